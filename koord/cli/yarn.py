@@ -107,3 +107,67 @@ def operator(
         await run(client, options, metrics=metrics, on_ready=lambda: ready({}))
 
     return run_component("yarn-operator", work, common, measured=measured.append)
+
+
+@yarn.command(
+    epilog="""\b
+Example: koord yarn copilot --node-manager 127.0.0.1:8042 --local-dir /data/yarn/local
+
+\b
+koord agent asks it over the unix socket: YARN's containers then count as best effort, and go when the node needs their
+memory or CPU: opportunistic ones first, then the youngest, an application's master last."""
+)
+@click.option(
+    "--node-manager",
+    default="127.0.0.1:8042",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="The NodeManager's web address (yarn.nodemanager.webapp.address).",
+)
+@click.option(
+    "--local-dir",
+    "local_dirs",
+    multiple=True,
+    metavar="DIR",
+    help="Of yarn.nodemanager.local-dirs; repeatable. The default executor's containers are found there.",
+)
+@click.option("--socket", default="", metavar="PATH", help="Serve there; /var/run/yarn-copilot/yarn-copilot.sock.")
+@click.option("--cgroup-root", default="", metavar="DIR", help="The node's root in the cgroup tree, as kubelet's.")
+@click.option("--cgroup-driver", type=click.Choice(["systemd", "cgroupfs"]), help="Kubelet's; found unless given.")
+@click.option("--host-root", default="/", show_default=True, metavar="DIR", help="Where the host's files are.")
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the logs."
+)
+def copilot(
+    node_manager: str,
+    local_dirs: tuple[str, ...],
+    socket: str,
+    cgroup_root: str,
+    cgroup_driver: str | None,
+    host_root: str,
+    log_format: str,
+) -> int:
+    """Watch a NodeManager's containers on this node, and end them when the node needs something back."""
+    from koord.agent.host.cgroups import Cgroups
+    from koord.agent.host.files import Files
+    from koord.agent.view import driver_in
+    from koord.api.protocol.copilot import SOCKET
+    from koord.cli.component import start
+    from koord.kube import shell
+    from koord.kube.clock import SystemClock
+    from koord.minicluster.up import tether
+    from koord.yarn.live.copilot import Copilot, serve
+    from koord.yarn.live.placing import Placing
+
+    host, separator, port = node_manager.rpartition(":")
+    if not separator or not host or not port.isdigit():
+        raise click.UsageError(f"--node-manager is {node_manager!r}: it must be HOST:PORT")
+    supervised = start(log_format)
+    cgroups = Cgroups.of(Files(host_root), cgroup_root)
+    placing = Placing(cgroups, driver_in(cgroups, cgroup_driver or ""), local_dirs)
+
+    async def main() -> None:
+        ready = (lambda: tether.say_ready({})) if supervised else (lambda: None)
+        await serve(Copilot(node_manager, placing, SystemClock()), socket or SOCKET, ready)
+
+    return shell.run_component(main, name="yarn-copilot")

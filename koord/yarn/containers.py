@@ -1,0 +1,139 @@
+"""A NodeManager's containers: which there are, and in which order they go when the node needs something back.
+
+Opportunistic containers first, which YARN itself runs only as long as nobody else wants the place; then the youngest,
+which lose least; an application's master last, since its application would begin anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from koord.api.kubernetes.pod import ResourceRequirements
+from koord.api.machinery.struct import Struct
+from koord.api.protocol.copilot import LABEL_APPLICATION, LABEL_EXECUTION, ContainerInfo
+from koord.api.text.quantity import render
+from koord.api.text.timestamp import from_seconds
+from koord.yarn.amount import NOTHING, Amount, of_yarn
+
+FINAL: Final = frozenset(
+    {
+        "KILLING",
+        "DONE",
+        "LOCALIZATION_FAILED",
+        "CONTAINER_RESOURCES_CLEANINGUP",
+        "CONTAINER_CLEANEDUP_AFTER_KILL",
+        "EXITED_WITH_FAILURE",
+        "EXITED_WITH_SUCCESS",
+    }
+)
+OPPORTUNISTIC: Final = "OPPORTUNISTIC"
+_ID: Final = re.compile(r"container_(?:e\d+_)?(\d+)_(\d+)_(\d+)_(\d+)")
+_MASTER: Final = 1
+"""The first container of an attempt is its application's master."""
+
+
+class YarnContainer(Struct):
+    id: str
+    needs: Amount = NOTHING
+    state: str = "RUNNING"
+    execution: str = "GUARANTEED"
+    started_s: float = 0.0
+    "Of its first process, since the epoch; 0 while it has none."
+
+    @property
+    def is_master(self) -> bool:
+        found = _ID.fullmatch(self.id)
+        return found is not None and int(found[4]) == _MASTER
+
+    @property
+    def application(self) -> str:
+        found = _ID.fullmatch(self.id)
+        return f"application_{found[1]}_{found[2]}" if found else ""
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in FINAL
+
+
+def is_container_id(text: str) -> bool:
+    """It becomes a part of paths."""
+    return _ID.fullmatch(text) is not None
+
+
+def listed(answer: Any) -> list[YarnContainer]:
+    """Of a NodeManager's `/ws/v1/node/containers`, what still runs. What is no container is left out."""
+    inside = answer.get("containers") if isinstance(answer, dict) else None
+    items = inside.get("container") if isinstance(inside, dict) else None
+    found = []
+    for each in items if isinstance(items, list) else [items] if isinstance(items, dict) else []:
+        if not isinstance(each, dict) or not is_container_id(str(each.get("id", ""))):
+            continue
+        vcores, mib = each.get("totalVCoresNeeded"), each.get("totalMemoryNeededMB")
+        container = YarnContainer(
+            str(each["id"]),
+            of_yarn(vcores if isinstance(vcores, int) else 0, mib if isinstance(mib, int) else 0),
+            str(each.get("state", "")),
+            str(each.get("executionType") or "GUARANTEED"),
+        )
+        if not container.is_final:
+            found.append(container)
+    return found
+
+
+def release_order(containers: Iterable[YarnContainer]) -> list[YarnContainer]:
+    """Who goes first comes first. One without a process has lost nothing yet."""
+    return sorted(
+        containers,
+        key=lambda each: (
+            each.is_master,
+            each.execution != OPPORTUNISTIC,
+            each.started_s > 0,
+            -each.started_s,
+            each.id,
+        ),
+    )
+
+
+def to_release(
+    containers: Sequence[YarnContainer], amount: Amount, used: Mapping[str, Amount], leaving: Collection[str]
+) -> list[str]:
+    """Ids of those that have to go for an amount to be released. `used` by id; what it does not know counts as needed.
+
+    Those in `leaving` were told to go and are still there: what they hold counts as released, nobody goes instead.
+    """
+
+    def frees(each: YarnContainer) -> Amount:
+        return used.get(each.id, each.needs)
+
+    released = NOTHING
+    for each in containers:
+        if each.id in leaving:
+            released = released.plus(frees(each))
+    chosen = []
+    for each in release_order(containers):
+        if amount.fits(released):
+            break
+        missing, own = amount.minus(released), frees(each)
+        if each.id in leaving or missing.least(own) == NOTHING:
+            continue
+        chosen.append(each.id)
+        released = released.plus(own)
+    return chosen
+
+
+def info(each: YarnContainer, directory: str) -> ContainerInfo:
+    amounts: dict[str, str | int | float] = {
+        "cpu": render("cpu", each.needs.cpu_milli),
+        "memory": render("memory", each.needs.memory_bytes),
+    }
+    return ContainerInfo(
+        name=each.id,
+        uid=each.id,
+        labels={LABEL_EXECUTION: each.execution, LABEL_APPLICATION: each.application},
+        annotations={},
+        create_timestamp=from_seconds(each.started_s) if each.started_s else "0001-01-01T00:00:00Z",
+        cgroup_dir=f"{directory}/{each.id}",
+        resources=ResourceRequirements(limits=amounts, requests=amounts),
+    )

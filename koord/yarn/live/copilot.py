@@ -1,0 +1,204 @@
+"""The copilot on a node: knows the NodeManager's containers, keeps them below best effort, and ends them on request.
+
+Each second it asks the NodeManager, and puts containers where they belong. What was told to go counts until it is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+from aiohttp import web
+from msgspec.structs import replace
+
+from koord.api.machinery.codec import DecodeError, decode, encode
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol.copilot import CopilotInformation, KillInfo, KillRequest
+from koord.api.text.quantity import QuantityError, milli, value
+from koord.kube.clock import Clock
+from koord.yarn.amount import NOTHING, Amount
+from koord.yarn.containers import YarnContainer, info, listed, release_order, to_release
+from koord.yarn.live.placing import Placing
+from koord.yarn.live.rpc import YarnUnreachable
+
+log = logging.getLogger(__name__)
+
+ROUND_S: Final = 1.0
+ANSWER_S: Final = 5.0
+
+
+class UnknownContainer(BadInput):
+    """A container that the NodeManager does not run."""
+
+
+class Copilot:
+    def __init__(self, node_manager: str, placing: Placing, clock: Clock) -> None:
+        """`node_manager` is host:port of its web services."""
+        self._node_manager, self._placing, self._clock = node_manager, placing, clock
+        self._containers: list[YarnContainer] = []
+        self._leaving: set[str] = set()
+        self._problem = "the NodeManager was not asked yet"
+
+    @property
+    def containers(self) -> list[YarnContainer]:
+        """In the order in which they go."""
+        return release_order(self._containers)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self.round()
+            except YarnUnreachable as error:
+                self._complain(str(error))
+            except OSError as error:
+                self._complain(f"containers cannot be placed: {error}")
+            await self._clock.sleep(ROUND_S)
+
+    async def round(self) -> None:
+        found = listed(await _containers_of(self._node_manager))
+        started = self._placing.place(found)
+        self._containers = [replace(each, started_s=started.get(each.id, 0.0)) for each in found]
+        living = {each.id for each in found}
+        self._leaving &= living
+        self._placing.tidy(living)
+        if self._problem:
+            log.info("the NodeManager at %s has %d containers", self._node_manager, len(found))
+            self._problem = ""
+
+    def kill(self, container_id: str) -> YarnContainer:
+        found = next((each for each in self._containers if each.id == container_id), None)
+        if found is None:
+            raise UnknownContainer(f"there is no container {container_id!r}; /v1/containers lists those that there are")
+        self._end(found, "asked for by name")
+        return found
+
+    def release(self, amount: Amount) -> list[YarnContainer]:
+        """Those that go for it, with those that are on their way out."""
+        bytes_ = self._placing.used(self._containers)
+        used = {
+            each.id: Amount(each.needs.cpu_milli, bytes_[each.id]) for each in self._containers if each.id in bytes_
+        }
+        by_id = {each.id: each for each in self._containers}
+        for each in to_release(self._containers, amount, used, self._leaving):
+            self._end(by_id[each], f"{amount.cpu_milli}m CPU and {amount.memory_bytes} bytes are to be released")
+        return [each for each in self._containers if each.id in self._leaving]
+
+    def _end(self, container: YarnContainer, why: str) -> None:
+        killed = self._placing.kill(container.id)
+        self._leaving.add(container.id)
+        log.warning("ended %d processes of %s: %s", killed, container.id, why)
+
+    def _complain(self, problem: str) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            log.error("%s", problem)
+
+    # The API.
+
+    def application(self) -> web.Application:
+        app = web.Application(middlewares=[_errors])
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/information", self._information)
+        app.router.add_get("/v1/containers", self._list)
+        app.router.add_get("/v1/container", self._get)
+        app.router.add_post("/v1/killContainer", self._kill)
+        app.router.add_post("/v1/killContainersByResource", self._release)
+        return app
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return _json("ok") if not self._problem else _json(self._problem, status=503)
+
+    async def _information(self, _: web.Request) -> web.Response:
+        return _json(CopilotInformation())
+
+    async def _list(self, _: web.Request) -> web.Response:
+        if self._problem:
+            return _json(self._problem, status=400)
+        return _json([info(each, self._placing.directory) for each in self.containers])
+
+    async def _get(self, request: web.Request) -> web.Response:
+        wanted = request.query.get("containerID", "")
+        found = next((each for each in self._containers if each.id == wanted), None)
+        if found is None:
+            raise UnknownContainer(f"there is no container {wanted[:80]!r}; /v1/containers lists those that there are")
+        return _json(info(found, self._placing.directory))
+
+    async def _kill(self, request: web.Request) -> web.Response:
+        asked = decode(KillRequest, await request.read())
+        return _json(KillInfo((info(self.kill(asked.container_id), self._placing.directory),)))
+
+    async def _release(self, request: web.Request) -> web.Response:
+        asked = decode(KillRequest, await request.read())
+        amount = Amount(milli(asked.resources.get("cpu", 0)), value(asked.resources.get("memory", 0)))
+        if amount.most(NOTHING) == NOTHING:
+            raise QuantityError("resources: must name cpu or memory with an amount above 0")
+        return _json(KillInfo(tuple(info(each, self._placing.directory) for each in self.release(amount))))
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Any) -> web.StreamResponse:
+    try:
+        answer: web.StreamResponse = await handler(request)
+    except (BadInput, DecodeError) as error:
+        return _json(str(error), status=400)
+    return answer
+
+
+def _json(body: object, status: int = 200) -> web.Response:
+    return web.Response(body=encode(body), content_type="application/json", status=status)
+
+
+async def _containers_of(address: str) -> object:
+    url = f"http://{address}/ws/v1/node/containers"
+    try:
+        async with (
+            asyncio.timeout(ANSWER_S),
+            aiohttp.ClientSession() as session,
+            session.get(url, headers={"Accept": "application/json"}, allow_redirects=False) as answer,
+        ):
+            data, status = await answer.read(), answer.status
+    except TimeoutError:
+        raise YarnUnreachable(f"the NodeManager at {address} does not answer within {ANSWER_S:g} s") from None
+    except (OSError, aiohttp.ClientError) as error:
+        raise YarnUnreachable(f"the NodeManager at {address} cannot be reached: {error}") from None
+    try:
+        found: object = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        found = None
+    if status != 200 or found is None:
+        raise YarnUnreachable(
+            f"{address} answers {status} and no list of containers: is it a NodeManager's web address (--node-manager)?"
+        )
+    return found
+
+
+async def serve(copilot: Copilot, socket: str, on_ready: Callable[[], None] = lambda: None) -> None:
+    """Serves the API on a unix socket that only root may use, beside the copilot's rounds, until cancelled."""
+    _clear(socket)
+    runner = web.AppRunner(copilot.application(), access_log=None)
+    await runner.setup()
+    try:
+        mask = os.umask(0o077)
+        try:
+            await web.UnixSite(runner, socket).start()
+        finally:
+            os.umask(mask)
+        on_ready()
+        await copilot.run()
+    finally:
+        await runner.cleanup()
+        _clear(socket)
+
+
+def _clear(socket: str) -> None:
+    """Takes away what a copilot that was killed left behind."""
+    path = Path(socket)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)

@@ -1,0 +1,174 @@
+"""Where a NodeManager's containers run: their processes, and their cgroups below best effort.
+
+The native executor puts containers into cgroups itself. With the default executor a container is a session of
+processes whose first one is named in a file; the copilot makes the cgroup and moves them in, and keeps looking for
+stragglers: a process that forks while it is moved leaves its child behind.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from koord.agent.host import usage
+from koord.agent.host.cgroups import Cgroups, Version
+from koord.agent.host.knobs import CPU_SHARES
+from koord.api.kubernetes.cgroup import CgroupDriver, qos_dir
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.protocol.copilot import DIRECTORY
+from koord.yarn.containers import YarnContainer, is_container_id
+
+log = logging.getLogger(__name__)
+
+CONTROLLERS: Final = ("cpu", "cpuacct", "cpuset", "memory")
+SHARES_OF_A_CORE: Final = 1024
+_INHERITED: Final = ("cpuset.cpus", "cpuset.mems")
+"""A cpuset takes no process before it has these."""
+
+
+class Placing:
+    def __init__(self, cgroups: Cgroups, driver: CgroupDriver, local_dirs: Collection[str]) -> None:
+        """`local_dirs` are the NodeManager's yarn.nodemanager.local-dirs."""
+        self.cgroups = cgroups
+        self.directory = f"{qos_dir(KubeQoS.BEST_EFFORT, driver)}/{DIRECTORY}"
+        self._local_dirs = [Path(each) for each in local_dirs]
+        self._boot_s = _boot_s()
+
+    def of(self, container_id: str) -> str:
+        return f"{self.directory}/{container_id}"
+
+    def place(self, containers: Iterable[YarnContainer]) -> dict[str, float]:
+        """Moves what is not where it belongs. When the first process of each container started, by id."""
+        groups = _process_groups()
+        started: dict[str, float] = {}
+        vcores = 0
+        for each in containers:
+            leader = self._leader(each)
+            mine = set(self.processes(each.id))
+            members = set(groups.get(leader, ())) if leader else set()
+            if members - mine:
+                self._move(each, members - mine)
+            first = leader if leader in members else min(mine, default=0)
+            if first and (start_s := self._start_s(first)):
+                started[each.id] = start_s
+            vcores += each.needs.vcores
+        if vcores:
+            with suppress(OSError, ValueError):
+                self.cgroups.set(CPU_SHARES, self.directory, max(vcores * SHARES_OF_A_CORE, 2))
+        return started
+
+    def processes(self, container_id: str) -> tuple[int, ...]:
+        try:
+            return self.cgroups.processes(self.of(container_id))
+        except OSError:
+            return ()
+
+    def used(self, containers: Iterable[YarnContainer]) -> dict[str, int]:
+        """Bytes by id, of those that have a memory cgroup."""
+        found = {}
+        for each in containers:
+            with suppress(OSError):
+                found[each.id] = usage.memory(self.cgroups, self.of(each.id)).without_page_cache
+        return found
+
+    def kill(self, container_id: str) -> int:
+        """Ends all its processes. How many there were."""
+        killed = 0
+        for pid in self.processes(container_id):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+        return killed
+
+    def tidy(self, living: Collection[str]) -> None:
+        """Removes the cgroups of containers that are gone, once nothing runs in them."""
+        for controller in self._controllers():
+            for name in self.cgroups.children(self.directory, controller):
+                if name not in living and is_container_id(name):
+                    with suppress(OSError):
+                        self._path(controller, self.of(name)).rmdir()
+
+    def _leader(self, each: YarnContainer) -> int:
+        """The first process, by the file that the NodeManager keeps of it; 0 where there is none."""
+        for directory in self._local_dirs:
+            file = directory / "nmPrivate" / each.application / each.id / f"{each.id}.pid"
+            try:
+                text = file.read_text().strip()
+            except OSError:
+                continue
+            if text.isdigit() and int(text) > 1:
+                return int(text)
+        return 0
+
+    def _move(self, each: YarnContainer, pids: Iterable[int]) -> None:
+        directory = self.of(each.id)
+        self._make(self.directory)
+        self._make(directory)
+        for pid in pids:
+            for controller in self._controllers():
+                try:
+                    (self._path(controller, directory) / "cgroup.procs").write_text(str(pid))
+                except ProcessLookupError:
+                    break
+                except OSError as error:
+                    if error.errno == errno.ESRCH:
+                        break
+                    log.warning("process %d of %s cannot be moved to %s: %s", pid, each.id, directory, error)
+        with suppress(OSError, ValueError):
+            self.cgroups.set(CPU_SHARES, directory, max(each.needs.vcores * SHARES_OF_A_CORE, 2))
+
+    def _make(self, directory: str) -> None:
+        for controller in self._controllers():
+            path = self._path(controller, directory)
+            if path.exists():
+                continue
+            path.mkdir()
+            if controller == "cpuset":
+                for file in _INHERITED:
+                    (path / file).write_text((path.parent / file).read_text())
+            elif self.cgroups.version is Version.V2:
+                with suppress(OSError):
+                    (path.parent / "cgroup.subtree_control").write_text("+cpu +cpuset +memory")
+
+    def _controllers(self) -> Iterable[str]:
+        if self.cgroups.version is Version.V2:
+            return ("",)
+        return [each for each in CONTROLLERS if self._path(each, "").exists()]
+
+    def _path(self, controller: str, directory: str) -> Path:
+        return Path(self.cgroups.files.path(self.cgroups.name(controller, directory)))
+
+    def _start_s(self, pid: int) -> float:
+        fields = _stat(pid)
+        return self._boot_s + int(fields[19]) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+
+
+def _stat(pid: int) -> list[bytes]:
+    """The fields after the command's name, which may hold anything."""
+    try:
+        data = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return data[data.rindex(b")") + 1 :].split()
+
+
+def _process_groups() -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (fields := _stat(int(name))):
+            # A container's processes are one session; shells may make process groups of their own in it.
+            found.setdefault(int(fields[3]), []).append(int(name))
+    return found
+
+
+def _boot_s() -> float:
+    for line in Path("/proc/stat").read_text().splitlines():
+        if line.startswith("btime "):
+            return float(line.split()[1])
+    return 0.0

@@ -1,0 +1,234 @@
+"""The copilot: which containers go first, and real processes in real cgroups that go there and end on request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from koord.agent.host.cgroups import Cgroups
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.cli.main import run
+from koord.kube.clock import SystemClock
+from koord.yarn.amount import MIB, Amount, of_yarn
+from koord.yarn.containers import YarnContainer, listed, release_order, to_release
+from koord.yarn.live.copilot import Copilot, serve
+from koord.yarn.live.placing import Placing
+from koord.yarn.live.rpc import YarnUnreachable
+from tests.agent.real import real_cgroups
+from tests.kube.waiting import eventually
+
+
+def container(number: int, *, started_s: float = 0.0, execution: str = "GUARANTEED", mib: int = 1024) -> YarnContainer:
+    return YarnContainer(f"container_17_0001_01_{number:06}", of_yarn(1, mib), "RUNNING", execution, started_s)
+
+
+MASTER = container(1, started_s=400)
+OLD, YOUNG = container(2, started_s=100), container(3, started_s=300)
+SPARE = container(4, started_s=50, execution="OPPORTUNISTIC")
+ALL = [MASTER, OLD, YOUNG, SPARE]
+
+
+def test_opportunistic_ones_go_first_then_the_youngest_and_a_master_last() -> None:
+    assert release_order(ALL) == [SPARE, YOUNG, OLD, MASTER]
+
+
+@pytest.mark.parametrize(
+    ("amount", "used", "leaving", "gone"),
+    [
+        pytest.param(Amount(0, 1), {}, (), [SPARE], id="a little takes one"),
+        pytest.param(Amount(0, 1500 * MIB), {}, (), [SPARE, YOUNG], id="as many as are needed"),
+        pytest.param(Amount(2000, 0), {}, (), [SPARE, YOUNG], id="by CPU"),
+        pytest.param(Amount(0, 1500 * MIB), {}, (SPARE.id,), [YOUNG], id="who is on the way out counts"),
+        pytest.param(Amount(0, 900 * MIB), {}, (SPARE.id,), [], id="and nobody goes instead"),
+        pytest.param(
+            Amount(0, 1024 * MIB), {SPARE.id: Amount(1000, 0)}, (), [YOUNG], id="who would free nothing is left alone"
+        ),
+        pytest.param(
+            Amount(0, 1 << 50), {}, (), [SPARE, YOUNG, OLD, MASTER], id="everything, where that is not enough"
+        ),
+    ],
+)
+def test_as_few_go_as_release_the_amount(
+    amount: Amount, used: dict[str, Amount], leaving: tuple[str, ...], gone: list[YarnContainer]
+) -> None:
+    assert to_release(ALL, amount, used, leaving) == [each.id for each in gone]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{}, {"containers": None}, {"containers": {}}, [], {"containers": {"container": [{"id": "../../etc"}, 7]}}],
+)
+def test_what_is_no_list_of_containers_is_none(answer: Any) -> None:
+    assert listed(answer) == []
+
+
+def test_containers_that_have_ended_are_not_listed() -> None:
+    one = {"id": OLD.id, "state": "RUNNING", "totalVCoresNeeded": 1, "totalMemoryNeededMB": 512}
+    gone = {**one, "id": YOUNG.id, "state": "EXITED_WITH_SUCCESS"}
+    assert [each.id for each in listed({"containers": {"container": [one, gone]}})] == [OLD.id]
+
+
+@dataclass
+class NodeManager:
+    """Its web services, its pid files, and sessions of real processes."""
+
+    local: Path
+    port: int = 0
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    execution: dict[str, str] = field(default_factory=dict)
+
+    def start(self, container_id: str, execution: str = "GUARANTEED") -> None:
+        self.execution[container_id] = execution
+        # A shell with a child, as a container's script has.
+        process = subprocess.Popen(["sh", "-c", "sleep 300 & wait"], start_new_session=True)
+        self.running[container_id] = process
+        directory = self.local / "nmPrivate" / "application_17_0001" / container_id
+        directory.mkdir(parents=True)
+        (directory / f"{container_id}.pid").write_text(f"{process.pid}\n")
+
+    def alive(self) -> list[str]:
+        return [each for each, process in self.running.items() if process.poll() is None]
+
+    async def answer(self, _: web.Request) -> web.Response:
+        items = [
+            {
+                "id": each,
+                "state": "RUNNING",
+                "totalVCoresNeeded": 2,
+                "totalMemoryNeededMB": 512,
+                "executionType": self.execution[each],
+            }
+            for each in self.alive()
+        ]
+        return web.json_response({"containers": {"container": items} if items else {}})
+
+    def end(self) -> None:
+        for process in self.running.values():
+            if process.poll() is None:
+                os.killpg(process.pid, 9)
+            process.wait()
+
+
+@asynccontextmanager
+async def node_manager(tmp_path: Path) -> AsyncIterator[NodeManager]:
+    found = NodeManager(tmp_path / "local")
+    app = web.Application()
+    app.router.add_get("/ws/v1/node/containers", found.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    found.port = runner.addresses[0][1]
+    try:
+        yield found
+    finally:
+        found.end()
+        await runner.cleanup()
+
+
+@pytest.fixture
+def cgroups() -> Iterator[Cgroups]:
+    with real_cgroups() as found:
+        yield found
+
+
+async def asked(socket: str, method: str, path: str, body: object = None) -> tuple[int, Any]:
+    connector = aiohttp.UnixConnector(path=socket)
+    async with (
+        aiohttp.ClientSession(connector=connector) as session,
+        session.request(method, f"http://copilot{path}", json=body) as answer,
+    ):
+        return answer.status, json.loads(await answer.read())
+
+
+@pytest.mark.root
+async def test_containers_of_the_default_executor_are_moved_below_best_effort_and_end_in_order(
+    tmp_path: Path, cgroups: Cgroups
+) -> None:
+    socket = str(tmp_path / "copilot.sock")
+    async with node_manager(tmp_path) as nm:
+        placing = Placing(cgroups, CgroupDriver.CGROUPFS, [str(nm.local)])
+        copilot = Copilot(f"127.0.0.1:{nm.port}", placing, SystemClock())
+        serving = asyncio.create_task(serve(copilot, socket))
+        try:
+            nm.start(MASTER.id)
+            nm.start(SPARE.id, "OPPORTUNISTIC")
+            await asyncio.sleep(0.02)  # The kernel tells starts apart by its ticks.
+            nm.start(OLD.id)
+            await eventually(lambda: all(len(placing.processes(each)) == 2 for each in nm.alive()))
+            status, containers = await asked(socket, "GET", "/v1/containers")
+            assert status == 200
+            assert [each["name"] for each in containers] == [SPARE.id, OLD.id, MASTER.id]
+            assert containers[0]["cgroupDir"] == f"kubepods/besteffort/hadoop-yarn/{SPARE.id}"
+            assert containers[0]["resources"]["requests"] == {"cpu": "2", "memory": "512Mi"}
+            in_memory = cgroups.processes(containers[0]["cgroupDir"], "memory")
+            assert sorted(in_memory) == sorted(placing.processes(SPARE.id))
+            assert await asked(socket, "GET", "/information") == (200, {"name": "yarn", "version": "v1"})
+            status, gone = await asked(socket, "POST", "/v1/killContainersByResource", {"resources": {"cpu": "3"}})
+            assert {each["uid"] for each in gone["items"]} == {SPARE.id, OLD.id}
+            await eventually(lambda: nm.alive() == [MASTER.id])
+            await eventually(lambda: cgroups.children(placing.directory) == [MASTER.id])
+            status, gone = await asked(socket, "POST", "/v1/killContainer", {"containerID": MASTER.id})
+            assert (status, [each["name"] for each in gone["items"]]) == (200, [MASTER.id])
+            await eventually(lambda: nm.alive() == [])
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+        assert not os.path.exists(socket)  # noqa: ASYNC240 - instant
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "says"),
+    [
+        ("/v1/killContainer", {"containerID": "container_1_1_1_9"}, "there is no container"),
+        ("/v1/killContainersByResource", {}, "must name cpu or memory"),
+        ("/v1/killContainersByResource", {"resources": {"cpu": "much"}}, "is not a quantity"),
+        ("/v1/killContainersByResource", [], "object"),
+    ],
+)
+async def test_a_bad_request_is_answered_with_400_and_ends_nothing(
+    tmp_path: Path, path: str, body: object, says: str
+) -> None:
+    socket = str(tmp_path / "copilot.sock")
+    placing = Placing(Cgroups.of(_files(tmp_path)), CgroupDriver.CGROUPFS, [])
+    serving = asyncio.create_task(serve(Copilot("127.0.0.1:1", placing, SystemClock()), socket))
+    try:
+        await eventually(lambda: Path(socket).exists())
+        status, text = await asked(socket, "POST", path, body)
+        assert (status, says in text) == (400, True), text
+        assert (await asked(socket, "GET", "/v1/containers"))[0] == 400
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+async def test_what_is_no_node_manager_is_told_so(tmp_path: Path) -> None:
+    async with node_manager(tmp_path) as nm:
+        placing = Placing(Cgroups.of(_files(tmp_path)), CgroupDriver.CGROUPFS, [])
+        with pytest.raises(YarnUnreachable, match="cannot be reached"):
+            await Copilot("127.0.0.1:1", placing, SystemClock()).round()
+        wrong = Copilot(f"127.0.0.1:{nm.port}/else", placing, SystemClock())
+        with pytest.raises(YarnUnreachable, match="--node-manager"):
+            await wrong.round()
+
+
+def _files(root: Path) -> Any:
+    from koord.agent.host.files import Files
+
+    return Files(str(root))
+
+
+def test_the_command_says_what_an_address_must_look_like(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["yarn", "copilot", "--node-manager", "here"]) == 2
+    assert "must be HOST:PORT" in capsys.readouterr().err
