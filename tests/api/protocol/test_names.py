@@ -156,5 +156,10 @@ def test_webhook_paths_leases_and_priority_classes_are_the_protocols() -> None:
         *("/mutate-pod", "/validate-pod", "/validate-configmap", "/mutate-reservation", "/mutate-node-status"),
         *(f"/mutate-{quota}", f"/validate-{quota}", "/validate-node", "/validate-pod-binding"),
     }
-    assert set(constants("LEASE_").values()) == {"koord-scheduler", "koordinator-manager", "koord-descheduler"}
+    assert set(constants("LEASE_").values()) == {
+        "koord-scheduler",
+        "koordinator-manager",
+        "koordinator-yarn-operator",
+        "koord-descheduler",
+    }
     assert set(constants("PRIORITY_CLASS_").values()) == {"koord-prod", "koord-mid", "koord-batch", "koord-free"}
