@@ -25,6 +25,8 @@ _END_OF_HEAD = b"\r\n\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"
 _CARRIAGE_RETURN = 13
 
+ANSWERED_WITHIN_S = 120.0
+
 C = TypeVar("C", bound=asyncio.Protocol)
 
 
@@ -55,7 +57,11 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
-        return await self._answer
+        try:
+            async with asyncio.timeout(ANSWERED_WITHIN_S):
+                return await self._answer
+        except TimeoutError:
+            raise Unexpected(f"no answer within {ANSWERED_WITHIN_S:g} s to {request[:80]!r}") from None
 
     def close(self) -> None:
         if self._transport is not None:

@@ -29,6 +29,8 @@ from koord.kube.store import Delta
 NAMESPACE: Final = "bench"
 CLIENTS: Final = 8
 WITHIN_S: Final = 600.0
+STALLED_S: Final = 120.0
+"""After so long without a binding, pods that wait are stuck."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +96,15 @@ class Seen:
             self.bound_s.setdefault(key, now_s)
 
     async def all_bound(self, number: int) -> None:
-        async with asyncio.timeout(WITHIN_S):
-            while len(self.bound_s) < number:  # noqa: ASYNC110 - another process brings it about
-                await asyncio.sleep(0.02)
+        """Returns once so many are; whoever is stuck is named."""
+        last, since_s = -1, time.monotonic()
+        while (bound := len(self.bound_s)) < number:
+            if bound != last:
+                last, since_s = bound, time.monotonic()
+            elif time.monotonic() - since_s > STALLED_S:
+                stuck = sorted(self.made_s.keys() - self.bound_s.keys())
+                raise RuntimeError(f"{bound} of {number} pods are bound, and none for {STALLED_S:g} s: {stuck[:20]}")
+            await asyncio.sleep(0.02)
 
     def waited_s(self, share: float, *, since_s: float = 0.0) -> float:
         """What that share of the pods waited at most, of those made since then."""

@@ -5,6 +5,7 @@ decided     gangs of 8 to 512 pods on nodes that are half full, three of ten of 
 retry       one such gang, tried again because a node has more room
 alike       a thousand equal pods, placed by one pass over the nodes
 quotas      the check of a pod, and changes of quotas, with ten thousand of them in five levels
+statuses    how far quotas and PodGroups on the embedded API server are behind the truth, while jobs come and go
 bound       gangs of 64 on the embedded API server, beside single pods in the same run
 contest     gangs of 64 on kube-apiserver with every plugin on, beside Koordinator's own scheduler
 """
@@ -28,7 +29,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import convert
 from koord.api.protocol import names
-from koord.bench import api_servers, bursts, contest, quota_trees, scheduling
+from koord.bench import api_servers, bursts, contest, quota_trees, scheduling, statuses
 from koord.bench.api_load import Target
 from koord.bench.api_servers import RunningServer
 from koord.bench.result import Result, result
@@ -44,6 +45,7 @@ CORES: Final = 32
 SIZES: Final = (8, 8, 8, 8, 16, 16, 16, 24, 24, 512)
 """Of ten gangs."""
 GANG: Final = 64
+JOBS_A_SECOND: Final = 3.0
 TURNS: Final = ("alone", "gang", "gang", "alone")
 """In which pods are bound, each half of them."""
 Progress = Callable[[str], None]
@@ -75,7 +77,8 @@ def run(quick: bool = False, progress: Progress = lambda line: None) -> list[Res
         result(BENCH, f"{members} alike members, {nodes} nodes", "decided", alike_ms, "ms",
                goal=None if quick else 20.0),
     ]  # fmt: skip
-    return results + _quotas(quick, progress) + _bound(quick, progress) + _contest(quick, progress)
+    results += _quotas(quick, progress) + _statuses(quick, progress)
+    return results + _bound(quick, progress) + _contest(quick, progress)
 
 
 def _quotas(quick: bool, progress: Progress) -> list[Result]:
@@ -191,6 +194,25 @@ def _undisturbed() -> Iterator[None]:
 def _contest(quick: bool, progress: Progress) -> list[Result]:
     nodes, pods = (50, 128) if quick else (5_000, 3_072)
     return contest.results(BENCH, nodes, (contest.plain(pods), contest.gangs(pods)), progress, bursts.Goals())
+
+
+def _statuses(quick: bool, progress: Progress) -> list[Result]:
+    """Within two seconds of the truth, and exactly it at rest."""
+    widths, seconds = (quota_trees.QUICK_WIDTHS, 4.0) if quick else (quota_trees.WIDTHS, 30.0)
+    with (
+        api_servers.embedded() as server,
+        bursts.koord_process(server, "hollow", "--nodes", "100"),
+        bursts.koord_process(server, "scheduler", "--alone"),
+    ):
+        progress(f"statuses: jobs come and go for {seconds:g} s")
+        found = asyncio.run(statuses.lateness(server, widths, seconds, JOBS_A_SECOND))
+    case, goal = f"embedded, {found.quotas} quotas in 5 levels, {found.pods} pods", None if quick else 2.0
+    return [
+        result(BENCH, case, "quota behind the truth, at most", found.quota_s, "s", goal=goal),
+        result(BENCH, case, "PodGroup behind the truth, at most", found.group_s, "s", goal=goal),
+        result(BENCH, case, "after the last change, until all is said", found.rest_s, "s", goal=goal),
+        result(BENCH, case, "objects that are wrong at rest", found.wrong, "objects", goal=0),
+    ]
 
 
 def _bound(quick: bool, progress: Progress) -> list[Result]:

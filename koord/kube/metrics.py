@@ -8,7 +8,7 @@ come and go are measured through `Tracked`, which forgets the children of what i
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -106,6 +106,12 @@ class Metrics:
 
     def gauge(self, name: str, help_text: str, *labels: str) -> Gauge:
         return Gauge(name, help_text, labels, registry=self.registry)
+
+    def table(self, name: str, help_text: str, *labels: str) -> Table:
+        """A gauge that may have very many series, which come and go."""
+        found = Table(name, help_text, labels)
+        self.registry.register(found)
+        return found
 
     def histogram(self, name: str, help_text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(name, help_text, labels, registry=self.registry, buckets=buckets)
@@ -219,6 +225,29 @@ class InformerFigures(Protocol):
     @property
     def staleness_s(self) -> float: ...
     def __len__(self) -> int: ...
+
+
+class Table(Collector):
+    """A gauge whose series are entries of a dictionary until somebody scrapes them: setting one costs very little."""
+
+    def __init__(self, name: str, help_text: str, labels: tuple[str, ...]) -> None:
+        self._name, self._help, self._labels = name, help_text, labels
+        self._values: dict[tuple[str, ...], float] = {}
+
+    def put(self, labels: Mapping[str, str], value: float | None) -> None:
+        """What a series is; None: it is gone."""
+        key = tuple([labels[name] for name in self._labels])
+        if value is None:
+            self._values.pop(key, None)
+        else:
+            self._values[key] = value
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(self._name, self._help, labels=self._labels)
+        # Scrapes run in a thread: a copy in one step, since entries may come meanwhile.
+        for key, value in list(self._values.items()):
+            family.add_metric(key, value)
+        yield family
 
 
 class _InformerCollector(Collector):

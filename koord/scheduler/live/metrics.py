@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Final, Literal, Protocol, TypeAlias
 
 from prometheus_client import Counter as Counted
-from prometheus_client import Gauge, Histogram
+from prometheus_client import Histogram
 
 from koord.api.kinds import ELASTIC_QUOTAS
-from koord.kube.metrics import Metrics
+from koord.kube.metrics import Metrics, Table
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.entity import Attempt, Where
 from koord.scheduler.framework.plugin import Measure
+from koord.scheduler.plugins.quota.latency import PROCESS_LATENCY
 from koord.scheduler.plugins.quota.measured import ELASTIC_QUOTA_STATUS
 from koord.scheduler.plugins.reservation.selector_index import CANDIDATES, QUERIES
+from koord.scheduler.plugins.reservation.service import PHASE, RESOURCE
 
 SCHEDULED: Final = "scheduled"
 UNSCHEDULABLE: Final = "unschedulable"
@@ -39,6 +40,7 @@ PREEMPTING_BUCKETS: Final = tuple(0.01 * 2**exponent for exponent in range(20))
 GANG_BUCKETS: Final = (0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0, 25.0, 30.0, 45.0, 60.0, 120.0)
 CANDIDATE_BUCKETS: Final = tuple(float(2**exponent) for exponent in range(14))
 JOB_PREEMPTION_BUCKETS: Final = tuple(0.001 * 2**exponent for exponent in range(20))
+QUOTA_BUCKETS: Final = tuple(0.00001 * 2**exponent for exponent in range(24))
 WRITTEN_BUCKETS: Final = tuple(0.001 * 2**exponent for exponent in range(15))
 MOST_JOBS: Final = 500
 """Of so many jobs and results it is told how long preemption took."""
@@ -53,7 +55,6 @@ _QUEUES: Final = {
     Where.GATED: "gated",
 }
 _MOST_TRIES_TOLD: Final = 16
-
 Point: TypeAlias = Literal["Filter", "PostFilter", "Permit", "PreBind", "Bind"]
 Status: TypeAlias = Literal["Success", "Unschedulable", "Error"]
 
@@ -174,8 +175,8 @@ class SchedulerMetrics:
             "Seconds that it took to write what an ElasticQuota is to say",
             WRITTEN_BUCKETS,
         )
-        self._of_plugins: dict[str, Gauge | Counted | Histogram] = {
-            ELASTIC_QUOTA_STATUS: metrics.gauge(
+        self._of_plugins: dict[str, Table | Counted | Histogram] = {
+            ELASTIC_QUOTA_STATUS: metrics.table(
                 ELASTIC_QUOTA_STATUS,
                 "What a quota says of a resource: milli-cores of cpu, plain units of everything else",
                 "name",
@@ -185,11 +186,12 @@ class SchedulerMetrics:
                 "parent",
                 "field",
             ),
-            "scheduler_reservation_status_phase": metrics.gauge(
-                "scheduler_reservation_status_phase", "1 for the phase that a reservation is in", "name", "phase"
+            PROCESS_LATENCY: metrics.histogram(
+                PROCESS_LATENCY, "Seconds that the accounting of quotas takes, by operation", QUOTA_BUCKETS, "operation"
             ),
-            "scheduler_reservation_resource": metrics.gauge(
-                "scheduler_reservation_resource",
+            PHASE: metrics.table(PHASE, "1 for the phase that a reservation is in", "name", "phase"),
+            RESOURCE: metrics.table(
+                RESOURCE,
                 "What a reservation has of a resource, what its owners use, and the ratio",
                 "type",
                 "name",
@@ -330,12 +332,8 @@ class SchedulerMetrics:
         for each in measures:
             metric = self._of_plugins[each.name]
             if isinstance(metric, Histogram):
-                metric.observe(each.value or 0.0)
+                (metric.labels(**each.labels) if each.labels else metric).observe(each.value or 0.0)
             elif isinstance(metric, Counted):
                 metric.labels(**each.labels).inc(each.value or 0.0)
-            elif each.value is not None:
-                metric.labels(**each.labels).set(each.value)
             else:
-                # One that was never told is not there.
-                with suppress(KeyError):
-                    metric.remove_by_labels(dict(each.labels))
+                metric.put(each.labels, each.value)

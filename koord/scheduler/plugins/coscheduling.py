@@ -18,6 +18,7 @@ from koord.api.protocol.crd.pod_group import PodGroupStatus
 from koord.api.text.duration import parse_duration
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.plugin import JobNeed, Permit, Plugin, Remedy, Taking
+from koord.scheduler.framework.unheard import Unheard
 from koord.scheduler.framework.writes import Write
 from koord.scheduler.plugins import gang_rules
 from koord.scheduler.plugins.gang_preemption import Checkpoints, remedy_for
@@ -52,8 +53,8 @@ class Coscheduling(Plugin):
             # What may help a gang that has no place in the network. Others are never turned away by this plugin.
             self.wakes_on = _ROOM
         self._is_first = False
-        self._sent: dict[str, tuple[str, PodGroupStatus]] = {}
-        "By gang, what its PodGroup was last told to say, until it is heard to say it."
+        self._unheard: Unheard[PodGroupStatus] = Unheard()
+        "What PodGroups were told to say, by gang."
         self._written_s: dict[str, float] = {}
         "By gang, when its PodGroup was last written."
 
@@ -130,30 +131,32 @@ class Coscheduling(Plugin):
         pods get their nodes just now twice a second: otherwise a large gang would be written at each of its pods."""
         gangs = self._gangs
         touched, gangs.touched = gangs.touched, set()
+        touched.update(self._unheard.take_lost(cluster.now_s))
         for id_ in sorted(touched):
             gang = gangs.all.get(id_)
+            group = None if gang is None else gang.pod_group
+            if gang is None or group is None:
+                self._unheard.heard(id_)
+                self._written_s.pop(id_, None)
+                continue
+            uid = group.metadata.uid
+            if self._unheard.last(id_, uid) == group.status:
+                self._unheard.heard(id_)
             again_s = self._written_s.get(id_, -math.inf) + WRITTEN_EVERY_S
-            if gang is not None and cluster.now_s < again_s:
-                if gang.pod_group is not None and self._sent.get(id_, ("", None))[1] == gang.pod_group.status:
-                    del self._sent[id_]
+            if cluster.now_s < again_s:
                 gangs.touched.add(id_)
                 cluster.ask_again(again_s)
                 continue
             wanted = None
-            if gang is not None and gang.pod_group is not None:
-                with cluster.shield.about("keep its status", POD_GROUPS, gang.pod_group.metadata):
-                    wanted = status_of(gang, cluster.now_s)
-            if gang is None or gang.pod_group is None or wanted is None:
-                self._sent.pop(id_, None)
-                self._written_s.pop(id_, None)
-                continue
-            heard = gang.pod_group
-            if wanted == heard.status:
-                self._sent.pop(id_, None)
-            elif self._sent.get(id_) != (heard.metadata.uid, wanted):
-                self._sent[id_] = heard.metadata.uid, wanted
+            with cluster.shield.about("keep its status", POD_GROUPS, group.metadata):
+                wanted = status_of(gang, cluster.now_s)
+            last = self._unheard.last(id_, uid) or group.status
+            if wanted is not None and wanted != last:
+                self._unheard.sent(id_, uid, wanted, cluster.now_s)
                 self._written_s[id_] = cluster.now_s
-                yield status_write(heard, wanted)
+                yield status_write(group, wanted)
+        if (lost_s := self._unheard.next_s()) is not None:
+            cluster.ask_again(lost_s)
         if self._sees_network and self._is_first:
             yield from self._network.writes()
 

@@ -17,6 +17,7 @@ from koord.api.kinds import ELASTIC_QUOTAS, PODS
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.resources import amounts
 from koord.api.protocol import names
+from koord.api.protocol.crd.elastic_quota import ElasticQuota as ElasticQuotaObject
 from koord.api.text.duration import parse_duration
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
@@ -25,7 +26,8 @@ from koord.scheduler.framework.plugin import Measure, Plugin, Remedy, Taking
 from koord.scheduler.framework.writes import Evict, Write
 from koord.scheduler.plugins.quota.check import is_unbounded, shortage, words
 from koord.scheduler.plugins.quota.held import held_for
-from koord.scheduler.plugins.quota.measured import Series, measured
+from koord.scheduler.plugins.quota.latency import Latencies
+from koord.scheduler.plugins.quota.measured import Measured
 from koord.scheduler.plugins.quota.preemption import remedy
 from koord.scheduler.plugins.quota.quotas import Quotas, Rules, is_fixed
 from koord.scheduler.plugins.quota.refusals import Refusals
@@ -41,7 +43,6 @@ from koord.scheduler.state.table import Row
 
 REVOKED: Final = "QuotaOverused"
 """Why a pod is evicted, for programs."""
-MEASURED_EVERY_S: Final = 10.0
 
 
 class ElasticQuota(Plugin):
@@ -53,8 +54,8 @@ class ElasticQuota(Plugin):
         self._rules = rules_of(self._args, gates or {})
         self._is_first = False
         self._overuse = Overuse(parse_duration(self._args.delay_evict_time))
-        self._revoke_again_s = self._measure_again_s = 0.0
-        self._measured: set[Series] = set()
+        self._revoke_again_s = 0.0
+        self._measured, self._latencies = Measured(), Latencies()
 
     def attach(self, cluster: Cluster) -> None:
         self.quotas = cluster.notes(Quotas)
@@ -63,32 +64,44 @@ class ElasticQuota(Plugin):
             self.quotas.follow(self._rules)
             self._is_first = True
         self._refusals = cluster.index(Refusals)
-        self._telling = QuotaTelling(self.quotas, self._args.quota_group_namespace)
+        self._telling = QuotaTelling(self.quotas, self._args.quota_group_namespace, self._measured.changed)
 
     def takes(self) -> Iterable[Taking]:
         if not self._is_first:
             return ()
-        quotas = self.quotas
         return (
-            Taking(ELASTIC_QUOTAS, quotas.put_quota, quotas.remove_quota),
+            Taking(ELASTIC_QUOTAS, self._put_quota, self._remove_quota),
             Taking(PODS, self._put_pod, self._remove_pod),
         )
 
+    def _put_quota(self, quota: ElasticQuotaObject) -> None:
+        with self._latencies.timed("UpdateQuota"):
+            self.quotas.put_quota(quota)
+
+    def _remove_quota(self, quota: ElasticQuotaObject) -> None:
+        with self._latencies.timed("DeleteQuota"):
+            self.quotas.remove_quota(quota)
+
     def _put_pod(self, pod: Pod) -> None:
-        if self._refusals and (pod.spec.node_name or pod.is_finished):
-            self._refusals.forget(pod.metadata.key)
-        self.quotas.put_pod(pod)
+        key = pod.metadata.key
+        with self._latencies.timed("OnPodUpdate" if self.quotas.counts(key) else "OnPodAdd"):
+            if self._refusals and (pod.spec.node_name or pod.is_finished):
+                self._refusals.forget(key)
+            self.quotas.put_pod(pod)
 
     def _remove_pod(self, pod: Pod) -> None:
-        if self._refusals:
-            self._refusals.forget(pod.metadata.key)
-        self.quotas.remove_pod(pod)
+        with self._latencies.timed("OnPodDelete"):
+            if self._refusals:
+                self._refusals.forget(pod.metadata.key)
+            self.quotas.remove_pod(pod)
 
     def refuses(self, ask: Ask, cluster: Cluster) -> str | None:
         quotas = self.quotas
         quota = quotas.quota_of(ask)
         if quota is None or is_unbounded(quota):
             return None
+        with self._latencies.timed("RefreshRuntime"):
+            quotas.runtime(quota)
         asked = quotas.asked(ask)
         short = shortage(quotas, quota, asked, fixed=is_fixed(ask.pod), held=held_for(quotas, ask))
         if short is None or self._rooms(ask, cluster):
@@ -197,10 +210,9 @@ class ElasticQuota(Plugin):
         return quota is not None and is_over(self.quotas, quota)
 
     def measures(self) -> Iterable[Measure]:
-        if not self._is_first or self.quotas.cluster.now_s < self._measure_again_s:
-            return ()
-        self._measure_again_s = self.quotas.cluster.now_s + MEASURED_EVERY_S
-        return measured(self.quotas, self._measured)
+        yield from self._latencies.measures()
+        if self._is_first:
+            yield from self._measured.measures(self.quotas)
 
     def services(self) -> Mapping[str, Callable[[str], object]]:
         quotas = self.quotas

@@ -1,8 +1,13 @@
-"""Quotas for Prometheus: every figure of every quota, under the names of the original."""
+"""Quotas for Prometheus: every figure of every quota, under the names of the original.
+
+With thousands of quotas there are a hundred thousand series. So only those of quotas are told of which something
+changed, and so many of them at a time that decisions need not wait.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Final, TypeAlias
 
 from koord.api.kubernetes.resources import amounts
@@ -15,33 +20,53 @@ from koord.scheduler.plugins.quota.status import status_of
 from koord.scheduler.plugins.quota.tree import Bounds
 
 ELASTIC_QUOTA_STATUS: Final = "scheduler_elastic_quota_status"
+AT_ONCE: Final = 1000
+"""Quotas whose figures are told in one go."""
 
 Series: TypeAlias = tuple[tuple[str, str], ...]
 """The labels of a figure."""
 
 
-def measured(quotas: Quotas, before: set[Series]) -> Iterator[Measure]:
-    """All figures. `before`: the series that were told last time, which becomes those of this time."""
-    told: dict[Series, int] = {}
-    for spec in quotas.forest.specs.values():
-        for field, listed in _fields(quotas, spec).items():
-            for resource, amount in listed.items():
-                labels = {
-                    "name": spec.name,
-                    "resource": resource,
-                    "tree": spec.tree,
-                    "is_parent": "true" if spec.is_parent else "false",
-                    "parent": spec.parent,
-                    "field": field,
-                }
-                told[tuple(sorted(labels.items()))] = amount
-    gone = before - told.keys()
-    before.clear()
-    before.update(told)
-    for series in gone:
-        yield Measure(ELASTIC_QUOTA_STATUS, dict(series), None)
-    for series, amount in told.items():
-        yield Measure(ELASTIC_QUOTA_STATUS, dict(series), float(amount))
+class Measured:
+    """What was told so far, by object."""
+
+    def __init__(self) -> None:
+        self.changed: dict[str, None] = {}
+        "Objects of whose quotas something changed since."
+        self._told: dict[str, dict[Series, int]] = {}
+
+    def measures(self, quotas: Quotas) -> Iterator[Measure]:
+        for key in list(islice(self.changed, AT_ONCE)):
+            del self.changed[key]
+            before, now = self._told.pop(key, {}), _figures(quotas, key)
+            if now:
+                self._told[key] = now
+            for series in before.keys() - now.keys():
+                yield Measure(ELASTIC_QUOTA_STATUS, dict(series), None)
+            for series, amount in now.items():
+                if before.get(series) != amount:
+                    yield Measure(ELASTIC_QUOTA_STATUS, dict(series), float(amount))
+
+
+def _figures(quotas: Quotas, key: str) -> dict[Series, int]:
+    """Of the quota of an object; nothing where another object of its name counts."""
+    known = quotas.objects.get(key)
+    spec = None if known is None else quotas.forest.specs.get(known.metadata.name)
+    if spec is None or spec.key != key:
+        return {}
+    found: dict[Series, int] = {}
+    for field, listed in _fields(quotas, spec).items():
+        for resource, amount in listed.items():
+            labels = {
+                "name": spec.name,
+                "resource": resource,
+                "tree": spec.tree,
+                "is_parent": "true" if spec.is_parent else "false",
+                "parent": spec.parent,
+                "field": field,
+            }
+            found[tuple(labels.items())] = amount
+    return found
 
 
 def _fields(quotas: Quotas, spec: QuotaSpec) -> dict[str, Mapping[str, int]]:

@@ -98,6 +98,8 @@ class Quotas(Notes):
         "Counts changes of the quotas themselves."
         self.touched: dict[str, None] = {}
         "Quotas of whose pods something changed since somebody looked."
+        self.heard: dict[str, None] = {}
+        "Objects that came, changed or went since somebody looked."
         self.somebody_waits = False
         "Whether a pod was refused, and waits for a quota to have room."
         self._buckets: dict[tuple[str, str], Bucket] = {}
@@ -126,11 +128,13 @@ class Quotas(Notes):
     def put_quota(self, quota: ElasticQuota) -> None:
         spec = quota_spec(quota)
         self.objects[spec.key] = quota
+        self.heard[spec.key] = None
         self._regroup(self.forest.put(spec))
 
     def remove_quota(self, quota: ElasticQuota) -> None:
         meta = quota.metadata
         if self.objects.pop(meta.key, None) is not None:
+            self.heard[meta.key] = None
             self._regroup(self.forest.remove(meta.key, meta.name))
 
     def put_pod(self, pod: Pod) -> None:
@@ -250,6 +254,10 @@ class Quotas(Notes):
             if quota is not None:
                 self._of_quota.setdefault(quota.name, []).append(found)
         return found
+
+    def counts(self, key: str) -> bool:
+        """Whether a pod is counted, waiting or on a node."""
+        return key in self._waiting or key in self.cluster.pods
 
     def quota_of(self, ask: Ask) -> Quota | None:
         return self.bucket(ask.meta.labels, ask.meta.namespace).quota

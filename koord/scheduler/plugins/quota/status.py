@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, TypeAlias
 
 from koord.api.kinds import ELASTIC_QUOTAS
 from koord.api.kubernetes.resources import amounts
@@ -24,6 +24,11 @@ USABLE: Final = "Usable"
 """False where the scheduler cannot use the quota, or not as its object says."""
 OVERUSED: Final = "Overused"
 """True where pods of the quota would have to go, and that is only reported."""
+
+Part: TypeAlias = tuple[str, str]
+"""Of a status: a field, and a resource of those that are used."""
+_USED: Final[Part] = ("used", "")
+_TOLD_AS_CONDITIONS: Final[frozenset[Part]] = frozenset({("complaint", ""), ("overuse", "")})
 
 ANNOTATIONS: Final[Mapping[str, Annotation[ResourceList, Any]]] = {
     "runtime": protocol.RUNTIME,
@@ -116,18 +121,27 @@ def _read(annotation: Annotation[ResourceList, Any], quota: ElasticQuota) -> Map
         return {}
 
 
-def status_write(quota: ElasticQuota, said: QuotaStatus, wanted: QuotaStatus, now: str) -> Patch:
-    """What makes an object say it: only what it says otherwise."""
+def differing(said: QuotaStatus, wanted: QuotaStatus) -> frozenset[Part]:
+    """What of a status is to be otherwise."""
+    parts = {(each.name, "") for each in fields(wanted) if getattr(said, each.name) != getattr(wanted, each.name)}
+    if _USED in parts:
+        parts |= {(_USED[0], resource) for resource in (*said.used, *wanted.used)}
+    return frozenset(parts)
+
+
+def status_write(quota: ElasticQuota, parts: frozenset[Part], wanted: QuotaStatus, now: str) -> Patch:
+    """What makes an object say some parts of a status."""
     annotations = {
         annotation.key: annotation.render(written(getattr(wanted, name)))
         for name, annotation in ANNOTATIONS.items()
-        if getattr(wanted, name) != getattr(said, name)
+        if (name, "") in parts
     }
     status: dict[str, object] = {}
-    if wanted.used != said.used:
+    if _USED in parts:
         # A merge patch leaves what it does not name: what is used no longer is named with 0.
-        status["used"] = {**dict.fromkeys(quota.status.used, "0"), **written(wanted.used)}
-    if (wanted.complaint, wanted.overuse) != (said.complaint, said.overuse):
+        named = sorted(resource for name, resource in parts if name == _USED[0] and resource)
+        status["used"] = {**dict.fromkeys(named, "0"), **written(wanted.used)}
+    if parts & _TOLD_AS_CONDITIONS:
         status["conditions"] = [
             {
                 "type": USABLE,

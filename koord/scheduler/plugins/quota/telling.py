@@ -1,23 +1,34 @@
 """Has the objects of quotas say how they fare, where they say something else.
 
-Quotas of pods that came, went or got a node are told first, with all above them. Of all others, nothing but the share
-may follow from that: so the shares of all are looked through in rounds, about once a second. A quota whose pods come
-and go all the time is written twice a second.
+Quotas of pods that came, went or got a node are told first, with all above them, and so are objects that changed. Of
+all others, nothing but the share may follow from that: so the shares of all are looked through in rounds, about once a
+second. A quota whose pods come and go all the time is written twice a second.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from itertools import islice
+from typing import Final
 
 from koord.api.kinds import ELASTIC_QUOTAS
 from koord.api.protocol import names
+from koord.api.protocol.annotations import quota as protocol
 from koord.api.protocol.crd.elastic_quota import ElasticQuota
 from koord.api.text.timestamp import from_seconds
+from koord.scheduler.framework.unheard import Unheard
 from koord.scheduler.framework.writes import Write
 from koord.scheduler.plugins.quota.quotas import Quotas
-from koord.scheduler.plugins.quota.status import QuotaStatus, built_in, said_by, status_of, status_write
+from koord.scheduler.plugins.quota.status import (
+    Part,
+    QuotaStatus,
+    built_in,
+    differing,
+    said_by,
+    status_of,
+    status_write,
+)
 
 CREATED_AGAIN_S: Final = 60.0
 """So long after an object was wanted that is still not there, it is wanted again."""
@@ -29,13 +40,16 @@ SECONDS_A_QUOTA: Final = 1e-4
 
 
 class QuotaTelling:
-    """`namespace`: where the objects are made of the quotas that are always there."""
+    """`namespace`: where the objects are made of the quotas that are always there. `changed`: objects are put there
+    whose figures are others than they were."""
 
-    def __init__(self, quotas: Quotas, namespace: str) -> None:
-        self._quotas, self._namespace = quotas, namespace
-        self._sent: dict[str, tuple[str, QuotaStatus]] = {}
-        "By object, what it was last told to say, until it is heard to say it."
-        self._said: dict[str, tuple[object, QuotaStatus]] = {}
+    def __init__(self, quotas: Quotas, namespace: str, changed: dict[str, None]) -> None:
+        self._quotas, self._namespace, self._changed = quotas, namespace, changed
+        self._wanted: dict[str, QuotaStatus] = {}
+        "By object, what it should say, as it was found last."
+        self._unheard: Unheard[tuple[QuotaStatus, frozenset[Part]]] = Unheard()
+        "What objects were told to say, and which parts of it were written since all of it was last heard."
+        self._said: dict[str, tuple[ElasticQuota, QuotaStatus]] = {}
         self._looked: dict[str, tuple[object, int, str, object]] = {}
         "By object, what its status followed from, beside its pods, when somebody looked."
         self._told_at = self._telling = -1
@@ -46,12 +60,22 @@ class QuotaTelling:
 
     def writes(self, now_s: float) -> Iterator[Write]:
         quotas = self._quotas
-        if quotas.uses == self._told_at:
+        for key in self._unheard.take_lost(now_s):
+            quotas.heard[key] = None
+        if not quotas.heard and not quotas.touched and quotas.uses == self._told_at:
+            self._ask_again()
             return
         if now_s >= self._next_s:
             yield from self._tell_some(now_s)
+        if quotas.heard or quotas.touched:
+            quotas.cluster.ask_again(self._next_s)
         if quotas.uses != self._told_at:
             quotas.cluster.ask_again(max(self._next_s, now_s if self._to_tell else self._again_s))
+        self._ask_again()
+
+    def _ask_again(self) -> None:
+        if (lost_s := self._unheard.next_s()) is not None:
+            self._quotas.cluster.ask_again(lost_s)
 
     def _tell_some(self, now_s: float) -> Iterator[Write]:
         quotas = self._quotas
@@ -61,8 +85,14 @@ class QuotaTelling:
             yield from built_in(quotas, self._namespace)
         touched, quotas.touched = quotas.touched, {}
         for key in self._above(touched):
+            quotas.heard.pop(key, None)
             yield from self._shielded(key, now_s)
-        if now_s < self._again_s:
+        for key in list(islice(quotas.heard, AT_ONCE)):
+            del quotas.heard[key]
+            yield from self._shielded(key, now_s)
+        if quotas.heard:
+            self._next_s = now_s
+        if now_s < self._again_s or quotas.uses == self._told_at:
             return
         if not self._to_tell:
             self._telling = quotas.uses
@@ -111,20 +141,34 @@ class QuotaTelling:
     def _tell(self, key: str, now_s: float) -> Iterator[Write]:
         heard = self._quotas.objects.get(key)
         if heard is None:
-            known_of: dict[str, Any]
-            for known_of in (self._said, self._sent, self._looked):
+            self._unheard.heard(key)
+            self._changed[key] = None
+            for known_of in (self._said, self._looked, self._wanted):
                 known_of.pop(key, None)
             return
-        known = self._said.get(key)
+        known, wanted = self._said.get(key), status_of(self._quotas, key, heard.metadata.name)
+        if known is None or _measured(known[0]) != _measured(heard) or self._wanted.get(key) != wanted:
+            self._changed[key], self._wanted[key] = None, wanted
         if known is None or known[0] is not heard:
             known = self._said[key] = heard, said_by(heard)
-        wanted = status_of(self._quotas, key, heard.metadata.name)
+        said = known[1]
         if (basis := self._basis(heard)) is not None:
             self._looked[key] = basis
         else:
             self._looked.pop(key, None)
-        if wanted == known[1]:
-            self._sent.pop(key, None)
-        elif self._sent.get(key) != (heard.metadata.uid, wanted):
-            self._sent[key] = heard.metadata.uid, wanted
-            yield status_write(heard, known[1], wanted, from_seconds(now_s))
+        uid = heard.metadata.uid
+        last = self._unheard.last(key, uid)
+        if wanted == said and (last is None or last[0] == wanted):
+            self._unheard.heard(key)
+            return
+        # What is on its way will be said first: its parts are written again where they are to be otherwise.
+        parts = differing(said, wanted) if last is None else differing(said, wanted) | last[1]
+        if last != (wanted, parts):
+            self._unheard.sent(key, uid, (wanted, parts), now_s)
+            yield status_write(heard, parts, wanted, from_seconds(now_s))
+
+
+def _measured(quota: ElasticQuota) -> tuple[object, ...]:
+    """What figures follow from, beside the status."""
+    meta = quota.metadata
+    return quota.spec, meta.labels, meta.annotations.get(protocol.UNSCHEDULABLE_RESOURCE.key)
