@@ -169,6 +169,11 @@ class Onlooker:
         if not truth.was:
             truth.becomes(now_s, (0, 0))
 
+    def late(self) -> list[str]:
+        """Who says what is true no more."""
+        known, now_s = [*self.quotas.items(), *self.groups.items()], time.monotonic()
+        return [f"{key} says {each.says}" for key, each in known if each.says is not None and each.late_s(now_s)]
+
     def look(self) -> float:
         """How late the latest is, at this moment."""
         now_s = time.monotonic()
@@ -240,9 +245,11 @@ async def _churn(target: Target, onlooker: Onlooker, rng: random.Random, leaves:
 
 async def _settled(onlooker: Onlooker) -> float:
     """When nobody was late any more."""
-    async with asyncio.timeout(SETTLES_WITHIN_S):
-        while onlooker.look():  # noqa: ASYNC110 - another process brings it about
-            await asyncio.sleep(LOOK_EVERY_S)
+    deadline_s = time.monotonic() + SETTLES_WITHIN_S
+    while onlooker.look():
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(f"not told for {SETTLES_WITHIN_S:g} s: {onlooker.late()[:20]}")
+        await asyncio.sleep(LOOK_EVERY_S)
     return time.monotonic()
 
 
