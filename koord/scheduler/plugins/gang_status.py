@@ -1,7 +1,7 @@
 """What the status of a PodGroup says, as a function of its pods: exactly the truth, once all has been heard.
 
-Pending          there are no pods, or fewer than the minimum from the beginning
-PreScheduling    there are enough; where its pods have an owner, `occupiedBy` is that
+Pending          there are no pods, or none of fewer than the minimum has had a node
+PreScheduling    there are enough, or one has a node; where its pods have an owner, `occupiedBy` is that
 Scheduling       fewer than the minimum have a node; `scheduleStartTime` is when that began
 Scheduled        enough have one
 Running          as many run, or have succeeded
@@ -59,13 +59,14 @@ def status_write(group: PodGroup, wanted: PodGroupStatus) -> Patch:
 
 
 def _step(status: PodGroupStatus, group: PodGroup, members: list[Member], now_s: float) -> PodGroupStatus:
-    least, phase = group.spec.min_member, status.phase
+    # Where no minimum is said, one pod is the least that can run, fail or succeed.
+    least, phase = max(1, group.spec.min_member), status.phase
     if phase in _ENDED:
         return status
     if phase == PodGroupPhase.NEW:
         return replace(status, phase=PodGroupPhase.PENDING)
     if phase == PodGroupPhase.PENDING:
-        if 0 < least <= len(members):
+        if least <= len(members) or any(member.node for member in members):
             return replace(status, phase=PodGroupPhase.PRE_SCHEDULING, occupied_by=_owners(members))
         return _counted(status, members)
     if not members:

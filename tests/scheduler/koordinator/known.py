@@ -22,7 +22,8 @@ _GOES_ON = "pods of a once-satisfied gang go on once their group has started, wh
 _PODS_STAY = "pods stay members of their gang while its PodGroup is gone"
 _ANEW = "a gang that has lost all its pods comes together anew: what it needs follows from the objects that exist"
 _NOT_IN_VAIN = "a gang that counts only waiting pods is tried once enough of them wait"
-_TRUE_COUNTS = "counts of a PodGroup are those of its pods while it is pending, too"
+_TRUE_COUNTS = "a PodGroup of which a pod has a node is not pending any more, and counts it"
+_NO_MINIMUM = "a PodGroup without a minimum has not finished before one of its pods has"
 _TAINTS_COUNT = "taints of a reservation keep out pods without a reservation affinity as well"
 _EVERY_NAME = "an exact match looks at every resource that is named, after one that neither side has as well"
 _IGNORES_ALL = "a pod that ignores reservations needs none, even if it asks for one as well"
@@ -80,38 +81,14 @@ KNOWN: dict[str, dict[int, str]] = {
         **_each(_NOT_IN_VAIN, (19, 106, 243, 246)),
         **_each(_GOES_ON, (39, 55, 89, 105, 120, 157, 177, 197, 219, 226, 231, 239)),
     },
-    "pod_groups": _each(
-        _TRUE_COUNTS,
-        (
-            3,
-            11,
-            24,
-            30,
-            33,
-            38,
-            43,
-            46,
-            51,
-            59,
-            72,
-            94,
-            103,
-            111,
-            120,
-            124,
-            132,
-            147,
-            154,
-            158,
-            177,
-            179,
-            188,
-            211,
-            224,
-            230,
-            234,
+    "pod_groups": {
+        **_each(
+            _TRUE_COUNTS,
+            (3, 11, 24, 30, 33, 38, 43, 46, 51, 59, 72, 94, 103, 111, 120, 124, 132, 147, 154, 158, 177, 179, 188, 211)
+            + (224, 230, 234),
         ),
-    ),
+        **_each(_NO_MINIMUM, (9, 23, 28, 76, 91, 93, 163, 176, 194, 198, 208, 233, 235, 236, 238)),
+    },
     "scores": {},
     "quota_admission": {
         **_each(_NO_CIRCLE, (39,)),

@@ -93,6 +93,25 @@ def test_the_end_of_a_group_is_the_end() -> None:
     assert world.say().phase == "Finished"
 
 
+def test_a_gang_that_is_scaled_down_before_anybody_wrote_of_it_is_not_pending() -> None:
+    world = Told(8, group=pod_group(least=4))
+    pods = [member(f"p{i}", crd=True) for i in range(4)]
+    world.hear()
+    world.put(*pods)
+    world.settle()
+    world.delete(*pods[:2])
+    assert shown(world.say()) == ("Scheduling", 2, 0, 0, 0)
+
+
+@pytest.mark.parametrize("least", [0, -3])
+def test_a_group_without_a_minimum_is_not_finished_before_a_pod_is(least: int) -> None:
+    world = Told(8, group=pod_group(least=least))
+    world.put(member("p", crd=True, on="n0", phase="Running"))
+    assert shown(world.say()) == ("Running", 1, 1, 0, 0)
+    world.put(member("p", crd=True, on="n0", phase="Succeeded"))
+    assert shown(world.say()) == ("Finished", 1, 0, 1, 0)
+
+
 def test_the_owner_of_the_pods_is_told() -> None:
     world = Told()
     pods = [member(f"p{i}", crd=True) for i in range(2)]
