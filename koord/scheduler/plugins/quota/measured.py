@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final, TypeAlias
 
+from koord.api.kinds import ELASTIC_QUOTAS
 from koord.api.kubernetes.resources import amounts
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol.annotations import quota as protocol
@@ -38,7 +39,11 @@ class Measured:
     def measures(self, quotas: Quotas) -> Iterator[Measure]:
         for key in list(islice(self.changed, AT_ONCE)):
             del self.changed[key]
-            before, now = self._told.pop(key, {}), _figures(quotas, key)
+            before, known = self._told.pop(key, {}), quotas.objects.get(key)
+            now: dict[Series, int] = {}
+            if known is not None:
+                with quotas.cluster.shield.about("tell its figures", ELASTIC_QUOTAS, known.metadata):
+                    now = _figures(quotas, key, known.metadata.name)
             if now:
                 self._told[key] = now
             for series in before.keys() - now.keys():
@@ -48,10 +53,9 @@ class Measured:
                     yield Measure(ELASTIC_QUOTA_STATUS, dict(series), float(amount))
 
 
-def _figures(quotas: Quotas, key: str) -> dict[Series, int]:
+def _figures(quotas: Quotas, key: str, name: str) -> dict[Series, int]:
     """Of the quota of an object; nothing where another object of its name counts."""
-    known = quotas.objects.get(key)
-    spec = None if known is None else quotas.forest.specs.get(known.metadata.name)
+    spec = quotas.forest.specs.get(name)
     if spec is None or spec.key != key:
         return {}
     found: dict[Series, int] = {}
