@@ -278,6 +278,7 @@ class Runner:
             queued=self._metrics.queued,
             shield=self._shield,
         )
+        self.core.cluster.ticks = self._clock.monotonic
         if before is not None:
             self.core.take_over(before)
         self._disconnect = self._sources.connect(self.core)

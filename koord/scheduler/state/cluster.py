@@ -107,6 +107,8 @@ class Cluster:
         self.shield = shield or Shield()
         "Plugins that go over objects, by the clock or because something changed, handle each of them under it."
         self.now_s = 0.0
+        self.ticks: Callable[[], float] | None = None
+        "Seconds of a clock by which plugins measure what they cost, and decide nothing; None: nobody wants to know."
         self._watchers: list[Watcher] = []
         self._told_of_pods: list[Callable[[PodRecord, Row, int], None]] = []
         self._told_of_homeless: list[Callable[[PodRecord, int], None]] = []

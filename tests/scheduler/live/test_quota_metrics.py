@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from koord.kube.clock import SystemClock
 from koord.kube.metrics import Metrics
 from koord.scheduler.live.metrics import SchedulerMetrics
 from koord.scheduler.plugins.quota import measured
@@ -40,6 +41,7 @@ def test_only_quotas_that_changed_are_told_again_and_a_few_at_a_time(monkeypatch
 def test_the_accounting_of_quotas_is_timed_by_operation() -> None:
     metrics, teams = Metrics(process=False), Teams(100)
     told = SchedulerMetrics(metrics)
+    teams.core.cluster.ticks = SystemClock().monotonic
     a, pod = quota("a", "1", "10"), team_pod("p", "a")
     teams.put(a, pod)
     assert teams.settle() == {"p"}

@@ -55,10 +55,10 @@ class ElasticQuota(Plugin):
         self._is_first = False
         self._overuse = Overuse(parse_duration(self._args.delay_evict_time))
         self._revoke_again_s = 0.0
-        self._measured, self._latencies = Measured(), Latencies()
+        self._measured = Measured()
 
     def attach(self, cluster: Cluster) -> None:
-        self.quotas = cluster.notes(Quotas)
+        self.quotas, self._latencies = cluster.notes(Quotas), Latencies(cluster)
         if self.quotas.rules is None:
             # Quotas are the cluster's: of several profiles, the first one's arguments count.
             self.quotas.follow(self._rules)

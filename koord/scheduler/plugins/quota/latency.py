@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Literal, TypeAlias
 
 from koord.scheduler.framework.plugin import Measure
+from koord.scheduler.state.cluster import Cluster
 
 PROCESS_LATENCY: Final = "scheduler_elastic_quota_process_latency"
 Operation: TypeAlias = Literal["OnPodAdd", "OnPodUpdate", "OnPodDelete", "UpdateQuota", "DeleteQuota", "RefreshRuntime"]
@@ -16,22 +16,20 @@ MOST: Final = 10_000
 
 
 class Latencies:
-    """Seconds since somebody looked."""
+    """Seconds since somebody looked, where somebody gave the cluster a clock to count them by."""
 
-    def __init__(self, ticks: Callable[[], float] = time.perf_counter) -> None:
-        self._ticks = ticks
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
         self._taken: list[tuple[Operation, float]] = []
 
     @contextmanager
     def timed(self, operation: Operation) -> Iterator[None]:
         """The seconds of what is done inside are counted."""
-        began_s = self._ticks()
+        ticks = self._cluster.ticks
+        began_s = 0.0 if ticks is None else ticks()
         yield
-        self.took(operation, self._ticks() - began_s)
-
-    def took(self, operation: Operation, seconds: float) -> None:
-        if len(self._taken) < MOST:
-            self._taken.append((operation, seconds))
+        if ticks is not None and len(self._taken) < MOST:
+            self._taken.append((operation, ticks() - began_s))
 
     def measures(self) -> Iterator[Measure]:
         taken, self._taken = self._taken, []
