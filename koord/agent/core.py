@@ -24,7 +24,8 @@ from koord.agent.qos.decision import NOTHING, Eviction, Move, StrategyDecision
 from koord.agent.qos.evicting import PENDING_RELEASE_S, REFUSED_LATELY_S, WANTED_S
 from koord.agent.qos.registry import STRATEGIES
 from koord.agent.qos.strategy import NEVER, Departures, Reader, Sight, Strategy
-from koord.agent.series.samples import Samples
+from koord.agent.series import names
+from koord.agent.series.samples import SLOW_RING, Samples
 from koord.agent.state import NodeState
 from koord.agent.wish import Wish
 from koord.api.configuration.features import AgentGate
@@ -123,6 +124,10 @@ class Agent:
                 ran.add(strategy.name)
                 wishes.append(decision.wishes)
                 decisions.append(decision)
+        for decision in decisions:
+            for uid, signals in decision.signals.items():
+                for name, value in signals.items():
+                    self.samples.add(names.pod_signal(uid, name), now_s, value, SLOW_RING)
         outcome = self.executor.apply(self._delivery.writes(wishes, state), ran, now_s)
         self._changed = {each.write.directory for each in outcome.done}
         if any(each.write.text is not None for each in outcome.done):

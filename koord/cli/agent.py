@@ -20,6 +20,7 @@ from koord.cli.tables import table
 if TYPE_CHECKING:
     from aiohttp.web import Request, Response
 
+    from koord.agent.interference.evidence import Evidence
     from koord.agent.live.run import Daemon
     from koord.agent.once import Once
     from koord.kube.client import Client
@@ -165,6 +166,49 @@ def audit(options: dict[str, Any], last: int, output: str) -> int:
         rows.append((each.created_at, each.type, each.reason, where, each.old, each.value, each.message))
     click.echo(table(rows))
     return 0
+
+
+@agent.command(epilog="Example: koord agent evidence shop/web-1")
+@click.argument("pod", metavar="POD")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of POD, if it names none.")
+@output_option("table", "json", "yaml")
+@click.pass_obj
+def evidence(options: dict[str, Any], pod: str, namespace: str, output: str) -> int:
+    """What the agent of this node found about a pod that suffered, or made others suffer. Oldest first."""
+    from koord.agent.live.keeping import EVIDENCE, read_evidence
+
+    key = pod if "/" in pod else f"{namespace}/{pod}"
+    found = read_evidence(options["state_dir"]).of(key)
+    if output != "table":
+        structured.say(found, output)
+        return 0
+    if not found:
+        click.echo(f"nothing is recorded about {key} in {options['state_dir'] / EVIDENCE}", err=True)
+        return 0
+    rows = [("WHEN", "POD", "CONTAINER", "WHAT", "SIGNAL", "VALUE", "USUAL", "SUSPECTS")]
+    for each in found:
+        suspects = ", ".join(f"{one.pod} {one.score:.2f}" for one in each.suspects) or "none"
+        figures = (f"{each.value:g}", f"{each.usual:g}")
+        rows.append((each.at, each.pod, each.container, each.step, each.signal, *figures, suspects))
+    click.echo(table(rows, right=frozenset({5, 6})))
+    click.echo("\n".join(dict.fromkeys(("", *_last_of_episodes(found)))))
+    return 0
+
+
+def _last_of_episodes(found: list[Evidence]) -> list[str]:
+    """Each episode's last sentence, which has all of it."""
+    from koord.agent.interference.episode import BEGINS
+
+    last: dict[tuple[str, str], str] = {}
+    for number, each in enumerate(found):
+        if each.step in BEGINS:
+            last[each.uid, each.at] = each.message
+        elif same := [key for key in last if key[0] == each.uid]:
+            last[same[-1]] = each.message
+        else:
+            # The ring has lost the beginning.
+            last[each.uid, f"{number}"] = each.message
+    return list(last.values())
 
 
 @agent.command(epilog="Example: koord agent restore")

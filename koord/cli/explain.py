@@ -85,8 +85,8 @@ def explain(
     away and why; how the best nodes compare; and the smallest changes after which the pod would fit, each of them
     tried out. A pod that has a node is looked at as if it were to be placed now. Nothing is changed anywhere.
 
-    On a cluster it also says who wanted the pod gone and why, and where its replacement went; of a pod that is gone,
-    too, as far as the cluster still has events and jobs about it.
+    On a cluster it also says what slowed the pod down, who wanted it gone and why, and where its replacement went; of
+    a pod that is gone, too, as far as the cluster still has events and jobs about it.
 
     Of a gang, by the name of its PodGroup or the name that its pods say: how far it has come, what it is short of, and
     the smallest changes after which it would fit.
@@ -150,12 +150,13 @@ def explain(
             print_reservation(of_reservation.explained, output, _paragraphs)
             return 0
         moves: tuple[str, ...] = ()
+        slowdowns: tuple[str, ...] = ()
         if live:
-            from koord.cli.explain_moves import moves as moves_of
+            from koord.cli.explain_moves import history
 
-            moves = moves_of(kubeconfig, context, key, now_s)
-            if moves and not _is_there(manifests, key):
-                _print_gone(key, moves, output)
+            moves, slowdowns = history(kubeconfig, context, key, now_s)
+            if (moves or slowdowns) and not _is_there(manifests, key):
+                _print_gone(key, moves, slowdowns, output)
                 return 0
         answer = explain_of(
             manifests,
@@ -175,7 +176,7 @@ def explain(
             click.echo(f"note: {warning}", err=True)
     ignored = {kind: number for kind, number in answer.ignored.items() if kind != "ConfigMap" or not is_previewed}
     say_of(manifests, {} if live else ignored)
-    _print(replace(answer.explained, moves=moves), output)
+    _print(replace(answer.explained, moves=moves, slowdowns=slowdowns), output)
     return 0
 
 
@@ -185,12 +186,22 @@ def _is_there(manifests: Manifests, key: str) -> bool:
     return any(pod.metadata.key == key for pod in manifests.of(kinds.PODS))
 
 
-def _print_gone(key: str, moves: tuple[str, ...], output: str) -> None:
+def _print_gone(key: str, moves: tuple[str, ...], slowdowns: tuple[str, ...], output: str) -> None:
     """A pod that no longer exists."""
     if output == "table":
-        click.echo(f"{click.style(key, bold=True)} is gone\n\n{_moves(moves)}")
+        click.echo("\n\n".join([f"{click.style(key, bold=True)} is gone", *_history(moves, slowdowns)]))
     else:
-        structured.say({"pod": key, "outcome": "gone", "moves": list(moves)}, output)
+        found = {"pod": key, "outcome": "gone", "moves": list(moves), "slowdowns": list(slowdowns)}
+        structured.say(found, output)
+
+
+def _history(moves: tuple[str, ...], slowdowns: tuple[str, ...]) -> list[str]:
+    told = [_slowdowns(slowdowns)] if slowdowns else []
+    return [*told, _moves(moves)] if moves else told
+
+
+def _slowdowns(slowdowns: tuple[str, ...]) -> str:
+    return f"{heading('SLOWDOWNS')}\n{_indented(chr(10).join(slowdowns))}"
 
 
 def _moves(moves: tuple[str, ...]) -> str:
@@ -216,8 +227,7 @@ def _text(found: Explained) -> list[str]:
     """Paragraphs."""
     told = found.explanation
     paragraphs = [_first_line(found)]
-    if found.moves:
-        paragraphs.append(_moves(found.moves))
+    paragraphs += _history(found.moves, found.slowdowns)
     if told is None:
         return paragraphs
     if found.unanswered:

@@ -53,6 +53,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     "What the pod asks for that nothing acts on yet, and what happens instead."
     moves: tuple[str, ...] = ()
     "Who wanted it gone, why, and where its replacement went, as far as the cluster knows."
+    slowdowns: tuple[str, ...] = ()
+    "What slowed it down, or whom it slowed down, and what was done, as the agent of its node told it."
     explanation: Explanation | None = None
 
 

@@ -58,7 +58,7 @@ def test_json_is_whole_and_its_keys_stay(capsys: pytest.CaptureFixture[str]) -> 
     found = json.loads(told("report", "-n", "shop", "-f", EXAMPLE, "-o", "json", capsys=capsys))
     assert set(found) == {
         *("pod", "outcome", "message", "placedBefore", "asIfNew", "foreign", "schedulerName", "unanswered"),
-        *("missingNode", "unacted", "moves", "explanation"),
+        *("missingNode", "unacted", "moves", "slowdowns", "explanation"),
     }
     body = found["explanation"]
     assert set(body) >= {

@@ -92,6 +92,13 @@ def test_the_page_about_the_agent(tmp_path: Path) -> None:
     assert "put back 0 settings" in printed
 
 
+def test_the_page_about_slow_services(tmp_path: Path) -> None:
+    printed = in_a_shell(["set -ex", *commands("who-slows-my-service-down.md")], tmp_path)
+    assert "run-queue delays" in printed
+    shown = re.findall(r"```\n(.*?)```", (DOCS / "who-slows-my-service-down.md").read_text(), re.DOTALL)
+    assert shown[0] in printed
+
+
 @pytest.mark.kubectl
 def test_the_page_about_co_location(tmp_path: Path) -> None:
     printed = on_a_cluster(commands("co-locate-batch-jobs.md"), tmp_path)

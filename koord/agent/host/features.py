@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from koord.agent.host import knobs
+from koord.agent.host import knobs, tasks, usage
 from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.knobs import Knob
 
@@ -54,7 +54,7 @@ def features(cgroups: Cgroups, directory: str) -> tuple[Feature, ...]:
         if known.knob is knobs.GROUP_IDENTITY and not is_shown(cgroups, knobs.CPU_IDLE, directory):
             instead = "the least weight for best effort"
         found.append(Feature(known.name, is_there, known.own if is_there else instead))
-    return (*found, *_pressure(cgroups, directory), *_machine(cgroups))
+    return (*found, *_pressure(cgroups, directory), *_memory_delays(cgroups, directory), *_machine(cgroups))
 
 
 def is_shown(cgroups: Cgroups, knob: Knob, directory: str) -> bool:
@@ -71,11 +71,26 @@ def _pressure(cgroups: Cgroups, directory: str) -> tuple[Feature, ...]:
     return (Feature("pressure of pods", beside, how),)
 
 
+def _memory_delays(cgroups: Cgroups, directory: str) -> tuple[Feature, ...]:
+    is_v2 = cgroups.version is Version.V2
+    buckets = any(
+        cgroups.files.exists(cgroups.name("memory", directory, f"memory.{item}_latency")) for item in usage.STALL_ITEMS
+    )
+    reclaim = "pgscan_direct of each cgroup" if is_v2 else "not available on cgroup v1: major faults"
+    return (
+        Feature("direct reclaim of pods", is_v2, reclaim),
+        Feature("latency of allocations", buckets, "memory.*_latency" if buckets else "not available: counters alone"),
+    )
+
+
 def _machine(cgroups: Cgroups) -> tuple[Feature, ...]:
     files = cgroups.files
     pressure = files.exists("proc/pressure/cpu")
     resctrl = files.exists("sys/fs/resctrl/schemata")
+    waits, disks = tasks.has_schedstat(files), tasks.counts_io_wait(files)
     return (
+        Feature("run-queue delays", waits, "schedstat of each task" if waits else "not available: pressure of pods"),
+        Feature("disk waits of pods", disks, "delay accounting" if disks else "not available: kernel.task_delayacct=0"),
         Feature("pressure of the node", pressure, "/proc/pressure" if pressure else "load average"),
         Feature("cache and bandwidth shares", resctrl, "resctrl" if resctrl else "nothing"),
     )

@@ -28,6 +28,12 @@ class Step(StrEnum):
     OVER = "over"
 
 
+BEGINS: Final = frozenset({Step.SLOWED, Step.WORKLOAD})
+"""With which an episode begins."""
+POD_SLOWED: Final = "PodSlowed"
+"""The reason of events about a pod that suffers: it is sensitive to what its neighbours do."""
+NOISY_POD: Final = "NoisyPod"
+"""The reason of events about a pod that makes another one suffer."""
 ACTIONS: Final = frozenset({Step.HELD_BACK, Step.EVICTED, Step.MOVE_ASKED})
 
 

@@ -1,4 +1,8 @@
-"""What the agent keeps on disk: what was there before it wrote. Written whole and moved into place, never half."""
+"""What the agent keeps on disk: what was there before it wrote, and what it found about pods that suffer.
+
+The first is written whole and moved into place, never half. The second grows line by line, and is cut down in the same
+way; a line that was cut off is passed over.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,16 @@ from pathlib import Path
 from typing import Final
 
 from koord.agent.executor.ledger import Ledger, LedgerError
+from koord.agent.interference.evidence import Evidence, EvidenceLog, line, read
 
 log = logging.getLogger(__name__)
 
 LEDGER: Final = "ledger.json"
 DAMAGED: Final = "ledger.damaged"
 AUDIT: Final = "audit.log"
+EVIDENCE: Final = "evidence.log"
+EVIDENCE_BYTES: Final = 4 << 20
+"""A larger file is written anew with what the log still has."""
 
 
 def read_ledger(directory: Path) -> Ledger:
@@ -50,3 +58,26 @@ def write_ledger(directory: Path, text: bytes) -> None:
     # A machine that loses power loses its cgroups too: the process is all that this has to outlive.
     new.write_bytes(text)
     os.replace(new, file)
+
+
+def read_evidence(directory: Path) -> EvidenceLog:
+    try:
+        return EvidenceLog(read((directory / EVIDENCE).read_bytes()))
+    except FileNotFoundError:
+        return EvidenceLog()
+
+
+def add_evidence(directory: Path, known: EvidenceLog, entry: Evidence) -> None:
+    """`known` has the entry already. The file is help for people: a disk that is full does not stop the agent."""
+    file = directory / EVIDENCE
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with file.open("ab") as out:
+            out.write(line(entry))
+            size = out.tell()
+        if size >= EVIDENCE_BYTES:
+            new = directory / f"{EVIDENCE}.new"
+            new.write_bytes(b"".join(map(line, known)))
+            os.replace(new, file)
+    except OSError as error:
+        log.warning("%s: %s", file, error)

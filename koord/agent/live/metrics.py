@@ -13,7 +13,9 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from koord.agent.collect.pressure import RESOURCES
+from koord.agent.collect.waiting import LOAD_S
 from koord.agent.core import Agent
+from koord.agent.interference.signals import Signal
 from koord.agent.series import names
 from koord.agent.series.samples import Series
 from koord.agent.state import NodeState
@@ -68,11 +70,29 @@ class AgentCollector(Collector):
                 for kind in ("some", "full"):
                     self._add(waiting, names.pressure(uid, resource, kind), [node, namespace, name, resource, kind])
         yield waiting
+        yield from self._suffering(state, node)
         done = CounterMetricFamily("koordlet_actions", "What the agent did", labels=["node", "by", "what"])
         for key, count in self._counts.items():
             by, _, what = key.partition("/")
             done.add_metric([node, by, what], count)
         yield done
+
+    def _suffering(self, state: NodeState, node: str) -> Iterator[Metric]:
+        labels = ["node", "pod_namespace", "pod_name"]
+        signals = GaugeMetricFamily(
+            "koordlet_pod_signal", "A signal of suffering in the last window", labels=[*labels, "signal"]
+        )
+        load = GaugeMetricFamily("koordlet_pod_load", "Tasks in a state, on average", labels=[*labels, "state", "span"])
+        kernel = GaugeMetricFamily("koordlet_pod_kernel_share", "Of its CPU time, the kernel's", labels=labels)
+        for uid, pod in state.pods.items():
+            own = [node, pod.meta.namespace, pod.meta.name]
+            for signal in Signal:
+                self._add(signals, names.pod_signal(uid, signal.key), [*own, signal.key])
+            for letter in ("R", "D"):
+                for span in LOAD_S:
+                    self._add(load, names.pod_load(uid, letter, span), [*own, letter, span])
+            self._add(kernel, names.pod_kernel_share(uid), own)
+        yield from (signals, load, kernel)
 
     def _add(self, family: GaugeMetricFamily, series: Series, labels: list[str], per: float = 1) -> None:
         value = self._agent.samples.last(series, self._now(), FRESH_S)

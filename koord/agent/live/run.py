@@ -29,6 +29,7 @@ from koord.agent.host.topology import Topology, topology
 from koord.agent.live import kubelet
 from koord.agent.live.devices import DeviceLook, DeviceWatch
 from koord.agent.live.evicting import Evictor
+from koord.agent.live.interfering import Interfering
 from koord.agent.live.keeping import AUDIT, read_ledger, write_ledger
 from koord.agent.live.pod_watch import PodWatch
 from koord.agent.live.predicting import predicting
@@ -36,6 +37,7 @@ from koord.agent.live.reporting import Reporter
 from koord.agent.pods import AgentPod, pods_of
 from koord.agent.predict.forecast import Predictor
 from koord.agent.predict.model import PredictionSettings
+from koord.agent.qos import interference
 from koord.agent.qos.decision import Eviction
 from koord.agent.report import device
 from koord.agent.report.registry import REPORTS
@@ -145,6 +147,14 @@ class Daemon:
                 lambda eviction: self.agent.was_refused(eviction, self._clock.monotonic()),
                 lambda eviction: self.agent.was_told(eviction, self._clock.monotonic()),
             )
+            interfering = Interfering(
+                self._client,
+                events,
+                self._clock,
+                self._options.state_dir,
+                lambda: sources.pods,
+                self.agent.replicas,
+            )
             on_ready()
             await self._find_driver()
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
@@ -157,7 +167,9 @@ class Daemon:
             for report, informer in sources.reports:
                 work = partial(reporter.run, report, partial(informer.get, self._options.node))
                 tasks.create_task(self._again(report.name, work), name=report.name)
-            await self._again("rounds", lambda: self._rounds(sources, evictor))
+            if any(self._options.gates[gate] for gate in interference.GATES):
+                tasks.create_task(self._again("comparing", interfering.answer), name="comparing")
+            await self._again("rounds", lambda: self._rounds(sources, evictor, interfering))
 
     async def _again(self, part: str, work: Callable[[], Awaitable[None]]) -> None:
         """The supervisor of what the agent does side by side."""
@@ -177,7 +189,7 @@ class Daemon:
         self.driver = driver_in(self.cgroups, told)
         self.cgroups.look_for_pods_in(qos_dir(KubeQoS.GUARANTEED, self.driver))
 
-    async def _rounds(self, sources: Sources, evictor: Evictor) -> None:
+    async def _rounds(self, sources: Sources, evictor: Evictor, interfering: Interfering) -> None:
         while True:
             began_s = self._clock.monotonic()
             try:
@@ -188,6 +200,13 @@ class Daemon:
                     for eviction in done.evictions:
                         await evictor.evict(eviction)
                     await evictor.let_stay(sources.pods.values())
+                    for finding in done.findings:
+                        interfering.tell(finding)
+                    for move in done.moves:
+                        self._count(move.by, "move")
+                        await interfering.move(move)
+                    for pod in done.asks:
+                        interfering.ask(pod)
             except (OSError, ValueError) as error:
                 log.warning("this round is left out: %s", error)
             await self._clock.sleep(max(self._options.round_s - (self._clock.monotonic() - began_s), 0.05))

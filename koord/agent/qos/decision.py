@@ -6,7 +6,8 @@ wants nothing, and what it had changed is put back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from koord.agent.interference.episode import Finding
 from koord.agent.pods import AgentPod
@@ -44,6 +45,8 @@ class StrategyDecision:
     findings: tuple[Finding, ...] = ()
     "What there is to tell of pods that suffer."
     moves: tuple[Move, ...] = ()
+    signals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    "By pod and name, what the last window showed, for reports and metrics."
     asks: tuple[AgentPod, ...] = ()
     "Pods whose replicas on other nodes it would like to compare them with."
 

@@ -9,7 +9,7 @@ cannot. With the gate InterferenceDetection alone it only tells.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from koord.agent import wish
@@ -89,7 +89,10 @@ def _window_ended(sight: Sight, memory: InterferenceMemory, window_s: float) -> 
     # The very same wishes are known to whoever delivers them.
     wishes = memory.wishes if wishes == memory.wishes else wishes
     after = InterferenceMemory(now_s, readings, waited, outcome.memory, wishes)
-    return Turn(_decision(state.pods, outcome, wishes), after)
+    told = {
+        uid: {signal.key: value for signal, value in window.signals.items()} for uid, window in node.windows.items()
+    }
+    return Turn(replace(_decision(state.pods, outcome, wishes), signals=told), after)
 
 
 def _may_act(sight: Sight) -> bool:
@@ -205,7 +208,7 @@ def _decision(pods: Mapping[str, AgentPod], outcome: Outcome, wishes: tuple[Wish
     if outcome.move is not None:
         moves = (Move(pods[outcome.move.victim], NAME, reason(outcome.move, name_of)),)
     asks = tuple(pods[uid] for uid in outcome.asks)
-    return StrategyDecision(wishes, evictions, tuple(outcome.findings), moves, asks)
+    return StrategyDecision(wishes, evictions, tuple(outcome.findings), moves, asks=asks)
 
 
 STRATEGY: Final = strategy_of()

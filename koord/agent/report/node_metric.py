@@ -11,12 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
+from koord.agent.interference.signals import Signal
 from koord.agent.pods import AgentPod
 from koord.agent.predict.forecast import Forecast
 from koord.agent.report.report import Facts, Report
 from koord.agent.series import names
 from koord.agent.series.samples import Samples, Series
 from koord.agent.state import NodeState
+from koord.api.configuration.features import AgentGate
 from koord.api.kinds import NODE_METRICS
 from koord.api.machinery.struct import EMPTY
 from koord.api.protocol.crd.device import DeviceInfo
@@ -36,12 +38,14 @@ from koord.api.protocol.crd.node_metric import (
 from koord.api.protocol.names import RESOURCE_GPU_CORE, RESOURCE_GPU_MEMORY, RESOURCE_GPU_MEMORY_RATIO
 from koord.api.protocol.report_policy import ReportPolicy, policy_of
 from koord.api.text.duration import from_seconds as duration
-from koord.api.text.quantity import render
+from koord.api.text.quantity import ResourceList, render
 
 LEAST_REPORT_S: Final = 30.0
 LEAST_WINDOW_S: Final = 60.0
 FORECAST_S: Final = 180.0
 "A forecast that is older is not told: whatever keeps it from being made anew, nothing is lent by it."
+SIGNALS: Final = "signals"
+"""The extension of a pod's metrics that has its signals of suffering: agents compare replicas by it."""
 PERCENTILES: Final[Mapping[str, float]] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
@@ -141,8 +145,25 @@ def _pod(
         pod_usage=msgspec.structs.replace(used, devices=_gpus(state, samples, pod.uid, now_s, window_s)),
         priority=pod.band,
         qos=pod.qos,
-        extensions={"containers": containers} if len(containers) > 1 else EMPTY,
+        extensions=_extensions(state, pod, samples, containers if len(containers) > 1 else {}, now_s, window_s),
     )
+
+
+def _extensions(
+    state: NodeState,
+    pod: AgentPod,
+    samples: Samples,
+    containers: Mapping[str, ResourceList],
+    now_s: float,
+    window_s: float,
+) -> Mapping[str, Any]:
+    found: dict[str, Any] = {"containers": containers} if containers else {}
+    if state.gates[AgentGate.INTERFERENCE_DETECTION] or state.gates[AgentGate.INTERFERENCE_CONTROL]:
+        means = {each.key: samples.mean(names.pod_signal(pod.uid, each.key), now_s, window_s) for each in Signal}
+        signals = {key: round(value, 3) for key, value in means.items() if value is not None}
+        if signals:
+            found[SIGNALS] = signals
+    return found or EMPTY
 
 
 def _gpus(state: NodeState, samples: Samples, pod: str, now_s: float, window_s: float) -> tuple[DeviceInfo, ...]:

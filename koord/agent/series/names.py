@@ -204,3 +204,9 @@ def pod_stalls(uid: str, item: str, bucket: str) -> Series:
 def pod_stalled_us(uid: str, resource: str) -> Series:
     """Microseconds in which some task of a pod has waited for a resource."""
     return Series(f"pod_stalled_{resource}_us", uid)
+
+
+@lru_cache(_REMEMBERED)
+def pod_signal(uid: str, name: str) -> Series:
+    """A signal of suffering, by its name in reports, window by window."""
+    return Series(f"pod_signal_{name}", uid)
