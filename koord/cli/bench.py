@@ -37,12 +37,14 @@ BENCHES: Final[Mapping[str, Bench]] = {
     "descheduler": Bench("koord.bench.descheduler", "a round on thousands of nodes, and a step of many moves"),
     "admission": Bench("koord.bench.admission", "webhook requests and rules"),
     "agent": Bench("koord.bench.agent", "a round of the node agent on a busy node"),
+    "recommend": Bench("koord.bench.recommend", "are recommended requests enough? Back-tested on a trace"),
     "manager": Bench("koord.bench.manager", "what nodes lend, on thousands of nodes"),
     "colocation": Bench("koord.bench.colocation", "do services notice batch jobs? On this machine's kernel, as root"),
 }
 
 PACKING: Final = "gpu-packing"
 PACKING_OPTIONS: Final = ("data", "trace", "seed", "policy", "load", "plot")
+RECOMMEND: Final = "recommend"
 HEADINGS: Final = ("BENCH", "CASE", "METRIC", "VALUE", "UNIT", "BASELINE", "RATIO", "GOAL", "MET")
 
 
@@ -50,7 +52,7 @@ def packing_options(command: F) -> F:
     """What `koord bench gpu-packing` takes beside; no other benchmark does."""
     folder, file = click.Path(exists=True, file_okay=False, path_type=Path), click.Path(dir_okay=False, path_type=Path)
     for option in reversed((
-        click.option("--data", type=folder, help="gpu-packing: folder with traces; else a made-up cluster."),
+        click.option("--data", type=folder, help="gpu-packing, recommend: folder with traces; else made-up ones."),
         click.option("--trace", multiple=True, metavar="NAME", help="gpu-packing: trace to replay; repeatable."),
         click.option("--seed", multiple=True, type=int, help="gpu-packing: order of arrival; repeatable."),
         click.option("--policy", multiple=True, metavar="NAME", help="gpu-packing: policy to run; repeatable."),
@@ -77,7 +79,7 @@ def bench(name: str | None, quick: bool, output: str, **packing: Any) -> None:
     The ratio says how many times better koord is than the baseline, which is what users have today.
     """
     given = [f"--{option}" for option, value in packing.items() if value]
-    if given and name != PACKING:
+    if given and name != PACKING and (name, given) != (RECOMMEND, ["--data"]):
         raise click.UsageError(f"{', '.join(given)} is for gpu-packing: koord bench gpu-packing {' '.join(given)} ...")
     results: list[Result] = []
     with Progress() as progress:
@@ -86,6 +88,8 @@ def bench(name: str | None, quick: bool, output: str, **packing: Any) -> None:
             say("starting")
             if chosen == PACKING:
                 results += _pack(quick, say, packing)
+            elif chosen == RECOMMEND:
+                results += importlib.import_module(BENCHES[chosen].module).run(quick, say, packing["data"])
             else:
                 results += importlib.import_module(BENCHES[chosen].module).run(quick, say)
     if output == "json":

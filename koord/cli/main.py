@@ -40,6 +40,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "deschedule": CommandEntry(
         "koord.cli.deschedule", "Say which pods the descheduler would move, why, and where they would go."
     ),
+    "recommend": CommandEntry(
+        "koord.cli.recommend", "Say what workloads should request, by what they used, and what that saves."
+    ),
     "colocation": CommandEntry(
         "koord.cli.colocation", "Turn co-location off or on, for the cluster, a pool or a node."
     ),

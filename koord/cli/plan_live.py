@@ -38,6 +38,21 @@ def live(
         raise click.ClickException(str(error)) from None
 
 
+def listed(
+    kubeconfig: str | None, context: str | None, wanted: Sequence[Kind[Any]], namespace: str = ""
+) -> list[Manifest]:
+    """All objects of these kinds, in one namespace or everywhere."""
+
+    async def look() -> list[Manifest]:
+        async with Client.from_config(kubeconfig, context) as client:
+            return [_manifest(kind, each) for kind in wanted for each in await client.list(kind, namespace=namespace)]
+
+    try:
+        return asyncio.run(look())
+    except ApiError as error:
+        raise click.ClickException(str(error)) from None
+
+
 def unanswered(kubeconfig: str | None, context: str | None, now_s: float) -> Callable[[str], str]:
     """Why nobody schedules for a scheduler name on the cluster; empty if somebody does, or that cannot be told."""
     try:

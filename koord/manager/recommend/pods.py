@@ -13,7 +13,7 @@ import msgspec
 
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.owners import REVISION_HASH, TEMPLATE_HASH, Workload, workloads_of
-from koord.api.kubernetes.pod import Container, ContainerState, PodCondition
+from koord.api.kubernetes.pod import Container, ContainerState, Pod, PodCondition
 from koord.api.kubernetes.resources import amounts
 from koord.api.machinery.codec import decode
 from koord.api.machinery.struct import Struct
@@ -53,6 +53,8 @@ class ContainerFacts(Struct):
     memory_bytes: int
     limit_bytes: int
     "Of memory; 0 without a limit."
+    limit_milli: int = 0
+    "Of CPU; likewise."
 
 
 class Kill(Struct):
@@ -99,9 +101,31 @@ def pod_facts(raw: msgspec.Raw | bytes) -> PodFacts:
     )
 
 
+def facts_of(pod: Pod) -> PodFacts:
+    """Of a pod that was read whole. Kills are not in it."""
+    meta = pod.metadata
+    return PodFacts(
+        meta.key,
+        meta.uid,
+        meta.resource_version,
+        pod.spec.node_name,
+        meta.labels,
+        workloads_of(meta),
+        "",
+        True,
+        tuple(_container(each) for each in pod.spec.containers),
+    )
+
+
 def _container(container: Container) -> ContainerFacts:
     requests, limits = _amounts(container.resources.requests), _amounts(container.resources.limits)
-    return ContainerFacts(container.name, requests.get("cpu", 0), requests.get("memory", 0), limits.get("memory", 0))
+    return ContainerFacts(
+        container.name,
+        requests.get("cpu", 0),
+        requests.get("memory", 0),
+        limits.get("memory", 0),
+        limits.get("cpu", 0),
+    )
 
 
 def _amounts(resources: ResourceList) -> dict[str, int]:

@@ -1,0 +1,128 @@
+"""`koord recommend`: what workloads should request, against what they do, as a table, JSON, or a patch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from koord.cli import structured
+from koord.cli.options import kube_options, manifest_option, output_option
+from koord.cli.progress import Progress
+from koord.cli.tables import table
+
+if TYPE_CHECKING:
+    from koord.api.text.manifest import Manifests
+    from koord.offline.recommend import Advice
+
+
+@click.command(
+    epilog="""\b
+Example: koord recommend -n shop
+         koord recommend -f recommendations.yaml -f workloads/
+         koord recommend -n shop -o yaml | kubectl apply --server-side --force-conflicts -f -
+
+\b
+Without -f a cluster is asked. A Recommendation object says which workload is meant; the manager fills it in. Within
+10% of what is requested nothing is changed."""
+)
+@click.argument("workload", default="", metavar="[WORKLOAD]")
+@manifest_option
+@click.option("-n", "--namespace", default="", help="Only that namespace; otherwise all.")
+@kube_options
+@output_option("table", "json", "yaml")
+def recommend(
+    workload: str,
+    paths: tuple[str, ...],
+    namespace: str,
+    kubeconfig: str | None,
+    context: str | None,
+    output: str,
+) -> int:
+    """Say what workloads should request, by what they used, and what that saves.
+
+    WORKLOAD is one of them, as in deployment/web or web; otherwise all.
+    `-o yaml` prints a patch with the requests that should change, `-o json` all figures.
+    """
+    import msgspec
+
+    from koord.api import kinds
+    from koord.offline.recommend import advice, patch, total
+
+    found = _found(paths, namespace, kubeconfig, context)
+    rows = advice(found, namespace, workload)
+    saved = total(rows)
+    if output == "json":
+        structured.say({"recommendations": msgspec.to_builtins(rows), "saving": saved}, output)
+    elif output == "yaml":
+        click.echo(f"# {_saving(saved)}")
+        structured.say(patch(found.of(kinds.RECOMMENDATIONS), rows), output)
+    elif rows:
+        click.echo(_table(rows))
+        click.echo(_saving(saved))
+    else:
+        where = (f" for {workload}" if workload else "") + (f" in namespace {namespace}" if namespace else "")
+        click.echo(f"there is no Recommendation{where}: create one for each workload to be looked at", err=True)
+        return 1 if workload else 0
+    return 0
+
+
+def _found(paths: tuple[str, ...], namespace: str, kubeconfig: str | None, context: str | None) -> Manifests:
+    from koord.api.text.manifest import read
+
+    with Progress() as progress:
+        if paths:
+            return read(
+                paths, namespace=namespace or "default", reading=lambda file: progress.say(f"reading {file}")
+            ).require_valid()
+        from koord.cli.plan_live import listed
+        from koord.offline.recommend import KINDS
+
+        progress.say("looking at the cluster")
+        return read(()).with_items(tuple(listed(kubeconfig, context, KINDS, namespace)))
+
+
+def _table(rows: Sequence[Advice]) -> str:
+    lines = [("NAMESPACE", "WORKLOAD", "CONTAINER", "PODS", "CPU", "MEMORY", "SAVES", "CONFIDENCE", "NOTE")]
+    for row in rows:
+        saves = ", ".join(_amount(name, amount) for name, amount in row.saving.items())
+        lines.append(
+            (
+                row.namespace,
+                row.workload or f"selector of {row.recommendation}",
+                row.container or "-",
+                str(row.pods),
+                _change(row, "cpu"),
+                _change(row, "memory"),
+                saves or "-",
+                f"{row.confidence}%" if row.container else "-",
+                row.note,
+            )
+        )
+    return table(lines)
+
+
+def _change(row: Advice, resource: str) -> str:
+    if resource not in row.target:
+        return "-"
+    now = _amount(resource, row.requests[resource]) if resource in row.requests else "nothing"
+    verdict = row.verdict[resource]
+    return f"{now} (keep)" if verdict == "keep" else f"{now} -> {_amount(resource, row.target[resource])}"
+
+
+def _amount(resource: str, amount: int) -> str:
+    from koord.cli.explain_node import bytes_said
+
+    return f"{amount / 1000:g} cores" if resource == "cpu" else bytes_said(amount)
+
+
+def _saving(saved: dict[str, int]) -> str:
+    said = [_said(name, amount) for name, amount in saved.items() if amount]
+    return f"following all of it {' and '.join(said)}" if said else "nothing to change"
+
+
+def _said(resource: str, amount: int) -> str:
+    what = "CPU" if resource == "cpu" else "memory"
+    figure = _amount(resource, abs(amount))
+    return f"saves {figure} of {what}" if amount > 0 else f"needs {figure} more of {what}"
