@@ -10,8 +10,9 @@ from koord.bench.gpu_packing.engine import EngineReplay
 from koord.bench.gpu_packing.replay import Placed, Replay
 from koord.bench.gpu_packing.traces import Trace, fleet_of
 from koord.scheduler.plugins.packing.fragmentation import Fragmentation, typical
-from koord.scheduler.plugins.packing.shadow_prices import PREMIUM, Valuation, idle_of, work_out
+from koord.scheduler.plugins.packing.shadow_prices import Valuation, idle_of, work_out
 from koord.scheduler.plugins.packing.shapes import Fleet, PodShape
+from koord.scheduler.plugins.packing.slots import PREMIUM
 
 RANDOM: Final = "Random"
 FGD: Final = "FGD"

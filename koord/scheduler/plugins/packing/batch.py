@@ -16,6 +16,7 @@ class Batch:
     def __init__(self, shapes: Sequence[PodShape]) -> None:
         self.shapes = tuple(shapes)
         self.cpu: Array = np.array([shape.cpu_milli for shape in shapes], np.int64)
+        self.memory: Array = np.array([shape.memory_mib for shape in shapes], np.int64)
         self.gpus: Array = np.array([shape.gpus for shape in shapes], np.int64)
         self.milli: Array = np.array([shape.gpu_milli for shape in shapes], np.int64)
         self._most = int(self.gpus.max(initial=0))

@@ -1,10 +1,10 @@
 """Shadow prices: place a pod where the value of what is left, if filled well, falls least.
 
-    V(node) = min over prices (l, u) of [ l cpuFree + u memoryFree + sum of v_k(free of each device; l, u) ] + B_k(f)
+    V(node) = min over prices (l, u) of [ l cpuFree + u memoryFree + sum of v_k(free of each device; l, u) ] + B_k
     loss    = V(node) - V(node after the pod)                                           the smallest loss wins
 
 The minimum is the Lagrangian dual of "fill this node within its CPU and memory": every node has its own price of CPU.
-B_k(f) keeps slots together for pods with several GPUs; f counts wholly free devices. `Prices` are tables that are made
+B keeps slots together for pods with several GPUs (see `slots`). `Prices` are tables that are made
 seldom, from nodes and the mix of pods; `Valuation` keeps the bracket of every row and rewrites a row when it changes.
 """
 
@@ -21,10 +21,9 @@ from koord.scheduler.plugins.packing.cutting_stock import effective_sizes
 from koord.scheduler.plugins.packing.fill_values import GRID, LEVELS, fill_values
 from koord.scheduler.plugins.packing.group_prices import LOAD, worths
 from koord.scheduler.plugins.packing.shapes import STEP, WHOLE, Fleet, Mix, NodeGroup, PodShape, Scores, first_of_equals
+from koord.scheduler.plugins.packing.slots import PREMIUM, Slots
 from koord.scheduler.state.table import Array
 
-PREMIUM: Final = 0.02
-"""The planned chance that a pod with several GPUs finds no slot. A higher one hoards whole nodes."""
 ROUNDING: Final = 1.0
 """Losses that differ by less milli are equal: it hides what floats add up to."""
 MOST_BYTES: Final = 1 << 27
@@ -43,10 +42,10 @@ TIES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """The tables. `values`: of a device by group, level and grid point; `slots`: B_k(f) by group and f."""
+    """The tables. `values`: of a device by group, level and grid point; `slots`: B."""
 
     values: Array
-    slots: Array
+    slots: Slots
 
 
 def work_out(
@@ -64,21 +63,7 @@ def work_out(
     with_gpu = np.array([shape.gpus > 0 for shape in shapes], np.bool_)
     worth = worths(groups, shapes, often, takes, idle, load)
     among = np.where(with_gpu, often, 0.0) / max(float(often[with_gpu].sum()), 1e-12)
-    return Prices(fill_values(groups, shapes, among, worth), _slots(groups, shapes, often, premium))
-
-
-def _slots(groups: Sequence[NodeGroup], shapes: Sequence[PodShape], often: Array, premium: float) -> Array:
-    """B_k(f) = eta sum_{n >= 2} P_n 1000 n floor(f/n), P_n: the part of all GPU that n-GPU pods ask for."""
-    most = max((group.gpus for group in groups), default=0)
-    found = np.zeros((len(groups), most + 1))
-    free = np.arange(most + 1)
-    asked = float(sum(shape.total_milli * number for shape, number in zip(shapes, often.tolist(), strict=True)))
-    for k, group in enumerate(groups):
-        for shape, number in zip(shapes, often.tolist(), strict=True):
-            if shape.gpus >= 2 and group.could_host(shape):
-                part = shape.total_milli * number / asked
-                found[k] += premium * part * WHOLE * shape.gpus * (free // shape.gpus)
-    return found
+    return Prices(fill_values(groups, shapes, among, worth), Slots(groups, mix, premium))
 
 
 def idle_of(fleet: Fleet) -> Array:
@@ -101,10 +86,7 @@ class Valuation:
     some rows for many shapes, give the same numbers: tables are in fixed point, so that sums are exact."""
 
     def __init__(self, fleet: Fleet, prices: Prices) -> None:
-        self._fleet, self._prices = fleet, prices
-        # A node that came after prices were made may have more GPUs than any group.
-        more = max(0, fleet.devices.shape[1] + 1 - prices.slots.shape[1])
-        self._slots = np.pad(prices.slots, ((0, 0), (0, more)), mode="edge")
+        self._fleet, self._slots, self._prices = fleet, prices.slots, prices
         self._values = prices.values.reshape(-1, len(GRID))  # by group * LEVELS + level
         rows = len(fleet.cpu)
         self._brackets = np.zeros((rows, len(GRID)))
@@ -135,7 +117,8 @@ class Valuation:
         brackets += fleet.memory[rows, np.newaxis] * MEMORY_PRICE
         whole = np.count_nonzero(devices == WHOLE, axis=1)
         self._brackets[rows], self._whole[rows] = brackets, whole
-        self._value[rows] = brackets.min(axis=1) + self._slots[fleet.group[rows], whole]
+        slots = self._slots.of(fleet.group[rows], whole, fleet.cpu[rows], fleet.memory[rows])
+        self._value[rows] = brackets.min(axis=1) + slots
         for row in rows.tolist():
             self._distinct[row] = None
 
@@ -146,9 +129,10 @@ class Valuation:
         group: int = fleet.group.item(row)
         bracket = self._brackets[row]
         np.add.reduce(self._values.take([group * LEVELS + each // STEP for each in free], axis=0), axis=0, out=bracket)
-        bracket += np.dot([fleet.cpu.item(row), fleet.memory.item(row)], BOTH_PRICES)
+        cpu, memory = fleet.cpu.item(row), fleet.memory.item(row)
+        bracket += np.dot([cpu, memory], BOTH_PRICES)
         whole = self._whole[row] = free.count(WHOLE)
-        self._value[row] = np.minimum.reduce(bracket) + self._slots.item(group, whole)
+        self._value[row] = np.minimum.reduce(bracket) + self._slots.of_one(group, whole, cpu, memory)
         self._distinct[row] = None
 
     def losses(self, shape: PodShape, rows: Array) -> tuple[Array, Array]:
@@ -158,8 +142,14 @@ class Valuation:
         group, whole = self._fleet.group[rows], np.maximum(self._whole[rows] - shape.gpus, 0)
         after = self._brackets[rows] + self.whole_falls(shape.gpus)[group]
         after -= self.cost(shape)
-        value = after.min(axis=1) + self._slots[group, whole]
+        value = after.min(axis=1) + self._slots_after(shape, rows, whole)
         return self._value[rows] - value, np.full(len(rows), -1)
+
+    def _slots_after(self, shape: PodShape, rows: Array, whole: Array) -> Array:
+        """B of rows that have such a pod, and so many whole devices left."""
+        fleet = self._fleet
+        cpu, memory = fleet.cpu[rows] - shape.cpu_milli, fleet.memory[rows] - shape.memory_mib
+        return self._slots.of(fleet.group[rows], whole, cpu, memory)
 
     def _share_losses(self, shape: PodShape, rows: Array) -> tuple[Array, Array]:
         devices = self._fleet.devices[rows]
@@ -169,7 +159,7 @@ class Valuation:
         after = self._brackets[row] + self._fall(shape.gpu_milli)[group * LEVELS + free // STEP]
         after -= self.cost(shape)
         values = np.full(devices.shape, -np.inf)
-        values[at, device] = after.min(axis=1) + self._slots[group, self._whole[row] - (free == WHOLE)]
+        values[at, device] = after.min(axis=1) + self._slots_after(shape, row, self._whole[row] - (free == WHOLE))
         best = values.argmax(axis=1)
         return self._value[rows] - values[np.arange(len(rows)), best], best
 
@@ -181,19 +171,21 @@ class Valuation:
     def score_one(self, shape: PodShape, row: int) -> tuple[int, int]:
         """The same of one row that the pod fits on, in fewer calls."""
         rest = self._brackets[row] - self.cost(shape)
-        group, whole = self._fleet.group.item(row), self._whole.item(row)
-        slots, best, device = self._slots, -np.inf, -1
+        fleet, slots, best, device = self._fleet, self._slots.of_one, -np.inf, -1
+        group, whole = fleet.group.item(row), self._whole.item(row)
+        cpu, memory = fleet.cpu.item(row) - shape.cpu_milli, fleet.memory.item(row) - shape.memory_mib
         if shape.is_share:
             falls = self._fall(shape.gpu_milli)
             for slot, free, place in self._distinct[row] or self._tell_apart(row):
                 if free >= shape.gpu_milli:
-                    value = np.minimum.reduce(rest + falls[place]) + slots.item(group, whole - (free == WHOLE))
+                    after = np.minimum.reduce(rest + falls[place])
+                    value = after + slots(group, whole - (free == WHOLE), cpu, memory)
                     if value > best:
                         best, device = value, slot
         else:
             if shape.gpus:
                 rest += self.whole_falls(shape.gpus)[group]
-            best = np.minimum.reduce(rest) + slots.item(group, max(whole - shape.gpus, 0))
+            best = np.minimum.reduce(rest) + slots(group, max(whole - shape.gpus, 0), cpu, memory)
         loss = min(self._value.item(row) - float(best), MOST_LOSS)
         return -(round(loss / ROUNDING) * TIES + whole), device
 
@@ -207,7 +199,8 @@ class Valuation:
             gpus = batch.gpus.take(shape)
             after = self._rest(tables, rows.take(at), shape)
             after += tables.whole[group.take(at), gpus]
-            value[at, shape] = _least(after) + self._slots[group.take(at), np.maximum(whole.take(at) - gpus, 0)]
+            left = np.maximum(whole.take(at) - gpus, 0)
+            value[at, shape] = _least(after) + self._slots_of(tables, rows.take(at), shape, left)
         # A line a device that differs from those before it, the devices of a row one after the other.
         devices = [(i, *each) for i, row in enumerate(numbers) for each in self._distinct[row] or self._tell_apart(row)]
         if devices:
@@ -215,11 +208,12 @@ class Valuation:
             line, shape = (
                 (room & batch.is_share).take(of_row, axis=0) & (free[:, np.newaxis] >= batch.milli)
             ).nonzero()
-            after = self._rest(tables, rows.take(of_row.take(line)), shape)
+            row = rows.take(of_row.take(line))
+            after = self._rest(tables, row, shape)
             after += tables.falls_of(place, line, shape)
-            slots = self._slots[group.take(of_row), whole.take(of_row) - (free == WHOLE)]
+            left = whole.take(of_row) - (free == WHOLE)
             by_device = np.full((len(devices), len(batch)), -np.inf)
-            by_device[line, shape] = _least(after) + slots.take(line)
+            by_device[line, shape] = _least(after) + self._slots_of(tables, row, shape, left.take(line))
             first = np.flatnonzero(np.diff(of_row, prepend=-1))
             best = np.maximum.reduceat(by_device, first, axis=0)
             at = of_row.take(first)
@@ -231,7 +225,7 @@ class Valuation:
         devices, group = self._fleet.devices[row], self._fleet.group.item(row)
         after = self._brackets[row] + self._fall(shape.gpu_milli)[group * LEVELS + devices // STEP] - self.cost(shape)
         whole = np.maximum(self._whole[row] - (devices == WHOLE), 0)
-        values = after.min(axis=1) + self._slots[group, whole]
+        values = after.min(axis=1) + self._slots_after(shape, np.full(len(devices), row), whole)
         found: list[float] = np.where(devices >= shape.gpu_milli, values, -np.inf).tolist()
         return found
 
@@ -240,6 +234,12 @@ class Valuation:
         found: Array = self._brackets.take(row, axis=0)
         found -= tables.costs.take(shape, axis=0)
         return found
+
+    def _slots_of(self, tables: _Tables, row: Array, shape: Array, whole: Array) -> Array:
+        """B of rows that have pods and so many whole devices left, pair by pair."""
+        fleet = self._fleet
+        cpu, memory = fleet.cpu.take(row) - tables.cpu.take(shape), fleet.memory.take(row) - tables.memory.take(shape)
+        return self._slots.of(fleet.group.take(row), whole, cpu, memory)
 
     def _tell_apart(self, row: int) -> tuple[_Device, ...]:
         first: dict[int, _Device] = {}
@@ -298,6 +298,7 @@ class _Tables:
     def __init__(self, batch: Batch, valuation: Valuation) -> None:
         self._valuation = valuation
         self.takes_whole = ~batch.is_share
+        self.cpu, self.memory = batch.cpu, batch.memory
         self.costs: Array = np.array([valuation.cost(shape) for shape in batch.shapes])
         "By shape and grid point."
         most = int(batch.gpus.max(initial=0))

@@ -20,8 +20,9 @@ from koord.scheduler.plugins.packing.fill_values import (
     fill_values,
 )
 from koord.scheduler.plugins.packing.group_prices import Market
-from koord.scheduler.plugins.packing.shadow_prices import PREMIUM, Prices, Valuation, idle_of, work_out
+from koord.scheduler.plugins.packing.shadow_prices import Prices, Valuation, idle_of, work_out
 from koord.scheduler.plugins.packing.shapes import Fleet, NodeGroup, PodShape
+from koord.scheduler.plugins.packing.slots import ALL_RARE, PREMIUM, RARE, Slots
 
 A100 = NodeGroup("A100", 2, 32_000, 65_536)
 T4 = NodeGroup("T4", 2, 32_000, 65_536)
@@ -120,7 +121,40 @@ def test_a_node_whose_gpus_need_its_cpu_is_not_given_to_pods_without_gpus() -> N
 def test_slots_for_pods_with_several_gpus_are_worth_a_premium() -> None:
     mix = {PodShape(1000, 1024, 2, 1000): 1.0, PodShape(1000, 1024, 1, 1000): 2.0}
     slots = work_out([A100], mix, np.array([[2.0, 32_000.0, 65_536.0]])).slots
-    assert slots.tolist() == [[0.0, 0.0, pytest.approx(PREMIUM * 0.5 * 1000 * 2)]]
+    worth = [slots.of_one(0, whole, 32_000, 65_536) for whole in range(3)]
+    assert worth == [0.0, 0.0, pytest.approx(PREMIUM * 0.5 * 1000 * 2)]
+
+
+@pytest.mark.parametrize(
+    ("whole", "cpu", "memory", "number"),
+    [
+        (8, 128_000, 786_432, 2),
+        (8, 91_000, 786_432, 1),  # CPU for one of them
+        (8, 128_000, 393_216, 1),  # memory for one
+        (8, 40_000, 786_432, 0),
+        (7, 128_000, 786_432, 1),  # devices for one
+        (9, 999_000, 786_432, 2),  # a node that is larger than those of its group counts as one of them
+    ],
+)
+def test_a_slot_is_one_only_with_the_cpu_and_memory_that_its_pods_need(
+    whole: int, cpu: int, memory: int, number: int
+) -> None:
+    group, shape = NodeGroup("A100", 8, 128_000, 786_432), PodShape(46_000, 300_000, 4, 1000)
+    slots = Slots([group], {shape: 1.0})
+    assert slots.of_one(0, whole, cpu, memory) == pytest.approx(number * PREMIUM * 4000)
+    together = slots.of(*(np.array([each]) for each in (0, whole, cpu, memory)))
+    assert together.tolist() == [slots.of_one(0, whole, cpu, memory)]
+
+
+def test_a_large_shape_that_seldom_comes_is_left_a_slot_all_the_same() -> None:
+    group = NodeGroup("A100", 8, 128_000, 786_432)
+    giant, small = PodShape(120_000, 700_000, 8, 1000), PodShape(4000, 8192, 1, 1000)
+    worth = Slots([group], {giant: 0.0001, small: 1.0}).of_one(0, 8, 128_000, 786_432)
+    assert worth == pytest.approx(PREMIUM * RARE * 8000)
+    # However many such shapes there are, together they count no more than a quarter of all pods.
+    many = {PodShape(120_000, 700_000 - i, 8, 1000): 1e-9 for i in range(500)}
+    worth = Slots([group], {**many, small: 1.0}).of_one(0, 8, 128_000, 786_432)
+    assert worth == pytest.approx(PREMIUM * ALL_RARE * 8000)
 
 
 def random_rows(rng: random.Random, *, nodes: int = 12) -> tuple[Fleet, list[PodShape]]:
