@@ -127,6 +127,10 @@ class Refusals(Index):
             # It is gone, and its pods are another quota's.
             return [key for keys in closed.kinds.values() for key in keys]
         left, before = room(self._quotas, quota), closed.room
+        if (left is None) != (before is None):
+            # It can be used no longer, or again: what its pods were told is not the reason any more.
+            closed.room, closed.next_may_go = left, False
+            return [key for keys in closed.kinds.values() for key in keys]
         grew = closed.next_may_go or _is_more(left, before)
         closed.room, closed.next_may_go = left, False
         return [next(iter(closed.kinds[kind])) for kind in sorted(closed.kinds) if self._fits(kind)] if grew else []

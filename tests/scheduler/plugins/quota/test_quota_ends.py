@@ -70,3 +70,17 @@ def test_a_second_scheduler_finds_the_same_quotas_as_the_one_before_it() -> None
     for name in ("p", "a", "b"):
         assert second.status(name) == first.status(name)
     assert not second.settle()
+
+
+def test_who_waits_in_a_quota_that_loses_its_parent_is_told_so() -> None:
+    teams = Teams(10)
+    parent = quota("top", "5", "5", is_parent=True)
+    teams.put(parent, quota("team", "0", "2", parent="top"), team_pod("runs", "team", "2", on="n0"))
+    teams.put(team_pod("waits", "team", "1"))
+    assert "quota team may use cpu 2 and uses 2" in teams.refusal()
+    teams.wait(20)
+    teams.delete(parent)
+    assert teams.refusal() == "quota team cannot be used: its parent top does not exist"
+    teams.wait(20)
+    teams.put(parent)
+    assert "quota team may use cpu 2 and uses 2" in teams.refusal()
