@@ -9,21 +9,24 @@ from msgspec.structs import replace
 
 import koord
 from koord.agent import annotations as of_agent
-from koord.api.kinds import EVENTS, NODE_RESOURCE_TOPOLOGIES, NODES, PODS
+from koord.api.kinds import EVENTS, NODE_RESOURCE_TOPOLOGIES, NODES, POD_GROUPS, PODS
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.machinery.faults import BadInput
 from koord.api.machinery.shield import Shield
 from koord.api.protocol import annotations
-from koord.api.protocol.annotations import cpu, load, pod_qos
+from koord.api.protocol.annotations import cpu, gang, load, pod_qos
 from koord.api.protocol.annotations.value import Value
 from koord.descheduler import annotations as of_descheduler
 from koord.kube.client import Client
 from koord.kube.events import EventRecorder
 from koord.kube.malformed import FailureTeller, MalformedTeller
 from koord.kube.metrics import Metrics
+from koord.kube.store import Delta
 from koord.manager import annotations as of_manager
 from koord.scheduler import annotations as of_scheduler
 from koord.scheduler.live.sources import ANNOTATED
+from koord.scheduler.plugins.gang_rules import group_faults
+from tests.scheduler.gangs import pod_group
 from tests.scheduler.live.embedded import make_nodes, node_manifest, pod_manifest, scheduling, serving, until
 
 
@@ -103,6 +106,43 @@ def test_a_topology_that_lists_a_cpu_twice_is_told_on_it() -> None:
     assert NODE_RESOURCE_TOPOLOGIES in ANNOTATED
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (gang.MODE, "Strickt"),
+        (gang.MATCH_POLICY, "twice-satisfied"),
+        (gang.WAITING_TIME_NS, "soon"),
+        (gang.GROUPS, "shop/train"),
+        (gang.MIN_AVAILABLE, "many"),
+        (gang.NETWORK_TOPOLOGY_SPEC, "{"),
+    ],
+)
+def test_a_setting_of_a_gang_that_cannot_be_read_is_told_though_a_default_counts(
+    value: Value[Any, Any], text: str
+) -> None:
+    told = Told()
+    told.teller = MalformedTeller(cast(EventRecorder, told), of_scheduler.READ)
+    said = ObjectMeta(name="p", namespace="shop", annotations={value.key: text})
+    told.teller.tell(PODS, said, None)
+    ((reason, note),) = told.events
+    assert reason == "MalformedAnnotation"
+    assert note.startswith(f"Pod shop/p: annotation {value.key}: ")
+    assert POD_GROUPS in ANNOTATED
+
+
+def test_a_pod_group_without_a_minimum_is_told_so_once() -> None:
+    told = Told()
+    hear = told.teller.hear_faults(POD_GROUPS, group_faults)
+    group = pod_group(least=0)
+    hear(Delta(group.metadata.key, None, group))
+    hear(Delta(group.metadata.key, group, group))
+    fine = pod_group(least=1)
+    hear(Delta(group.metadata.key, group, fine))
+    assert told.events == [
+        ("MalformedPodGroup", "spec.minMember: is 0, so its pods are placed one by one; it must be 1 or more")
+    ]
+
+
 def test_a_label_is_told_as_a_label_also_where_readers_make_do_with_it() -> None:
     told = Told()
     assert told.tell(meta(None, **{pod_qos.EVICTION_ENABLED.key: "maybe"})) == 1
@@ -132,6 +172,8 @@ def test_what_a_component_reads_is_in_its_list(
     extra = {name for name, value in names.items() if value in listed} - read
     by_functions = {"CPU_TOPOLOGY", "OOM_SCORE_ADJ", "OOM_SCORE_ADJ_SPEC"}
     by_functions |= {"EVICTION_ASKED_BY", "EVICTION_NOTICE", "EVICT_POLICY", "HAMI_LOCK", "CAMBRICON_DSMLU_LOCK"}
+    by_functions |= {"GROUPS", "MATCH_POLICY", "MIN_AVAILABLE", "MODE", "POD_GROUP_MIN_AVAILABLE", "WAITING_TIME_NS"}
+    by_functions |= {"NETWORK_TOPOLOGY_SPEC"}
     by_functions |= {"NAMESPACES", "SHARED_WEIGHT", "TOTAL_RESOURCE", "UNSCHEDULABLE_RESOURCE"}
     assert extra <= by_functions, "these are read through a function of their own"
 

@@ -23,6 +23,7 @@ from koord.scheduler.core.inputs import INPUTS
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.plugins.devices.inventory import faults as device_faults
 from koord.scheduler.plugins.devices.templates import faults as template_faults
+from koord.scheduler.plugins.gang_rules import group_faults
 
 OPTIONAL: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in INPUTS if each.optional and not each.named_only)
 """Kinds of koord's own, which a cluster need not serve, or not yet."""
@@ -32,6 +33,7 @@ ANNOTATED: Final[tuple[Kind[Any], ...]] = (
     kinds.NODE_RESOURCE_TOPOLOGIES,
     kinds.DEVICES,
     kinds.ELASTIC_QUOTAS,
+    kinds.POD_GROUPS,
 )
 """Kinds whose labels and annotations the scheduler reads."""
 NAMED: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in INPUTS if each.named_only)
@@ -89,6 +91,8 @@ class Sources:
             self._telling.append(self._informers.get(kind).add_handler(teller.hear(kind)))
         if kind == kinds.DEVICES:
             self._telling.append(self._informers.get(kind).add_handler(teller.hear_faults(kind, device_faults)))
+        if kind == kinds.POD_GROUPS:
+            self._telling.append(self._informers.get(kind).add_handler(teller.hear_faults(kind, group_faults)))
 
     def _tell_single(self, single: tuple[Kind[Any], str, str], teller: MalformedTeller) -> None:
         self._telling.append(self._of_single(single).add_handler(teller.hear_faults(single[0], template_faults)))

@@ -8,12 +8,23 @@ only-waiting            pods that are placed together
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from koord.api.machinery.faults import Fault
 from koord.api.protocol.annotations import gang as protocol
+from koord.api.protocol.crd.pod_group import PodGroup
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.plugin import JobNeed
 from koord.scheduler.plugins.gangs import Gang, Gangs
+
+
+def group_faults(group: PodGroup) -> Iterator[Fault]:
+    """What is wrong with a PodGroup, beside its annotations."""
+    least, timeout_s = group.spec.min_member, group.spec.schedule_timeout_seconds
+    if least < 1:
+        yield Fault("spec.minMember", f"is {least}, so its pods are placed one by one; it must be 1 or more")
+    if timeout_s is not None and timeout_s < 0:
+        yield Fault("spec.scheduleTimeoutSeconds", f"is {timeout_s}, so the default counts; it must be 0 or more")
 
 
 def needs(gangs: Gangs, asks: Sequence[Ask]) -> tuple[JobNeed, ...] | None:

@@ -28,7 +28,7 @@ class PodGroupSpec(Struct):
     min_member: Int32 = 0
     "How many pods must be placeable at once before any of them is started."
     min_resources: ResourceList = EMPTY
-    "Resources that must be free for the group before any of its pods is started."
+    "What the group needs together, for people: the scheduler places its pods and does not look at this."
     schedule_timeout_seconds: Int32 | None = None
     "How long placed pods wait for the rest of the group, in seconds. Absent: the scheduler's default, 600."
 
