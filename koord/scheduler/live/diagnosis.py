@@ -132,10 +132,12 @@ class Inspection:
             if pattern in services:
                 return _json(services[pattern](""))
         for pattern, service in services.items():
-            values = _values(pattern, path)
-            if values:
+            # What asks for more in its query stands before what it is more than.
+            asked, _, wanted = pattern.partition("?")
+            values = _values(asked, path)
+            if values and wanted in ("", query):
                 found = service("/".join(values.values()))
-                return _json({"message": _not_found(pattern, values)}, 404) if found is None else _json(found)
+                return _json({"message": _not_found(asked, values)}, 404) if found is None else _json(found)
         return _json({"message": f"there is nothing at {path}; {BASE}/__services__ says what there is"}, 404)
 
     def _services(self) -> Mapping[str, Service]:

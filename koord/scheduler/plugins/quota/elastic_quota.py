@@ -33,8 +33,8 @@ from koord.scheduler.plugins.quota.quotas import Quotas, Rules, is_fixed
 from koord.scheduler.plugins.quota.refusals import Refusals
 from koord.scheduler.plugins.quota.revoke import Overuse, is_over, pods_of
 from koord.scheduler.plugins.quota.rooms_of_quota import OnlyReserved, rows_reserved
+from koord.scheduler.plugins.quota.summary import quota_summaries, quota_summary
 from koord.scheduler.plugins.quota.telling import QuotaTelling
-from koord.scheduler.plugins.quota.told import quota_told, quotas_told
 from koord.scheduler.plugins.quota.tree import Bounds
 from koord.scheduler.plugins.reservation.rooms import Rooms
 from koord.scheduler.state.cluster import Cluster
@@ -217,9 +217,12 @@ class ElasticQuota(Plugin):
     def services(self) -> Mapping[str, Callable[[str], object]]:
         quotas = self.quotas
         return {
-            "quota/:name": lambda name: quota_told(quotas, name),
-            "quotas/:name": lambda name: quota_told(quotas, name),
-            "quotas": lambda _: quotas_told(quotas),
+            "quota/:name?includePods=true": lambda name: quota_summary(quotas, name, pods=True),
+            "quotas/:name?includePods=true": lambda name: quota_summary(quotas, name, pods=True),
+            "quotas?includePods=true": lambda _: quota_summaries(quotas, pods=True),
+            "quota/:name": lambda name: quota_summary(quotas, name),
+            "quotas/:name": lambda name: quota_summary(quotas, name),
+            "quotas": lambda _: quota_summaries(quotas),
         }
 
 

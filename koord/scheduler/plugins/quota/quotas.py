@@ -7,7 +7,7 @@ takes another namespace moves sums and not pods, and everything follows from the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -271,6 +271,12 @@ class Quotas(Notes):
 
     def buckets_of(self, quota: str) -> list[Bucket]:
         return self._of_quota.get(quota, [])
+
+    def waiting_in(self, quota: Quota) -> Iterator[tuple[str, Mapping[str, int]]]:
+        """Keys of pods of a quota without a node, and what they ask for."""
+        for key, waiting in self._waiting.items():
+            if waiting.bucket.quota is quota:
+                yield key, waiting.amounts
 
     def sums(self, quota: Quota) -> Sums:
         """Of a quota's own pods."""

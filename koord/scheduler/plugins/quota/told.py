@@ -98,11 +98,6 @@ def quota_told(quotas: Quotas, name: str) -> QuotaFigures | None:
     return None if found is None else figures(quotas, found)
 
 
-def quotas_told(quotas: Quotas) -> dict[str, QuotaFigures]:
-    """All quotas by name."""
-    return {name: figures(quotas, quota) for name, quota in sorted(quotas.forest.quotas.items())}
-
-
 def path_of(quotas: Quotas, ask: Ask) -> QuotaPath | None:
     """The way from a pod's quota to the root; None where it is in none that somebody made."""
     quota = quotas.quota_of(ask)

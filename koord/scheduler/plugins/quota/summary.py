@@ -1,0 +1,68 @@
+"""One quota as programs read it from a running scheduler, under the keys of the original's services."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koord.scheduler.plugins.quota.quotas import Quotas
+from koord.scheduler.plugins.quota.revoke import pods_of
+from koord.scheduler.plugins.quota.spec import written
+from koord.scheduler.plugins.quota.told import figures
+from koord.scheduler.plugins.quota.tree import Amounts, Quota, masked
+
+
+def quota_summary(quotas: Quotas, name: str, *, pods: bool = False) -> dict[str, object] | None:
+    """None where there is no such quota. `pods`: with its own pods."""
+    quota = quotas.forest.quotas.get(name)
+    return None if quota is None else _summary(quotas, quota, pods=pods)
+
+
+def quota_summaries(quotas: Quotas, *, pods: bool = False) -> dict[str, dict[str, object]]:
+    """All quotas by name."""
+    return {name: _summary(quotas, quota, pods=pods) for name, quota in sorted(quotas.forest.quotas.items())}
+
+
+def _summary(quotas: Quotas, quota: Quota, *, pods: bool) -> dict[str, object]:
+    told, spec, own = figures(quotas, quota), quotas.forest.specs.get(quota.name), quotas.sums(quota)
+    tree = quotas.forest.tree_of(quota.name)
+    most = quota.bounds.max
+    guaranteed: Amounts = (
+        dict(quota.bounds.min) if tree is None else {key: tree.least_of(quota, key) for key in quota.bounds.min}
+    )
+    found: dict[str, object] = {
+        "name": told.name,
+        "parentName": told.parent,
+        "isParent": spec is not None and spec.is_parent,
+        "tree": told.tree,
+        "allowLentResource": told.allow_lent_resource,
+        "runtimeVersion": 0 if tree is None else tree.version,
+        "max": told.max,
+        "min": told.min,
+        "autoScaleMin": written(guaranteed),
+        "sharedWeight": told.shared_weight,
+        "request": told.request,
+        "childRequest": told.child_request,
+        "used": told.used,
+        "runtime": told.runtime,
+        "nonPreemptibleRequest": told.non_preemptible_request,
+        "nonPreemptibleUsed": told.non_preemptible_used,
+        "allocated": told.allocated,
+        "guaranteed": told.guaranteed,
+        "selfRequest": written(masked(own.request, most)),
+        "selfUsed": written(masked(own.used, most)),
+        "selfNonPreemptibleRequest": written(masked(own.fixed_request, most)),
+        "selfNonPreemptibleUsed": written(masked(own.fixed_used, most)),
+        "unusable": told.unusable,
+    }
+    if pods:
+        found["podCache"] = _pods(quotas, quota)
+    return found
+
+
+def _pods(quotas: Quotas, quota: Quota) -> dict[str, Mapping[str, object]]:
+    on_nodes = {record.key: quotas.counted(record) for record in pods_of(quotas, quota, quotas.cluster)}
+    waiting = {key: asked for key, asked in quotas.waiting_in(quota) if key not in on_nodes}
+    return {
+        key: {"isAssigned": key in on_nodes, "resource": written(amounts)}
+        for key, amounts in sorted({**waiting, **on_nodes}.items())
+    }
