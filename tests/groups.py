@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.control_plane import find_binary, missing_binaries
+from tests.yarn.real_hadoop import missing_yarn
 
 Version = tuple[int, int]
 
@@ -74,4 +75,5 @@ GROUPS: dict[str, Callable[[], str | None]] = {
     "guest": missing_guest,
     "cluster": missing_cluster,
     "gpu": missing_gpu,
+    "yarn": missing_yarn,
 }

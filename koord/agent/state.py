@@ -77,6 +77,8 @@ class NodeState:
     gates: Mapping[AgentGate, bool] = field(default_factory=lambda: DEFAULT_GATES)
     devices: Inventory | None = None
     "None while nobody has looked."
+    guests: Mapping[str, AgentPod] = field(default_factory=dict)
+    "By uid, containers of YARN, in the order in which they go."
     is_colocation_off: bool = False
     "The switch: nothing new, and what is held back is let go."
     _known: dict[object, object] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from koord.agent.devices.inventory import Inventory
+from koord.agent.guests import with_guests
 from koord.agent.host import knobs, proc, usage
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.convert import PERIOD_US
@@ -81,10 +82,14 @@ def state_of(
     kubelet: Kubelet,
     gates: Mapping[AgentGate, bool] = DEFAULT_GATES,
     devices: Inventory | None = None,
+    guests: Mapping[str, AgentPod] | None = None,
 ) -> NodeState:
+    """`guests` is None where no copilot answers."""
     told = amounts(node.status.capacity)
     cpu_milli, memory_bytes = capacity_of(cgroups, topology)
     in_force = None if slo is None else overlay(default_node_slo(), slo)
+    if in_force is not None and guests is not None:
+        in_force = with_guests(in_force)
     return NodeState(
         node=node,
         # What the node says of itself counts: everybody else goes by it too.
@@ -100,5 +105,6 @@ def state_of(
         kernel=kernel_of(cgroups, driver),
         gates=gates,
         devices=devices,
+        guests=guests or {},
         is_colocation_off=is_switched_off(node),
     )

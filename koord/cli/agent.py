@@ -59,6 +59,12 @@ changed stays as it is then; `koord agent restore` puts it back.""",
     help="How kubelet names cgroups.",
 )
 @click.option("--kubelet-address", default="", metavar="URL", help="Where kubelet answers; otherwise as the Node says.")
+@click.option(
+    "--yarn-copilot",
+    default="",
+    metavar="SOCKET",
+    help="Of koord yarn copilot; /var/run/yarn-copilot/yarn-copilot.sock.",
+)
 @click.option("--feature-gates", default="", metavar="LIST", help="As in BEMemoryEvict=true,CPUBurst=false.")
 @click.option(
     "--features", "show_features", is_flag=True, help="Say what this kernel can do, and what is used instead."
@@ -79,6 +85,7 @@ def agent(
     state_dir: Path,
     cgroup_driver: str | None,
     kubelet_address: str,
+    yarn_copilot: str,
     feature_gates: str,
     show_features: bool,
     only_once: bool,
@@ -105,6 +112,7 @@ def agent(
     if dry_run or paths:
         raise click.UsageError("--dry-run and -f go with --once")
     from koord.agent.live.run import AgentOptions
+    from koord.api.protocol.copilot import SOCKET
 
     options = AgentOptions(
         node=node_name or socket.gethostname(),
@@ -114,6 +122,7 @@ def agent(
         kubelet_address=kubelet_address,
         cgroup_driver=cgroup_driver or "",
         gates=gates,
+        copilot_socket=yarn_copilot or SOCKET,
     )
 
     servers: list[HealthServer] = []

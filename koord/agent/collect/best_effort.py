@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from koord.agent.collect.round import Round
+from koord.agent.guests import requested_milli
 from koord.agent.host import usage
 from koord.agent.host.convert import PERIOD_US
 from koord.agent.host.knobs import CPUSET_CPUS
@@ -22,7 +23,9 @@ def collect(this: Round) -> None:
     except FileNotFoundError:
         return
     pods = [pod for pod in this.state.pods.values() if pod.labelled_qos is QoSClass.BE and pod.is_active]
-    this.put(names.BE_CPU_REQUEST, sum(pod.requests.get(BATCH_CPU, 0) for pod in pods))
+    this.put(
+        names.BE_CPU_REQUEST, sum(pod.requests.get(BATCH_CPU, 0) for pod in pods) + requested_milli(this.state.guests)
+    )
 
 
 def real_limit_milli(this: Round, directory: str) -> int:

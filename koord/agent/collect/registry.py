@@ -7,6 +7,7 @@ from typing import Final
 
 from koord.agent.collect import (
     best_effort,
+    guests,
     host_applications,
     memory_delays,
     node,
@@ -21,6 +22,7 @@ COLLECTORS: Final[tuple[tuple[str, Callable[[Round], None]], ...]] = (
     ("node", node.collect),
     ("pods", pods.collect),
     ("host_applications", host_applications.collect),
+    ("guests", guests.collect),
     ("best_effort", best_effort.collect),
     ("system", system.collect),
     ("pressure", pressure.collect),
@@ -35,7 +37,8 @@ def collect(this: Round) -> None:
     if this.rates.kept_for is this.state:
         return
     this.rates.kept_for = this.state
-    living = [*this.state.pods, *(each.id for pod in this.state.pods.values() for each in pod.containers if each.id)]
+    living = [*this.state.pods, *this.state.guests]
+    living += [each.id for pod in this.state.pods.values() for each in pod.containers if each.id]
     if this.state.slo:
         living += [each.name for each in this.state.slo.host_applications]
     this.samples.keep(living)

@@ -17,6 +17,7 @@ from typing import Final
 from koord.agent.executor.audit import Audit
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.killing import kill_all
+from koord.agent.live.copilot import CopilotClient, CopilotError
 from koord.agent.pods import AgentPod
 from koord.agent.qos.decision import Eviction
 from koord.agent.qos.evicting import WANTED_S
@@ -30,7 +31,7 @@ from koord.api.text.timestamp import from_seconds as timestamp
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.errors import ApiError, NotFound
-from koord.kube.events import EventRecorder
+from koord.kube.events import EventRecorder, reference
 from koord.notice.decision import Asker, Go, Tell, concerns, is_told
 from koord.notice.live.asking import ask, withdraw
 
@@ -55,10 +56,12 @@ class Evictor:
         node: Callable[[], Node | None],
         kept: Callable[[Eviction], None] = lambda eviction: None,
         told: Callable[[Eviction], None] = lambda eviction: None,
+        copilot: CopilotClient | None = None,
     ) -> None:
         """`done` and `kept` hear whether a pod goes, `told` that it is waited for; `node` is where it runs."""
         self._client, self._events, self._audit, self._clock, self._done = client, events, audit, clock, done
         self._cgroups, self._node, self._kept, self._tell = cgroups, node, kept, told
+        self._copilot = copilot
         self._wanted_s: dict[tuple[str, str], float] = {}
         "By uid and feature, when a pod that has notice was last wanted gone."
         self._began_s = clock.monotonic()
@@ -68,6 +71,9 @@ class Evictor:
 
     async def evict(self, eviction: Eviction) -> None:
         pod = eviction.pod
+        if self._copilot is not None and pod.uid in self._copilot.guests:
+            await self._end_guest(self._copilot, eviction)
+            return
         await self._note(pod.band, REFUSED_NOTED_AGAIN_S if pod.uid == self._refused else NOTED_AGAIN_S)
         regarding = ObjectReference(
             kind="Pod", api_version="v1", namespace=pod.meta.namespace, name=pod.meta.name, uid=pod.uid
@@ -94,6 +100,24 @@ class Evictor:
             self._audit_of("evict", eviction, note)
             self._events.record(regarding, "evictPodSuccess", note, action="Evicting", type="Warning")
             log.info("evicted %s: %s", pod.key, note)
+
+    async def _end_guest(self, copilot: CopilotClient, eviction: Eviction) -> None:
+        """A container of YARN: no object of the API, so it is told on the node."""
+        note = f"{eviction.by}: {eviction.why}"
+        try:
+            await copilot.kill(eviction.pod.uid)
+        except CopilotError as error:
+            self._kept(eviction)
+            self._audit_of("refused", eviction, f"{note}; refused: {error}")
+            log.warning("YARN's container %s is not ended: %s", eviction.pod.uid, error)
+            return
+        self._done(eviction)
+        self._audit_of("evict", eviction, note)
+        node = self._node()
+        if node is not None:
+            text = f"ended YARN's container {eviction.pod.uid}: {note}"
+            self._events.record(reference(NODES, node), "YarnContainerEnded", text, action="Evicting", type="Warning")
+        log.info("ended YARN's container %s: %s", eviction.pod.uid, note)
 
     async def _waits(self, eviction: Eviction, regarding: ObjectReference) -> bool:
         """Whether the pod has notice, and it is not over."""

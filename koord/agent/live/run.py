@@ -27,6 +27,7 @@ from koord.agent.host.files import Files
 from koord.agent.host.layout import driver_of
 from koord.agent.host.topology import Topology, topology
 from koord.agent.live import kubelet
+from koord.agent.live.copilot import CopilotClient
 from koord.agent.live.devices import DeviceLook, DeviceWatch
 from koord.agent.live.evicting import Evictor
 from koord.agent.live.interfering import Interfering
@@ -49,6 +50,7 @@ from koord.api.kinds import NODE_SLOS, NODES, PODS
 from koord.api.kubernetes.cgroup import CgroupDriver, qos_dir
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.words import KubeQoS
+from koord.api.protocol.copilot import SOCKET
 from koord.api.protocol.crd.node_slo import NodeSLO
 from koord.api.text.timestamp import from_seconds as timestamp
 from koord.kube.client import Client
@@ -80,6 +82,8 @@ class AgentOptions:
     gates: Mapping[AgentGate, bool] = field(default_factory=lambda: DEFAULT_GATES)
     round_s: float = ROUND_S
     kubelet_s: float = KUBELET_S
+    copilot_socket: str = SOCKET
+    "Of YARN's copilot."
     prediction: PredictionSettings = field(default_factory=PredictionSettings)
 
 
@@ -116,6 +120,7 @@ class Daemon:
         self._watch = DeviceWatch(self._look, clock)
         self._state: NodeState | None = None
         self._made_of: tuple[object, ...] = ()
+        self._copilot = CopilotClient(options.copilot_socket, clock)
         self._knows_pods = False
         "Whether kubelet has said which pods are here."
 
@@ -146,6 +151,7 @@ class Daemon:
                 lambda: sources.node.get(self._options.node),
                 lambda eviction: self.agent.was_refused(eviction, self._clock.monotonic()),
                 lambda eviction: self.agent.was_told(eviction, self._clock.monotonic()),
+                self._copilot,
             )
             interfering = Interfering(
                 self._client,
@@ -159,6 +165,7 @@ class Daemon:
             await self._find_driver()
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             tasks.create_task(self._again("kubelet", lambda: self._ask_kubelet(sources, malformed)), name="kubelet")
+            tasks.create_task(self._again("copilot", self._copilot.run), name="copilot")
             tasks.create_task(self._again("predictions", self._predict), name="predictions")
             if device.REPORT in reports:
                 watching = partial(self._watch.run, self.agent.samples, lambda: sources.pods, self.files)
@@ -225,7 +232,7 @@ class Daemon:
         node, slo = sources.node.get(self._options.node), sources.slo.get(self._options.node)
         if node is None:
             return None
-        made_of = (node, slo, sources.pods, sources.kubelet, self._watch.inventory)
+        made_of = (node, slo, sources.pods, sources.kubelet, self._watch.inventory, self._copilot.found)
         if self._state is None or any(a is not b for a, b in zip(made_of, self._made_of, strict=True)):
             spec = slo.spec if slo is not None else None
             self._state = state_of(
@@ -238,6 +245,7 @@ class Daemon:
                 sources.kubelet,
                 self._options.gates,
                 self._watch.inventory,
+                self._copilot.found,
             )
             self._made_of = made_of
         return self._state

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from koord.agent.guests import requested_milli
 from koord.agent.pods import BATCH_CPU, CPU, MID_CPU, AgentPod
 from koord.agent.qos.allocatable_evict import Resources, allocatable_tasks
 from koord.agent.qos.evicting import (
@@ -56,6 +57,9 @@ def _satisfaction(sight: Sight, strategy: ResourceThresholdStrategy) -> Iterator
     threshold = strategy.cpu_evict_be_usage_threshold_percent or CPU_EVICT_BE_USAGE_THRESHOLD_PERCENT
     sold = state.allocatable.get(BATCH_CPU, -1) if strategy.cpu_evict_policy == "evictByAllocatable" else None
     sold = 1 if sold == 0 else sold
+    if sold is not None and sold >= 0:
+        # What YARN has is not in the node's allocatable, but its containers are among those who ask.
+        sold += requested_milli(state.guests)
     # What holds on average must also hold now: who has just become satisfied is left alone.
     needs = [
         to_release(request, limit if sold is None else sold, used, lower, upper, threshold)
@@ -73,6 +77,7 @@ def _satisfaction(sight: Sight, strategy: ResourceThresholdStrategy) -> Iterator
             if pod.labelled_qos is QoSClass.BE and _frees(pod) > 0 and may_be_evicted(pod, feature)
         ]
         candidates.sort(key=lambda pod: _by_priority_then_use(pod, samples, now_s))
+        candidates = [*(guest for guest in state.guests.values() if _frees(guest) > 0), *candidates]
         request, limit, _ = (window.mean for window in windows)
         why = f"best-effort pods have {limit:.0f}m of the {request:.0f}m of CPU that they asked for"
         yield Task(feature, Account("request", BATCH_CPU), min(needs), candidates, _frees, why)

@@ -144,7 +144,8 @@ def eviction_strategy(
         if not settings.enable or sight.now_s - last_s < cool_down_s:
             return Turn(NOTHING, None)
         tasks = [task for reason in reasons if sight.state.gates[reason.gate] for task in reason.tasks(sight, settings)]
-        leaving = [pod for uid, pod in sight.state.pods.items() if uid in sight.departures.evicted]
+        here = {**sight.state.pods, **sight.state.guests}
+        leaving = [pod for uid, pod in here.items() if uid in sight.departures.evicted]
         refused, told = sight.departures.refused, sight.departures.told
         return Turn(StrategyDecision(evictions=evictions(name, tasks, leaving, refused, told, notice_s)), None)
 

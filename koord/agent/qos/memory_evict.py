@@ -65,6 +65,7 @@ def is_emergency(state: NodeState, samples: Samples, now_s: float) -> bool:
 
 def _used(state: NodeState, samples: Samples, now_s: float) -> dict[str, int]:
     values = {uid: samples.last(names.pod_memory(uid), now_s, FRESH_WITHIN_S) for uid in state.pods}
+    values |= {uid: samples.last(names.guest_memory(uid), now_s, FRESH_WITHIN_S) for uid in state.guests}
     return {uid: int(value) for uid, value in values.items() if value is not None}
 
 
@@ -81,6 +82,8 @@ def _best_effort(sight: Sight, strategy: ResourceThresholdStrategy) -> Iterator[
     pods.sort(key=lambda pod: pod.key, reverse=True)
     pods.sort(key=lambda pod: _order(pod, used))
     is_last_moment = is_emergency(state, samples, now_s)
+    # Containers of YARN go before pods: it runs them again by itself.
+    pods = [*(guest for guest in state.guests.values() if guest.uid in used), *pods]
     yield Task(feature, _USAGE, need, pods, lambda pod: used.get(pod.uid, 0), why, is_last_moment)
 
 

@@ -78,6 +78,10 @@ def container_periods(container_id: str) -> Series:
     return Series("container_periods", container_id)
 
 
+def guest_memory(uid: str) -> Series:
+    return Series("guest_memory", uid)
+
+
 def host_application_cpu(name: str) -> Series:
     return Series("host_application_cpu", name)
 

@@ -1,0 +1,65 @@
+"""Containers that another system runs beside Kubernetes, below best effort, and that its copilot can end: YARN's.
+
+They are like best-effort pods: the agent counts what they ask for and use, holds them back with all of best effort, and
+lets them go before pods do, since their own system runs them again. They are no pods of kubelet's: nothing of theirs is
+written or reported one by one. All together they are a host application.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from koord.agent.host.cgroups import is_inside
+from koord.agent.pods import BATCH_CPU, BATCH_MEMORY, AgentPod
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.words import KubeQoS, PodPhase
+from koord.api.protocol.copilot import DIRECTORY, ContainerInfo
+from koord.api.protocol.crd.node_slo import CgroupPath, HostApplicationSpec, NodeSLOSpec
+from koord.api.protocol.priority import PriorityClass, QoSClass
+from koord.api.text.quantity import milli, value
+
+APPLICATION: Final = HostApplicationSpec(
+    name=DIRECTORY,
+    priority=PriorityClass.BATCH.value,
+    qos=QoSClass.BE.value,
+    cgroup_path=CgroupPath(base="KubepodsBesteffort", relative_path=DIRECTORY),
+)
+
+
+def guests_of(containers: Iterable[ContainerInfo]) -> dict[str, AgentPod]:
+    """By uid, in the order in which they go. What would lead out of the node's cgroups is left out."""
+    return {each.uid: _guest(each) for each in containers if each.uid and is_inside(each.cgroup_dir)}
+
+
+def _guest(each: ContainerInfo) -> AgentPod:
+    asked = each.resources.requests
+    return AgentPod(
+        meta=ObjectMeta(name=each.name, namespace=each.namespace, uid=each.uid),
+        phase=PodPhase.RUNNING,
+        labelled_qos=QoSClass.BE,
+        qos=QoSClass.BE,
+        kube_qos=KubeQoS.BEST_EFFORT,
+        priority=each.priority,
+        band=PriorityClass.BATCH,
+        directory=each.cgroup_dir,
+        containers=(),
+        requests={BATCH_CPU: milli(asked.get("cpu", 0)), BATCH_MEMORY: value(asked.get("memory", 0))},
+        limits={},
+        started=each.create_timestamp,
+    )
+
+
+def with_guests(slo: NodeSLOSpec) -> NodeSLOSpec:
+    """The settings with YARN as a best-effort host application, unless they name it already."""
+    for each in slo.host_applications:
+        path = each.cgroup_path
+        if path is not None and path.relative_path.strip("/") == DIRECTORY:
+            return slo
+    return replace(slo, host_applications=(*slo.host_applications, APPLICATION))
+
+
+def requested_milli(guests: Mapping[str, AgentPod]) -> int:
+    return sum(each.requests.get(BATCH_CPU, 0) for each in guests.values())
