@@ -13,6 +13,9 @@ from tests.control_plane import ControlPlane
 from tests.distribution import place_in_the_queue
 from tests.groups import GROUPS, missing_kubectl
 
+GROUP = "group"
+"""The property of a test that names a group of it."""
+
 # Everybody judges a change by the same examples, each time; `make explore` looks further.
 settings.register_profile(
     "fixed",
@@ -48,6 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for name in GROUPS:
             if item.get_closest_marker(name) is None:
                 continue
+            item.user_properties.append((GROUP, name))
             if name in absent:
                 item.add_marker(pytest.mark.skip(reason=f"group {name}: {absent[name]}"))
         for marker in item.iter_markers("kubectl"):
@@ -62,7 +66,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for report in reports:
             if not isinstance(report, pytest.TestReport) or (report.when != "call" and outcome != "skipped"):
                 continue
-            groups = [name for name in GROUPS if name in report.keywords] or ["none"]
+            # Not by keywords: a folder of tests may be called like a group.
+            groups = [str(value) for key, value in report.user_properties if key == GROUP] or ["none"]
             (skipped if outcome == "skipped" else ran).update(groups)
     terminalreporter.section("groups")
     for name in ("none", *GROUPS):
