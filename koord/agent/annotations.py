@@ -20,6 +20,7 @@ READ: Final[tuple[Value[Any, Any], ...]] = (
     load.LAST_EVICTIONS,
     notice.EVICTION_ASKED_BY,
     notice.EVICTION_NOTICE,
+    pod_qos.BLKIO_QOS,
     pod_qos.CPU_BURST,
     pod_qos.CPU_QOS,
     pod_qos.EVICTION_ENABLED,

@@ -92,7 +92,6 @@ class Delivery:
         directory = target.name if target.level is Level.CGROUP else where.get(target)
         if directory is None or not isinstance(knob, Knob):
             return []
-        assert not isinstance(wish.value, str), "only a container to come has text set"
         if knob.is_of_processes:
             return list(self._of_processes(wish, knob, directory))
         own = Write(knob, directory, wish.value, wish.by, wish.why, own=wish.own, is_watched=wish.is_watched)

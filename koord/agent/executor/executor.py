@@ -7,6 +7,7 @@ silence, what the kernel refuses is told and tried again next time. What nobody 
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
@@ -239,6 +240,9 @@ class Executor:
             self.ledger.forget(spot)
             return
         except OSError as error:
+            if error.errno == errno.ENODEV:
+                # A disk that was taken out: there is nothing to put back.
+                self.ledger.forget(spot)
             outcome.refused.append(RefusedWrite(write, f"{step.value}: {error.strerror}"))
             return
         outcome.done.append(DoneWrite(write, now[spot].text, text))

@@ -13,12 +13,12 @@ from collections.abc import Collection, Iterable, Iterator
 import msgspec
 
 from koord.agent.executor.write import Spot, Write
+from koord.agent.host.all_knobs import knob_named
 from koord.agent.host.cgroups import is_inside
-from koord.agent.host.knobs import KNOBS, PROCESS_KNOBS, Knob, Place
+from koord.agent.host.knobs import Knob, Place
 from koord.api.machinery.faults import BadInput
 
 _PROCESS = re.compile("[0-9]{1,10}@[0-9]{1,20}")
-_BY_NAME = {knob.name: knob for knob in (*KNOBS, *PROCESS_KNOBS)}
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -136,4 +136,4 @@ def _reads(place: Place, text: str) -> bool:
 
 def knob_of(entry: Entry) -> Knob | None:
     """None for what only another version of the agent can set."""
-    return _BY_NAME.get(entry.knob)
+    return knob_named(entry.knob)

@@ -62,6 +62,8 @@ class Cgroups:
         place = self.place(knob)
         if place is None or not is_inside(directory):
             return False
+        if knob.is_of_host:
+            return self.files.exists(place.file)
         if place.present is Present.ALWAYS:
             return True
         if place.present is Present.TARGET:
@@ -74,7 +76,9 @@ class Cgroups:
     def is_there(self, directory: str, knob: Knob) -> bool:
         """Whether the directory is, where the knob would be."""
         place = self.place(knob)
-        return place is None or (is_inside(directory) and self.files.exists(self.name(place.controller, directory)))
+        if place is None or knob.is_of_host:
+            return True
+        return is_inside(directory) and self.files.exists(self.name(place.controller, directory))
 
     def get(self, knob: Knob, directory: str) -> Value:
         """What is in force. Raises FileNotFoundError."""
@@ -94,8 +98,9 @@ class Cgroups:
 
     def text(self, knob: Knob, directory: str) -> str:
         """What was written, in the kernel's own words: of a weight, shares would not tell all. Rarely asked for."""
-        place = self._place(knob)
-        return self.files.once(self.name(place.controller, directory, place.file)).decode().strip()
+        form = self._place(knob).form
+        text = self.files.once(self.file(knob, directory)).decode().strip()
+        return form.shown(text) if form.shown else text
 
     def put(self, knob: Knob, directory: str, text: str) -> None:
         """What `text` told is so again."""
@@ -112,7 +117,7 @@ class Cgroups:
     def file(self, knob: Knob, directory: str) -> str:
         """The knob's file below the host root."""
         place = self._place(knob)
-        return self.name(place.controller, directory, place.file)
+        return place.file if knob.is_of_host else self.name(place.controller, directory, place.file)
 
     def name(self, controller: str, directory: str, file: str = "") -> str:
         """A file or directory of a v1 controller's tree, or of the one tree."""

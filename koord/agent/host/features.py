@@ -10,6 +10,7 @@ from typing import Final
 
 from koord.agent.host import knobs, tasks, usage
 from koord.agent.host.cgroups import Cgroups, Version
+from koord.agent.host.io_knobs import io_limit, io_weight
 from koord.agent.host.knobs import Knob
 
 
@@ -29,6 +30,8 @@ class _Known:
     instead: str
 
 
+_ANY_DISK: Final = "0:0"
+
 _TABLE: Final = (
     _Known("CPU quota", knobs.CPU_QUOTA, "quota per period", "nothing: best effort is not held back in time"),
     _Known("CPU sets", knobs.CPUSET_CPUS, "cpuset.cpus", "nothing: suppress by quota (cpuSuppressPolicy: cfsQuota)"),
@@ -42,6 +45,8 @@ _TABLE: Final = (
     _Known("memory priority", knobs.MEMORY_PRIORITY, "who is killed first", "oom_score_adj"),
     _Known("kill as a group", knobs.MEMORY_OOM_GROUP, "memory.oom.group", "processes are killed one by one"),
     _Known("page cache limit", knobs.PAGE_CACHE_LIMIT, "per pod", "nothing"),
+    _Known("disk limits", io_limit("rbps", _ANY_DISK), "bytes and operations a second", "nothing"),
+    _Known("disk weights", io_weight(_ANY_DISK), "by disk", "nothing: limits hold back instead"),
 )
 
 

@@ -26,7 +26,7 @@ from koord.agent.host.convert import (
 )
 from koord.api.text.cpuset import CPUSet
 
-Value: TypeAlias = int | CPUSet
+Value: TypeAlias = int | CPUSet | str
 
 MOST_BYTES: Final = 2**63 - 1
 """What stands for "max" where no limit has a number."""
@@ -62,16 +62,22 @@ class Form:
     "Whether two texts that read the same are still not the same: a quota of another period."
     unit: int = 1
     "The kernel keeps whole multiples of it alone: bytes are shown as so many pages."
+    shown: Callable[[str], str] | None = None
+    "Of a file that tells of many things, what it says of this one, as it would be written."
+    alike: Callable[[str, str], bool] | None = None
+    "Whether two texts say the same, where reading them does not tell."
 
     def same(self, one: str, other: str) -> bool:
         """Whether two texts say the same. No limit, written -1, may be shown as a very large number."""
+        if self.alike is not None:
+            return self.alike(one, other)
         if self.is_literal:
             return one.split() == other.split()
         return self._kept(one) == self._kept(other)
 
     def _kept(self, text: str) -> Value:
         value = self.read(text)
-        return value if isinstance(value, CPUSet) else value // self.unit
+        return value // self.unit if isinstance(value, int) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +103,14 @@ class Knob:
     growth: Growth = Growth.FREE
     unlimited: bool = False
     "Whether -1 is a value: none."
+    is_of_host: bool = False
+    "Whether it is the whole machine's, in a file below the host's root and in no cgroup."
     is_of_processes: bool = False
     "Whether each process of a container has it, below /proc; one that is to come has it from its container."
 
     def fault(self, value: Value) -> str | None:
         """Why this is no value for the knob."""
-        if isinstance(value, CPUSet) or (self.unlimited and value == UNLIMITED):
+        if not isinstance(value, int) or (self.unlimited and value == UNLIMITED):
             return None
         if (self.least is not None and value < self.least) or (self.most is not None and value > self.most):
             low = "" if self.least is None else f" from {self.least}"
@@ -112,9 +120,9 @@ class Knob:
 
     def is_tighter(self, value: Value, than: Value) -> bool:
         """Whether `value` leaves a child less than `than` does."""
-        if isinstance(value, CPUSet) or isinstance(than, CPUSet):
-            return isinstance(value, CPUSet) and isinstance(than, CPUSet) and not than <= value
-        return self._limit(value) < self._limit(than)
+        if isinstance(value, int) and isinstance(than, int):
+            return self._limit(value) < self._limit(than)
+        return isinstance(value, CPUSet) and isinstance(than, CPUSet) and not than <= value
 
     def _limit(self, value: int) -> float:
         return float("inf") if self.unlimited and value == UNLIMITED else value

@@ -8,11 +8,22 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from koord.agent.qos import cpu_burst, cpu_evict, cpu_suppress, interference, memory_evict, memory_qos
+from koord.agent.qos import (
+    block_io,
+    cpu_burst,
+    cpu_evict,
+    cpu_suppress,
+    interference,
+    memory_evict,
+    memory_qos,
+    system_config,
+)
 from koord.agent.qos.strategy import Strategy
 
 STRATEGIES: Final[tuple[Strategy[Any, Any], ...]] = (
+    system_config.STRATEGY,
     memory_qos.STRATEGY,
+    block_io.STRATEGY,
     cpu_burst.STRATEGY,
     cpu_suppress.STRATEGY,
     cpu_evict.STRATEGY,

@@ -29,6 +29,8 @@ from koord.api.machinery.faults import BadInput
 log = logging.getLogger(__name__)
 
 CONTROLLERS: Final = ("cpu", "cpuacct", "cpuset", "memory")
+DISKS: Final = "blkio"
+"""Used where it is mounted: without it there are no limits on disks, and all else works."""
 DEVICES: Final = "devices"
 """On v1 a hierarchy of its own, used on machines whose GPUs have to be kept apart."""
 REMOVED_WITHIN_S: Final = 10.0
@@ -49,6 +51,7 @@ class Tree:
         self.cgroups.look_for_pods_in(qos_dir(KubeQoS.GUARANTEED, DRIVER))
         self._cpu_milli, self._memory_bytes = cpu_milli, memory_bytes
         self._leftovers: set[str] = set()
+        self._has_disks = (self._host_root / self.cgroups.name(DISKS, "")).parent.is_dir()
         self.keeps_devices_apart = False
         "Whether the machine has GPUs. To be set before anything is made."
 
@@ -173,12 +176,13 @@ class Tree:
         return [self._host_root / self.cgroups.name(each, name) for each in controllers]
 
     def _controllers(self) -> tuple[str, ...]:
-        return (*CONTROLLERS, DEVICES) if self.keeps_devices_apart else CONTROLLERS
+        disks = (DISKS,) if self._has_disks else ()
+        return (*CONTROLLERS, *disks, DEVICES) if self.keeps_devices_apart else (*CONTROLLERS, *disks)
 
     @staticmethod
     def _hand_down(path: Path) -> None:
         """On v2 a parent must give its children the controllers."""
-        wanted = {"cpu", "cpuset", "memory"}
+        wanted = {"cpu", "cpuset", "memory", "io"}
         has = set((path / "cgroup.subtree_control").read_text().split())
         for controller in wanted & set((path / "cgroup.controllers").read_text().split()) - has:
             (path / "cgroup.subtree_control").write_text(f"+{controller}")

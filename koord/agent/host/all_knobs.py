@@ -1,0 +1,15 @@
+"""Knobs by name: those that every kernel has one of, and families with one for each disk or feature."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from koord.agent.host.io_knobs import io_knob
+from koord.agent.host.knobs import KNOBS, PROCESS_KNOBS, Knob
+from koord.agent.host.system_knobs import SYSTEM_KNOBS, scheduler_feature_named
+
+_BY_NAME: Final = {knob.name: knob for knob in (*KNOBS, *PROCESS_KNOBS, *SYSTEM_KNOBS)}
+
+
+def knob_named(name: str) -> Knob | None:
+    return _BY_NAME.get(name) or io_knob(name) or scheduler_feature_named(name)
