@@ -63,7 +63,7 @@ def test_only_what_somebody_set_is_named() -> None:
     assert gates_warning(parse_gates(AgentGate, "")) is None
     assert gates_warning(parse_gates(AgentGate, "BEMemoryEvict=true,CPUBurst=false")) is None
     told = gates_warning(
-        parse_gates(AgentGate, "CoreSched=true,BlkIOReconcile=true,RdtResctrl=false,PSICollector=true")
+        parse_gates(AgentGate, "CoreSched=true,HugePageReport=true,RdtResctrl=false,PSICollector=true")
     )
     assert told == "feature gates that have no effect yet: CoreSched, HugePageReport, RdtResctrl"
 
