@@ -16,6 +16,7 @@ from koord.admission.profiles import CompiledProfile
 from koord.admission.quota_objects import QuotaPods
 from koord.admission.quota_topology import QuotaTopology
 from koord.admission.quota_tree_affinity import QuotaTrees
+from koord.admission.recommended_requests import AppliedRecommendations
 from koord.api.kubernetes.core import PriorityClass
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.words import PreemptionPolicy
@@ -48,6 +49,7 @@ class Known:
     "By `namespace/name`, for those who want to bind them."
     slo_config: Mapping[str, str] = field(default_factory=dict)
     "The data of slo-controller-config as it is stored."
+    recommendations: AppliedRecommendations = field(default_factory=AppliedRecommendations)
     enhanced: EnhancedRules = field(default_factory=EnhancedRules)
     binding: BindingSettings = field(default_factory=BindingSettings)
     config_namespace: str = names.NAMESPACE_KOORDINATOR

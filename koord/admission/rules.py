@@ -31,6 +31,7 @@ from koord.admission.colocation_profile import with_profiles
 from koord.admission.known import Known
 from koord.admission.plain import labels_of, part
 from koord.admission.profiles import CompiledProfile, drawn_by
+from koord.admission.recommended_requests import with_recommended
 from koord.admission.request import FAILED, FORBIDDEN, Gates, Json, Operation, Refused, Request
 from koord.admission.resource_translation import translated
 from koord.api.configuration.features import ManagerGate
@@ -172,6 +173,10 @@ def _profiles_of_reservation(asked: Asked, reservation: Json) -> Json:
     )
 
 
+def _recommended(asked: Asked, pod: Json) -> Json:
+    return with_recommended(pod, asked.namespace, asked.known.recommendations)
+
+
 def _affinity_of_pod(asked: Asked, pod: Json) -> Json:
     return quota_tree_affinity.with_affinity(pod, asked.namespace, asked.known.trees)
 
@@ -298,6 +303,7 @@ def _slo_config(asked: Asked) -> Iterator[Fault]:
 _pods = partial(Mutating, resource="pods", operations=CREATE)
 
 MUTATING: Final[tuple[Mutating, ...]] = (
+    _pods("RecommendedRequests", gate=ManagerGate.RECOMMENDED_REQUESTS, run=_recommended),
     _pods("ClusterColocationProfile", run=_profiles_of_pod),
     _pods(
         "ExtendedResourceSpec",

@@ -22,6 +22,7 @@ from koord.admission.pod_enhanced import parse as parse_enhanced
 from koord.admission.profiles import compile_profiles
 from koord.admission.quota_topology import QuotaTopology
 from koord.admission.quota_tree_affinity import QuotaTrees
+from koord.admission.recommended_requests import AppliedRecommendations
 from koord.admission.request import AdmissionAnswer, Gates, Json, Request
 from koord.admission.review import admit, completed, validate
 from koord.api import kinds
@@ -82,6 +83,7 @@ def known_of(items: Iterable[Manifest]) -> Known:
         trees=QuotaTrees.of(of[kinds.ELASTIC_QUOTAS], of[kinds.ELASTIC_QUOTA_PROFILES]),
         quotas=QuotaTopology.of(of[kinds.ELASTIC_QUOTAS]),
         node_labels={each.metadata.name: each.metadata.labels for each in of[kinds.NODES]},
+        recommendations=AppliedRecommendations.of(of[kinds.RECOMMENDATIONS]),
         slo_config=_data(of[kinds.CONFIG_MAPS], names.CONFIGMAP_SLO_CONTROLLER),
         enhanced=_enhanced(_data(of[kinds.CONFIG_MAPS], names.CONFIGMAP_POD_ENHANCED_VALIDATOR)),
     )
@@ -141,6 +143,7 @@ _KNOWN: Final[tuple[Kind[Any], ...]] = (
     kinds.ELASTIC_QUOTA_PROFILES,
     kinds.NODES,
     kinds.CONFIG_MAPS,
+    kinds.RECOMMENDATIONS,
 )
 
 

@@ -15,10 +15,10 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.resources import amounts
 from koord.api.kubernetes.workloads import template_of
 from koord.api.protocol.crd.recommendation import Recommendation, RecommendedContainerStatus
+from koord.api.protocol.recommendation_target import Target, target_of
 from koord.api.text.manifest import Manifests
 from koord.api.text.quantity import render
 from koord.manager.recommend.pods import ContainerFacts, PodFacts, facts_of
-from koord.manager.recommend.target import Target, target_of
 
 KEEP_PERCENT: Final = 10
 RESOURCES: Final[tuple[str, ...]] = ("cpu", "memory")
@@ -111,7 +111,7 @@ def _changes(row: Advice) -> dict[str, Any]:
 
 def _advised(each: Recommendation, pods: Sequence[PodFacts], manifests: Manifests) -> Iterable[Advice]:
     target = target_of(each)
-    concerned = [pod for pod in pods if target.concerns(pod)]
+    concerned = [pod for pod in pods if pod.is_of(target)]
     number, containers = len(concerned), {c.name: c for pod in concerned for c in pod.containers}
     if not concerned:
         number, containers = _by_template(target, manifests)

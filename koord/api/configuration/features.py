@@ -151,6 +151,7 @@ class ManagerGate(Gate):
     PRIORITY_TRANSFORMER = "PriorityTransformer", Stage.ALPHA, False
     PREEMPTION_POLICY_TRANSFORMER = "PreemptionPolicyTransformer", Stage.ALPHA, False
     REPLACE_RESOURCES_TRANSFORMER = "ReplaceResourcesTransformer", Stage.ALPHA, False
+    RECOMMENDED_REQUESTS = "RecommendedRequests", Stage.ALPHA, False
 
 
 class GateError(BadInput):

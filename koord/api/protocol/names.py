@@ -128,6 +128,7 @@ OWN_ANNOTATION_YARN_NODE: Final = AnnotationKey("node.koordinator.sh/yarn-node")
 
 # What koord adds to the protocol, for pods that lose work when they end. U > S, K, D, but the
 # deadline and who asked: S, K, D > U.
+OWN_ANNOTATION_RECOMMENDED_BY: Final = AnnotationKey("analysis.koord.sh/recommended-by")
 OWN_ANNOTATION_CHECKPOINTED_AT: Final = AnnotationKey("scheduling.koord.sh/checkpointed-at")
 OWN_ANNOTATION_EVICTION_NOTICE: Final = AnnotationKey("scheduling.koord.sh/eviction-notice")
 OWN_ANNOTATION_EVICTION_DEADLINE: Final = AnnotationKey("scheduling.koord.sh/eviction-deadline")

@@ -16,6 +16,7 @@ import msgspec
 from koord.api.kinds import RECOMMENDATIONS
 from koord.api.kubernetes.owners import Workload
 from koord.api.protocol.crd.recommendation import Recommendation, RecommendationStatus
+from koord.api.protocol.recommendation_target import Target, target_of
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.controller import Controller, Requeue
@@ -38,7 +39,6 @@ from koord.manager.recommend.status import (
     remembered,
     wanted_status,
 )
-from koord.manager.recommend.target import Target, target_of
 from koord.manager.writes import FIELD_MANAGER
 
 log = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ class RecommendationLoop:
         for workload in pod.workloads:
             yield from self._of_workload.get(workload, ())
         for key in self._with_selector.get(pod.namespace, ()):
-            if self._tracked[key].target.concerns(pod):
+            if pod.is_of(self._tracked[key].target):
                 yield key
 
     def _hear_pod(self, delta: Delta[PodFacts]) -> None:
@@ -192,7 +192,7 @@ class RecommendationLoop:
         usage = self._sources.usage
         if target.workload is not None:
             return usage.of_workload(target.workload)
-        return [pod for pod in usage.in_namespace(target.namespace) if target.concerns(pod)]
+        return [pod for pod in usage.in_namespace(target.namespace) if pod.is_of(target)]
 
     def _track(self, key: str, found: Recommendation) -> _Tracked:
         known, target = self._tracked.get(key), target_of(found)

@@ -36,6 +36,7 @@ from koord.api.machinery.struct import EMPTY, Struct
 from koord.api.protocol import names
 from koord.api.protocol.crd.colocation_profile import ClusterColocationProfile
 from koord.api.protocol.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
+from koord.api.protocol.crd.recommendation import Recommendation
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.errors import ApiError
@@ -153,6 +154,8 @@ class WebhookKnown:
             if self._profiles is None:
                 tasks.create_task(self._await_profiles(), name="webhooks/profiles")
             tasks.create_task(self._await_quotas(), name="webhooks/quotas")
+            if self._gates[ManagerGate.RECOMMENDED_REQUESTS]:
+                tasks.create_task(self._await_recommendations(), name="webhooks/recommendations")
 
     def now(self) -> Known:
         """What is known at this moment."""
@@ -274,6 +277,17 @@ class WebhookKnown:
         if self._gates[ManagerGate.MULTI_QUOTA_TREE]:
             quotas.add_handler(note)
             profiles.add_handler(note)
+
+    async def _await_recommendations(self) -> None:
+        await until_served(self._asking, (kinds.RECOMMENDATIONS,), self._clock)
+
+        def heard(delta: Delta[Recommendation]) -> None:
+            if delta.new is not None:
+                self._known.recommendations.put(delta.new)
+            else:
+                self._known.recommendations.remove(delta.key)
+
+        self._informers.get(kinds.RECOMMENDATIONS).add_handler(heard)
 
     def _note_classes(self) -> None:
         self._set(default_priority=default_priority(self._classes.list()))

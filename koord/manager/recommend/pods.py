@@ -17,6 +17,7 @@ from koord.api.kubernetes.pod import Container, ContainerState, Pod, PodConditio
 from koord.api.kubernetes.resources import amounts
 from koord.api.machinery.codec import decode
 from koord.api.machinery.struct import Struct
+from koord.api.protocol.recommendation_target import Target
 from koord.api.text.quantity import QuantityError, ResourceList
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 
@@ -81,6 +82,9 @@ class PodFacts(Struct):
     @property
     def namespace(self) -> str:
         return self.key.partition("/")[0]
+
+    def is_of(self, target: Target) -> bool:
+        return target.concerns(self.namespace, self.labels, self.workloads)
 
 
 def pod_facts(raw: msgspec.Raw | bytes) -> PodFacts:

@@ -18,6 +18,7 @@ from koord.api.protocol.crd.recommendation import (
     RecommendedContainerStatus,
     RecommendedPodStatus,
 )
+from koord.api.protocol.recommendation_target import Target
 from koord.api.text.quantity import ResourceList, render
 from koord.api.text.timestamp import TimestampError, from_seconds, parse_timestamp
 from koord.manager.recommend.history import (
@@ -28,7 +29,6 @@ from koord.manager.recommend.history import (
     KeptContainer,
 )
 from koord.manager.recommend.pods import PodFacts
-from koord.manager.recommend.target import Target
 from koord.stats.histogram import HistogramError
 
 VERSION: Final = 1

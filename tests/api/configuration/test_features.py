@@ -53,8 +53,8 @@ LISTS: list[tuple[type[Gate], str, str]] = [
         " ColocationProfileController MultiQuotaTree ElasticQuotaIgnorePodOverhead ElasticQuotaGuaranteeUsage"
         " ElasticQuotaEnableUpdateResourceKey ElasticQuotaEvaluationTransformPod DisableDefaultQuota"
         " SupportParentQuotaSubmitPod EnableQuotaAdmission EnableQuotaAdmissionOnUpdate EnablePodEnhancedValidator"
-        " EnableSyncGPUSharedResource ValidatePodDeviceResource DisableExtendedResourceSpec DisableDeviceResourceSpec "
-        + TRANSFORMERS,
+        " EnableSyncGPUSharedResource ValidatePodDeviceResource DisableExtendedResourceSpec DisableDeviceResourceSpec"
+        " RecommendedRequests " + TRANSFORMERS,
     ),
 ]
 

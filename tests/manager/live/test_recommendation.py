@@ -12,13 +12,17 @@ from typing import Any
 
 import pytest
 
+from koord.api.configuration.features import ManagerGate, parse_gates
 from koord.api.kinds import NAMESPACES, PODS, RECOMMENDATIONS
 from koord.api.kubernetes.resources import amounts
 from koord.api.protocol.crd.recommendation import RecommendationStatus
 from koord.api.protocol.report_policy import ReportPolicy
 from koord.kube.client import Client
+from koord.kube.clock import SystemClock
+from koord.kube.informers import Informers
 from koord.manager.live.recommendation import RecommendationPace
 from koord.manager.live.run import ManagerOptions, run
+from koord.manager.live.webhook_known import WebhookKnown
 from koord.minicluster.hollow.live.fleet import FleetOptions, run_fleet
 from koord.minicluster.hollow.phases import Pace
 from koord.minicluster.up.bootstrap import bootstrap
@@ -85,6 +89,31 @@ RECOMMENDATION = {
 
 async def status(client: Client) -> RecommendationStatus:
     return (await client.get(RECOMMENDATIONS, "web", namespace="shop")).status
+
+
+async def test_admission_hears_which_recommendations_are_to_be_applied(tmp_path: Path) -> None:
+    pod = web(0)
+    told = {"podStatus": {"containerStatuses": [{"containerName": "main", "resources": {"cpu": "1", "memory": "1Gi"}}]}}
+    async with serving(tmp_path) as client, Informers(client) as informers:
+        await bootstrap(client)
+        await client.create(NAMESPACES, {"metadata": {"name": "shop"}})
+        gates = parse_gates(ManagerGate, "RecommendedRequests=true")
+        known = WebhookKnown(client, informers, gates, SystemClock())
+
+        async def follows() -> bool:
+            return known.now().recommendations.find(pod, "shop") is not None
+
+        async def follows_not() -> bool:
+            return not await follows()
+
+        await asyncio.wait_for(known.run(), WITHIN_S)
+        await client.create(RECOMMENDATIONS, RECOMMENDATION)
+        await client.patch(RECOMMENDATIONS, "web", {"status": told}, namespace="shop", subresource="status")
+        assert await follows_not(), "nobody asked for it"
+        await client.patch(RECOMMENDATIONS, "web", {"spec": {"apply": "admission"}}, namespace="shop")
+        await until(follows, WITHIN_S)
+        await client.delete(RECOMMENDATIONS, "web", namespace="shop")
+        await until(follows_not, WITHIN_S)
 
 
 async def _is_recommended(client: Client, hours: int) -> bool:

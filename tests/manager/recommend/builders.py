@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from koord.api.kubernetes.owners import Workload
+from koord.api.protocol.recommendation_target import Target
 from koord.manager.recommend.pods import PodFacts, pod_facts
-from koord.manager.recommend.target import Target
 
 
 def target(kind: str, name: str) -> Target:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.recommendation import Recommendation, RecommendationStatus
+from koord.api.protocol.recommendation_target import Target, target_of
 from koord.manager.recommend.history import HOUR_S, MIB, ContainerHistory, ContainerTarget
 from koord.manager.recommend.pods import ContainerFacts, Kill, PodFacts, pod_facts
 from koord.manager.recommend.status import (
@@ -22,7 +23,6 @@ from koord.manager.recommend.status import (
     remembered,
     wanted_status,
 )
-from koord.manager.recommend.target import Target, target_of
 from tests.manager.recommend import builders
 
 GIB = 1 << 30
@@ -286,15 +286,15 @@ class TestTargetsOfObjects:
         self, owner: tuple[str, str], labels: dict[str, str], kind: str, name: str
     ) -> None:
         pod = pod_facts(msgspec.json.encode(builders.pod("p", owner=owner, labels=labels)))
-        assert builders.target(kind, name).concerns(pod)
-        assert not builders.target(kind, f"{name}-2").concerns(pod)
+        assert pod.is_of(builders.target(kind, name))
+        assert not pod.is_of(builders.target(kind, f"{name}-2"))
 
     def test_a_selector_is_of_its_own_namespace(self) -> None:
         target = {"type": "podSelector", "podSelector": {"matchLabels": {"app": "web"}}}
         made = target_of(convert(Recommendation, {"metadata": {"namespace": "ns"}, "spec": {"target": target}}))
         here = pod_facts(msgspec.json.encode(builders.pod("p", labels={"app": "web"})))
-        assert made.concerns(here)
-        assert not made._replace(namespace="other").concerns(here)
+        assert here.is_of(made)
+        assert not here.is_of(made._replace(namespace="other"))
 
 
 def test_kills_of_containers_that_the_pod_does_not_have_are_ignored() -> None:

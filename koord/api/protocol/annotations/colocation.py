@@ -13,7 +13,7 @@ from typing import Any, Final
 from koord.api.configuration.slo_config_types import ColocationStrategy
 from koord.api.machinery.struct import EMPTY, Struct
 from koord.api.protocol import names
-from koord.api.protocol.annotations.forms import BOOL, COUNT, RATIO, RESOURCES, json_map, json_object, number
+from koord.api.protocol.annotations.forms import BOOL, COUNT, RATIO, RESOURCES, TEXT, json_map, json_object, number
 from koord.api.protocol.annotations.value import NODE, NODE_OR_TOPOLOGY, Annotation, Form, Label, Value
 from koord.api.text.quantity import ResourceList
 
@@ -74,6 +74,8 @@ RESOURCE_AMPLIFICATION_RATIO: Final = Annotation(
 """By resource; a ratio up to 1 does nothing."""
 RAW_ALLOCATABLE: Final = Annotation(names.ANNOTATION_RAW_ALLOCATABLE, RESOURCES, None, on=NODE)
 """Allocatable before amplification."""
+RECOMMENDED_BY: Final = Annotation(names.OWN_ANNOTATION_RECOMMENDED_BY, TEXT, "")
+"""The Recommendation that a pod's requests were taken from when it was created."""
 
 VALUES: Final[tuple[Value[Any, Any], ...]] = (
     COLOCATION_STRATEGY,
@@ -88,4 +90,5 @@ VALUES: Final[tuple[Value[Any, Any], ...]] = (
     CPU_NORMALIZATION_RATIO,
     RESOURCE_AMPLIFICATION_RATIO,
     RAW_ALLOCATABLE,
+    RECOMMENDED_BY,
 )

@@ -32,6 +32,11 @@ class RecommendationTarget(Struct):
 class RecommendationSpec(Struct):
     target: RecommendationTarget
     "The pods to make a recommendation for."
+    apply: Literal["off", "admission"] = "off"
+    (
+        "Whether new pods get the recommended requests: off, or admission, with the manager's gate "
+        "RecommendedRequests. An addition of koord."
+    )
 
 
 class RecommendedContainerStatus(Struct):

@@ -199,6 +199,7 @@ VALID: list[tuple[Value[Any, Any], str, object]] = [
     (colocation.CPU_NORMALIZATION_RATIO, "1.20", 1.2),
     (colocation.RESOURCE_AMPLIFICATION_RATIO, '{"cpu":1.50,"memory":2.00}', {"cpu": 1.5, "memory": 2.0}),
     (colocation.RAW_ALLOCATABLE, *RESOURCES),
+    (colocation.RECOMMENDED_BY, "web", "web"),
     (gang.POD_GROUP_MIN_AVAILABLE, "3", 3),
     (gang.MIN_AVAILABLE, "4", 4),
     (gang.TOTAL_NUMBER, "5", 5),

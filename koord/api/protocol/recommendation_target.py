@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from koord.api.kubernetes.owners import Workload
 from koord.api.protocol.crd.recommendation import Recommendation
 from koord.api.text.selector import NOTHING, SelectorError, compile_labels
-from koord.manager.recommend.pods import PodFacts
 
 
 class Target(NamedTuple):
@@ -19,10 +18,11 @@ class Target(NamedTuple):
     fault: str = ""
     "Why it names no pods."
 
-    def concerns(self, pod: PodFacts) -> bool:
+    def concerns(self, namespace: str, labels: Mapping[str, str], workloads: Sequence[Workload]) -> bool:
+        """Whether a pod with these labels, of these workloads, is meant."""
         if self.workload is not None:
-            return self.workload in pod.workloads
-        return self.selects is not None and pod.namespace == self.namespace and self.selects(pod.labels)
+            return self.workload in workloads
+        return self.selects is not None and namespace == self.namespace and self.selects(labels)
 
 
 def target_of(recommendation: Recommendation) -> Target:
