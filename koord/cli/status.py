@@ -100,7 +100,10 @@ def _print(status: Status) -> None:
         cordoned = f", {len(facts.nodes.cordoned)} cordoned" if facts.nodes.cordoned else ""
         answering = ", ".join(each.name for each in facts.schedulers if each.answers) or "none"
         tried = f"admit a pod (dry run, {facts.webhooks.took_s:.2f} s)" if facts.webhooks.took_s else "not tried"
-        click.echo(f"\nnodes       {facts.nodes.ready}/{facts.nodes.total} ready{cordoned}\npods        {phases}")
+        shared = f", {len(facts.nodes.yarn)} shared with YARN" if facts.nodes.yarn else ""
+        click.echo(
+            f"\nnodes       {facts.nodes.ready}/{facts.nodes.total} ready{cordoned}{shared}\npods        {phases}"
+        )
         click.echo(f"schedulers  {answering}\nwebhooks    {'fail' if facts.webhooks.failure else tried}")
     passed = [each.name for each in status.findings if each.ok]
     click.echo(f"checks      {len(passed)} of {len(status.findings)} pass: {', '.join(passed) or 'none'}")

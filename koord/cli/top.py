@@ -300,12 +300,13 @@ def node_table(shown: Sequence[NodeTop], most: int | None, drawn: bool, *, wide:
     for name in ("CPU", "MEMORY"):
         heads += [name, "REQUESTED", "USED"]
         heads += [f"{_word(band).upper()} {word}" for band in bands for word in _WORDS]
+        heads += ["YARN"] if any(each.yarn["cpu"] or each.yarn["memory"] for each in shown) else []
 
     def rows_with(width: int) -> list[Sequence[str]]:
         rows: list[Sequence[str]] = [heads]
         for each in shown:
             mark = " (cordoned)" if each.cordoned else "" if each.ready else " (not ready)"
-            cells = [cell for name in ("cpu", "memory") for cell in _cells(each, name, width, bands)]
+            cells = [cell for name in ("cpu", "memory") for cell in _cells(each, name, width, bands, "YARN" in heads)]
             rows.append((f"{each.name}{mark}", str(each.pods), *cells))
         return rows
 
@@ -323,12 +324,13 @@ def _is_there(node: NodeTop, band: str) -> bool:
     return any(each[band][name] for each in (node.requested, node.used_by_band) for name in ("cpu", "memory"))
 
 
-def _cells(node: NodeTop, name: str, width: int, bands: Sequence[str]) -> list[str]:
+def _cells(node: NodeTop, name: str, width: int, bands: Sequence[str], yarn: bool) -> list[str]:
     has, asked = node.allocatable[name], node.requested_in_all(name)
     cells = [short(name, has), _share(f"{node.share(asked, name):.0%}", _requested(node, name), width)]
     used = "-" if node.used is None else f"{node.share(node.used[name], name):.0%}"
     cells.append(_share(used, _used(node, name), width))
-    return [*cells, *(cell for band in bands for cell in _band_cells(node, band, name))]
+    cells += [cell for band in bands for cell in _band_cells(node, band, name)]
+    return [*cells, short(name, node.yarn[name])] if yarn else cells
 
 
 def _share(text: str, parts: Sequence[tuple[str, float]], width: int) -> str:

@@ -18,6 +18,7 @@ from koord.api.protocol import names
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.protocol.priority import PriorityClass, priority_class
 from koord.api.text.quantity import amount, render
+from koord.yarn.nodes import node_facts
 
 BANDS: Final[tuple[str, ...]] = ("prod", "mid", "batch", "free", "none")
 RESOURCES: Final = ("cpu", "memory")
@@ -64,6 +65,8 @@ class NodeTop(msgspec.Struct, frozen=True):
     used: Amounts | None
     "All of the node, with what is no pod's."
     used_by_band: dict[str, Amounts]
+    yarn: Amounts = msgspec.field(default_factory=lambda: dict.fromkeys(RESOURCES, 0))
+    "What YARN has of what is reclaimed, beside what is lent to pods."
 
     @property
     def lent(self) -> Amounts:
@@ -120,6 +123,7 @@ def in_all(top: Top) -> NodeTop:
         {band: _sum(each.requested[band] for each in top.nodes) for band in BANDS},
         _sum(used) if used else None,
         {band: _sum(each.used_by_band[band] for each in top.nodes) for band in BANDS},
+        _sum(each.yarn for each in top.nodes),
     )
 
 
@@ -217,6 +221,7 @@ def _node_told(node: NodeTop) -> dict[str, object]:
         "pods": node.pods,
         "allocatable": _told(node.allocatable),
         "lent": _told(node.lent),
+        "yarn": _told(node.yarn),
         "bands": {band: _band_told(node, band) for band in BANDS},
         "requested": {band: _told(each) for band, each in node.requested.items()},
         "used": None if node.used is None else _told(node.used),
@@ -269,7 +274,13 @@ def _node(node: Node, pods: list[PodTop], usage: Usage) -> NodeTop:
         {band: _sum(each.requested for each in pods if each.band == band) for band in BANDS},
         usage.nodes.get(node.metadata.name),
         {band: _sum(each.used for each in pods if each.band == band and each.used is not None) for band in BANDS},
+        _yarn(node),
     )
+
+
+def _yarn(node: Node) -> Amounts:
+    claim = node_facts(node).claim
+    return {"cpu": claim.cpu_milli, "memory": claim.memory_bytes}
 
 
 def _amounts(quantities: Mapping[str, str | int | float]) -> Amounts:

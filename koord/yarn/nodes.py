@@ -29,7 +29,7 @@ from koord.yarn.hadoop.messages import NodeReport
 
 ENTRY: Final = "hadoop-yarn"
 NODE_MANAGER: Final = "node-manager"
-CONDITION: Final = "koordinator.sh/YARN"
+CONDITION: Final = names.CONDITION_YARN
 
 
 class Declared(Struct):

@@ -290,3 +290,11 @@ def test_the_page_about_moving_without_loss(tmp_path: Path) -> None:
     assert "podmigrationjob.scheduling.koordinator.sh/move-shop condition met" in printed
     assert re.search(r"\(PodMigrationJob move-shop\): it was replaced by default/shop-\S+ on hollow-000\d", printed)
     assert re.search(r"it replaces default/shop-\S+: somebody asked", printed)
+
+
+def test_the_page_about_hadoop(tmp_path: Path) -> None:
+    printed = in_a_shell(["set -ex", *commands("run-hadoop-jobs.md")], tmp_path)
+    assert "NodeManager n1.example.com:8041" in printed
+    assert "13 cores, 64.2 GiB, in whole vcores and MiB" in printed
+    assert "--hadoop-conf-dir" in printed
+    assert "--node-manager" in printed

@@ -124,7 +124,9 @@ ANNOTATION_YARN_CLUSTER_ID: Final = AnnotationKey("yarn.hadoop.apache.org/cluste
 
 # What koord adds to the protocol. Nodes; Y > Y.
 OWN_ANNOTATION_YARN_NODE: Final = AnnotationKey("node.koordinator.sh/yarn-node")
-"""Whose claim the entry hadoop-yarn of thirdPartyAllocations is: `host:port`, or `cluster/host:port`."""
+"""Which NodeManager's claim the entry hadoop-yarn of thirdPartyAllocations is: `host:port`, or `cluster/host:port`."""
+CONDITION_YARN: Final = "koordinator.sh/YARN"
+"""The condition of a node that says whether YARN has its part, and if not, what to set."""
 
 # What koord adds to the protocol, for pods that lose work when they end. U > S, K, D, but the
 # deadline and who asked: S, K, D > U.

@@ -15,6 +15,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.words import PodConditionType, PodPhase
 from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.protocol.names import CONDITION_YARN
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 
 UNTRIED_S: Final = 30.0
@@ -68,6 +69,10 @@ class Nodes(Fact, frozen=True):
     cordoned: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
     "Ready nodes whose NodeMetric is missing or old."
+    yarn: tuple[str, ...] = ()
+    "Nodes that YARN has a part of."
+    yarn_refused: Mapping[str, str] = {}
+    "Nodes that should be YARN's too and are not: by name, why."
 
 
 class Untried(Fact, frozen=True):
@@ -147,6 +152,7 @@ def nodes_of(nodes: Iterable[Node], metrics: Iterable[NodeMetric] | None, now_s:
     reports = None if metrics is None else {each.metadata.name: each for each in metrics}
     ready = [node for node in found if _is_ready(node)]
     names = {node.metadata.name for node in ready}
+    shared = {node.metadata.name: told for node in found if (told := node.status.condition(CONDITION_YARN))}
     return Nodes(
         total=len(found),
         ready=len(ready),
@@ -159,6 +165,8 @@ def nodes_of(nodes: Iterable[Node], metrics: Iterable[NodeMetric] | None, now_s:
             and _age_s(each.metadata.creation_timestamp, now_s) > FIRST_REPORT_S
             and _is_silent(reports.get(each.metadata.name), now_s)
         ),
+        yarn=tuple(name for name, told in shared.items() if told.status == "True"),
+        yarn_refused={name: told.message for name, told in shared.items() if told.status == "False"},
     )
 
 

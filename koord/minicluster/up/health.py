@@ -172,6 +172,9 @@ def _nodes(facts: Facts) -> Iterator[Problem]:
             f"nodes that are not ready, of {facts.nodes.total}: {_some(facts.nodes.not_ready)}",
             f"kubectl describe node {facts.nodes.not_ready[0]}",
         )
+    if facts.nodes.yarn_refused:
+        first, why = next(iter(facts.nodes.yarn_refused.items()))
+        yield Problem(f"YARN cannot use nodes: {_some(tuple(facts.nodes.yarn_refused))}", f"{first}: {why}")
 
 
 def _reports(facts: Facts) -> Iterator[Problem]:
