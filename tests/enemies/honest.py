@@ -180,8 +180,11 @@ def workload(name: str, pool: str, **more: Any) -> Manifest:
     template = {"metadata": {"labels": {"app": pool}}, "spec": pod("x", pool)["spec"]}
     return {
         "metadata": meta(name, pool, labels={"app": pool}, generation=1, **more.pop("meta", {})),
-        "spec": {"replicas": 2, "selector": selected(pool), "template": template, **more},
-        "status": {"replicas": 2, "readyReplicas": 2, "availableReplicas": 2, "observedGeneration": 1},
+        "spec": {"replicas": 300, "selector": selected(pool), "template": template, **more},
+        "status": {
+            **dict.fromkeys(("replicas", "readyReplicas", "availableReplicas", "updatedReplicas"), 300),
+            "observedGeneration": 1,
+        },
     }
 
 
@@ -190,11 +193,33 @@ def migration_job(name: str, pool: str) -> Manifest:
         "metadata": meta(name),
         "spec": {
             "mode": "ReservationFirst",
-            "ttl": "5m",
+            "ttl": "48h",
             "podRef": {"namespace": pool, "name": f"{pool}-runs", "uid": f"uid-{pool}-runs"},
             "deleteOptions": {},
         },
-        "status": {"phase": "Running"},
+        "status": {"phase": "Pending"},
+    }
+
+
+def quota_profile(pool: str) -> Manifest:
+    selected_nodes = {"matchLabels": {"pool": pool}}
+    return {
+        "metadata": meta(f"{pool}-profile", pool),
+        "spec": {"quotaName": f"{pool}-tree", "nodeSelector": selected_nodes, "resourceRatio": "0.9"},
+    }
+
+
+def colocation_profile(pool: str) -> Manifest:
+    return {
+        "metadata": meta(f"{pool}-colocation", labels={"config.koordinator.sh/controller-managed": "true"}),
+        "spec": {
+            "selector": {"matchLabels": {"app": pool}},
+            "namespaceSelector": {"matchLabels": {"pool": pool}},
+            "labels": {"colocated": pool},
+            "qosClass": "BE",
+            "probability": "100%",
+            "patch": {"metadata": {"labels": {"patched": pool}}},
+        },
     }
 
 
@@ -319,6 +344,8 @@ def world(pool: str) -> Iterator[tuple[Kind[Any], Manifest]]:
     )
     yield kinds.PODS, pod(f"{pool}-nowhere", pool, cpu="1000")
     yield kinds.POD_MIGRATION_JOBS, migration_job(f"{pool}-move", pool)
+    yield kinds.ELASTIC_QUOTA_PROFILES, quota_profile(pool)
+    yield kinds.CLUSTER_COLOCATION_PROFILES, colocation_profile(pool)
     yield (
         kinds.DEPLOYMENTS,
         {**workload(f"{pool}-web", pool), "metadata": {**meta(f"{pool}-web", pool), "uid": f"uid-{pool}-deployment"}},

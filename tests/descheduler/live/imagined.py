@@ -19,6 +19,7 @@ from koord.api.configuration.descheduler_args import MigrationControllerArgs, Ob
 from koord.api.kinds import DEPLOYMENTS, POD_MIGRATION_JOBS, PODS, PRIORITY_CLASSES, REPLICA_SETS, RESERVATIONS, Kind
 from koord.api.kubernetes.pod_costs import DELETION_COST
 from koord.api.machinery.codec import convert
+from koord.api.machinery.shield import Shield
 from koord.api.protocol.annotations.notice import EVICTION_DEADLINE, EVICTION_NOTICE, SCALE_FIRST
 from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED, ReservationAllocated
 from koord.api.text.timestamp import from_seconds, parse_timestamp
@@ -256,7 +257,7 @@ class Lagging:
 
 class LaggingPicture(Picture):
     def __init__(self, server: Server, clock: Any) -> None:
-        self._clock, self._assumed, self.scales = clock, {}, {}
+        self._clock, self._assumed, self.scales, self.shield = clock, {}, {}, Shield()
         self._classes: Any = Lagging(server, PRIORITY_CLASSES, {})
         picture: Any = self
         picture.nodes = Lagging(server, kinds.NODES, {})
