@@ -16,6 +16,7 @@ from koord.admission.request import FAILED, Request, refused
 from koord.api.protocol import names
 from koord.api.protocol.crd.colocation_profile import ClusterColocationProfile, ClusterColocationProfileSpec
 from koord.api.text.selector import EVERYTHING, LabelMatcher, LabelSelector, SelectorError, compile_labels, match_labels
+from koord.api.text.whole_number import whole_number
 
 ALWAYS: Final = 100
 
@@ -100,4 +101,5 @@ def _percent(written: int | str | None) -> int | None:
     if isinstance(written, int):
         return written
     digits = written.removesuffix("%")
-    return int(digits) if digits != written and digits.removeprefix("-").isdecimal() and digits.isascii() else None
+    is_number = digits != written and digits.removeprefix("-").isdecimal() and digits.isascii()
+    return whole_number(digits) if is_number else None

@@ -29,6 +29,7 @@ from koord.agent.series.samples import SLOW_RING, Samples
 from koord.agent.state import NodeState
 from koord.agent.wish import Wish
 from koord.api.configuration.features import AgentGate
+from koord.api.kinds import NODES
 from koord.api.kubernetes.cgroup import qos_dir
 from koord.api.kubernetes.words import KubeQoS
 from koord.api.machinery.faults import BadInput
@@ -168,6 +169,9 @@ class Agent:
         except BadInput as error:
             self._complain(strategy.name, f"decides nothing: {error}")
             return None
+        except Exception as error:  # noqa: BLE001 - the shield tells, and other strategies decide
+            sight.state.shield.failed(f"decide by {strategy.name}", error, NODES, sight.state.node.metadata)
+            return None
         self._complaints.pop(strategy.name, None)
         self._memories[strategy.name] = memory
         return decision
@@ -182,6 +186,9 @@ class Agent:
                     wishes = state.once(hook.wishes)
                 except BadInput as error:
                     self._complain(hook.name, f"wants nothing new: {error}")
+                    continue
+                except Exception as error:  # noqa: BLE001 - the shield tells, and other hooks want what they want
+                    state.shield.failed(f"apply {hook.name}", error, NODES, state.node.metadata)
                     continue
             self._complaints.pop(hook.name, None)
             ran.add(hook.name)

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from koord.agent.host.layout import ContainerIdError, container_dir, pod_dir
+from koord.api.kinds import PODS
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.resources import amounts, pod_limits, pod_requests
 from koord.api.kubernetes.runnable import RunnableContainer, RunnableContainerStatus, RunnablePod
 from koord.api.kubernetes.words import KubeQoS, PodPhase
+from koord.api.machinery.shield import Shield
 from koord.api.protocol import names
 from koord.api.protocol.priority import PriorityClass, QoSClass, kube_qos, priority_class, qos_class, raw_qos_class
 
@@ -107,9 +109,14 @@ def pod_of(pod: RunnablePod, driver: CgroupDriver) -> AgentPod:
     )
 
 
-def pods_of(pods: Iterable[RunnablePod], driver: CgroupDriver) -> dict[str, AgentPod]:
-    """By uid. Static pods are known by the uid of their own manifest, which is also their cgroup's."""
-    return {pod.metadata.uid: pod_of(pod, driver) for pod in pods}
+def pods_of(pods: Iterable[RunnablePod], driver: CgroupDriver, shield: Shield | None = None) -> dict[str, AgentPod]:
+    """By uid. Static pods are known by the uid of their own manifest, which is also their cgroup's. One that cannot be
+    understood is left out, and so left alone."""
+    found, shield = dict[str, AgentPod](), shield or Shield()
+    for pod in pods:
+        with shield.about("look after it", PODS, pod.metadata):
+            found[pod.metadata.uid] = pod_of(pod, driver)
+    return found
 
 
 def _container(

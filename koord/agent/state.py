@@ -17,6 +17,7 @@ from koord.agent.pods import AgentPod
 from koord.api.configuration.features import AgentGate
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.node import Node
+from koord.api.machinery.shield import Shield
 from koord.api.protocol.crd.node_slo import NodeSLOSpec
 from koord.api.protocol.crd.resource_qos import ResourceQOSStrategy
 from koord.api.text.cpuset import NO_CPUS, CPUSet
@@ -81,6 +82,8 @@ class NodeState:
     "By uid, containers of YARN, in the order in which they go."
     is_colocation_off: bool = False
     "The switch: nothing new, and what is held back is let go."
+    shield: Shield = field(default_factory=Shield, repr=False, compare=False)
+    "Whoever goes over pods handles each of them under it."
     _known: dict[object, object] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, of: Callable[[NodeState], T]) -> T:

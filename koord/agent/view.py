@@ -20,8 +20,9 @@ from koord.api.configuration.overlay import overlay
 from koord.api.configuration.slo_defaults import default_node_slo, effective_qos_strategy
 from koord.api.kubernetes.cgroup import CgroupDriver, qos_dir
 from koord.api.kubernetes.node import Node
-from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.resources import stored_amounts
 from koord.api.kubernetes.words import KubeQoS
+from koord.api.machinery.shield import Shield
 from koord.api.protocol.annotations.colocation import COLOCATION_STRATEGY
 from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.node_slo import NodeSLOSpec
@@ -83,9 +84,10 @@ def state_of(
     gates: Mapping[AgentGate, bool] = DEFAULT_GATES,
     devices: Inventory | None = None,
     guests: Mapping[str, AgentPod] | None = None,
+    shield: Shield | None = None,
 ) -> NodeState:
     """`guests` is None where no copilot answers."""
-    told = amounts(node.status.capacity)
+    told = stored_amounts(node.status.capacity)
     cpu_milli, memory_bytes = capacity_of(cgroups, topology)
     in_force = None if slo is None else overlay(default_node_slo(), slo)
     if in_force is not None and guests is not None:
@@ -95,7 +97,7 @@ def state_of(
         # What the node says of itself counts: everybody else goes by it too.
         capacity_cpu_milli=told.get("cpu", cpu_milli),
         capacity_memory_bytes=told.get("memory", memory_bytes),
-        allocatable=amounts(node.status.allocatable),
+        allocatable=stored_amounts(node.status.allocatable),
         slo=in_force,
         qos=effective_qos_strategy(in_force.resource_qos_strategy if in_force else None),
         pods=pods,
@@ -107,4 +109,5 @@ def state_of(
         devices=devices,
         guests=guests or {},
         is_colocation_off=is_switched_off(node),
+        shield=shield or Shield(),
     )

@@ -138,7 +138,9 @@ def agent(
             return events(daemon.audit, request) if request.path == "/events" else web.Response(status=404)
 
         for metrics in measured:
-            collector = AgentCollector(daemon.agent, lambda: daemon.state, daemon.counts, time.monotonic)
+            collector = AgentCollector(
+                daemon.agent, lambda: daemon.state, daemon.counts, time.monotonic, daemon.failures.counts
+            )
             metrics.registry.register(collector)
         for server in servers:
             server.add_paths(paths)

@@ -16,6 +16,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.groups import LOW
+from koord.scheduler.framework.pod_class import PodClass
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array
 
@@ -43,6 +44,13 @@ class Places:
         if pod.metadata.key in self.cluster.pods:
             self.cluster.remove_pod(pod.metadata.key)
 
+    def class_of(self, pod: Pod) -> PodClass | None:
+        """How the scheduler sees a pod; None where it is another scheduler's. Raises what it cannot understand."""
+        ask = _asking(pod)
+        ask.requests  # noqa: B018 - worked out when it is asked for
+        engine = self._engine_of(ask)
+        return None if engine is None else engine.class_of(ask)
+
     def would_take(self, pod: Pod, may_take: Array) -> bool:
         """Whether one of these rows takes a pod. Nothing changes."""
         return self.would_take_all((pod,), may_take)
@@ -58,7 +66,7 @@ class Places:
         """The best node for a pod among the rows that `may_take` allows, where it counts from now on; None where no
         node takes it. It never stays where it is, and goes to none of the nodes to `avoid`."""
         cluster = self.cluster
-        ask = Ask(replace(pod, spec=replace(pod.spec, node_name="")))
+        ask = _asking(pod)
         engine = self._engine_of(ask)
         if engine is None:
             return None
@@ -80,3 +88,8 @@ class Places:
                 best[row] = LOW
             attempt.undo()
         return None
+
+
+def _asking(pod: Pod) -> Ask:
+    """A pod, as if it had no node."""
+    return Ask(replace(pod, spec=replace(pod.spec, node_name="")))

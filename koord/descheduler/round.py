@@ -20,6 +20,7 @@ from koord.descheduler.compiled import Compiled, ReadyProfile
 from koord.descheduler.evictable import Moves, never, not_yet
 from koord.descheduler.plugin import NodeSeen, Plugin, Proposal, Terms, Turn
 from koord.descheduler.sight import Sight
+from koord.descheduler.understood import without_malformed
 
 TOO_FEW: Final = "fewer than two nodes are ready: there is nowhere to move a pod to"
 UNKNOWN: Final = "it cannot be told whether it may move"
@@ -64,8 +65,21 @@ def run(
     at_once: bool = False,
     shield: Shield | None = None,
 ) -> Outcome:
-    """One round, on what `memory` says of those before it. `at_once`: as if everything had been so for long. A pod that
-    rules fail over stays where it is; `shield` hears of it."""
+    """One round, on what `memory` says of those before it. `at_once`: as if everything had been so for long. What
+    plugins or rules fail over stays as it is, and `shield` hears of it."""
+    shield = shield or Shield()
+    outcome = _run(compiled, sight, memory, at_once, shield)
+    clear = without_malformed(sight, shield) if outcome.failed else None
+    return outcome if clear is None else _run(compiled, clear, memory, at_once, shield)
+
+
+def _run(
+    compiled: Compiled,
+    sight: Sight,
+    memory: Mapping[tuple[str, str], Any] | None,
+    at_once: bool,
+    shield: Shield,
+) -> Outcome:
     outcome = Outcome(memory=dict(memory or {}))
     nodes = [name for name in sight.ready_nodes() if compiled.nodes.matches(sight.nodes[name].metadata.labels)]
     if len(nodes) <= 1:
@@ -77,7 +91,7 @@ def run(
             for profile in compiled.profiles:
                 plugins = profile.deschedule if point == "deschedule" else profile.balance
                 if plugins:
-                    gate = _Gate(profile, nodes, sight, letting, shield or Shield())
+                    gate = _Gate(profile, nodes, sight, letting, shield)
                     for plugin in plugins:
                         _have_its_turn(plugin, gate, compiled.interval_s, outcome, at_once)
     return outcome
@@ -140,7 +154,13 @@ class _Gate:
         if self._rules.args.node_selector:
             wanted = [name for name in sight.nodes if self._rules.targets.matches(sight.nodes[name].metadata.labels)]
             among = places.rows(wanted) if among is None else among & places.rows(wanted)
-        found = places.move(proposal.pod, among, self.letting.left_by_siblings(proposal.pod))
+        found, is_judged = None, False
+        with self._shield.about("find another node for it", PODS, proposal.pod.metadata):
+            found = places.move(proposal.pod, among, self.letting.left_by_siblings(proposal.pod))
+            is_judged = True
+        if not is_judged:
+            self.letting.hold(proposal, UNKNOWN)
+            return None
         if found is None:
             if terms.must_fit or self._must_fit:
                 self.letting.hold(proposal, terms.nowhere)

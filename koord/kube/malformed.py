@@ -8,6 +8,7 @@ what a component could not do for an object, which kept nobody else from their t
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
@@ -28,6 +29,8 @@ T = TypeVar("T", bound=Struct)
 
 MOST_FAILURES: Final = 10_000
 """So many objects are remembered of which a failure was told. The oldest are forgotten, and told again."""
+FAILURES: Final = "koord_object_failures_total"
+FAILURES_ARE: Final = "What could not be done for an object; others go on"
 MOST_CHARACTERS: Final = 300
 """Of an error, in an event."""
 
@@ -82,14 +85,15 @@ class MalformedTeller:
 class FailureTeller:
     """Tells failures of objects: each is counted; once per change of the object, it is logged and said in an event.
 
-    A fault of the program is logged with its traceback. `events` is None while another instance leads.
+    A fault of the program is logged with its traceback. `events` is None while another instance leads, `metrics` where
+    somebody else tells the counts.
     """
 
-    def __init__(self, metrics: Metrics, events: EventRecorder | None = None) -> None:
+    def __init__(self, metrics: Metrics | None = None, events: EventRecorder | None = None) -> None:
         self.events = events
-        self._failures = metrics.counter(
-            "koord_object_failures_total", "What could not be done for an object; others go on", "kind", "doing"
-        )
+        self.counts: Counter[tuple[str, str]] = Counter()
+        "By kind, and what could not be done."
+        self._counter = None if metrics is None else metrics.counter(FAILURES, FAILURES_ARE, "kind", "doing")
         self._told: dict[tuple[str, str, str], tuple[str, str, str]] = {}
 
     def __call__(self, failure: Failure) -> None:
@@ -98,7 +102,9 @@ class FailureTeller:
             raise failure.error
         kind, meta = failure.kind, failure.meta or ObjectMeta()
         name = "" if kind is None else kind.kind
-        self._failures.labels(name, failure.doing).inc()
+        self.counts[name, failure.doing] += 1
+        if self._counter is not None:
+            self._counter.labels(name, failure.doing).inc()
         about = failure.doing, name, meta.key
         change = meta.uid, meta.resource_version, f"{type(failure.error).__name__}: {failure.error}"
         if self._told.get(about) == change:

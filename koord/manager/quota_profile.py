@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from koord.api.kubernetes.node import Node
-from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.resources import amounts, stored_amounts
 from koord.api.machinery.struct import Struct
 from koord.api.protocol import names
 from koord.api.protocol.annotations.quota import (
@@ -77,7 +77,7 @@ def wanted_quota(profile: ElasticQuotaProfile, nodes: Iterable[NodePart]) -> Wan
     for node in nodes:
         if not selects.matches(node.labels):
             continue
-        allocatable = amounts(node.allocatable)
+        allocatable = stored_amounts(node.allocatable)
         for each in (total,) if node.takes_pods else (total, closed):
             for name, amount in allocatable.items():
                 each[name] = each.get(name, 0) + amount

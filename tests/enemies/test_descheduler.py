@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 
 from koord.api import kinds
 from koord.api.configuration.descheduler_args import MigrationControllerArgs
@@ -137,7 +137,7 @@ def test_what_was_found_once_disturbs_nobody() -> None:
     check(FOUND, story, undisturbed())
 
 
-@settings(max_examples=3)
+@settings(max_examples=3, phases=(Phase.explicit, Phase.generate))
 @given(enemies(KINDS, 60))
 def test_no_stored_value_ends_the_descheduler_or_changes_what_becomes_of_others(crowd: Sequence[Enemy]) -> None:
     check(crowd, story, undisturbed())

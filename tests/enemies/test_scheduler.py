@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 
 from koord.api import kinds
 from koord.scheduler.core.inputs import BY_KIND
@@ -51,7 +51,7 @@ def test_what_was_found_once_disturbs_nobody() -> None:
     check(FOUND, story, undisturbed())
 
 
-@settings(max_examples=4)
+@settings(max_examples=4, phases=(Phase.explicit, Phase.generate))
 @given(enemies(KINDS, 60))
 def test_no_stored_value_ends_the_scheduler_or_changes_what_others_get(crowd: Sequence[Enemy]) -> None:
     check(crowd, story, undisturbed())

@@ -13,6 +13,7 @@ from koord.agent.pods import AgentContainer, AgentPod
 from koord.agent.state import NodeState
 from koord.agent.wish import Wish
 from koord.api.configuration.features import AgentGate
+from koord.api.kinds import PODS
 
 
 def _nothing(*args: object) -> Iterable[Wish]:
@@ -31,14 +32,15 @@ class Hook:
         return state.slo is not None and state.gates[self.gate] and not state.is_colocation_off
 
     def wishes(self, state: NodeState) -> tuple[Wish, ...]:
-        """All that it wants on the node."""
-        return tuple(self._wishes(state))
-
-    def _wishes(self, state: NodeState) -> Iterable[Wish]:
-        yield from self.for_node(state)
+        """All that it wants on the node. Of a pod over which it fails, it wants nothing."""
+        found = [*self.for_node(state)]
         for pod in state.pods.values():
-            if not pod.is_present:
-                continue
-            yield from self.for_pod(state, pod)
-            for container in pod.containers:
-                yield from self.for_container(state, pod, container)
+            if pod.is_present:
+                with state.shield.about(f"apply {self.name}", PODS, pod.meta):
+                    found += list(self._of_pod(state, pod))
+        return tuple(found)
+
+    def _of_pod(self, state: NodeState, pod: AgentPod) -> Iterable[Wish]:
+        yield from self.for_pod(state, pod)
+        for container in pod.containers:
+            yield from self.for_container(state, pod, container)

@@ -6,7 +6,7 @@ pods that are gone leave nothing behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -19,16 +19,24 @@ from koord.agent.interference.signals import Signal
 from koord.agent.series import names
 from koord.agent.series.samples import Series
 from koord.agent.state import NodeState
+from koord.kube.malformed import FAILURES, FAILURES_ARE
 
 FRESH_S: Final = 15.0
 
 
 class AgentCollector(Collector):
     def __init__(
-        self, agent: Agent, state: Callable[[], NodeState | None], counts: dict[str, int], now: Callable[[], float]
+        self,
+        agent: Agent,
+        state: Callable[[], NodeState | None],
+        counts: dict[str, int],
+        now: Callable[[], float],
+        failures: Mapping[tuple[str, str], int] | None = None,
     ) -> None:
-        """`counts`: writes, refusals and evictions, by strategy and what it was."""
+        """`counts`: writes, refusals and evictions, by strategy and what it was; `failures`: by kind of object and what
+        could not be done."""
         self._agent, self._state, self._counts, self._now = agent, state, counts, now
+        self._failures = failures or {}
 
     def collect(self) -> Iterator[Metric]:
         state = self._state()
@@ -76,6 +84,10 @@ class AgentCollector(Collector):
             by, _, what = key.partition("/")
             done.add_metric([node, by, what], count)
         yield done
+        failed = CounterMetricFamily(FAILURES, FAILURES_ARE, labels=["kind", "doing"])
+        for labels, count in self._failures.items():
+            failed.add_metric(labels, count)
+        yield failed
 
     def _suffering(self, state: NodeState, node: str) -> Iterator[Metric]:
         labels = ["node", "pod_namespace", "pod_name"]

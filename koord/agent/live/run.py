@@ -50,6 +50,7 @@ from koord.api.kinds import NODE_SLOS, NODES, PODS
 from koord.api.kubernetes.cgroup import CgroupDriver, qos_dir
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.words import KubeQoS
+from koord.api.machinery.shield import Shield
 from koord.api.protocol.copilot import SOCKET
 from koord.api.protocol.crd.node_slo import NodeSLO
 from koord.api.text.timestamp import from_seconds as timestamp
@@ -58,7 +59,7 @@ from koord.kube.clock import Clock, SystemClock
 from koord.kube.events import EventRecorder
 from koord.kube.informer import Informer
 from koord.kube.informers import Informers
-from koord.kube.malformed import MalformedTeller
+from koord.kube.malformed import FailureTeller, MalformedTeller
 from koord.kube.served import until_served
 
 log = logging.getLogger(__name__)
@@ -112,6 +113,8 @@ class Daemon:
             self.cgroups, read_ledger(options.state_dir), lambda text: write_ledger(options.state_dir, text)
         )
         self.agent = Agent(self.cgroups, executor, started_s=clock.monotonic())
+        self.failures = FailureTeller()
+        self._shield = Shield(self.failures)
         self.predictor = Predictor(options.prediction)
         self.counts: dict[str, int] = {}
         "By strategy and what it did."
@@ -139,6 +142,7 @@ class Daemon:
                 [(report, informers.get(report.kind, fields=own)) for report in reports],
             )
             malformed = MalformedTeller(events, READ)
+            self.failures.events = events
             sources.node.add_handler(malformed.hear(NODES))
             await informers.synced(freeze=True)
             evictor = Evictor(
@@ -205,7 +209,8 @@ class Daemon:
                     done = self.agent.round(state, began_s)
                     self._tell(done)
                     for eviction in done.evictions:
-                        await evictor.evict(eviction)
+                        with self._shield.about("evict it", PODS, eviction.pod.meta):
+                            await evictor.evict(eviction)
                     await evictor.let_stay(sources.pods.values())
                     for finding in done.findings:
                         interfering.tell(finding)
@@ -246,6 +251,7 @@ class Daemon:
                 self._options.gates,
                 self._watch.inventory,
                 self._copilot.found,
+                self._shield,
             )
             self._made_of = made_of
         return self._state
@@ -301,7 +307,7 @@ class Daemon:
     async def _kubelet_round(self, client: Client, sources: Sources, malformed: MalformedTeller) -> None:
         found = await self._kubelet_pods.news(client)
         if found is not None:
-            pods = pods_of(found, self.driver)
+            pods = pods_of(found, self.driver, self._shield)
             if pods != sources.pods:
                 for uid in sources.pods.keys() - pods.keys():
                     self.agent.executor.forget(sources.pods[uid].directory)

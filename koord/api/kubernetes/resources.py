@@ -16,6 +16,7 @@ from koord.api.kubernetes.words import PodConditionType
 from koord.api.machinery.short_cache import short_cache
 from koord.api.protocol.old_names import with_current_names
 from koord.api.text.quantity import INT64_MAX, Number, QuantityError, ResourceList, parse, value
+from koord.api.text.stored import stored_amount
 
 NON_ZERO_REQUESTS: Final[Mapping[str, int]] = {"cpu": 100, "memory": 200 * 1024**2}
 """What a container that names no request counts for when nodes are compared: 100m and 200Mi."""
@@ -86,6 +87,23 @@ def pod_limits(pod: Pod, *, overhead: bool = True, use_status: bool = True, capp
 def amounts(resources: ResourceList, *, capped: bool = False) -> dict[str, int]:
     """Any list of resources in integers: a node's allocatable, a quota's maximum. `capped` as for `pod_requests`."""
     return _rounded(_exact_or_capped(resources) if capped else _exact(resources))
+
+
+def stored_amounts(resources: ResourceList) -> dict[str, int]:
+    """Amounts of an object whatever somebody stored there: within bounds, and without what is no quantity."""
+    try:
+        found = amounts(resources, capped=True)
+    except QuantityError:
+        found = amounts({name: each for name, each in resources.items() if _is_quantity(each)}, capped=True)
+    return {name: stored_amount(amount) for name, amount in found.items()}
+
+
+def _is_quantity(written: Number) -> bool:
+    try:
+        parse(written)
+    except QuantityError:
+        return False
+    return True
 
 
 def _running_or_starting(pod: Pod, of: Callable[[Container], _Thousandths]) -> dict[str, int]:

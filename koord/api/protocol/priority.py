@@ -164,9 +164,13 @@ def sub_priority(labels: Mapping[str, str]) -> int:
     return number
 
 
+_KUBE_QOS: Final = frozenset(KubeQoS)
+
+
 def kube_qos(pod: Pod) -> KubeQoS:
-    """Kubernetes' QoS of a pod: what its status says, else what its resources come to."""
-    return pod.status.qos_class or compute_kube_qos(pod.spec)
+    """Kubernetes' QoS of a pod: what its status says, if that is one of the three, else what its resources come to."""
+    said = pod.status.qos_class
+    return said if said in _KUBE_QOS else compute_kube_qos(pod.spec)
 
 
 def compute_kube_qos(spec: PodSpec) -> KubeQoS:

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.resources import amounts, stored_amounts
 from koord.api.kubernetes.storage import (
     CSIDriver,
     CSINode,
@@ -20,7 +20,6 @@ from koord.api.kubernetes.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from koord.api.text.quantity import QuantityError
 from koord.api.text.selector import OPERATORS, NodeSelector, Requirement, compile_nodes
 from koord.scheduler.state.labels import Labels
 from koord.scheduler.state.table import Array, Row
@@ -238,10 +237,7 @@ def wanted_bytes(claim: PersistentVolumeClaim) -> int:
 
 
 def volume_bytes(volume: PersistentVolume) -> int:
-    try:
-        return amounts(volume.spec.capacity, capped=True).get("storage", 0)
-    except QuantityError:
-        return 0
+    return stored_amounts(volume.spec.capacity).get("storage", 0)
 
 
 def matching_rows(selector: NodeSelector, labels: Labels, rows: Array) -> Array:
