@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from koord.api.protocol.crd.node_metric import NodeMetricCollectPolicy
-from koord.api.text.duration import parse_duration
+from koord.api.text.stored import stored_duration
 
 REPORT_S: Final = 60
 WINDOW_S: Final = 300
 LONGER_WINDOWS_S: Final = (300.0, 600.0, 1800.0)
+DAY_S: Final = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +23,19 @@ class ReportPolicy:
 
 
 def policy_of(asked: NodeMetricCollectPolicy | None, default: ReportPolicy) -> ReportPolicy:
-    """What the NodeMetric's spec asks for."""
+    """What the NodeMetric's spec asks for, as far as it can be meant."""
     if asked is None:
         return default
     longer = asked.node_aggregate_policy
     return ReportPolicy(
-        float(asked.report_interval_seconds or default.report_s),
-        float(asked.aggregate_duration_seconds or default.window_s),
-        tuple(map(parse_duration, longer.durations)) if longer is not None else default.longer_s,
+        _within_a_day(asked.report_interval_seconds, default.report_s),
+        _within_a_day(asked.aggregate_duration_seconds, default.window_s),
+        tuple(_within_a_day(stored_duration(each), 1.0) for each in longer.durations)
+        if longer is not None
+        else default.longer_s,
         asked.node_memory_collect_policy or default.memory,
     )
+
+
+def _within_a_day(asked_s: float | None, default_s: float) -> float:
+    return default_s if not asked_s or asked_s < 0 else min(float(asked_s), DAY_S)

@@ -12,15 +12,18 @@ from typing import Final
 
 import msgspec
 
-from koord.api.kinds import NODE_METRICS
+from koord.api.kinds import NODE_METRICS, NODES, PODS
+from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.words import PodPhase
+from koord.api.machinery.shield import Shield
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.protocol.report_policy import ReportPolicy, policy_of
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.errors import AlreadyExists, ApiError, NotFound
 from koord.kube.informer import Informer
+from koord.kube.malformed import FailureTeller
 from koord.kube.served import is_served
 from koord.kube.store import Delta
 from koord.minicluster.hollow.chance import chance
@@ -71,6 +74,7 @@ class Reporter:
         self._due: dict[str, float] = {}
         self._missed: dict[str, float] = {}
         self._shapes: dict[str, tuple[str, PodShape]] = {}
+        self._shield = Shield(FailureTeller())
         pods.add_handler(self._hear)
 
     def _hear(self, delta: Delta[Pod]) -> None:
@@ -100,6 +104,14 @@ class Reporter:
         return due
 
     async def _report(self, machine: Machine) -> None:
+        try:
+            await self._report_now(machine)
+        except _Absent:
+            raise
+        except Exception as error:  # noqa: BLE001 - the shield tells, and other machines report
+            self._shield.failed("report its usage", error, NODES, ObjectMeta(name=machine.name))
+
+    async def _report_now(self, machine: Machine) -> None:
         now_s = self._clock.now()
         policy = self._policies.get(machine.name, self._policy)
         self._due[machine.name] = now_s + policy.report_s
@@ -119,13 +131,16 @@ class Reporter:
     def _status(self, machine: Machine, policy: ReportPolicy, now_s: float) -> object:
         node = NodeShape(machine.name, Usage(machine.cpu_milli, machine.memory_bytes))
         running = [pod for pod in self._pods.by_index(NODE_INDEX, machine.name) if pod.status.phase == PodPhase.RUNNING]
-        pods = [(pod, self._shape(pod, now_s)) for pod in running]
+        pods = []
+        for pod in running:
+            with self._shield.about("report its usage", PODS, pod.metadata):
+                pods.append((pod, self._shape(pod, now_s)))
         history = self._histories.setdefault(machine.name, History())
         last_s = history.samples[-1].time_s if history.samples else None
         for time_s in sample_times(last_s, now_s):
             usage = usage_at(self._load, node, [shape for _, shape in pods], time_s)
             history.add(sample_of(pods, usage, time_s))
-        return node_metric_status(running, history, policy, now_s)
+        return node_metric_status([pod for pod, _ in pods], history, policy, now_s)
 
     def _shape(self, pod: Pod, now_s: float) -> PodShape:
         key, version = pod.metadata.key, pod.metadata.resource_version
