@@ -80,6 +80,8 @@ class Controller(Generic[K]):
         self._observer = observer
         self._now = monotonic
         self._sources: list[Watched[Any]] = []
+        self._failing: dict[K, str] = {}
+        "By key, what was told last: a traceback comes once."
         self._stopping = asyncio.Event()
         self._started = False
 
@@ -181,12 +183,17 @@ class Controller(Generic[K]):
 
     def _failed(self, key: K, why: str, *, exc_info: bool) -> Result:
         delay_s = self.queue.retry(key)
+        is_new, self._failing[key] = self._failing.get(key) != why, why
         log.error(
-            "reconcile failed: %s", why, exc_info=exc_info, extra=self._fields(key) | {"retry_s": round(delay_s, 3)}
+            "reconcile failed: %s",
+            why,
+            exc_info=exc_info and is_new,
+            extra=self._fields(key) | {"retry_s": round(delay_s, 3)},
         )
         return "error"
 
     def _succeeded(self, key: K, again: Requeue | None) -> Result:
+        self._failing.pop(key, None)
         if again is not None and again.after_s is None:
             self.queue.retry(key)
             return "requeue"
