@@ -82,7 +82,7 @@ class AgentWorld:
             known,
             Kubelet(),
             GATES,
-            Shield(self._failed),
+            shield=Shield(self._failed),
         )
         agent = Agent(tree.cgroups, Executor(tree.cgroups, Ledger(), dry_run=True))
         for i in range(3):
