@@ -8,15 +8,21 @@ for more, and two groups cannot wait for each other's room.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from koord.api.configuration.scheduler_args import CoschedulingArgs
 from koord.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, POD_GROUPS, PODS, Kind
-from koord.api.protocol.annotations.gang import BIND_GROUP_ID, BIND_MEMBER_COUNT, GangDefaults
+from koord.api.protocol.annotations.gang import (
+    BIND_GROUP_ID,
+    BIND_MEMBER_COUNT,
+    NETWORK_TOPOLOGY_SELECTOR,
+    GangDefaults,
+)
 from koord.api.protocol.crd.pod_group import PodGroupStatus
 from koord.api.text.duration import parse_duration
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.plugin import JobNeed, Permit, Plugin, Remedy, Taking
 from koord.scheduler.framework.unheard import Unheard
 from koord.scheduler.framework.writes import Write
@@ -25,6 +31,7 @@ from koord.scheduler.plugins.gang_preemption import Checkpoints, remedy_for
 from koord.scheduler.plugins.gang_service import gang_told
 from koord.scheduler.plugins.gang_status import status_of, status_write
 from koord.scheduler.plugins.gangs import Gangs
+from koord.scheduler.plugins.network.nearness import Near
 from koord.scheduler.plugins.network.network import Network
 from koord.scheduler.plugins.network.planner import Planner, wish_of
 from koord.scheduler.state.cluster import Cluster
@@ -87,6 +94,22 @@ class Coscheduling(Plugin):
     def about(self, asks: Sequence[Ask], cluster: Cluster) -> Sequence[tuple[Kind[Any], Any]]:
         gangs = (self._gangs.all[id_] for id_ in self._gangs.among(asks))
         return [(POD_GROUPS, gang.pod_group) for gang in gangs if gang.pod_group is not None]
+
+    def keyed_by_name(self, cluster: Cluster) -> bool:
+        return False
+
+    def keyed_by_spec(self, ask: Ask) -> bool:
+        return not self._sees_network
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        """The pods that a pod wants to be near to, where no gang says where it goes."""
+        if not self._sees_network or not (selector := NETWORK_TOPOLOGY_SELECTOR.read(ask.meta)):
+            return None
+        return None if wish_of(self._gangs, [ask]) is not None else selector
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        selector = self.key(ask, cluster)
+        return Near(self._network, selector) if isinstance(selector, str) else None
 
     def blocks(self, entity: Entity) -> str | None:
         if entity.pods[0].key not in self._gangs.of_pod:

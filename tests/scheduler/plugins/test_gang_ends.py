@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from koord.api.kinds import RESERVATIONS
+from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.reservation import Reservation
 from koord.scheduler.core.decision import Bind
-from tests.scheduler.gangs import World, member, pod_group
+from tests.scheduler.gangs import PREFIX, World, member, pod_group
 
 GROUPS = '["lab/left", "shop/right"]'
 
@@ -115,3 +118,23 @@ def test_a_gang_that_leaves_its_group_no_longer_holds_the_others_up() -> None:
     assert world.settle() == {}
     world.put(replace(right, metadata=replace(right.metadata, annotations={})))
     assert set(world.settle()) == {"r0", "r1"}
+
+
+def test_reservations_whose_template_names_a_gang_go_with_it() -> None:
+    world = World(3)
+
+    def room(name: str) -> Reservation:
+        said = {f"{PREFIX}name": "train", f"{PREFIX}min-available": "3"}
+        container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+        template = {"metadata": {"namespace": "shop", "annotations": said}, "spec": {"containers": [container]}}
+        owners = [{"labelSelector": {"matchLabels": {"app": "train"}}}]
+        spec = {"owners": owners, "ttl": "1h", "template": template}
+        return convert(Reservation, {"metadata": {"name": name, "uid": name}, "spec": spec})
+
+    for name in ("r0", "r1"):
+        world.core.put(RESERVATIONS, room(name))
+    assert "has 2 of the 3 pods" in world.gate("shop/reservation:r0")
+    world.put(member("p", least=3))
+    (bind,) = world.decide()
+    assert isinstance(bind, Bind)
+    assert sorted(each.ask.key for each in bind.members) == ["shop/p", "shop/reservation:r0", "shop/reservation:r1"]

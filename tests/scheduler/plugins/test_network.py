@@ -19,6 +19,7 @@ from koord.api.machinery.codec import convert
 from koord.api.protocol.annotations.gang import NetworkTopologySpec
 from koord.api.protocol.crd.network_topology import ClusterNetworkTopology, ClusterNetworkTopologySpec
 from koord.scheduler.core.decision import Nowhere
+from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.writes import Patch
 from koord.scheduler.plugins.network.gather import gathered, offers_of
 from koord.scheduler.plugins.network.tree import BadLayers, Tree, status_of, tree_of
@@ -228,3 +229,59 @@ def test_the_object_is_told_its_tree_once() -> None:
     [write] = told()
     assert len(write.body["status"]["detailStatus"]) == 7
     assert told() == []
+
+
+def near(name: str, selector: str, *, on: str = "") -> Pod:
+    """A pod of no gang that wants to be near to others."""
+    data: dict[str, Any] = {
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "uid": name,
+            "annotations": {"scheduling.koordinator.sh/network-topology-selector": selector},
+        },
+        "spec": {"nodeName": on, "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+    }
+    return convert(Pod, data)
+
+
+def scored(cluster: World, pod: Pod) -> dict[str, int]:
+    """What nearness adds to the score of each node."""
+    engine = next(iter(cluster.core.engines.values()))
+    table = engine.cluster.table
+    plugin = next(each for each in engine.profile.plugins if each.name == "Coscheduling")
+    assert plugin.compile is not None
+    judge = plugin.compile(Ask(pod), engine.cluster)
+    assert judge is not None
+    (facet,) = judge.facets
+    facet.refresh(None)
+    worth = facet.table(np.bincount(facet.groups[list(table.row_of.values())], minlength=facet.size))
+    return {name: int(worth[facet.groups[row]]) for name, row in table.row_of.items()}
+
+
+def test_a_pod_alone_goes_near_to_the_pods_that_it_names() -> None:
+    cluster = world()
+    cluster.put(near("first", "db", on="n3"))
+    # On the node itself, beside it in the block, elsewhere in the spine, and in another one.
+    assert scored(cluster, near("p", "db")) == {
+        "n3": 100, "n4": 66, "n1": 33, "n2": 33, "n5": 0, "n6": 0, "n7": 0,
+    }  # fmt: skip
+    assert set(scored(cluster, near("p", "other")).values()) == {0}
+    cluster.put(near("p", "db"))
+    # It is one score among others: n4 is as good as n3, with less on it.
+    assert BLOCKS[cluster.settle()["p"]] == "b2"
+
+
+def test_nearness_follows_pods_that_come_and_go_and_nodes_that_move() -> None:
+    cluster = world()
+    first = near("first", "db", on="n3")
+    cluster.put(first, near("second", "db", on="n1"), near("third", "db", on="n1"))
+    assert scored(cluster, near("p", "db"))["n1"] == 100
+    cluster.put(near("p", "db"))
+    assert cluster.settle() == {"p": "n1"}
+    cluster.delete(*(cluster.pods[f"shop/{name}"] for name in ("p", "second", "third")))
+    cluster.put(near("q", "db"))
+    assert BLOCKS[cluster.settle()["q"]] == "b2"
+    cluster.delete(cluster.pods["shop/q"])
+    cluster.core.put(NODES, node("n3", cpu="3", labels={"net/block": "b3", "net/spine": "s2"}))
+    assert scored(cluster, near("r", "db"))["n5"] > scored(cluster, near("r", "db"))["n4"]

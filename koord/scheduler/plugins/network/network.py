@@ -34,6 +34,8 @@ class Network(Notes):
         super().__init__(cluster)
         self.near: dict[str, dict[Row, int]] = {}
         "By selector, how many of its pods each row has."
+        self.moves = 0
+        "Counts pods that came into it, or left it."
         self._layers: ClusterNetworkTopology | None = None
         self._tree: Tree | str = NO_OBJECT
         self._version = -1
@@ -46,6 +48,7 @@ class Network(Notes):
         return False
 
     def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
+        self.moves += 1
         there = self.near.setdefault(str(note), {})
         there[row] = there.get(row, 0) + sign
         if not there[row]:

@@ -1,0 +1,76 @@
+"""Pods that want to be near to others in the network, and are in no gang that says where: a score.
+
+A node is the better the more of the others run on it; among equals, the more run in its block, and so on up to the
+cluster. Nodes are ranked by that among those that would do: the first gets 100, the last 0.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.plugins.network.network import Network
+from koord.scheduler.state.table import Array, Changes
+
+BEST: Final = 100
+
+
+class Near(Judge):
+    def __init__(self, network: Network, selector: str) -> None:
+        self.facets = (_Nearness(network, selector),)
+
+
+class _Nearness:
+    """Rows grouped by how many of the others are on them, and in each domain above them; group 0 is outside of the
+    tree."""
+
+    gates = closes = False
+    normalised = True
+
+    def __init__(self, network: Network, selector: str) -> None:
+        self._network, self._selector = network, selector
+        self._followed: tuple[object, int] | None = None
+        self._groups = np.zeros(0, np.int64)
+        self._ranks: list[tuple[int, ...]] = [()]
+        "Of each group, the numbers by which it is ranked."
+
+    def refresh(self, changed: Changes | None) -> bool:
+        tree, network = self._network.tree(), self._network
+        followed, self._followed = self._followed, (tree, network.moves)
+        if changed is not None and followed is not None and followed[0] is tree and followed[1] == network.moves:
+            return False
+        table = network.cluster.table
+        self._groups, self._ranks = np.zeros(table.capacity, np.int64), [()]
+        near = network.near.get(self._selector)
+        if isinstance(tree, str) or not near:
+            return True
+        rows = np.array([table.row_of[name] for name in tree.levels[-1].names], np.intp)
+        there = np.array([near.get(row, 0) for row in rows.tolist()], np.int64)
+        sums = tree.summed(there)
+        ways = np.stack([sums[level][tree.ancestors(level)] for level in range(len(sums) - 1, -1, -1)], axis=1)
+        distinct, number = np.unique(ways, axis=0, return_inverse=True)
+        self._groups[rows] = number.reshape(-1) + 1
+        self._ranks += [tuple(way) for way in distinct.tolist()]
+        return True
+
+    @property
+    def groups(self) -> Array:
+        return self._groups
+
+    @property
+    def flat(self) -> bool:
+        return self.size < 2
+
+    @property
+    def size(self) -> int:
+        return len(self._ranks)
+
+    def table(self, candidates: Array | None) -> Array:
+        worth = np.zeros(self.size, np.int64)
+        asked = [each for each in range(self.size) if candidates is None or candidates[each]]
+        asked.sort(key=lambda each: self._ranks[each])
+        for rank, group in enumerate(asked):
+            worth[group] = BEST * rank // (len(asked) - 1) if len(asked) > 1 else 0
+        return worth
