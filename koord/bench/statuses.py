@@ -46,7 +46,8 @@ LIVES_S: Final = 4.0
 """Of a job."""
 LOOK_EVERY_S: Final = 0.1
 SETTLES_WITHIN_S: Final = 60.0
-Said: TypeAlias = tuple[object, ...]
+Figure: TypeAlias = tuple[str, str]
+"""An object, and which of its figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,39 +73,31 @@ class Churn:
 
 @dataclass(slots=True)
 class Truth:
-    """What was true of one object, and since when; what it says."""
+    """What was true of one figure of an object, and since when; what the object says."""
 
     since_s: list[float] = field(default_factory=list)
-    was: list[Said] = field(default_factory=list)
-    says: Said | None = None
-    agreed_s: float = 0.0
-    "When it last said what was true."
+    was: list[int] = field(default_factory=list)
+    says: int | None = None
+    says_since_s: float = 0.0
 
-    def becomes(self, now_s: float, value: Said) -> None:
-        self._agree(now_s)
+    def becomes(self, now_s: float, value: int) -> None:
         if not self.was or self.was[-1] != value:
             self.since_s.append(now_s)
             self.was.append(value)
-        self._agree(now_s)
 
-    def says_so(self, now_s: float, value: Said) -> None:
-        self._agree(now_s)
-        self.says = value
-        self._agree(now_s)
-
-    def _agree(self, now_s: float) -> None:
-        if self.was and self.was[-1] == self.says:
-            self.agreed_s = now_s
+    def says_so(self, now_s: float, value: int) -> None:
+        if value != self.says:
+            self.says, self.says_since_s = value, now_s
 
     def late_s(self, now_s: float) -> float:
         """How long ago it was that what it says was true. What was never true is what a scheduler knows sooner: it
         counts pods from its decision on, and others hear of them when they are bound."""
-        if not self.was or self.was[-1] == self.says:
+        if not self.was or self.says is None or self.was[-1] == self.says:
             return 0.0
         for number in range(len(self.was) - 2, -1, -1):
             if self.was[number] == self.says:
                 return now_s - self.since_s[number + 1]
-        return now_s - (self.agreed_s or self.since_s[0])
+        return now_s - self.says_since_s
 
     def forget(self, before_s: float) -> None:
         """What was true so long ago that whoever still says it is late by at least that much."""
@@ -117,8 +110,8 @@ class Onlooker:
     """Hears of everything, and keeps the truth beside what is said."""
 
     def __init__(self) -> None:
-        self.quotas: dict[str, Truth] = defaultdict(Truth)
-        self.groups: dict[str, Truth] = defaultdict(Truth)
+        self.quotas: dict[Figure, Truth] = defaultdict(Truth)
+        self.groups: dict[Figure, Truth] = defaultdict(Truth)
         self._pods: dict[str, Pod] = {}
         self._used: dict[str, int] = defaultdict(int)
         self._asked: dict[str, int] = defaultdict(int)
@@ -140,7 +133,8 @@ class Onlooker:
             if pod is None:
                 continue
             for name in path(pod.metadata.labels.get(names.LABEL_QUOTA_NAME, "")):
-                self.quotas[name].becomes(now_s, (self._used[name], self._asked[name]))
+                self.quotas[name, "used"].becomes(now_s, self._used[name])
+                self.quotas[name, "request"].becomes(now_s, self._asked[name])
             group = f"{pod.metadata.namespace}/{pod.metadata.labels.get(names.LABEL_POD_GROUP, '')}"
             members = self._members[group]
             members.pop(delta.key, None)
@@ -148,38 +142,42 @@ class Onlooker:
                 members[delta.key] = delta.new
             scheduled = sum(1 for each in members.values() if each.spec.node_name)
             running = sum(1 for each in members.values() if each.status.phase == "Running")
-            self.groups[group].becomes(now_s, (scheduled, running))
+            self.groups[group, "scheduled"].becomes(now_s, scheduled)
+            self.groups[group, "running"].becomes(now_s, running)
         if delta.new is not None:
             self._pods[delta.key] = delta.new
 
     def quota(self, delta: Delta[ElasticQuota]) -> None:
         if delta.new is not None:
-            said = said_by(delta.new)
-            truth, now_s = self.quotas[delta.new.metadata.name], time.monotonic()
-            truth.says_so(now_s, (said.used.get("cpu", 0), said.request.get("cpu", 0)))
-            if not truth.was:
-                truth.becomes(now_s, (0, 0))
+            said, name = said_by(delta.new), delta.new.metadata.name
+            self._said(self.quotas, name, {"used": said.used.get("cpu", 0), "request": said.request.get("cpu", 0)})
 
     def group(self, delta: Delta[PodGroup]) -> None:
-        if delta.new is None:
-            self.groups.pop(delta.key, None)
-            return
-        truth, now_s = self.groups[delta.key], time.monotonic()
-        truth.says_so(now_s, (delta.new.status.scheduled, delta.new.status.running))
-        if not truth.was:
-            truth.becomes(now_s, (0, 0))
+        if delta.new is not None:
+            status = delta.new.status
+            self._said(self.groups, delta.key, {"scheduled": status.scheduled, "running": status.running})
+        else:
+            for figure in ("scheduled", "running"):
+                self.groups.pop((delta.key, figure), None)
+
+    def _said(self, of: dict[Figure, Truth], name: str, figures: Mapping[str, int]) -> None:
+        now_s = time.monotonic()
+        for figure, value in figures.items():
+            truth = of[name, figure]
+            truth.says_so(now_s, value)
+            if not truth.was:
+                truth.becomes(now_s, 0)
 
     def late(self) -> list[str]:
         """Who says what is true no more."""
         known, now_s = [*self.quotas.items(), *self.groups.items()], time.monotonic()
-        return [f"{key} says {each.says}" for key, each in known if each.says is not None and each.late_s(now_s)]
+        return [f"{' '.join(key)} {each.says}" for key, each in known if each.late_s(now_s)]
 
     def look(self) -> float:
         """How late the latest is, at this moment."""
         now_s = time.monotonic()
         quota_s, group_s = (
-            max((each.late_s(now_s) for each in known.values() if each.says is not None), default=0.0)
-            for known in (self.quotas, self.groups)
+            max((each.late_s(now_s) for each in known.values()), default=0.0) for known in (self.quotas, self.groups)
         )
         self.quota_s, self.group_s = max(self.quota_s, quota_s), max(self.group_s, group_s)
         for each in self.quotas.values():

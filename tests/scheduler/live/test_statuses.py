@@ -23,12 +23,12 @@ async def test_after_jobs_came_and_went_every_object_says_what_a_new_scheduler_w
 
 def test_who_says_what_was_true_until_a_second_ago_is_a_second_late() -> None:
     truth = Truth()
-    truth.becomes(0.0, (1,))
-    truth.says_so(0.0, (1,))
-    truth.becomes(5.0, (2,))
-    truth.becomes(5.5, (3,))
+    truth.becomes(0.0, 1)
+    truth.says_so(0.0, 1)
+    truth.becomes(5.0, 2)
+    truth.becomes(5.5, 3)
     assert truth.late_s(6.0) == 1.0
-    truth.says_so(6.0, (2,))
+    truth.says_so(6.0, 2)
     assert truth.late_s(6.0) == 0.5
-    truth.says_so(6.5, (3,))
+    truth.says_so(6.5, 3)
     assert truth.late_s(9.0) == 0.0
