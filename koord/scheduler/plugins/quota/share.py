@@ -5,6 +5,8 @@
 
 What is left is split by weight. Whoever got more than its request gives the rest back, which is split again. A split
 gives whole units by the largest remainder, of equals to the first by name, so that parts add up to what is split.
+Splits that follow each other may all favour the same one; in the end, quotas that claim the same have the same, up to
+one unit.
 """
 
 from __future__ import annotations
@@ -42,7 +44,23 @@ def shares(total: int, claims: Sequence[Claim]) -> list[int]:
             else:
                 still.append(i)
         needy = still
+    _level(given, claims)
     return given
+
+
+def _level(given: list[int], claims: Sequence[Claim]) -> None:
+    """Quotas that claim the same share what they got, where that differs by more than a unit."""
+    alike: dict[tuple[int, int, int, bool], list[int]] = {}
+    for i, claim in enumerate(claims):
+        alike.setdefault(claim[1:], []).append(i)
+    for equals in alike.values():
+        if len(equals) < 2:
+            continue
+        got = [given[i] for i in equals]
+        if max(got) - min(got) > 1:
+            part, more = divmod(sum(got), len(equals))
+            for rank, i in enumerate(sorted(equals, key=lambda each: claims[each].name)):
+                given[i] = part + (rank < more)
 
 
 def split(amount: int, heirs: Sequence[tuple[int, str]]) -> list[int]:
