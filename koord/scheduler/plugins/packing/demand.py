@@ -5,7 +5,8 @@ again. A pod that came a half-life ago counts half, and so does an hour that it 
 
 What fills a cluster is not what comes most often, but what stays: a thousand pods of a minute take less than one of a
 day. So room is priced by the pods that stand at a time, and a little by those that come: of these alone there would be
-few where lives are long.
+few where lives are long. What comes counts no more than `MOST_OFTEN` times what stands of it: a hundred thousand pods
+of a second do not make prices for all others.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ MOST_PODS: Final = 20_000
 """Beyond so many, pods that have left are forgotten, those that left first."""
 STANDING: Final = 0.6
 """How far the time that pods stay counts; the rest is how often they come."""
+MOST_OFTEN: Final = 100.0
+STAYS_S: Final = 3600.0
+"""A pod that is there counts as long at least: nobody knows yet how long it will stay."""
 SHAPES_KEPT: Final = 1 << 14
 
 
@@ -46,8 +50,8 @@ class _Seen:
     def time_s(self, now_s: float) -> float:
         """How long it was there, in which hours that are long ago count less."""
         until_s = now_s if self.left_s is None else self.left_s
-        here = _weight(now_s - until_s) - _weight(now_s - self.came_s)
-        return here * HALF_LIFE_S / math.log(2) + self.stayed_s * self.count(now_s)
+        here = (_weight(now_s - until_s) - _weight(now_s - self.came_s)) * HALF_LIFE_S / math.log(2)
+        return (here if self.left_s is not None else max(here, STAYS_S)) + self.stayed_s * self.count(now_s)
 
 
 def _weight(age_s: float) -> float:
@@ -136,9 +140,17 @@ class Demand(Notes):
         """How much there is of each shape at a time, in parts of all pods."""
         often = _sums((seen.shape, seen.count(now_s)) for seen in self._seen.values())
         long_ = _sums((seen.shape, seen.time_s(now_s)) for seen in self._seen.values())
-        number, time_s = sum(often.values()), sum(long_.values())
-        part = STANDING if time_s > 0 else 0.0
-        return {shape: (1 - part) * often[shape] / number + part * long_[shape] / max(time_s, 1e-9) for shape in often}
+        time_s = sum(long_.values())
+        if not time_s:
+            return _parts(often)
+        stands = _parts(long_)
+        comes = {shape: min(part, MOST_OFTEN * stands[shape]) for shape, part in _parts(often).items()}
+        return _parts({shape: (1 - STANDING) * comes[shape] + STANDING * stands[shape] for shape in often})
+
+
+def _parts(weights: dict[PodShape, float]) -> dict[PodShape, float]:
+    total = sum(weights.values())
+    return {shape: weight / total for shape, weight in weights.items()} if total else weights
 
 
 def _sums(weights: Iterator[tuple[PodShape, float]]) -> dict[PodShape, float]:

@@ -8,8 +8,8 @@ known for prices, rows are scored by FGD; until any is known, by how little GPU 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -93,7 +93,8 @@ class PackingRows:
         self._known: Mix = {}
         "What the tables in force were made of."
         self._made_s = 0.0
-        self._kinds_changed = False
+        self._nodes: Counter[_Kind] = Counter()
+        "Of which kinds there were how many nodes when the tables were made."
         self._cells: tuple[Array, list[memoryview], list[tuple[memoryview, memoryview]]] | None = None
         "Columns, cell by cell, for as long as the first of them is this array."
 
@@ -197,7 +198,9 @@ class PackingRows:
             return
         self._made_s = now_s
         mix = self._mix()
-        if self._kinds_changed or drift(self._known, mix) > DRIFT or self._name() != self.in_force:
+        nodes = self._by_kind()
+        others = nodes.keys() != self._nodes.keys() or drift(self._nodes, nodes) > DRIFT
+        if others or drift(self._known, mix) > DRIFT or self._name() != self.in_force:
             self._begin(mix)
             touch = self._cluster.table.touch
             for row in np.flatnonzero(self._cluster.table.alive).tolist():
@@ -209,10 +212,11 @@ class PackingRows:
         known = self.demand.gpu_pods
         if self.in_force == self._policy:
             return f"GPU packing: {self.in_force}, from the shapes of {known} GPU pods"
-        return (
-            f"GPU packing: {self.in_force} for now; {self._policy} begins when {FEWEST_PODS} GPU pods are known, "
-            f"{known} are"
-        )
+        begins = f"GPU packing: {self.in_force} for now; {self._policy} begins"
+        needed = FEWEST_PODS if self._policy == "ShadowPrices" else 1
+        if known >= needed:
+            return f"{begins} when prices are made again, within {RENEW_S / 60:.0f} minutes"
+        return f"{begins} when {needed} GPU pods are known, {known} are: of fewer, the usual mix cannot be told"
 
     def told(self) -> dict[str, object]:
         """The same for programs."""
@@ -286,19 +290,24 @@ class PackingRows:
         for row in rows:
             node = nodes.get(row)
             if node is None:
+                self._kinds[row] = None
                 continue
             gpus = max(0, numbers.item(row))
             model = node.metadata.labels.get(names.LABEL_GPU_MODEL, "")
             kind = _Kind(model, gpus, cores.item(row) // 1000) if gpus else _Kind("", 0, 0)
             if kind != self._kinds[row]:
-                self._kinds[row], self._kinds_changed = kind, True
+                self._kinds[row] = kind
                 self._fleet.group[row] = _nearest(kind, self._fleet.groups)
 
     def _begin(self, mix: Mix) -> None:
         """A new epoch."""
         fleet, table = self._fleet, self._cluster.table
         rows = np.flatnonzero(table.alive)
-        kinds = dict.fromkeys(kind for row in rows.tolist() if (kind := self._kinds[row]) is not None)
+        # A node that comes to a row where another one was is looked at anew.
+        for row in np.flatnonzero(~table.alive).tolist():
+            self._kinds[row] = None
+        self._nodes = self._by_kind()
+        kinds = list(self._nodes)
         places = {kind: k for k, kind in enumerate(kinds)}
         fleet.group[:] = 0
         for row in rows.tolist():
@@ -312,7 +321,7 @@ class PackingRows:
             NodeGroup(kind.model, kind.gpus, most_cpu.item(k), most_memory.item(k)) for k, kind in enumerate(kinds)
         ] or [NodeGroup("", 0, 0, 0)]
         self.demand.measure_by(self._device_bytes())
-        self.in_force, self._known, self._kinds_changed = self._name(), mix, False
+        self.in_force, self._known = self._name(), mix
         self._made_s = self._cluster.now_s
         self.epoch += 1
         if self.in_force == "ShadowPrices":
@@ -321,6 +330,10 @@ class PackingRows:
             self._scorer = Fragmentation(fleet, typical(mix))
         else:
             self._scorer = Tightest(fleet)
+
+    def _by_kind(self) -> Counter[_Kind]:
+        rows = np.flatnonzero(self._cluster.table.alive).tolist()
+        return Counter(kind for row in rows if (kind := self._kinds[row]) is not None)
 
     def _device_bytes(self) -> int:
         """The memory of a usual GPU."""
@@ -341,8 +354,8 @@ class PackingRows:
         return np.stack([np.bincount(fleet.group[rows], each, len(fleet.groups)) for each in amounts], axis=1)
 
 
-def drift(before: Mix, after: Mix) -> float:
-    """How much of a mix is another: 0 none, 1 all of it."""
+def drift(before: Mapping[Any, float], after: Mapping[Any, float]) -> float:
+    """How much of a mix of shapes, or of nodes, is another: 0 none, 1 all of it."""
     sums = [max(sum(mix.values()), 1e-12) for mix in (before, after)]
     shapes = before.keys() | after.keys()
     return sum(abs(before.get(each, 0.0) / sums[0] - after.get(each, 0.0) / sums[1]) for each in shapes) / 2
