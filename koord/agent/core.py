@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from koord.agent.collect.registry import collect
 from koord.agent.collect.round import Rates, Round
+from koord.agent.collect.samplers import CpiSampling, SwitchSampling
 from koord.agent.collect.task_sums import Waitings
 from koord.agent.executor.delivery import Delivery
 from koord.agent.executor.executor import Executor, ExecutorOutcome
@@ -66,7 +67,8 @@ class Agent:
     slowly_s: float = SLOWLY_S
     replicas: dict[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     "By uid, the signals of a pod's replicas on other nodes, for as long as it is asked about."
-    switches: Mapping[str, Mapping[str, float]] | None = None
+    cpi: CpiSampling = field(default_factory=CpiSampling)
+    switches: SwitchSampling = field(default_factory=SwitchSampling)
     strategies: Sequence[Strategy[Any, Any]] = STRATEGIES
     evicted_s: dict[str, float] = field(default_factory=dict)
     "By uid, when a pod was evicted."
@@ -95,7 +97,20 @@ class Agent:
         if is_slow:
             self._slow_s = now_s
         asks_pressure = is_slow and state.gates[AgentGate.PSI_COLLECTOR]
-        collect(Round(self.cgroups, state, self.samples, self.rates, now_s, asks_pressure, is_slow, self.waitings))
+        collect(
+            Round(
+                self.cgroups,
+                state,
+                self.samples,
+                self.rates,
+                now_s,
+                asks_pressure,
+                is_slow,
+                self.waitings,
+                self.cpi,
+                self.switches,
+            )
+        )
         return self.decide(state, now_s, is_slow)
 
     def decide(self, state: NodeState, now_s: float, is_thorough: bool = False) -> Done:
@@ -111,7 +126,7 @@ class Agent:
             self.started_s,
             self.seed,
             self.replicas,
-            self.switches,
+            self.switches.held,
         )
         ran: set[str] = set()
         wishes: list[tuple[Wish, ...]] = []

@@ -7,12 +7,14 @@ from typing import Final
 
 from koord.agent.collect import (
     best_effort,
+    cpi,
     guests,
     host_applications,
     memory_delays,
     node,
     pods,
     pressure,
+    switching,
     system,
     waiting,
 )
@@ -28,6 +30,8 @@ COLLECTORS: Final[tuple[tuple[str, Callable[[Round], None]], ...]] = (
     ("pressure", pressure.collect),
     ("waiting", waiting.collect),
     ("memory_delays", memory_delays.collect),
+    ("cpi", cpi.collect),
+    ("switching", switching.collect),
 )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from koord.agent.collect.samplers import CpiSampling, SwitchSampling
 from koord.agent.collect.task_sums import Waitings
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.series.samples import SLOW_RING, Samples, Series
@@ -69,6 +70,8 @@ class Round:
     "Whether it is time to look at what need not be known by the second: the memory of containers is only reported."
 
     waitings: Waitings = field(default_factory=Waitings)
+    cpi: CpiSampling = field(default_factory=CpiSampling)
+    switches: SwitchSampling = field(default_factory=SwitchSampling)
 
     def cpu(self, series: Series, used_ns: int) -> None:
         """CPU time so far becomes milli-cores."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,6 +15,11 @@ class Sum:
 
     total: float = 0.0
     _last: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def tasks(self) -> Iterable[int]:
+        """Those of the last look."""
+        return self._last
 
     def add(self, now: Mapping[int, float], most: float) -> float:
         """`most`: by how much the counter of one task can have grown since the last call."""

@@ -89,11 +89,16 @@ def _memory_delays(cgroups: Cgroups, directory: str) -> tuple[Feature, ...]:
 
 
 def _machine(cgroups: Cgroups) -> tuple[Feature, ...]:
+    from koord.agent.host import perf
+
     files = cgroups.files
     pressure = files.exists("proc/pressure/cpu")
     resctrl = files.exists("sys/fs/resctrl/schemata")
     waits, disks = tasks.has_schedstat(files), tasks.counts_io_wait(files)
+    cycles, switches = perf.has_cycles(), perf.records_switches()
     return (
+        Feature("cycles per instruction", cycles, "perf events" if cycles else "not available: no unit counts cycles"),
+        Feature("who held the CPU", switches, "perf events" if switches else "not available: who used more CPU"),
         Feature("run-queue delays", waits, "schedstat of each task" if waits else "not available: pressure of pods"),
         Feature("disk waits of pods", disks, "delay accounting" if disks else "not available: kernel.task_delayacct=0"),
         Feature("pressure of the node", pressure, "/proc/pressure" if pressure else "load average"),

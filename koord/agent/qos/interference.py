@@ -34,6 +34,8 @@ from koord.api.protocol.priority import PriorityClass, QoSClass
 NAME: Final = "interference"
 WINDOW_S: Final = 10.0
 GATES: Final = (AgentGate.INTERFERENCE_DETECTION, AgentGate.INTERFERENCE_CONTROL)
+CPI_FRESH_S: Final = 90.0
+"""It is counted once a minute."""
 NOTICE_S: Final = 30.0
 """For how long it can wait for a pod that asks for notice: its victim is slow meanwhile, not broken."""
 _OFFLINE: Final = frozenset({PriorityClass.BATCH, PriorityClass.FREE})
@@ -139,6 +141,7 @@ def reading(samples: Samples, uid: str, now_s: float, window_s: float) -> Readin
         direct_reclaim=last(names.pod_direct_reclaim(uid)),
         major_faults=last(names.pod_major_faults(uid)),
         io_wait_ns=last(names.pod_io_wait(uid)),
+        cpi=samples.last(names.pod_cpi(uid), now_s, CPI_FRESH_S),
         stalled_ns={name: value * 1000 for name, value in stalled_us.items() if value is not None},
         use={name: value for name, value in use.items() if value is not None},
     )

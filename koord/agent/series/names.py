@@ -214,3 +214,9 @@ def pod_stalled_us(uid: str, resource: str) -> Series:
 def pod_signal(uid: str, name: str) -> Series:
     """A signal of suffering, by its name in reports, window by window."""
     return Series(f"pod_signal_{name}", uid)
+
+
+@lru_cache(_REMEMBERED)
+def pod_cpi(uid: str) -> Series:
+    """Cycles per instruction."""
+    return Series("pod_cpi", uid)

@@ -31,7 +31,6 @@ GATES: Final[frozenset[Gate]] = frozenset(
         AgentGate.AUDIT_EVENTS,
         AgentGate.AUDIT_EVENTS_HTTP_HANDLER,
         AgentGate.RESCTRL_COLLECTOR,
-        AgentGate.CPI_COLLECTOR,
         AgentGate.LIBPFM4,
         AgentGate.COLD_PAGE_COLLECTOR,
         AgentGate.HUGE_PAGE_REPORT,

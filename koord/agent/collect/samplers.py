@@ -1,0 +1,33 @@
+"""What the collectors that sample by perf events keep between rounds: open counters and rings, and the last result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from koord.agent.host.perf import Group, SwitchRing
+
+NEVER: Final = float("-inf")
+
+
+@dataclass(slots=True)
+class CpiSampling:
+    began_s: float = NEVER
+    groups: dict[str, Group] = field(default_factory=dict)
+    "By pod, while they count."
+    is_there: bool | None = None
+    "Whether this machine counts cycles; None: nobody has asked."
+
+
+@dataclass(slots=True)
+class SwitchSampling:
+    ended_s: float = NEVER
+    rings: list[SwitchRing] = field(default_factory=list)
+    "While they record."
+    turn: int = 0
+    "Which CPUs come next."
+    is_there: bool | None = None
+    held: Mapping[str, Mapping[str, float]] | None = None
+    "By pod and neighbour, the share of its waiting for which that one held its CPU; None where nobody samples."

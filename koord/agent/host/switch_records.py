@@ -1,0 +1,82 @@
+"""Records of context switches as the kernel writes them, and who held a CPU while a pod's task waited for it.
+
+A task that was taken off its CPU while it could have run on waits until it is back: whoever ran there meanwhile held
+the CPU. For one that woke up, nobody records since when it waits: the task before it is taken to have held the CPU, for
+at most a few milliseconds. An idle CPU was held by nobody.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+SWITCH_CPU_WIDE: Final = 15
+SWITCH_OUT: Final = 1 << 13
+SWITCH_OUT_PREEMPT: Final = 1 << 14
+WOKEN_NS: Final = 4_000_000
+"""Longer than that no scheduler lets a task that woke up wait behind one other."""
+LEAST_NS: Final = 1_000_000
+"""Of waiting in a sample: less says nothing."""
+
+
+class Switch(NamedTuple):
+    """A task that was given a CPU, or taken off it."""
+
+    at_ns: int
+    task: int
+    other: int
+    "Who had the CPU before, or has it next; 0 is nobody."
+    is_out: bool
+    was_preempted: bool
+    "Taken off while it could have run on."
+
+
+def switches_in(text: bytes) -> Iterator[Switch]:
+    """The switches of a ring's bytes; other records are passed over."""
+    at = 0
+    while at + 8 <= len(text):
+        kind, misc, size = struct.unpack_from("IHH", text, at)
+        if size < 8 or at + size > len(text):
+            return
+        if kind == SWITCH_CPU_WIDE and size >= 32:
+            _, other, _, task, time_ns = struct.unpack_from("IIIIQ", text, at + 8)
+            is_out = bool(misc & SWITCH_OUT)
+            yield Switch(time_ns, task, other, is_out, is_out and bool(misc & SWITCH_OUT_PREEMPT))
+        at += size
+
+
+def held(by_cpu: Iterable[Sequence[Switch]], pod_of: Mapping[int, str]) -> dict[str, dict[str, float]]:
+    """By pod and the pod that held its CPU, the share of its waiting; what no pod held counts as waiting, too.
+    `pod_of` has the uids of pods by task."""
+    waited: dict[str, dict[str, float]] = {}
+    for switches in by_cpu:
+        _held_on_cpu(switches, pod_of, waited)
+    return {
+        victim: {holder: ns / total for holder, ns in by_holder.items() if holder}
+        for victim, by_holder in waited.items()
+        if (total := sum(by_holder.values())) >= LEAST_NS
+    }
+
+
+def _held_on_cpu(switches: Sequence[Switch], pod_of: Mapping[int, str], waited: dict[str, dict[str, float]]) -> None:
+    began_ns: int | None = None
+    waiting: dict[int, list[tuple[int, int]]] = {}
+    "By task that was preempted, who ran since then, and for how long."
+    for switch in switches:
+        if not switch.is_out:
+            before = waiting.pop(switch.task, None)
+            victim = pod_of.get(switch.task)
+            if victim and before is None and switch.other and began_ns is not None:
+                before = [(switch.other, min(switch.at_ns - began_ns, WOKEN_NS))]
+            for task, ns in (before or ()) if victim else ():
+                by_holder = waited.setdefault(victim or "", {})
+                holder = pod_of.get(task, "")
+                by_holder[holder] = by_holder.get(holder, 0.0) + ns
+            began_ns = switch.at_ns
+            continue
+        ran_ns = switch.at_ns - began_ns if began_ns is not None else 0
+        for runs in waiting.values():
+            runs.append((switch.task, ran_ns))
+        if switch.was_preempted and switch.task in pod_of:
+            waiting[switch.task] = []
