@@ -62,6 +62,8 @@ class AgentPod:
     limits: Mapping[str, int]
     started: str | None
     "When, as the API writes it."
+    address: str = ""
+    "Its IP; empty before it has one."
 
     @property
     def key(self) -> str:
@@ -106,6 +108,7 @@ def pod_of(pod: RunnablePod, driver: CgroupDriver) -> AgentPod:
         requests=pod_requests(pod, capped=True),
         limits=pod_limits(pod, capped=True),
         started=pod.status.start_time,
+        address=pod.status.pod_ip,
     )
 
 

@@ -34,6 +34,7 @@ from koord.agent.live.interfering import Interfering
 from koord.agent.live.keeping import AUDIT, read_ledger, write_ledger
 from koord.agent.live.pod_watch import PodWatch
 from koord.agent.live.predicting import predicting
+from koord.agent.live.probing import Prober
 from koord.agent.live.reporting import Reporter
 from koord.agent.pods import AgentPod, pods_of
 from koord.agent.predict.forecast import Predictor
@@ -43,6 +44,8 @@ from koord.agent.qos.decision import Eviction
 from koord.agent.report import device
 from koord.agent.report.registry import REPORTS
 from koord.agent.report.report import Facts, Report
+from koord.agent.series import names
+from koord.agent.series.samples import SLOW_RING
 from koord.agent.state import DEFAULT_GATES, Kubelet, NodeState
 from koord.agent.view import driver_in, state_of
 from koord.api.configuration.features import AgentGate
@@ -178,6 +181,9 @@ class Daemon:
             for report, informer in sources.reports:
                 work = partial(reporter.run, report, partial(informer.get, self._options.node))
                 tasks.create_task(self._again(report.name, work), name=report.name)
+            if self._options.gates[AgentGate.APPLICATION_PROBE_COLLECTOR]:
+                prober = Prober(lambda: sources.pods.values(), self._probed, self._clock)
+                tasks.create_task(self._again("probes", prober.run), name="probes")
             if any(self._options.gates[gate] for gate in interference.GATES):
                 tasks.create_task(self._again("comparing", interfering.answer), name="comparing")
             await self._again("rounds", lambda: self._rounds(sources, evictor, interfering))
@@ -259,6 +265,9 @@ class Daemon:
     @property
     def state(self) -> NodeState | None:
         return self._state
+
+    def _probed(self, uid: str, value: float) -> None:
+        self.agent.samples.add(names.pod_probe(uid), self._clock.monotonic(), value, SLOW_RING)
 
     def _count(self, by: str, what: str) -> None:
         key = f"{by}/{what}"

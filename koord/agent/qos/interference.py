@@ -141,6 +141,7 @@ def reading(samples: Samples, uid: str, now_s: float, window_s: float) -> Readin
         direct_reclaim=last(names.pod_direct_reclaim(uid)),
         major_faults=last(names.pod_major_faults(uid)),
         io_wait_ns=last(names.pod_io_wait(uid)),
+        probe=samples.mean(names.pod_probe(uid), now_s, window_s),
         cpi=samples.last(names.pod_cpi(uid), now_s, CPI_FRESH_S),
         stalled_ns={name: value * 1000 for name, value in stalled_us.items() if value is not None},
         use={name: value for name, value in use.items() if value is not None},

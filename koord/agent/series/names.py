@@ -220,3 +220,9 @@ def pod_signal(uid: str, name: str) -> Series:
 def pod_cpi(uid: str) -> Series:
     """Cycles per instruction."""
     return Series("pod_cpi", uid)
+
+
+@lru_cache(_REMEMBERED)
+def pod_probe(uid: str) -> Series:
+    """What its probe said, or how many milliseconds it took; larger is worse."""
+    return Series("pod_probe", uid)

@@ -116,6 +116,7 @@ class AgentGate(Gate):
     OOM_SCORE_ADJ = "OOMScoreAdj", Stage.ALPHA, False
     CPU_DELAY_COLLECTOR = "CPUDelayCollector", Stage.ALPHA, False
     MEMORY_DELAY_COLLECTOR = "MemoryDelayCollector", Stage.ALPHA, False
+    APPLICATION_PROBE_COLLECTOR = "ApplicationProbeCollector", Stage.ALPHA, False
     SCHED_SWITCH_SAMPLER = "SchedSwitchSampler", Stage.ALPHA, False
     INTERFERENCE_DETECTION = "InterferenceDetection", Stage.ALPHA, False
     INTERFERENCE_CONTROL = "InterferenceControl", Stage.ALPHA, False

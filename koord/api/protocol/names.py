@@ -128,6 +128,9 @@ OWN_ANNOTATION_YARN_NODE: Final = AnnotationKey("node.koordinator.sh/yarn-node")
 CONDITION_YARN: Final = "koordinator.sh/YARN"
 """The condition of a node that says whether YARN has its part, and if not, what to set."""
 
+# What koord adds to the protocol, for pods that say how they are. U > K.
+OWN_ANNOTATION_LATENCY_PROBE: Final = AnnotationKey("node.koord.sh/latency-probe")
+
 # What koord adds to the protocol, for pods that lose work when they end. U > S, K, D, but the
 # deadline and who asked: S, K, D > U.
 OWN_ANNOTATION_RECOMMENDED_BY: Final = AnnotationKey("analysis.koord.sh/recommended-by")

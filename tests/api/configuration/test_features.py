@@ -41,7 +41,8 @@ LISTS: list[tuple[type[Gate], str, str]] = [
         " MemoryEvict MemoryAllocatableEvict SystemConfig ResctrlCollector CgroupReconcile Accelerators RDMADevices"
         " CPICollector Libpfm4 PSICollector BlkIOReconcile ColdPageCollector HugePageReport PodResourcesProxy"
         " HamiCoreVGPUMonitor PerCPUMetric NodeMetricPromMetrics GPUEnvInject RDMADeviceInject CPUNormalization"
-        " CoreSched TerwayQoS TCNetworkQoS Resctrl OOMScoreAdj CPUDelayCollector MemoryDelayCollector SchedSwitchSampler"
+        " CoreSched TerwayQoS TCNetworkQoS Resctrl OOMScoreAdj CPUDelayCollector MemoryDelayCollector"
+        " ApplicationProbeCollector SchedSwitchSampler"
         " InterferenceDetection InterferenceControl",
     ),
     (

@@ -43,6 +43,16 @@ class PodNetworkQOS(Struct):
     egress_limit: Quantity | None = None
 
 
+class LatencyProbe(Struct):
+    """How the node agent asks a pod how it is."""
+
+    port: Annotated[int, Meta(ge=1, le=65535)]
+    "Of the pod, spoken to by HTTP."
+    path: Annotated[str, Meta(pattern="^/", max_length=1024)] = "/"
+    reads: Literal["time", "number"] = "time"
+    "Whether the time that an answer takes counts, or the number that it is; larger is worse."
+
+
 class ExtendedResources(Struct):
     limits: ResourceList = EMPTY
     requests: ResourceList = EMPTY
@@ -117,6 +127,8 @@ BLKIO_QOS: Final = Annotation(names.ANNOTATION_BLKIO_QOS, json_object(BlkIOQOS),
 NETWORK_QOS: Final = Annotation(names.ANNOTATION_NETWORK_QOS, json_object(PodNetworkQOS), None)
 RESCTRL: Final = Annotation(names.ANNOTATION_RESCTRL, json_object(PodResctrl), None)
 
+LATENCY_PROBE: Final = Annotation(names.OWN_ANNOTATION_LATENCY_PROBE, json_object(LatencyProbe), None)
+
 CORE_SCHED_GROUP_ID: Final = Label(names.LABEL_CORE_SCHED_GROUP_ID, TEXT, "")
 CORE_SCHED_POLICY: Final = Label(names.LABEL_CORE_SCHED_POLICY, one_of("", "none", "exclusive"), "")
 
@@ -143,6 +155,7 @@ VALUES: Final[tuple[Value[Any, Any], ...]] = (
     BLKIO_QOS,
     NETWORK_QOS,
     RESCTRL,
+    LATENCY_PROBE,
     CORE_SCHED_GROUP_ID,
     CORE_SCHED_POLICY,
     OOM_SCORE_ADJ,

@@ -56,6 +56,11 @@ VALID: list[tuple[Value[Any, Any], str, object]] = [
     (pod_qos.REPLACE_RESOURCES, "a:b,c:d,e:", {"a": "b", "c": "d", "e": None}),
     (pod_qos.REPLACE_RESOURCES, " x.io/a : y.io/b ", {"x.io/a": "y.io/b"}),
     (
+        pod_qos.LATENCY_PROBE,
+        '{"port":8080,"path":"/p99","reads":"number"}',
+        pod_qos.LatencyProbe(port=8080, path="/p99", reads="number"),
+    ),
+    (
         pod_qos.CPU_BURST,
         '{"policy":"auto","cpuBurstPercent":200}',
         CPUBurstConfig(policy="auto", cpu_burst_percent=200),
