@@ -17,6 +17,8 @@ import subprocess
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -267,3 +269,28 @@ class ControlPlane:
 
 def _data(blob: bytes) -> str:
     return base64.b64encode(blob).decode()
+
+
+@contextmanager
+def kubernetes_controllers(plane: ControlPlane) -> Iterator[None]:
+    """Kubernetes' own controllers, for a block."""
+    binary = find_binary("kube-controller-manager")
+    assert binary
+    with (plane.dir / "controller-manager.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                str(binary),
+                f"--kubeconfig={plane.kubeconfig}",
+                "--leader-elect=false",
+                "--secure-port=0",
+                f"--service-account-private-key-file={plane.dir}/sa.key",
+                "--controllers=*,-nodeipam,-node-route-controller,-service-lb-controller",
+            ],
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait(timeout=10)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,13 +62,15 @@ async def running(start: Callable[[Callable[..., None]], Awaitable[None]]) -> As
 
 
 @asynccontextmanager
-async def populated(client: Client, *, nodes: int = 3, cpu_milli: int = 8000) -> AsyncIterator[Client]:
-    """Controllers, scheduler and hollow nodes on an API server."""
+async def populated(
+    client: Client, *, nodes: int = 3, cpu_milli: int = 8000, controllers: bool = True
+) -> AsyncIterator[Client]:
+    """Controllers, scheduler and hollow nodes on an API server. Without `controllers`, others are there."""
     await bootstrap(client)
     fleet = FleetOptions(nodes=nodes, cpu_milli=cpu_milli, memory_bytes=32 << 30, pace=QUICK)
     alone = SchedulerOptions(alone=True)
     async with (
-        running(lambda ready: run_controllers(client, on_ready=ready)),
+        running(lambda ready: run_controllers(client, on_ready=ready)) if controllers else nullcontext(),
         running(lambda ready: run_fleet(client, fleet, on_ready=ready)),
         running(lambda ready: run_scheduler(client, SHIPPED_SCHEDULER, options=alone, on_ready=ready)),
     ):

@@ -20,7 +20,8 @@ from random import Random
 
 import pytest
 
-from koord.api.kinds import POD_MIGRATION_JOBS, RESERVATIONS
+from koord.api.kinds import DEPLOYMENTS, POD_MIGRATION_JOBS, RESERVATIONS
+from koord.api.protocol.annotations.notice import SCALE_FIRST, SCALED_FIRST
 from koord.kube.client import Client
 from koord.kube.errors import ApiError
 from tests.descheduler.live.cluster import all_ready, ask, cluster, deploy, pods_of
@@ -98,21 +99,28 @@ async def test_whoever_is_killed_each_job_ends_and_nothing_is_lost_or_left(tmp_p
 
 
 async def moves_go_on(client: Client, kills: int, kill: Callable[[int], None]) -> None:
+    """Every third move is of the only replica of a Deployment that asks for its replacement first."""
     chance, outcomes = Random(kills), dict[str, str]()
     await deploy(client, "web", REPLICAS)
+    await deploy(client, "single", 1)
+    wish = {"metadata": {"annotations": {SCALE_FIRST.key: "true"}}}
+    await client.patch(DEPLOYMENTS, "single", wish, namespace="default")
     for number in range(kills):
-        name, pod = f"move-{number}", chance.choice(await pods_of(client, "web"))
+        app, replicas = ("single", 1) if number % 3 == 2 else ("web", REPLICAS)
+        name, pod = f"move-{number}", chance.choice(await pods_of(client, app))
         uid = (await ask(client, pod, name, ttl="60s")).metadata.uid
         await asyncio.sleep(chance.uniform(0.0, 1.0))
         kill(number)
         await until(partial(is_over, client, name), 90)
-        await until(partial(all_ready, client, "web", REPLICAS), 60)
+        await until(partial(all_ready, client, app, replicas), 60)
         # Here, since old jobs are forgotten.
         status = (await client.get(POD_MIGRATION_JOBS, name)).status
         outcomes[uid] = str(status.phase)
         log.info("%s ended: %s %s", name, status.phase, status.reason)
     moved = {uid for uid, phase in outcomes.items() if phase == "Succeeded"}
     assert len(moved) > kills // 2, outcomes
+    single = await client.get(DEPLOYMENTS, "single", namespace="default")
+    assert (single.spec.replicas, SCALED_FIRST.is_on(single.metadata)) == (1, False)
     left = {each.metadata.name for each in await client.list(RESERVATIONS)}
     assert left <= moved, "those of moves that came to their end, until the jobs are forgotten"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -10,17 +12,42 @@ from koord.api.kinds import DEPLOYMENTS, PODS
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.annotations.notice import SCALE_FIRST, SCALED_FIRST
 from koord.descheduler.evictable import is_available
+from koord.kube.client import Client
 from koord.kube.informers import Informers
 from koord.kube.store import Delta
-from tests.descheduler.live.cluster import all_ready, ask, cluster, deploy, descheduling, job, pods_of
+from tests.control_plane import ControlPlane, find_binary, kubernetes_controllers
+from tests.descheduler.live.cluster import all_ready, ask, cluster, deploy, descheduling, job, pods_of, populated
 from tests.scheduler.live.embedded import until
 
 pytestmark = pytest.mark.timeout(180)
 PATIENCE_S = 60.0
+REAL = (
+    pytest.mark.cluster,
+    pytest.mark.skipif(find_binary("kube-controller-manager") is None, reason="no kube-controller-manager"),
+)
 
 
-async def test_a_single_replica_is_replaced_before_it_goes(tmp_path: Path) -> None:
-    async with cluster(tmp_path, nodes=2) as client:
+@asynccontextmanager
+async def server(which: str, folder: Path) -> AsyncIterator[Client]:
+    """Koord's own cluster on one machine, or Kubernetes' API server and controllers."""
+    if which == "embedded":
+        async with cluster(folder, nodes=2) as client:
+            yield client
+        return
+    with (
+        ControlPlane("--disable-admission-plugins=TaintNodesByCondition,ServiceAccount") as plane,
+        kubernetes_controllers(plane),
+    ):
+        async with (
+            Client.from_config(str(plane.kubeconfig)) as client,
+            populated(client, nodes=2, controllers=False),
+        ):
+            yield client
+
+
+@pytest.mark.parametrize("which", ["embedded", pytest.param("real", marks=REAL)])
+async def test_a_single_replica_is_replaced_before_it_goes(which: str, tmp_path: Path) -> None:
+    async with server(which, tmp_path) as client:
         (old,) = await deploy(client, "web", 1)
         wish = {"metadata": {"annotations": {SCALE_FIRST.key: "true"}}}
         await client.patch(DEPLOYMENTS, "web", wish, namespace="default")

@@ -10,16 +10,15 @@ import contextlib
 import difflib
 import json
 import re
-import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from koord.api.kinds import NAMESPACES
 from koord.kube.client import Client
-from tests.control_plane import ControlPlane, find_binary
+from tests.control_plane import ControlPlane, find_binary, kubernetes_controllers
 from tests.minicluster.controllers.cluster_fixtures import Kubelet, controllers
 from tests.minicluster.controllers.conftest import EmbeddedPlane, Plane
 from tests.minicluster.controllers.test_deployment_on_a_cluster import deployment
@@ -56,30 +55,6 @@ def manifests() -> list[dict[str, Any]]:
         if kind == "PodDisruptionBudget":
             made["spec"]["selector"] = {"matchLabels": {"app": made["metadata"]["name"]}}
     return [{"apiVersion": version, "kind": kind, **made} for version, kind, made in found]
-
-
-@contextlib.contextmanager
-def kubernetes_controllers(plane: ControlPlane) -> Iterator[None]:
-    binary = find_binary("kube-controller-manager")
-    assert binary
-    with (plane.dir / "controller-manager.log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                str(binary),
-                f"--kubeconfig={plane.kubeconfig}",
-                "--leader-elect=false",
-                "--secure-port=0",
-                f"--service-account-private-key-file={plane.dir}/sa.key",
-                "--controllers=*,-nodeipam,-node-route-controller,-service-lb-controller",
-            ],
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait(timeout=10)
 
 
 @contextlib.asynccontextmanager
