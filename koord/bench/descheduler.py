@@ -227,8 +227,8 @@ def _steps(number: int, fleet: Fleet) -> tuple[float, float]:
             at = step(at, Seen(pod), args, NOW_S).job
             took_s.append(time.perf_counter() - start_s)
     workloads = fleet.workloads()
-    asked = [Asked(pod.metadata.name, NOW_S, pod) for pod in pods]
+    asked = [Asked(pod.metadata.name, NOW_S, pod, Rules.of(args)) for pod in pods]
     start_s = time.process_time()
-    arbitrate(asked, Rules.of(args), workloads, Moves())
+    arbitrate(asked, workloads, Moves())
     each_ms = (time.process_time() - start_s) * 1000 / number
     return sorted(took_s)[int(len(took_s) * 0.99)] * 1000, each_ms

@@ -29,6 +29,8 @@ class Asked:
     created_s: float
     pod: Pod | None
     "None where it is gone: then there is nothing to hold back."
+    rules: Rules
+    "Of the profile that it belongs to."
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +40,17 @@ class Ruling:
     why: str = ""
 
 
-def arbitrate(
-    asked: Sequence[Asked], rules: Rules, workloads: Workloads, moves: Moves, shield: Shield | None = None
-) -> list[Ruling]:
+def arbitrate(asked: Sequence[Asked], workloads: Workloads, moves: Moves, shield: Shield | None = None) -> list[Ruling]:
     """Rule on all of them, in their order. Who passes counts against those after it: `moves` grows."""
     rulings, shield = list[Ruling](), shield or Shield()
-    for each in in_order(asked, moves, rules):
+    for each in in_order(asked, moves):
         with shield.about("rule on its move", PODS, None if each.pod is None else each.pod.metadata):
-            rulings.append(_ruling(each, rules, workloads, moves))
+            rulings.append(_ruling(each, workloads, moves))
     return rulings
 
 
-def _ruling(asked: Asked, rules: Rules, workloads: Workloads, moves: Moves) -> Ruling:
-    pod = asked.pod
+def _ruling(asked: Asked, workloads: Workloads, moves: Moves) -> Ruling:
+    pod, rules = asked.pod, asked.rules
     if pod is None:
         return Ruling(asked, "passes")
     why = never(pod, rules, workloads)
@@ -62,14 +62,17 @@ def _ruling(asked: Asked, rules: Rules, workloads: Workloads, moves: Moves) -> R
     return Ruling(asked, "passes" if why is None else "waits", why or "")
 
 
-def in_order(asked: Sequence[Asked], moves: Moves, rules: Rules) -> list[Asked]:
+def in_order(asked: Sequence[Asked], moves: Moves) -> list[Asked]:
+    """Profiles that do not sort leave their own as they were asked for."""
+
     def rank(each: Asked) -> tuple[object, ...]:
-        pod = each.pod
+        pod, rules = each.pod, each.rules
         if pod is None:
             return ()
         return (*(own(pod) for own in rules.ranks), *(importance(pod) if rules.sorts else ()))
 
-    by_age = sorted(asked, key=lambda each: (-int(each.created_s), each.name)) if rules.sorts else asked
+    sorts = any(each.rules.sorts for each in asked)
+    by_age = sorted(asked, key=lambda each: (-int(each.created_s), each.name)) if sorts else asked
     by_pod = sorted(by_age, key=rank)
     together = _together(by_pod)
     migrating = Counter(job for pod in moves.pods.values() if (job := _job_of(pod)) is not None)

@@ -34,6 +34,17 @@ class Compiled:
     nodes: LabelMatcher
     profiles: tuple[ReadyProfile, ...]
 
+    def rules_of(self, profile: str) -> Rules:
+        """By which a job of a profile is carried out. Jobs that nobody's round asked for, or whose profile is gone,
+        follow the first."""
+        return next((each.rules for each in self.profiles if each.name == profile), self.profiles[0].rules)
+
+    @property
+    def arbitration_s(self) -> float:
+        """How often jobs are ruled on: as the most impatient profile says."""
+        wanted = (each.rules.args.arbitration_args for each in self.profiles)
+        return min((parse_duration(each.interval) if each and each.interval else 0.0 for each in wanted), default=0.0)
+
 
 def compiled(config: DeschedulerConfiguration, own: Sequence[type[Plugin]] = ()) -> Compiled:
     """`own`: the user's plugins, which take part in every profile."""

@@ -15,15 +15,24 @@ from koord.api.configuration.descheduler_args import MigrationControllerArgs
 from koord.api.kinds import POD_MIGRATION_JOBS
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.shield import Shield
-from koord.api.protocol.annotations.load import EVICT_REASON, EVICT_TRIGGER, JOB_CREATED_BY, PASSED_ARBITRATION
+from koord.api.protocol.annotations.load import (
+    EVICT_REASON,
+    EVICT_TRIGGER,
+    JOB_CREATED_BY,
+    JOB_PROFILE,
+    PASSED_ARBITRATION,
+)
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob, PodMigrationJobPhase
 from koord.descheduler.arbitration import Asked
 from koord.descheduler.evictable import Moves, identity
 from koord.descheduler.migration import created_s
 from koord.descheduler.plugin import Proposal
+from koord.descheduler.rules import Rules
 
 
-def job_request(proposal: Proposal, args: MigrationControllerArgs, *, name: str, created_by: str) -> dict[str, Any]:
+def job_request(
+    proposal: Proposal, args: MigrationControllerArgs, *, name: str, created_by: str, profile: str
+) -> dict[str, Any]:
     """The object to create."""
     meta = proposal.pod.metadata
     spec: dict[str, Any] = {
@@ -42,6 +51,7 @@ def job_request(proposal: Proposal, args: MigrationControllerArgs, *, name: str,
                 EVICT_REASON.key: proposal.reason,
                 EVICT_TRIGGER.key: proposal.by,
                 JOB_CREATED_BY.key: created_by,
+                JOB_PROFILE.key: profile,
             },
         },
         "spec": spec,
@@ -66,7 +76,11 @@ def pod_of(job: PodMigrationJob, pods: Callable[[str], Pod | None]) -> Pod | Non
 
 
 def sorted_out(
-    jobs: Iterable[PodMigrationJob], pods: Callable[[str], Pod | None], now_s: float, shield: Shield | None = None
+    jobs: Iterable[PodMigrationJob],
+    pods: Callable[[str], Pod | None],
+    now_s: float,
+    rules: Callable[[PodMigrationJob], Rules],
+    shield: Shield | None = None,
 ) -> tuple[list[Asked], Moves]:
     """The jobs to rule on, and the moves under way. Of several jobs for one pod the oldest alone is ruled on, and none
     while another one is under way."""
@@ -84,7 +98,7 @@ def sorted_out(
             if identity(pod) in seen:
                 continue
             seen.add(identity(pod))
-        asked.append(Asked(job.metadata.name, created_s(job, now_s), pod))
+        asked.append(Asked(job.metadata.name, created_s(job, now_s), pod, rules(job)))
     return asked, moves
 
 

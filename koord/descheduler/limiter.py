@@ -1,26 +1,39 @@
 """Object limiters: how many pods of one workload, or of one namespace, may be moved in a time.
 
-A bucket of tokens for each: a move takes one, and they come back evenly, `most` of them in `duration_s`. A bucket that
-nobody has used for long is full again, so that it is forgotten.
+A bucket of tokens for each: a move takes one, and they come back evenly, `most` of them in `duration_s`. What was moved
+when is read from the PodMigrationJobs, so that a restart forgets nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
 
-FORGET_AFTER: Final = 1.5
-"""Durations."""
+from koord.api.protocol.annotations.load import JOB_WORKLOAD
+from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
+from koord.api.text.timestamp import TimestampError, parse_timestamp
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
-    tokens: float
+class Went:
+    """A pod that a job made go."""
+
+    workload: str
+    "The uid; empty where it had none."
+    namespace: str
     at_s: float
 
 
-Buckets: TypeAlias = Mapping[str, Bucket]
+def went_of(job: PodMigrationJob) -> Went | None:
+    """What a job made go; None while its pod stays."""
+    eviction = next((each for each in job.status.conditions if each.type == "Eviction"), None)
+    if eviction is None:
+        return None
+    try:
+        at_s = parse_timestamp(eviction.last_transition_time or "")
+    except TimestampError:
+        return None
+    return Went(JOB_WORKLOAD.read(job.metadata, "PodMigrationJob"), job.spec.pod_ref.namespace, at_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,29 +44,23 @@ class Limit:
     duration_s: float
     burst: int = 1
 
-    def tokens(self, bucket: Bucket | None, now_s: float) -> float:
-        """What there is to take now."""
-        burst = float(max(1, self.burst))
-        if bucket is None:
-            return burst
-        return min(burst, bucket.tokens + max(0.0, now_s - bucket.at_s) * self.most / self.duration_s)
-
     @property
     def is_off(self) -> bool:
         return self.most <= 0 or self.duration_s <= 0
 
+    def tokens(self, went_s: Iterable[float], now_s: float) -> float:
+        """What there is to take now. `went_s`: when others went."""
+        burst = left = float(max(1, self.burst))
+        at_s = None
+        for time_s in (*sorted(went_s), now_s):
+            if at_s is not None:
+                left = min(burst, left - 1.0 + max(0.0, time_s - at_s) * self.most / self.duration_s)
+            at_s = time_s
+        return left
 
-def wait_s(buckets: Buckets, key: str, limit: Limit, now_s: float) -> float:
+
+def wait_s(went_s: Iterable[float], limit: Limit, now_s: float) -> float:
     """How long until another may go; 0: now."""
     if limit.is_off:
         return 0.0
-    missing = 1.0 - limit.tokens(buckets.get(key), now_s)
-    return max(0.0, missing * limit.duration_s / limit.most)
-
-
-def taken(buckets: Buckets, key: str, limit: Limit, now_s: float) -> Buckets:
-    """The buckets after a move."""
-    if limit.is_off:
-        return buckets
-    kept = {name: each for name, each in buckets.items() if now_s - each.at_s <= FORGET_AFTER * limit.duration_s}
-    return {**kept, key: Bucket(limit.tokens(buckets.get(key), now_s) - 1.0, now_s)}
+    return max(0.0, (1.0 - limit.tokens(went_s, now_s)) * limit.duration_s / limit.most)

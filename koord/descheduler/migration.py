@@ -30,6 +30,7 @@ from koord.api.machinery.faults import BadInput
 from koord.api.protocol.annotations.load import (
     EVICT_REASON,
     EVICT_TRIGGER,
+    JOB_WORKLOAD,
     PASSED_ARBITRATION,
     SOFT_EVICTION,
     evict_policy,
@@ -56,6 +57,7 @@ from koord.descheduler.held_room import (
     taken_instead,
     will_be_traded,
 )
+from koord.descheduler.limiter import went_of
 from koord.descheduler.parting import Change, Scaling, asker_of, scene_of, taken_back, telling, verdict_on
 from koord.descheduler.scale_first import EvictOld, GiveUp, PatchDeployment, PatchPod, Wait, is_wanted, plan, record_of
 from koord.notice.decision import Go
@@ -90,6 +92,8 @@ class Seen:
     "Its Deployment, where pods are replaced before they go."
     siblings: tuple[Sibling, ...] = ()
     "Other jobs that move pods of the same workload."
+    workload: str = ""
+    "The uid of its workload."
     whole: tuple[Pod, ...] | None = None
     "The pods of its workload, if that has as many as it wants, all on nodes, and none of them uses the reservation."
 
@@ -176,7 +180,10 @@ def step(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_s:
 
 def is_forgotten(job: PodMigrationJob, args: MigrationControllerArgs, now_s: float) -> bool:
     """Whether a job is so old that it is removed."""
-    ttl_s = ttl_of(job, args)
+    ttl_s, went = ttl_of(job, args), went_of(job)
+    if went is not None and now_s - went.at_s < args.longest_window_s:
+        # The limiters go by it.
+        return False
     return now_s - created_s(job, now_s) >= (ttl_s + KEPT_AFTER_TTL_S if ttl_s else KEPT_S)
 
 
@@ -202,6 +209,9 @@ def _begin(job: PodMigrationJob, seen: Seen, now_s: float) -> Step:
     if pod is None or (ref.uid and pod.metadata.uid != ref.uid):
         return _failed(job, seen, "MissingPod", f"there is no pod {ref.namespace}/{ref.name} to move", now_s)
     spec = replace(job.spec, pod_ref=replace(ref, uid=pod.metadata.uid))
+    if seen.workload:
+        said = {**job.metadata.annotations, JOB_WORKLOAD.key: seen.workload}
+        job = replace(job, metadata=replace(job.metadata, annotations=said))
     return Step(replace(job, spec=spec, status=replace(job.status, phase=PodMigrationJobPhase.RUNNING)), again_s=0.0)
 
 

@@ -82,9 +82,7 @@ def workloads_of(known: Iterable[Known], pods: Iterable[Pod], scales: Mapping[st
     """`scales`: replicas of workloads of other kinds, by uid."""
     found = Workloads()
     for each in known:
-        kind = _KIND_OF[type(each)][1]
-        first = isinstance(each, Deployment) and SCALE_FIRST.read(each.metadata, kind)
-        workload = Workload(kind, each.metadata.key, each.metadata.uid, replicas_of(each), _change(each), first)
+        workload = workload_from(each)
         found.by_uid[workload.uid] = workload
         above = _deployment(each.metadata) if isinstance(each, ReplicaSet) else None
         if above is not None:
@@ -101,6 +99,12 @@ def workloads_of(known: Iterable[Known], pods: Iterable[Pod], scales: Mapping[st
             key = f"{pod.metadata.namespace}/{owner.name}"
             found.by_uid[uid] = Workload(owner.kind, key, uid, (scales or {})[uid])
     return found
+
+
+def workload_from(known: Known) -> Workload:
+    kind, meta = _KIND_OF[type(known)][1], known.metadata
+    first = isinstance(known, Deployment) and SCALE_FIRST.read(meta, kind)
+    return Workload(kind, meta.key, meta.uid, replicas_of(known), _change(known), first)
 
 
 def _deployment(metadata: ObjectMeta) -> OwnerReference | None:

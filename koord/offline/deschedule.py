@@ -119,8 +119,8 @@ def _migrations(sight: Sight, outcome: Outcome) -> tuple[Migration, ...]:
         profile = outcome.asked_by[key]
         by_profile.setdefault(profile.name, (profile, {}))[1][key] = each
     for profile, proposals in by_profile.values():
-        asked = [Asked(key, sight.now_s, each.pod) for key, each in proposals.items()]
-        for ruling in arbitrate(asked, profile.rules, sight.workloads, moves):
+        asked = [Asked(key, sight.now_s, each.pod, profile.rules) for key, each in proposals.items()]
+        for ruling in arbitrate(asked, sight.workloads, moves):
             proposal = proposals[ruling.asked.name]
             found.append(_told(proposal, len(found) + 1, ruling.outcome == "passes", ruling.why))
     for held in outcome.held:

@@ -8,9 +8,14 @@ import pytest
 
 from koord.api.configuration.descheduler_args import MigrationControllerArgs
 from koord.api.machinery.codec import convert
+from koord.api.protocol.annotations.load import JOB_WORKLOAD
+from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
+from koord.api.text.timestamp import from_seconds
 from koord.descheduler.arbitration import Asked, arbitrate, in_order
 from koord.descheduler.evictable import Moves, never, not_yet
-from koord.descheduler.limiter import Limit, taken, wait_s
+from koord.descheduler.limiter import Limit, wait_s
+from koord.descheduler.live.pace import Pace
+from koord.descheduler.migration import is_forgotten
 from koord.descheduler.rules import Rules
 from koord.descheduler.workloads import at_most, workloads_of
 from tests.descheduler.build import NOW_S, deployment, job, pod
@@ -134,14 +139,14 @@ def test_moves_of_one_job_stay_together_and_go_on_where_one_has_begun() -> None:
         "j4": pod("j4", "n1", priority=5400, qos="BE", owner="Job y"),
         "j5": pod("j5", "n1", priority=9000, owner="Job y"),
     }
-    asked = [Asked(name, NOW_S, each) for name, each in pods.items()]
-    assert [each.name for each in in_order(asked, Moves(), args())] == ["j4", "j5", "j2", "j3", "j1"]
+    skip = args(skipEvictionGates=["MaxMigratingPerWorkload", "MaxUnavailablePerWorkload", "ExpectedReplicas"])
+    asked = [Asked(name, NOW_S, each, skip) for name, each in pods.items()]
+    assert [each.name for each in in_order(asked, Moves())] == ["j4", "j5", "j2", "j3", "j1"]
     begun = Moves()
     begun.add(pod("j0", "n2", owner="Job x"))
-    assert [each.name for each in in_order(asked, begun, args())] == ["j2", "j3", "j4", "j5", "j1"]
+    assert [each.name for each in in_order(asked, begun)] == ["j2", "j3", "j4", "j5", "j1"]
     workloads = workloads_of([*deployment("web", 5), job("x", 9), job("y", 9)], pods.values())
-    skip = args(skipEvictionGates=["MaxMigratingPerWorkload", "MaxUnavailablePerWorkload", "ExpectedReplicas"])
-    rulings = arbitrate(asked, skip, workloads, begun)
+    rulings = arbitrate(asked, workloads, begun)
     assert [(each.asked.name, each.outcome) for each in rulings] == [
         ("j2", "passes"),
         ("j3", "passes"),
@@ -151,11 +156,55 @@ def test_moves_of_one_job_stay_together_and_go_on_where_one_has_begun() -> None:
     ]
 
 
+def test_each_job_is_ruled_on_by_the_rules_of_its_own_profile() -> None:
+    careful, free = args(maxMigratingPerNode=1), args(maxMigratingPerNode=0, skipCheckExpectedReplicas=True)
+    pods = [pod(f"p{number}", "n1", owner=f"Deployment r{number}") for number in range(3)]
+    asked = [
+        Asked(each.metadata.name, NOW_S, each, rules) for each, rules in zip(pods, (careful, free, free), strict=True)
+    ]
+    begun = Moves()
+    begun.add(pod("p9", "n1", owner="Deployment r9"))
+    rulings = {each.asked.name: each.outcome for each in arbitrate(asked, workloads_of([], pods), begun)}
+    assert rulings == {"p0": "forbidden", "p1": "passes", "p2": "passes"}
+
+
+def moved_at(at_s: float, workload: str) -> PodMigrationJob:
+    eviction = {"type": "Eviction", "status": "True", "lastTransitionTime": from_seconds(at_s)}
+    return convert(
+        PodMigrationJob,
+        {
+            "metadata": {
+                "name": "m",
+                "uid": "m",
+                "creationTimestamp": from_seconds(at_s - 60),
+                "annotations": {JOB_WORKLOAD.key: workload},
+            },
+            "spec": {"podRef": {"namespace": "default", "name": "p"}},
+            "status": {"conditions": [eviction], "phase": "Succeeded"},
+        },
+    )
+
+
 def test_a_workload_of_twenty_moves_two_pods_in_five_minutes() -> None:
     limit = Limit(at_most(None, 20), 300.0)
-    buckets = taken({}, "web", limit, NOW_S)
-    assert wait_s(buckets, "web", limit, NOW_S) == 150.0
-    assert wait_s(buckets, "web", limit, NOW_S + 149) == pytest.approx(1.0)
-    assert wait_s(buckets, "web", limit, NOW_S + 150) == 0.0
-    assert wait_s(buckets, "other", limit, NOW_S) == 0.0
-    assert taken(buckets, "other", limit, NOW_S + 451).keys() == {"other"}, "what is full again is forgotten"
+    assert wait_s([NOW_S], limit, NOW_S) == 150.0
+    assert wait_s([NOW_S], limit, NOW_S + 149) == pytest.approx(1.0)
+    assert wait_s([NOW_S], limit, NOW_S + 150) == 0.0
+    assert wait_s([NOW_S + 150, NOW_S], limit, NOW_S + 150) == 150.0
+    assert wait_s([], limit, NOW_S) == 0.0
+
+
+def test_a_new_process_knows_from_the_jobs_what_was_moved_lately() -> None:
+    limits = {"workload": {"duration": "5m"}, "namespace": {"duration": "10m", "maxMigrating": 2}}
+    given = args(objectLimiters=limits).args
+    web = workloads_of(deployment("web", 20), [moves := pod("p0", "n1")]).of(moves)
+    assert web is not None
+    pace = Pace()
+    assert pace.wait_s(moves, given, web, NOW_S) == 0.0
+    done = moved_at(NOW_S - 30, web.uid)
+    pace.written(done)
+    pace.written(done)
+    assert pace.wait_s(moves, given, web, NOW_S) == 270.0, "one of two in ten minutes has gone, half a minute ago"
+    assert pace.wait_s(moves, given, web, NOW_S + 270) == 0.0
+    assert is_forgotten(done, given, NOW_S + 570 + 1)
+    assert not is_forgotten(done, given, NOW_S + 569), "a limiter still goes by it"

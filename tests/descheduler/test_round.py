@@ -62,14 +62,15 @@ def test_own_plugins_propose_filter_and_remember() -> None:
 
 def test_own_plugins_rank_before_koords_own_order() -> None:
     rules = profile({}, FREELY, own=[NotOnFridays]).profiles[0].rules
-    asked = [Asked(each.metadata.name, 0.0, each) for each in three_pods().pods]
-    assert [each.name for each in in_order(asked, Moves(), rules)] == ["p2", "p1", "p0"]
+    asked = [Asked(each.metadata.name, 0.0, each, rules) for each in three_pods().pods]
+    assert [each.name for each in in_order(asked, Moves())] == ["p2", "p1", "p0"]
 
 
 def test_without_the_sorter_moves_begin_as_they_were_asked_for() -> None:
     rules = compiled(parse({"profiles": [{"plugins": {"sort": {"disabled": [{"name": "*"}]}}}]})).profiles[0].rules
-    asked = [Asked("z", 0.0, pod("z", "a", priority=9500)), Asked("y", 5.0, pod("y", "a", priority=5500, qos="BE"))]
-    assert [each.name for each in in_order(asked, Moves(), rules)] == ["z", "y"]
+    first, second = pod("z", "a", priority=9500), pod("y", "a", priority=5500, qos="BE")
+    asked = [Asked("z", 0.0, first, rules), Asked("y", 5.0, second, rules)]
+    assert [each.name for each in in_order(asked, Moves())] == ["z", "y"]
 
 
 def test_without_filters_the_rules_keep_nobody() -> None:

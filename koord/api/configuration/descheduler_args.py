@@ -19,7 +19,7 @@ from koord.api.configuration.scheduler_args import Aggregation
 from koord.api.machinery.faults import Fault, join
 from koord.api.machinery.struct import EMPTY, Struct, field
 from koord.api.protocol import names
-from koord.api.text.duration import Duration
+from koord.api.text.duration import Duration, parse_duration
 from koord.api.text.naming import dns_subdomain_fault
 from koord.api.text.selector import LabelSelector, SelectorError, parse_labels, selector_faults
 
@@ -153,6 +153,11 @@ class MigrationControllerArgs(PluginArgs):
             scheduler_names=self.scheduler_names or (names.SCHEDULER_KOORD,),
             arbitration_args=arbitration,
         )
+
+    @property
+    def longest_window_s(self) -> float:
+        """For so long after a move its limiters may hold others back."""
+        return max((parse_duration(each.duration) for each in self.object_limiters.values()), default=0.0)
 
     def faults(self) -> Iterable[Fault]:
         if self.namespaces is not None:

@@ -144,6 +144,10 @@ OWN_ANNOTATION_EVICTION_READY: Final = AnnotationKey("scheduling.koord.sh/evicti
 OWN_ANNOTATION_SCALE_FIRST: Final = AnnotationKey("scheduling.koord.sh/scale-first")
 OWN_ANNOTATION_SCALED_FIRST: Final = AnnotationKey("scheduling.koord.sh/scaled-first")
 
+# The same for PodMigrationJobs: whose rules count, and whose pod it moves. D > D.
+OWN_ANNOTATION_JOB_PROFILE: Final = AnnotationKey("scheduling.koord.sh/descheduler-profile")
+OWN_ANNOTATION_JOB_WORKLOAD: Final = AnnotationKey("scheduling.koord.sh/workload-uid")
+
 # Gangs. Pods (name, or one of the labels) and PodGroups; U > S.
 LABEL_POD_GROUP: Final = LabelKey("pod-group.scheduling.sigs.k8s.io")
 LABEL_POD_GROUP_NAME: Final = LabelKey("pod-group.scheduling.sigs.k8s.io/name")

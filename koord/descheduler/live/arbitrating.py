@@ -11,7 +11,6 @@ from typing import Final
 from koord.api.kinds import POD_MIGRATION_JOBS
 from koord.api.protocol.annotations.load import PASSED_ARBITRATION
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
-from koord.api.text.duration import parse_duration
 from koord.descheduler.arbitration import Ruling, arbitrate
 from koord.descheduler.job_request import forbidden, held_back, sorted_out
 from koord.descheduler.live.metrics import DeschedulerMetrics
@@ -36,13 +35,16 @@ class Arbitrating:
         self,
         client: Client,
         picture: Picture,
-        rules: Callable[[], Rules],
+        rules: Callable[[PodMigrationJob], Rules],
+        interval_s: Callable[[], float],
         scales: Scales,
         events: EventRecorder,
         metrics: DeschedulerMetrics,
         clock: Clock,
     ) -> None:
+        """`rules`: of the profile that a job belongs to."""
         self._client, self._picture, self._rules = client.limited(attempts=1), picture, rules
+        self._interval_s = interval_s
         self._scales, self._events, self._metrics, self._clock = scales, events, metrics, clock
         self._told_s: dict[str, float] = {}
         "When a job was last told why it waits, by its uid."
@@ -51,22 +53,26 @@ class Arbitrating:
         while True:
             with self._picture.shield.about("rule on moves"):
                 await self.rule()
-            wanted = self._rules().args.arbitration_args
-            interval_s = parse_duration(wanted.interval) if wanted is not None and wanted.interval else 0.0
-            await self._clock.sleep(max(SHORTEST_S, interval_s))
+            await self._clock.sleep(max(SHORTEST_S, self._interval_s()))
 
     async def rule(self) -> None:
         picture, now_s = self._picture, self._clock.now()
         jobs = {job.metadata.name: job for job in picture.all_jobs()}
-        asked, moves = sorted_out(jobs.values(), picture.pods.get, now_s, picture.shield)
+        priorities = picture.priorities()
+        asked, moves = sorted_out(
+            jobs.values(),
+            picture.pods.get,
+            now_s,
+            lambda job: self._rules(job).with_priorities(priorities),
+            picture.shield,
+        )
         if not asked:
             self._told_s.clear()
             return
         pods = [each.pod for each in asked if each.pod is not None]
         picture.scales |= await self._scales.of(pods)
-        rules = self._rules().with_priorities(picture.priorities())
         workloads = picture.workloads_of([*pods, *moves.pods.values()])
-        rulings = arbitrate(asked, rules, workloads, moves, picture.shield)
+        rulings = arbitrate(asked, workloads, moves, picture.shield)
         async with asyncio.TaskGroup() as tasks:
             for ruling in rulings:
                 tasks.create_task(self._carry_out(jobs[ruling.asked.name], ruling))

@@ -63,21 +63,23 @@ class Migrating:
         self,
         client: Client,
         picture: Picture,
-        args: Callable[[], MigrationControllerArgs],
+        args: Callable[[PodMigrationJob], MigrationControllerArgs],
         pace: Pace,
         events: EventRecorder,
         metrics: DeschedulerMetrics,
         clock: Clock,
         *,
         claims: bool = True,
+        workers: int = 1,
     ) -> None:
+        """`args`: of the profile that a job belongs to."""
         self._client, self._picture, self._args, self._pace = client, picture, args, pace
         self._events, self._metrics, self._clock = events, metrics, clock
         self._carrying_out = CarryingOut(client, clock, picture.nodes.list, claims=claims)
         self.controller: Controller[str] = Controller(
             "podmigrationjob",
             self.reconcile,
-            workers=args().max_concurrent_reconciles,
+            workers=workers,
             queue_observer=metrics.metrics.queue("podmigrationjob"),
             observer=metrics.metrics.reconciler("podmigrationjob"),
             monotonic=clock.monotonic,
@@ -87,6 +89,7 @@ class Migrating:
         picture = self._picture
         ends = [
             picture.jobs.add_handler(lambda delta: self.controller.add(delta.key)),
+            picture.jobs.add_handler(self._pace.hear),
             picture.pods.add_handler(self._pod),
             picture.reservations.add_handler(self._reservation),
         ]
@@ -110,11 +113,11 @@ class Migrating:
         job = self._picture.job(name)
         if job is None:
             return None
-        args = self._args()
+        args = self._args(job)
         seen = await self._seen(job, args)
         taken = step(job, seen, args, self._clock.now())
         if any(isinstance(action, EvictPod) for action in taken.actions):
-            if not self._pace.may_evict(args, self._clock.monotonic()):
+            if not self._pace.may_evict(job, args, self._clock.monotonic()):
                 return Requeue(1.0 / args.evictions_per_s)
             try:
                 job = await self._client.get(POD_MIGRATION_JOBS, name)
@@ -144,8 +147,6 @@ class Migrating:
             if isinstance(action, Change) and action.told and seen.pod is not None:
                 note = f"{action.told}. {taken.job.status.message}"
                 self._events.record(reference(PODS, seen.pod), "EvictionNotice", note, action=ACTION, type="Warning")
-        if not taken.job.is_over and _begins_to_evict(job, taken.job) and seen.pod is not None:
-            self._pace.taken(seen.pod, args, self._picture.workloads_of([seen.pod]), self._clock.now())
         if not await self._write(job, taken.job):
             return Requeue(SOON_S)
         return None if taken.again_s is None else Requeue(taken.again_s)
@@ -177,16 +178,18 @@ class Migrating:
                 bound = await self._ask(PODS, owner.name, owner.namespace)
                 if bound is not None and owner.uid and bound.metadata.uid != owner.uid:
                     bound = None
-        wait_s = 0.0
+        wait_s, workload = 0.0, None
         if pod is not None:
-            wait_s = self._pace.wait_s(pod, args, picture.workloads_of([pod]), self._clock.now())
+            workload = picture.workload_of(pod)
+            wait_s = self._pace.wait_s(pod, args, workload, self._clock.now())
         siblings, whole, scaling = tuple[Sibling, ...](), None, await self._scaling(job, pod)
         if reservation is not None:
             siblings = picture.siblings(job, reservation)
             is_due = pod is None or pod.metadata.uid != ref.uid or scaling is not None
             if is_due and not reservation.status.current_owners:
                 whole = picture.whole(reservation)
-        return Seen(pod, reservation, bound, wait_s, scaling, siblings, whole)
+        uid = "" if workload is None else workload.uid
+        return Seen(pod, reservation, bound, wait_s, scaling, siblings, uid, whole)
 
     async def _scaling(self, job: PodMigrationJob, pod: Pod | None) -> Scaling | None:
         """The Deployment of the pod, where that asks for its replacement first, or is scaled for this job already."""
@@ -228,9 +231,10 @@ class Migrating:
             return True
         written, meta = before, after.metadata
         try:
-            if after.spec != before.spec:
+            if after.spec != before.spec or meta.annotations != before.metadata.annotations:
                 spec = msgspec.to_builtins(after.spec, str_keys=True)
-                patch: dict[str, Any] = {"metadata": {"resourceVersion": meta.resource_version}, "spec": spec}
+                head = {"resourceVersion": meta.resource_version, "annotations": dict(meta.annotations)}
+                patch: dict[str, Any] = {"metadata": head, "spec": spec}
                 written = await self._client.patch(POD_MIGRATION_JOBS, meta.name, patch)
             if after.status != before.status:
                 wanted = replace(written, status=after.status)
@@ -240,6 +244,7 @@ class Migrating:
         except Conflict:
             return False
         self._picture.written(written)
+        self._pace.written(written)
         for each in told(before, after):
             self._events.record(
                 reference(POD_MIGRATION_JOBS, after), each.reason, each.note, action=ACTION, type=each.type
@@ -256,10 +261,3 @@ class Migrating:
 def _lets_go(action: Action, taken: Step) -> bool:
     """Whether the pod leaves its node by this: evicted, or marked as the one that its workload gives up."""
     return isinstance(action, EvictPod) or (isinstance(action, Change) and action.of == "Pod" and not taken.job.is_over)
-
-
-def _begins_to_evict(before: PodMigrationJob, after: PodMigrationJob) -> bool:
-    def begun(job: PodMigrationJob) -> bool:
-        return any(each.type == "Eviction" for each in job.status.conditions)
-
-    return begun(after) and not begun(before)

@@ -1,47 +1,72 @@
-"""How fast pods may go: the object limiters of workloads and namespaces, and the rate of all evictions together."""
+"""How fast pods may go: the object limiters of workloads and namespaces, and the rate of all evictions of a profile."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from koord.api.configuration.descheduler_args import MigrationControllerArgs, ObjectLimiter
 from koord.api.kubernetes.pod import Pod
+from koord.api.protocol.annotations.load import JOB_PROFILE
+from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.text.duration import parse_duration
 from koord.descheduler.evictable import asks_for_it
-from koord.descheduler.limiter import Buckets, Limit, taken, wait_s
-from koord.descheduler.workloads import Workloads, at_most
+from koord.descheduler.limiter import Limit, wait_s, went_of
+from koord.descheduler.workloads import Workload, at_most
+from koord.kube.store import Delta
 from koord.kube.token_bucket import TokenBucket
+
+MANY: Final = 10_000
+KEPT_S: Final = 86_400.0
+"""If so many workloads had pods moved, those without a move for so long are forgotten."""
 
 
 class Pace:
-    """What has gone lately. A new process knows nothing of that, and begins anew."""
+    """What has gone lately, by the jobs that it hears of: those of earlier processes, too. A job that somebody deletes
+    counts for as long as this process runs."""
 
     def __init__(self) -> None:
-        self._buckets: dict[str, Buckets] = {}
-        self._rate: TokenBucket | None = None
+        self._went: dict[tuple[str, str], dict[str, float]] = {}
+        "By limiter and object, when pods went, by the uid of the job."
+        self._rates: dict[str, TokenBucket] = {}
 
-    def wait_s(self, pod: Pod, args: MigrationControllerArgs, workloads: Workloads, now_s: float) -> float:
+    def hear(self, delta: Delta[PodMigrationJob]) -> None:
+        if delta.new is not None:
+            self.written(delta.new)
+
+    def written(self, job: PodMigrationJob) -> None:
+        went = went_of(job)
+        if went is None:
+            return
+        for name, key in (("workload", went.workload), ("namespace", went.namespace)):
+            if key:
+                # Its first time is when it began to go.
+                self._went.setdefault((name, key), {}).setdefault(job.metadata.uid, went.at_s)
+        if len(self._went) > MANY:
+            since_s = went.at_s - KEPT_S
+            self._went = {key: times for key, times in self._went.items() if max(times.values()) > since_s}
+
+    def wait_s(self, pod: Pod, args: MigrationControllerArgs, workload: Workload | None, now_s: float) -> float:
         """How long until the limiters let a pod go."""
         found = 0.0
-        for name, key, limit in _limits(pod, args, workloads):
-            found = max(found, wait_s(self._buckets.get(name, {}), key, limit, now_s))
+        for name, key, limit in _limits(pod, args, workload):
+            times = self._went.get((name, key))
+            if times:
+                found = max(found, wait_s(times.values(), limit, now_s))
         return found
 
-    def taken(self, pod: Pod, args: MigrationControllerArgs, workloads: Workloads, now_s: float) -> None:
-        """A pod goes."""
-        for name, key, limit in _limits(pod, args, workloads):
-            self._buckets[name] = taken(self._buckets.get(name, {}), key, limit, now_s)
-
-    def may_evict(self, args: MigrationControllerArgs, now_s: float) -> bool:
+    def may_evict(self, job: PodMigrationJob, args: MigrationControllerArgs, now_s: float) -> bool:
         """Whether the rate of evictions lets another go now; then it is taken."""
-        rate = self._rate
+        profile = JOB_PROFILE.read(job.metadata, "PodMigrationJob")
+        rate = self._rates.get(profile)
         if rate is None or (rate.rate_per_s, rate.burst) != (args.evictions_per_s, args.evict_burst):
-            rate = self._rate = TokenBucket(args.evictions_per_s, args.evict_burst)
+            rate = self._rates[profile] = TokenBucket(args.evictions_per_s, args.evict_burst)
         return rate.take(now_s)
 
 
-def _limits(pod: Pod, args: MigrationControllerArgs, workloads: Workloads) -> list[tuple[str, str, Limit]]:
+def _limits(pod: Pod, args: MigrationControllerArgs, workload: Workload | None) -> list[tuple[str, str, Limit]]:
     if asks_for_it(pod):
         return []
-    found, workload = [], workloads.of(pod)
+    found = []
     of_workloads = args.object_limiters.get("workload")
     if of_workloads is not None and workload is not None:
         configured = of_workloads.max_migrating

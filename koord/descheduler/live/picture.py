@@ -26,7 +26,7 @@ from koord.descheduler.places import Places
 from koord.descheduler.scale_first import record_of
 from koord.descheduler.sight import Sight
 from koord.descheduler.workloads import KINDS as WORKLOADS
-from koord.descheduler.workloads import Workloads, replicas_of, workloads_of
+from koord.descheduler.workloads import Workload, Workloads, replicas_of, workload_from, workloads_of
 from koord.kube.clock import Clock
 from koord.kube.informer import Informer
 from koord.kube.informers import Informers
@@ -129,6 +129,21 @@ class Picture:
                 self._climb(pod, known)
         found = [pod for uid in owners | dict.fromkeys(known) for pod in self.pods.by_index("controller", uid)]
         return workloads_of(known.values(), found, self.scales)
+
+    def workload_of(self, pod: Pod) -> Workload | None:
+        """The workload of a pod, without its pods."""
+        owner = pod.metadata.controller
+        if owner is None:
+            return None
+        found = self._workload(owner.kind, f"{pod.metadata.namespace}/{owner.name}", owner.uid)
+        above = found.metadata.controller if isinstance(found, ReplicaSet) else None
+        if above is not None:
+            found = self._workload(above.kind, f"{pod.metadata.namespace}/{above.name}", above.uid) or found
+        if found is not None:
+            return workload_from(found)
+        replicas = self.scales.get(owner.uid)
+        key = f"{pod.metadata.namespace}/{owner.name}"
+        return None if replicas is None else Workload(owner.kind, key, owner.uid, replicas)
 
     def _climb(self, pod: Pod, known: dict[str, Any]) -> None:
         """A pod's controller, what is above it, and what else that has."""

@@ -11,10 +11,9 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from koord.api.configuration.descheduler_args import MigrationControllerArgs
 from koord.api.kinds import NODES, POD_MIGRATION_JOBS, PODS
 from koord.api.kubernetes.pod_costs import DELETION_COST
-from koord.descheduler.compiled import Compiled
+from koord.descheduler.compiled import Compiled, ReadyProfile
 from koord.descheduler.job_request import job_request
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.pace import Pace
@@ -94,11 +93,11 @@ class Rounds:
             for node in outcome.cordons:
                 await self._set_unschedulable(node, True)
         for proposal in outcome.moves:
-            args = outcome.asked_by[proposal.pod.metadata.key].rules.args
+            profile = outcome.asked_by[proposal.pod.metadata.key]
             with self._picture.shield.about("ask for its move", PODS, proposal.pod.metadata):
-                if dry or args.dry_run:
+                if dry or profile.rules.args.dry_run:
                     self._tell(proposal)
-                elif not await self._ask(proposal, args, sight) and proposal.node in outcome.cordons:
+                elif not await self._ask(proposal, profile, sight) and proposal.node in outcome.cordons:
                     await self._set_unschedulable(proposal.node, False)
 
     async def _write_costs(self, outcome: Outcome) -> None:
@@ -128,13 +127,13 @@ class Rounds:
             reference(PODS, proposal.pod), "WouldDeschedule", note, action="Migrating", theme=proposal.by
         )
 
-    async def _ask(self, proposal: Proposal, args: MigrationControllerArgs, sight: Sight) -> bool:
-        meta = proposal.pod.metadata
-        wait_s = self._pace.wait_s(proposal.pod, args, sight.workloads, self._clock.now())
+    async def _ask(self, proposal: Proposal, profile: ReadyProfile, sight: Sight) -> bool:
+        meta, args = proposal.pod.metadata, profile.rules.args
+        wait_s = self._pace.wait_s(proposal.pod, args, sight.workloads.of(proposal.pod), self._clock.now())
         if wait_s > 0:
             log.info("a pod must wait: its workload moved others lately", extra={"pod": meta.key, "wait_s": wait_s})
             return False
-        wanted = job_request(proposal, args, name=str(uuid.uuid4()), created_by=self._identity)
+        wanted = job_request(proposal, args, name=str(uuid.uuid4()), created_by=self._identity, profile=profile.name)
         try:
             job = await self._client.create(POD_MIGRATION_JOBS, wanted)
         except ApiError as error:

@@ -27,6 +27,8 @@ from koord.api.configuration.scheduler_config import SchedulerConfiguration
 from koord.api.kinds import Kind
 from koord.api.machinery.faults import BadInput
 from koord.api.machinery.shield import Shield
+from koord.api.protocol.annotations.load import JOB_PROFILE
+from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.protocol.names import SCHEDULER_DEFAULT
 from koord.api.text.duration import parse_duration
 from koord.descheduler.annotations import READ
@@ -178,8 +180,13 @@ class Runner:
         ):
             stack.callback(picture.tell_malformed(MalformedTeller(events, READ)))
             stack.callback(self._tell_failures(events))
-            migrating = Migrating(client, picture, self._args, pace, events, metrics, clock, claims=claims)
-            arbitrating = Arbitrating(client, picture, self._rules, scales, events, metrics, clock)
+            workers = max(each.rules.args.max_concurrent_reconciles for each in self._ready.profiles)
+            migrating = Migrating(
+                client, picture, self._args, pace, events, metrics, clock, claims=claims, workers=workers
+            )
+            arbitrating = Arbitrating(
+                client, picture, self._rules, lambda: self._ready.arbitration_s, scales, events, metrics, clock
+            )
             rounds = Rounds(
                 client,
                 picture,
@@ -221,12 +228,11 @@ class Runner:
         await until_served(self._client, (kind,), self._clock)
         picture.serve_late(kind)
 
-    def _rules(self) -> Rules:
-        """How pods are moved: what the first profile says of it counts for all jobs."""
-        return self._ready.profiles[0].rules
+    def _rules(self, job: PodMigrationJob) -> Rules:
+        return self._ready.rules_of(JOB_PROFILE.read(job.metadata, "PodMigrationJob"))
 
-    def _args(self) -> MigrationControllerArgs:
-        return self._rules().args
+    def _args(self, job: PodMigrationJob) -> MigrationControllerArgs:
+        return self._rules(job).args
 
     def _as_told(self, config: DeschedulerConfiguration) -> Compiled:
         """A configuration, with what the command line says instead."""

@@ -39,7 +39,7 @@ EVERY_S: Final = 60.0
 
 class Tidying:
     def __init__(
-        self, client: Client, picture: Picture, args: Callable[[], MigrationControllerArgs], clock: Clock
+        self, client: Client, picture: Picture, args: Callable[[PodMigrationJob], MigrationControllerArgs], clock: Clock
     ) -> None:
         self._client, self._picture, self._args, self._clock = client, picture, args, clock
         self.controller: Controller[str] = Controller(
@@ -103,7 +103,7 @@ class Tidying:
             now_s = self._clock.now()
             for job in self._picture.all_jobs():
                 with self._picture.shield.about("say whether it is old", POD_MIGRATION_JOBS, job.metadata):
-                    if is_forgotten(job, self._args(), now_s):
+                    if is_forgotten(job, self._args(job), now_s):
                         await self._remove(job)
             await self._put_back(now_s)
             await self._clock.sleep(EVERY_S)

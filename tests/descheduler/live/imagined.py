@@ -290,12 +290,12 @@ class Process:
         self.picture = LaggingPicture(server, clock)
         client: Any = FrailClient(server, fate)
         events: Any = Silent()
-        self.migrating = Migrating(client, self.picture, lambda: args, Pace(), events, METRICS, clock)
+        self.migrating = Migrating(client, self.picture, lambda _: args, Pace(), events, METRICS, clock)
         rules = Rules.of(args)
         self.arbitrating = Arbitrating(
-            client, self.picture, lambda: rules, Scales(client, clock), events, METRICS, clock
+            client, self.picture, lambda _: rules, lambda: 0.5, Scales(client, clock), events, METRICS, clock
         )
-        self.tidying = Tidying(client, self.picture, lambda: args, clock)
+        self.tidying = Tidying(client, self.picture, lambda _: args, clock)
         self._args, self._clock = args, clock
 
     async def work(self, chance: Random) -> None:

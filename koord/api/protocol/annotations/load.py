@@ -82,6 +82,10 @@ EVICT_POLICY: Final = Label(
 EVICT_REASON: Final = Annotation(names.ANNOTATION_EVICT_REASON, TEXT, "", on=JOB)
 EVICT_TRIGGER: Final = Annotation(names.ANNOTATION_EVICT_TRIGGER, TEXT, "", on=JOB)
 JOB_CREATED_BY: Final = Annotation(names.ANNOTATION_JOB_CREATED_BY, TEXT, "", on=JOB)
+JOB_PROFILE: Final = Annotation(names.OWN_ANNOTATION_JOB_PROFILE, TEXT, "", on=JOB)
+"""The profile of the descheduler by whose arguments a job is carried out. Without it, by those of the first one."""
+JOB_WORKLOAD: Final = Annotation(names.OWN_ANNOTATION_JOB_WORKLOAD, TEXT, "", on=JOB)
+"""The uid of the workload whose pod a job moves, known after the pod is gone."""
 PASSED_ARBITRATION: Final = Annotation(names.ANNOTATION_PASSED_ARBITRATION, SWITCH, False, on=JOB, bad=False)
 POD_ARBITRATING: Final = Annotation(names.ANNOTATION_POD_ARBITRATING, SWITCH, False, on=JOB, bad=False)
 CONTROLLER_MANAGED: Final = Label(
@@ -100,6 +104,8 @@ VALUES: Final[tuple[Value[Any, Any], ...]] = (
     EVICT_REASON,
     EVICT_TRIGGER,
     JOB_CREATED_BY,
+    JOB_PROFILE,
+    JOB_WORKLOAD,
     PASSED_ARBITRATION,
     POD_ARBITRATING,
     CONTROLLER_MANAGED,
