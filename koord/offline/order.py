@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from koord.api import kinds
 from koord.api.configuration.descheduler_config import DeschedulerConfiguration
-from koord.api.configuration.descheduler_order import of_descheduler
+from koord.api.configuration.descheduler_order import of_descheduler, strategies_of
 from koord.api.configuration.scheduler_config import SchedulerConfiguration
 from koord.api.configuration.threshold_order import Findings, load_limits, of_nodes
 from koord.api.configuration.thresholds import LoadLimits
@@ -49,8 +49,8 @@ def require_no_fight(
     """What could loop, in words, where a default is part of it. Raises `Invalid` where people set a descheduler's marks
     so that scheduler or agents work against it, naming both fields."""
     has_config = any(each.metadata.key == STORED for each in manifests.of(kinds.CONFIG_MAPS))
-    strategy = slo_config(manifests).config.for_node({}, {}).threshold_layers if has_config else ()
-    findings = of_descheduler(descheduler, load_limits(scheduler), strategy)
+    strategies = strategies_of(slo_config(manifests).config) if has_config else ()
+    findings = of_descheduler(descheduler, load_limits(scheduler), strategies)
     if findings.faults:
         raise Invalid("thresholds of usage", findings.faults)
     return findings.warnings

@@ -18,6 +18,7 @@ from koord.api.configuration import config_file
 from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration
 from koord.api.kinds import EVENTS, LEASES, PODS, Kind
 from koord.api.machinery.struct import Struct
+from koord.api.protocol.annotations.notice import EVICTION_NOTICE, SCALE_FIRST
 from koord.api.protocol.unacted import UNACTED
 from koord.cli.main import run
 from koord.kube.client import Client
@@ -105,6 +106,12 @@ async def test_the_rights_in_the_example_are_enough_for_all_that_a_descheduler_d
     refusals = Refusals()
     async with cluster(tmp_path) as admin:
         pods = {policy: await deploy(admin, policy.lower(), 2) for policy in ("Eviction", "Delete", "SoftEviction")}
+        (single,) = await deploy(admin, "single", 1)
+        wish: dict[str, Any] = {"metadata": {"annotations": {SCALE_FIRST.key: "true"}}}
+        await admin.patch(kinds.DEPLOYMENTS, "single", wish, namespace="default")
+        (told, *_) = await deploy(admin, "told", 2)
+        wish = {"metadata": {"annotations": {EVICTION_NOTICE.key: "1s"}}}
+        await admin.patch(PODS, told.metadata.name, wish, namespace="default")
         async with await as_the_example_allows(admin, "moves", "koord-descheduler") as client:
             client.observe(refusals)
             with pytest.raises(ApiError):
@@ -116,7 +123,10 @@ async def test_the_rights_in_the_example_are_enough_for_all_that_a_descheduler_d
                     await admin.patch(PODS, first.metadata.name, label, namespace="default")
                     mode = "ReservationFirst" if policy == "Eviction" else "EvictDirectly"
                     await ask(admin, first, policy.lower(), mode=mode)
-                for name in ("eviction", "delete"):
+                # Told first, replaced first, and taken back.
+                await ask(admin, told, "told")
+                await ask(admin, single, "single")
+                for name in ("eviction", "delete", "told", "single"):
                     assert (await ends(admin, name)).status.phase == "Succeeded"
 
                 async def is_asked() -> bool:

@@ -18,7 +18,8 @@ from typing import Final
 from koord.api.configuration.descheduler_args import LowNodeLoadArgs, NodePool
 from koord.api.configuration.descheduler_config import DeschedulerConfiguration
 from koord.api.configuration.layer import Layer
-from koord.api.configuration.threshold_order import Findings
+from koord.api.configuration.slo_config import SloConfig
+from koord.api.configuration.threshold_order import Findings, kinds_of_nodes
 from koord.api.configuration.threshold_rungs import DIMENSIONS, Dimension, Rung, Setting, agent_rungs
 from koord.api.configuration.thresholds import LoadLimits, schedule_max
 from koord.api.machinery.faults import Fault
@@ -28,9 +29,10 @@ LOW_NODE_LOAD: Final = "LowNodeLoad"
 
 
 def of_descheduler(
-    config: DeschedulerConfiguration, load: Sequence[LoadLimits] = (), strategy: Sequence[Layer] = ()
+    config: DeschedulerConfiguration, load: Sequence[LoadLimits] = (), strategies: Sequence[Sequence[Layer]] = ()
 ) -> Findings:
-    """Judges a configuration beside the scheduler's limits (one for each of its profiles) and the agents' strategy."""
+    """Judges a configuration beside the scheduler's limits (one for each of its profiles) and the agents' strategies
+    (one for each kind of node that they tell apart, see `strategies_of`)."""
     faults: dict[Fault, None] = {}
     warnings: dict[str, None] = {}
     for pool, where in _pools(config):
@@ -39,12 +41,17 @@ def of_descheduler(
                 high = _high(pool, where, dimension, band)
                 if high is None:
                     continue
-                for found in _fights(high, load, strategy, dimension, band):
+                for found in _fights(high, load, strategies, dimension, band):
                     if isinstance(found, Fault):
                         faults[found] = None
                     else:
                         warnings[found] = None
     return Findings(tuple(faults), tuple(warnings))
+
+
+def strategies_of(config: SloConfig) -> tuple[tuple[Layer, ...], ...]:
+    """What agents go by, for each kind of node that a slo-controller-config tells apart."""
+    return tuple(config.for_node(labels, {}).threshold_layers for labels in kinds_of_nodes(config))
 
 
 def _pools(config: DeschedulerConfiguration) -> Iterator[tuple[NodePool, str]]:
@@ -72,7 +79,11 @@ def _high(pool: NodePool, where: str, dimension: Dimension, band: PriorityClass)
 
 
 def _fights(
-    high: Setting, load: Sequence[LoadLimits], strategy: Sequence[Layer], dimension: Dimension, band: PriorityClass
+    high: Setting,
+    load: Sequence[LoadLimits],
+    strategies: Sequence[Sequence[Layer]],
+    dimension: Dimension,
+    band: PriorityClass,
 ) -> Iterator[Fault | str]:
     for limits in load:
         fills = schedule_max((limits,), dimension, band)
@@ -80,8 +91,11 @@ def _fights(
             yield _told(
                 fills, f"must not be above {high}", "the scheduler would fill nodes that the descheduler empties"
             )
-    evict: Rung | None = next((rung for rung in agent_rungs(strategy, dimension, band) if rung.name == "evict"), None)
-    if evict is not None and high.percent >= evict.setting.percent:
+    for strategy in strategies or ((),):
+        rungs = agent_rungs(strategy, dimension, band)
+        evict: Rung | None = next((rung for rung in rungs if rung.name == "evict"), None)
+        if evict is None or high.percent < evict.setting.percent:
+            continue
         why = "agents would evict from nodes that the descheduler takes for targets"
         if evict.setting.is_set:
             yield Fault(high.source, f"must be below {evict.setting}, not {high.percent}: {why}")

@@ -49,7 +49,7 @@ class Findings:
 
 def of_config(config: SloConfig) -> Findings:
     """For the cluster, and for each kind of node that an entry is for."""
-    settings = [config.for_node(labels, {}) for labels in _kinds_of_nodes(config)]
+    settings = [config.for_node(labels, {}) for labels in kinds_of_nodes(config)]
     return Findings.of(check(strategy=each.threshold_layers, colocation=each.colocation_layers) for each in settings)
 
 
@@ -82,7 +82,7 @@ def usable(old: SloConfig | None, new: SloConfig) -> tuple[SloConfig, tuple[Prob
 def _out_of_order(config: SloConfig) -> Iterator[Problem]:
     """For each section, the thresholds in it that count as less than what is written."""
     lowered: dict[Lowered, None] = {}
-    for labels in _kinds_of_nodes(config):
+    for labels in kinds_of_nodes(config):
         lowered |= dict.fromkeys(config.for_node(labels, {}).lowered)
     for section in SECTIONS:
         own = tuple(
@@ -157,7 +157,8 @@ def _said(config: SloConfig, meta: ObjectMeta) -> Iterator[Hashable]:
         yield next((i for i, item in enumerate(items) if picks(item.node_selector, meta.labels)), -1)
 
 
-def _kinds_of_nodes(config: SloConfig) -> Iterator[dict[str, str]]:
+def kinds_of_nodes(config: SloConfig) -> Iterator[dict[str, str]]:
+    """Labels of a node of each kind that a configuration tells apart."""
     yield {}
     items: tuple[NodeItem, ...] = (*config.colocation.items, *config.resource_threshold.items)
     for item in items:

@@ -15,6 +15,7 @@ from koord.api.kinds import NODES, POD_MIGRATION_JOBS, PODS
 from koord.api.kubernetes.pod_costs import DELETION_COST
 from koord.descheduler.compiled import Compiled, ReadyProfile
 from koord.descheduler.job_request import job_request
+from koord.descheduler.live.agents import Agents
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.pace import Pace
 from koord.descheduler.live.picture import Picture
@@ -44,13 +45,16 @@ class Rounds:
         metrics: DeschedulerMetrics,
         clock: Clock,
         changed: asyncio.Event,
+        agents: Agents,
         *,
         identity: str,
     ) -> None:
         self._client, self._picture, self._ready, self._pace = client, picture, ready, pace
         self._scales = scales
         self._events, self._metrics, self._clock, self._changed = events, metrics, clock, changed
-        self._identity = identity
+        self._identity, self._agents = identity, agents
+        self._fights = ""
+        "The thresholds over which rounds are left out."
         self._memory: dict[tuple[str, str], Any] = {}
         self.last: Outcome | None = None
 
@@ -67,6 +71,8 @@ class Rounds:
 
     async def round(self) -> Outcome | None:
         ready = self._ready()
+        if await self._would_fight(ready):
+            return None
         with self._picture.shield.about("learn how large workloads of other kinds are"):
             self._picture.scales = await self._scales.of(self._picture.pods.list())
         began_s = self._clock.monotonic()
@@ -86,6 +92,15 @@ class Rounds:
             log.info("a round", extra={"moves": len(outcome.moves), "held": len(outcome.held)})
         await self._carry_out(outcome, sight, dry=ready.config.dry_run)
         return outcome
+
+    async def _would_fight(self, ready: Compiled) -> bool:
+        """Agents may have got other thresholds since: what they would undo is not begun."""
+        await self._agents.look()
+        fights = "; ".join(map(str, self._agents.faults(ready.config)))
+        if fights and fights != self._fights:
+            log.error("no rounds until the thresholds of usage are in order: %s", fights)
+        self._fights = fights
+        return bool(fights)
 
     async def _carry_out(self, outcome: Outcome, sight: Sight, *, dry: bool) -> None:
         if not dry:

@@ -25,7 +25,7 @@ from koord.api.configuration.features import DeschedulerGate
 from koord.api.configuration.scheduler_config import SHIPPED as SHIPPED_SCHEDULER
 from koord.api.configuration.scheduler_config import SchedulerConfiguration
 from koord.api.kinds import Kind
-from koord.api.machinery.faults import BadInput
+from koord.api.machinery.faults import BadInput, Invalid
 from koord.api.machinery.shield import Shield
 from koord.api.protocol.annotations.load import JOB_PROFILE
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
@@ -33,6 +33,7 @@ from koord.api.protocol.names import SCHEDULER_DEFAULT
 from koord.api.text.duration import parse_duration
 from koord.descheduler.annotations import READ
 from koord.descheduler.compiled import MIGRATION, Compiled, compiled
+from koord.descheduler.live.agents import Agents
 from koord.descheduler.live.arbitrating import Arbitrating
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.migrating import Migrating
@@ -109,11 +110,14 @@ class Runner:
         self._shield = Shield(self._failures)
         self._ready = self._as_told(config)
         self._changed = asyncio.Event()
+        self._agents = Agents(client, clock)
 
     async def run(self, on_ready: Callable[[], None]) -> None:
         metrics = self._metrics.metrics
         async with AsyncExitStack() as stack:
             await until_served(self._client, REQUIRED, self._clock)
+            await self._agents.look()
+            self._require_no_fight(self._ready.config)
             informers = await stack.enter_async_context(Informers(self._client, clock=self._clock))
             picture = Picture(
                 informers, self._clock, self._options.scheduler, alone=self._options.alone, shield=self._shield
@@ -197,6 +201,7 @@ class Runner:
                 metrics,
                 clock,
                 self._changed,
+                self._agents,
                 identity=identity,
             )
             tasks.create_task(migrating.run(), name="migrating")
@@ -216,7 +221,10 @@ class Runner:
     async def _keep_up(self, read: Callable[[], DeschedulerConfiguration]) -> None:
         async for config in changes(read, self._given, self._clock, "descheduler"):
             try:
-                self._ready = self._as_told(config)
+                await self._agents.look()
+                ready = self._as_told(config)
+                self._require_no_fight(ready.config)
+                self._ready = ready
             except BadInput as error:
                 log.error("the configuration is left as it was: %s", error)
                 continue
@@ -227,6 +235,11 @@ class Runner:
         """Definitions may come after the descheduler."""
         await until_served(self._client, (kind,), self._clock)
         picture.serve_late(kind)
+
+    def _require_no_fight(self, config: DeschedulerConfiguration) -> None:
+        faults = self._agents.faults(config)
+        if faults:
+            raise Invalid("thresholds of usage", faults)
 
     def _rules(self, job: PodMigrationJob) -> Rules:
         return self._ready.rules_of(JOB_PROFILE.read(job.metadata, "PodMigrationJob"))

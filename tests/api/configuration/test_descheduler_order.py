@@ -68,7 +68,7 @@ def test_a_default_is_told_of_and_not_refused() -> None:
 def test_agents_do_not_evict_from_what_the_descheduler_fills(high: int, refused: bool) -> None:
     strategy = ResourceThresholdStrategy(enable=True, memory_evict_threshold_percent=85)
     layers = [Layer("resource-threshold-config.clusterStrategy", strategy)]
-    findings = of_descheduler(marks(highThresholds={"memory": high}), (), layers)
+    findings = of_descheduler(marks(highThresholds={"memory": high}), (), [layers])
     assert bool(findings.faults) is refused
     for fault in findings.faults:
         assert "must be below resource-threshold-config.clusterStrategy.memoryEvictThresholdPercent (85)" in str(fault)
