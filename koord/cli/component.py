@@ -80,6 +80,22 @@ def component_options(command: F) -> F:
     return cast(F, with_common)
 
 
+def election_options(unless_said: str) -> Callable[[F], F]:
+    """--leader-elect and --namespace of its lease. `unless_said`: what counts if the configuration says nothing."""
+
+    def add(command: F) -> F:
+        elect = click.option(
+            "--leader-elect/--no-leader-elect",
+            default=None,
+            show_default=f"what FILE says, else {unless_said}",
+            help="Work only while holding a lease, so that several can run.",
+        )
+        lease = click.option("--namespace", show_default="that of the configuration", help="Namespace of the lease.")
+        return elect(lease(command))
+
+    return add
+
+
 def run_component(
     name: str,
     work: Callable[[Client, Ready], Awaitable[None]],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koord.cli.component import Common, Ready, component_options, run_component
+from koord.cli.component import Common, Ready, component_options, election_options, run_component
 from koord.cli.options import descheduler_plugin_option
 
 if TYPE_CHECKING:
@@ -35,13 +35,7 @@ is faulty, the last valid configuration stays in force."""
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The configuration of the scheduler, by whose rules places for pods are looked for.",
 )
-@click.option(
-    "--leader-elect/--no-leader-elect",
-    default=None,
-    show_default="what FILE says, else yes",
-    help="Work only while holding a lease, so that several can run.",
-)
-@click.option("--namespace", show_default="that of the configuration", help="Namespace of the lease.")
+@election_options("yes")
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -80,6 +74,7 @@ def descheduler(
     from koord.cli.inputs import configuration_file
     from koord.descheduler.compiled import compiled
     from koord.descheduler.own_plugins import load
+    from koord.kube.settings_paths import SettingsPaths
 
     def read() -> DeschedulerConfiguration:
         found = SHIPPED
@@ -103,6 +98,8 @@ def descheduler(
     gates = parse_gates(DeschedulerGate, feature_gates)
     elect = configuration.leader_election.leader_elect if leader_elect is None else leader_elect
     measured: list[Metrics] = []
+    settings = SettingsPaths()
+    settings.in_force(configuration)
 
     async def work(client: Client, ready: Ready) -> None:
         from koord.descheduler.live.run import DeschedulerOptions, run
@@ -115,8 +112,16 @@ def descheduler(
             gates=gates,
             scheduler=scheduler,
             plugins=own,
+            in_force=settings.in_force,
         )
         metrics = measured[0] if measured else None
         await run(client, configuration, options=options, metrics=metrics, on_ready=lambda: ready({}))
 
-    return run_component("descheduler", work, common, warning=gates_warning(gates), measured=measured.append)
+    return run_component(
+        "descheduler",
+        work,
+        common,
+        warning=gates_warning(gates),
+        measured=measured.append,
+        served=lambda server: server.add_paths(settings.handle),
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koord.cli.component import Common, Ready, component_options, run_component
+from koord.cli.component import Common, Ready, component_options, election_options, run_component
 from koord.cli.options import plugin_option
 
 if TYPE_CHECKING:
@@ -29,13 +29,7 @@ profiles, plugins, arguments and backoffs takes effect within seconds, and one t
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A KubeSchedulerConfiguration. Without it, koord's own: the profile koord-scheduler.",
 )
-@click.option(
-    "--leader-elect/--no-leader-elect",
-    default=None,
-    show_default="what FILE says, else no",
-    help="Work only while holding a lease, so that several can run.",
-)
-@click.option("--namespace", show_default="that of the configuration", help="Namespace of the lease.")
+@election_options("no")
 @click.option(
     "--alone",
     is_flag=True,
@@ -67,6 +61,7 @@ def scheduler(
     from koord.api.configuration.idle_gates import gates_warning
     from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration
     from koord.cli.inputs import configuration_file
+    from koord.kube.settings_paths import SettingsPaths
     from koord.scheduler.auditor import AuditLimits
     from koord.scheduler.live.diagnosis import Inspection
     from koord.scheduler.own_plugins import load
@@ -84,6 +79,8 @@ def scheduler(
     own = tuple(load(each) for each in plugins)
     measured: list[Metrics] = []
     inspection = Inspection()
+    settings = SettingsPaths(inspection.handle)
+    settings.in_force(configuration)
 
     async def work(client: Client, ready: Ready) -> None:
         from koord.scheduler.live.run import SchedulerOptions, run
@@ -98,6 +95,7 @@ def scheduler(
             plugins=own,
             gates=gates,
             inspection=inspection,
+            in_force=settings.in_force,
             audit=AuditLimits() if audit else None,
         )
         metrics = measured[0] if measured else None
@@ -109,5 +107,5 @@ def scheduler(
         common,
         warning=gates_warning(gates),
         measured=measured.append,
-        served=lambda server: server.add_paths(inspection.handle),
+        served=lambda server: server.add_paths(settings.handle),
     )

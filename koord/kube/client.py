@@ -386,9 +386,11 @@ class Client:
         grace_s: int | None = None,
         propagation: str = "",
         dry_run: bool = False,
+        options: Mapping[str, object] | None = None,
     ) -> None:
-        """Deletes one object: only the one with this `uid`, in this version, where they are given (else `Conflict`)."""
-        options = _delete_options(uid, resource_version, grace_s, propagation, dry_run)
+        """Deletes one object: only the one with this `uid`, in this version, where they are given (else `Conflict`).
+        `options`: further fields of the DeleteOptions."""
+        options = _delete_options(uid, resource_version, grace_s, propagation, dry_run, options)
         call = Call(
             "DELETE",
             kind.path(_required(kind, name, namespace, "delete"), namespace=namespace),
@@ -434,14 +436,22 @@ class Client:
         await self._pod_subresource("binding", namespace, pod, body, verb=f"bind to node {node}")
 
     async def evict(
-        self, namespace: str, pod: str, *, grace_s: int | None = None, uid: str = "", dry_run: bool = False
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        grace_s: int | None = None,
+        uid: str = "",
+        dry_run: bool = False,
+        options: Mapping[str, object] | None = None,
     ) -> None:
-        """Asks for a pod's end. `EvictionRefused` when a disruption budget does not allow it at this time."""
+        """Asks for a pod's end. `EvictionRefused` when a disruption budget does not allow it at this time. `options`:
+        further fields of the DeleteOptions."""
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": pod, "namespace": namespace},
-            "deleteOptions": _delete_options(uid, "", grace_s, "", dry_run),
+            "deleteOptions": _delete_options(uid, "", grace_s, "", dry_run, options),
         }
         try:
             await self._pod_subresource("eviction", namespace, pod, body, verb="evict")
@@ -554,10 +564,18 @@ def _outgoing(kind: Kind[T], obj: T | Mapping[str, object]) -> tuple[bytes, str,
 
 
 def _delete_options(
-    uid: str, resource_version: str, grace_s: int | None, propagation: str, dry_run: bool
+    uid: str,
+    resource_version: str,
+    grace_s: int | None,
+    propagation: str,
+    dry_run: bool,
+    more: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
-    options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-    preconditions = {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
+    options: dict[str, object] = {**(more or {}), "apiVersion": "v1", "kind": "DeleteOptions"}
+    given = options.get("preconditions")
+    own = {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
+    # What the caller knows comes second: an object that somebody else did not mean is not deleted.
+    preconditions = {**own, **(given if isinstance(given, dict) else {})}
     if preconditions:
         options["preconditions"] = preconditions
     if grace_s is not None:

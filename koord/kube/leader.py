@@ -24,11 +24,13 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self, TypeVar
 
+from koord.api.configuration.component_config import LeaderElection as ElectionSettings
 from koord.api.kinds import LEASES, NAMESPACES
 from koord.api.kubernetes.coordination import Lease
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.machinery.codec import DecodeError
 from koord.api.protocol.names import NAMESPACE_KOORDINATOR
+from koord.api.text.duration import parse_duration
 from koord.kube.beside import beside
 from koord.kube.client import Client
 from koord.kube.election import Candidacy, Claim, NotLeader, Timing, Wait, release, retry_delay_s
@@ -304,3 +306,33 @@ async def run_as_leader(
         if ended_by_itself:
             return working.result()
         raise NotLeader(f"{leader.identity} lost leadership by lease {namespace}/{name}")
+
+
+async def run_elected(
+    client: Client,
+    work: Callable[[Client, str], Awaitable[None]],
+    wanted: ElectionSettings,
+    *,
+    elect: bool,
+    on_change: Callable[[bool], None] | None = None,
+) -> None:
+    """Does `work` with a client and an identity: at once, or where `elect`, while leading as a configuration says."""
+    if not elect:
+        await work(client, unique_identity())
+        return
+
+    async def lead(leader: LeaderElection) -> None:
+        await work(leader.client, leader.identity)
+
+    await run_as_leader(
+        client,
+        lead,
+        name=wanted.resource_name,
+        namespace=wanted.resource_namespace,
+        timing=Timing(
+            max(1, round(parse_duration(wanted.lease_duration))),
+            parse_duration(wanted.renew_deadline),
+            parse_duration(wanted.retry_period),
+        ),
+        on_change=on_change,
+    )

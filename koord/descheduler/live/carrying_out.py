@@ -115,18 +115,20 @@ class CarryingOut:
             await self._client.create(RESERVATIONS, wanted)
 
     async def _evict(self, action: EvictPod) -> None:
-        grace_s = action.delete_options.get("gracePeriodSeconds")
+        options = action.delete_options
         try:
             match action.policy:
                 case "Delete":
                     await self._client.delete(
-                        PODS, action.name, namespace=action.namespace, uid=action.uid, grace_s=grace_s
+                        PODS, action.name, namespace=action.namespace, uid=action.uid, options=options
                     )
                 case "SoftEviction":
                     await self._ask_to_go(action)
                 case "Eviction":
-                    await self._client.evict(action.namespace, action.name, uid=action.uid, grace_s=grace_s)
+                    await self._client.evict(action.namespace, action.name, uid=action.uid, options=options)
         except (NotFound, Conflict) as error:
+            if isinstance(error, Conflict) and options.get("preconditions"):
+                raise
             # It is gone, and there may be another one of its name: that one stays.
             log.info("the pod to evict is gone: %s", error, extra={"pod": f"{action.namespace}/{action.name}"})
 

@@ -30,7 +30,6 @@ from koord.api.machinery.shield import Shield
 from koord.api.protocol.annotations.load import JOB_PROFILE
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.protocol.names import SCHEDULER_DEFAULT
-from koord.api.text.duration import parse_duration
 from koord.descheduler.annotations import READ
 from koord.descheduler.compiled import MIGRATION, Compiled, compiled
 from koord.descheduler.live.agents import Agents
@@ -46,10 +45,9 @@ from koord.descheduler.plugin import Plugin
 from koord.descheduler.rules import Rules
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
-from koord.kube.election import Timing
 from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
-from koord.kube.leader import LeaderElection, run_as_leader, unique_identity
+from koord.kube.leader import run_elected
 from koord.kube.malformed import FailureTeller, MalformedTeller
 from koord.kube.metrics import Metrics
 from koord.kube.reload import changes
@@ -75,6 +73,8 @@ class DeschedulerOptions:
     "By whose rules a place for a pod is looked for."
     plugins: tuple[type[Plugin], ...] = ()
     "The user's own, for every profile."
+    in_force: Callable[[DeschedulerConfiguration], None] = lambda config: None
+    "Called with every configuration that is gone by from then on."
 
 
 async def run(
@@ -150,27 +150,12 @@ class Runner:
             on_ready()
 
     async def _work(self, picture: Picture) -> None:
-        if not self._options.elect:
-            await self._lead(self._client, unique_identity(), picture)
-            return
+        async def lead(client: Client, identity: str) -> None:
+            await self._lead(client, identity, picture)
 
-        async def work(leader: LeaderElection) -> None:
-            await self._lead(leader.client, leader.identity, picture)
-
-        wanted = self._ready.config.leader_election
-        gauge = self._metrics.metrics.leader(wanted.resource_name)
-        await run_as_leader(
-            self._client,
-            work,
-            name=wanted.resource_name,
-            namespace=wanted.resource_namespace,
-            timing=Timing(
-                max(1, round(parse_duration(wanted.lease_duration))),
-                parse_duration(wanted.renew_deadline),
-                parse_duration(wanted.retry_period),
-            ),
-            on_change=gauge.set,
-        )
+        wanted, elect = self._ready.config.leader_election, self._options.elect
+        gauge = self._metrics.metrics.leader(wanted.resource_name) if elect else None
+        await run_elected(self._client, lead, wanted, elect=elect, on_change=None if gauge is None else gauge.set)
 
     async def _lead(self, client: Client, identity: str, picture: Picture) -> None:
         """Decides and writes until cancelled."""
@@ -225,6 +210,7 @@ class Runner:
                 ready = self._as_told(config)
                 self._require_no_fight(ready.config)
                 self._ready = ready
+                self._options.in_force(ready.config)
             except BadInput as error:
                 log.error("the configuration is left as it was: %s", error)
                 continue

@@ -1,6 +1,6 @@
 """Looking into a running scheduler, over HTTP beside its health.
 
-    PUT /debug/flags/{s,f,d,db,v}            what is to be said of decisions: see koord.scheduler.diagnosis
+    PUT /debug/flags/{s,f,d,db}              what is to be said of decisions: see koord.scheduler.diagnosis
     GET /apis/v1/__services__                what can be asked
     GET /apis/v1/nodes/:nodeName             a node, as it is counted
     GET /apis/v1/plugins/<Plugin>/...        what plugins tell
@@ -37,8 +37,6 @@ BASE: Final = "/apis/v1"
 FLAGS: Final = "/debug/flags/"
 MOST_UNWRITTEN: Final = 1000
 LONGEST_BODY: Final = 1024
-DETAILED: Final = 4
-"""From this verbosity on, everything is logged."""
 
 Service = Callable[[str], object]
 """Answers for one thing, named as in its path: `n1`, or `namespace/name` where the path has two words for it."""
@@ -116,8 +114,6 @@ class Inspection:
         if request.method != "PUT":
             return _text("unrecognized http method", 406)
         text = (await request.content.read(LONGEST_BODY)).decode(errors="replace").strip()
-        if flag == "v":
-            return _set_verbosity(text)
         try:
             return _text(self.flags.set(flag, text))
         except ValueError as error:
@@ -178,13 +174,6 @@ def _not_found(pattern: str, values: Mapping[str, str]) -> str:
 
 def _write(ask: Ask, found: Diagnosis) -> None:
     log.info(diagnosis.diagnosis_line(ask, found))
-
-
-def _set_verbosity(text: str) -> web.Response:
-    if not (text.isascii() and text.isdigit()):
-        return _text(f"failed set klog.logging.verbosity {text}: it must be a whole number", 400)
-    logging.getLogger("koord").setLevel(logging.DEBUG if int(text) >= DETAILED else logging.INFO)
-    return _text(f"successfully set klog.logging.verbosity to {text}")
 
 
 def _text(text: str, status: int = 200) -> web.Response:

@@ -23,15 +23,13 @@ from koord.api.kinds import Kind
 from koord.api.machinery.faults import BadInput, Invalid
 from koord.api.machinery.shield import Shield
 from koord.api.protocol.names import SCHEDULER_DEFAULT
-from koord.api.text.duration import parse_duration
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
-from koord.kube.election import Timing
 from koord.kube.errors import ApiError
 from koord.kube.event_ledger import EventLimits
 from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
-from koord.kube.leader import LeaderElection, run_as_leader, unique_identity
+from koord.kube.leader import run_elected
 from koord.kube.malformed import FailureTeller, MalformedTeller
 from koord.kube.metrics import Metrics
 from koord.kube.reload import changes
@@ -78,6 +76,8 @@ class SchedulerOptions:
     "Feature gates that are not as they are by default, and any others."
     inspection: Inspection | None = None
     "Through which people look into it."
+    in_force: Callable[[SchedulerConfiguration], None] = lambda config: None
+    "Called with every configuration that is gone by from then on."
     audit: AuditLimits | None = None
     "Alert on pods whose scheduling goes badly: what is late. None: nobody looks."
     seed: int = 0
@@ -153,27 +153,9 @@ class Runner:
             on_ready()
 
     async def _schedule(self) -> None:
-        if not self._options.elect:
-            await self._lead(self._client, unique_identity())
-            return
-
-        async def work(leader: LeaderElection) -> None:
-            await self._lead(leader.client, leader.identity)
-
-        wanted = self._config.leader_election
-        gauge = self._metrics.metrics.leader(wanted.resource_name)
-        await run_as_leader(
-            self._client,
-            work,
-            name=wanted.resource_name,
-            namespace=wanted.resource_namespace,
-            timing=Timing(
-                max(1, round(parse_duration(wanted.lease_duration))),
-                parse_duration(wanted.renew_deadline),
-                parse_duration(wanted.retry_period),
-            ),
-            on_change=gauge.set,
-        )
+        wanted, elect = self._config.leader_election, self._options.elect
+        gauge = self._metrics.metrics.leader(wanted.resource_name) if elect else None
+        await run_elected(self._client, self._lead, wanted, elect=elect, on_change=None if gauge is None else gauge.set)
 
     async def _lead(self, client: Client, identity: str) -> None:
         """Decides until cancelled, by one configuration after the other."""
@@ -230,6 +212,7 @@ class Runner:
                 continue
             log.info("the configuration has changed, and takes effect")
             self._config = config
+            self._options.in_force(config)
             if self._loop is not None:
                 self._loop.stop()
             else:

@@ -213,7 +213,7 @@ class FrailClient:
     async def delete(self, kind: Kind[Any], name: str, *, namespace: str = "", uid: str = "", **_: Any) -> None:
         self._call(lambda: self._server.delete(kind, self._key(kind, name, namespace), uid))
 
-    async def evict(self, namespace: str, name: str, *, uid: str, grace_s: int | None = None) -> None:
+    async def evict(self, namespace: str, name: str, *, uid: str, options: Plain) -> None:
         key = f"{namespace}/{name}"
 
         def act() -> None:

@@ -28,6 +28,7 @@ from koord.kube.client import Client
 from koord.kube.health import HealthServer
 from koord.kube.metrics import Metrics
 from koord.kube.serving_tls import ServingTls
+from koord.kube.settings_paths import SettingsPaths
 from koord.scheduler.auditor import AuditLimits
 from koord.scheduler.live import diagnosis, monitor
 from koord.scheduler.live.diagnosis import Inspection
@@ -133,7 +134,7 @@ async def test_flags_answer_to_put_alone(method: str, flag: str, body: str, stat
     try:
         async with HealthServer("127.0.0.1:0", authorizer=EVERYBODY) as server:
             assert (await asked(server.port, f"/debug/flags/{flag}", method, body))[0] == 404
-            server.add_paths(Inspection().handle)
+            server.add_paths(SettingsPaths(Inspection().handle).handle)
             found = await asked(server.port, f"/debug/flags/{flag}", method, body)
     finally:
         logging.getLogger("koord").setLevel(level)
