@@ -82,12 +82,13 @@ def deschedule(
             found = plan_live.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), more=WORKLOADS)
             manifests, now_s = plan_live.merged(manifests, found), time.time() if now is None else now_s
         manifests.require_valid()
+        scales = plan_live.scales(kubeconfig, context, manifests) if live else {}
         given = configuration_of(DeschedulerConfiguration, "DeschedulerConfiguration", config, manifests)
         scheduler = scheduler_configuration(None, manifests) or SHIPPED_SCHEDULER
         warnings = require_no_fight(manifests, given, scheduler) if given is not None else ()
         ready = compiled(given or SHIPPED, [load(each) for each in plugins])
         progress.say("looking at nodes and pods")
-        decided = decide(manifests, ready, profiles_of(scheduler), now_s=now_s)
+        decided = decide(manifests, ready, profiles_of(scheduler), now_s=now_s, scales=scales)
     if given is None:
         click.echo(
             "note: no DeschedulerConfiguration is given: nodes above cpu 75% or memory 80% count as hot", err=True

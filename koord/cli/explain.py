@@ -131,13 +131,15 @@ def explain(
             listed = plan_live.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"))
             manifests = plan_live.merged(manifests, listed)
             unanswered = plan_live.unanswered(kubeconfig, context, time.time())
-        manifests = expand(manifests.require_valid(), now_s=now_s).manifests
+        written = manifests.require_valid()
+        manifests = expand(written, now_s=now_s).manifests
         given = scheduler_configuration(config, manifests)
         is_previewed = has_config(manifests)
         if is_previewed:
             # As in a plan, what nodes lend follows the configuration that is given.
             _, manifests = preview(manifests, now_s=now_s)
-        profiles = profiles_of(given or SHIPPED, [load(each) for each in plugins], gates)
+        own = [load(each) for each in plugins]
+        profiles = profiles_of(given or SHIPPED, own, gates)
         progress.say("explaining")
         if gang is not None:
             of_gang = explain_gang(manifests, profiles, gang, now_s=now_s, seed=seed)
@@ -155,9 +157,14 @@ def explain(
             from koord.cli.explain_moves import history
 
             moves, slowdowns = history(kubeconfig, context, key, now_s)
-            if (moves or slowdowns) and not _is_there(manifests, key):
-                _print_gone(key, moves, slowdowns, output)
-                return 0
+        else:
+            from koord.cli.explain_moves import moves_in
+
+            # Plugins serve one cluster, and a descheduler tries moves out on another.
+            moves = moves_in(written, lambda: profiles_of(given or SHIPPED, own, gates), key, now_s)
+        if (moves or slowdowns) and not _is_there(manifests, key):
+            _print_gone(key, moves, slowdowns, output)
+            return 0
         answer = explain_of(
             manifests,
             profiles,

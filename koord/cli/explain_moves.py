@@ -1,19 +1,26 @@
-"""What `koord explain POD` says of moves and slowdowns: read from the cluster, beside what decides about the pod."""
+"""What `koord explain POD` says of moves and slowdowns, from the cluster, and of moves from manifests, beside what
+decides about the pod."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import click
 
 from koord.api import kinds
+from koord.api.configuration.descheduler_config import DeschedulerConfiguration
 from koord.api.kinds import Kind
+from koord.api.text.manifest import Manifests
+from koord.cli.inputs import configuration_of
+from koord.descheduler.compiled import compiled
 from koord.kube.client import Client
 from koord.kube.errors import ApiError, Forbidden, NotFound
-from koord.offline.moves import moves_of
+from koord.offline.deschedule import deschedule
+from koord.offline.moves import moves_of, would_move
 from koord.offline.slowdowns import slowdowns_of
+from koord.scheduler.profiles import Profiles
 
 
 class PodHistory(NamedTuple):
@@ -28,6 +35,17 @@ def history(kubeconfig: str | None, context: str | None, key: str, now_s: float)
         return asyncio.run(_history(kubeconfig, context, key, now_s))
     except ApiError as error:
         raise click.ClickException(str(error)) from None
+
+
+def moves_in(manifests: Manifests, profiles: Callable[[], Profiles], key: str, now_s: float) -> tuple[str, ...]:
+    """Who wants a pod of manifests gone; and what a descheduler would do, if they hold its configuration."""
+    found = moves_of(
+        key, manifests.of(kinds.PODS), manifests.of(kinds.POD_MIGRATION_JOBS), manifests.of(kinds.EVENTS), now_s
+    )
+    config = configuration_of(DeschedulerConfiguration, "DeschedulerConfiguration", None, manifests)
+    if config is None or all(pod.metadata.key != key for pod in manifests.of(kinds.PODS)):
+        return found
+    return (*found, *would_move(key, deschedule(manifests, compiled(config), profiles(), now_s=now_s)))
 
 
 async def _history(kubeconfig: str | None, context: str | None, key: str, now_s: float) -> PodHistory:

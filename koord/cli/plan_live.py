@@ -11,11 +11,14 @@ import click
 
 from koord.api import kinds
 from koord.api.kinds import Kind
+from koord.api.kubernetes.pod import Pod
 from koord.api.protocol import names
 from koord.api.protocol.announcements import Schedulers
 from koord.api.text.manifest import Manifest, Manifests
+from koord.descheduler.live.scales import Scales
 from koord.kube.announced import announced
 from koord.kube.client import Client
+from koord.kube.clock import SystemClock
 from koord.kube.errors import ApiError, Forbidden, NotFound
 from koord.offline.preview import KINDS as PREVIEW_KINDS
 from koord.offline.world import KINDS
@@ -67,6 +70,19 @@ def unanswered(kubeconfig: str | None, context: str | None, now_s: float) -> Cal
 async def _schedulers(kubeconfig: str | None, context: str | None, now_s: float) -> Schedulers:
     async with Client.from_config(kubeconfig, context) as client:
         return await announced(client, now_s)
+
+
+def scales(kubeconfig: str | None, context: str | None, manifests: Manifests) -> dict[str, int]:
+    """Replicas of workloads of kinds that koord does not know, by uid, as the scale subresource says."""
+    try:
+        return asyncio.run(_scales(kubeconfig, context, manifests.of(kinds.PODS)))
+    except ApiError as error:
+        raise click.ClickException(str(error)) from None
+
+
+async def _scales(kubeconfig: str | None, context: str | None, pods: Sequence[Pod]) -> dict[str, int]:
+    async with Client.from_config(kubeconfig, context) as client:
+        return await Scales(client, SystemClock()).of(pods)
 
 
 def merged(change: Manifests, found: Sequence[Manifest]) -> Manifests:

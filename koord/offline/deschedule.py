@@ -6,12 +6,13 @@ whether it could begin at once, and the node to which the scheduler would send t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from koord.api import kinds
+from koord.api.kubernetes.pod import Pod
 from koord.api.text.manifest import Manifests
 from koord.api.text.quantity import render
 from koord.descheduler.arbitration import Asked, arbitrate
@@ -67,11 +68,18 @@ class Descheduled(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def deschedule(
-    manifests: Manifests, compiled: Compiled, profiles: Profiles, *, now_s: float, seed: int = 0
+    manifests: Manifests,
+    compiled: Compiled,
+    profiles: Profiles,
+    *,
+    now_s: float,
+    seed: int = 0,
+    scales: Mapping[str, int] | None = None,
 ) -> Descheduled:
-    """One round on what manifests describe. Raises `Invalid` with every fault of them."""
+    """One round on what manifests describe. Raises `Invalid` with every fault of them. `scales`: replicas of workloads
+    of kinds that koord does not know, by uid, beside what the manifests say of them."""
     world = world_of(manifests, profiles, now_s=now_s, seed=seed)
-    sight = _sight(manifests, world, now_s)
+    sight = _sight(manifests, world, now_s, scales or {})
     outcome = run(compiled, sight, at_once=True)
     if outcome.failed:
         name, error = outcome.failed[0]
@@ -87,7 +95,25 @@ def deschedule(
     )
 
 
-def _sight(manifests: Manifests, world: World, now_s: float) -> Sight:
+def scales_in(manifests: Manifests, pods: Iterable[Pod]) -> dict[str, int]:
+    """How many pods workloads of kinds that koord does not know want, by the uid that their pods give. The version of
+    the API may differ, the group not."""
+    said = {(_group(each.api_version), each.kind, each.key): each.replicas for each in manifests.scaled}
+    found = {}
+    for pod in pods if said else ():
+        owner = pod.metadata.controller
+        if owner is not None:
+            replicas = said.get((_group(owner.api_version), owner.kind, f"{pod.metadata.namespace}/{owner.name}"))
+            if replicas is not None:
+                found[owner.uid] = replicas
+    return found
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
+
+
+def _sight(manifests: Manifests, world: World, now_s: float, scales: Mapping[str, int]) -> Sight:
     running = [pod for key, pod in world.pods.items() if key in world.running]
     pods_on: dict[str, list[Any]] = {}
     for pod in running:
@@ -102,7 +128,7 @@ def _sight(manifests: Manifests, world: World, now_s: float) -> Sight:
         {each.metadata.name: each for each in manifests.of(kinds.NODES)},
         pods_on,
         {each.metadata.name: each for each in manifests.of(kinds.NODE_METRICS)},
-        workloads_of(known, running),
+        workloads_of(known, running, {**scales, **scales_in(manifests, running)}),
         Places(world.cluster, world.engine_of),
         finished_on=finished_on,
         priorities={each.metadata.name: each.value for each in manifests.of(kinds.PRIORITY_CLASSES)},

@@ -18,6 +18,7 @@ from koord.api.protocol.crd.pod_migration_job import PodMigrationJob, PodMigrati
 from koord.api.text.duration import from_seconds
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 from koord.notice.decision import asked_by, is_ready
+from koord.offline.deschedule import Descheduled
 
 ENDS: Final = frozenset(
     {
@@ -51,6 +52,16 @@ def moves_of(
     if ended_s is not None:
         found += _successors(key, pods, ended_s)
     return (*found, *(() if pod is None else _notices(pod, now_s)))
+
+
+def would_move(key: str, decided: Descheduled) -> tuple[str, ...]:
+    """What a descheduler would do with a pod now: one sentence, or none where it leaves the pod alone."""
+    for each in decided.migrations:
+        if each.pod == key:
+            where = f" to {each.to}" if each.to else ""
+            when = "now" if each.allowed else f"later: {each.why}"
+            return (f"the descheduler ({each.by}) would move it from {each.from_}{where}, {when}. {each.reason}",)
+    return ()
 
 
 def _moved(job: PodMigrationJob, pods: Sequence[Pod]) -> str:

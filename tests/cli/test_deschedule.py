@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -133,3 +134,72 @@ profiles:
     assert said.out == ""
     for part in ("deschedulingInterval", "RemoveFailedPods", "PodLifeTime", "numberOfNodes", "highThreshold"):
         assert part in said.err
+
+
+def custom(tmp_path: Path, replicas: int | None) -> list[str]:
+    """A hot node whose only evictable pods belong to a CloneSet; its object has so many replicas, or is not there."""
+    hot = yaml.safe_dump_all(_hot_with_clones())
+    (tmp_path / "cluster.yaml").write_text(hot)
+    if replicas is not None:
+        spec = {"replicas": replicas, "template": {}}
+        meta = {"name": "web", "namespace": "default"}
+        body = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "metadata": meta, "spec": spec}
+        (tmp_path / "cloneset.yaml").write_text(yaml.safe_dump(body))
+    return ["deschedule", "--dry-run", "-f", str(tmp_path), *AT, "-o", "json"]
+
+
+def _hot_with_clones() -> list[dict[str, Any]]:
+    room = {"cpu": "10", "memory": "32Gi", "pods": "110"}
+    owner = {"apiVersion": "apps.kruise.io/v1beta1", "kind": "CloneSet", "name": "web", "uid": "c1", "controller": True}
+    made: list[dict[str, Any]] = []
+    for node in ("hot", "cool"):
+        status = {"allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
+        made.append({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "status": status})
+    used = []
+    for number in range(4):
+        name = f"web-{number}"
+        meta = {"name": name, "namespace": "default", "uid": name, "ownerReferences": [owner]}
+        container = {"name": "c", "resources": {"requests": {"cpu": "2"}}}
+        spec = {"nodeName": "hot", "schedulerName": "koord-scheduler", "containers": [container]}
+        ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        made.append({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": ready})
+        used.append(
+            {"namespace": "default", "name": name, "podUsage": {"resources": {"cpu": "2200m", "memory": "1Gi"}}}
+        )
+    for node, cpu, pods in (("hot", "8800m", used), ("cool", "100m", [])):
+        usage = {"nodeUsage": {"resources": {"cpu": cpu, "memory": "4Gi"}}, "systemUsage": {"resources": {"cpu": "0"}}}
+        status = {"updateTime": "2026-11-15T10:00:00Z", "nodeMetric": usage, "podsMetric": pods}
+        head = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": node}}
+        made.append({**head, "status": status})
+    return made
+
+
+@pytest.mark.parametrize(("replicas", "moves"), [(None, False), (1, False), (4, True)])
+def test_pods_of_a_custom_kind_move_if_its_object_says_how_many_there_are(
+    replicas: int | None, moves: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(custom(tmp_path, replicas)) == 0
+    found = json.loads(capsys.readouterr().out)["migrations"]
+    assert bool([each for each in found if each["allowed"]]) is moves
+
+
+def test_explaining_a_pod_of_files_tells_what_a_descheduler_would_do_and_who_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = ["explain", "jobs/encode-0", "-f", str(EXAMPLE), *AT]
+    assert run(told) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the descheduler (LowNodeLoad) would move it from hot to cool, now" in said
+    assert "node is overutilized" in said
+    reason = {"koordinator.sh/evict-reason": "make room", "koordinator.sh/evict-trigger": "LowNodeLoad"}
+    asked = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "PodMigrationJob",
+        "metadata": {"name": "by-hand", "annotations": reason},
+        "spec": {"podRef": {"namespace": "jobs", "name": "encode-0"}},
+    }
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(asked))
+    assert run([*told, "-f", str(tmp_path)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "PodMigrationJob by-hand" in said
+    assert "make room" in said

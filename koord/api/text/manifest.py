@@ -80,6 +80,16 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
+class Scaled:
+    """An object of a kind that koord does not know, which says in `spec.replicas` how many pods it wants."""
+
+    api_version: str
+    kind: str
+    key: str
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
 class Manifests:
     """What was read. An object that was given twice is there as given last, with a warning."""
 
@@ -91,6 +101,8 @@ class Manifests:
     configurations: tuple[tuple[Place, Mapping[str, Any]], ...] = ()
     unknown_places: tuple[Place, ...] = ()
     "Where those are that were passed over."
+    scaled: tuple[Scaled, ...] = ()
+    "Those among them that say how many pods they want."
 
     def of(self, kind: Kind[Any]) -> list[Any]:
         """The typed objects of one kind, in the order of the input."""
@@ -175,6 +187,7 @@ class _Reader:
         self.unknown: Counter[str] = Counter()
         self.configurations: list[tuple[Place, Mapping[str, Any]]] = []
         self.unknown_places: list[Place] = []
+        self.scaled: list[Scaled] = []
 
     def result(self) -> Manifests:
         return Manifests(
@@ -184,6 +197,7 @@ class _Reader:
             dict(self.unknown),
             tuple(self.configurations),
             tuple(self.unknown_places),
+            tuple(self.scaled),
         )
 
     def fault(self, place: Place, fault: Fault) -> None:
@@ -219,6 +233,7 @@ class _Reader:
             elif kind is None:
                 self.unknown[f"{api_version} {name}"] += 1
                 self.unknown_places.append(Place(source, number, describe(data, "")))
+                self.scaled += _scaled(data, self.namespace)
             else:
                 self.object(kind, data, source, number, path)
 
@@ -259,6 +274,15 @@ def _with_namespace(data: dict[str, Any], namespace: str) -> dict[str, Any]:
     if metadata is None or (isinstance(metadata, dict) and not metadata.get("namespace")):
         return {**data, "metadata": {**(metadata or {}), "namespace": namespace}}
     return data
+
+
+def _scaled(data: Mapping[str, Any], namespace: str) -> list[Scaled]:
+    meta, spec = data.get("metadata"), data.get("spec")
+    replicas = spec.get("replicas", 1) if isinstance(spec, dict) and "template" in spec else None
+    if not isinstance(meta, dict) or not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
+        return []
+    key = f"{meta.get('namespace') or namespace}/{meta.get('name', '')}"
+    return [Scaled(data["apiVersion"], data["kind"], key, replicas)]
 
 
 def _typed(kind: Kind[Any], data: Mapping[str, Any]) -> Any:
