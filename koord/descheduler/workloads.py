@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 from koord.api import kinds
 from koord.api.kinds import Kind
 from koord.api.kubernetes.meta import ObjectMeta, OwnerReference
-from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.pod import FINISHED, Pod
 from koord.api.kubernetes.workloads import Deployment, Job, ReplicaSet, ReplicationController, StatefulSet
 from koord.api.protocol.annotations.notice import SCALE_FIRST
 
@@ -87,17 +87,20 @@ def workloads_of(known: Iterable[Known], pods: Iterable[Pod], scales: Mapping[st
         above = _deployment(each.metadata) if isinstance(each, ReplicaSet) else None
         if above is not None:
             found.above[workload.uid] = above.uid
+    above_of, by_uid, pods_of, said = found.above.get, found.by_uid, found.pods, scales or {}
     for pod in pods:
-        if pod.is_finished:
-            continue
-        uid = found.uid_of(pod)
-        if uid is None:
-            continue
-        found.pods.setdefault(uid, []).append(pod)
+        # All pods of a cluster come by here in every round.
         owner = pod.metadata.controller
-        if owner is not None and uid not in found.by_uid and uid in (scales or {}):
-            key = f"{pod.metadata.namespace}/{owner.name}"
-            found.by_uid[uid] = Workload(owner.kind, key, uid, (scales or {})[uid])
+        if owner is None or pod.status.phase in FINISHED:
+            continue
+        uid = above_of(owner.uid, owner.uid)
+        siblings = pods_of.get(uid)
+        if siblings is not None:
+            siblings.append(pod)
+            continue
+        pods_of[uid] = [pod]
+        if uid not in by_uid and uid in said:
+            by_uid[uid] = Workload(owner.kind, f"{pod.metadata.namespace}/{owner.name}", uid, said[uid])
     return found
 
 

@@ -334,6 +334,10 @@ class PodStatus(Struct):
         return next((condition for condition in self.conditions if condition.type == type_), None)
 
 
+FINISHED: Final = (PodPhase.SUCCEEDED, PodPhase.FAILED)
+"""Phases of pods that hold no resources any more."""
+
+
 class Pod(Struct):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
@@ -342,7 +346,7 @@ class Pod(Struct):
     @property
     def is_finished(self) -> bool:
         """Whether it has run to its end: it holds no resources any more."""
-        return self.status.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+        return self.status.phase in FINISHED
 
 
 class PodTemplateSpec(Struct):
