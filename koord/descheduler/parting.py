@@ -88,6 +88,10 @@ def taken_back(job: PodMigrationJob, pod: Pod | None, scaling: Scaling | None, n
         if withdrawn is not None:
             found.append(Change("PodStatus", meta.namespace, meta.name, withdrawn))
     record = None if scaling is None else record_of(scaling.deployment)
+    if scaling is not None and record is None and pod is not None and _has_scaled(job):
+        # The Deployment was scaled back, and its controller removed another pod, or one went by itself.
+        patch = unmark(pod, None)
+        return (*found, Change("Pod", pod.metadata.namespace, pod.metadata.name, patch)) if patch else tuple(found)
     if scaling is None or record is None or record.job != job.metadata.uid:
         return tuple(found)
     if pod is not None and (patch := unmark(pod, record)) is not None:
@@ -97,3 +101,7 @@ def taken_back(job: PodMigrationJob, pod: Pod | None, scaling: Scaling | None, n
         meta = scaling.deployment.metadata
         found.append(Change("Deployment", meta.namespace, meta.name, patch))
     return tuple(found)
+
+
+def _has_scaled(job: PodMigrationJob) -> bool:
+    return any(each.type == "ScaledFirst" for each in job.status.conditions)

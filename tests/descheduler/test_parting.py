@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from koord.api.configuration.descheduler_args import MigrationControllerArgs
 from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.pod_costs import DELETION_COST
+from koord.api.kubernetes.words import ConditionStatus
 from koord.api.kubernetes.workloads import Deployment
 from koord.api.machinery.codec import convert
 from koord.api.protocol.annotations.notice import (
@@ -18,10 +20,11 @@ from koord.api.protocol.annotations.notice import (
     SCALED_FIRST,
     ScaledFirst,
 )
-from koord.api.protocol.crd.pod_migration_job import PodMigrationJob, PodMigrationJobPhase
+from koord.api.protocol.crd.pod_migration_job import PodMigrationJob, PodMigrationJobCondition, PodMigrationJobPhase
 from koord.api.text.timestamp import from_seconds, parse_timestamp
 from koord.descheduler.migration import EvictPod, MakeReservation, Seen, step
 from koord.descheduler.parting import Change, Scaling
+from koord.descheduler.scale_first import LOWEST_COST
 from tests.notice.build import START_S, annotated, patched, pod
 
 ARGS = MigrationControllerArgs().completed()
@@ -192,3 +195,15 @@ def test_a_job_that_fails_takes_its_replica_back_and_leaves_what_others_set() ->
         assert isinstance(change, Change)
         assert change.patch["spec"] == {"replicas": back}
         assert change.patch["metadata"]["annotations"] == {SCALED_FIRST.key: None}
+
+
+def test_a_pod_that_stays_because_its_replacement_is_gone_costs_what_others_cost() -> None:
+    marked = annotated(pod(None), DELETION_COST, LOWEST_COST)
+    scaled = PodMigrationJobCondition("ScaledFirst", ConditionStatus.FALSE)
+    begun = running(job())
+    begun = replace(begun, status=replace(begun.status, conditions=(scaled,)))
+    scaling = Scaling(deployment(1, **{SCALE_FIRST.key: "true"}))
+    taken = step(begun, Seen(marked, scaling=scaling), ARGS, START_S + 301)
+    (change,) = taken.actions
+    assert isinstance(change, Change)
+    assert change.patch["metadata"]["annotations"] == {DELETION_COST: None}

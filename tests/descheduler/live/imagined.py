@@ -54,6 +54,15 @@ class Killed(BaseException):
     """The process is no more."""
 
 
+class WallClock(ManualClock):
+    """One that people set, back or forth; its monotonic time goes on."""
+
+    ahead_s = 0.0
+
+    def now(self) -> float:
+        return self.time + self.ahead_s
+
+
 class Server:
     """Objects by kind and key, with versions; what an API server refuses is refused."""
 
@@ -323,10 +332,10 @@ class Process:
 class Imagined:
     """The whole of it."""
 
-    def __init__(self, seed: int, notice: str = "", *, scale_first: bool = False) -> None:
+    def __init__(self, seed: int, notice: str = "", *, scale_first: bool = False, enemy: bool = False) -> None:
         self.chance = Random(seed)
         self.said = {NOTICE: notice} if notice else {}
-        self.clock = ManualClock(1_700_000_000.0)
+        self.clock = WallClock(1_700_000_000.0)
         self.server = Server(self.clock)
         # All of its pods may be on the move at once: their jobs must not get into each other's way.
         self.args = MigrationControllerArgs(
@@ -336,6 +345,8 @@ class Imagined:
             max_unavailable_per_workload=REPLICAS,
         ).completed()
         self.kills = 0
+        self.enemy = enemy
+        "Whether pods and reservations vanish, and the clock jumps."
         self.calm = False
         self.made = 0
         self.fewest_ready = REPLICAS
@@ -375,6 +386,8 @@ class Imagined:
                 self.controller()
             elif actor < 0.98:
                 self.kubelet()
+            elif self.enemy and actor > 0.99:
+                self.enmity()
             else:
                 self.user()
             self.look()
@@ -417,6 +430,16 @@ class Imagined:
         except* ApiError:
             # As the supervisor of a controller does: it is tried again.
             pass
+
+    def enmity(self) -> None:
+        """A pod ends by itself, a reservation is deleted, or the clock is set, back or forth."""
+        server, kind = self.server, self.chance.random()
+        if kind < 0.4 and server.objects[PODS]:
+            server.delete(PODS, self.chance.choice(list(server.objects[PODS])))
+        elif kind < 0.8 and server.objects[RESERVATIONS]:
+            server.delete(RESERVATIONS, self.chance.choice(list(server.objects[RESERVATIONS])))
+        else:
+            self.clock.ahead_s += self.chance.choice((-120.0, 120.0))
 
     def user(self) -> None:
         """Asks for a move, or takes it back."""
