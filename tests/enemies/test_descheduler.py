@@ -85,11 +85,11 @@ class DeschedulerWorld(SchedulerWorld):
         outcome = run(COMPILED, sight, shield=shield)
         self.defects += [Failure(name, error) for name, error in outcome.failed]
         for move in outcome.moves:
-            job_request(move, ARGS, name="job", created_by="test")
+            job_request(move, ARGS, name="job", created_by="test", profile="p")
             self._tell(move.pod.metadata.key, f"moves by {move.by}: {move.reason}")
         by_key = {each.metadata.key: each for each in pods}
-        asked, moves = sorted_out(jobs, by_key.get, self.now_s, shield)
-        for ruling in arbitrate(asked, COMPILED.profiles[0].rules, workloads, moves, shield):
+        asked, moves = sorted_out(jobs, by_key.get, self.now_s, lambda _: COMPILED.profiles[0].rules, shield)
+        for ruling in arbitrate(asked, workloads, moves, shield):
             self._tell(ruling.asked.name, f"{ruling.outcome} {ruling.why}")
         reservations = {each.metadata.name: each for each in by_kind.get(kinds.RESERVATIONS, ())}
         for job in jobs:
