@@ -105,6 +105,7 @@ def test_all_nodes_together_are_the_sum_of_each() -> None:
         "pods": 2,
         "allocatable": {"cpu": "16", "memory": "32Gi"},
         "lent": {"cpu": "0", "memory": "0"},
+        "yarn": {"cpu": "0", "memory": "0"},
         "bands": {
             "prod": {"lent": {"cpu": "16", "memory": "32Gi"}, "left": {"cpu": "13", "memory": "32Gi"}, "used": None},
             "mid": {"lent": NOTHING, "left": NOTHING, "used": None},

@@ -294,6 +294,70 @@ class World:
             self.arrive(0)
 
 
+def settled_world() -> World:
+    """YARN has half of the pool, and all have heard of it."""
+    world = World()
+    world.settle()
+    assert (world.cap, world.claim, world.told) == (HALF, HALF, whole().minus(HALF))
+    return world
+
+
+def operated(world: World, *lucks: int) -> None:
+    for luck in lucks:
+        world.poll(0)
+        world.operator(luck)
+
+
+def test_a_patch_of_the_manager_from_before_a_claim_grew_does_not_arrive_after_it() -> None:
+    world = settled_world()
+    world.demand(1)
+    operated(world, 9, 9, 9, 9, 9)
+    assert world.claim.fits(HALF.percent(20))
+    world.manager_looks(0)
+    world.demand(0)
+    # Kubernetes was not told more yet, so YARN may take it back at once.
+    operated(world, 9, 9, 9, 9, 9)
+    assert world.cap == HALF
+    world.manager_writes(0)
+    assert world.excess == NOTHING
+
+
+def test_a_call_that_was_lost_and_comes_late_finds_its_room_still_claimed() -> None:
+    world = settled_world()
+    world.demand(2)
+    operated(world, 9)
+    world.manager_looks(0)
+    world.manager_writes(0)
+    # The growth is sent, and gets no answer. YARN's wish is gone meanwhile, and the call still under way.
+    operated(world, 2)
+    assert world.under_way
+    world.demand(1)
+    for _ in range(3):
+        operated(world, 0)
+        world.manager_looks(0)
+        world.manager_writes(0)
+    world.arrive(0)
+    assert world.excess == NOTHING
+
+
+def test_an_operator_that_starts_anew_knows_not_of_a_call_under_way_and_leaves_its_room_claimed() -> None:
+    world = settled_world()
+    world.demand(2)
+    operated(world, 9)
+    world.manager_looks(0)
+    world.manager_writes(0)
+    operated(world, 2)
+    assert world.under_way
+    world.operator_restarts(0)
+    world.demand(1)
+    for _ in range(3):
+        operated(world, 0)
+        world.manager_looks(0)
+        world.manager_writes(0)
+    world.arrive(0)
+    assert world.excess == NOTHING
+
+
 OURS = ("manager_looks", "manager_writes", "operator_restarts", "poll", "arrive", "operator")
 ROUNDS = (
     ("manager_looks", "manager_writes", "poll", "operator"),
