@@ -26,6 +26,7 @@ from tests.yarn.stand_in import StandIn, resource_manager
 
 QUICK = Policy(pace_s=0.3)
 ID = "n1:8041"
+SLOWLY_S = 60.0
 NODE_ID = {"yarn.hadoop.apache.org/node-id": ID}
 
 
@@ -61,7 +62,7 @@ async def until_cap(rm: StandIn, vcores: int, node_id: str = ID) -> None:
     async def holds() -> bool:
         return rm.caps[node_id].vcores == vcores
 
-    await until(holds)
+    await until(holds, SLOWLY_S)
 
 
 async def condition(client: Client, name: str = "n1") -> tuple[str, str, str]:
@@ -75,14 +76,14 @@ async def test_yarns_cap_and_batch_allocatable_share_one_pool_through_restarts_a
             await make_node(client, "n1", annotations=NODE_ID)
             await until_there(client, kinds.NODE_METRICS, "n1")
             await report(client, "n1")
-            await until_lent(client, "n1", 35900)
+            await until_lent(client, "n1", 35900, SLOWLY_S)
             async with operating(client, rm):
                 # Half of 35900, rounded down; Kubernetes has the rest, to the last milli-core.
                 await until_cap(rm, 17)
-                await until_lent(client, "n1", 18900)
+                await until_lent(client, "n1", 18900, SLOWLY_S)
                 rm.pending = of_yarn(4, 4096)
                 await until_cap(rm, 32)
-                await until_lent(client, "n1", 3900)
+                await until_lent(client, "n1", 3900, SLOWLY_S)
                 rm.mode = "lose-answers"
                 rm.used[ID] = of_yarn(20, 20 * 1024)
                 await report(client, "n1", system="20")
@@ -91,13 +92,13 @@ async def test_yarns_cap_and_batch_allocatable_share_one_pool_through_restarts_a
             async with operating(client, rm):
                 await until_cap(rm, 16)
                 assert rm.updates[-1][2] == 30_000
-                await until_lent(client, "n1", 2400)
+                await until_lent(client, "n1", 2400, SLOWLY_S)
                 # The ResourceManager forgets, and the NodeManager registers with what its own configuration says.
                 rm.caps[ID], rm.used = rm.registered[ID], {}
                 await until_cap(rm, 16)
                 await client.patch(kinds.NODES, "n1", {"metadata": {"annotations": dict.fromkeys(NODE_ID)}})
                 await until_cap(rm, 0)
-                await until_lent(client, "n1", 18400)
+                await until_lent(client, "n1", 18400, SLOWLY_S)
                 node = await client.get(kinds.NODES, "n1")
                 assert "node.koordinator.sh/thirdPartyAllocations" not in node.metadata.annotations
                 assert "node.koordinator.sh/yarn-node" not in node.metadata.annotations
@@ -169,7 +170,7 @@ async def test_a_node_whose_node_manager_is_unknown_says_what_to_set_and_the_oth
             async def all_say() -> bool:
                 return all([(await condition(client, name))[0] for name in ("n1", "n2", "n3", "n4")])
 
-            await until(all_say)
+            await until(all_say, SLOWLY_S)
             said = [await condition(client, name) for name in ("n1", "n2", "n3", "n4")]
             assert [each[:2] for each in said] == [
                 ("True", "Shared"),
@@ -190,13 +191,13 @@ async def test_an_unreachable_resource_manager_is_told_on_the_node_and_its_claim
             await make_node(client, "n1", annotations=NODE_ID)
             await until_there(client, kinds.NODE_METRICS, "n1")
             await report(client, "n1")
-            await until_lent(client, "n1", 18900)
+            await until_lent(client, "n1", 18900, SLOWLY_S)
             rm.mode = "403"
 
             async def says() -> bool:
                 return (await condition(client))[1] == "ResourceManagerUnavailable"
 
-            await until(says)
+            await until(says, SLOWLY_S)
             assert "yarn.admin.acl" in (await condition(client))[2]
             assert node_facts(await client.get(kinds.NODES, "n1")).claim.cpu_milli == 17_000
             rm.mode = ""
@@ -204,5 +205,5 @@ async def test_an_unreachable_resource_manager_is_told_on_the_node_and_its_claim
             async def is_well() -> bool:
                 return (await condition(client))[0] == "True"
 
-            await until(is_well)
+            await until(is_well, SLOWLY_S)
             assert node_facts(await client.get(kinds.NODES, "n1")).claim.memory_bytes % MIB == 0
