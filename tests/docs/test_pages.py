@@ -9,8 +9,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, TypeAlias
 
 import pytest
 
@@ -18,6 +20,110 @@ from tests.control_plane import find_binary
 
 DOCS = Path(__file__).parents[2] / "docs"
 LIMIT_S = 120
+
+
+@dataclass(frozen=True)
+class Times:
+    """A text that is printed so often."""
+
+    number: int
+    text: str
+
+
+Said: TypeAlias = str | re.Pattern[str] | Times
+
+ON_A_CLUSTER: Final[Mapping[str, tuple[Said, ...]]] = {
+    "why-is-my-pod-pending.md": (
+        "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.",
+        "It would fit on hollow-000",
+        Times(2, "default/report fits nowhere"),
+        "the label disk=ssd on it",
+        "a request of 32 cpu instead of 40",
+        "default/report is on hollow-0001",
+        "shop/report fits nowhere",
+    ),
+    "turn-it-off.md": (
+        "co-location is off for node hollow-0001",
+        "co-location is off for nodes with pool=batch",
+        "co-location is off for the cluster",
+        "4 pods still run on what was lent",
+        "4 pods evicted",
+        Times(2, "successfully rolled out"),
+    ),
+    "gangs.md": (
+        "together with 7 other pods of its job",
+        Times(8, "condition met"),
+        re.compile(r"default/train +\S+ +8 +8 +8"),
+        "GANG   needs 8, 8 pods, 8 bound, 0 waiting",
+        "block b3: 8",
+    ),
+    "reservations.md": (
+        # Of two equal nodes, the other reservation may have got either.
+        re.compile(r"night +Available +(east|west)-1 +cpu 3/8, memory 4Gi/16Gi"),
+        re.compile(r"reservation/night is Pending: (east|west)-1 has the highest score"),
+        Times(2, "condition met"),
+        '{"name":"night","uid":"',
+        "cpu 3 of 8 used, 5 left",
+    ),
+    "own-cpus.md": (
+        re.compile(r'{"cpuset":"(0-7|16-23)"}'),
+        "[bb][bb][bb][bb]",
+        "b default/web",
+        "at most 16 cpu free on one NUMA node, 20 needed (SingleNUMANode)",
+        "the label node.koordinator.sh/numa-topology-policy=Restricted on it",
+    ),
+    "share-gpus.md": (
+        "a request of 60Gi koordinator.sh/gpu-memory instead of 100Gi",
+        "150 must be at most 100",
+        'deployment "chat" successfully rolled out',
+        '"gpu":[{"minor":',
+        "default/train 100%",
+    ),
+    "share-a-cluster.md": (
+        "quota research may use cpu 12 and uses 14; the pod asks for 4",
+        "pods of quota research that request cpu 6 end",
+        "elasticquota.scheduling.sigs.k8s.io/research created",
+        "  research",
+    ),
+    "move-without-loss.md": (
+        '"scheduling.koord.sh/eviction-deadline":"',
+        "koord-scheduler asked it to go (PreemptionByScheduler, for default/urgent)",
+        "default/train is gone",
+        "koord-scheduler: Preempted by pod",
+        "podmigrationjob.scheduling.koordinator.sh/move-shop condition met",
+        re.compile(r"\(PodMigrationJob move-shop\): it was replaced by default/shop-\S+ on hollow-000\d"),
+        re.compile(r"it replaces default/shop-\S+: somebody asked"),
+    ),
+}
+"""Pages whose first command starts a cluster, and what their commands print."""
+IN_A_SHELL: Final[Mapping[str, tuple[Said, ...]]] = {
+    "pack-gpus.md": (
+        "GPU allocated (%) when as much GPU was asked for as there is",
+        "GPU time refused (%)",
+        "GPU packing: least GPU left for now; ShadowPrices begins when 300 GPU pods are known",
+    ),
+    "right-size-requests.md": (
+        "following all of it saves 27.5 cores of CPU and saves 49.4 GiB of memory",
+        "cpu: 1250m",
+        "hours above the target, by their mean",
+    ),
+    "what-the-agent-does-to-a-node.md": (
+        "idle class",
+        # 12 of 16 GiB is 75%, and the threshold is 70%.
+        "evict default/report: BEMemoryEvict",
+        "170000 100000",
+        "the node's memory usage is 75%, at or above 70%",
+        "nothing is recorded",
+        "put back 0 settings",
+    ),
+    "run-hadoop-jobs.md": (
+        "NodeManager n1.example.com:8041",
+        "13 cores, 64.2 GiB, in whole vcores and MiB",
+        "--hadoop-conf-dir",
+        "--node-manager",
+    ),
+}
+"""Pages whose commands need none, and what they print."""
 
 
 def commands(page: str) -> list[str]:
@@ -36,18 +142,6 @@ def test_the_page_about_the_api_server(tmp_path: Path) -> None:
     assert "hollow-0003" in printed
     assert "all is well" in printed
     assert not (tmp_path / "data").exists()
-
-
-@pytest.mark.kubectl
-def test_the_page_about_pending_pods(tmp_path: Path) -> None:
-    printed = on_a_cluster(commands("why-is-my-pod-pending.md"), tmp_path)
-    assert "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector." in printed
-    assert "It would fit on hollow-000" in printed
-    assert printed.count("default/report fits nowhere") == 2
-    assert "the label disk=ssd on it" in printed
-    assert "a request of 32 cpu instead of 40" in printed
-    assert "default/report is on hollow-0001" in printed
-    assert "shop/report fits nowhere" in printed
 
 
 @pytest.mark.kubectl
@@ -72,31 +166,6 @@ def test_the_page_about_admission(tmp_path: Path) -> None:
     assert "must be a whole number of cores, at least 1, for a pod with QoS class LSR, not 2500m" in printed
     assert "one of them is refused" in printed
     assert '{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"1Gi"}' in printed
-
-
-def test_the_page_about_packing_gpus(tmp_path: Path) -> None:
-    printed = in_a_shell(["set -ex", *commands("pack-gpus.md")], tmp_path)
-    assert "GPU allocated (%) when as much GPU was asked for as there is" in printed
-    assert "GPU time refused (%)" in printed
-    assert "GPU packing: least GPU left for now; ShadowPrices begins when 300 GPU pods are known" in printed
-
-
-def test_the_page_about_requests(tmp_path: Path) -> None:
-    printed = in_a_shell(["set -ex", *commands("right-size-requests.md")], tmp_path)
-    assert "following all of it saves 27.5 cores of CPU and saves 49.4 GiB of memory" in printed
-    assert "cpu: 1250m" in printed
-    assert "hours above the target, by their mean" in printed
-
-
-def test_the_page_about_the_agent(tmp_path: Path) -> None:
-    printed = in_a_shell(["set -ex", *commands("what-the-agent-does-to-a-node.md")], tmp_path)
-    assert "idle class" in printed
-    # 12 of 16 GiB is 75%, and the threshold is 70%.
-    assert "evict default/report: BEMemoryEvict" in printed
-    assert "170000 100000" in printed
-    assert "the node's memory usage is 75%, at or above 70%" in printed
-    assert "nothing is recorded" in printed
-    assert "put back 0 settings" in printed
 
 
 def test_the_page_about_slow_services(tmp_path: Path) -> None:
@@ -129,18 +198,6 @@ def test_the_page_about_what_is_reclaimed(tmp_path: Path) -> None:
     assert "n1 lends batch-cpu 13.2 cores" in printed
 
 
-@pytest.mark.kubectl
-@pytest.mark.timeout(LIMIT_S + 60)
-def test_the_page_about_the_switch(tmp_path: Path) -> None:
-    printed = on_a_cluster(commands("turn-it-off.md"), tmp_path)
-    assert "co-location is off for node hollow-0001" in printed
-    assert "co-location is off for nodes with pool=batch" in printed
-    assert "co-location is off for the cluster" in printed
-    assert "4 pods still run on what was lent" in printed
-    assert "4 pods evicted" in printed
-    assert printed.count("successfully rolled out") == 2
-
-
 def test_the_page_about_plugins(tmp_path: Path) -> None:
     page = (DOCS / "write-a-plugin.md").read_text()
     example, stateful, test = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
@@ -152,6 +209,29 @@ def test_the_page_about_plugins(tmp_path: Path) -> None:
     assert len(lines) == 4
     printed = in_a_shell(["set -ex", *lines], tmp_path)
     assert "Maintenance" in printed
+
+
+@pytest.mark.kubectl
+@pytest.mark.timeout(LIMIT_S + 60)
+@pytest.mark.parametrize("page", ON_A_CLUSTER)
+def test_a_page_with_a_cluster(page: str, tmp_path: Path) -> None:
+    says(on_a_cluster(commands(page), tmp_path), ON_A_CLUSTER[page])
+
+
+@pytest.mark.parametrize("page", IN_A_SHELL)
+def test_a_page_without_a_cluster(page: str, tmp_path: Path) -> None:
+    says(in_a_shell(["set -ex", *commands(page)], tmp_path), IN_A_SHELL[page])
+
+
+def says(printed: str, expected: Sequence[Said]) -> None:
+    for each in expected:
+        match each:
+            case Times(number, text):
+                assert printed.count(text) == number, each
+            case re.Pattern():
+                assert each.search(printed), each.pattern
+            case _:
+                assert each in printed
 
 
 def free_port() -> int:
@@ -214,17 +294,18 @@ def _stop(group: int) -> None:
             os.killpg(group, number)
         except ProcessLookupError:
             return
-        time.sleep(2)
+        for _ in range(20):
+            time.sleep(0.1)
+            if not _is_there(group):
+                return
 
 
-@pytest.mark.kubectl
-def test_the_page_about_gangs(tmp_path: Path) -> None:
-    printed = on_a_cluster(commands("gangs.md"), tmp_path)
-    assert "together with 7 other pods of its job" in printed
-    assert printed.count("condition met") == 8
-    assert re.search(r"default/train +\S+ +8 +8 +8", printed)
-    assert "GANG   needs 8, 8 pods, 8 bound, 0 waiting" in printed
-    assert "block b3: 8" in printed
+def _is_there(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_the_page_about_waiting_jobs(tmp_path: Path) -> None:
@@ -234,67 +315,7 @@ def test_the_page_about_waiting_jobs(tmp_path: Path) -> None:
     assert "gang default/train needs 8 pods at once, 4 fit" in printed
 
 
-@pytest.mark.kubectl
-def test_the_page_about_reservations(tmp_path: Path) -> None:
-    printed = on_a_cluster(commands("reservations.md"), tmp_path)
-    # Of two equal nodes, the other reservation may have got either.
-    assert re.search(r"night +Available +(east|west)-1 +cpu 3/8, memory 4Gi/16Gi", printed)
-    assert re.search(r"reservation/night is Pending: (east|west)-1 has the highest score", printed)
-    assert printed.count("condition met") == 2
-    assert '{"name":"night","uid":"' in printed
-    assert "cpu 3 of 8 used, 5 left" in printed
-
-
-@pytest.mark.kubectl
-def test_the_page_about_own_cpus(tmp_path: Path) -> None:
-    printed = on_a_cluster(commands("own-cpus.md"), tmp_path)
-    assert re.search(r'{"cpuset":"(0-7|16-23)"}', printed)
-    assert "[bb][bb][bb][bb]" in printed
-    assert "b default/web" in printed
-    assert "at most 16 cpu free on one NUMA node, 20 needed (SingleNUMANode)" in printed
-    assert "the label node.koordinator.sh/numa-topology-policy=Restricted on it" in printed
-
-
-@pytest.mark.kubectl
-def test_the_page_about_gpus(tmp_path: Path) -> None:
-    printed = on_a_cluster(commands("share-gpus.md"), tmp_path)
-    assert "a request of 60Gi koordinator.sh/gpu-memory instead of 100Gi" in printed
-    assert "150 must be at most 100" in printed
-    assert 'deployment "chat" successfully rolled out' in printed
-    assert '"gpu":[{"minor":' in printed
-    assert "default/train 100%" in printed
-
-
 def test_the_page_about_gpus_on_a_node(tmp_path: Path) -> None:
     assert commands("gpus-on-a-node.md") == ["koord agent devices"]
     done = subprocess.run([sys.executable, "-m", "koord", "agent", "devices"], capture_output=True, timeout=LIMIT_S)
     assert done.returncode == 0
-
-
-@pytest.mark.kubectl
-def test_the_page_about_sharing_a_cluster(tmp_path: Path) -> None:
-    printed = on_a_cluster(commands("share-a-cluster.md"), tmp_path)
-    assert "quota research may use cpu 12 and uses 14; the pod asks for 4" in printed
-    assert "pods of quota research that request cpu 6 end" in printed
-    assert "elasticquota.scheduling.sigs.k8s.io/research created" in printed
-    assert "  research" in printed
-
-
-@pytest.mark.kubectl
-def test_the_page_about_moving_without_loss(tmp_path: Path) -> None:
-    printed = on_a_cluster(commands("move-without-loss.md"), tmp_path)
-    assert '"scheduling.koord.sh/eviction-deadline":"' in printed
-    assert "koord-scheduler asked it to go (PreemptionByScheduler, for default/urgent)" in printed
-    assert "default/train is gone" in printed
-    assert "koord-scheduler: Preempted by pod" in printed
-    assert "podmigrationjob.scheduling.koordinator.sh/move-shop condition met" in printed
-    assert re.search(r"\(PodMigrationJob move-shop\): it was replaced by default/shop-\S+ on hollow-000\d", printed)
-    assert re.search(r"it replaces default/shop-\S+: somebody asked", printed)
-
-
-def test_the_page_about_hadoop(tmp_path: Path) -> None:
-    printed = in_a_shell(["set -ex", *commands("run-hadoop-jobs.md")], tmp_path)
-    assert "NodeManager n1.example.com:8041" in printed
-    assert "13 cores, 64.2 GiB, in whole vcores and MiB" in printed
-    assert "--hadoop-conf-dir" in printed
-    assert "--node-manager" in printed
