@@ -8,7 +8,7 @@ faults come together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ from koord.scheduler.core.inputs import BY_KIND, INPUTS
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
+from koord.scheduler.object_faults import faults_of
 from koord.scheduler.plugins.load_basis import load_basis_of
 from koord.scheduler.profiles import Profiles
 from koord.scheduler.state.cluster import Cluster
@@ -104,7 +105,21 @@ def world_of(
     world.ignored = dict(sorted(ignored.items()))
     if builder.faults:
         raise Invalid("manifests", builder.faults)
+    world.warnings += _malformed(manifests, core)
     return world
+
+
+def _malformed(manifests: Manifests, core: Core) -> Iterator[str]:
+    """What the scheduler would say of objects that it does not understand whole. Of pods, the plan itself says so."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    named = {kind: {"/".join(each) for each in core.feed.named(kind)} for kind in NAMED}
+    for item in manifests.items:
+        if item.kind is not kinds.PODS and (item.kind not in named or item.key in named[item.kind]):
+            for fault in faults_of(item.kind, item.object):
+                alike.setdefault((item.kind.kind, fault), []).append(item.key)
+    for (kind, fault), keys in alike.items():
+        more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+        yield f"{kind} {keys[0]}{more}: {fault}"
 
 
 class _Builder:

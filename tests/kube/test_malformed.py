@@ -24,7 +24,7 @@ from koord.kube.metrics import Metrics
 from koord.kube.store import Delta
 from koord.manager import annotations as of_manager
 from koord.scheduler import annotations as of_scheduler
-from koord.scheduler.live.sources import ANNOTATED
+from koord.scheduler.object_faults import ANNOTATED
 from koord.scheduler.plugins.gang_rules import group_faults
 from tests.scheduler.gangs import pod_group
 from tests.scheduler.live.embedded import make_nodes, node_manifest, pod_manifest, scheduling, serving, until

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from koord.api.configuration.scheduler_config import SHIPPED
 from koord.api.configuration.scheduler_config import parse as parse_config
+from koord.api.kinds import DEVICES, NODE_RESOURCE_TOPOLOGIES
 from koord.api.machinery.faults import Invalid
+from koord.api.protocol.annotations.cpu import CPU_TOPOLOGY
 from koord.api.text.manifest import parse
 from koord.api.text.quantity import amount
 from koord.offline.plan import Plan, Planned, plan
@@ -461,3 +463,25 @@ def test_requests_for_gpus_are_completed_before_they_are_placed() -> None:
     told = {"apiVersion": version, "kind": "Device", "metadata": {"name": "n1"}, "spec": {"devices": devices}}
     found = plan_of(gpu, told, asking)
     assert found.nodes["n1"].requested["koordinator.sh/gpu-core"] == "100"
+
+
+def test_objects_that_the_scheduler_does_not_understand_whole_are_told() -> None:
+    templates = {"data.yaml": "huawei-Ascend-310P: {vir02: [1]}"}
+    meta = {"namespace": "koordinator-system", "name": "gpu-shared-resource-templates"}
+    gpus = [{"type": "gpu", "minor": 0}, {"type": "gpu", "minor": 0}]
+    malformed, kind = {CPU_TOPOLOGY.key: "[]"}, NODE_RESOURCE_TOPOLOGIES
+    report = {"apiVersion": kind.api_version, "kind": kind.kind, "topologyPolicies": ["None"], "zones": []}
+    found = planned(
+        node("n1"),
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": templates},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**meta, "name": "another"}, "data": templates},
+        {**report, "metadata": {"name": "n1", "annotations": malformed}},
+        {**report, "metadata": {"name": "n2", "annotations": malformed}},
+        {"apiVersion": DEVICES.api_version, "kind": "Device", "metadata": {"name": "n1"}, "spec": {"devices": gpus}},
+    )
+    config, topology, device = found.warnings[-3:]
+    assert config.startswith(
+        "ConfigMap koordinator-system/gpu-shared-resource-templates: data[data.yaml].huawei-Ascend"
+    )
+    assert topology.startswith(f"NodeResourceTopology n1 and 1 more: annotation {CPU_TOPOLOGY.key}: ")
+    assert device == "Device n1: spec.devices[0].minor: 0 is the minor of 2 gpu devices: none of them is used"

@@ -21,21 +21,10 @@ from koord.kube.store import Delta
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.inputs import INPUTS
 from koord.scheduler.core.moment import Moment
-from koord.scheduler.plugins.devices.inventory import faults as device_faults
-from koord.scheduler.plugins.devices.templates import faults as template_faults
-from koord.scheduler.plugins.gang_rules import group_faults
+from koord.scheduler.object_faults import ANNOTATED, FAULTS
 
 OPTIONAL: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in INPUTS if each.optional and not each.named_only)
 """Kinds of koord's own, which a cluster need not serve, or not yet."""
-ANNOTATED: Final[tuple[Kind[Any], ...]] = (
-    kinds.NODES,
-    kinds.PODS,
-    kinds.NODE_RESOURCE_TOPOLOGIES,
-    kinds.DEVICES,
-    kinds.ELASTIC_QUOTAS,
-    kinds.POD_GROUPS,
-)
-"""Kinds whose labels and annotations the scheduler reads."""
 NAMED: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in INPUTS if each.named_only)
 """Kinds of which single objects are followed. Nobody waits for these: what they say is missing until it has come."""
 
@@ -89,13 +78,11 @@ class Sources:
     def _tell(self, kind: Kind[Any], teller: MalformedTeller) -> None:
         if kind in ANNOTATED:
             self._telling.append(self._informers.get(kind).add_handler(teller.hear(kind)))
-        if kind == kinds.DEVICES:
-            self._telling.append(self._informers.get(kind).add_handler(teller.hear_faults(kind, device_faults)))
-        if kind == kinds.POD_GROUPS:
-            self._telling.append(self._informers.get(kind).add_handler(teller.hear_faults(kind, group_faults)))
+        if kind in FAULTS:
+            self._telling.append(self._informers.get(kind).add_handler(teller.hear_faults(kind, FAULTS[kind])))
 
     def _tell_single(self, single: tuple[Kind[Any], str, str], teller: MalformedTeller) -> None:
-        self._telling.append(self._of_single(single).add_handler(teller.hear_faults(single[0], template_faults)))
+        self._telling.append(self._of_single(single).add_handler(teller.hear_faults(single[0], FAULTS[single[0]])))
 
     def _of_single(self, single: tuple[Kind[Any], str, str]) -> Informer[Any]:
         kind, namespace, name = single

@@ -1,0 +1,49 @@
+"""What may be wrong with objects that the scheduler reads, beyond what an API server would refuse.
+
+Whoever reads such an object makes do without the faulty part. That is said of the object: in an event on a cluster, as
+a warning of `koord plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from koord.api import kinds
+from koord.api.kinds import Kind
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.machinery.faults import Fault
+from koord.scheduler.annotations import READ
+from koord.scheduler.plugins.devices.inventory import faults as device_faults
+from koord.scheduler.plugins.devices.templates import faults as template_faults
+from koord.scheduler.plugins.gang_rules import group_faults
+
+ANNOTATED: Final[tuple[Kind[Any], ...]] = (
+    kinds.NODES,
+    kinds.PODS,
+    kinds.NODE_RESOURCE_TOPOLOGIES,
+    kinds.DEVICES,
+    kinds.ELASTIC_QUOTAS,
+    kinds.POD_GROUPS,
+)
+"""Kinds whose labels and annotations the scheduler reads."""
+FAULTS: Final[Mapping[Kind[Any], Callable[[Any], Iterable[Fault]]]] = {
+    kinds.DEVICES: device_faults,
+    kinds.CONFIG_MAPS: template_faults,
+    kinds.POD_GROUPS: group_faults,
+}
+"""What else may be wrong. Of ConfigMaps, those that plugins name."""
+
+
+_READ_ON: Final = {kind: [value for value in READ if kind.kind in value.on] for kind in ANNOTATED}
+
+
+def faults_of(kind: Kind[Any], obj: Any) -> Iterator[str]:
+    """All that is wrong with an object, in words."""
+    meta: ObjectMeta = obj.metadata
+    if kind in ANNOTATED and (meta.annotations or meta.labels):
+        for value in _READ_ON[kind]:
+            if error := value.check(meta):
+                yield f"{type(value).__name__.lower()} {error.key}: {'; '.join(map(str, error.faults))}"
+    if kind in FAULTS:
+        yield from map(str, FAULTS[kind](obj))
