@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from koord.kube.client import Client
 from tests.control_plane import ControlPlane
+from tests.scheduler.live.embedded import serving
 from tests.scheduler.live.servers import NO_TAINTS, Embedded, Real, Server, empty
 from tests.scheduler.live.witness import Witness, witness
 
@@ -45,3 +47,21 @@ async def client(server: Server) -> AsyncIterator[Client]:
 async def seen(client: Client) -> AsyncIterator[Witness]:
     async with witness(client) as seen:
         yield seen
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
+async def new_server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Path]:
+    """A new API server, koord's own and a real one: the kubeconfig of its administrator."""
+    if request.param == "embedded":
+        async with serving(tmp_path):
+            yield tmp_path / "kubeconfig"
+        return
+    with ControlPlane(NO_TAINTS) as plane:
+        yield plane.kubeconfig
+
+
+@pytest.fixture
+async def anywhere(new_server: Path) -> AsyncIterator[Client]:
+    """A client of a new API server."""
+    async with Client.from_config(str(new_server)) as client:
+        yield client

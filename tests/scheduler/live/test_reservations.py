@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,7 @@ from koord.api.kinds import EVENTS, PODS, RESERVATIONS
 from koord.api.protocol.crd.reservation import ReservationStatus
 from koord.kube.client import Client
 from koord.minicluster.up.bootstrap import bootstrap
-from tests.control_plane import ControlPlane
 from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until, until_bound
-from tests.scheduler.live.servers import NO_TAINTS
 
 
 def reserving(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
@@ -77,18 +74,6 @@ async def test_a_reservation_lives_on_when_its_scheduler_is_killed_in_between(tm
         async with scheduling(client):
             await until(lambda: says("shared", "Failed"))
             await until_bound(client, "other")
-
-
-@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
-async def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Client]:
-    """A new API server: koord's own, and a real one."""
-    if request.param == "embedded":
-        async with serving(tmp_path) as client:
-            yield client
-        return
-    with ControlPlane(NO_TAINTS) as plane:
-        async with Client.from_config(str(plane.kubeconfig)) as client:
-            yield client
 
 
 class Killed:
