@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
 from koord.api.configuration.scheduler_plugins import IMPLEMENTS
-from koord.api.kinds import PODS, Kind
+from koord.api.kinds import Kind
 from koord.api.machinery.struct import EMPTY
+from koord.scheduler.framework.after_placing import AfterPlacing
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.exact import exact_checks
 from koord.scheduler.framework.jobs import JobPlacing, NoPlan
@@ -26,7 +27,7 @@ from koord.scheduler.framework.nominated import Promised
 from koord.scheduler.framework.placement import Placement as Placement
 from koord.scheduler.framework.plugin import JobNeed, Permit, Plugin, Remedy
 from koord.scheduler.framework.pod_class import Part, PodClass
-from koord.scheduler.framework.writes import BindingPlan, Patch, PodBinding
+from koord.scheduler.framework.writes import BindingPlan
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.nominations import Nomination
 from koord.scheduler.state.notes import with_note
@@ -38,7 +39,6 @@ CLASSES_KEPT: Final = 512
 CELLS_KEPT: Final = 1 << 24
 """Rows times classes: a class costs some 50 bytes a row, so this is 800 MB at most."""
 SHAPES_KEPT: Final = 1 << 14
-NO_WAIT: Final = Permit()
 Ties: TypeAlias = Literal["by class", "fixed"]
 """Whom equal scores favour: another order of nodes for every class of pods, or one order for all."""
 
@@ -104,10 +104,7 @@ class Engine:
         self._reserving = [(each.name, each.reserve) for each in profile.at("reserve", "reserve") if each.reserve]
         self._helping = profile.at("postFilter", "post_filter")
         self._helping_jobs = profile.at("postFilter", "post_filter_job")
-        self._permitting = profile.at("permit", "permit")
-        self._patching = profile.at("preBind", "pre_bind")
-        self._patching_together = profile.at("preBind", "pre_bind_together")
-        self._stepping = profile.at("preBind", "steps")
+        self._after = AfterPlacing(cluster, profile)
         self._binding = profile.at("bind", "bind")
         self._planning = profile.at("permit", "plan_job")
         self._counting = profile.at("permit", "needs")
@@ -411,58 +408,16 @@ class Engine:
         return self._new_class(ask, self._floor(ask))
 
     def permit(self, ask: Ask, row: Row) -> Permit:
-        """Whether a placed pod waits for others. Of several plugins, the longest wait counts."""
-        longest, allows, keeps_s = NO_WAIT, list[str](), 0.0
-        for plugin in self._permitting:
-            assert plugin.permit is not None
-            found = plugin.permit(ask, row, self.cluster)
-            if found is not None:
-                allows += found.allows
-                keeps_s = max(keeps_s, found.keeps_s)
-                longest = max(longest, found, key=lambda each: each.wait_s)
-        if not (allows or keeps_s or longest.wait_s):
-            return NO_WAIT
-        return replace(longest, allows=tuple(allows), keeps_s=keeps_s)
+        """Whether a placed pod waits for others."""
+        return self._after.permit(ask, row)
 
     def plan_together(self, asks: Sequence[Ask]) -> Mapping[str, Any]:
         """What is written on each of some pods because they are bound together."""
-        merged: dict[str, Any] | None = None
-        for plugin in self._patching_together:
-            assert plugin.pre_bind_together is not None
-            patch = plugin.pre_bind_together(asks, self.cluster)
-            if patch:
-                merged = {} if merged is None else merged
-                merge(merged, patch, plugin.name)
-        return EMPTY if merged is None else merged
+        return self._after.plan_together(asks)
 
     def plan(self, ask: Ask, row: Row, together: Mapping[str, Any] = EMPTY) -> BindingPlan:
         """What binding a placed pod takes, as data. `together`: as `plan_together` said."""
-        cluster, meta, node = self.cluster, ask.meta, self.cluster.table.names[row]
-        binding = PodBinding(meta.namespace, meta.name, meta.uid, node)
-        if not (self._patching or self._stepping or self._binding or together):
-            return BindingPlan(binding)
-        notes = dict(cluster.pods[ask.key][0].notes)
-        own = (each.bind(ask, row, cluster) for each in self._binding if each.bind is not None)
-        write = next((each for each in own if each is not None), binding)
-        merged: dict[str, Any] = {}
-        merge(merged, together, "")
-        for plugin in self._patching:
-            assert plugin.pre_bind is not None
-            merge(merged, plugin.pre_bind(ask, row, cluster, notes.get(plugin.name)) or {}, plugin.name)
-        patch = None
-        if merged:
-            wanted = {**merged, "metadata": {**merged.get("metadata", {}), "uid": meta.uid}}
-            # What stands for another object is written on that one.
-            to = (write.kind, write.name, write.namespace) if isinstance(write, Patch) else None
-            kind, name, namespace = to or (PODS, meta.name, meta.namespace)
-            patch = Patch(kind, name, wanted, namespace)
-        steps = [
-            step
-            for plugin in self._stepping
-            if plugin.steps is not None
-            for step in plugin.steps(ask, row, cluster, notes.get(plugin.name))
-        ]
-        return BindingPlan(write, patch, tuple(steps))
+        return self._after.plan(ask, row, together)
 
     def told(self, key: str) -> dict[str, str]:
         """What a pod on a node has by its notes, in words, by plugin."""
@@ -607,16 +562,3 @@ def _first(remedies: Iterable[Remedy | None]) -> Remedy:
         words.append(found.message)
         clears, event = clears or found.clears, event or found.event
     return Remedy(message=" ".join(words), clears=clears, event=event)
-
-
-def merge(into: dict[str, Any], patch: Mapping[str, Any], whose: str, path: str = "") -> None:
-    """Add a merge patch to another. Two that want different things in one place are a fault of the plugins."""
-    for key, value in patch.items():
-        here = f"{path}.{key}" if path else key
-        if isinstance(value, Mapping):
-            below = into.setdefault(key, {})
-            if not isinstance(below, dict):
-                raise ValueError(f"{whose} wants an object at {here}, another plugin {below!r}")
-            merge(below, value, whose, here)
-        elif into.setdefault(key, value) != value:
-            raise ValueError(f"{whose} wants {value!r} at {here}, another plugin {into[key]!r}")
