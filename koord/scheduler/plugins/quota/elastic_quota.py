@@ -64,7 +64,9 @@ class ElasticQuota(Plugin):
             self.quotas.follow(self._rules)
             self._is_first = True
         self._refusals = cluster.index(Refusals)
-        self._telling = QuotaTelling(self.quotas, self._args.quota_group_namespace, self._measured.changed)
+        args = self._args
+        most = {names.QUOTA_DEFAULT: args.default_quota_group_max, names.QUOTA_SYSTEM: args.system_quota_group_max}
+        self._telling = QuotaTelling(self.quotas, args.quota_group_namespace, most, self._measured.changed)
 
     def takes(self) -> Iterable[Taking]:
         if not self._is_first:

@@ -166,8 +166,9 @@ def status_write(quota: ElasticQuota, parts: frozenset[Part], wanted: QuotaStatu
     return Patch(ELASTIC_QUOTAS, meta.name, body, meta.namespace)
 
 
-def built_in(quotas: Quotas, namespace: str) -> Iterator[Create]:
-    """The objects of the quotas that are always there, where they have none."""
+def built_in(quotas: Quotas, namespace: str, most: Mapping[str, ResourceList]) -> Iterator[Create]:
+    """The objects of the quotas that are always there, where they have none. `most`: the max of those that have one, by
+    name."""
     for name in (names.QUOTA_ROOT, names.QUOTA_SYSTEM, names.QUOTA_DEFAULT):
         if name in quotas.forest.specs:
             continue
@@ -180,7 +181,7 @@ def built_in(quotas: Quotas, namespace: str) -> Iterator[Create]:
             labels = {names.LABEL_QUOTA_IS_PARENT: "true", names.LABEL_QUOTA_ALLOW_LENT_RESOURCE: "false"}
             body["metadata"] = {"name": name, "namespace": namespace, "labels": labels}
         else:
-            body["spec"] = {"max": dict(written(quotas.forest.quotas[name].bounds.max))}
+            body["spec"] = {"max": {key: str(amount) for key, amount in sorted(most[name].items())}}
         yield Create(ELASTIC_QUOTAS, name, body, namespace)
 
 

@@ -8,7 +8,7 @@ second. A quota whose pods come and go all the time is written twice a second.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -16,6 +16,7 @@ from koord.api.kinds import ELASTIC_QUOTAS
 from koord.api.protocol import names
 from koord.api.protocol.annotations import quota as protocol
 from koord.api.protocol.crd.elastic_quota import ElasticQuota
+from koord.api.text.quantity import ResourceList
 from koord.api.text.timestamp import from_seconds
 from koord.scheduler.framework.unheard import Unheard
 from koord.scheduler.framework.writes import Write
@@ -40,11 +41,13 @@ SECONDS_A_QUOTA: Final = 1e-4
 
 
 class QuotaTelling:
-    """`namespace`: where the objects are made of the quotas that are always there. `changed`: objects are put there
-    whose figures are others than they were."""
+    """`namespace`: where the objects are made of the quotas that are always there, with the max that `most` has for
+    them. `changed`: objects are put there whose figures are others than they were."""
 
-    def __init__(self, quotas: Quotas, namespace: str, changed: dict[str, None]) -> None:
-        self._quotas, self._namespace, self._changed = quotas, namespace, changed
+    def __init__(
+        self, quotas: Quotas, namespace: str, most: Mapping[str, ResourceList], changed: dict[str, None]
+    ) -> None:
+        self._quotas, self._namespace, self._most, self._changed = quotas, namespace, most, changed
         self._wanted: dict[str, QuotaStatus] = {}
         "By object, what it should say, as it was found last."
         self._unheard: Unheard[tuple[QuotaStatus, frozenset[Part]]] = Unheard()
@@ -82,7 +85,7 @@ class QuotaTelling:
         self._next_s = now_s + EVERY_S
         if self._created_s is None or now_s - self._created_s >= CREATED_AGAIN_S:
             self._created_s = now_s
-            yield from built_in(quotas, self._namespace)
+            yield from built_in(quotas, self._namespace, self._most)
         touched, quotas.touched = quotas.touched, {}
         for key in self._above(touched):
             quotas.heard.pop(key, None)

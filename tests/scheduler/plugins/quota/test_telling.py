@@ -7,7 +7,7 @@ import json
 import pytest
 
 from koord.api.protocol.annotations.quota import RUNTIME
-from koord.scheduler.framework.writes import Patch
+from koord.scheduler.framework.writes import Create, Patch
 from koord.scheduler.plugins.quota import telling
 from koord.scheduler.plugins.quota.quotas import Quotas
 from koord.scheduler.plugins.quota.status import QuotaStatus, status_of
@@ -60,3 +60,10 @@ def test_a_round_in_which_no_share_changed_computes_no_status(monkeypatch: pytes
     written(teams, 3)
     assert set(looked) <= {"idle3", "koordinator-root-quota", "koordinator-default-quota", "koordinator-system-quota"}
     assert "idle3" in looked
+
+
+def test_quotas_that_are_always_there_are_made_with_the_max_of_the_configuration() -> None:
+    made = {write.name: write.body for write in Teams(1).core.take_writes("ElasticQuota") if isinstance(write, Create)}
+    most = str((2**63 - 1) // 5)
+    assert made["koordinator-default-quota"]["spec"] == {"max": {"cpu": most, "memory": most}}
+    assert "spec" not in made["koordinator-root-quota"]
