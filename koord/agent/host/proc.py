@@ -43,12 +43,6 @@ def io_wait_ticks(files: Files) -> int:
     return int(files.read("proc/stat").split(b"\n", 1)[0].split()[5])
 
 
-def vm_events(files: Files) -> dict[bytes, int]:
-    """What /proc/vmstat has counted."""
-    lines = (line.split() for line in files.read("proc/vmstat").splitlines())
-    return {line[0]: int(line[1]) for line in lines if len(line) == 2}
-
-
 def memory(files: Files) -> HostMemory:
     found = _meminfo(files.read("proc/meminfo"))
     return HostMemory(found[b"MemTotal"], found[b"MemFree"], found[b"MemAvailable"])
