@@ -167,6 +167,7 @@ async def test_containers_of_the_default_executor_are_moved_below_best_effort_an
             await asyncio.sleep(0.02)  # The kernel tells starts apart by its ticks.
             nm.start(OLD.id)
             await eventually(lambda: all(len(placing.processes(each)) == 2 for each in nm.alive()))
+            assert os.stat(socket).st_mode & 0o077 == 0, "it is root's alone"
             status, containers = await asked(socket, "GET", "/v1/containers")
             assert status == 200
             assert [each["name"] for each in containers] == [SPARE.id, OLD.id, MASTER.id]

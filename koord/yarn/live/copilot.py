@@ -59,6 +59,10 @@ class Copilot:
                 self._complain(str(error))
             except OSError as error:
                 self._complain(f"containers cannot be placed: {error}")
+            except Exception:
+                # Whatever one round stumbles over: without the next one nobody would look after the containers.
+                self._complain("a look at the containers failed")
+                log.exception("a look at the containers failed and is repeated")
             await self._clock.sleep(ROUND_S)
 
     async def round(self) -> None:

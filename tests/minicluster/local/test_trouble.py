@@ -47,7 +47,7 @@ def write(file: Path, value: str) -> None:
 async def test_pods_go_on_when_others_come_and_go_beside_an_idle_best_effort_class(client: Client) -> None:
     if not (BEST_EFFORT / "cpu.idle").exists():
         pytest.skip("this kernel has no cpu.idle")
-    await client.create(PODS, pod("web", "sleep 300", restart="Always"))
+    await client.create(PODS, pod("web", "exec sleep 300", restart="Always"))
     await until(client, "web", is_running)
     before = await pids_of(client, "web")
     write(BEST_EFFORT / "cpu.idle", "1")
@@ -111,7 +111,7 @@ def no_way_in(patch: pytest.MonkeyPatch, is_broken: Callable[[], bool]) -> None:
 async def test_what_the_kernel_refuses_is_an_event_and_the_pod_can_be_deleted(
     client: Client, monkeypatch: pytest.MonkeyPatch, fault: Fault, reason: str
 ) -> None:
-    await client.create(PODS, pod("web", "sleep 300", restart="Always"))
+    await client.create(PODS, pod("web", "exec sleep 300", restart="Always"))
     await until(client, "web", is_running)
     before = await pids_of(client, "web")
     fault(monkeypatch, lambda: True)
@@ -145,7 +145,7 @@ async def test_a_weight_that_is_refused_ends_nothing(client: Client, monkeypatch
         set_(self, knob, directory, value)
 
     monkeypatch.setattr(Tree, "set", instead)
-    await client.create(PODS, pod("web", "sleep 300", restart="Always"))
+    await client.create(PODS, pod("web", "exec sleep 300", restart="Always"))
     await until(client, "web", is_running)
     await eventually(lambda: bool(refused))
     await client.create(PODS, pod("more", "exit 0"))
