@@ -11,7 +11,6 @@ import json
 import ssl
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from koord.admission.review import mutate, validate
 from koord.api.configuration.features import ManagerGate, parse_gates
 from koord.bench import admission_child
 from koord.bench.result import Result, result
+from koord.minicluster.up.program import own_program
 
 BENCH: Final = "admission"
 CALLERS: Final = 16
@@ -99,7 +99,7 @@ def _times_us(namespace: str, number: int) -> list[float]:
 
 def _reviews(seconds: float) -> tuple[float, float]:
     """Reviews a second, and the server's CPU for one."""
-    command = [sys.executable, "-m", "koord.bench.admission_child"]
+    command = own_program("koord.bench.admission_child")
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdin is not None
         assert child.stdout is not None

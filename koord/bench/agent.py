@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from koord.bench.api_servers import RunningServer, cpu_s, embedded, ended, rss_m
 from koord.bench.result import Result, result
 from koord.kube.client import Client
 from koord.minicluster.up.bootstrap import bootstrap
+from koord.minicluster.up.program import own_program
 
 BENCH: Final = "agent"
 NODE: Final = "n1"
@@ -136,7 +136,7 @@ def _host(number: int, *, composed: bool) -> Iterator[_Running]:
 def _measured(server: RunningServer, running: _Running, size: Size, gates: str) -> Cost:
     with tempfile.TemporaryDirectory(prefix="koord-bench-") as state:
         command = [
-            sys.executable, "-m", "koord", "agent", "--node-name", NODE, "--kubeconfig", str(server.kubeconfig),
+            *own_program(), "agent", "--node-name", NODE, "--kubeconfig", str(server.kubeconfig),
             "--host-root", running.host.host_root, "--cgroup-root", running.host.cgroup_root, "--state-dir", state,
             "--kubelet-address", running.kubelet, "--feature-gates", gates,
         ]  # fmt: skip

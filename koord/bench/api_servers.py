@@ -12,7 +12,6 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
@@ -26,6 +25,7 @@ from cryptography.hazmat.primitives import serialization
 from koord.kube.cluster_config import ClusterConfig
 from koord.kube.kubeconfig import parse, resolve
 from koord.minicluster.apiserver import certs
+from koord.minicluster.up.program import own_program
 
 READY_WITHIN_S = 60.0
 ASSETS = "/usr/local/kubebuilder/bin"
@@ -75,7 +75,7 @@ def _version(name: str, binary: Path) -> str:
 def embedded() -> Iterator[RunningServer]:
     with _directory() as directory, (directory / "log").open("wb") as log:
         started = time.perf_counter()
-        command = [sys.executable, "-m", "koord", "apiserver", "--data-dir", str(directory / "data")]
+        command = [*own_program(), "apiserver", "--data-dir", str(directory / "data")]
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         with ended(process):
             kubeconfig = directory / "data" / "kubeconfig"

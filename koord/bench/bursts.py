@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from koord.kube.errors import AlreadyExists
 from koord.kube.informer import Informer
 from koord.kube.locate import locate
 from koord.kube.store import Delta
+from koord.minicluster.up.program import own_program
 
 NAMESPACE: Final = "bench"
 CLIENTS: Final = 8
@@ -134,7 +134,7 @@ async def watching(client: Client) -> AsyncIterator[Seen]:
 def koord_process(server: RunningServer, *args: str) -> Iterator[subprocess.Popen[bytes]]:
     """A component of koord as a process; it is up when it says so."""
     with tempfile.NamedTemporaryFile(prefix="koord-bench-", suffix=".log") as log:
-        command = [sys.executable, "-m", "koord", args[0], "--kubeconfig", str(server.kubeconfig), *args[1:]]
+        command = [*own_program(), args[0], "--kubeconfig", str(server.kubeconfig), *args[1:]]
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         with api_servers.ended(process):
             said = {"scheduler": b"live.run: scheduling", "hollow": b"live.fleet: running"}[args[0]]

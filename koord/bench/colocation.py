@@ -39,6 +39,7 @@ from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.node_slo import NodeSLOSpec
 from koord.bench.result import Result, result
 from koord.minicluster.local.live.tree import DRIVER, Tree
+from koord.minicluster.up.program import own_program
 
 BENCH: Final = "colocation"
 WAYS: Final = ("alone", "unprotected", "kernel", "suppress", "both")
@@ -202,7 +203,7 @@ def _pod(name: str, qos: str) -> RunnablePod:
 
 def _service(tree: Tree, number: int, seconds: float) -> subprocess.Popen[bytes]:
     args = [str(number), str(seconds), str(SETTLED_S), str(LOAD), str(REQUEST_MS)]
-    return _started(tree, BURSTABLE, [sys.executable, "-m", "koord.bench.colocation_service", *args])
+    return _started(tree, BURSTABLE, [*own_program("koord.bench.colocation_service"), *args])
 
 
 def _burners(tree: Tree) -> list[subprocess.Popen[bytes]]:

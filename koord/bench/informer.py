@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from koord.bench.result import Result, result
+from koord.minicluster.up.program import own_program
 
 BENCH = "informer"
 CHILD_TIMEOUT_S = 600
@@ -127,7 +127,7 @@ def _best(measure: Callable[[], dict[str, float]], repeats: int) -> dict[str, fl
 
 def _child(case: str, **options: Any) -> dict[str, float]:
     done = subprocess.run(
-        [sys.executable, "-m", "koord.bench.informer_child", case, json.dumps(options)],
+        [*own_program("koord.bench.informer_child"), case, json.dumps(options)],
         stdout=subprocess.PIPE,
         timeout=CHILD_TIMEOUT_S,
         check=True,
@@ -140,7 +140,7 @@ def _child(case: str, **options: Any) -> dict[str, float]:
 def _server(pods: int, events: int) -> Iterator[dict[str, Any]]:
     """A server process; gives how to reach it."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "koord.bench.pod_server", "--pods", str(pods), "--events", str(events)],
+        [*own_program("koord.bench.pod_server"), "--pods", str(pods), "--events", str(events)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

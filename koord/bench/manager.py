@@ -12,7 +12,6 @@ import gc
 import json
 import random
 import subprocess
-import sys
 import tempfile
 import time
 from collections import deque
@@ -41,6 +40,7 @@ from koord.manager.node_resource.plugins import Plugins, calculate, choose
 from koord.manager.node_resource.prepare import prepare
 from koord.manager.node_resource.state import NOTHING, Amounts, MetricRow, NodeFacts, NodeState, PodRow, PodUsage
 from koord.manager.node_resource.writing import decide
+from koord.minicluster.up.program import own_program
 
 BENCH: Final = "manager"
 PODS_A_NODE: Final = 30
@@ -211,7 +211,7 @@ def _up(nodes: int) -> Iterator[tuple[Path, dict[str, int]]]:
     """`koord up`, ready: its kubeconfig, and the process of each component."""
     with tempfile.TemporaryDirectory(prefix="koord-bench-") as folder:
         data = Path(folder, "data")
-        command = [sys.executable, "-m", "koord", "up", "--headless", "--nodes", str(nodes), "--data-dir", str(data)]
+        command = [*own_program(), "up", "--headless", "--nodes", str(nodes), "--data-dir", str(data)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
         assert process.stdout is not None
         with api_servers.ended(process):

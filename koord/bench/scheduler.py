@@ -17,7 +17,6 @@ import gc
 import json
 import random
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -37,6 +36,7 @@ from koord.bench import api_servers, gpu_shares, own_cpus, preemption, reservati
 from koord.bench.gpu_packing import speed as gpu_speed
 from koord.bench.peer_scheduler import pods_per_second
 from koord.bench.result import Result, result
+from koord.minicluster.up.program import own_program
 from koord.scheduler.core.entity import Entity
 from koord.scheduler.core.queue import Queue
 from koord.scheduler.framework.ask import Ask
@@ -132,7 +132,7 @@ def of_owners(nodes: int, pods: int, *, goals: bool) -> list[Result]:
 def _memory(nodes: int, pods: int, with_goals: bool) -> list[Result]:
     """What a state of that size takes, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "koord.bench.scheduler_memory", str(nodes), str(pods)],
+        [*own_program("koord.bench.scheduler_memory"), str(nodes), str(pods)],
         stdout=subprocess.PIPE,
         timeout=MEMORY_TIMEOUT_S,
         check=True,

@@ -12,7 +12,6 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,6 +23,7 @@ import msgspec
 from koord.api.machinery.faults import BadInput
 from koord.minicluster.up.data_dir import DataDir
 from koord.minicluster.up.plan import Component
+from koord.minicluster.up.program import own_program
 from koord.minicluster.up.tether import SUPERVISED
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class Supervisor:
         data: DataDir,
         *,
         on_change: Callable[[], None] = lambda: None,
-        command: Sequence[str] = (sys.executable, "-m", "koord"),
+        command: Sequence[str] = own_program(),
     ) -> None:
         self.children = {component.name: Child(component) for component in components}
         self._data, self._on_change, self._command = data, on_change, tuple(command)

@@ -17,6 +17,7 @@ import pytest
 
 from koord.minicluster.up.data_dir import DataDir
 from koord.minicluster.up.plan import Component
+from koord.minicluster.up.program import own_program
 from koord.minicluster.up.supervisor import Failed, Supervisor
 from tests.kube.waiting import eventually
 
@@ -170,3 +171,11 @@ async def test_a_component_is_started_again_while_its_children_hold_its_output(t
             await asyncio.wait([running])
             for pid in map(int, data.log_tail("c0")):
                 os.kill(pid, signal.SIGKILL)
+
+
+def test_a_folder_of_the_same_name_where_it_is_started_is_not_the_program(tmp_path: Path) -> None:
+    (tmp_path / "koord").mkdir()
+    (tmp_path / "koord" / "__init__.py").write_text("raise SystemExit('somebody else')")
+    done = subprocess.run([*own_program(), "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Run a whole cluster" in done.stdout

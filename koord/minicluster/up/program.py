@@ -1,0 +1,11 @@
+"""How this very program is started again, for components and their like."""
+
+from __future__ import annotations
+
+import sys
+
+
+def own_program(module: str = "koord") -> tuple[str, ...]:
+    """The command. Python would look in the current directory first: a folder of the same name there is not this
+    program, and whoever can write there would run as whoever starts it."""
+    return (sys.executable, "-P", "-m", module)
