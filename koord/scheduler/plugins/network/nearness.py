@@ -41,17 +41,13 @@ class _Nearness:
         followed, self._followed = self._followed, (tree, network.moves)
         if changed is not None and followed is not None and followed[0] is tree and followed[1] == network.moves:
             return False
-        table = network.cluster.table
-        self._groups, self._ranks = np.zeros(table.capacity, np.int64), [()]
-        near = network.near.get(self._selector)
-        if isinstance(tree, str) or not near:
+        self._groups, self._ranks = np.zeros(network.cluster.table.capacity, np.int64), [()]
+        if isinstance(tree, str) or self._selector not in network.near:
             return True
-        rows = np.array([table.row_of[name] for name in tree.levels[-1].names], np.intp)
-        there = np.array([near.get(row, 0) for row in rows.tolist()], np.int64)
-        sums = tree.summed(there)
+        sums = tree.summed(network.near_to(self._selector))
         ways = np.stack([sums[level][tree.ancestors(level)] for level in range(len(sums) - 1, -1, -1)], axis=1)
         distinct, number = np.unique(ways, axis=0, return_inverse=True)
-        self._groups[rows] = number.reshape(-1) + 1
+        self._groups[network.rows] = number.reshape(-1) + 1
         self._ranks += [tuple(way) for way in distinct.tolist()]
         return True
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
 import msgspec
+import numpy as np
 
 from koord.api.kinds import CLUSTER_NETWORK_TOPOLOGIES
 from koord.api.kubernetes.pod import Pod
@@ -16,7 +17,7 @@ from koord.scheduler.plugins.network.tree import BadLayers, Tree, status_of, tre
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord
-from koord.scheduler.state.table import Reason, Row
+from koord.scheduler.state.table import Array, Reason, Row
 
 NAME: Final = "default"
 """Of the only object that counts."""
@@ -38,6 +39,7 @@ class Network(Notes):
         "Counts pods that came into it, or left it."
         self._layers: ClusterNetworkTopology | None = None
         self._tree: Tree | str = NO_OBJECT
+        self._rows: Array = np.zeros(0, np.intp)
         self._version = -1
         self._told: tuple[str, object] | None = None
 
@@ -70,8 +72,22 @@ class Network(Notes):
         reasons = None if self._version < 0 else table.reasons(self._version)
         if reasons is None or reasons & _CHANGES_IT:
             self._tree = self._built()
+            nodes = () if isinstance(self._tree, str) else self._tree.levels[-1].names
+            self._rows = np.array([table.row_of[name] for name in nodes], np.intp)
         self._version = table.read()
         return self._tree
+
+    @property
+    def rows(self) -> Array:
+        """Of the nodes of the tree that was last asked for, in their order there."""
+        return self._rows
+
+    def near_to(self, selector: str) -> Array:
+        """How many pods of a selector each of those nodes has."""
+        there = np.zeros(self.cluster.table.capacity, np.int64)
+        if near := self.near.get(selector):
+            there[list(near)] = list(near.values())
+        return there[self._rows]
 
     def _built(self) -> Tree | str:
         if self._layers is None:

@@ -72,9 +72,8 @@ class Planner:
         tree, offers = found.tree, found.offers
         level = lowest_must(tree, self._wish)
         domain = tree.ancestors(level)
-        rows = [self._cluster.table.row_of[name] for name in tree.levels[-1].names]
         fields: dict[int, list[Row]] = {}
-        for i, row in enumerate(rows):
+        for i, row in enumerate(self._network.rows.tolist()):
             fields.setdefault(int(domain[i]), []).append(row)
         names, offer = tree.levels[level].names, offers.offer[level]
         return [fields[each] for each in sorted(fields, key=lambda each: (-int(offer[each]), names[each]))]
@@ -87,8 +86,8 @@ class Planner:
         places = gathered(tree, self._wish, len(members), self._offers(tree, members))
         if isinstance(places, str):
             return places
-        row_of, names = self._cluster.table.row_of, tree.levels[-1].names
-        rows = [row_of[names[node]] for node, number in places for _ in range(number)]
+        of_node = self._network.rows
+        rows = [int(of_node[node]) for node, number in places for _ in range(number)]
         found: list[Row | None] = [None] * len(self._asks)
         for i, row in zip(members, rows, strict=True):
             found[i] = row
@@ -108,10 +107,9 @@ class Planner:
 
     def _offers(self, tree: Tree, members: Sequence[int]) -> Offers:
         asks = [self._asks[i] for i in members]
-        rows = np.array([self._cluster.table.row_of[name] for name in tree.levels[-1].names], np.intp)
+        rows = self._network.rows
         offer = self._where_the_others_are(tree, self._room(asks, rows), rows)
-        near = self._network.near.get(NETWORK_TOPOLOGY_SELECTOR.read(asks[0].meta), {})
-        exist = np.array([near.get(row, 0) for row in rows.tolist()], np.int64)
+        exist = self._network.near_to(NETWORK_TOPOLOGY_SELECTOR.read(asks[0].meta))
         score = self._engine.class_of(asks[0]).points()[rows]
         return offers_of(tree, self._wish, len(asks), offer, exist, score)
 
