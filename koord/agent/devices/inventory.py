@@ -59,8 +59,6 @@ class RdmaCard(Struct):
     "Its device file below /dev/infiniband."
     functions: Mapping[str, str] = EMPTY
     "By bus id, the device files of its virtual functions."
-    is_split: bool = False
-    "Whether it has virtual functions."
     is_active: bool = True
     "Whether all its ports are up."
 

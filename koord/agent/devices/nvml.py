@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from koord.agent.devices.inventory import FIRST_INSTANCE, Gpu, MigInstance
+from koord.agent.devices.inventory import FIRST_INSTANCE, Gpu, Inventory, MigInstance
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ these would let any tenant take it from all others."""
 
 
 class NoGpusError(Exception):
-    """NVML cannot be used on this machine. Says why."""
+    """NVML cannot be used on this machine, or not any more. Says why."""
 
 
 class Use(NamedTuple):
@@ -64,15 +64,20 @@ class Nvml:
         with suppress(*self._refused):
             self._nvml.nvmlShutdown()
 
-    def driver(self) -> str:
-        return str(self._nvml.nvmlSystemGetDriverVersion())
+    def inventory(self) -> Inventory:
+        """Raises NoGpusError where the driver as a whole does not answer."""
+        try:
+            driver, count = str(self._nvml.nvmlSystemGetDriverVersion()), int(self._nvml.nvmlDeviceGetCount())
+        except self._refused as error:
+            raise NoGpusError(f"NVML: {error}") from error
+        return Inventory(driver, self._gpus(count))
 
-    def gpus(self) -> tuple[Gpu, ...]:
+    def _gpus(self, count: int) -> tuple[Gpu, ...]:
         """By minor."""
-        self._hear_faults()
+        self._hear_faults(count)
         capabilities = self._capabilities()
         found = []
-        for index in range(self._nvml.nvmlDeviceGetCount()):
+        for index in range(count):
             try:
                 found.append(self._gpu(self._nvml.nvmlDeviceGetHandleByIndex(index), capabilities))
             except self._refused as error:
@@ -80,8 +85,9 @@ class Nvml:
                 log.warning("GPU %d does not answer: %s", index, error)
         return tuple(sorted(found, key=lambda gpu: gpu.minor))
 
-    def uses(self) -> Iterator[Use]:
-        for index in range(self._nvml.nvmlDeviceGetCount()):
+    def uses(self, inventory: Inventory) -> Iterator[Use]:
+        """What processes use of the GPUs that were just seen."""
+        for index in range(len(inventory.gpus)):
             try:
                 handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
                 minor = int(self._nvml.nvmlDeviceGetMinorNumber(handle))
@@ -194,13 +200,13 @@ class Nvml:
             self._seen_us[index] = max(self._seen_us.get(index, 0), int(each.timeStamp))
         return {pid: sum(percents) / len(percents) for pid, percents in by_pid.items()}
 
-    def _hear_faults(self) -> None:
+    def _hear_faults(self, count: int) -> None:
         """Takes what the driver has told since the last time; waits for nothing."""
         nvml = self._nvml
         try:
             if self._events is None:
                 self._events = nvml.nvmlEventSetCreate()
-                for index in range(nvml.nvmlDeviceGetCount()):
+                for index in range(count):
                     nvml.nvmlDeviceRegisterEvents(
                         nvml.nvmlDeviceGetHandleByIndex(index), nvml.nvmlEventTypeXidCriticalError, self._events
                     )

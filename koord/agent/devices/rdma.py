@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec.structs import replace
+
 from koord.agent.devices.inventory import RdmaCard
 from koord.agent.devices.pci import DEVICES
 from koord.agent.host.files import Files
@@ -19,25 +21,21 @@ def cards(files: Files) -> tuple[RdmaCard, ...]:
     """By minor. A card whose name has no number, as administrators may rename it, is numbered after the others."""
     found: list[RdmaCard] = []
     unnumbered: list[RdmaCard] = []
-    for bus_id in _names(files, DEVICES):
+    for bus_id in files.names(DEVICES):
         card = _card(files, bus_id)
         if card is not None:
             (found if card.minor >= 0 else unnumbered).append(card)
     taken = {card.minor for card in found}
     free = (number for number in range(len(found) + len(unnumbered) + max(taken, default=0) + 1) if number not in taken)
-    found += [RdmaCard(card.name, next(free), *_rest(card)) for card in unnumbered]
+    found += [replace(card, minor=next(free)) for card in unnumbered]
     return tuple(sorted(found, key=lambda card: card.minor))
-
-
-def _rest(card: RdmaCard) -> tuple[str, str, dict[str, str], bool, bool]:
-    return card.bus_id, card.verbs, dict(card.functions), card.is_split, card.is_active
 
 
 def _card(files: Files, bus_id: str) -> RdmaCard | None:
     own = f"{DEVICES}/{bus_id}"
-    if not _text(files, f"{own}/class").startswith(NETWORK) or files.exists(f"{own}/physfn"):
+    if not files.told(f"{own}/class").startswith(NETWORK) or files.exists(f"{own}/physfn"):
         return None
-    names = _names(files, f"{own}/infiniband")
+    names = files.names(f"{own}/infiniband")
     if not names:
         return None
     # The card itself is made before its virtual functions and has the first name.
@@ -50,36 +48,21 @@ def _card(files: Files, bus_id: str) -> RdmaCard | None:
         bus_id=bus_id,
         verbs=_verbs(files, bus_id),
         functions=functions,
-        is_split=bool(functions),
         is_active=_is_active(files, f"{own}/infiniband/{name}/ports"),
     )
 
 
 def _functions(files: Files, own: str) -> Iterator[str]:
-    for name in _names(files, own):
+    for name in files.names(own):
         if name.startswith("virtfn"):
             yield os.path.basename(os.path.realpath(files.path(f"{own}/{name}")))
 
 
 def _verbs(files: Files, bus_id: str) -> str:
-    found = _names(files, f"{DEVICES}/{bus_id}/infiniband_verbs")
+    found = files.names(f"{DEVICES}/{bus_id}/infiniband_verbs")
     return f"infiniband/{found[0]}" if found else ""
 
 
 def _is_active(files: Files, ports: str) -> bool:
-    names = _names(files, ports)
-    return bool(names) and all("ACTIVE" in _text(files, f"{ports}/{port}/state") for port in names)
-
-
-def _names(files: Files, directory: str) -> list[str]:
-    try:
-        return sorted(os.listdir(files.path(directory)))
-    except OSError:
-        return []
-
-
-def _text(files: Files, name: str) -> str:
-    try:
-        return files.once(name).decode(errors="replace").strip()
-    except OSError:
-        return ""
+    names = files.names(ports)
+    return bool(names) and all("ACTIVE" in files.told(f"{ports}/{port}/state") for port in names)

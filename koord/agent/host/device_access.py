@@ -62,7 +62,7 @@ def deny(directory: str, version: Version, numbers: Sequence[Number]) -> None:
         else:
             _attach(directory, program(numbers))
     except OSError as error:
-        raise AccessError(f"{error.strerror or error}: {directory}") from error
+        raise AccessError(f"devices of others cannot be denied in {directory}: {error.strerror or error}") from error
 
 
 def program(numbers: Sequence[Number]) -> bytes:

@@ -32,8 +32,8 @@ def of_group(files: Files, name: str) -> tuple[str, ...]:
     """The disks below the volumes of a group."""
     found: dict[str, None] = {}
     prefix = f"{name.replace('-', '--')}-"
-    for block in _names(files, _BLOCKS):
-        own = _text(files, f"{_BLOCKS}/{block}/dm/name")
+    for block in files.names(_BLOCKS):
+        own = files.told(f"{_BLOCKS}/{block}/dm/name")
         # In the name of a volume a single hyphen parts the group from it; others are doubled.
         if own.startswith(prefix) and not own.removeprefix(prefix).startswith("-"):
             found |= dict.fromkeys(_below(files, block, depth=8))
@@ -42,7 +42,7 @@ def of_group(files: Files, name: str) -> tuple[str, ...]:
 
 def of_pod_volume(files: Files, uid: str, name: str) -> tuple[str, ...]:
     """By where kubelet has mounted it: its directory has the volume's name, or the name of the PersistentVolume."""
-    for line in _text(files, "proc/1/mountinfo").splitlines():
+    for line in files.told("proc/1/mountinfo").splitlines():
         fields = line.split()
         if len(fields) < 5:
             continue
@@ -54,7 +54,7 @@ def of_pod_volume(files: Files, uid: str, name: str) -> tuple[str, ...]:
 
 
 def _below(files: Files, block: str, depth: int) -> Iterator[str]:
-    slaves = _names(files, f"{_BLOCKS}/{block}/slaves")
+    slaves = files.names(f"{_BLOCKS}/{block}/slaves")
     for slave in slaves if depth else ():
         yield from _below(files, slave, depth - 1)
     if not slaves and (number := _disk(files, block)):
@@ -67,18 +67,4 @@ def _disk(files: Files, block: str) -> str:
     if files.exists(f"{own}/partition"):
         whole = os.path.basename(os.path.dirname(os.path.realpath(files.path(own))))
         own = f"{_BLOCKS}/{whole}"
-    return _text(files, f"{own}/dev")
-
-
-def _names(files: Files, directory: str) -> list[str]:
-    try:
-        return sorted(os.listdir(files.path(directory)))
-    except OSError:
-        return []
-
-
-def _text(files: Files, name: str) -> str:
-    try:
-        return files.once(name).decode(errors="replace").strip()
-    except OSError:
-        return ""
+    return files.told(f"{own}/dev")

@@ -91,6 +91,20 @@ class Files:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
+    def names(self, name: str) -> list[str]:
+        """What is in a directory, of any kind, sorted; nothing where it cannot be read."""
+        try:
+            return sorted(os.listdir(self.path(name)))
+        except OSError:
+            return []
+
+    def told(self, name: str) -> str:
+        """What a small file says, for one that is rarely read; nothing where it cannot be."""
+        try:
+            return self.once(name).decode(errors="replace").strip()
+        except OSError:
+            return ""
+
     def forget(self, directory: str) -> None:
         """Lets go of what was kept in a directory and below."""
         inside = directory.rstrip("/") + "/"

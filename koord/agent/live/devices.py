@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from koord.agent.devices import rdma, use, vendor_files
 from koord.agent.devices.inventory import Inventory
 from koord.agent.devices.nvml import NoGpusError, Nvml, Use
@@ -53,23 +55,35 @@ class DeviceLook:
         nvml = None if others else self._driver()
         if nvml is None:
             return Look(Inventory(cards=cards, others=others), ())
-        return Look(Inventory(nvml.driver(), nvml.gpus(), cards), tuple(nvml.uses()))
+        try:
+            found = nvml.inventory()
+        except NoGpusError as error:
+            self._is_absent(error)
+            return Look(Inventory(cards=cards), ())
+        return Look(replace(found, cards=cards), tuple(nvml.uses(found)))
 
     def close(self) -> None:
         if self._nvml is not None:
             self._nvml.close()
+            self._nvml = None
 
     def _driver(self) -> Nvml | None:
         if self._nvml is None and self._pause == 0:
             try:
                 self._nvml = Nvml(self._files.root or "/")
+                self.absence = ""
             except NoGpusError as error:
-                self._pause = int(AGAIN_S / LOOK_S)
-                if str(error) != self.absence:
-                    self.absence = str(error)
-                    log.info("no NVIDIA GPUs are reported: %s", error)
+                self._is_absent(error)
         self._pause = max(self._pause - 1, 0)
         return self._nvml
+
+    def _is_absent(self, error: NoGpusError) -> None:
+        """It is asked again after a while: a driver may come later, and one that broke may be loaded anew."""
+        self.close()
+        self._pause = int(AGAIN_S / LOOK_S)
+        if str(error) != self.absence:
+            self.absence = str(error)
+            log.info("no NVIDIA GPUs are reported: %s", error)
 
 
 class DeviceWatch:

@@ -97,9 +97,9 @@ def _limits(target: Target, settings: BlkIOQOS, known: Disks, why: str, pod: str
         for what, amount in amounts.items():
             if amount:
                 yield Wish(target, io_limit(what, disk), amount, NAME, why)
-        if own.io_weight_percent not in (None, USUAL_WEIGHT):
-            assert own.io_weight_percent is not None
-            yield Wish(target, io_weight(disk), own.io_weight_percent, NAME, why)
+        weight = own.io_weight_percent
+        if weight is not None and weight != USUAL_WEIGHT:
+            yield Wish(target, io_weight(disk), weight, NAME, why)
 
 
 def _each(settings: BlkIOQOS, known: Disks, pod: str = "") -> Iterator[tuple[BlockCfg, str]]:

@@ -25,6 +25,9 @@ _READ: Final = (
 )
 """Of the scheduler's gates, those that have an effect."""
 
+UNDELIVERED: Final = (AgentGate.GPU_ENV_INJECT, AgentGate.RDMA_DEVICE_INJECT, AgentGate.HAMI_CORE_VGPU_MONITOR)
+"""The agent's hooks have wishes by these, of containers to come; and on a node with a kubelet nobody asks for them."""
+
 GATES: Final[frozenset[Gate]] = frozenset(
     (
         AgentGate.RDT_RESCTRL,
@@ -38,6 +41,7 @@ GATES: Final[frozenset[Gate]] = frozenset(
         AgentGate.PER_CPU_METRIC,
         AgentGate.NODE_METRIC_PROM_METRICS,
         AgentGate.CORE_SCHED,
+        *UNDELIVERED,
         AgentGate.TERWAY_QOS,
         AgentGate.TC_NETWORK_QOS,
         AgentGate.RESCTRL,

@@ -9,14 +9,11 @@ import sys
 
 import msgspec
 
-from koord.agent.devices.inventory import Inventory
 from koord.agent.devices.nvml import Nvml
 
 
 def main() -> None:
-    nvml = Nvml()
-    found = Inventory(nvml.driver(), nvml.gpus())
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(Nvml().inventory()), indent=2).decode() + "\n")
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ def test_gpus_without_links_have_no_table() -> None:
 
 
 def test_a_card_is_told_with_its_functions() -> None:
-    card = RdmaCard("mlx5_1", 1, bus(1), "infiniband/uverbs1", {bus(9): "infiniband/uverbs9"}, is_split=True)
+    card = RdmaCard("mlx5_1", 1, bus(1), "infiniband/uverbs1", {bus(9): "infiniband/uverbs9"})
     (found,) = device_infos(Inventory(cards=(card,)), two_sockets, (), AT)
     assert (found.type, found.minor, found.id, found.health) == ("rdma", 1, bus(1), True)
     assert found.resources == {"koordinator.sh/rdma": "100"}

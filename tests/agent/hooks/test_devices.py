@@ -16,7 +16,11 @@ from tests.agent.states import node, pod
 
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 CARD = RdmaCard(
-    "mlx5_1", 1, "0000:3b:00.0", "infiniband/uverbs1", {"0000:3b:00.2": "infiniband/uverbs7"}, is_split=True
+    "mlx5_1",
+    1,
+    "0000:3b:00.0",
+    "infiniband/uverbs1",
+    {"0000:3b:00.2": "infiniband/uverbs7"},
 )
 
 

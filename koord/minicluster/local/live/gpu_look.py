@@ -1,4 +1,7 @@
-"""This machine's GPUs, asked when a container starts: instances of MIG come and go."""
+"""This machine's GPUs, asked when a container starts: instances of MIG come and go.
+
+While a driver that was there does not answer, no container starts: it could not be kept from GPUs that are others'.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Protocol
 
 from koord.agent.devices.inventory import NO_DEVICES, Inventory
 from koord.agent.devices.nvml import NoGpusError, Nvml
+from koord.minicluster.local.environment import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -33,4 +37,7 @@ class GpuLook:
                 self._nvml = Nvml()
             except NoGpusError as error:
                 log.info("this machine's node has no GPUs: %s", error)
-        return NO_DEVICES if self._nvml is None else Inventory(self._nvml.driver(), self._nvml.gpus())
+        try:
+            return NO_DEVICES if self._nvml is None else self._nvml.inventory()
+        except NoGpusError as error:
+            raise ConfigError(f"this machine's GPUs cannot be asked for: {error}") from error
