@@ -93,6 +93,8 @@ class Reading:
     "Over which time; 0: the longest that is reported."
     prod: bool = True
     "Whether the usage of prod pods is asked for."
+    without_gone: bool = False
+    "Whether a reported pod that is not on the node has left it since, so that its usage is over."
 
 
 def load_of(
@@ -102,10 +104,16 @@ def load_of(
     if metric is None or metric.status.node_metric is None or not _is_fresh(metric, now_s, reading.fresh_s):
         return None
     reported = metric.status.pods_metric
+    gone: list[PodMetricInfo] = []
+    if reading.without_gone:
+        here = {pod.metadata.key for pod in pods}
+        gone = [each for each in reported if f"{each.namespace}/{each.name}" not in here]
     usage = _percentile(metric.status.node_metric, reading)
     if usage is None:
         usage = _total(each.pod_usage.resources for each in reported)
         add(usage, amounts(metric.status.node_metric.system_usage.resources, capped=True))
+    if gone:
+        add(usage, _total(each.pod_usage.resources for each in gone), -1)
     usage[PODS] = len(pods)
     prod_usage: dict[str, int] = {}
     if reading.prod:

@@ -27,6 +27,8 @@ class Sight:
     "By node, pods that have finished and are still there."
     priorities: Mapping[str, int] = field(default_factory=dict)
     "Values of PriorityClasses by their names."
+    has_all_pods: bool = False
+    "Whether a pod that is not listed is gone. Files may only not tell of it."
 
     def ready_nodes(self) -> list[str]:
         """Nodes that are ready, or do not say, by name."""

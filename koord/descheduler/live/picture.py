@@ -114,6 +114,7 @@ class Picture:
             self.moving(),
             finished_on,
             self.priorities(),
+            has_all_pods=True,
         )
 
     def priorities(self) -> dict[str, int]:

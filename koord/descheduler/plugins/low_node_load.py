@@ -3,7 +3,8 @@
 Pool by pool. A node is a source once it was above its high marks for several rounds (`anomaly`), a target while it is
 below its low ones; likewise by the usage of prod pods alone, where there are marks for that. From each source the least
 important pods go, until it is below its mark or the targets are full. A pod goes only if a target would take it by
-all rules of the scheduler and stay below its own high mark.
+all rules of the scheduler and stay below its own high mark. What has left a node since its report, or is about to, does
+not count there: no more pods go than it takes.
 """
 
 from __future__ import annotations
@@ -118,7 +119,10 @@ class LowNodeLoad(Plugin):
     def _loads(self, turn: Turn, pool: NodePool, chosen: LabelMatcher, taken: set[str]) -> list[NodeLoad]:
         sight = turn.sight
         prod = bool(pool.prod_low_thresholds or pool.prod_high_thresholds)
-        reading = replace(self._reading, prod=prod)
+        reading = replace(self._reading, prod=prod, without_gone=sight.has_all_pods)
+        leaving: dict[str, list[Pod]] = {}
+        for pod in sight.moving:
+            leaving.setdefault(pod.spec.node_name, []).append(pod)
         found = []
         for name in turn.nodes:
             node = sight.nodes[name]
@@ -128,6 +132,8 @@ class LowNodeLoad(Plugin):
             load = load_of(node, pods, metric, sight.now_s, reading)
             if load is not None:
                 found.append(load)
+                for pod in leaving.get(name, ()):
+                    load.take({**_used(load, pod), PODS: 1}, priority_class(pod) is PriorityClass.PROD, -1)
         return found
 
     def _balance(self, this: _Pass) -> None:

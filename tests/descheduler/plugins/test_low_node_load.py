@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -321,3 +322,25 @@ def test_a_prod_pod_from_a_hot_node_does_not_take_its_target_above_the_mark_for_
     outcome = run(config(marks, FREELY), scene.sight())
     assert classes(outcome)["a"] == "high"
     assert moved(outcome) == []
+
+
+def test_what_is_about_to_leave_a_node_counts_there_no_more() -> None:
+    scene = a_hot_node()
+    (first, *_) = run(config(MARKS, FREELY), scene.sight()).moves
+    going = [each for each in scene.pods if each.metadata.name in ("a3", first.pod.metadata.name)]
+    outcome = run(config(MARKS, FREELY), replace(scene, moving=going).sight())
+    assert moved(outcome) == [], "5 cores and what else goes are more than the 2 too many"
+    assert classes(outcome)["a"] == "normal"
+
+
+@pytest.mark.parametrize("aggregated", [{}, {"aggregated": {"usageAggregationType": "p95"}}])
+def test_a_pod_that_has_left_since_the_report_counts_only_in_files_which_may_not_tell_of_it(
+    aggregated: dict[str, Any],
+) -> None:
+    scene = a_hot_node()
+    scene.pods = [each for each in scene.pods if each.metadata.name != "a3"]
+    scene.metrics = [with_percentile(scene.metrics[0], "26"), scene.metrics[1]]
+    marks = config({**MARKS, **aggregated}, FREELY)
+    assert classes(run(marks, scene.sight()))["a"] == "high"
+    outcome = run(marks, replace(scene.sight(), has_all_pods=True))
+    assert (classes(outcome)["a"], moved(outcome)) == ("normal", [])
