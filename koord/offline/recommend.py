@@ -118,9 +118,8 @@ def _advised(each: Recommendation, pods: Sequence[PodFacts], manifests: Manifest
     told = each.status.pod_status.container_statuses if each.status.pod_status is not None else ()
     note = "; ".join(f"{c.type}: {c.message}" for c in each.status.conditions if c.status == "True")
     if not told:
-        yield _row(
-            each, RecommendedContainerStatus(), 0, None, note or "FetchingHistory: the manager has not looked yet"
-        )
+        note = note or "FetchingHistory: the manager has not looked yet"
+        yield _row(each, RecommendedContainerStatus(), number, None, note)
     for status in told:
         yield _row(each, status, number, containers.get(status.container_name), note)
 

@@ -44,7 +44,7 @@ kind: Pod
 metadata:
   name: web-5d4f-x
   namespace: shop
-  labels: {pod-template-hash: 5d4f}
+  labels: {pod-template-hash: 5d4f, app: web}
   ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web-5d4f, uid: u, controller: true}]
 spec: {containers: [{name: main, image: web, resources: {requests: {cpu: "2"}}}]}
 """
@@ -72,9 +72,10 @@ kind: Recommendation
 metadata: {{name: web, namespace: shop}}
 spec: {{target: {{{target}}}}}
 """
-    found = parse(text, "new")
+    found = parse(f"{text}---{POD}", "new")
     (row,) = advice(found)
     assert row.note.startswith(note)
+    assert row.pods == 1, "they run, whatever is known of them"
     assert patch(found.of(kinds.RECOMMENDATIONS), [row])["items"] == []
 
 
