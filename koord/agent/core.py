@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from koord.agent.collect.registry import collect
-from koord.agent.collect.round import Rates, Round
+from koord.agent.collect.round import EXPIRES_S, Rates, Round
 from koord.agent.collect.samplers import CpiSampling, SwitchSampling
 from koord.agent.collect.task_sums import Waitings
 from koord.agent.executor.delivery import Delivery
@@ -65,6 +65,8 @@ class Agent:
     rates: Rates = field(default_factory=Rates)
     waitings: Waitings = field(default_factory=Waitings)
     slowly_s: float = SLOWLY_S
+    expires_s: float = EXPIRES_S
+    "Samples older than this do not count in what the system uses."
     replicas: dict[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     "By uid, the signals of a pod's replicas on other nodes, for as long as it is asked about."
     cpi: CpiSampling = field(default_factory=CpiSampling)
@@ -106,6 +108,7 @@ class Agent:
                 now_s,
                 asks_pressure,
                 is_slow,
+                self.expires_s,
                 self.waitings,
                 self.cpi,
                 self.switches,

@@ -65,6 +65,14 @@ changed stays as it is then; `koord agent restore` puts it back.""",
     metavar="SOCKET",
     help="Of koord yarn copilot; /var/run/yarn-copilot/yarn-copilot.sock.",
 )
+@click.option(
+    "--collect-sys-metric-outdated-interval",
+    "sample_expires",
+    default="10s",
+    show_default=True,
+    metavar="DURATION",
+    help="Age from which a sample does not count in what the system uses.",
+)
 @click.option("--feature-gates", default="", metavar="LIST", help="As in BEMemoryEvict=true,CPUBurst=false.")
 @click.option(
     "--features", "show_features", is_flag=True, help="Say what this kernel can do, and what is used instead."
@@ -86,6 +94,7 @@ def agent(
     cgroup_driver: str | None,
     kubelet_address: str,
     yarn_copilot: str,
+    sample_expires: str,
     feature_gates: str,
     show_features: bool,
     only_once: bool,
@@ -123,6 +132,7 @@ def agent(
         cgroup_driver=cgroup_driver or "",
         gates=gates,
         copilot_socket=yarn_copilot or SOCKET,
+        sample_expires_s=_positive("--collect-sys-metric-outdated-interval", sample_expires),
     )
 
     servers: list[HealthServer] = []
@@ -293,6 +303,19 @@ def devices(options: dict[str, Any], output: str) -> int:
         rows.append((each.type, str(each.minor), each.id, healthy, offers, *where))
     click.echo(table(rows))
     return 0
+
+
+def _positive(option: str, text: str) -> float:
+    """A duration that passes, in seconds."""
+    from koord.api.text.duration import DurationError, parse_duration
+
+    try:
+        seconds = parse_duration(text)
+    except DurationError as error:
+        raise click.UsageError(f"{option}: {error}") from error
+    if seconds <= 0:
+        raise click.UsageError(f"{option}: must be longer than 0s, as in 10s, not {text}")
+    return seconds
 
 
 def _features(host_root: str, cgroup_root: str, output: str) -> int:

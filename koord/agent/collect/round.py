@@ -15,6 +15,9 @@ from koord.agent.state import NodeState
 STALE_AFTER: Final = 20
 """A counter that was last read more intervals ago says nothing of the present."""
 
+EXPIRES_S: Final = 10.0
+"""From when on a sample tells nothing of what the system uses, unless the agent is told otherwise."""
+
 
 @dataclass(slots=True)
 class Rates:
@@ -68,6 +71,9 @@ class Round:
 
     is_thorough: bool = True
     "Whether it is time to look at what need not be known by the second: the memory of containers is only reported."
+
+    expires_s: float = EXPIRES_S
+    "Samples older than this do not count in what the system uses."
 
     waitings: Waitings = field(default_factory=Waitings)
     cpi: CpiSampling = field(default_factory=CpiSampling)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from koord.agent.annotations import READ
+from koord.agent.collect.round import EXPIRES_S
 from koord.agent.core import Agent, Done
 from koord.agent.executor.audit import Audit
 from koord.agent.executor.executor import Executor
@@ -88,6 +89,8 @@ class AgentOptions:
     kubelet_s: float = KUBELET_S
     copilot_socket: str = SOCKET
     "Of YARN's copilot."
+    sample_expires_s: float = EXPIRES_S
+    "Samples older than this do not count in what the system uses."
     prediction: PredictionSettings = field(default_factory=PredictionSettings)
 
 
@@ -115,7 +118,7 @@ class Daemon:
         executor = Executor(
             self.cgroups, read_ledger(options.state_dir), lambda text: write_ledger(options.state_dir, text)
         )
-        self.agent = Agent(self.cgroups, executor, started_s=clock.monotonic())
+        self.agent = Agent(self.cgroups, executor, started_s=clock.monotonic(), expires_s=options.sample_expires_s)
         self.failures = FailureTeller()
         self._shield = Shield(self.failures)
         self.predictor = Predictor(options.prediction)

@@ -7,6 +7,7 @@ import pytest
 
 from koord.agent.collect.registry import collect
 from koord.agent.collect.round import Rates, Round
+from koord.agent.collect.system import collect as collect_system
 from koord.agent.host.cgroups import Version
 from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
 from koord.agent.report.node_metric import node_metric_status
@@ -79,6 +80,23 @@ def test_counters_become_milli_cores(host: Watched) -> None:
     assert host.last(names.NODE_MEMORY) == 8 * GIB
     assert host.last(names.pod_memory("web")) == 2 * GIB
     assert host.last(names.SYSTEM_MEMORY) == 8 * GIB - 2 * GIB - GIB - GIB // 2
+
+
+@pytest.mark.parametrize(("expires_s", "of_the_system"), [(10.0, 3000), (30.0, 1500)])
+def test_a_sample_that_has_expired_does_not_count_in_what_the_system_uses(
+    host: Watched, expires_s: float, of_the_system: float
+) -> None:
+    """The pod used 1.5 cores 20 s ago. Whether that still counts, whoever starts the agent says."""
+    host.samples.add(names.pod_cpu("web"), NOW - 20, 1500)
+    host.samples.add(names.NODE_CPU, NOW, 3000)
+    collect_system(Round(host.cgroups, host.state, host.samples, host.rates, NOW, expires_s=expires_s))
+    assert host.last(names.SYSTEM_CPU) == of_the_system
+
+
+def test_without_a_fresh_sample_of_the_node_there_is_none_of_the_system(host: Watched) -> None:
+    host.samples.add(names.NODE_CPU, NOW - 4, 3000)
+    collect_system(Round(host.cgroups, host.state, host.samples, host.rates, NOW, expires_s=3.0))
+    assert host.last(names.SYSTEM_CPU) is None
 
 
 def test_a_counter_that_was_read_long_ago_begins_anew(host: Watched) -> None:
