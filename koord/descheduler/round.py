@@ -24,6 +24,7 @@ from koord.descheduler.understood import without_malformed
 
 TOO_FEW: Final = "fewer than two nodes are ready: there is nowhere to move a pod to"
 UNKNOWN: Final = "it cannot be told whether it may move"
+SIBLINGS_LEFT: Final = "only nodes that other pods of its workload leave in this round would take it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +156,19 @@ class _Gate:
             wanted = [name for name in sight.nodes if self._rules.targets.matches(sight.nodes[name].metadata.labels)]
             among = places.rows(wanted) if among is None else among & places.rows(wanted)
         found, is_judged = None, False
+        left = self.letting.left_by_siblings(proposal.pod)
         with self._shield.about("find another node for it", PODS, proposal.pod.metadata):
-            found = places.move(proposal.pod, among, self.letting.left_by_siblings(proposal.pod))
+            found = places.move(proposal.pod, among, left)
             is_judged = True
         if not is_judged:
             self.letting.hold(proposal, UNKNOWN)
             return None
         if found is None:
             if terms.must_fit or self._must_fit:
-                self.letting.hold(proposal, terms.nowhere)
+                only_there = bool(left) and places.would_take(
+                    proposal.pod, places.rows(left) if among is None else among
+                )
+                self.letting.hold(proposal, SIBLINGS_LEFT if only_there else terms.nowhere)
                 return None
             places.leave(proposal.pod)
         proposal = replace(proposal, to=found or "")

@@ -12,7 +12,15 @@ from typing import Any, Final
 
 from koord.api.text.timestamp import from_seconds
 
-PLUGINS: Final = ("PodLifeTime", "RemovePodsHavingTooManyRestarts", "RemovePodsViolatingNodeAffinity")
+PLUGINS: Final = (
+    "PodLifeTime",
+    "RemovePodsHavingTooManyRestarts",
+    "RemovePodsViolatingNodeAffinity",
+    "RemoveDuplicates",
+    "RemovePodsViolatingTopologySpreadConstraint",
+)
+UNEVEN: Final = ("RemoveDuplicates", "RemovePodsViolatingTopologySpreadConstraint")
+"""Plugins that spread pods: in their clusters, some nodes begin empty."""
 SEEDS: Final = range(60)
 Plain = dict[str, Any]
 
@@ -22,7 +30,11 @@ def case(plugin: str, seed: int, now_s: float) -> Plain:
     chance = Random(f"{plugin} {seed}")
     nodes = [_node(chance, number) for number in range(chance.randint(2, 5))]
     names = [each["metadata"]["name"] for each in nodes]
+    if plugin in UNEVEN:
+        names = names[: 1 + len(names) // 2]
     pods = [_pod(chance, plugin, number, names, now_s) for number in range(chance.randint(4, 14))]
+    if plugin == "RemovePodsViolatingTopologySpreadConstraint":
+        _spread(chance, pods)
     return {"plugin": plugin, "args": _args(chance, plugin), "nodes": nodes, "pods": pods, "nodeFit": False}
 
 
@@ -70,7 +82,53 @@ def _pod(chance: Random, plugin: str, number: int, nodes: list[str], now_s: floa
         spec["tolerations"] = [{"key": "only", "operator": "Exists"}]
     if plugin == "RemovePodsViolatingNodeAffinity" and chance.random() < 0.7:
         spec["affinity"] = {"nodeAffinity": _affinity(chance)}
+    elif plugin in UNEVEN and chance.random() < 0.2:
+        if chance.random() < 0.5:
+            spec["nodeSelector"] = {"disk": "ssd"}
+        else:
+            spec["affinity"] = {"nodeAffinity": _affinity(chance)}
+    if plugin == "RemoveDuplicates":
+        _have_more(chance, meta, spec)
     return {"metadata": meta, "spec": spec, "status": _status(chance, plugin)}
+
+
+def _have_more(chance: Random, meta: Plain, spec: Plain) -> None:
+    """A second owner, a second container."""
+    owners = meta.get("ownerReferences", [])
+    if owners and chance.random() < 0.1:
+        owners.append({"apiVersion": "example.com/v1", "kind": "Batch", "name": "all", "uid": "batch-all"})
+    if chance.random() < 0.2:
+        spec["containers"].insert(0, {"name": "side", "image": "two"})
+
+
+def _spread(chance: Random, pods: list[Plain]) -> None:
+    """Pods of one app share their spread constraints, as those of one template do."""
+    for app in ("web", "api"):
+        if chance.random() < 0.2:
+            continue
+        constraints = [_constraint(chance, app)]
+        if chance.random() < 0.2:
+            constraints.append(_constraint(chance, app))
+        for pod in pods:
+            if pod["metadata"]["labels"]["app"] == app:
+                pod["spec"]["topologySpreadConstraints"] = constraints
+                pod["metadata"]["labels"]["version"] = chance.choice(("v1", "v1", "v2"))
+
+
+def _constraint(chance: Random, app: str) -> Plain:
+    found: Plain = {
+        "maxSkew": chance.choice((1, 1, 2)),
+        "topologyKey": chance.choice(("zone", "kubernetes.io/hostname")),
+        "whenUnsatisfiable": chance.choice(("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
+        "labelSelector": {"matchLabels": {"app": app}},
+    }
+    if chance.random() < 0.2:
+        found["nodeTaintsPolicy"] = "Honor"
+    if chance.random() < 0.2:
+        found["nodeAffinityPolicy"] = "Ignore"
+    if chance.random() < 0.2:
+        found["matchLabelKeys"] = ["version"]
+    return found
 
 
 def _affinity(chance: Random) -> Plain:
@@ -112,6 +170,16 @@ def _args(chance: Random, plugin: str) -> Plain:
     elif plugin == "RemovePodsViolatingNodeAffinity":
         kinds = ["requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"]
         args["nodeAffinityType"] = chance.sample(kinds, chance.choice((1, 2)))
+    elif plugin == "RemoveDuplicates":
+        if chance.random() < 0.3:
+            args["excludeOwnerKinds"] = ["StatefulSet"]
+    elif plugin == "RemovePodsViolatingTopologySpreadConstraint":
+        if chance.random() < 0.5:
+            args["constraints"] = ["DoNotSchedule", "ScheduleAnyway"]
+        if chance.random() < 0.2:
+            args["topologyBalanceNodeFit"] = False
+        if chance.random() < 0.15:
+            args["labelSelector"] = {"matchLabels": {"app": "web"}}
     if chance.random() < 0.25:
         args["namespaces"] = {chance.choice(("include", "exclude")): ["shop"]}
     return args
