@@ -233,8 +233,9 @@ def _last_of_episodes(found: list[Evidence]) -> list[str]:
 
 
 @agent.command(epilog="Example: koord agent restore")
+@click.option("--stay", is_flag=True, help="Wait for a signal afterwards, as the pods of a DaemonSet must.")
 @click.pass_obj
-def restore(options: dict[str, Any]) -> int:
+def restore(options: dict[str, Any], stay: bool) -> int:
     """Put back what the agent changed on this node, as it was found. The agent must not run meanwhile."""
     from koord.agent.executor.executor import Executor
     from koord.agent.host.cgroups import Cgroups
@@ -256,7 +257,14 @@ def restore(options: dict[str, Any]) -> int:
             " and rename it to ledger.json, or restart the node's pods, which gives them new cgroups; then delete it.",
             err=True,
         )
-    return 1 if outcome.refused or aside else 0
+    failed = bool(outcome.refused or aside)
+    if stay and not failed:
+        import signal
+
+        ends = {signal.SIGTERM, signal.SIGINT}
+        signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+        signal.sigwait(ends)
+    return 1 if failed else 0
 
 
 @agent.command(

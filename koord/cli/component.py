@@ -38,6 +38,7 @@ class Common:
     metrics_address: str
     tls_cert_file: str | None
     tls_private_key_file: str | None
+    tls_self_signed: bool
     log_format: str
 
 
@@ -49,6 +50,8 @@ def component_options(command: F) -> F:
         common = Common(**{each.name: given.pop(each.name) for each in fields(Common)})
         if (common.tls_cert_file is None) != (common.tls_private_key_file is None):
             raise click.UsageError("--tls-cert-file and --tls-private-key-file go together")
+        if common.tls_self_signed and common.tls_cert_file is not None:
+            raise click.UsageError("--tls-self-signed makes a certificate, and --tls-cert-file gives one: choose")
         return command(common=common, **given)
 
     file = click.Path(exists=True, dir_okay=False)
@@ -60,12 +63,17 @@ def component_options(command: F) -> F:
             show_default=True,
             help="Form of the logs.",
         ),
+        click.option(
+            "--tls-self-signed",
+            is_flag=True,
+            help="Serve with a certificate made at the start, for callers that do not check it, such as kubelet.",
+        ),
         click.option("--tls-private-key-file", metavar="FILE", type=file, help="The key of that certificate."),
         click.option(
             "--tls-cert-file",
             metavar="FILE",
             type=file,
-            help="Serve with this certificate. An address other than loopback needs it.",
+            help="Serve with this certificate. An address other than loopback needs it, or --tls-self-signed.",
         ),
         click.option(
             "--metrics-address",
@@ -120,7 +128,7 @@ def run_component(
     if not supervised:
         # What is wrong with it is bad usage, and told as such.
         locate(common.kubeconfig, common.context)
-    tls = _certificate(common)
+    tls = _certificate(common, name)
 
     async def main() -> None:
         from koord import __version__
@@ -190,7 +198,7 @@ async def _server_is_up(client: Client) -> None:
             return
 
 
-def _certificate(common: Common) -> ServingTls | None:
+def _certificate(common: Common, name: str) -> ServingTls | None:
     """What to serve with. An address that others can reach needs it."""
     if not common.metrics_address:
         return None
@@ -201,12 +209,28 @@ def _certificate(common: Common) -> ServingTls | None:
         address = parse_address(common.metrics_address)
         if common.tls_cert_file is not None and common.tls_private_key_file is not None:
             return ServingTls(common.tls_cert_file, common.tls_private_key_file)
+        if common.tls_self_signed:
+            return _self_signed(name)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if not address.loopback:
-        hint = "give --tls-cert-file and --tls-private-key-file, or an address on 127.0.0.1"
+        hint = "give --tls-cert-file and --tls-private-key-file, or --tls-self-signed, or an address on 127.0.0.1"
         raise click.UsageError(f"--metrics-address {common.metrics_address} is not on loopback and needs TLS: {hint}")
     return None
+
+
+def _self_signed(name: str) -> ServingTls:
+    """Made by a process of its own: this one stays without the library, as every node pays for it."""
+    import subprocess
+    import tempfile
+
+    from koord.certificates import own
+    from koord.kube.serving_tls import ServingTls
+    from koord.minicluster.up.program import own_program
+
+    folder = tempfile.TemporaryDirectory(prefix="koord-tls-")
+    subprocess.run([*own_program("koord.certificates.own"), folder.name, f"koord-{name}"], check=True)
+    return ServingTls(f"{folder.name}/{own.CERTIFICATE}", f"{folder.name}/{own.KEY}", keeps=folder)
 
 
 async def _serve_health(

@@ -28,6 +28,8 @@ COMMANDS: dict[str, CommandEntry] = {
     "status": CommandEntry(
         "koord.cli.status", "Say how a cluster and its components are, and how to mend what is wrong."
     ),
+    "install": CommandEntry("koord.cli.install", "Install koord on a cluster, or change an installation."),
+    "uninstall": CommandEntry("koord.cli.uninstall", "Take koord off a cluster without a trace."),
     "plan": CommandEntry(
         "koord.cli.plan", "Say where the pods in some manifests would go, and why; without a cluster."
     ),

@@ -20,8 +20,9 @@ log = logging.getLogger(__name__)
 class ServingTls:
     """`context` is for the server; `follow` keeps it fresh until cancelled."""
 
-    def __init__(self, cert_file: str, key_file: str) -> None:
-        self.cert_file, self.key_file = cert_file, key_file
+    def __init__(self, cert_file: str, key_file: str, *, keeps: object = None) -> None:
+        """`keeps` lives as long as this does: a temporary folder that the files are in."""
+        self.cert_file, self.key_file, self._keeps = cert_file, key_file, keeps
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._seen = self._stamp()

@@ -369,6 +369,12 @@ SCHEDULER_DEFAULT: Final = "default-scheduler"
 SCHEDULER_KOORD: Final = "koord-scheduler"
 CREATED_BY_DESCHEDULER: Final = "koord-descheduler"
 
+# How API servers find the manager's webhooks.
+WEBHOOK_MUTATING_CONFIGURATION: Final = "koordinator-mutating-webhook-configuration"
+WEBHOOK_VALIDATING_CONFIGURATION: Final = "koordinator-validating-webhook-configuration"
+SERVICE_WEBHOOKS: Final = "koordinator-webhook-service"
+SECRET_WEBHOOK_CERTIFICATES: Final = "koordinator-webhook-certs"
+
 # The manager's webhooks. Those of nodes and bindings fail open, the others closed.
 WEBHOOK_MUTATE_POD: Final = "/mutate-pod"
 WEBHOOK_VALIDATE_POD: Final = "/validate-pod"

@@ -57,12 +57,12 @@ class WebhookOptions:
     host: str = ""
     "Register a URL with this host instead of the service."
     namespace: str = names.NAMESPACE_KOORDINATOR
-    service: str = "koordinator-webhook-service"
-    secret: str = "koordinator-webhook-certs"
+    service: str = names.SERVICE_WEBHOOKS
+    secret: str = names.SECRET_WEBHOOK_CERTIFICATES
     certificate_folder: str = ""
     "Keep certificates in files there instead of in the Secret."
-    mutating: str = "koordinator-mutating-webhook-configuration"
-    validating: str = "koordinator-validating-webhook-configuration"
+    mutating: str = names.WEBHOOK_MUTATING_CONFIGURATION
+    validating: str = names.WEBHOOK_VALIDATING_CONFIGURATION
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
     resync_s: float = RESYNC_S
     seed: int = 0

@@ -17,8 +17,8 @@ from koord.minicluster.up.facts import WebhooksFact
 
 NAMESPACE: Final = "default"
 CONFIGURATIONS: Final[tuple[tuple[Kind[Any], str], ...]] = (
-    (MUTATING_WEBHOOK_CONFIGURATIONS, "koordinator-mutating-webhook-configuration"),
-    (VALIDATING_WEBHOOK_CONFIGURATIONS, "koordinator-validating-webhook-configuration"),
+    (MUTATING_WEBHOOK_CONFIGURATIONS, names.WEBHOOK_MUTATING_CONFIGURATION),
+    (VALIDATING_WEBHOOK_CONFIGURATIONS, names.WEBHOOK_VALIDATING_CONFIGURATION),
 )
 DENIED: Final = "denied the request"
 """The API server says so of a webhook's refusal. Any other 403 means that this user may not create pods."""

@@ -1,0 +1,85 @@
+"""`koord install`: koord on any Kubernetes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from koord.cli.installation import (
+    changed,
+    on_cluster,
+    print_diff,
+    print_manifests,
+    said_of,
+    settings_options,
+)
+from koord.cli.options import kube_options
+from koord.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from koord.install.live.cluster import Cluster
+    from koord.install.settings import Settings
+
+OLD_KUBELETS: tuple[int, int] = (1, 33)
+
+
+@click.command(
+    epilog="""\b
+Example: koord install --dry-run > koord.yaml
+         koord install --image registry.example/koord:0.1.0 --diff
+         koord install --image registry.example/koord:0.1.0
+
+\b
+Nothing is written unless everything can be: missing rights, objects of others under the same names and whatever else
+the API server refuses are told first, all at once. A second run changes nothing."""
+)
+@settings_options
+@click.option("--dry-run", is_flag=True, help="Print the objects as YAML. Needs no cluster.")
+@click.option("--diff", "show_diff", is_flag=True, help="Show what would change on the cluster, and change nothing.")
+@click.option("--adopt", is_flag=True, help="Take over objects of others that have koord's names.")
+@click.option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait until all pods are ready.")
+@kube_options
+def install(
+    dry_run: bool,
+    show_diff: bool,
+    adopt: bool,
+    wait_s: float,
+    kubeconfig: str | None,
+    context: str | None,
+    **given: Any,
+) -> int:
+    """Install koord on a cluster, or change an installation."""
+    from koord import __version__
+    from koord.install.objects import desired
+    from koord.install.settings import Settings
+
+    fresh = Settings(image=f"koord:{__version__}", version=__version__)
+    if dry_run:
+        print_manifests(desired(changed(fresh, given)))
+        return 0
+
+    async def work(cluster: Cluster) -> int:
+        from koord.install.live.installing import carry_out, prepare
+
+        settings = changed(await _of_server(cluster, fresh), given)
+        prepared = await prepare(cluster, settings, adopt=adopt)
+        if show_diff:
+            await print_diff(cluster, prepared)
+            return 0
+        with Progress() as progress:
+            await carry_out(cluster, prepared, progress.say, wait_s=wait_s)
+        click.echo(f"koord {settings.version} is installed in namespace {settings.namespace}: {said_of(prepared.plan)}")
+        if prepared.before is None and not settings.colocation:
+            click.echo("Nothing is lent yet. Next: koord check, then koord colocation on.", err=True)
+        return 0
+
+    return on_cluster(kubeconfig, context, work)
+
+
+async def _of_server(cluster: Cluster, settings: Settings) -> Settings:
+    """Kubelets are as old as the API server, or older."""
+    from msgspec.structs import replace
+
+    version = await cluster.client.server_version()
+    return replace(settings, old_kubelets=version.numbers < OLD_KUBELETS)

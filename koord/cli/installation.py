@@ -1,0 +1,142 @@
+"""What install, upgrade and uninstall share: options, settings, and how plans are printed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from koord.install.live.cluster import Cluster
+    from koord.install.live.installing import Prepared
+    from koord.install.plan import Plan
+    from koord.install.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
+
+
+def settings_options(command: F) -> F:
+    """The settings, each None or empty where it is not given."""
+    file = click.Path(exists=True, dir_okay=False, path_type=Path)
+    for option in (
+        click.option("--image", metavar="IMAGE", help="Of all components; koord:VERSION unless given."),
+        click.option("-n", "--namespace", metavar="NAME", help="Of the workloads; koordinator-system unless given."),
+        click.option("--replicas", type=int, metavar="N", help="Of each Deployment; 2 unless given."),
+        click.option(
+            "--components",
+            metavar="LIST",
+            help="manager, scheduler, descheduler, agent; all of them unless given.",
+        ),
+        click.option("--with", "extras", multiple=True, metavar="NAME", help="A further part; repeatable."),
+        click.option(
+            "--feature-gates",
+            "gates",
+            multiple=True,
+            metavar="COMPONENT:LIST",
+            help="As in agent:BEMemoryEvict=true,CPUBurst=false; repeatable.",
+        ),
+        click.option("--scheduler-config", metavar="FILE", type=file, help="A KubeSchedulerConfiguration."),
+        click.option("--descheduler-config", metavar="FILE", type=file, help="A DeschedulerConfiguration."),
+        click.option("--pull-policy", type=click.Choice(["Always", "IfNotPresent", "Never"]), help="For the image."),
+        click.option("--pull-secret", "pull_secrets", multiple=True, metavar="NAME", help="For the image; repeatable."),
+        click.option(
+            "--colocation",
+            is_flag=True,
+            default=None,
+            help="Switch co-location on in a new slo-controller-config. Otherwise nothing is lent until koord"
+            " colocation on.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def changed(settings: Settings, given: Mapping[str, Any]) -> Settings:
+    """These settings with what was given in their place."""
+    from msgspec.structs import replace
+
+    new: dict[str, Any] = {
+        name: given[name]
+        for name in ("image", "namespace", "replicas", "pull_policy", "colocation")
+        if given.get(name) is not None
+    }
+    if given.get("components"):
+        new["components"] = tuple(each.strip() for each in given["components"].split(",") if each.strip())
+    if given.get("extras"):
+        new["extras"] = tuple(dict.fromkeys(given["extras"]))
+    if given.get("pull_secrets"):
+        new["pull_secrets"] = tuple(given["pull_secrets"])
+    if given.get("gates"):
+        new["gates"] = {**settings.gates, **_gates(given["gates"])}
+    files = {"scheduler": given.get("scheduler_config"), "descheduler": given.get("descheduler_config")}
+    texts = {name: _configuration(name, path) for name, path in files.items() if path is not None}
+    if texts:
+        new["configurations"] = {**settings.configurations, **texts}
+    from koord.install.extras import EXTRAS
+
+    return replace(settings, **new).checked(frozenset(EXTRAS))
+
+
+def _gates(given: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for each in given:
+        component, colon, text = each.partition(":")
+        if not colon or not text:
+            raise click.BadParameter(f"{each!r} is not COMPONENT:Gate=true", param_hint="--feature-gates")
+        found[component] = f"{found[component]},{text}" if component in found else text
+    return found
+
+
+def _configuration(component: str, path: Path) -> str:
+    """The text, if it is what the component takes."""
+    from koord.api.configuration.descheduler_config import DeschedulerConfiguration
+    from koord.api.configuration.scheduler_config import SchedulerConfiguration
+    from koord.cli.inputs import configuration_file
+
+    if component == "scheduler":
+        configuration_file(path, SchedulerConfiguration, "KubeSchedulerConfiguration")
+    else:
+        configuration_file(path, DeschedulerConfiguration, "DeschedulerConfiguration")
+    return path.read_text()
+
+
+def on_cluster(kubeconfig: str | None, context: str | None, work: Callable[[Cluster], Awaitable[R]]) -> R:
+    from koord.install.live.cluster import Cluster
+    from koord.kube.client import Client
+
+    async def go() -> R:
+        async with Client.from_config(kubeconfig, context, user_agent="koord-install") as client:
+            return await work(Cluster(client))
+
+    return asyncio.run(go())
+
+
+def print_manifests(objects: Sequence[Mapping[str, Any]]) -> None:
+    from koord.api.text.yaml import dump
+
+    for each in objects:
+        click.echo("---\n" + dump(dict(each)), nl=False)
+
+
+async def print_diff(cluster: Cluster, prepared: Prepared) -> None:
+    """What would change, object by object, as a unified diff of YAML."""
+    from koord.install.difference import difference
+
+    for step in prepared.plan.changes:
+        live = prepared.live.get(step.key)
+        after = None
+        if step.action == "patch":
+            after = await cluster.apply(step.manifest, dry_run=True)
+        elif step.action == "create":
+            after = step.manifest
+        click.echo(difference(step.key, live, after), nl=False)
+
+
+def said_of(plan: Plan) -> str:
+    counts = {action: len(plan.of(action)) for action in ("create", "patch", "delete", "nothing")}
+    words = {"create": "created", "patch": "changed", "delete": "deleted", "nothing": "left as they are"}
+    return ", ".join(f"{number} {words[action]}" for action, number in counts.items() if number)

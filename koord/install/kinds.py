@@ -1,0 +1,30 @@
+"""Where the kinds of an installation live in the API: for the wire, and for the rights that installing takes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from koord.api.kinds import Kind, find
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.machinery.struct import Struct
+from koord.install.manifest import Key
+
+
+class Head(Struct):
+    """An object of which only the head is read."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+RBAC: Final = "rbac.authorization.k8s.io"
+ROLES: Final[Kind[Head]] = Kind(RBAC, "v1", "Role", "roles", True, Head)
+ROLE_BINDINGS: Final[Kind[Head]] = Kind(RBAC, "v1", "RoleBinding", "rolebindings", True, Head)
+CLUSTER_ROLE_BINDINGS: Final[Kind[Head]] = Kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", False, Head)
+_FURTHER: Final = {(each.api_version, each.kind): each for each in (ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)}
+
+
+def kind_of(key: Key) -> Kind[Any]:
+    found = find(key.api_version, key.kind) or _FURTHER.get((key.api_version, key.kind))
+    if found is None:
+        raise LookupError(f"no kind {key.api_version} {key.kind} in koord.install.kinds")
+    return Kind(found.group, found.version, found.kind, found.plural, found.namespaced, Head)

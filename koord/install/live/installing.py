@@ -1,0 +1,199 @@
+"""Installs, and brings an installation up to date: look, plan, ask whether all of it would be accepted, then do it.
+
+Nothing is written before every right, every refusal and every answer to a dry run is known; and then all of them are
+told at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from koord.api.kinds import CONFIG_MAPS
+from koord.api.machinery.faults import BadInput
+from koord.install.live.cluster import Cluster, each_of, said
+from koord.install.live.may_i import Wanted, for_objects, missing
+from koord.install.manifest import Json, Key, key_of
+from koord.install.objects import desired
+from koord.install.plan import MADE_ONCE, Plan, Step, plan
+from koord.install.record import NAME, Record, begun, finished, read
+from koord.install.settings import Settings
+from koord.kube.errors import ApiError, Forbidden
+
+ESTABLISHED_WITHIN_S: Final = 60.0
+LOOK_AGAIN_S: Final = 0.2
+WORKLOADS: Final = ("Deployment", "DaemonSet")
+
+Progress = Callable[[str], None]
+
+
+class Refused(BadInput):
+    """What stands in the way, all of it. Nothing was changed."""
+
+    def __init__(self, what: str, reasons: Sequence[str]) -> None:
+        self.what, self.reasons = what, tuple(reasons)
+        super().__init__(what, self.reasons)
+
+    def __str__(self) -> str:
+        return "\n  ".join([f"{self.what}; nothing was changed:", *self.reasons])
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan that nothing stands in the way of."""
+
+    settings: Settings
+    desired: Sequence[Json]
+    plan: Plan
+    live: dict[Key, Json]
+    before: Record | None
+
+
+async def find_record(cluster: Cluster, namespace: str) -> Record | None:
+    """Of the installation in this cluster, wherever its workloads are."""
+    try:
+        found = [each async for each in cluster.all_of(CONFIG_MAPS, fields=f"metadata.name={NAME}")]
+    except Forbidden:
+        own = await cluster.get(Key("v1", "ConfigMap", NAME, namespace))
+        found = [own] if own is not None else []
+    return read(found[0]) if found else None
+
+
+async def prepare(cluster: Cluster, settings: Settings, *, adopt: bool = False) -> Prepared:
+    """Raises `Refused` with everything that stands in the way."""
+    wanted = desired(settings)
+    keys = [key_of(each) for each in wanted]
+    lacking = await missing(cluster, needed(keys, settings))
+    if lacking:
+        raise Refused("you may not do all that installing takes", [f"missing right: {each}" for each in lacking])
+    before = await find_record(cluster, settings.namespace)
+    if before is not None and before.settings.namespace != settings.namespace:
+        where = before.settings.namespace
+        raise Refused(
+            "koord is already installed",
+            [f"namespace {where}: koord upgrade changes it, koord uninstall takes it away"],
+        )
+    applied = before.applied if before is not None else {}
+    live = await cluster.live(dict.fromkeys((*keys, *applied)))
+    planned = plan(wanted, live, applied, adopt=adopt)
+    reasons = [f"{each.key}: {each.why}" for each in planned.refusals]
+    if not reasons:
+        reasons = await _tried(cluster, planned, live)
+    if reasons:
+        raise Refused("this cluster cannot take it", reasons)
+    return Prepared(settings, wanted, planned, live, before)
+
+
+def needed(keys: Sequence[Key], settings: Settings) -> list[Wanted]:
+    record = Key("v1", "ConfigMap", NAME, settings.namespace)
+    once = [each for each in keys if each.kind in MADE_ONCE]
+    again = [each for each in keys if each.kind not in MADE_ONCE]
+    return [
+        *for_objects(once, "get", "create", "patch"),
+        *for_objects([*again, record], "get", "create", "patch"),
+        Wanted("list", "configmaps", "", settings.namespace),
+    ]
+
+
+async def _tried(cluster: Cluster, planned: Plan, live: dict[Key, Json]) -> list[str]:
+    """What the server says to a dry run of each step. What goes into a namespace yet to come cannot be tried."""
+    there = {key.name for key in live if key.kind == "Namespace"} | {"kube-system"}
+
+    async def one(step: Step) -> str:
+        if step.key.namespace and step.key.namespace not in there:
+            return ""
+        try:
+            await cluster.apply(step.manifest, dry_run=True)
+        except ApiError as error:
+            return f"{step.key}: {error.message or error}"
+        return ""
+
+    return [each for each in await each_of(planned.of("create", "patch"), one) if each]
+
+
+async def carry_out(cluster: Cluster, prepared: Prepared, progress: Progress, *, wait_s: float = 0.0) -> None:
+    """Does what was planned. `wait_s`: how long each workload may take to be rolled out before the next begins."""
+    settings, wanted, planned = prepared.settings, prepared.desired, prepared.plan
+    done = finished(settings, wanted)
+    if not planned.changes and prepared.before == done:
+        return
+    steps = planned.of("create", "patch")
+    for step in (each for each in steps if each.key.kind == "Namespace"):
+        await cluster.apply(step.manifest)
+    await cluster.apply(begun(settings, wanted, prepared.before).manifest())
+    kinds = [each for each in steps if each.key.kind == "CustomResourceDefinition"]
+    if kinds:
+        progress(f"defining {len(kinds)} kinds")
+        await each_of(kinds, lambda step: _define(cluster, step.manifest))
+    for step in steps:
+        if step.key.kind in ("Namespace", "CustomResourceDefinition"):
+            continue
+        progress(f"{'creating' if step.action == 'create' else 'changing'} {step.key}")
+        await cluster.apply(step.manifest)
+        if wait_s and step.key.kind in WORKLOADS:
+            await rolled_out(cluster, step.key, wait_s, progress)
+    for step in planned.of("delete"):
+        progress(f"deleting {step.key}")
+        await cluster.delete(step.key, propagation="Background")
+    await cluster.apply(done.manifest())
+
+
+async def _define(cluster: Cluster, manifest: Json) -> None:
+    found: Json | None = await cluster.apply(manifest)
+    async with asyncio.timeout(ESTABLISHED_WITHIN_S):
+        while found is None or not _established(found):
+            await asyncio.sleep(LOOK_AGAIN_S)
+            found = await cluster.get(key_of(manifest))
+
+
+def _established(definition: Json) -> bool:
+    conditions = said(definition, "status", "conditions")
+    listed = conditions if isinstance(conditions, list) else []
+    return any(each.get("type") == "Established" and each.get("status") == "True" for each in listed)
+
+
+class NotRolledOut(BadInput):
+    """A workload that does not get ready."""
+
+
+async def rolled_out(cluster: Cluster, key: Key, within_s: float, progress: Progress) -> None:
+    """Returns when all pods of a workload are of its newest version, and ready."""
+    deadline_s = time.monotonic() + within_s
+    last = ""
+    while True:
+        found = await cluster.get(key)
+        state = standing(found) if found is not None else "is gone"
+        if not state:
+            return
+        if state != last:
+            progress(f"{key} {state}")
+            last = state
+        if time.monotonic() > deadline_s:
+            hint = f"kubectl -n {key.namespace} get pods, and run this again"
+            raise NotRolledOut(f"{key} {state} after {within_s:g} s; see {hint}")
+        await asyncio.sleep(LOOK_AGAIN_S)
+
+
+def standing(workload: Json) -> str:
+    """What a workload still lacks; empty if nothing."""
+
+    def number(*path: str) -> int:
+        found = said(workload, *path)
+        return found if isinstance(found, int) else 0
+
+    if number("status", "observedGeneration") < number("metadata", "generation"):
+        return "has not been looked at yet"
+    if workload.get("kind") == "DaemonSet":
+        wanted, ready = number("status", "desiredNumberScheduled"), number("status", "numberReady")
+        new = number("status", "updatedNumberScheduled")
+    else:
+        wanted, ready = number("spec", "replicas"), number("status", "readyReplicas")
+        new = number("status", "updatedReplicas")
+        if number("status", "replicas") > new:
+            return f"has {number('status', 'replicas') - new} old pods left"
+    if new < wanted:
+        return f"has {new} of {wanted} new pods"
+    return "" if ready >= wanted else f"has {ready} of {wanted} pods ready"
