@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import shutil
 import signal
 import sys
 from contextlib import ExitStack
@@ -72,6 +73,18 @@ Example: koord up --nodes 100 --data-dir ./data
 @click.option("--local-node", is_flag=True, help="Make this machine a node, for real: needs root. No sandbox.")
 @click.option("--local-cpu", metavar="QUANTITY", help="How much of this machine's CPU the local node has.")
 @click.option("--local-memory", metavar="QUANTITY", help="How much of its memory.")
+@click.option(
+    "--yarn",
+    is_flag=True,
+    help="Run Hadoop's ResourceManager and a NodeManager too, on the idle part of the local node, else of the first"
+    " hollow one. Needs Java. Whoever can reach this machine's loopback can run applications, as this user.",
+)
+@click.option(
+    "--hadoop",
+    envvar="KOORD_HADOOP",
+    metavar="DIR",
+    help="With --yarn: an unpacked Hadoop, or a folder with its jars; also $KOORD_HADOOP.",
+)
 @click.option("--headless", is_flag=True, help="No live view: one line when ready, then logs on stderr.")
 @click.option("--single-process", is_flag=True, help="Run everything in this one process: for debugging.")
 def up(
@@ -89,6 +102,8 @@ def up(
     local_node: bool,
     local_cpu: str | None,
     local_memory: str | None,
+    yarn: bool,
+    hadoop: str | None,
     headless: bool,
     single_process: bool,
 ) -> int:
@@ -122,7 +137,10 @@ def up(
         descheduler=descheduler,
         descheduler_config=None if descheduler_config is None else descheduler_config.absolute(),
         local_args=_local_args(local_cpu, local_memory) if local_node else None,
+        hadoop=str(Path(hadoop or "").absolute()) if yarn else None,
     )
+    if yarn:
+        _check_yarn(hadoop or "", options, single_process)
     if not local_node and (local_cpu or local_memory):
         raise click.UsageError("--local-cpu and --local-memory go with --local-node")
     if local_node:
@@ -137,6 +155,10 @@ def up(
             # The screen is the view's.
             log = stack.enter_context(io.TextIOWrapper(data.open_log("up"), line_buffering=True))
             setup_logging("info", stream=log)
+        if yarn:
+            from koord.yarn.live.java import configure
+
+            configure(data.path / "yarn")
         if single_process:
             from koord.cli.up_single import run_single
 
@@ -145,6 +167,16 @@ def up(
             fleet = options_for(nodes, "hollow", node_cpu, node_memory, node_pods, load, seed)
             return run_single(options, data, fleet)
         return _supervise(options, data, view=view)
+
+
+def _check_yarn(hadoop: str, options: UpOptions, single_process: bool) -> None:
+    from koord.yarn.live.java import installed
+
+    if single_process:
+        raise click.UsageError("--yarn does not go with --single-process: Hadoop's daemons are processes of their own")
+    if options.local_args is None and not options.nodes:
+        raise click.UsageError("--yarn needs a node: leave --nodes 0 out, or give --local-node")
+    installed(hadoop)
 
 
 def _local_args(cpu: str | None, memory: str | None) -> tuple[str, ...]:
@@ -156,7 +188,11 @@ def _supervise(options: UpOptions, data: DataDir, *, view: bool) -> int:
     from koord.minicluster.up.run import Up
     from koord.minicluster.up.supervisor import Failed
 
+    had_yarn = (data.path / "yarn").is_dir()
+
     async def show(running: Up, client: Client) -> None:
+        if had_yarn and options.hadoop is None:
+            await _without_yarn(client, data.path / "yarn")
         if view:
             from koord.cli.up_view import show as live
 
@@ -189,6 +225,14 @@ def _supervise(options: UpOptions, data: DataDir, *, view: bool) -> int:
     if view:
         click.echo("stopped", err=True)
     return code
+
+
+async def _without_yarn(client: Client, left: Path) -> None:
+    """What an earlier run with YARN left there goes, and its part of the nodes is Kubernetes' again."""
+    from koord.yarn.live.declaring import forget_all
+
+    await forget_all(client)
+    shutil.rmtree(left, ignore_errors=True)
 
 
 def say_ready(data: DataDir) -> None:

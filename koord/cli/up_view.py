@@ -168,7 +168,8 @@ def _bands(bands: Bands) -> list[Text]:
         line.append(f"{cpu_milli / 1000:>7.1f}{part:>8.0%}  ", "default")
         found.append(line.append(course))
     cores, lent = bands.room.cpu_milli / 1000, bands.room.lent_milli / 1000
-    return [*found, Text(f"{lent:.1f} of {cores:.0f} cores are lent to batch pods", "dim")]
+    yarn = f", {bands.room.yarn_milli / 1000:.0f} to YARN" if bands.room.yarn_milli else ""
+    return [*found, Text(f"{lent:.1f} of {cores:.0f} cores are lent to batch pods{yarn}", "dim")]
 
 
 def _this_node(here: ThisNode) -> list[Text]:

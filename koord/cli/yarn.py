@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from koord.cli.component import Common, Ready, component_options, run_component
+from koord.cli.options import kube_options
 
 if TYPE_CHECKING:
     from koord.kube.client import Client
     from koord.kube.metrics import Metrics
+    from koord.yarn.live.java import Daemon
 
 
 @click.group(epilog="Example: koord yarn operator --hadoop-conf-dir /etc/hadoop/conf")
@@ -59,6 +62,14 @@ exceed what is reclaimed. Only simple authentication is supported, not Kerberos.
     help="When less is reclaimed, YARN ends containers above its part within this time.",
 )
 @click.option(
+    "--pace",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Between two changes of the same NodeManager, unless less is reclaimed.",
+)
+@click.option(
     "--leader-elect/--no-leader-elect",
     default=True,
     show_default=True,
@@ -75,6 +86,7 @@ def operator(
     kubernetes_least: int,
     hysteresis: int,
     shrink_timeout: float,
+    pace: float,
     leader_elect: bool,
     namespace: str,
     common: Common,
@@ -89,6 +101,7 @@ def operator(
         kubernetes_least_percent=kubernetes_least,
         hysteresis_percent=hysteresis,
         shrink_s=shrink_timeout,
+        pace_s=pace,
     ).check()
     options = OperatorOptions(
         clusters=read_clusters(hadoop_conf_dir),
@@ -119,8 +132,7 @@ memory or CPU: opportunistic ones first, then the youngest, an application's mas
 )
 @click.option(
     "--node-manager",
-    default="127.0.0.1:8042",
-    show_default=True,
+    show_default="what the configuration says, else 127.0.0.1:8042",
     metavar="HOST:PORT",
     help="The NodeManager's web address (yarn.nodemanager.webapp.address).",
 )
@@ -131,6 +143,11 @@ memory or CPU: opportunistic ones first, then the youngest, an application's mas
     metavar="DIR",
     help="Of yarn.nodemanager.local-dirs; repeatable. The default executor's containers are found there.",
 )
+@click.option(
+    "--hadoop-conf-dir",
+    metavar="DIR",
+    help="Has the NodeManager's yarn-site.xml: then its web address and local-dirs are found there.",
+)
 @click.option("--socket", default="", metavar="PATH", help="Serve there; /var/run/yarn-copilot/yarn-copilot.sock.")
 @click.option("--cgroup-root", default="", metavar="DIR", help="The node's root in the cgroup tree, as kubelet's.")
 @click.option("--cgroup-driver", type=click.Choice(["systemd", "cgroupfs"]), help="Kubelet's; found unless given.")
@@ -139,8 +156,9 @@ memory or CPU: opportunistic ones first, then the youngest, an application's mas
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the logs."
 )
 def copilot(
-    node_manager: str,
+    node_manager: str | None,
     local_dirs: tuple[str, ...],
+    hadoop_conf_dir: str | None,
     socket: str,
     cgroup_root: str,
     cgroup_driver: str | None,
@@ -156,18 +174,102 @@ def copilot(
     from koord.kube import shell
     from koord.kube.clock import SystemClock
     from koord.minicluster.up import tether
+    from koord.yarn.hadoop.configuration import NodeManagerSite
     from koord.yarn.live.copilot import Copilot, serve
     from koord.yarn.live.placing import Placing
+    from koord.yarn.live.run import node_manager_of
 
+    said = node_manager_of(hadoop_conf_dir) if hadoop_conf_dir else NodeManagerSite()
+    node_manager = node_manager or said.web
     host, separator, port = node_manager.rpartition(":")
     if not separator or not host or not port.isdigit():
         raise click.UsageError(f"--node-manager is {node_manager!r}: it must be HOST:PORT")
     supervised = start(log_format)
     cgroups = Cgroups.of(Files(host_root), cgroup_root)
-    placing = Placing(cgroups, driver_in(cgroups, cgroup_driver or ""), local_dirs)
+    placing = Placing(cgroups, driver_in(cgroups, cgroup_driver or ""), local_dirs or said.local_dirs)
 
     async def main() -> None:
         ready = (lambda: tether.say_ready({})) if supervised else (lambda: None)
         await serve(Copilot(node_manager, placing, SystemClock()), socket or SOCKET, ready)
 
     return shell.run_component(main, name="yarn-copilot")
+
+
+_hadoop_option = click.option(
+    "--hadoop",
+    envvar="KOORD_HADOOP",
+    default="",
+    metavar="DIR",
+    help="An unpacked Hadoop, or a folder with its jars; also $KOORD_HADOOP.",
+)
+_conf_option = click.option(
+    "--hadoop-conf-dir",
+    envvar="HADOOP_CONF_DIR",
+    required=True,
+    metavar="DIR",
+    help="Hadoop's configuration; also $HADOOP_CONF_DIR.",
+)
+
+
+@yarn.command(epilog="Example: koord yarn resourcemanager --hadoop /opt/hadoop --hadoop-conf-dir /etc/hadoop/conf")
+@_hadoop_option
+@_conf_option
+def resourcemanager(hadoop: str, hadoop_conf_dir: str) -> int:
+    """Run Hadoop's own ResourceManager, as koord up --yarn does. It ends with this process."""
+    return _daemon("resourcemanager", hadoop, hadoop_conf_dir)
+
+
+@yarn.command(
+    epilog="Example: koord yarn nodemanager --hadoop /opt/hadoop --hadoop-conf-dir /etc/hadoop/conf --node n1"
+)
+@_hadoop_option
+@_conf_option
+@click.option("--node", default="", metavar="NAME", help="Say on this Node that it has this NodeManager.")
+@kube_options
+def nodemanager(hadoop: str, hadoop_conf_dir: str, node: str, kubeconfig: str | None, context: str | None) -> int:
+    """Run Hadoop's own NodeManager, as koord up --yarn does. It ends with this process."""
+    return _daemon("nodemanager", hadoop, hadoop_conf_dir, node, kubeconfig, context)
+
+
+def _daemon(
+    daemon: Daemon,
+    hadoop: str,
+    conf: str,
+    node: str = "",
+    kubeconfig: str | None = None,
+    context: str | None = None,
+) -> int:
+    from koord.cli.component import start
+    from koord.kube import shell
+    from koord.minicluster.up import tether
+    from koord.yarn.live.java import Told, installed, run_daemon
+
+    found = installed(hadoop)
+    supervised = start("text")
+
+    async def main() -> None:
+        import asyncio
+
+        async with asyncio.TaskGroup() as tasks:
+
+            def ready(told: Told) -> None:
+                if supervised:
+                    tether.say_ready({"web": told.web})
+                if node:
+                    tasks.create_task(_declare(node, told.node_id, kubeconfig, context), name="declare")
+
+            await run_daemon(daemon, found, Path(conf), ready)
+
+    return shell.run_component(main, name=f"yarn-{daemon}")
+
+
+async def _declare(node: str, node_id: str, kubeconfig: str | None, context: str | None) -> None:
+    from koord import __version__
+    from koord.kube.client import Client
+    from koord.kube.clock import SystemClock
+    from koord.kube.locate import locate
+    from koord.yarn.live.declaring import keep_declared
+
+    config = locate(kubeconfig, context)
+    async with Client(config, user_agent=f"koord-yarn-nodemanager/{__version__}") as client:
+        await keep_declared(client, node, node_id, SystemClock())

@@ -24,12 +24,15 @@ from koord.api.protocol.annotations.colocation import (
 from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.priority import PriorityClass
 from koord.api.text.quantity import QuantityError, ResourceList, render, value
+from koord.api.text.timestamp import from_seconds as timestamp
 from koord.yarn.amount import NOTHING, Amount
 from koord.yarn.hadoop.messages import NodeReport
 
 ENTRY: Final = "hadoop-yarn"
 NODE_MANAGER: Final = "node-manager"
 CONDITION: Final = names.CONDITION_YARN
+WITHDRAWN: Final = ("", "", "")
+"""The condition of a node that has nothing to do with YARN: none."""
 
 
 class Declared(Struct):
@@ -60,7 +63,7 @@ class NodeFacts(Struct):
     declared: Declared | None
     "By the node itself."
     addresses: tuple[str, ...]
-    condition: tuple[str, str, str] = ("", "", "")
+    condition: tuple[str, str, str] = WITHDRAWN
     "Status, reason and message."
     fault: str = ""
     "What of its annotations cannot be read."
@@ -106,7 +109,7 @@ def node_facts(node: Node) -> NodeFacts:
         _recorded(meta.annotations.get(names.OWN_ANNOTATION_YARN_NODE, "")),
         _declared(meta.annotations, f"node {meta.name}", hosts) if _says(meta.annotations) else None,
         tuple(dict.fromkeys(hosts)),
-        (found.status, found.reason, found.message) if found is not None else ("", "", ""),
+        (found.status, found.reason, found.message) if found is not None else WITHDRAWN,
         fault,
     )
 
@@ -202,6 +205,19 @@ def claim_patch(node: NodeFacts, claim: Amount, of: tuple[str, str] | None) -> d
         names.OWN_ANNOTATION_YARN_NODE: record,
     }
     return {"metadata": {"uid": node.uid, "resourceVersion": node.version, "annotations": annotations}}
+
+
+def condition_patch(node: NodeFacts, condition: tuple[str, str, str], now_s: float) -> dict[str, object]:
+    """The strategic patch of the node's status that says it, or takes it back."""
+    status, reason, message = condition
+    told: dict[str, str] = {"type": CONDITION}
+    if condition == WITHDRAWN:
+        told["$patch"] = "delete"
+    else:
+        told |= {"status": status, "reason": reason, "message": message[:1000]}
+        if node.condition[0] != status:
+            told["lastTransitionTime"] = timestamp(now_s)
+    return {"metadata": {"uid": node.uid}, "status": {"conditions": [told]}}
 
 
 def _says(annotations: Mapping[str, str]) -> bool:

@@ -6,7 +6,8 @@ A pure function of what both sides hold and of who waits for more:
     only YARN waits         all that Kubernetes neither holds nor is guaranteed
     only Kubernetes waits   what YARN uses, at least what it is guaranteed
 
-Each side keeps a guaranteed part. A fall of the pool is YARN's to bear, down to its guaranteed part: it runs lost
+Each side keeps a guaranteed part, YARN one vcore at least: a ResourceManager without any refuses applications instead
+of letting them wait. A fall of the pool is YARN's to bear, down to its guaranteed part: it runs lost
 containers again by itself. The rest is the agent's, which evicts pods. Whole vcores and MiB, rounded down.
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from koord.api.machinery.faults import BadInput
 from koord.api.machinery.struct import Struct
-from koord.yarn.amount import MIB, MILLI, NOTHING, Amount
+from koord.yarn.amount import MIB, MILLI, NOTHING, Amount, of_yarn
 
 
 class PolicyError(BadInput):
@@ -64,19 +65,28 @@ class Demand(Struct):
     yarn_waits: bool = False
 
 
+def guaranteed(pool: Amount, policy: Policy) -> Amount:
+    """YARN's guaranteed part."""
+    least = pool.percent(policy.yarn_least_percent)
+    leaves = pool.minus(pool.percent(policy.kubernetes_least_percent))
+    if policy.yarn_least_percent and leaves.cpu_milli >= MILLI:
+        least = least.most(of_yarn(1, 0))
+    return least
+
+
 def ceiling(pool: Amount, held: Amount, policy: Policy, *, is_hard: bool = False) -> Amount:
     """The most that YARN may have: Kubernetes keeps what it is guaranteed, and what it holds down to YARN's part.
 
     Above the hard one, more is sold than there is; between the two, Kubernetes has less than it is guaranteed.
     """
-    kept = held.least(pool.minus(pool.percent(policy.yarn_least_percent)))
+    kept = held.least(pool.minus(guaranteed(pool, policy)))
     return pool.minus(kept if is_hard else kept.most(pool.percent(policy.kubernetes_least_percent)))
 
 
 def share(pool: Amount, demand: Demand, policy: Policy) -> Amount:
     """What YARN should have, in whole vcores and MiB."""
     most = ceiling(pool, demand.held, policy)
-    least = pool.percent(policy.yarn_least_percent)
+    least = guaranteed(pool, policy)
     if demand.yarn_waits and not demand.kubernetes_waits:
         goal = most
     elif demand.kubernetes_waits and not demand.yarn_waits:

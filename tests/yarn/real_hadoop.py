@@ -1,59 +1,94 @@
-"""A real ResourceManager and a real NodeManager of Hadoop, on loopback, for tests.
+"""Real ResourceManagers and a real NodeManager of Hadoop, on loopback, for tests.
 
-`python -m tests.yarn.real_hadoop DIR` brings Hadoop's jars into a directory, by Maven; tests find it by $KOORD_HADOOP.
+Tests find Hadoop's jars by $KOORD_HADOOP; examples/yarn/pom.xml says how to get them.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-VERSION = "3.4.1"
-ARTIFACTS = (
-    "hadoop-yarn-server-resourcemanager",
-    "hadoop-yarn-server-nodemanager",
-    "hadoop-yarn-server-timelineservice",
-    "hadoop-yarn-client",
-    "hadoop-common",
-)
-RESOURCE_MANAGER = "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager"
-NODE_MANAGER = "org.apache.hadoop.yarn.server.nodemanager.NodeManager"
+import aiohttp
+
+from koord.yarn.amount import NOTHING, Amount, of_yarn
+from koord.yarn.hadoop.messages import HA_SERVICE
+from koord.yarn.hadoop.one_machine import PORTS, files, resource_manager_addresses
+from koord.yarn.hadoop.protobuf import integer, message
+from koord.yarn.live import rpc
+from koord.yarn.live.java import Daemon, HadoopMissing, command, free_ports, installed
+
 STOPPED_WITHIN_S = 20.0
+QUICK = {
+    "yarn.nm.liveness-monitor.expiry-interval-ms": "4000",
+    "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "500",
+    "yarn.resourcemanager.am.max-attempts": "5",
+    "yarn.resourcemanager.opportunistic-container-allocation.enabled": "true",
+    "yarn.nodemanager.opportunistic-containers-max-queue-length": "10",
+    "yarn.client.failover-sleep-base-ms": "100",
+    "yarn.client.failover-sleep-max-ms": "500",
+    "yarn.resourcemanager.connect.retry-interval.ms": "500",
+}
 
 
 def missing_yarn() -> str | None:
     """What to do for the tests to run; None where nothing is missing."""
-    if shutil.which("java") is None:
-        return "install Java 17"
-    directory = os.environ.get("KOORD_HADOOP", "")
-    if directory and any(Path(directory).glob("hadoop-yarn-server-resourcemanager-*.jar")):
+    if shutil.which("javac") is None:
+        return "install a Java development kit, version 17"
+    try:
+        installed(os.environ.get("KOORD_HADOOP", ""))
+    except HadoopMissing:
+        return "mvn -f examples/yarn/pom.xml dependency:copy-dependencies -DoutputDirectory=DIR; set KOORD_HADOOP=DIR"
+    return None
+
+
+async def rest(url: str, body: object = None) -> Any:
+    """The answer, None where there is none."""
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request("POST" if body else "GET", url, json=body) as answer,
+        ):
+            return await answer.json(content_type=None) if answer.status == 200 else None
+    except (aiohttp.ClientError, OSError):
         return None
-    return "python -m tests.yarn.real_hadoop DIR (needs Maven), and set KOORD_HADOOP=DIR"
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+async def submit(web: str, name: str, command: str, mib: int) -> str:
+    """An application whose master is one command of a shell."""
+    made = await rest(f"{web}/ws/v1/cluster/apps/new-application?user.name=root", {"a": 1})
+    id_ = str(made["application-id"])
+    spec = {
+        "application-id": id_,
+        "application-name": name,
+        "max-app-attempts": 5,
+        "am-container-spec": {"commands": {"command": command}},
+        "application-type": "SHELL",
+        "resource": {"memory": mib, "vCores": 1},
+    }
+    url = f"{web}/ws/v1/cluster/apps?user.name=root"
+    async with aiohttp.ClientSession() as session, session.post(url, json=spec) as answer:
+        assert answer.status == 202, await answer.text()
+    return id_
 
 
-def site(properties: Mapping[str, str]) -> str:
-    lines = [f"<property><name>{name}</name><value>{value}</value></property>" for name, value in properties.items()]
-    return "<configuration>\n" + "\n".join(lines) + "\n</configuration>\n"
+async def state_of(web: str, application: str) -> str:
+    found = await rest(f"{web}/ws/v1/cluster/apps/{application}")
+    return str(found["app"]["state"]) if found else ""
 
 
 @dataclass
 class Hadoop:
     directory: Path
-    ports: dict[str, int] = field(default_factory=dict)
+    rm_ids: tuple[str, ...] = ("",)
+    ports: dict[str, dict[str, int]] = field(default_factory=dict)
+    "Of each ResourceManager; the NodeManager's are among the first one's."
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -61,78 +96,61 @@ class Hadoop:
         return self.directory / "conf"
 
     @property
-    def web(self) -> str:
-        return f"http://127.0.0.1:{self.ports['web']}"
-
-    @property
     def node_manager_web(self) -> str:
-        return f"127.0.0.1:{self.ports['nm-web']}"
+        return f"127.0.0.1:{self.ports[self.rm_ids[0]]['nm-web']}"
 
     @property
     def node_id(self) -> str:
-        return f"localhost:{self.ports['nm']}"
+        return f"localhost:{self.ports[self.rm_ids[0]]['nm']}"
 
     @property
     def local_dir(self) -> Path:
-        return self.directory / "nm-local-dir"
+        return self.directory / "local"
+
+    def web(self, rm_id: str = "") -> str:
+        return f"http://127.0.0.1:{self.ports[rm_id or self.rm_ids[0]]['web']}"
 
     def configure(self) -> None:
-        names = ("rpc", "scheduler", "tracker", "admin", "web", "nm", "localizer", "nm-web")
-        self.ports = {name: free_port() for name in names}
-        at = {name: f"127.0.0.1:{port}" for name, port in self.ports.items()}
-        self.conf.mkdir()
-        (self.conf / "core-site.xml").write_text(site({"hadoop.tmp.dir": str(self.directory)}))
-        yarn = {
-            "yarn.resourcemanager.address": at["rpc"],
-            "yarn.resourcemanager.scheduler.address": at["scheduler"],
-            "yarn.resourcemanager.resource-tracker.address": at["tracker"],
-            "yarn.resourcemanager.admin.address": at["admin"],
-            "yarn.resourcemanager.webapp.address": at["web"],
-            "yarn.nodemanager.address": at["nm"],
-            "yarn.nodemanager.localizer.address": at["localizer"],
-            "yarn.nodemanager.webapp.address": at["nm-web"],
-            # Little: until the operator has spoken, a NodeManager that starts has what it says itself.
-            "yarn.nodemanager.resource.memory-mb": "256",
-            "yarn.nodemanager.resource.cpu-vcores": "1",
-            "yarn.scheduler.minimum-allocation-mb": "128",
-            "yarn.nodemanager.log-dirs": str(self.directory / "logs"),
-            "yarn.nodemanager.vmem-check-enabled": "false",
-            "yarn.nodemanager.pmem-check-enabled": "false",
-            "yarn.nodemanager.disk-health-checker.enable": "false",
-            "yarn.nm.liveness-monitor.expiry-interval-ms": "4000",
-            "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "500",
-            "yarn.resourcemanager.am.max-attempts": "5",
-            "yarn.resourcemanager.scheduler.class": "org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity"
-            ".CapacityScheduler",
+        free = free_ports(len(PORTS) * len(self.rm_ids))
+        self.ports = {
+            each: dict(zip(PORTS, free[n * len(PORTS) :], strict=False)) for n, each in enumerate(self.rm_ids)
         }
-        (self.conf / "yarn-site.xml").write_text(site(yarn))
-        queues = {
-            "yarn.scheduler.capacity.root.queues": "default",
-            "yarn.scheduler.capacity.root.default.capacity": "100",
-            "yarn.scheduler.capacity.maximum-am-resource-percent": "1.0",
-            "yarn.scheduler.capacity.root.default.user-limit-factor": "10",
-            "yarn.scheduler.capacity.resource-calculator": "org.apache.hadoop.yarn.util.resource"
-            ".DominantResourceCalculator",
-        }
-        (self.conf / "capacity-scheduler.xml").write_text(site(queues))
-        (self.conf / "log4j.properties").write_text(
-            "log4j.rootLogger=INFO,A\nlog4j.appender.A=org.apache.log4j.ConsoleAppender\n"
-            "log4j.appender.A.layout=org.apache.log4j.PatternLayout\n"
-            "log4j.appender.A.layout.ConversionPattern=%d %p %c{1}: %m%n\n"
-        )
+        further: dict[str, str] = dict(QUICK)
+        if len(self.rm_ids) > 1:
+            further |= {
+                "yarn.resourcemanager.ha.enabled": "true",
+                "yarn.resourcemanager.ha.automatic-failover.enabled": "false",
+                "yarn.resourcemanager.ha.rm-ids": ",".join(self.rm_ids),
+                "yarn.resourcemanager.cluster-id": "one",
+                "yarn.resourcemanager.recovery.enabled": "true",
+                "yarn.resourcemanager.store.class": "org.apache.hadoop.yarn.server.resourcemanager.recovery"
+                ".FileSystemRMStateStore",
+                "yarn.resourcemanager.fs.state-store.uri": f"file://{self.directory}/state",
+            }
+            for each in self.rm_ids:
+                further |= resource_manager_addresses(self.ports[each], each)
+        (self.directory / "tmp").mkdir()
+        self._write(self.conf, further)
+        for each in self.rm_ids:
+            self._write(self._conf_of(each), {**further, "yarn.resourcemanager.ha.id": each} if each else further)
 
-    def start(self, main: str) -> None:
-        jars = os.environ["KOORD_HADOOP"]
-        command = [
-            "java", "-Xmx300m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
-            "--add-opens", "java.base/java.lang=ALL-UNNAMED", "-cp", f"{self.conf}:{jars}/*", main,
-        ]  # fmt: skip
-        environment = {**os.environ, "HADOOP_CONF_DIR": str(self.conf)}
-        with (self.directory / f"{main.rpartition('.')[2]}.log").open("ab") as log:
-            self.processes[main] = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+    def _conf_of(self, rm_id: str) -> Path:
+        return self.directory / f"conf-{rm_id}"
 
-    def stop(self, main: str, *, kill: bool = False) -> None:
-        process = self.processes.pop(main)
+    def _write(self, conf: Path, further: Mapping[str, str]) -> None:
+        conf.mkdir()
+        for name, text in files(self.ports[self.rm_ids[0]], str(self.directory), further).items():
+            (conf / name).write_text(text)
+
+    def start(self, daemon: Daemon, rm_id: str = "") -> None:
+        conf = self.conf if daemon == "nodemanager" else self._conf_of(rm_id)
+        environment = {**os.environ, "HADOOP_CONF_DIR": str(conf)}
+        line = command(daemon, installed(os.environ["KOORD_HADOOP"]), conf)
+        with (self.directory / f"{daemon}{rm_id}.log").open("ab") as log:
+            self.processes[daemon + rm_id] = subprocess.Popen(line, stdout=log, stderr=log, env=environment)
+
+    def stop(self, daemon: str, *, kill: bool = False) -> None:
+        process = self.processes.pop(daemon)
         if kill:
             process.kill()
         else:
@@ -143,37 +161,42 @@ class Hadoop:
             process.kill()
             process.wait()
 
+    async def make(self, rm_id: str, state: str) -> None:
+        """`rmadmin -transitionToActive` or `-transitionToStandby`, as the administrator's command sends it."""
+        by_user = message(1, integer(1, 0))
+        address = f"127.0.0.1:{self.ports[rm_id]['admin']}"
+        await rpc.call(address, "root", HA_SERVICE, f"transitionTo{state}", by_user, answer_s=60.0)
+
+    async def cap(self, rm_id: str = "") -> Amount:
+        """What the ResourceManager lets the NodeManager use; nothing where it does not run."""
+        found = await rest(f"{self.web(rm_id)}/ws/v1/cluster/nodes")
+        nodes = ((found or {}).get("nodes") or {}).get("node", [])
+        for each in nodes:
+            if each["id"] == self.node_id and each["state"] == "RUNNING":
+                return of_yarn(each["totalResource"]["vCores"], each["totalResource"]["memory"])
+        return NOTHING
+
+    async def running(self) -> list[str]:
+        return sorted(each["id"] for each in await containers(self.node_manager_web) if each["state"] == "RUNNING")
+
+
+async def containers(node_manager_web: str) -> list[dict[str, Any]]:
+    found = await rest(f"http://{node_manager_web}/ws/v1/node/containers")
+    listed = ((found or {}).get("containers") or {}).get("container", [])
+    return list(listed)
+
 
 @contextmanager
-def hadoop() -> Iterator[Hadoop]:
-    """One of each, being started; both gone afterwards."""
+def hadoop(*rm_ids: str) -> Iterator[Hadoop]:
+    """One of each, being started; with ids, so many ResourceManagers. All gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="koord-hadoop-") as directory:
-        found = Hadoop(Path(directory))
+        found = Hadoop(Path(directory), rm_ids or ("",))
         found.configure()
         try:
-            found.start(RESOURCE_MANAGER)
-            found.start(NODE_MANAGER)
+            for each in found.rm_ids:
+                found.start("resourcemanager", each)
+            found.start("nodemanager")
             yield found
         finally:
-            for main in list(found.processes):
-                found.stop(main)
-
-
-def bring(directory: Path) -> None:
-    """Hadoop's jars and all that they need, from where Maven is told to look."""
-    listed = "".join(
-        f"<dependency><groupId>org.apache.hadoop</groupId><artifactId>{each}</artifactId>"
-        f"<version>{VERSION}</version></dependency>"
-        for each in ARTIFACTS
-    )
-    with tempfile.TemporaryDirectory() as project:
-        Path(project, "pom.xml").write_text(
-            "<project><modelVersion>4.0.0</modelVersion><groupId>koord</groupId><artifactId>hadoop</artifactId>"
-            f"<version>1</version><packaging>pom</packaging><dependencies>{listed}</dependencies></project>"
-        )
-        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={directory.absolute()}"]
-        subprocess.run(["mvn", "-q", "-B", *goal], cwd=project, check=True)
-
-
-if __name__ == "__main__":
-    bring(Path(sys.argv[1]))
+            for each in list(found.processes):
+                found.stop(each)

@@ -50,6 +50,23 @@ def test_the_split_follows_demand_between_two_guaranteed_parts(demand: Demand, v
     assert share(whole(), demand, POLICY) == of_yarn(vcores, gib * 1024)
 
 
+@pytest.mark.parametrize(
+    ("cpu_milli", "demand", "vcores"),
+    [
+        (1200, Demand(), 1),
+        (1200, Demand(kubernetes_waits=True), 1),
+        (1200, Demand(held=Amount(1200, 0)), 1),
+        (1100, Demand(), 0),
+    ],
+    ids=["half is less", "only Kubernetes waits", "pods hold all", "Kubernetes' tenth would not be left"],
+)
+def test_a_small_pool_gives_yarn_one_vcore_where_kubernetes_keeps_its_part(
+    cpu_milli: int, demand: Demand, vcores: int
+) -> None:
+    assert share(Amount(cpu_milli, 8 * GIB), demand, POLICY).vcores == vcores
+    assert share(Amount(cpu_milli, 8 * GIB), demand, Policy(yarn_least_percent=0)).vcores == 0
+
+
 def test_vcores_and_mib_are_rounded_down() -> None:
     # 26700 milli-cores and 137868450202 bytes: half of it is 13.35 vcores and 65740.8 MiB.
     assert share(Amount(26_700, 137_868_450_202), Demand(), POLICY) == of_yarn(13, 65_740)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import pytest
 
 from koord.api import kinds
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.kube.clock import SystemClock
-from koord.yarn.amount import NOTHING, Amount, of_yarn
 from koord.yarn.live.copilot import Copilot, serve
 from koord.yarn.live.placing import Placing
 from koord.yarn.live.run import OperatorOptions, read_clusters, run
@@ -21,55 +18,11 @@ from koord.yarn.split import Policy
 from tests.agent.real import real_cgroups
 from tests.manager.live.managing import fresh, make_node, managing, report, until, until_lent, until_there
 from tests.scheduler.live.embedded import serving
-from tests.yarn.real_hadoop import NODE_MANAGER, RESOURCE_MANAGER, Hadoop, hadoop
+from tests.yarn.real_hadoop import hadoop, submit
 from tests.yarn.test_copilot import asked
 
 SLOWLY_S = 240.0
-
-
-async def rest(url: str, body: object = None) -> Any:
-    async with aiohttp.ClientSession() as session, session.request("POST" if body else "GET", url, json=body) as answer:
-        return await answer.json(content_type=None) if answer.status == 200 else None
-
-
-async def node_of(yarn: Hadoop) -> dict[str, Any]:
-    try:
-        found = await rest(f"{yarn.web}/ws/v1/cluster/nodes")
-    except aiohttp.ClientError:
-        return {}
-    nodes = ((found or {}).get("nodes") or {}).get("node", [])
-    return next((each for each in nodes if each["id"] == yarn.node_id and each["state"] == "RUNNING"), {})
-
-
-async def cap(yarn: Hadoop) -> Amount:
-    total = (await node_of(yarn)).get("totalResource")
-    return of_yarn(total["vCores"], total["memory"]) if total else NOTHING
-
-
-async def submit(yarn: Hadoop, mib: int) -> str:
-    """An application that is one shell script."""
-    made = await rest(f"{yarn.web}/ws/v1/cluster/apps/new-application?user.name=root", {"a": 1})
-    id_ = str(made["application-id"])
-    spec = {
-        "application-id": id_,
-        "application-name": "script",
-        "max-app-attempts": 5,
-        "am-container-spec": {"commands": {"command": "sh -c 'sleep 600 & wait'"}},
-        "application-type": "SHELL",
-        "resource": {"memory": mib, "vCores": 1},
-    }
-    async with (
-        aiohttp.ClientSession() as session,
-        session.post(f"{yarn.web}/ws/v1/cluster/apps?user.name=root", json=spec) as answer,
-    ):
-        assert answer.status == 202, await answer.text()
-    return id_
-
-
-async def running(yarn: Hadoop) -> list[str]:
-    found = await rest(f"http://{yarn.node_manager_web}/ws/v1/node/containers")
-    items = ((found or {}).get("containers") or {}).get("container", [])
-    return sorted(each["id"] for each in items if each["state"] == "RUNNING")
+SCRIPT = "sh -c 'sleep 600 & wait'"
 
 
 @pytest.mark.yarn
@@ -88,21 +41,21 @@ async def test_real_yarn_follows_what_is_reclaimed_and_nothing_is_sold_twice(tmp
 
             async def is_fair() -> bool:
                 """Told and cap, read one after the other while nothing grows: never more than the pool."""
-                node, has = node_facts(await client.get(kinds.NODES, "n1")), await cap(yarn)
+                node, has = node_facts(await client.get(kinds.NODES, "n1")), await yarn.cap()
                 return has.plus(node.told).fits(node.pool)
 
             async def until_cap(vcores: int) -> None:
                 async def holds() -> bool:
-                    return (await cap(yarn)).vcores == vcores
+                    return (await yarn.cap()).vcores == vcores
 
                 await until(holds, SLOWLY_S)
 
             async def count(number: int) -> list[str]:
                 async def holds() -> bool:
-                    return len(await running(yarn)) == number
+                    return len(await yarn.running()) == number
 
                 await until(holds, SLOWLY_S)
-                return await running(yarn)
+                return await yarn.running()
 
             async with managing(client):
                 operator = operate()
@@ -117,7 +70,7 @@ async def test_real_yarn_follows_what_is_reclaimed_and_nothing_is_sold_twice(tmp
                     await until_lent(client, "n1", 18900)
                     assert await is_fair()
                     for _ in range(3):
-                        await submit(yarn, 512)
+                        await submit(yarn.web(), "script", SCRIPT, 512)
                     await count(3)
 
                     def placed() -> bool:
@@ -133,21 +86,21 @@ async def test_real_yarn_follows_what_is_reclaimed_and_nothing_is_sold_twice(tmp
                     assert [each["name"] for each in gone["items"]] == [listed[0]["name"]]
 
                     async def another_runs() -> bool:
-                        now = await running(yarn)
+                        now = await yarn.running()
                         return len(now) == 3 and listed[0]["name"] not in now
 
                     await until(another_runs, SLOWLY_S)
                     # The ResourceManager starts anew; the operator is killed meanwhile.
                     operator.cancel()
                     await asyncio.gather(operator, return_exceptions=True)
-                    await asyncio.to_thread(yarn.stop, RESOURCE_MANAGER, kill=True)
+                    await asyncio.to_thread(yarn.stop, "resourcemanager", kill=True)
                     operator = operate()
-                    await asyncio.to_thread(yarn.start, RESOURCE_MANAGER)
+                    await asyncio.to_thread(yarn.start, "resourcemanager")
                     await until_cap(17)
                     assert await is_fair()
                     # Services become busy: 64000 - 25600 - 37400 = 1000 milli-cores are left to lend.
                     for _ in range(3):
-                        await submit(yarn, 512)
+                        await submit(yarn.web(), "script", SCRIPT, 512)
                     await count(3)
                     await report(client, "n1", system="37400m")
                     await until_cap(0)
@@ -162,14 +115,14 @@ async def test_real_yarn_follows_what_is_reclaimed_and_nothing_is_sold_twice(tmp
                     # The NodeManager is lost: what it had stays claimed, and the node says so.
                     await report(client, "n1")
                     await until_cap(17)
-                    await asyncio.to_thread(yarn.stop, NODE_MANAGER, kill=True)
+                    await asyncio.to_thread(yarn.stop, "nodemanager", kill=True)
 
                     async def says_so() -> bool:
                         return node_facts(await client.get(kinds.NODES, "n1")).condition[1] == "UnknownNodeManager"
 
                     await until(says_so, SLOWLY_S)
                     assert node_facts(await client.get(kinds.NODES, "n1")).claim.cpu_milli == 17_000
-                    await asyncio.to_thread(yarn.start, NODE_MANAGER)
+                    await asyncio.to_thread(yarn.start, "nodemanager")
                     await until_cap(17)
                     assert await is_fair()
                 finally:

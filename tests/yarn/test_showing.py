@@ -17,9 +17,12 @@ from koord.bench import yarn as bench
 from koord.cli.main import run
 from koord.cli.top import node_table
 from koord.cli.top_data import for_programs, top_of
+from koord.minicluster.up.bands import Used, room_of
 from koord.minicluster.up.facts import Facts, Server, nodes_of
 from koord.minicluster.up.health import judge
+from koord.minicluster.up.picture import Picture
 from koord.yarn.nodes import node_facts
+from tests.cli.test_up_view import shown
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "yarn"
 
@@ -48,6 +51,14 @@ def test_top_has_a_column_for_yarn_only_where_yarn_is() -> None:
     told = for_programs(with_yarn)["nodes"]
     assert isinstance(told, dict)
     assert told["n1"]["yarn"]["cpu"] == "13"
+
+
+def test_the_live_view_says_how_much_is_lent_to_yarn() -> None:
+    picture = Picture()
+    picture.rooms = {"n1": room_of(shared())}
+    picture.used = {"n1": Used({"prod": 1000})}
+    picture.look()
+    assert "13.7 of 64 cores are lent to batch pods, 13 to YARN" in shown(picture)
 
 
 def test_status_says_which_nodes_yarn_cannot_use_and_what_to_set() -> None:

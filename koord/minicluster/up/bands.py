@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from koord.api.kubernetes.node import Node
+from koord.api.protocol.annotations.colocation import THIRD_PARTY_ALLOCATIONS
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.copilot import DIRECTORY as YARN
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.protocol.names import RESOURCE_BATCH_CPU
-from koord.api.text.quantity import milli, value
+from koord.api.text.quantity import QuantityError, milli, value
 
 BANDS: Final = ("prod", "mid", "batch", "free", "system")
 KEPT: Final = 60
@@ -26,10 +29,11 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Milli-cores that a node has, and that it lends."""
+    """Milli-cores that a node has, that it lends to pods, and that it lends to YARN."""
 
     cpu_milli: int = 0
     lent_milli: int = 0
+    yarn_milli: int = 0
 
 
 def band_of(priority: str) -> str:
@@ -48,7 +52,16 @@ def used_of(metric: NodeMetric) -> Used:
 
 
 def room_of(node: Node) -> Room:
-    return Room(milli(node.status.capacity.get("cpu", 0)), value(node.status.allocatable.get(RESOURCE_BATCH_CPU, 0)))
+    lent = value(node.status.allocatable.get(RESOURCE_BATCH_CPU, 0))
+    return Room(milli(node.status.capacity.get("cpu", 0)), lent, _yarn(node))
+
+
+def _yarn(node: Node) -> int:
+    try:
+        held = THIRD_PARTY_ALLOCATIONS.read(node.metadata).allocations
+        return sum(value(each.resources.get(RESOURCE_BATCH_CPU, 0)) for each in held if each.name == YARN)
+    except (AnnotationError, QuantityError):
+        return 0
 
 
 @dataclass(slots=True)
@@ -62,7 +75,11 @@ class Bands:
     def look(self, rooms: Iterable[Room], used: Iterable[Used]) -> None:
         """Takes the sums as they are now into the course."""
         known = list(rooms)
-        self.room = Room(sum(each.cpu_milli for each in known), sum(each.lent_milli for each in known))
+        self.room = Room(
+            sum(each.cpu_milli for each in known),
+            sum(each.lent_milli for each in known),
+            sum(each.yarn_milli for each in known),
+        )
         sums = dict.fromkeys(BANDS, 0)
         for each in used:
             for band, amount in each.cpu_milli.items():

@@ -9,16 +9,21 @@ from typing import Final, Literal
 
 HEALTH: Final = ("--metrics-address", "127.0.0.1:0")
 LOCAL_NODE: Final = "local"
+FIRST_HOLLOW: Final = "hollow-0001"
 LOCAL_STOP_S: Final = 20.0
 """A local node that is killed leaves its pods behind, and it takes a while to end many of them."""
 LOCAL_GATES: Final = "BEMemoryEvict=true,CgroupReconcile=true,PSICollector=true,Accelerators=true,RDMADevices=true"
 """What the agent of this machine does beyond its defaults: here there is somebody to see it."""
+YARN_STOP_S: Final = 20.0
+"""Java takes its time to stop, and a NodeManager ends its containers first."""
+YARN_PACE_S: Final = "5"
+"""Somebody looks on."""
 WEBHOOKS: Final = ("--webhook-address", "127.0.0.1:0", "--webhook-host", "127.0.0.1")
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One child process: `koord NAME ARGS`."""
+    """One child process: `koord NAME ARGS`, or another command of koord's."""
 
     name: str
     args: tuple[str, ...]
@@ -26,6 +31,8 @@ class Component:
     "How long it may take to stop before it is killed."
     late: bool = False
     "Whether it starts when all others are ready, so that nobody waits for it."
+    command: tuple[str, ...] = ()
+    "If it is not the name."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +48,13 @@ class UpOptions:
     descheduler_config: Path | None = None
     local_args: tuple[str, ...] | None = None
     "Options of `koord local`, where this machine is to be a node too."
+    hadoop: str | None = None
+    "The folder of Hadoop's jars, where YARN is to run too."
+
+    @property
+    def first_node(self) -> str:
+        """The node that YARN's NodeManager belongs to."""
+        return LOCAL_NODE if self.local_args is not None else FIRST_HOLLOW
 
 
 def components(options: UpOptions, path: Path, port: int) -> tuple[Component, ...]:
@@ -57,13 +71,44 @@ def components(options: UpOptions, path: Path, port: int) -> tuple[Component, ..
         *((Component("descheduler", descheduler, late=True),) if options.descheduler != "off" else ()),
         Component("hollow", (*kubeconfig, *HEALTH, *fleet)),
     )
+    yarn = _yarn(options, path, port, kubeconfig) if options.hadoop is not None else ()
     if options.local_args is None:
-        return everywhere
+        return (*everywhere, *yarn)
     # The cgroup is this run's own, so that several can be on one machine.
-    here = ("--node-name", LOCAL_NODE, "--cgroup-root", f"koord-local-{port}")
+    here = ("--node-name", LOCAL_NODE, *_own_cgroup(port))
     local = (*kubeconfig, *HEALTH, *here, "--logs", str(path / "pods"), *options.local_args)
-    agent = (*kubeconfig, *HEALTH, *here, "--state-dir", str(path / "agent"), "--feature-gates", LOCAL_GATES)
-    return (*everywhere, Component("local", local, LOCAL_STOP_S), Component("agent", agent))
+    socket = () if options.hadoop is None else ("--yarn-copilot", str(_copilot_socket(path)))
+    agent = (*kubeconfig, *HEALTH, *here, "--state-dir", str(path / "agent"), "--feature-gates", LOCAL_GATES, *socket)
+    return (*everywhere, Component("local", local, LOCAL_STOP_S), Component("agent", agent), *yarn)
+
+
+def _own_cgroup(port: int) -> tuple[str, str]:
+    return ("--cgroup-root", f"koord-local-{port}")
+
+
+def _copilot_socket(path: Path) -> Path:
+    return path / "yarn" / "copilot.sock"
+
+
+def _yarn(options: UpOptions, path: Path, port: int, kubeconfig: tuple[str, ...]) -> tuple[Component, ...]:
+    """Hadoop's own daemons, and koord's beside them. Java starts slowly: nobody waits for it."""
+    conf = ("--hadoop-conf-dir", str(path / "yarn" / "conf"))
+    hadoop = (*conf, "--hadoop", str(options.hadoop))
+    declared = ("--node", options.first_node, *kubeconfig)
+    told = (*kubeconfig, *HEALTH, *conf, "--no-leader-elect", "--pace", YARN_PACE_S)
+    found = [
+        _late("yarn resourcemanager", hadoop, YARN_STOP_S),
+        _late("yarn nodemanager", (*hadoop, *declared), YARN_STOP_S),
+        _late("yarn operator", told),
+    ]
+    if options.local_args is not None:
+        placed = (*conf, *_own_cgroup(port), "--socket", str(_copilot_socket(path)))
+        found.append(_late("yarn copilot", placed))
+    return tuple(found)
+
+
+def _late(command: str, args: tuple[str, ...], stop_within_s: float = 3.0) -> Component:
+    return Component(command.replace(" ", "-"), args, stop_within_s, late=True, command=tuple(command.split()))
 
 
 def _descheduler_args(options: UpOptions) -> tuple[str, ...]:

@@ -157,7 +157,7 @@ class Supervisor:
         with self._data.open_log(child.name) as errors:
             process = child.process = await asyncio.create_subprocess_exec(
                 *self._command,
-                child.name,
+                *(child.component.command or (child.name,)),
                 *child.component.args,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=output,

@@ -48,6 +48,13 @@ class YarnCluster(Struct):
     user: str = ""
 
 
+class NodeManagerSite(Struct):
+    """What a NodeManager's configuration says of it."""
+
+    web: str = "127.0.0.1:8042"
+    local_dirs: tuple[str, ...] = ()
+
+
 def properties(text: str, file: str) -> dict[str, str]:
     """The properties of one file. Raises HadoopConfigurationError."""
     try:
@@ -86,6 +93,25 @@ def clusters(files: Mapping[str, str], directory: str = "HADOOP_CONF_DIR") -> di
             cluster = name.removesuffix(FURTHER)
             found[cluster] = _cluster(cluster, core | properties(text, name), name)
     return found
+
+
+def node_manager_site(files: Mapping[str, str], directory: str = "HADOOP_CONF_DIR") -> NodeManagerSite:
+    """Raises HadoopConfigurationError."""
+    if SITE not in files:
+        raise HadoopConfigurationError(f"{directory} has no {SITE}: give the directory of Hadoop's configuration")
+    core = properties(files[CORE], CORE) if CORE in files else {}
+    all_ = core | properties(files[SITE], SITE)
+    web = resolved(all_, "yarn.nodemanager.webapp.address") or NodeManagerSite().web
+    host, separator, port = web.rpartition(":")
+    if not separator or not port.isdigit():
+        raise HadoopConfigurationError(f"{SITE}: yarn.nodemanager.webapp.address is {web!r}: it must be host:port")
+    # On this machine, whatever it listens at.
+    host = "127.0.0.1" if host in ("", "0.0.0.0") or "${" in host else host
+    default = "${hadoop.tmp.dir}/nm-local-dir" if "hadoop.tmp.dir" in all_ else ""
+    dirs = resolved(all_, "yarn.nodemanager.local-dirs", default).split(",")
+    return NodeManagerSite(
+        f"{host}:{port}", tuple(each.strip().removeprefix("file://") for each in dirs if each.strip())
+    )
 
 
 def _cluster(name: str, all_: Mapping[str, str], file: str) -> YarnCluster:

@@ -19,7 +19,6 @@ from koord.api.kinds import NODES, PODS
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import decode
-from koord.api.text.timestamp import from_seconds as timestamp
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.errors import ApiError, Conflict, NotFound
@@ -32,8 +31,8 @@ from koord.yarn.hadoop.messages import RUNNING, NodeCap
 from koord.yarn.judge import Look, Verdict, concerns, judge
 from koord.yarn.live.metrics import YarnMetrics
 from koord.yarn.live.resource_manager import ResourceManager
-from koord.yarn.live.rpc import YarnError, YarnRefused
-from koord.yarn.nodes import CONDITION, NodeFacts, PodFacts, claim_patch, node_facts, pod_facts
+from koord.yarn.live.rpc import YarnError, YarnRefused, YarnStandby
+from koord.yarn.nodes import WITHDRAWN, NodeFacts, PodFacts, claim_patch, condition_patch, node_facts, pod_facts
 from koord.yarn.split import Policy
 
 log = logging.getLogger(__name__)
@@ -119,6 +118,8 @@ class Operator:
             node = self._newest(facts)
             pods = self.pods.by_index(ON_NODE, node.name)
             if not concerns(node, pods):
+                if node.condition[0] and self._told.get(node.name, node.condition)[0]:
+                    conditions.append((node, WITHDRAWN))
                 continue
             verdict = self._judge(node, pods, now_s, kubernetes_waits)
             self._note(node, verdict)
@@ -236,6 +237,9 @@ class Operator:
             caps.append(NodeCap(verdict.node_id, step.cap, timeout_ms))
         try:
             await self._managers[cluster].update(caps)
+        except YarnStandby as error:
+            log.warning("YARN cluster %r: %s", cluster, error)
+            return
         except YarnRefused as error:
             if len(some) > 1:
                 # One unknown node fails the call for all.
@@ -260,14 +264,10 @@ class Operator:
     async def _condition(self, node: NodeFacts, condition: tuple[str, str, str]) -> None:
         if not self._is_news(node, condition):
             return
-        status, reason, message = condition
-        told = {"type": CONDITION, "status": status, "reason": reason, "message": message[:1000]}
-        if node.condition[0] != status:
-            told["lastTransitionTime"] = timestamp(self._clock.now())
-        patch = {"metadata": {"uid": node.uid}, "status": {"conditions": [told]}}
+        told = condition_patch(node, condition, self._clock.now())
         try:
             await self._client.patch(
-                NODES, node.name, patch, type="strategic", subresource="status", field_manager=FIELD_MANAGER
+                NODES, node.name, told, type="strategic", subresource="status", field_manager=FIELD_MANAGER
             )
         except (Conflict, NotFound):
             return

@@ -20,7 +20,7 @@ from koord.yarn.hadoop.configuration import ResourceManagerAddress, YarnCluster
 from koord.yarn.hadoop.messages import NodeCap, NodeReport
 from koord.yarn.hadoop.protobuf import MessageError
 from koord.yarn.live import rpc
-from koord.yarn.live.rpc import YarnError, YarnRefused, YarnUnreachable
+from koord.yarn.live.rpc import YarnError, YarnRefused, YarnStandby, YarnUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class Rest:
                 f" add {self._user} to yarn.admin.acl, or set --user"
             )
         if status in (301, 302, 307):
-            raise YarnRefused(f"{at.web} is a standby: it sends callers elsewhere")
+            raise YarnStandby(f"{at.web} is a standby: it sends callers elsewhere")
         if status >= 400:
             raise YarnRefused(f"{at.web} answered {method} {path.partition('?')[0]} with {status}")
         try:

@@ -31,12 +31,18 @@ class YarnRefused(YarnError):
     """The server answered, and said no."""
 
 
+class YarnStandby(YarnRefused):
+    """A ResourceManager that is not active: it starts, or another one is."""
+
+
 async def call(
     address: str, user: str, protocol: str, method: str, argument: bytes, answer_s: float | None = None
 ) -> bytes:
     """The result. Raises YarnUnreachable and YarnRefused."""
     answer = await _answer(address, user, protocol, method, argument, ANSWER_S if answer_s is None else answer_s)
     if answer.error:
+        if "StandbyException" in answer.error_class or "not Active" in answer.error:
+            raise YarnStandby(f"{address} is not active: it starts, or is a standby")
         raise YarnRefused(_refusal(address, method, user, answer))
     return answer.result
 

@@ -12,7 +12,16 @@ from koord.kube.clock import Clock, SystemClock
 from koord.kube.informers import Informers
 from koord.kube.leader import LeaderElection, run_as_leader
 from koord.kube.metrics import Metrics
-from koord.yarn.hadoop.configuration import CORE, FURTHER, SITE, HadoopConfigurationError, YarnCluster, clusters
+from koord.yarn.hadoop.configuration import (
+    CORE,
+    FURTHER,
+    SITE,
+    HadoopConfigurationError,
+    NodeManagerSite,
+    YarnCluster,
+    clusters,
+    node_manager_site,
+)
 from koord.yarn.live.metrics import YarnMetrics
 from koord.yarn.live.operator import LOOK_S, SOON_S, Operator, sources
 from koord.yarn.live.resource_manager import ResourceManager, Way
@@ -34,15 +43,23 @@ class OperatorOptions:
 
 def read_clusters(directory: str) -> dict[str, YarnCluster]:
     """The clusters of a HADOOP_CONF_DIR. Raises HadoopConfigurationError."""
+    return clusters(_files(directory), directory)
+
+
+def node_manager_of(directory: str) -> NodeManagerSite:
+    """What a HADOOP_CONF_DIR says of the NodeManager. Raises HadoopConfigurationError."""
+    return node_manager_site(_files(directory), directory)
+
+
+def _files(directory: str) -> dict[str, str]:
     path = Path(directory)
     if not path.is_dir():
         raise HadoopConfigurationError(f"{directory} is no directory: give the directory of Hadoop's configuration")
-    files = {
+    return {
         each.name: each.read_text(errors="replace")
         for each in path.iterdir()
         if each.name in (CORE, SITE) or each.name.endswith(FURTHER)
     }
-    return clusters(files, directory)
 
 
 async def run(
