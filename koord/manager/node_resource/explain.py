@@ -18,7 +18,6 @@ from koord.api.machinery.struct import json_name
 from koord.api.protocol.crd.fields import FreeForm
 from koord.api.text.quantity import render
 from koord.api.text.timestamp import from_seconds
-from koord.manager.lending import batch
 from koord.manager.lending.counting import dangling
 from koord.manager.lending.freshness import distrust, stale_at_s
 from koord.manager.lending.policies import chosen
@@ -166,7 +165,7 @@ def explain(
         settings=_settings(strategy, settings.colocation_layers),
         resources=_resources(state, outcomes, prepared, strategy, written_s, now_s, manager),
         pods=_pods(state, strategy),
-        zones=_zones(outcomes, prepared),
+        zones=_zones(prepared),
         annotations=dict(prepared.annotations),
         notes=(
             *(f"{each.plugin}: {each.failed}" for each in outcomes if each.failed),
@@ -299,13 +298,12 @@ def _gone(key: str, usage: PodUsage) -> PodTold:
     )
 
 
-def _zones(outcomes: Sequence[PluginOutcome], prepared: Prepared) -> tuple[ZoneTold, ...]:
-    found = next((each.zones for each in outcomes if each.plugin == batch.NAME), {})
+def _zones(prepared: Prepared) -> tuple[ZoneTold, ...]:
     return tuple(
         ZoneTold(
             zone=zone,
-            resources=dict(prepared.zones[zone]),
+            resources={each.resource: each.amount for each in figures},
             lines={each.resource: _lines(each) for each in figures},
         )
-        for zone, figures in found.items()
+        for zone, figures in prepared.zone_figures.items()
     )

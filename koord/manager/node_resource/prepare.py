@@ -41,13 +41,18 @@ class Prepared(Struct):
     "In capacity and allocatable; None is not at all."
     annotations: Mapping[str, str | None]
     labels: Mapping[str, str]
-    zones: Mapping[str, Mapping[str, int]]
+    zone_figures: Mapping[str, tuple[Figure, ...]]
     "By NUMA zone."
     figures: tuple[Figure, ...]
     "How the resources came about, to the last step."
     notes: tuple[str, ...] = ()
     lending: Lending | None = None
     "What the node's condition should say; None leaves it as it is."
+
+    @property
+    def zones(self) -> Mapping[str, Mapping[str, int]]:
+        """Amounts by NUMA zone."""
+        return {zone: {each.resource: each.amount for each in found} for zone, found in self.zone_figures.items()}
 
 
 def prepare(node: NodeFacts, outcomes: Sequence[PluginOutcome]) -> Prepared:
@@ -79,7 +84,7 @@ def prepare(node: NodeFacts, outcomes: Sequence[PluginOutcome]) -> Prepared:
         resources,
         annotations,
         labels,
-        {zone: {each.resource: normalized(each, ratio).amount for each in found} for zone, found in zones.items()},
+        shown_zones(node, zones, ratio),
         tuple(figures),
         tuple(notes),
         lending,
@@ -102,6 +107,29 @@ def normalized(known: Figure, ratio: float) -> Figure:
     )
 
 
+def shown_zones(
+    node: NodeFacts, zones: Mapping[str, tuple[Figure, ...]], ratio: float
+) -> Mapping[str, tuple[Figure, ...]]:
+    """By NUMA zone. Nobody says in which zone other systems hold their part, so each zone bears its share of it."""
+    held = third_parties(node, [])
+    share = {name: -(-amount // len(zones)) for name, amount in held.items()} if zones else {}
+    return {
+        zone: tuple(_less(normalized(each, ratio), share.get(each.resource, 0)) for each in found)
+        for zone, found in zones.items()
+    }
+
+
+def _less(known: Figure, held: int) -> Figure:
+    """What is left of a figure once other systems have their part."""
+    if not held:
+        return known
+    return continued(
+        known,
+        Term("minus", "thirdParty", held, "held by other systems (annotation thirdPartyAllocations)"),
+        Term("atLeast", "nothing", 0),
+    )
+
+
 def _batch(
     node: NodeFacts, outcome: PluginOutcome, ratio: float, notes: list[str]
 ) -> tuple[tuple[Figure, ...], str | None]:
@@ -111,18 +139,7 @@ def _batch(
     figures = tuple(normalized(each, ratio) for each in outcome.figures)
     origin = _origin({each.resource: each.amount for each in figures})
     held = third_parties(node, notes)
-    shown = tuple(
-        continued(
-            each,
-            Term(
-                "minus", "thirdParty", held[each.resource], "held by other systems (annotation thirdPartyAllocations)"
-            ),
-            Term("atLeast", "nothing", 0),
-        )
-        if held.get(each.resource)
-        else each
-        for each in figures
-    )
+    shown = tuple(_less(each, held.get(each.resource, 0)) for each in figures)
     return shown, origin
 
 

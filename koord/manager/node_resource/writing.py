@@ -7,8 +7,8 @@ what is measured wavers: a new request, a setting or a figure that falls to zero
 system has claimed: it waits for it. So are labels and annotations that others act upon. One patch names only what
 changes; nothing that would change nothing is sent.
 
-Where other systems hold a part, a patch is for the version of the node that was looked at: one that was made before a
-claim grew must not arrive after it.
+A patch that says what is lent is for the version of the node that was looked at: another system may claim a part at any
+moment, and a patch that was made before must not arrive after it.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def _patch(
 ) -> Mapping[str, Any]:
     """A patch for this very node: one that was made anew under its name is another."""
     metadata: dict[str, Any] = {"uid": node.uid} if node.uid else {}
-    if names.ANNOTATION_THIRD_PARTY_ALLOCATIONS in node.annotations and node.version:
+    if node.version and (comparisons or names.ANNOTATION_THIRD_PARTY_ALLOCATIONS in node.annotations):
         metadata["resourceVersion"] = node.version
     if annotations:
         metadata["annotations"] = dict(annotations)

@@ -61,7 +61,7 @@ def test_the_first_write_names_only_what_changes() -> None:
     (condition,) = decision.patch["status"].pop("conditions")
     assert (condition["type"], condition["status"]) == ("koordinator.sh/Lending", "True")
     assert decision.patch == {
-        "metadata": {"uid": "uid-n1", "annotations": SAID},
+        "metadata": {"uid": "uid-n1", "resourceVersion": "1", "annotations": SAID},
         "status": {"capacity": lent, "allocatable": lent},
     }
 
@@ -307,14 +307,19 @@ def test_what_another_system_gives_back_may_wait() -> None:
     assert not written(given).status
 
 
-def test_a_patch_where_others_hold_a_part_is_for_the_version_that_was_looked_at() -> None:
-    given = state(node(published=SHOWN, annotations=claimed("1000")), report=base())
-    patch = written(given).patch
+@pytest.mark.parametrize("claim", [claimed("1000"), {}], ids=["claimed", "not claimed yet"])
+def test_a_patch_of_what_is_lent_is_for_the_version_that_was_looked_at(claim: dict[str, str]) -> None:
+    given = state(node(published={**SHOWN, CPU: "9000"}, annotations=claim), report=base())
+    patch = written(given, ago_s=None).patch
     assert patch is not None
     assert patch["metadata"]["resourceVersion"] == "1"
-    alone = written(state(node(published=SHOWN), report=base()), ago_s=None).patch
-    assert alone is not None
-    assert "resourceVersion" not in alone["metadata"]
+
+
+def test_zones_bear_their_share_of_what_others_hold_down_to_nothing() -> None:
+    for cpu, left in (("3001", [13350 - 1501] * 2), ("40k", [0, 0])):
+        shown = prepared(state(node(annotations=claimed(cpu)), report=base(), zones=topology()), config())
+        assert [zone[CPU] for zone in shown.zones.values()] == left
+        assert sum(left) <= (shown.resources[CPU] or 0)
 
 
 def test_a_third_party_that_cannot_be_read_holds_nothing_and_it_is_said() -> None:
