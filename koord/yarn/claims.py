@@ -186,12 +186,16 @@ def answered(memory: Memory, cap: Amount) -> Memory:
     return Memory(memory.pending, cap, memory.is_sure, memory.called_s)
 
 
-def seen(view: View, memory: Memory, now_s: float) -> Memory:
-    """After a look at the ResourceManager: a cap in force that was answered ends all doubt about earlier calls."""
+def seen(view: View, memory: Memory, now_s: float, heard_s: float = Policy().heard_s) -> Memory:
+    """After a look at the ResourceManager: a cap in force that was answered ends all doubt about earlier calls.
+
+    `heard_s` after a call the NodeManager has heard of it too: before, it would take its old cap to another
+    ResourceManager if this one failed.
+    """
     if view.report is None:
         return memory
     cap = view.report.cap
-    is_in_force = cap == memory.told and (cap.memory_bytes > 0 or now_s - memory.called_s >= RETRY_S)
+    is_in_force = cap == memory.told and now_s - memory.called_s >= (heard_s if cap.memory_bytes > 0 else RETRY_S)
     if is_in_force or (memory.told is None and memory.pending is None and cap == view.claim):
         return Memory(None, None, is_sure=True, called_s=memory.called_s)
     return memory

@@ -97,7 +97,7 @@ def judge(
         is_declared,
         absent_s.get(of, 0.0),
     )
-    memory = seen(view, memories.get(of, Memory()), now_s)
+    memory = seen(view, memories.get(of, Memory()), now_s, policy.heard_s)
     step = next_step(view, memory, policy, now_s)
     if is_declared and declared is not None and running is None:
         problem = unknown(node_id, declared, look.reports)

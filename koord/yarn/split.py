@@ -36,6 +36,9 @@ class Policy(Struct):
     shrink_s: float = 30.0
     "After a fall of the pool, containers above YARN's cap are gone within this time."
 
+    heard_s: float = 3.0
+    "After a call, a NodeManager has heard of it by a heartbeat."
+
     def check(self) -> Policy:
         """Itself; raises PolicyError."""
         for name, percent in (

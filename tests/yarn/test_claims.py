@@ -170,7 +170,16 @@ def test_a_call_without_an_answer_stays_claimed_until_a_later_one_is_in_force() 
     told = answered(called(lost, less, 6), less)
     assert isinstance(next_step(looks, seen(looks, told, 7), POLICY, 7), Wait)
     in_force = view(claim=HALF, cap=less, demand=fewer)
-    assert next_step(in_force, seen(in_force, told, 8), POLICY, 8) == Claim(less, "YARN has given it back")
+    assert next_step(in_force, seen(in_force, told, 9), POLICY, 9) == Claim(less, "YARN has given it back")
+
+
+def test_a_cap_stays_claimed_until_the_node_manager_has_heard_of_the_next() -> None:
+    # Before, it would register at another ResourceManager with the cap that it knows.
+    two, fewer = of_yarn(2, 10 * 1024), Demand(kubernetes_waits=True)
+    memory = answered(called(SURE, two, 0), two)
+    looks = view(claim=HALF, cap=two, demand=fewer)
+    assert isinstance(next_step(looks, seen(looks, memory, 2), POLICY, 2), Wait)
+    assert next_step(looks, seen(looks, memory, 3), POLICY, 3) == Claim(two, "YARN has given it back")
 
 
 def test_a_process_that_starts_anew_takes_its_predecessors_claim_for_a_call_under_way() -> None:
@@ -209,6 +218,8 @@ class World:
     claim: Amount = NOTHING
     version: int = 0
     cap: Amount = REGISTERED
+    heard: Amount = REGISTERED
+    "What the NodeManager itself knows of its cap."
     used: Amount = NOTHING
     held: Amount = NOTHING
     waits: tuple[bool, bool] = (False, False)
@@ -248,6 +259,12 @@ class World:
             self.arrive(0)
         # It registers with what its own configuration says, which is little.
         self.cap, self.used = REGISTERED.least(self.cap), NOTHING
+        self.heard = self.cap
+
+    def fail_over(self, _: int) -> None:
+        """Another ResourceManager knows of the NodeManager what that one knows; calls under way are lost."""
+        self.under_way.clear()
+        self.cap = self.heard
 
     # What we do.
     def manager_looks(self, _: int) -> None:
@@ -265,6 +282,8 @@ class World:
         self.memory, self.report = Memory(), None
 
     def poll(self, _: int) -> None:
+        self.now_s += 25
+        self.heard = self.cap
         self.report = NodeManagerReport(self.cap, self.used)
 
     def arrive(self, _: int) -> None:
@@ -274,7 +293,6 @@ class World:
     def operator(self, luck: int) -> None:
         """One round. `luck`: 0 the call fails, 1 it is done and its answer lost, 2 it arrives later, 3 it is answered
         and takes effect later, else all is well."""
-        self.now_s += 25
         while self.memory.told == NOTHING and self.under_way:
             self.arrive(0)
         if self.report is None:
@@ -384,7 +402,7 @@ ROUNDS = (
     ("manager_writes", "arrive", "poll", "operator"),
     ("operator_restarts", "poll", "operator", "manager_looks"),
 )
-WORLDS = ("reclaim", "pods", "containers", "demand", "restart_node_manager", "manager_looks")
+WORLDS = ("reclaim", "pods", "containers", "demand", "restart_node_manager", "fail_over", "manager_looks")
 HISTORY = st.lists(
     st.tuples(st.sampled_from(ROUNDS), st.sampled_from(WORLDS), st.integers(0, 100), st.integers(0, 6)),
     min_size=30,

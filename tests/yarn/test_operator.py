@@ -24,7 +24,7 @@ from tests.manager.live.managing import fresh, make_node, managing, report, unti
 from tests.scheduler.live.embedded import serving
 from tests.yarn.stand_in import StandIn, resource_manager
 
-QUICK = Policy(pace_s=0.3)
+QUICK = Policy(pace_s=0.3, heard_s=0.0)
 ID = "n1:8041"
 SLOWLY_S = 60.0
 NODE_ID = {"yarn.hadoop.apache.org/node-id": ID}
