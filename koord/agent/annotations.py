@@ -30,4 +30,5 @@ READ: Final[tuple[Value[Any, Any], ...]] = (
     pod_qos.MEMORY_QOS,
     pod_qos.OOM_SCORE_ADJ,
     pod_qos.OOM_SCORE_ADJ_SPEC,
+    pod_qos.RESCTRL,
 )

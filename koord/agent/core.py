@@ -21,7 +21,7 @@ from koord.agent.hooks.registry import HOOKS
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.interference.episode import Finding
 from koord.agent.pods import AgentPod
-from koord.agent.qos.decision import NOTHING, Eviction, Move, StrategyDecision
+from koord.agent.qos.decision import NOTHING, Eviction, Move, Problem, StrategyDecision
 from koord.agent.qos.evicting import PENDING_RELEASE_S, REFUSED_LATELY_S, WANTED_S
 from koord.agent.qos.registry import STRATEGIES
 from koord.agent.qos.strategy import NEVER, Departures, Reader, Sight, Strategy
@@ -53,6 +53,7 @@ class Done:
     findings: tuple[Finding, ...] = ()
     moves: tuple[Move, ...] = ()
     asks: tuple[AgentPod, ...] = ()
+    problems: tuple[Problem, ...] = ()
 
 
 @dataclass(slots=True)
@@ -158,6 +159,7 @@ class Agent:
             tuple(each for decision in decisions for each in decision.findings),
             tuple(each for decision in decisions for each in decision.moves),
             tuple(each for decision in decisions for each in decision.asks),
+            tuple(each for decision in decisions for each in decision.problems),
         )
 
     def was_evicted(self, eviction: Eviction, now_s: float) -> None:

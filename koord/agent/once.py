@@ -20,6 +20,7 @@ from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.files import Files
 from koord.agent.host.topology import topology
 from koord.agent.pods import AgentPod, pods_of
+from koord.agent.qos.decision import Problem
 from koord.agent.report.node_metric import node_metric_status
 from koord.agent.series import names
 from koord.agent.series.samples import Samples, Series
@@ -110,13 +111,19 @@ def once(
                 for each in done.outcome.done
             ),
             evictions=tuple(WouldEvict(each.pod.key, each.by, each.why) for each in done.evictions),
-            refused=tuple(
-                f"{each.write.knob.name} in {each.write.directory}: {each.error}" for each in done.outcome.refused
+            refused=(
+                *(f"{each.write.knob.name} in {each.write.directory}: {each.error}" for each in done.outcome.refused),
+                *(_told(each) for each in done.problems),
             ),
             node_metric=None if status is None else msgspec.to_builtins(status),
         )
     finally:
         files.close()
+
+
+def _told(problem: Problem) -> str:
+    whose = "" if problem.pod is None else f"pod {problem.pod.key}: "
+    return f"{whose}cannot {problem.doing}: {problem.why}"
 
 
 def _is_here(pod: RunnablePod, node: Node) -> bool:

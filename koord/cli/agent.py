@@ -184,6 +184,8 @@ def audit(options: dict[str, Any], last: int, output: str) -> int:
         where = f"{each.namespace}/{each.name}"
         if each.directory:
             where = _CONTAINER_ID.sub(r"\1", each.directory) + f"/{each.file}"
+        elif each.file:
+            where = each.file
         rows.append((each.created_at, each.type, each.reason, where, each.old, each.value, each.message))
     click.echo(table(rows))
     return 0

@@ -14,6 +14,7 @@ from koord.agent.collect import (
     node,
     pods,
     pressure,
+    resctrl,
     switching,
     system,
     waiting,
@@ -32,6 +33,7 @@ COLLECTORS: Final[tuple[tuple[str, Callable[[Round], None]], ...]] = (
     ("memory_delays", memory_delays.collect),
     ("cpi", cpi.collect),
     ("switching", switching.collect),
+    ("resctrl", resctrl.collect),
 )
 
 

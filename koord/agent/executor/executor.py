@@ -72,6 +72,7 @@ class Executor:
 
     def apply(self, writes: Iterable[Write], ran: Collection[str], now_s: float) -> ExecutorOutcome:
         """`ran`: the strategies whose wishes these are; those of others stay as they are."""
+        self._cgroups.read_now.clear()
         wanted, disagreed = merged(write for write in writes if self._is_possible(write, now_s))
         outcome = ExecutorOutcome(disagreed=disagreed)
         self._heed_specs(wanted.values())
@@ -130,7 +131,7 @@ class Executor:
     def _is_ours(self, entry: Entry, knob: Knob, place: Place) -> bool:
         """A spot that is gone needs nothing; one that shows another's value is theirs."""
         held = self._read(knob, entry.spot)
-        return held is not None and _shows(place, entry.wrote, held)
+        return held is not None and _is_ours(place, entry, held)
 
     def _intend(self, write: Write, texts: Iterable[str]) -> None:
         """What the spot shows is put back one day: what was there first, or what another wrote there since."""
@@ -138,7 +139,7 @@ class Executor:
         if shown is None:
             return
         entry, place = self.ledger.get(write.spot), self._cgroups.place(write.knob)
-        is_ours = entry is not None and place is not None and _shows(place, entry.wrote, shown)
+        is_ours = entry is not None and place is not None and _is_ours(place, entry, shown)
         self.ledger.intend(write, entry.found if entry is not None and is_ours else shown, texts)
 
     def _heed_specs(self, writes: Iterable[Write]) -> None:
@@ -214,7 +215,7 @@ class Executor:
         try:
             if spot.process:
                 return processes.text(self._cgroups.files, spot.process, knob.name)
-            return self._cgroups.text(knob, spot.directory)
+            return self._cgroups.text(knob, spot.directory, self._wrote(spot))
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -222,7 +223,11 @@ class Executor:
         if write.process:
             processes.put(self._cgroups.files, write.process, write.knob.name, text)
         else:
-            self._cgroups.put(write.knob, write.directory, text)
+            self._cgroups.put(write.knob, write.directory, text, self._wrote(write.spot))
+
+    def _wrote(self, spot: Spot) -> Collection[str]:
+        entry = self.ledger.get(spot)
+        return () if entry is None else entry.wrote
 
     def file(self, write: Write) -> str:
         """Where it is written, below the host root."""
@@ -275,10 +280,12 @@ class Executor:
         self._cgroups.forget(directory)
 
 
-def _shows(place: Place, wrote: Iterable[str], text: str) -> bool:
+def _is_ours(place: Place, entry: Entry, text: str) -> bool:
     """Whether a spot shows one of the values that the agent wrote."""
+    if place.means is not None:
+        return place.means.is_ours(entry.found, entry.wrote, text)
     try:
-        return any(place.form.same(text, each) for each in wrote)
+        return any(place.form.same(text, each) for each in entry.wrote)
     except ValueError:
         return False
 

@@ -3,6 +3,7 @@
 Two passes. Top-down, all that grows: a limit that becomes larger, a set of CPUs as the union of what was and what shall
 be. Then bottom-up, all that shrinks. Knobs that parents and children do not share are written in the first pass. A
 period grows before its quota and shrinks after it: the same quota in less time may be more CPUs than the parent has.
+Of what the whole machine has, things are given back before others are taken: it has few groups of resctrl.
 """
 
 from __future__ import annotations
@@ -29,7 +30,13 @@ def merged(writes: Iterable[Write]) -> tuple[dict[Spot, Write], list[tuple[Write
 def ordered(writes: Iterable[Write], now: Mapping[Spot, Value]) -> list[WriteStep]:
     """The steps from what is to what is wanted, all of which is otherwise. `now` has a value for each."""
     top_down = sorted(
-        writes, key=lambda write: (_depth(write.directory), write.directory, write.knob is not CPU_PERIOD)
+        writes,
+        key=lambda write: (
+            _depth(write.directory),
+            write.directory,
+            write.knob is not CPU_PERIOD,
+            write.knob.is_of_host and write.text is None,
+        ),
     )
     steps = []
     left = []

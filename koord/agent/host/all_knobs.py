@@ -1,4 +1,4 @@
-"""Knobs by name: those that every kernel has one of, and families with one for each disk or feature."""
+"""Knobs by name: those that every kernel has one of, and families with one for each disk, feature or group."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Final
 
 from koord.agent.host.io_knobs import io_knob
 from koord.agent.host.knobs import KNOBS, PROCESS_KNOBS, Knob
+from koord.agent.host.resctrl_knobs import RESCTRL_TASKS, group_named
 from koord.agent.host.system_knobs import SYSTEM_KNOBS, scheduler_feature_named
 
-_BY_NAME: Final = {knob.name: knob for knob in (*KNOBS, *PROCESS_KNOBS, *SYSTEM_KNOBS)}
+_BY_NAME: Final = {knob.name: knob for knob in (*KNOBS, *PROCESS_KNOBS, *SYSTEM_KNOBS, RESCTRL_TASKS)}
 
 
 def knob_named(name: str) -> Knob | None:
-    return _BY_NAME.get(name) or io_knob(name) or scheduler_feature_named(name)
+    return _BY_NAME.get(name) or io_knob(name) or scheduler_feature_named(name) or group_named(name)

@@ -7,7 +7,7 @@ its own tree, on v2 there is one. With a `cgroup_root` (as kubelet has) a part o
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -41,6 +41,8 @@ class Cgroups:
         self._known: dict[tuple[str, str], bool] = {}
         self._names: dict[tuple[str, str, str], str] = {}
         self._inodes: dict[str, int] = {}
+        self.read_now: dict[str, Mapping[int, str]] = {}
+        "What was read of all tasks in this round, for whoever asks again; the executor empties it."
 
     @classmethod
     def of(cls, files: Files, root: str = "", mount: str = MOUNT) -> Cgroups:
@@ -62,6 +64,8 @@ class Cgroups:
         place = self.place(knob)
         if place is None or not is_inside(directory):
             return False
+        if place.means is not None:
+            return place.means.has(self, directory)
         if knob.is_of_host:
             return self.files.exists(place.file)
         if place.present is Present.ALWAYS:
@@ -96,14 +100,24 @@ class Cgroups:
             raise ValueError(fault)
         self.put(knob, directory, self._place(knob).form.write(value))
 
-    def text(self, knob: Knob, directory: str) -> str:
-        """What was written, in the kernel's own words: of a weight, shares would not tell all. Rarely asked for."""
-        form = self._place(knob).form
+    def text(self, knob: Knob, directory: str, ours: Collection[str] = ()) -> str:
+        """What was written, in the kernel's own words: of a weight, shares would not tell all. Rarely asked for.
+
+        `ours`: what the agent is known to have written there.
+        """
+        place = self._place(knob)
+        if place.means is not None:
+            return place.means.text(self, directory, ours)
+        form = place.form
         text = self.files.once(self.file(knob, directory)).decode().strip()
         return form.shown(text) if form.shown else text
 
-    def put(self, knob: Knob, directory: str, text: str) -> None:
+    def put(self, knob: Knob, directory: str, text: str, ours: Collection[str] = ()) -> None:
         """What `text` told is so again."""
+        means = self._place(knob).means
+        if means is not None:
+            means.put(self, directory, text, ours)
+            return
         try:
             self.files.write(self.file(knob, directory), text)
         except OSError as error:
@@ -117,6 +131,8 @@ class Cgroups:
     def file(self, knob: Knob, directory: str) -> str:
         """The knob's file below the host root."""
         place = self._place(knob)
+        if place.means is not None:
+            return place.means.file(self, directory)
         return place.file if knob.is_of_host else self.name(place.controller, directory, place.file)
 
     def name(self, controller: str, directory: str, file: str = "") -> str:

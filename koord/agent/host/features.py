@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from koord.agent.host import knobs, tasks, usage
+from koord.agent.host import knobs, resctrl, tasks, usage
 from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.io_knobs import io_limit, io_weight
 from koord.agent.host.knobs import Knob
@@ -93,7 +93,7 @@ def _machine(cgroups: Cgroups) -> tuple[Feature, ...]:
 
     files = cgroups.files
     pressure = files.exists("proc/pressure/cpu")
-    resctrl = files.exists("sys/fs/resctrl/schemata")
+    undivided = resctrl.absence(files)
     waits, disks = tasks.has_schedstat(files), tasks.counts_io_wait(files)
     cycles, switches = perf.has_cycles(), perf.records_switches()
     return (
@@ -102,5 +102,5 @@ def _machine(cgroups: Cgroups) -> tuple[Feature, ...]:
         Feature("run-queue delays", waits, "schedstat of each task" if waits else "not available: pressure of pods"),
         Feature("disk waits of pods", disks, "delay accounting" if disks else "not available: kernel.task_delayacct=0"),
         Feature("pressure of the node", pressure, "/proc/pressure" if pressure else "load average"),
-        Feature("cache and bandwidth shares", resctrl, "resctrl" if resctrl else "nothing"),
+        Feature("cache and bandwidth shares", not undivided, f"nothing: {undivided}" if undivided else "resctrl"),
     )

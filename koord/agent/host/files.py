@@ -73,6 +73,12 @@ class Files:
         finally:
             os.close(fd)
 
+    def make_directory(self, name: str) -> None:
+        os.mkdir(self.path(name))
+
+    def remove_directory(self, name: str) -> None:
+        os.rmdir(self.path(name))
+
     def exists(self, name: str) -> bool:
         return os.path.exists(self.path(name))
 

@@ -24,6 +24,7 @@ from koord.agent.host.convert import (
     shares_of_weight,
     weight_of_shares,
 )
+from koord.agent.host.means import Means
 from koord.api.text.cpuset import CPUSet
 
 Value: TypeAlias = int | CPUSet | str
@@ -91,6 +92,8 @@ class Place:
     present: Present = Present.ALWAYS
     reads: str = ""
     "The file that tells what is in force, where that is another one."
+    means: Means | None = None
+    "How it is read and written where no file has it."
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,10 +15,12 @@ from prometheus_client.registry import Collector
 from koord.agent.collect.pressure import RESOURCES
 from koord.agent.collect.waiting import LOAD_S
 from koord.agent.core import Agent
+from koord.agent.host.resctrl import CLASSES, COUNTERS, OCCUPANCY
 from koord.agent.interference.signals import Signal
 from koord.agent.series import names
 from koord.agent.series.samples import Series
 from koord.agent.state import NodeState
+from koord.api.configuration.features import AgentGate
 from koord.kube.malformed import FAILURES, FAILURES_ARE
 
 FRESH_S: Final = 15.0
@@ -79,6 +81,8 @@ class AgentCollector(Collector):
                     self._add(waiting, names.pressure(uid, resource, kind), [node, namespace, name, resource, kind])
         yield waiting
         yield from self._suffering(state, node)
+        if state.gates[AgentGate.RESCTRL_COLLECTOR]:
+            yield from self._resctrl(state, node)
         done = CounterMetricFamily("koordlet_actions", "What the agent did", labels=["node", "by", "what"])
         for key, count in self._counts.items():
             by, _, what = key.partition("/")
@@ -105,6 +109,26 @@ class AgentCollector(Collector):
                     self._add(load, names.pod_load(uid, letter, span), [*own, letter, span])
             self._add(kernel, names.pod_kernel_share(uid), own)
         yield from (signals, load, kernel)
+
+    def _resctrl(self, state: NodeState, node: str) -> Iterator[Metric]:
+        """By Koordinator's names for classes. Memory bandwidth is bytes so far."""
+        labels, of_pods = ["node", "cache_id", "qos"], ["node", "cache_id", "pod_namespace", "pod_name"]
+        held = "What its tasks hold of a last-level cache, in bytes"
+        moved = "What its tasks have moved to and from memory, in bytes"
+        llc = GaugeMetricFamily("koordlet_resctrl_llc_occupancy", held, labels=labels)
+        memory = GaugeMetricFamily("koordlet_resctrl_memory_bandwidth", moved, labels=[*labels, "mb_type"])
+        pod_llc = GaugeMetricFamily("koordlet_pod_resctrl_llc_occupancy", held, labels=of_pods)
+        pod_memory = GaugeMetricFamily("koordlet_pod_resctrl_memory_bandwidth", moved, labels=[*of_pods, "mb_type"])
+        owners = [(name, [name], llc, memory) for name in CLASSES]
+        for uid, pod in state.pods.items():
+            owners.append((uid, [pod.meta.namespace, pod.meta.name], pod_llc, pod_memory))
+        for owner, own, occupancy, bandwidth in owners:
+            for cache in {cpu.cache for cpu in state.topology.cpus}:
+                for counter in COUNTERS:
+                    family = occupancy if counter == OCCUPANCY else bandwidth
+                    kind = [] if counter == OCCUPANCY else [counter]
+                    self._add(family, names.resctrl(owner, cache, counter), [node, str(cache), *own, *kind])
+        yield from (llc, memory, pod_llc, pod_memory)
 
     def _add(self, family: GaugeMetricFamily, series: Series, labels: list[str], per: float = 1) -> None:
         value = self._agent.samples.last(series, self._now(), FRESH_S)

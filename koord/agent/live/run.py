@@ -52,8 +52,10 @@ from koord.agent.view import driver_in, state_of
 from koord.api.configuration.features import AgentGate
 from koord.api.kinds import NODE_SLOS, NODES, PODS
 from koord.api.kubernetes.cgroup import CgroupDriver, qos_dir
+from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.words import KubeQoS
+from koord.api.machinery.faults import BadInput
 from koord.api.machinery.shield import Shield
 from koord.api.protocol.copilot import SOCKET
 from koord.api.protocol.crd.node_slo import NodeSLO
@@ -296,10 +298,16 @@ class Daemon:
                 file=self._file(write),
             )
             log.warning("the kernel refuses %s in %s: %s", write.knob.name, write.directory, refusal.error)
+        for problem in done.problems:
+            kind, meta = (NODES, self._node_meta()) if problem.pod is None else (PODS, problem.pod.meta)
+            self._shield.failed(problem.doing, BadInput(problem.why), kind, meta)
 
     def _file(self, write: Write) -> str:
         file = self.agent.executor.file(write)
-        return file if write.process else file.rpartition("/")[2]
+        return file if write.process or not write.directory else file.rpartition("/")[2]
+
+    def _node_meta(self) -> ObjectMeta | None:
+        return None if self._state is None else self._state.node.metadata
 
     async def _ask_kubelet(self, sources: Sources, malformed: MalformedTeller) -> None:
         async with AsyncExitStack() as stack:

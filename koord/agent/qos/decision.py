@@ -39,6 +39,17 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Problem:
+    """What cannot be done as it was asked for, and why."""
+
+    doing: str
+    "As the end of `cannot ...`."
+    why: str
+    pod: AgentPod | None = None
+    "Whose it is; None: the node's."
+
+
+@dataclass(frozen=True, slots=True)
 class StrategyDecision:
     wishes: tuple[Wish, ...] = ()
     evictions: tuple[Eviction, ...] = ()
@@ -49,6 +60,7 @@ class StrategyDecision:
     "By pod and name, what the last window showed, for reports and metrics."
     asks: tuple[AgentPod, ...] = ()
     "Pods whose replicas on other nodes it would like to compare them with."
+    problems: tuple[Problem, ...] = ()
 
 
 NOTHING = StrategyDecision()

@@ -16,6 +16,7 @@ from koord.agent.qos import (
     interference,
     memory_evict,
     memory_qos,
+    resctrl,
     system_config,
 )
 from koord.agent.qos.strategy import Strategy
@@ -24,6 +25,7 @@ STRATEGIES: Final[tuple[Strategy[Any, Any], ...]] = (
     system_config.STRATEGY,
     memory_qos.STRATEGY,
     block_io.STRATEGY,
+    resctrl.STRATEGY,
     cpu_burst.STRATEGY,
     cpu_suppress.STRATEGY,
     cpu_evict.STRATEGY,

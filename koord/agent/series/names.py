@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from koord.agent.host.resctrl import CLASSES
 from koord.agent.series.samples import Series
 
 NODE_CPU: Final = Series("node_cpu")
@@ -97,6 +98,12 @@ def host_application_memory(name: str) -> Series:
 def pressure(owner: str, resource: str, kind: str) -> Series:
     """Percent of ten seconds in which some, or all, tasks waited. No owner is the node."""
     return Series(f"pressure_{resource}_{kind}", owner)
+
+
+def resctrl(owner: str, cache: int, counter: str) -> Series:
+    """Bytes of one of resctrl's counters, for a QoS class or a pod. What a class has is the node's."""
+    kind = f"resctrl_{counter}_{cache}"
+    return Series(f"{kind}_{owner}") if owner in CLASSES else Series(kind, owner)
 
 
 def gpu_core(minor: int, pod: str = "") -> Series:

@@ -30,10 +30,8 @@ UNDELIVERED: Final = (AgentGate.GPU_ENV_INJECT, AgentGate.RDMA_DEVICE_INJECT, Ag
 
 GATES: Final[frozenset[Gate]] = frozenset(
     (
-        AgentGate.RDT_RESCTRL,
         AgentGate.AUDIT_EVENTS,
         AgentGate.AUDIT_EVENTS_HTTP_HANDLER,
-        AgentGate.RESCTRL_COLLECTOR,
         AgentGate.LIBPFM4,
         AgentGate.COLD_PAGE_COLLECTOR,
         AgentGate.HUGE_PAGE_REPORT,
@@ -44,7 +42,6 @@ GATES: Final[frozenset[Gate]] = frozenset(
         *UNDELIVERED,
         AgentGate.TERWAY_QOS,
         AgentGate.TC_NETWORK_QOS,
-        AgentGate.RESCTRL,
         ManagerGate.ELASTIC_QUOTA_EVALUATION_TRANSFORM_POD,
         ManagerGate.PRIORITY_TRANSFORMER,
         ManagerGate.PREEMPTION_POLICY_TRANSFORMER,

@@ -1,6 +1,7 @@
 """What is wanted comes to be, what is not is put back, and being killed in between leaves nothing stuck."""
 
 import json
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -219,11 +220,11 @@ class Dying(Cgroups):
         self.look_for_pods_in("kubepods")
         self.left = after
 
-    def put(self, knob: Knob, directory: str, text: str) -> None:
+    def put(self, knob: Knob, directory: str, text: str, ours: Collection[str] = ()) -> None:
         if self.left == 0:
             raise Killed
         self.left -= 1
-        super().put(knob, directory, text)
+        super().put(knob, directory, text, ours)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -71,7 +71,7 @@ def test_only_what_somebody_set_is_named() -> None:
     told = gates_warning(
         parse_gates(AgentGate, "CoreSched=true,HugePageReport=true,RdtResctrl=false,PSICollector=true")
     )
-    assert told == "feature gates that have no effect yet: CoreSched, HugePageReport, RdtResctrl"
+    assert told == "feature gates that have no effect yet: CoreSched, HugePageReport"
 
 
 def test_what_koord_has_no_need_of_is_named_with_the_reason() -> None:

@@ -1,0 +1,107 @@
+"""How much of the last-level cache and of memory bandwidth a group may use, from percentages to the kernel's words.
+
+A cache of W ways, from `start` to `end` percent: ways ceil(W * start / 100) up to ceil(W * end / 100), and at least as
+many as the machine demands. Bandwidth is a percentage on Intel, in the machine's steps; on AMD it is eighths of GB/s,
+of which a group of cores has 160. 100 percent is no limit on either.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from koord.agent.host.resctrl import Bandwidth, Cache, Resctrl, Schemata, Unit
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol.annotations.pod_qos import CacheSchemata, PodResctrl, ResctrlShare
+from koord.api.protocol.annotations.pod_qos import Schemata as Share
+from koord.api.protocol.crd.resource_qos import ResctrlQOS
+
+AMD_EIGHTHS: Final = 160
+"""Eighths of GB/s that a group of cores reaches: 25 GB/s, of which four fifths can be had."""
+_WHOLE: Final = 100
+
+
+class ShareError(BadInput):
+    """A share that this machine cannot give."""
+
+
+def mask(cache: Cache, start_percent: int, end_percent: int) -> int | None:
+    """None for what is no range."""
+    if not 0 <= start_percent < end_percent <= _WHOLE:
+        return None
+    ways = cache.full.bit_length()
+    low, high = _part(ways, start_percent), _part(ways, end_percent)
+    low = max(min(low, high - cache.least_bits), 0)
+    high = min(max(high, low + cache.least_bits), ways)
+    return (1 << high) - (1 << low)
+
+
+def amount(bandwidth: Bandwidth, percent: int) -> int | None:
+    """None for what is no share, and where percentages say nothing: of MB/s nobody knows the whole."""
+    if not 1 <= percent <= _WHOLE:
+        return None
+    if percent == _WHOLE:
+        return bandwidth.most
+    match bandwidth.unit:
+        case Unit.EIGHTH_GBPS:
+            return max(AMD_EIGHTHS * percent // _WHOLE, bandwidth.least)
+        case Unit.PERCENT:
+            return min(max(-(-percent // bandwidth.step) * bandwidth.step, bandwidth.least), bandwidth.most)
+        case Unit.MBPS:
+            return None
+
+
+def _part(ways: int, percent: int) -> int:
+    return -(-ways * percent // _WHOLE)
+
+
+def of_class(machine: Resctrl, settings: ResctrlQOS) -> Schemata:
+    """What is not said, or cannot be, stays as a new group has it."""
+    found: dict[str, dict[int, int]] = {}
+    start, end = settings.cat_range_start_percent, settings.cat_range_end_percent
+    if machine.cache is not None and start is not None and end is not None:
+        ways = mask(machine.cache, start, end)
+        if ways is not None:
+            found |= {line: dict.fromkeys(machine.cache.ids, ways) for line in machine.cache.lines}
+    if machine.bandwidth is not None and settings.mba_percent is not None:
+        share = amount(machine.bandwidth, settings.mba_percent)
+        if share is not None:
+            found["MB"] = dict.fromkeys(machine.bandwidth.ids, share)
+    return found
+
+
+def of_pod(machine: Resctrl, settings: PodResctrl) -> Schemata:
+    """Of what the annotation does not name the pod may use all. Raises ShareError."""
+    found: dict[str, dict[int, int]] = {}
+    cache, bandwidth = machine.cache, machine.bandwidth
+    if cache is not None:
+        own = {each: _ways(cache, share) for each, share in _by_cache(settings.llc, cache.ids, "llc").items()}
+        found |= dict.fromkeys(cache.lines, own)
+    if bandwidth is not None:
+        shares = _by_cache(settings.mb, bandwidth.ids, "mb")
+        found["MB"] = {each: _bandwidth(bandwidth, share) for each, share in shares.items()}
+    return found
+
+
+def _by_cache(share: ResctrlShare, ids: tuple[int, ...], name: str) -> dict[int, Share | CacheSchemata]:
+    found: dict[int, Share | CacheSchemata] = dict.fromkeys(ids, share.schemata)
+    for each in share.schemata_per_cache:
+        if each.cache_id not in found:
+            known = ", ".join(map(str, ids))
+            raise ShareError(f"{name}.schemataPerCache: this machine has no cache {each.cache_id}: valid is {known}")
+        found[each.cache_id] = each
+    return found
+
+
+def _ways(cache: Cache, share: Share | CacheSchemata) -> int:
+    start, end = share.range if share.range else (0, share.percent or _WHOLE)
+    found = mask(cache, start, end)
+    if found is None:
+        raise ShareError(f"llc: from {start} to {end} percent is no part of a cache")
+    return found
+
+
+def _bandwidth(bandwidth: Bandwidth, share: Share | CacheSchemata) -> int:
+    found = amount(bandwidth, share.percent or _WHOLE)
+    if found is None:
+        raise ShareError(f"mb: {share.percent} percent is unknown where resctrl counts {bandwidth.unit.value}")
+    return found
