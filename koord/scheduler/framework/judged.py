@@ -28,8 +28,11 @@ _NODE: Final = int(Reason.NODE)
 OF_PODS: Final = int(Reason.REQUESTED | Reason.PODS | Reason.LOAD | Reason.EXACT)
 """Why a row changes when a pod comes or goes."""
 _ALL_BITS: Final = 0xFFFFFFFF
+_OUT: Final = 0
+"""Turned away by somebody who is asked alone. By others perhaps too."""
 _CANDIDATE: Final = 1
 _JOINTLY_OUT: Final = 2
+"""Turned away by those alone who are asked together with other classes."""
 FEW_APART: Final = 12
 """Up to so many rows are judged one by one, where answers for all others can be taken over."""
 
@@ -96,16 +99,17 @@ class Judged:
         self._salt = stable_hash(key, cluster.seed)
         self.barred: dict[Row, tuple[str, Objection]] = {}
         "Rows that failed an exact check, until they change: who says so, and why."
-        self.blocked: Array = np.zeros(0, np.uint32)
-        "Which filters turn a row away, as bits."
+        self._blocked: Array = np.zeros(0, np.uint32)
         self._others: Array = np.zeros(0, np.int32)
         "What those scorers give that join nobody."
         self._unscored: set[Row] = set()
         "Rows that were turned away when they changed, and whose other scores are therefore old."
         self.base: Array = np.zeros(0, np.int64)
         self._standing: Array = np.zeros(0, np.uint8)
-        """In a byte of every row, whether it is a candidate, or those turn it away who may be asked with others: who
-        takes over their answers need not read it off larger arrays."""
+        """In a byte of every row, who turns it away: who takes over answers need not read it off larger arrays."""
+        self._are_unasked = False
+        """Whether rows that somebody turns away who is asked alone may have changed since those were asked about them
+        who may be asked with others."""
         self.verdicts: Verdicts | None = None
         self._panels = panels_of(cluster)
         self._seat: Seat | None = None
@@ -121,6 +125,20 @@ class Judged:
     def pinning(self) -> list[Part]:
         """The plugins that do."""
         return self._pinning
+
+    @property
+    def blocked(self) -> Array:
+        """Which filters turn a row away, as bits."""
+        if self._are_unasked:
+            self._are_unasked = False
+            rows = np.flatnonzero((self._standing == _OUT) & self._table.alive)
+            cells, blocked = Many(self.columns, rows), self._blocked[rows] & np.uint32(_ALL_BITS ^ self._joint)
+            for part, bit in zip(
+                [part for part in self.filters if part in self._joining], self._joint_bits, strict=True
+            ):
+                blocked |= (np.asarray(part.judge.feasible(cells)) != 0) * np.uint32(bit)
+            self._blocked[rows] = blocked
+        return self._blocked
 
     def _take_rows(self) -> None:
         lists = [(part, rows) for part in self.parts if part.judge.pins and (rows := part.judge.only()) is not None]
@@ -154,11 +172,11 @@ class Judged:
     def judge_all(self) -> None:
         capacity = self._table.capacity
         self._take_rows()
-        self.blocked = np.zeros(capacity, np.uint32)
+        self._blocked = np.zeros(capacity, np.uint32)
         if self._other_scorers:
             self._others = np.zeros(capacity, np.int32)
         self.base, self._standing = np.full(capacity, NEVER, np.int64), np.zeros(capacity, np.uint8)
-        self.barred, self._unscored, self.verdicts = {}, set(), None
+        self.barred, self._unscored, self.verdicts, self._are_unasked = {}, set(), None, False
         self._singles.clear()
         if self._table.used:
             self._judge(slice(0, self._table.used), _ANY, None)
@@ -180,20 +198,21 @@ class Judged:
         if places is not None:
             assert self._seat is not None
             apart = None if reasons & (_NODE | self._alone_on) else self._apart(changed)
-            found = None if apart is None else self._take_over(changed, places, apart)
-            if found is not None:
-                return found
+            if apart is not None:
+                return self._take_over(changed, places, apart)
             if self._seat.panel.view is self._view:
                 self._panels.fill_in(self._seat, places, changed.entries)
             else:
                 places = None
+        if self._are_unasked and places is None:
+            reasons |= _ANY & ~_NODE
         return changed.index, *self._judge(changed.index, reasons, places, changed.lasts)
 
     def bar(self, row: Row, plugin: str, objection: Objection) -> int:
         """An exact check failed: the row is out until something about it changes. Its base before."""
         was: int = self.base.item(row)
         self.barred[row] = (plugin, objection)
-        self.base[row], self._standing[row] = NEVER, 0
+        self.base[row], self._standing[row] = NEVER, _OUT
         return was
 
     def join(self, behind: int) -> None:
@@ -227,46 +246,54 @@ class Judged:
             found |= rows.intersection(changed_rows)
         return sorted(found) if len(found) <= FEW_APART else None
 
-    def _take_over(
-        self, changed: Changes, places: slice, apart: Sequence[Row]
-    ) -> tuple[Array, Array, Array | None] | None:
-        """Take answers as they are, in the common case: no row is turned away by those who gave them, now or before.
-        None where it is otherwise. Rows `apart` are judged by themselves."""
+    def _take_over(self, changed: Changes, places: slice, apart: Sequence[Row]) -> tuple[Array, Array, Array | None]:
+        """Take answers as they are, for rows that nobody else turns away. Rows `apart` are judged by themselves."""
         seat, rows = self._seat, changed.entries
         assert seat is not None
-        standing = self._standing[rows]
-        for row in apart:
-            standing[rows == row] = 0
-        if _JOINTLY_OUT in standing.tobytes():
-            return None
-        # Of rows that others turn away, nobody needs to know more.
-        self._panels.fill_in(seat, places, rows, standing)
+        self._panels.fill_in(seat, places, rows, self._standing)
         panel, number = seat.panel, seat.number
-        for answers in panel.turned_away:
-            out = answers[number, places]
-            if np.count_nonzero(out) and not (apart and frozenset(apart).issuperset(rows[out].tolist())):
-                return None
+        self.rows_judged += len(rows)
+        self.bodies_run += len(rows) * panel.bodies
+        self._are_unasked = True
+        standing = self._standing[rows]
+        given = [answers[number, places] for answers in panel.turned_away]
+        if apart or _JOINTLY_OUT in standing.tobytes() or any(1 in out.tobytes() for out in given):
+            return self._sort_out(changed, apart, given, panel.bases[number, places])
+        # As a rule nobody is turned away, now or before. Of a row that changed more than once, what is written last
+        # stays.
         base = panel.bases[number, places]
         if self._other_scorers:
             base = base + (self._others[rows].astype(np.int64) << TIE_BITS)
         base = np.where(standing, base, NEVER)
-        were = [self.base.item(row) > LOW for row in apart]
-        # Of a row that changed more than once, what is written last stays.
         self.base[rows] = base
-        self.rows_judged += len(rows)
-        self.bodies_run += len(rows) * panel.bodies
-        return self._judge_apart(changed, apart, were) if apart else (rows, base, None)
+        return rows, base, None
 
-    def _judge_apart(self, changed: Changes, apart: Sequence[Row], were: Sequence[bool]) -> tuple[Array, Array, Array]:
-        """Judge some rows by themselves, after answers for all others were taken. `were`: which were candidates."""
+    def _sort_out(
+        self, changed: Changes, apart: Sequence[Row], given: Sequence[Array], bases: Array
+    ) -> tuple[Array, Array, Array | None]:
+        """The same where some rows are turned away by those who gave answers, or were."""
+        rows, lasts = changed.index, changed.lasts
+        before, base = self._standing[rows], bases[lasts]
+        in_question = before != _OUT
         for row in apart:
-            self.judge_one(row, _ANY)
-        index = changed.index
-        bases = self.base[index]
-        candidates = bases > LOW
-        for row, was in zip(apart, were, strict=True):
-            candidates[index == row] = was
-        return index, bases, candidates
+            in_question[rows == row] = False
+        blocked = np.zeros(len(rows), np.uint32)
+        for out, bit in zip(given, self._joint_bits, strict=True):
+            blocked |= out[lasts] * np.uint32(bit)
+        now = np.where(blocked, np.uint8(_JOINTLY_OUT), np.uint8(_CANDIDATE))
+        if 0 in in_question.tobytes():
+            now[~in_question] = _OUT
+            blocked = np.where(in_question, blocked, self._blocked[rows])
+        if self._other_scorers:
+            base += self._others[rows].astype(np.int64) << TIE_BITS
+        base[now != _CANDIDATE] = NEVER
+        self._blocked[rows], self.base[rows], self._standing[rows] = blocked, base, now
+        if apart:
+            for row in apart:
+                self.judge_one(row, _ANY)
+            base, now = self.base[rows], self._standing[rows]
+        were = before & _CANDIDATE
+        return rows, base, None if (now & _CANDIDATE).tobytes() == were.tobytes() else were.astype(np.bool_)
 
     def _plan(self, reasons: int, answered: bool) -> _Plan:
         """`answered`: those who join others have given their answers."""
@@ -293,7 +320,7 @@ class Judged:
         """Judge rows, and take the answers for changes at some places. Bases, and which rows were candidates."""
         cells = Many(self.columns, rows)
         plan = self._plan(reasons, places is not None)
-        before = self.blocked[rows]
+        before = self._blocked[rows]
         blocked = before & np.uint32(plan.kept)
         verdicts = [(np.asarray(feasible(cells)), bit) for feasible, bit in plan.filters]
         if places is not None:
@@ -322,20 +349,20 @@ class Judged:
             base += self._others[rows].astype(np.int64) << TIE_BITS
         # Comparing bytes is much cheaper than comparing arrays.
         same = not reasons & _NODE and blocked.tobytes() == before.tobytes()
-        out = blocked != 0
+        out = (blocked & np.uint32(_ALL_BITS ^ self._joint)) != 0
         if reasons & _NODE:
             out |= ~self._table.alive[rows]
         if self._only is not None:
             elsewhere = np.ones(self._table.capacity, np.bool_)
             elsewhere[list(self._only)] = False
             out |= elsewhere[rows]
-        base[out] = NEVER
+        jointly = (blocked & np.uint32(self._joint)) != 0
+        base[out | jointly] = NEVER
         were = None
         if not same:
-            self.blocked[rows] = blocked
+            self._blocked[rows] = blocked
             were = None if isinstance(rows, slice) else self.base[rows] > LOW
-            jointly = (blocked & np.uint32(self._joint)) != 0
-            self._standing[rows] = ~out * np.uint8(_CANDIDATE) + jointly * np.uint8(_JOINTLY_OUT)
+            self._standing[rows] = np.where(out, np.uint8(_OUT), np.uint8(_CANDIDATE) + jointly)
         self.base[rows] = base
         self.rows_judged += len(base)
         self.bodies_run += len(base) * plan.bodies
@@ -355,6 +382,8 @@ class Judged:
         return found
 
     def judge_one(self, row: Row, reasons: int) -> None:
+        if self._are_unasked and self._standing.item(row) == _OUT:
+            reasons = _ANY
         single = self._singles.get(reasons)
         if single is None:
             single = self._single(reasons)
@@ -364,7 +393,7 @@ class Judged:
         self.bodies_run += len(plan.filters) + len(scorers)
         if self.barred:
             self.barred.pop(row, None)
-        blocked = before = self.blocked.item(row)
+        blocked = before = self._blocked.item(row)
         for feasible_row, numbers, bit in by_row:
             blocked = blocked | bit if feasible_row(row, numbers) else blocked & ~bit
         if by_cells:
@@ -372,14 +401,15 @@ class Judged:
             for feasible, bit in by_cells:
                 blocked = blocked | bit if feasible(cells) else blocked & ~bit
         if blocked != before:
-            self.blocked[row] = blocked
+            self._blocked[row] = blocked
         if self.verdicts is not None:
             self.verdicts.judge(row, blocked, One(self.columns, row))
-        if blocked or not self._table.alive.item(row) or (self._only is not None and row not in self._only):
+        is_there = self._table.alive.item(row) and (self._only is None or row in self._only)
+        if blocked or not is_there:
             if self._other_scorers:
                 self._unscored.add(row)
             self.base[row] = NEVER
-            self._standing[row] = _JOINTLY_OUT if blocked & self._joint else 0
+            self._standing[row] = _JOINTLY_OUT if is_there and not blocked & ~self._joint else _OUT
             return
         total = 0
         for score, numbers, weight in scorers:

@@ -237,14 +237,15 @@ class Panels:
         return slice(since - start, now - start)
 
     def fill_in(self, seat: Seat, places: slice, rows: Array, wanted: Array | None = None) -> None:
-        """Have those changes judged for one class that have not been for all: these rows changed, of which only some
-        may be wanted."""
+        """Have those changes judged for one class that have not been for all: these rows changed. `wanted`: by row,
+        whether anybody asks; None: of all."""
         judged = max(0, self._version - self._start - places.start)
         if judged == len(rows):
             return
         changes: Iterable[tuple[int, Row]] = enumerate(rows[judged:].tolist(), places.start + judged)
         if wanted is not None:
-            changes = [each for each, is_one in zip(changes, wanted[judged:].tolist(), strict=True) if is_one]
+            asked = wanted.data
+            changes = [each for each in changes if asked[each[1]]]
         seat.panel.judge_for(seat, changes, seat.panel.columns())
 
     def _catch_up(self) -> None:

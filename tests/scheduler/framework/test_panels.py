@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from koord.api.configuration.scheduler_args import FitScoringStrategy, NodeResourcesFitArgs, ResourceWeight
 from koord.api.kubernetes.node import Node
@@ -62,8 +63,13 @@ class Scene:
             self.placed.append((found.pod, found.node))
         elif dice < 0.9 and cluster.pods:
             cluster.remove_pod(rng.choice(sorted(cluster.pods)))
-        elif dice < 0.97:
+        elif dice < 0.94:
             cluster.put_node(self.node(rng.randrange(NODES + 5)))
+        elif dice < 0.97:
+            known = rng.choice(sorted(cluster.nodes))
+            meta = replace(cluster.nodes[known].metadata, labels={"pool": rng.choice("ab")})
+            self.engine.class_of(self.pod()).best()
+            cluster.put_node(replace(cluster.nodes[known], metadata=meta))
         else:
             with cluster.transaction() as attempt:
                 self.engine.place(self.pod())
@@ -121,15 +127,15 @@ def test_owners_of_reservations_are_placed_together_with_others_as_alone(small: 
         for _ in range(180):
             alone.step()
     apart = 0
-    judge_apart = Judged._judge_apart
+    take_over = Judged._take_over
 
-    def counted(self: Judged, changed: Changes, rows: Sequence[int], were: Sequence[bool]) -> object:
+    def counted(self: Judged, changed: Changes, places: slice, rows: Sequence[int]) -> object:
         nonlocal apart
-        apart += 1
-        return judge_apart(self, changed, rows, were)
+        apart += bool(rows)
+        return take_over(self, changed, places, rows)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Judged, "_judge_apart", counted)
+        patch.setattr(Judged, "_take_over", counted)
         patch.setattr(pod_class, "lead_of", lambda facets, parts: None)
         for _ in range(180):
             together.step()
@@ -143,15 +149,39 @@ def test_classes_whose_pods_come_in_turn_are_asked_together(monkeypatch: pytest.
 
     def counted(self: Judged, changed: Changes, places: slice, apart: Sequence[int]) -> object:
         nonlocal taken
-        found = take_over(self, changed, places, apart)
-        taken += found is not None
-        return found
+        taken += 1
+        return take_over(self, changed, places, apart)
 
     monkeypatch.setattr(Judged, "_take_over", counted)
     found = engine(*(node(f"n{i}", cpu="64") for i in range(200)))
     for i in range(600):
         assert found.place(ask(f"p{i}", cpu=f"{100 + i % 40}m")).node is not None
     assert taken > 400
+
+
+def test_a_node_that_filled_up_while_it_was_in_another_pool_takes_no_pod_when_it_is_in_this_one() -> None:
+    found = engine(*(node(f"n{i}", cpu="8", labels={"pool": "a" if i else "b"}) for i in range(30)))
+    number = 0
+
+    def place(cpu: str, pool: str | None = None) -> None:
+        nonlocal number
+        number += 1
+        selector = {} if pool is None else {"pool": pool}
+        assert found.place(ask(f"p{number}", cpu=cpu, nodeSelector=selector)).node is not None
+
+    for _ in range(6):
+        place("1050m", "a")
+        for kind in range(12):
+            place(f"{100 + kind}m")
+    large = found.class_of(ask("large", cpu="1050m", nodeSelector={"pool": "a"}))
+    for kind in range(10):
+        place("700m", "b")
+        place(f"{100 + kind}m")
+    row = found.cluster.table.row_of["n0"]
+    assert large.best() is not None
+    assert found.cluster.table.columns["requested", "cpu"].item(row) > 8000 - 1050
+    found.cluster.put_node(node("n0", cpu="8", labels={"pool": "a"}))
+    assert not large.is_feasible(row)
 
 
 def test_classes_that_lost_their_seats_are_asked_alone_though_nobody_has_one(small: None) -> None:
