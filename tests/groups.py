@@ -50,6 +50,13 @@ def missing_gpu() -> str | None:
     return None if Path("/dev/nvidiactl").exists() else "run on a machine with an NVIDIA GPU"
 
 
+def missing_runtime() -> str | None:
+    if os.geteuid() != 0:
+        return "run the tests as root"
+    absent = [name for name in ("containerd", "runc", "ctr", "busybox") if not shutil.which(name)]
+    return "apt-get install containerd runc busybox-static" if absent else None
+
+
 @cache
 def _older(name: str, oldest: Version, *asked: str) -> str | None:
     """How to get a binary that is absent, or older than tests need."""
@@ -76,4 +83,5 @@ GROUPS: dict[str, Callable[[], str | None]] = {
     "cluster": missing_cluster,
     "gpu": missing_gpu,
     "yarn": missing_yarn,
+    "runtime": missing_runtime,
 }

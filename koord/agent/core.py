@@ -17,7 +17,7 @@ from koord.agent.collect.samplers import CpiSampling, SwitchSampling
 from koord.agent.collect.task_sums import Waitings
 from koord.agent.executor.delivery import Delivery
 from koord.agent.executor.executor import Executor, ExecutorOutcome
-from koord.agent.hooks.registry import HOOKS
+from koord.agent.hooks.registry import HOOKS, wishes_for
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.interference.episode import Finding
 from koord.agent.pods import AgentPod
@@ -161,6 +161,11 @@ class Agent:
             tuple(each for decision in decisions for each in decision.asks),
             tuple(each for decision in decisions for each in decision.problems),
         )
+
+    def made_ready(self, state: NodeState, pod: AgentPod, now_s: float) -> ExecutorOutcome:
+        """A pod's own cgroup is set, before it has containers. Nothing else is looked at."""
+        writes = Delivery(self.cgroups).writes([wishes_for(state, pod)], state)
+        return self.executor.apply(writes, (), now_s)
 
     def was_evicted(self, eviction: Eviction, now_s: float) -> None:
         """It is on its way: it is not evicted again, and the strategy waits for the effect."""

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from koord.api.machinery.protobuf import integer, message, text
 from koord.bench.result import Result, result
 from koord.yarn.amount import NOTHING, Amount, of_yarn
 from koord.yarn.claims import Call, Claim, Memory, NodeManagerReport, View, answered, called, next_step, seen
 from koord.yarn.hadoop import messages
-from koord.yarn.hadoop.protobuf import integer, message, text
 from koord.yarn.judge import Look, judge
 from koord.yarn.nodes import Declared, NodeFacts, PodFacts
 from koord.yarn.split import Demand, Policy

@@ -73,6 +73,12 @@ changed stays as it is then; `koord agent restore` puts it back.""",
     metavar="DURATION",
     help="Age from which a sample does not count in what the system uses.",
 )
+@click.option(
+    "--hooks-socket",
+    type=Path,
+    metavar="SOCKET",
+    help="Answer koord runtime-proxy and koord nri here, as in /var/run/koord/hooks.sock.",
+)
 @click.option("--feature-gates", default="", metavar="LIST", help="As in BEMemoryEvict=true,CPUBurst=false.")
 @click.option(
     "--features", "show_features", is_flag=True, help="Say what this kernel can do, and what is used instead."
@@ -95,6 +101,7 @@ def agent(
     kubelet_address: str,
     yarn_copilot: str,
     sample_expires: str,
+    hooks_socket: Path | None,
     feature_gates: str,
     show_features: bool,
     only_once: bool,
@@ -133,6 +140,7 @@ def agent(
         gates=gates,
         copilot_socket=yarn_copilot or SOCKET,
         sample_expires_s=_positive("--collect-sys-metric-outdated-interval", sample_expires),
+        hooks_socket=hooks_socket,
     )
 
     servers: list[HealthServer] = []

@@ -62,6 +62,10 @@ COMMANDS: dict[str, CommandEntry] = {
     "agent": CommandEntry(
         "koord.cli.agent", "Protect the services of a node: measure, hold back, evict; or only say so."
     ),
+    "runtime-proxy": CommandEntry(
+        "koord.cli.runtime_proxy",
+        "Stand between kubelet and its container runtime, and set containers up before they start.",
+    ),
     "yarn": CommandEntry("koord.cli.yarn", "Run Hadoop YARN on reclaimed resources: the operator and the copilot."),
     "local": CommandEntry(
         "koord.cli.local", "Make this machine a node: pods run as plain processes in real cgroups. No sandbox."
@@ -83,7 +87,7 @@ class LazyGroup(click.Group):
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
-        command = getattr(importlib.import_module(entry.module), cmd_name)
+        command = getattr(importlib.import_module(entry.module), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

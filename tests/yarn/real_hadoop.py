@@ -17,10 +17,10 @@ from typing import Any
 
 import aiohttp
 
+from koord.api.machinery.protobuf import integer, message
 from koord.yarn.amount import NOTHING, Amount, of_yarn
 from koord.yarn.hadoop.messages import HA_SERVICE
 from koord.yarn.hadoop.one_machine import PORTS, files, resource_manager_addresses
-from koord.yarn.hadoop.protobuf import integer, message
 from koord.yarn.live import rpc
 from koord.yarn.live.java import Daemon, HadoopMissing, command, free_ports, installed
 

@@ -8,10 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from koord.yarn.amount import NOTHING, Amount, of_yarn
-from koord.yarn.hadoop.configuration import ResourceManagerAddress, YarnCluster
-from koord.yarn.hadoop.messages import resource
-from koord.yarn.hadoop.protobuf import (
+from koord.api.machinery.protobuf import (
     as_bytes,
     as_int,
     as_text,
@@ -22,6 +19,9 @@ from koord.yarn.hadoop.protobuf import (
     read_delimited,
     text,
 )
+from koord.yarn.amount import NOTHING, Amount, of_yarn
+from koord.yarn.hadoop.configuration import ResourceManagerAddress, YarnCluster
+from koord.yarn.hadoop.messages import resource
 
 
 @dataclass

@@ -17,17 +17,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from koord.agent.adjustment import Adjustment
 from koord.agent.annotations import READ
+from koord.agent.announced import Asking, announced, answer
 from koord.agent.collect.round import EXPIRES_S
-from koord.agent.core import Agent, Done
+from koord.agent.core import Agent
 from koord.agent.executor.audit import Audit
-from koord.agent.executor.executor import Executor
+from koord.agent.executor.executor import Executor, ExecutorOutcome
 from koord.agent.executor.write import Write
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.files import Files
 from koord.agent.host.layout import driver_of
 from koord.agent.host.topology import Topology, topology
-from koord.agent.live import kubelet
+from koord.agent.live import asked, kubelet
 from koord.agent.live.copilot import CopilotClient
 from koord.agent.live.devices import DeviceLook, DeviceWatch
 from koord.agent.live.evicting import Evictor
@@ -74,6 +76,8 @@ ROUND_S: Final = 1.0
 KUBELET_S: Final = 10.0
 DRIVER_WITHIN_S: Final = 60.0
 AGAIN_S: Final = 5.0
+ANNOUNCED_S: Final = 300.0
+"""For how long a pod that a runtime has told of may be unknown to kubelet: one that never came about is forgotten."""
 MOST_FILES: Final = 65536
 
 
@@ -93,6 +97,8 @@ class AgentOptions:
     "Of YARN's copilot."
     sample_expires_s: float = EXPIRES_S
     "Samples older than this do not count in what the system uses."
+    hooks_socket: Path | None = None
+    "Where container runtimes ask what a container is to be made with; None: nowhere."
     prediction: PredictionSettings = field(default_factory=PredictionSettings)
 
 
@@ -131,6 +137,8 @@ class Daemon:
         self._watch = DeviceWatch(self._look, clock)
         self._state: NodeState | None = None
         self._made_of: tuple[object, ...] = ()
+        self._announced: dict[str, tuple[AgentPod, float]] = {}
+        "By uid, pods that a runtime has told of and kubelet has not, and when."
         self._copilot = CopilotClient(options.copilot_socket, clock)
         self._knows_pods = False
         "Whether kubelet has said which pods are here."
@@ -175,6 +183,9 @@ class Daemon:
             )
             on_ready()
             await self._find_driver()
+            if self._options.hooks_socket is not None:
+                answering = await asked.serve(self._options.hooks_socket, partial(self._asked, sources))
+                stack.push_async_callback(answering.cleanup)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             tasks.create_task(self._again("kubelet", lambda: self._ask_kubelet(sources, malformed)), name="kubelet")
             tasks.create_task(self._again("copilot", self._copilot.run), name="copilot")
@@ -218,7 +229,10 @@ class Daemon:
                 state = self._now(sources)
                 if state is not None:
                     done = self.agent.round(state, began_s)
-                    self._tell(done)
+                    self._tell_writes(done.outcome)
+                    for problem in done.problems:
+                        kind, meta = (NODES, self._node_meta()) if problem.pod is None else (PODS, problem.pod.meta)
+                        self._shield.failed(problem.doing, BadInput(problem.why), kind, meta)
                     for eviction in done.evictions:
                         with self._shield.about("evict it", PODS, eviction.pod.meta):
                             await evictor.evict(eviction)
@@ -244,11 +258,56 @@ class Daemon:
         self._count(eviction.by, "evict")
         self.agent.was_evicted(eviction, self._clock.monotonic())
 
+    def _asked(self, sources: Sources, asking: Asking) -> Adjustment:
+        """A runtime is about to make something."""
+        uid, state = asking.pod.uid, self._now(sources)
+        if state is None or state.slo is None:
+            raise asked.NotYet(f"node {self._options.node} has no NodeSLO yet")
+        if asking.is_over:
+            self._announced = {other: each for other, each in self._announced.items() if other != uid}
+            return Adjustment()
+        pod, now_s = state.pods.get(uid), self._clock.monotonic()
+        if pod is None:
+            pod = announced(asking.pod, self.driver)
+            self._announced = {**self._announced, uid: (pod, now_s)}
+            state = self._now(sources) or state
+        found = answer(state, pod, asking)
+        if not asking.container:
+            self._tell_writes(self.agent.made_ready(state, pod, now_s))
+        at, name = timestamp(self._clock.now()), "/".join(filter(None, (pod.meta.name, asking.container)))
+        for why in found.why:
+            by, _, message = why.partition(": ")
+            self.audit.add(at, asking.by or "ask", by, message, namespace=pod.meta.namespace, name=name)
+        return found
+
+    def _pods(self, sources: Sources) -> dict[str, AgentPod]:
+        if self._announced:
+            until_s = self._clock.monotonic() - ANNOUNCED_S
+            left = {
+                uid: (pod, at_s)
+                for uid, (pod, at_s) in self._announced.items()
+                if uid not in sources.pods and at_s > until_s
+            }
+            if left.keys() != self._announced.keys():
+                self._announced = left
+        if not self._announced:
+            return sources.pods
+        return {**sources.pods, **{uid: pod for uid, (pod, _) in self._announced.items()}}
+
     def _now(self, sources: Sources) -> NodeState | None:
         node, slo = sources.node.get(self._options.node), sources.slo.get(self._options.node)
         if node is None:
             return None
-        made_of = (node, slo, sources.pods, sources.kubelet, self._watch.inventory, self._copilot.found)
+        pods = self._pods(sources)
+        made_of = (
+            node,
+            slo,
+            sources.pods,
+            self._announced,
+            sources.kubelet,
+            self._watch.inventory,
+            self._copilot.found,
+        )
         if self._state is None or any(a is not b for a, b in zip(made_of, self._made_of, strict=True)):
             spec = slo.spec if slo is not None else None
             self._state = state_of(
@@ -257,7 +316,7 @@ class Daemon:
                 self.driver,
                 node,
                 spec,
-                sources.pods,
+                pods,
                 sources.kubelet,
                 self._options.gates,
                 self._watch.inventory,
@@ -278,16 +337,16 @@ class Daemon:
         key = f"{by}/{what}"
         self.counts[key] = self.counts.get(key, 0) + 1
 
-    def _tell(self, done: Done) -> None:
+    def _tell_writes(self, outcome: ExecutorOutcome) -> None:
         at = timestamp(self._clock.now())
-        for each in done.outcome.done:
+        for each in outcome.done:
             write = each.write
             self._count(write.by, "write")
             self.audit.add(
                 at, "write" if write.text is None else "restore", write.by, write.why,
                 directory=write.directory, file=self._file(write), old=each.old, value=each.text,
             )  # fmt: skip
-        for refusal in done.outcome.refused:
+        for refusal in outcome.refused:
             write = refusal.write
             self.audit.add(
                 at,
@@ -298,9 +357,6 @@ class Daemon:
                 file=self._file(write),
             )
             log.warning("the kernel refuses %s in %s: %s", write.knob.name, write.directory, refusal.error)
-        for problem in done.problems:
-            kind, meta = (NODES, self._node_meta()) if problem.pod is None else (PODS, problem.pod.meta)
-            self._shield.failed(problem.doing, BadInput(problem.why), kind, meta)
 
     def _file(self, write: Write) -> str:
         file = self.agent.executor.file(write)

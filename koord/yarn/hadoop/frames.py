@@ -9,8 +9,7 @@ apart by its answer.
 
 from __future__ import annotations
 
-from koord.api.machinery.struct import Struct
-from koord.yarn.hadoop.protobuf import (
+from koord.api.machinery.protobuf import (
     MessageError,
     as_int,
     as_text,
@@ -21,6 +20,7 @@ from koord.yarn.hadoop.protobuf import (
     read_delimited,
     text,
 )
+from koord.api.machinery.struct import Struct
 
 VERSION = 9
 PREAMBLE = b"hrpc" + bytes((VERSION, 0, 0))

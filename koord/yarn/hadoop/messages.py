@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from koord.api.machinery.protobuf import as_bytes, as_int, as_text, fields, integer, message, text
 from koord.api.machinery.struct import Struct
 from koord.yarn.amount import NOTHING, Amount, of_yarn
-from koord.yarn.hadoop.protobuf import as_bytes, as_int, as_text, fields, integer, message, text
 
 ADMINISTRATION: Final = "org.apache.hadoop.yarn.server.api.ResourceManagerAdministrationProtocolPB"
 CLIENT: Final = "org.apache.hadoop.yarn.api.ApplicationClientProtocolPB"

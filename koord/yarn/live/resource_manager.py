@@ -14,11 +14,11 @@ from typing import Any, Final, Literal, Protocol
 import aiohttp
 import msgspec
 
+from koord.api.machinery.protobuf import MessageError
 from koord.yarn.amount import NOTHING, Amount, of_yarn
 from koord.yarn.hadoop import messages
 from koord.yarn.hadoop.configuration import ResourceManagerAddress, YarnCluster
 from koord.yarn.hadoop.messages import NodeCap, NodeReport
-from koord.yarn.hadoop.protobuf import MessageError
 from koord.yarn.live import rpc
 from koord.yarn.live.rpc import YarnError, YarnRefused, YarnStandby, YarnUnreachable
 

@@ -1,7 +1,7 @@
-"""Protocol buffers, as far as YARN's messages need them: varints and length-delimited fields, by number.
+"""Protocol buffers on the wire, as far as other systems' messages need them: varints and length-delimited fields.
 
 A message is written as a list of fields and read as pairs of number and value. Fields that a reader does not know are
-passed over, so that other versions of Hadoop are understood.
+passed over, so that other versions of a protocol are understood. `messages` has whole messages as typed classes.
 """
 
 from __future__ import annotations

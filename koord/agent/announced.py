@@ -1,0 +1,82 @@
+"""A pod that is about to be made, as a container runtime tells of it: before kubelet lists it, or the agent has asked.
+
+A runtime knows labels, annotations and the cgroup of the pod, not its spec. Batch and mid resources stand in an
+annotation for that reason; the class of Kubernetes shows in where the cgroup lies.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from koord.agent.adjustment import Adjustment, adjustment_of
+from koord.agent.hooks.registry import wishes_for
+from koord.agent.pods import AgentContainer, AgentPod, pod_of
+from koord.agent.state import NodeState
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.runnable import RunnablePod
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.machinery.codec import convert
+from koord.api.protocol.annotations.pod_qos import EXTENDED_RESOURCE_SPEC
+from koord.api.protocol.annotations.value import AnnotationError
+
+_TIERS: Final = {"besteffort": KubeQoS.BEST_EFFORT, "burstable": KubeQoS.BURSTABLE}
+
+
+class PodTold(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    uid: str
+    name: str = ""
+    namespace: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    cgroup_parent: str = ""
+
+
+class Asking(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What is about to happen to a pod, or to one container of it."""
+
+    pod: PodTold
+    container: str = ""
+    "Empty: the pod itself."
+    by: str = ""
+    "Who will deliver the answer."
+    is_update: bool = False
+    "The container runs, and kubelet changes its resources."
+    is_over: bool = False
+    "The pod has ended: it is forgotten."
+
+
+def announced(told: PodTold, driver: CgroupDriver) -> AgentPod:
+    """Raises ValueError for a pod that no pod can be like."""
+    qos = next((qos for tier, qos in _TIERS.items() if tier in told.cgroup_parent), KubeQoS.GUARANTEED)
+    metadata = {
+        "uid": told.uid,
+        "name": told.name,
+        "namespace": told.namespace,
+        "labels": told.labels,
+        "annotations": told.annotations,
+    }
+    pod = convert(RunnablePod, {"metadata": metadata, "status": {"qosClass": str(qos), "phase": "Pending"}})
+    try:
+        spec = EXTENDED_RESOURCE_SPEC.read(pod.metadata)
+    except AnnotationError:
+        return pod_of(pod, driver)
+    containers: list[dict[str, Any]] = [
+        {"name": name, "resources": {"requests": dict(each.requests), "limits": dict(each.limits)}}
+        for name, each in spec.containers.items()
+    ]
+    return pod_of(convert(RunnablePod, {**msgspec.to_builtins(pod), "spec": {"containers": containers}}), driver)
+
+
+def answer(state: NodeState, pod: AgentPod, asking: Asking) -> Adjustment:
+    """What a pod, or a container of it, is to be made with."""
+    if not asking.container:
+        return adjustment_of(wishes_for(state, pod))
+    known = {each.name: each for each in pod.containers}
+    container = known.get(asking.container) or AgentContainer(asking.container, "", "", False, {}, {})
+    wishes = wishes_for(state, pod, container)
+    if asking.is_update:
+        # What follows from kubelet's own figure follows from the new one, which the pod's spec will tell.
+        wishes = tuple(each for each in wishes if each.own is None)
+    return adjustment_of(wishes)

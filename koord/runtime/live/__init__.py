@@ -1,0 +1,1 @@
+"""The proxy and the plugin as processes."""

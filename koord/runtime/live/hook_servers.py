@@ -1,0 +1,167 @@
+"""Hook servers, asked: Koordinator's over gRPC, koord's agent over its own socket. Files say who they are.
+
+A server that hangs, answers nonsense or is gone costs a call no more than `timeout_s`; then its failure policy decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import grpc
+import grpc.aio
+import msgspec
+
+from koord.agent.adjustment import Adjustment
+from koord.agent.announced import Asking, PodTold
+from koord.api.machinery.protobuf import MessageError
+from koord.kube.clock import Clock
+from koord.kube.unix_sockets import trusted
+from koord.runtime.cri import Device, LinuxContainerResources, Mount
+from koord.runtime.hook_files import FailurePolicy, HookFile, HookFileError, Protocol, by_stage, parse
+from koord.runtime.hook_service import SERVICE
+from koord.runtime.intercept import Answer, Question, answered_by_koordinator, asked_by_koordinator
+from koord.runtime.stages import Stage
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 1.0
+MOST_BYTES: Final = 16 << 20
+_ADJUSTMENT: Final = "http://agent/v1/adjustment"
+NOTHING: Final = Answer()
+
+
+class HookFailed(Exception):
+    """A hook server whose policy is Fail did not answer: the runtime is not asked."""
+
+
+class HookServers:
+    def __init__(self, folder: Path, clock: Clock, timeout_s: float) -> None:
+        self._folder, self._clock, self._timeout_s = folder, clock, timeout_s
+        self._seen: dict[str, tuple[int, int, HookFile | None]] = {}
+        "By file, its time and size, and what it registers."
+        self._by_stage: dict[Stage, HookFile] = {}
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._sessions: dict[str, aiohttp.ClientSession] = {}
+        self._complaints: dict[str, str] = {}
+        self.failures = 0
+
+    async def watch(self) -> None:
+        """Until cancelled. Files come and go; whoever is registered may still be starting."""
+        while True:
+            self.look()
+            await self._clock.sleep(LOOK_S)
+
+    def look(self) -> None:
+        found: dict[str, tuple[int, int, HookFile | None]] = {}
+        for path in sorted(self._folder.glob("*.json")) if self._folder.is_dir() else ():
+            try:
+                about = path.stat()
+                stamp = about.st_mtime_ns, about.st_size
+                known = self._seen.get(path.name)
+                if known is None or known[:2] != stamp:
+                    known = (*stamp, parse(path.read_bytes()))
+                found[path.name] = known
+                self._complaints.pop(path.name, None)
+            except OSError:
+                continue
+            except HookFileError as error:
+                found[path.name] = (*stamp, None)
+                self._complain(path.name, f"{path} registers no hook server: {error}")
+        if found != self._seen:
+            self._seen = found
+            self._by_stage = by_stage({name: each for name, (_, _, each) in found.items() if each is not None})
+
+    async def ask(self, question: Question) -> Answer:
+        """Raises HookFailed where the failure policy says so."""
+        server = self._by_stage.get(question.stage)
+        if server is None or question.is_skipped:
+            return NOTHING
+        try:
+            if problem := trusted(server.socket):
+                raise OSError(problem)
+            async with asyncio.timeout(self._timeout_s):
+                found = await self._asked(server, question)
+        except TimeoutError:
+            why = f"no answer within {self._timeout_s:g} s"
+        except grpc.aio.AioRpcError as error:
+            why = f"{error.code().name}: {error.details()}"
+        except (OSError, aiohttp.ClientError, MessageError, msgspec.DecodeError, ValueError) as error:
+            why = str(error) or type(error).__name__
+        else:
+            self._complaints.pop(server.socket, None)
+            return found
+        self.failures += 1
+        text = f"{question}: the hook server at {server.socket} failed: {why[:500]}"
+        if server.failure_policy is FailurePolicy.FAIL:
+            raise HookFailed(text)
+        log.warning("%s; it goes on without it", text)
+        return NOTHING
+
+    async def _asked(self, server: HookFile, question: Question) -> Answer:
+        if server.protocol is Protocol.KOORD:
+            return await self._asked_agent(server, question)
+        channel = self._channels.get(server.socket)
+        if channel is None:
+            options = [("grpc.max_receive_message_length", MOST_BYTES), ("grpc.max_reconnect_backoff_ms", 1000)]
+            channel = self._channels[server.socket] = grpc.aio.insecure_channel(f"unix:{server.socket}", options)
+        ask: Callable[..., grpc.aio.UnaryUnaryCall[bytes, bytes]] = channel.unary_unary(
+            f"/{SERVICE}/{question.stage.method}"
+        )
+        return answered_by_koordinator(question.stage, await ask(asked_by_koordinator(question)))
+
+    async def _asked_agent(self, server: HookFile, question: Question) -> Answer:
+        session = self._sessions.get(server.socket)
+        if session is None:
+            connector = aiohttp.UnixConnector(path=server.socket)
+            session = self._sessions[server.socket] = aiohttp.ClientSession(connector=connector)
+        pod, container = question.sandbox, question.container
+        told = PodTold(pod.uid, pod.name, pod.namespace, pod.labels, pod.annotations, pod.cgroup_parent)
+        asking = Asking(
+            told,
+            container.name if container is not None else "",
+            "runtime-proxy",
+            is_update=question.stage is Stage.PRE_UPDATE_CONTAINER_RESOURCES,
+            is_over=question.stage is Stage.POST_STOP_POD_SANDBOX,
+        )
+        async with session.post(_ADJUSTMENT, data=msgspec.json.encode(asking)) as answer:
+            body = await answer.read()
+            if answer.status != 200:
+                raise ValueError(f"{answer.status}: {body.decode(errors='replace').strip()}")
+        return of_adjustment(msgspec.json.decode(body, type=Adjustment), is_pod=container is None)
+
+    def _complain(self, about: str, text: str) -> None:
+        if self._complaints.get(about) != text:
+            self._complaints[about] = text
+            log.warning("%s", text)
+
+    async def close(self) -> None:
+        for channel in self._channels.values():
+            await channel.close()
+        for session in self._sessions.values():
+            await session.close()
+
+
+def of_adjustment(wanted: Adjustment, *, is_pod: bool) -> Answer:
+    """What koord's agent wants, in the interface's words. A pod's own cgroup was set by the agent itself: its sandbox
+    only follows with its CPUs."""
+    if is_pod:
+        return Answer(resources=LinuxContainerResources(cpuset_cpus=wanted.cpus) if wanted.cpus else None)
+    resources = LinuxContainerResources(
+        cpu_period=wanted.cpu_period_us or 0,
+        cpu_quota=wanted.cpu_quota_us or 0,
+        cpu_shares=wanted.cpu_shares or 0,
+        memory_limit_in_bytes=wanted.memory_limit_bytes or 0,
+        oom_score_adj=wanted.oom_score_adj or 0,
+        cpuset_cpus=wanted.cpus or "",
+    )
+    return Answer(
+        resources=resources if resources != LinuxContainerResources() else None,
+        envs=wanted.env,
+        devices=[Device(each.path, each.host_path, each.permissions) for each in wanted.devices],
+        mounts=[Mount(each.path, each.host_path, each.is_read_only) for each in wanted.mounts],
+    )

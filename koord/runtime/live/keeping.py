@@ -1,0 +1,74 @@
+"""The proxy's records on disk, a file each: what it knew before it was killed, it knows when it is back."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from koord.runtime.records import ContainerRecord, Records, SandboxRecord
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
+"""What may be the name of a file."""
+
+
+class Keeping:
+    def __init__(self, folder: Path) -> None:
+        self._sandboxes, self._containers = folder / "sandboxes", folder / "containers"
+        for each in (self._sandboxes, self._containers):
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.records = Records(_read(self._sandboxes, SandboxRecord), _read(self._containers, ContainerRecord))
+
+    def put(self, record: SandboxRecord | ContainerRecord) -> None:
+        folder: Path
+        if isinstance(record, SandboxRecord):
+            self.records.sandboxes[record.id] = record
+            folder = self._sandboxes
+        else:
+            self.records.containers[record.id] = record
+            folder = self._containers
+        if _ID.fullmatch(record.id):
+            new = folder / f".{record.id}"
+            new.write_bytes(msgspec.json.encode(record))
+            new.replace(folder / record.id)
+
+    def drop_sandbox(self, id: str) -> None:
+        if self.records.sandboxes.pop(id, None) is not None:
+            (self._sandboxes / id).unlink(missing_ok=True)
+        for container in [each.id for each in self.records.containers.values() if each.sandbox == id]:
+            self.drop_container(container)
+
+    def drop_container(self, id: str) -> None:
+        if self.records.containers.pop(id, None) is not None:
+            (self._containers / id).unlink(missing_ok=True)
+
+    def bring_in_line(self, found: Records) -> None:
+        for gone in self.records.sandboxes.keys() - found.sandboxes.keys():
+            self.drop_sandbox(gone)
+        for gone in self.records.containers.keys() - found.containers.keys():
+            self.drop_container(gone)
+        for pod in found.sandboxes.values():
+            self.records.sandboxes.setdefault(pod.id, pod)
+        for each in found.containers.values():
+            self.records.containers.setdefault(each.id, each)
+
+
+def _read(folder: Path, kind: type[T]) -> dict[str, T]:
+    found = {}
+    for path in folder.iterdir():
+        if path.name.startswith("."):
+            path.unlink()
+            continue
+        try:
+            found[path.name] = msgspec.json.decode(path.read_bytes(), type=kind)
+        except (OSError, msgspec.DecodeError) as error:
+            log.warning("%s is damaged and left out: %s", path, error)
+            path.unlink(missing_ok=True)
+    return found

@@ -1,0 +1,76 @@
+"""A pod that only a runtime has told of gets what it would get once it is known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from koord.agent.announced import Asking, PodTold, announced, answer
+from koord.agent.pods import pod_of
+from koord.api.configuration.features import AgentGate
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.runnable import RunnablePod
+from koord.api.machinery.codec import convert
+from tests.agent.states import node
+
+ALL_ON = dict.fromkeys(AgentGate, True)
+BATCH = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"}
+SPEC = "node.koordinator.sh/extended-resource-spec"
+STATUS = "scheduling.koordinator.sh/resource-status"
+
+
+def told(qos: str, tier: str = "besteffort", **annotations: str) -> PodTold:
+    labels = {"koordinator.sh/qosClass": qos} if qos else {}
+    return PodTold("u1", "job", "ns", labels, annotations, f"/kubepods/{tier}/podu1")
+
+
+@pytest.mark.parametrize("driver", list(CgroupDriver))
+def test_it_is_answered_for_as_when_its_spec_is_known(driver: CgroupDriver) -> None:
+    state = replace(node(slo={}), gates=ALL_ON)
+    annotations = {
+        SPEC: json.dumps({"containers": {"main": {"requests": BATCH, "limits": BATCH}}}),
+        "koordinator.sh/oom-score-adj": "900",
+    }
+    spec = {"containers": [{"name": "main", "resources": {"requests": BATCH, "limits": BATCH}}]}
+    meta = {"uid": "u1", "name": "job", "namespace": "ns", "labels": {"koordinator.sh/qosClass": "BE"}}
+    whole = pod_of(convert(RunnablePod, {"metadata": {**meta, "annotations": annotations}, "spec": spec}), driver)
+    guessed = announced(told("BE", **annotations), driver)
+    assert (guessed.directory, guessed.kube_qos, guessed.qos) == (whole.directory, whole.kube_qos, whole.qos)
+    for name in ("", "main", "init"):
+        asking = Asking(told("BE", **annotations), name)
+        assert answer(state, guessed, asking) == answer(state, whole, asking)
+    found = answer(state, guessed, Asking(told("BE"), "main"))
+    assert (found.cpu_quota_us, found.cpu_shares, found.memory_limit_bytes) == (50_000, 512, 1 << 30)
+    assert found.oom_score_adj == 900
+    assert found.why
+
+
+def test_cpus_of_its_own_need_no_quota() -> None:
+    state = node(slo={})
+    pod = announced(told("LSR", "", **{STATUS: '{"cpuset": "0-1"}'}), CgroupDriver.CGROUPFS)
+    found = answer(state, pod, Asking(told("LSR"), "main"))
+    assert (found.cpus, found.cpu_quota_us, found.cpu_period_us) == ("0-1", -1, None)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"containers": {"main": {"limits": {"kubernetes.io/batch-cpu": "x"}}}}']
+)
+def test_an_annotation_that_cannot_be_read_leaves_the_container_to_kubelet(text: str) -> None:
+    state = node(slo={})
+    pod = announced(told("BE", **{SPEC: text}), CgroupDriver.SYSTEMD)
+    assert answer(state, pod, Asking(told("BE"), "main")).cpu_quota_us is None
+
+
+def test_when_kubelet_changes_a_container_what_follows_from_its_figure_waits_for_the_new_one() -> None:
+    spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}]}
+    meta = {"uid": "u1", "name": "web", "namespace": "ns", "labels": {"koordinator.sh/qosClass": "LS"}}
+    raw = node(slo={})
+    ratio = {"node.koordinator.sh/cpu-normalization-ratio": "2.0"}
+    annotated = msgspec.structs.replace(raw.node.metadata, annotations=ratio)
+    state = replace(raw, node=msgspec.structs.replace(raw.node, metadata=annotated), gates=ALL_ON)
+    pod = pod_of(convert(RunnablePod, {"metadata": meta, "spec": spec}), CgroupDriver.SYSTEMD)
+    assert answer(state, pod, Asking(told("LS"), "main")).cpu_quota_us == 100_000
+    assert answer(state, pod, Asking(told("LS"), "main", is_update=True)).cpu_quota_us is None

@@ -1,0 +1,178 @@
+"""A real containerd of the test's own: its own root, state and socket, two images made here, and cgroups below one
+directory that goes with it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tarfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+CONFIG = """
+version = 2
+root = "{folder}/root"
+state = "{folder}/run"
+[grpc]
+  address = "{folder}/containerd.sock"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "localhost/pause:1"
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "{folder}/cni-bin"
+    conf_dir = "{folder}/cni"
+"""
+PAUSE, BUSYBOX = "localhost/pause:1", "localhost/busybox:1"
+WITHIN_S = 30.0
+CONTROLLERS = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True, slots=True)
+class Containerd:
+    folder: Path
+    parent: str
+    "The cgroup below which pods lie."
+    pid: int
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "containerd.sock"
+
+
+@contextmanager
+def containerd(folder: Path) -> Iterator[Containerd]:
+    (folder / "config.toml").write_text(CONFIG.format(folder=folder))
+    parent = f"/koord-test-{uuid.uuid4().hex[:8]}"
+    with (folder / "containerd.log").open("wb") as log:
+        process = subprocess.Popen(
+            ["containerd", "-c", str(folder / "config.toml")], stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        _until_served(folder / "containerd.sock", process)
+        for name, command in ((PAUSE, ["/bin/sleep", "100000"]), (BUSYBOX, ["/bin/sh"])):
+            image = folder / "image.tar"
+            image.write_bytes(_image(name, command))
+            _ctr(folder, "images", "import", str(image))
+        yield Containerd(folder, parent, process.pid)
+    finally:
+        _end_all(folder)
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        process.kill()
+        _remove_cgroups(parent)
+        _unmount(folder)
+
+
+def _ctr(folder: Path, *command: str) -> str:
+    run = ["ctr", "-a", str(folder / "containerd.sock"), "-n", "k8s.io", *command]
+    return subprocess.run(run, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def _until_served(socket: Path, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    with grpc.insecure_channel(f"unix:{socket}") as channel:
+        while True:
+            assert process.poll() is None, (socket.parent / "containerd.log").read_text()[-2000:]
+            try:
+                ask: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
+                    "/runtime.v1.RuntimeService/Version"
+                )
+                ask(b"", timeout=1)
+                return
+            except grpc.RpcError:
+                assert time.monotonic() < deadline, "containerd does not answer"
+                time.sleep(0.1)
+
+
+def _image(name: str, command: list[str]) -> bytes:
+    """An OCI layout with one layer: a static busybox and links to it."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        binary = Path(shutil.which("busybox") or "").resolve()
+        tar.add(binary, "bin/busybox", filter=_plain)
+        for link in ("sh", "sleep", "cat", "env", "ls", "grep"):
+            entry = tarfile.TarInfo(f"bin/{link}")
+            entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
+            tar.addfile(entry)
+        for directory in ("proc", "sys", "dev", "tmp", "etc"):
+            entry = tarfile.TarInfo(directory)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(entry)
+    blobs: dict[str, bytes] = {}
+
+    def blob(data: bytes, media: str) -> dict[str, Any]:
+        digest = hashlib.sha256(data).hexdigest()
+        blobs[digest] = data
+        return {"mediaType": media, "digest": f"sha256:{digest}", "size": len(data)}
+
+    kind = "application/vnd.oci.image"
+    rootfs = blob(layer.getvalue(), f"{kind}.layer.v1.tar")
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Cmd": command, "Env": ["PATH=/bin"]},
+        "rootfs": {"type": "layers", "diff_ids": [rootfs["digest"]]},
+    }
+    about = blob(json.dumps(config).encode(), f"{kind}.config.v1+json")
+    manifest = blob(
+        json.dumps({"schemaVersion": 2, "config": about, "layers": [rootfs]}).encode(), f"{kind}.manifest.v1+json"
+    )
+    index = {"schemaVersion": 2, "manifests": [{**manifest, "annotations": {"io.containerd.image.name": name}}]}
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for path, data in (
+            ("oci-layout", b'{"imageLayoutVersion":"1.0.0"}'),
+            ("index.json", json.dumps(index).encode()),
+            *((f"blobs/sha256/{digest}", data) for digest, data in blobs.items()),
+        ):
+            entry = tarfile.TarInfo(path)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    return out.getvalue()
+
+
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.mode, entry.uid, entry.gid = 0o755, 0, 0
+    return entry
+
+
+def _end_all(folder: Path) -> None:
+    """The processes of containers that a test left, by the pids that containerd gives, and their shims."""
+    with suppress(subprocess.SubprocessError, OSError):
+        for line in _ctr(folder, "tasks", "ls").splitlines()[1:]:
+            pid = line.split()[1]
+            with suppress(ProcessLookupError, ValueError):
+                if int(pid) > 1:
+                    os.kill(int(pid), signal.SIGKILL)
+        for name in _ctr(folder, "containers", "ls", "-q").split():
+            _ctr(folder, "tasks", "rm", "-f", name)
+            _ctr(folder, "containers", "rm", name)
+
+
+def _remove_cgroups(parent: str) -> None:
+    for root in CONTROLLERS.glob(f"*{parent}"):
+        for directory in sorted((path for path in root.rglob("*") if path.is_dir()), key=lambda path: -len(path.parts)):
+            with suppress(OSError):
+                directory.rmdir()
+        with suppress(OSError):
+            root.rmdir()
+
+
+def _unmount(folder: Path) -> None:
+    mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for mount in sorted((each for each in mounts if each.startswith(f"{folder}/")), key=len, reverse=True):
+        subprocess.run(["umount", "-l", mount], check=False, capture_output=True, timeout=10)

@@ -1,0 +1,165 @@
+"""Hook servers that hang, answer nonsense, are gone or are somebody else's: the failure policy decides, soon."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from koord.api.machinery.messages import encode
+from koord.kube.clock import SystemClock
+from koord.runtime.cri import LinuxContainerResources
+from koord.runtime.hook_files import FailurePolicy, HookFile, HookFileError, by_stage, parse
+from koord.runtime.hook_service import PodSandboxHookResponse
+from koord.runtime.intercept import Question
+from koord.runtime.live.hook_servers import NOTHING, HookFailed, HookServers
+from koord.runtime.records import ContainerRecord, SandboxRecord
+from koord.runtime.stages import Stage
+from tests.runtime.hook_server import hang, hook_server, register
+
+POD = SandboxRecord("", "web", "u1", "shop")
+
+
+@asynccontextmanager
+async def servers(folder: Path, timeout_s: float = 0.3) -> AsyncIterator[HookServers]:
+    found = HookServers(folder / "hooks", SystemClock(), timeout_s)
+    found.look()
+    try:
+        yield found
+    finally:
+        await found.close()
+
+
+async def garbage(method: str, request: bytes) -> bytes:
+    return b"\xff" * 100
+
+
+async def breaks(method: str, request: bytes) -> bytes:
+    raise RuntimeError("boom")
+
+
+@pytest.mark.parametrize("policy", list(FailurePolicy))
+@pytest.mark.parametrize("how", [hang, garbage, breaks, None])
+async def test_a_failure_is_over_soon_and_the_policy_decides(
+    tmp_path: Path, how: Callable[[str, bytes], Awaitable[bytes]] | None, policy: FailurePolicy
+) -> None:
+    socket = tmp_path / "hook.sock"
+    register(tmp_path / "hooks", socket, policy)
+    question = Question(Stage.PRE_RUN_POD_SANDBOX, POD)
+    async with servers(tmp_path) as asked:
+        began = time.monotonic()
+
+        async def outcome() -> None:
+            if policy is FailurePolicy.FAIL:
+                with pytest.raises(
+                    HookFailed, match=r"PreRunPodSandbox of pod shop/web: the hook server at .*hook.sock"
+                ):
+                    await asked.ask(question)
+            else:
+                assert await asked.ask(question) == NOTHING
+
+        if how is None:
+            await outcome()
+        else:
+            async with hook_server(socket, how):
+                await outcome()
+        assert time.monotonic() - began < 10
+        assert asked.failures == 1
+
+
+async def test_one_that_comes_back_is_asked_again(tmp_path: Path) -> None:
+    socket = tmp_path / "hook.sock"
+    register(tmp_path / "hooks", socket)
+
+    async def wants(method: str, request: bytes) -> bytes:
+        return encode(PodSandboxHookResponse(labels={"a": "b"}))
+
+    async with servers(tmp_path, 20) as asked:
+        for _ in range(2):
+            async with hook_server(socket, wants):
+                assert (await asked.ask(Question(Stage.PRE_RUN_POD_SANDBOX, POD))).labels == {"a": "b"}
+            assert await asked.ask(Question(Stage.PRE_RUN_POD_SANDBOX, POD)) == NOTHING
+
+
+async def test_a_pod_with_an_annotation_of_a_megabyte_is_asked_about_like_any_other(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    async def wants(method: str, request: bytes) -> bytes:
+        seen.append(len(request))
+        return b""
+
+    register(tmp_path / "hooks", tmp_path / "hook.sock", "Fail")
+    pod = SandboxRecord("", "web", "u1", "shop", annotations={"big": "x" * (1 << 20)})
+    async with servers(tmp_path, 20) as asked, hook_server(tmp_path / "hook.sock", wants):
+        await asked.ask(Question(Stage.PRE_CREATE_CONTAINER, pod, ContainerRecord(name="main")))
+    assert seen[0] > 1 << 20
+
+
+@pytest.mark.root
+async def test_a_socket_of_another_user_is_not_asked(tmp_path: Path) -> None:
+    socket = tmp_path / "hook.sock"
+    register(tmp_path / "hooks", socket, "Fail")
+
+    async def wants(method: str, request: bytes) -> bytes:
+        return encode(PodSandboxHookResponse(resources=LinuxContainerResources(cpu_quota=1000)))
+
+    async with servers(tmp_path) as asked, hook_server(socket, wants) as server:
+        os.chown(socket, 1234, 1234)
+        with pytest.raises(HookFailed, match="belongs to user 1234, not to root"):
+            await asked.ask(Question(Stage.PRE_RUN_POD_SANDBOX, POD))
+        assert server.asked == []
+
+
+async def test_a_pod_may_ask_to_be_left_alone(tmp_path: Path) -> None:
+    register(tmp_path / "hooks", tmp_path / "nobody.sock", "Fail")
+    pod = SandboxRecord("", "web", "u1", "shop", labels={"runtimeproxy.koordinator.sh/skip-hookserver": "true"})
+    async with servers(tmp_path) as asked:
+        assert await asked.ask(Question(Stage.PRE_RUN_POD_SANDBOX, pod)) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "truncated"),
+        (b"[]", "Expected `object`"),
+        (b'{"runtime-hooks": []}', "remote-endpoint"),
+        (b'{"remote-endpoint": "/a.sock", "runtime-hooks": ["PreEverything"]}', "PreEverything"),
+        (b'{"remote-endpoint": "tcp://1.2.3.4:5", "runtime-hooks": []}', "must be the path of a unix socket"),
+        (b'{"remote-endpoint": "/a", "failure-policy": "Perhaps", "runtime-hooks": []}', "Perhaps"),
+    ],
+)
+def test_a_file_that_registers_nobody_says_why(text: bytes, says: str) -> None:
+    with pytest.raises(HookFileError, match=says):
+        parse(text)
+
+
+def test_of_several_the_first_by_name_is_asked_for_a_stage() -> None:
+    first = HookFile("/a.sock", (Stage.PRE_CREATE_CONTAINER,))
+    second = HookFile("unix:///b.sock", (Stage.PRE_CREATE_CONTAINER, Stage.PRE_RUN_POD_SANDBOX))
+    found = by_stage({"20-b.json": second, "10-a.json": first})
+    assert {stage: each.socket for stage, each in found.items()} == {
+        Stage.PRE_CREATE_CONTAINER: "/a.sock",
+        Stage.PRE_RUN_POD_SANDBOX: "/b.sock",
+    }
+
+
+async def test_files_that_come_change_and_go_are_followed(tmp_path: Path) -> None:
+    async def one(method: str, request: bytes) -> bytes:
+        return encode(PodSandboxHookResponse(labels={"by": "one"}))
+
+    question = Question(Stage.PRE_RUN_POD_SANDBOX, POD)
+    async with servers(tmp_path, 20) as asked, hook_server(tmp_path / "one.sock", one):
+        assert await asked.ask(question) == NOTHING
+        register(tmp_path / "hooks", tmp_path / "one.sock")
+        (tmp_path / "hooks" / "broken.json").write_text("{")
+        asked.look()
+        assert (await asked.ask(question)).labels == {"by": "one"}
+        (tmp_path / "hooks" / "koordlet.json").write_text("not any more")
+        asked.look()
+        assert await asked.ask(question) == NOTHING
+        await asyncio.sleep(0)
