@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from koord.agent.collect.registry import collect
 from koord.agent.collect.round import EXPIRES_S, Rates, Round
-from koord.agent.collect.samplers import CpiSampling, SwitchSampling
+from koord.agent.collect.samplers import ColdSampling, CpiSampling, SwitchSampling
 from koord.agent.collect.task_sums import Waitings
 from koord.agent.executor.delivery import Delivery
 from koord.agent.executor.executor import Executor, ExecutorOutcome
@@ -72,6 +72,7 @@ class Agent:
     "By uid, the signals of a pod's replicas on other nodes, for as long as it is asked about."
     cpi: CpiSampling = field(default_factory=CpiSampling)
     switches: SwitchSampling = field(default_factory=SwitchSampling)
+    cold: ColdSampling = field(default_factory=ColdSampling)
     strategies: Sequence[Strategy[Any, Any]] = STRATEGIES
     evicted_s: dict[str, float] = field(default_factory=dict)
     "By uid, when a pod was evicted."
@@ -113,6 +114,7 @@ class Agent:
                 self.waitings,
                 self.cpi,
                 self.switches,
+                self.cold,
             )
         )
         return self.decide(state, now_s, is_slow)

@@ -10,7 +10,7 @@ import asyncio
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +21,7 @@ from koord.cli.options import kube_options, output_option
 from koord.cli.tables import counted, heading, short, table
 
 if TYPE_CHECKING:
-    from koord.cli.top_data import NodeTop, Top
+    from koord.cli.top_data import NodeTop, PageCache, Top
 
 SORTS: Final = ("name", "cpu", "memory", "requested-cpu", "requested-memory", "pods")
 POD_SORTS: Final = ("name", "cpu", "memory", "requested-cpu", "requested-memory", "node")
@@ -134,7 +134,9 @@ def _show_pods(namespace: str, sort: str, kubeconfig: str | None, context: str |
     if output in ("json", "yaml"):
         structured.say(pods_for_programs(replace(found, pods=tuple(ordered))), output)
         return 0
-    rows: list[tuple[str, ...]] = [("POD", "BAND", "NODE", "CPU", "USED", "MEMORY", "USED")]
+    caches = any(each.page_cache is not None for each in ordered)
+    heads = ("POD", "BAND", "NODE", "CPU", "USED", "MEMORY", "USED", *(("PAGE CACHE",) if caches else ()))
+    rows: list[tuple[str, ...]] = [heads]
     for each in ordered:
         used = each.used or {}
         cells = [
@@ -142,8 +144,9 @@ def _show_pods(namespace: str, sort: str, kubeconfig: str | None, context: str |
             for name in ("cpu", "memory")
             for cell in (short(name, each.requested[name]), short(name, used[name]) if used else "-")
         ]
+        cells += [_cache_cell(each.page_cache)] if caches else []
         rows.append((each.key, each.band, each.node or "-", *cells))
-    click.echo(table(rows, right=frozenset(range(3, 7)), colours=_COLOURS))
+    click.echo(table(rows, right=frozenset(range(3, len(heads))), colours=_COLOURS))
     return 0
 
 
@@ -300,13 +303,16 @@ def node_table(shown: Sequence[NodeTop], most: int | None, drawn: bool, *, wide:
     for name in ("CPU", "MEMORY"):
         heads += [name, "REQUESTED", "USED"]
         heads += [f"{_word(band).upper()} {word}" for band in bands for word in _WORDS]
+        if name == "MEMORY" and wide and any(each.page_cache is not None for each in shown):
+            heads += ["PAGE CACHE"]
         heads += ["YARN"] if any(each.yarn["cpu"] or each.yarn["memory"] for each in shown) else []
 
     def rows_with(width: int) -> list[Sequence[str]]:
         rows: list[Sequence[str]] = [heads]
         for each in shown:
             mark = " (cordoned)" if each.cordoned else "" if each.ready else " (not ready)"
-            cells = [cell for name in ("cpu", "memory") for cell in _cells(each, name, width, bands, "YARN" in heads)]
+            extra = frozenset(heads)
+            cells = [cell for name in ("cpu", "memory") for cell in _cells(each, name, width, bands, extra)]
             rows.append((f"{each.name}{mark}", str(each.pods), *cells))
         return rows
 
@@ -324,13 +330,23 @@ def _is_there(node: NodeTop, band: str) -> bool:
     return any(each[band][name] for each in (node.requested, node.used_by_band) for name in ("cpu", "memory"))
 
 
-def _cells(node: NodeTop, name: str, width: int, bands: Sequence[str], yarn: bool) -> list[str]:
+def _cells(node: NodeTop, name: str, width: int, bands: Sequence[str], heads: Collection[str]) -> list[str]:
     has, asked = node.allocatable[name], node.requested_in_all(name)
     cells = [short(name, has), _share(f"{node.share(asked, name):.0%}", _requested(node, name), width)]
     used = "-" if node.used is None else f"{node.share(node.used[name], name):.0%}"
     cells.append(_share(used, _used(node, name), width))
     cells += [cell for band in bands for cell in _band_cells(node, band, name)]
-    return [*cells, short(name, node.yarn[name])] if yarn else cells
+    if name == "memory" and "PAGE CACHE" in heads:
+        cells.append(_cache_cell(node.page_cache))
+    return [*cells, short(name, node.yarn[name])] if "YARN" in heads else cells
+
+
+def _cache_cell(cache: PageCache | None) -> str:
+    """Beside what is used: the kernel can take it back."""
+    if cache is None:
+        return "-"
+    cold = "" if cache.cold is None else f" ({short('memory', cache.cold)} cold)"
+    return f"{short('memory', cache.total)}{cold}"
 
 
 def _share(text: str, parts: Sequence[tuple[str, float]], width: int) -> str:

@@ -17,7 +17,7 @@ from koord.api.kubernetes.resources import pod_requests
 from koord.api.protocol import names
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.protocol.priority import PriorityClass, priority_class
-from koord.api.text.quantity import amount, render
+from koord.api.text.quantity import QuantityError, amount, render
 from koord.yarn.nodes import node_facts
 
 BANDS: Final[tuple[str, ...]] = ("prod", "mid", "batch", "free", "none")
@@ -33,12 +33,22 @@ Amounts = dict[str, int]
 """cpu and memory."""
 
 
+class PageCache(msgspec.Struct, frozen=True):
+    """Bytes."""
+
+    total: int
+    cold: int | None = None
+    "None where the node's kernel does not tell it."
+
+
 class Usage(msgspec.Struct, frozen=True):
     """What was measured, and by whom."""
 
     source: str
     nodes: Mapping[str, Amounts]
     pods: Mapping[str, Amounts]
+    page_cache: Mapping[str, PageCache] = {}
+    "By name of a node, and by namespace and name of a pod."
 
 
 NO_USAGE: Final = Usage("", {}, {})
@@ -50,6 +60,8 @@ class PodTop(msgspec.Struct, frozen=True):
     band: str
     requested: Amounts
     used: Amounts | None
+    page_cache: PageCache | None = None
+    "Told apart from what is used, as far as that does not count it."
 
 
 class NodeTop(msgspec.Struct, frozen=True):
@@ -67,6 +79,7 @@ class NodeTop(msgspec.Struct, frozen=True):
     used_by_band: dict[str, Amounts]
     yarn: Amounts = msgspec.field(default_factory=lambda: dict.fromkeys(RESOURCES, 0))
     "What YARN has of what is reclaimed, beside what is lent to pods."
+    page_cache: PageCache | None = None
 
     @property
     def lent(self) -> Amounts:
@@ -124,7 +137,15 @@ def in_all(top: Top) -> NodeTop:
         _sum(used) if used else None,
         {band: _sum(each.used_by_band[band] for each in top.nodes) for band in BANDS},
         _sum(each.yarn for each in top.nodes),
+        _all_cache([each.page_cache for each in top.nodes if each.page_cache is not None]),
     )
+
+
+def _all_cache(found: list[PageCache]) -> PageCache | None:
+    if not found:
+        return None
+    cold = [each.cold for each in found if each.cold is not None]
+    return PageCache(sum(each.total for each in found), sum(cold) if cold else None)
 
 
 SORTS: Final[Mapping[str, Callable[[NodeTop], tuple[object, ...]]]] = {
@@ -151,12 +172,35 @@ def from_node_metrics(metrics: Iterable[NodeMetric]) -> Usage:
     """What koord's agents report."""
     nodes: dict[str, Amounts] = {}
     pods: dict[str, Amounts] = {}
+    page_cache: dict[str, PageCache] = {}
     for each in metrics:
-        if each.status.node_metric is not None:
-            nodes[each.metadata.name] = _amounts(each.status.node_metric.node_usage.resources)
+        own = each.status.node_metric
+        if own is not None:
+            nodes[each.metadata.name] = _amounts(own.node_usage.resources)
+            if own.page_cache is not None and (cache := _cache(own.page_cache.total, own.page_cache.cold)):
+                page_cache[each.metadata.name] = cache
         for pod in each.status.pods_metric:
-            pods[f"{pod.namespace}/{pod.name}"] = _amounts(pod.pod_usage.resources)
-    return Usage("NodeMetric", nodes, pods)
+            key = f"{pod.namespace}/{pod.name}"
+            pods[key] = _amounts(pod.pod_usage.resources)
+            told = pod.extensions.get("pageCache")
+            if isinstance(told, Mapping) and (cache := _cache(told.get("total"), told.get("cold"))):
+                page_cache[key] = cache
+    return Usage("NodeMetric", nodes, pods, page_cache)
+
+
+def _cache(total: object, cold: object) -> PageCache | None:
+    """Extensions are free-form: what is no quantity counts as missing."""
+    known = [_bytes(each) for each in (total, cold)]
+    return None if known[0] is None else PageCache(known[0], known[1])
+
+
+def _bytes(quantity: object) -> int | None:
+    if not isinstance(quantity, str | int | float) or isinstance(quantity, bool):
+        return None
+    try:
+        return amount("memory", quantity)
+    except QuantityError:
+        return None
 
 
 class _Head(msgspec.Struct):
@@ -208,6 +252,7 @@ def pods_for_programs(top: Top) -> dict[str, object]:
             "band": each.band,
             "requested": _told(each.requested),
             "used": None if each.used is None else _told(each.used),
+            "pageCache": _cache_told(each.page_cache),
         }
         for each in top.pods
     }
@@ -226,6 +271,16 @@ def _node_told(node: NodeTop) -> dict[str, object]:
         "requested": {band: _told(each) for band, each in node.requested.items()},
         "used": None if node.used is None else _told(node.used),
         "usedByBand": {band: _told(each) for band, each in node.used_by_band.items()},
+        "pageCache": _cache_told(node.page_cache),
+    }
+
+
+def _cache_told(cache: PageCache | None) -> dict[str, str | None] | None:
+    if cache is None:
+        return None
+    return {
+        "total": render("memory", cache.total),
+        "cold": None if cache.cold is None else render("memory", cache.cold),
     }
 
 
@@ -250,7 +305,7 @@ def _pod(pod: Pod, usage: Usage) -> PodTop:
         if same in requested:
             requested[same] += number
     key = pod.metadata.key
-    return PodTop(key, pod.spec.node_name, _word(band), requested, usage.pods.get(key))
+    return PodTop(key, pod.spec.node_name, _word(band), requested, usage.pods.get(key), usage.page_cache.get(key))
 
 
 def _word(band: PriorityClass) -> str:
@@ -275,6 +330,7 @@ def _node(node: Node, pods: list[PodTop], usage: Usage) -> NodeTop:
         usage.nodes.get(node.metadata.name),
         {band: _sum(each.used for each in pods if each.band == band and each.used is not None) for band in BANDS},
         _yarn(node),
+        usage.page_cache.get(node.metadata.name),
     )
 
 

@@ -174,14 +174,15 @@ class Tree:
         self.write(f"sys/fs/cgroup/{directory}/memory.stat", text)
         self.write(f"sys/fs/cgroup/{directory}/memory.current", f"{anon + file}\n")
 
-    def node_usage(self, *, busy_ticks: int, memory_used_bytes: int) -> None:
+    def node_usage(self, *, busy_ticks: int, memory_used_bytes: int, page_cache_bytes: int = 0) -> None:
         lines = [f"cpu  {busy_ticks} 0 0 100 0 0 0 0 0 0"]
         share = busy_ticks // self.cpu_count
         lines += [f"cpu{cpu} {share} 0 0 100 0 0 0 0 0 0" for cpu in range(self.cpu_count)]
         self.write("proc/stat", "\n".join([*lines, "intr 0", "ctxt 0"]) + "\n")
-        free_kb = (self.memory_bytes - memory_used_bytes) // 1024
+        available_kb = (self.memory_bytes - memory_used_bytes) // 1024
+        free_kb = available_kb - page_cache_bytes // 1024
         total_kb = self.memory_bytes // 1024
-        self.write("proc/meminfo", f"MemTotal: {total_kb} kB\nMemFree: {free_kb} kB\nMemAvailable: {free_kb} kB\n")
+        self.write("proc/meminfo", f"MemTotal: {total_kb} kB\nMemFree: {free_kb} kB\nMemAvailable: {available_kb} kB\n")
 
     def _cpus(self) -> None:
         per_node: dict[int, list[int]] = {}

@@ -21,7 +21,16 @@ from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.cli.main import run
 from koord.cli.tables import short
 from koord.cli.top import bar, node_table
-from koord.cli.top_data import SORTS, Usage, for_programs, from_metrics_server, from_node_metrics, in_all, top_of
+from koord.cli.top_data import (
+    SORTS,
+    Usage,
+    for_programs,
+    from_metrics_server,
+    from_node_metrics,
+    in_all,
+    pods_for_programs,
+    top_of,
+)
 from koord.kube.client import Client
 from tests.minicluster.apiserver.server_process import ServerProcess
 
@@ -78,6 +87,33 @@ def test_usage_comes_from_agents_or_from_a_metrics_server() -> None:
     assert there.used_by_band["prod"] == {"cpu": 1500, "memory": 2 << 30}
 
 
+def test_page_cache_stands_beside_what_is_used_where_agents_report_it() -> None:
+    used = {"resources": {"cpu": "1", "memory": "2Gi"}}
+
+    def told(name: str, cache: object) -> dict[str, Any]:
+        return {"name": name, "namespace": "shop", "podUsage": used, "extensions": {"pageCache": cache}}
+
+    report = {
+        "metadata": {"name": "n1"},
+        "status": {
+            "nodeMetric": {"nodeUsage": used, "pageCache": {"total": "3Gi", "cold": "1Gi", "counted": "none"}},
+            "podsMetric": [told("web", {"total": "512Mi"}), told("odd", {"total": "much"}), told("odder", 7)],
+        },
+    }
+    pods = [pod(name, "n1", priority=9000, cpu="1") for name in ("web", "odd", "odder")]
+    found = top_of([node("n1")], pods, from_node_metrics([convert(NodeMetric, report)]))
+    table = node_table(found.nodes, 200, drawn=False, wide=True).splitlines()
+    assert table[0].split("  ")[-1].strip() == "PAGE CACHE"
+    assert table[1].endswith("3Gi (1Gi cold)")
+    assert for_programs(found)["total"]["pageCache"] == {"total": "3Gi", "cold": "1Gi"}  # type: ignore[index]  # JSON
+    by_pod = pods_for_programs(found)["pods"]
+    assert [each["pageCache"] for each in by_pod.values()] == [  # type: ignore[attr-defined]  # JSON
+        {"total": "512Mi", "cold": None},
+        None,
+        None,
+    ]
+
+
 def test_nodes_are_sorted_by_their_share_the_fullest_first() -> None:
     nodes = [node("a", cpu="10"), node("b", cpu="2"), node("c", cpu="4")]
     pods = [pod("p", "a", cpu="3"), pod("q", "b", cpu="1"), pod("r", "b", cpu="500m"), pod("s", "c", cpu="2")]
@@ -119,6 +155,7 @@ def test_all_nodes_together_are_the_sum_of_each() -> None:
         },
         "used": None,
         "usedByBand": {band: {"cpu": "0", "memory": "0"} for band in ("prod", "mid", "batch", "free", "none")},
+        "pageCache": None,
     }
 
 

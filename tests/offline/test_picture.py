@@ -200,3 +200,34 @@ def test_a_forecast_that_nobody_judged_says_so() -> None:
     young = FORECAST.replace("    misses: {minutes: 1440", "    unused: {minutes: 1440")
     (section,) = picture_of(parse(young, "forecast"), "n9")
     assert "no prediction was judged yet" in section.lines[0][0].text
+
+
+MEMORY = """
+apiVersion: v1
+kind: Node
+metadata: {name: n8}
+---
+apiVersion: slo.koordinator.sh/v1alpha1
+kind: NodeMetric
+metadata: {name: n8}
+spec: {metricCollectPolicy: {nodeMemoryCollectPolicy: POLICY}}
+status:
+  nodeMetric:
+    nodeUsage: {resources: {cpu: "1", memory: 8Gi}}
+    pageCache: {total: 4Gi, cold: COLD, counted: COUNTED}
+"""
+
+
+def test_memory_says_what_is_page_cache_and_how_much_of_it_is_cold() -> None:
+    text = MEMORY.replace("POLICY", "usageWithHotPageCache").replace("COLD", "1Gi").replace("COUNTED", "hot")
+    (section,) = picture_of(parse(text, "memory"), "n8")
+    (line,) = ("".join(span.text for span in line) for line in section.lines)
+    assert line == "used 8Gi; page cache 4Gi, its hot part is counted as used, 1Gi of it cold"
+
+
+def test_memory_says_that_cold_page_cache_is_not_available_where_it_is_asked_for() -> None:
+    text = MEMORY.replace("POLICY", "usageWithHotPageCache").replace("cold: COLD, ", "").replace("COUNTED", "none")
+    (section,) = picture_of(parse(text, "memory"), "n8")
+    first, second = ("".join(span.text for span in line) for line in section.lines)
+    assert "page cache 4Gi, not counted as used, not known how much of it is cold" in first
+    assert "cold memory is not available" in second

@@ -17,4 +17,4 @@ def collect(this: Round) -> None:
         except FileNotFoundError:
             continue
         this.put(names.host_application_memory(application.name), memory.without_page_cache)
-        this.put(names.host_application_memory_with_cache(application.name), memory.with_page_cache)
+        this.put(names.host_application_page_cache(application.name), memory.page_cache)

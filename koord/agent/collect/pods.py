@@ -39,7 +39,7 @@ def _memory(this: Round, uid: str, directory: str) -> None:
     memory = usage.memory(this.cgroups, directory)
     this.put(series, memory.without_page_cache)
     if this.is_thorough:
-        this.put(names.pod_memory_with_cache(uid), memory.with_page_cache)
+        this.put(names.pod_page_cache(uid), memory.page_cache)
 
 
 def _is_same(this: Round, charged: Series, directory: str) -> bool:
@@ -61,6 +61,7 @@ def _container(this: Round, container: AgentContainer) -> None:
         if this.is_thorough:
             memory = usage.memory(this.cgroups, directory)
             this.put(names.container_memory(container.id), memory.without_page_cache)
+            this.put_slowly(names.container_page_cache(container.id), memory.page_cache)
     except FileNotFoundError:
         return
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from koord.agent.collect import (
     best_effort,
+    cold_memory,
     cpi,
     guests,
     host_applications,
@@ -28,6 +29,7 @@ COLLECTORS: Final[tuple[tuple[str, Callable[[Round], None]], ...]] = (
     ("guests", guests.collect),
     ("best_effort", best_effort.collect),
     ("system", system.collect),
+    ("cold_memory", cold_memory.collect),
     ("pressure", pressure.collect),
     ("waiting", waiting.collect),
     ("memory_delays", memory_delays.collect),

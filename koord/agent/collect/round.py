@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from koord.agent.collect.samplers import CpiSampling, SwitchSampling
+from koord.agent.collect.samplers import ColdSampling, CpiSampling, SwitchSampling
 from koord.agent.collect.task_sums import Waitings
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.series.samples import SLOW_RING, Samples, Series
@@ -78,6 +78,7 @@ class Round:
     waitings: Waitings = field(default_factory=Waitings)
     cpi: CpiSampling = field(default_factory=CpiSampling)
     switches: SwitchSampling = field(default_factory=SwitchSampling)
+    cold: ColdSampling = field(default_factory=ColdSampling)
 
     def cpu(self, series: Series, used_ns: int) -> None:
         """CPU time so far becomes milli-cores."""

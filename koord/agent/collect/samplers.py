@@ -1,4 +1,4 @@
-"""What the collectors that sample by perf events keep between rounds: open counters and rings, and the last result."""
+"""What collectors that sample keep between rounds: open counters and rings, sources, and the last result."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from koord.agent.host.cold.reading import ColdSource
     from koord.agent.host.perf import Group, SwitchRing
 
 NEVER: Final = float("-inf")
@@ -31,3 +32,12 @@ class SwitchSampling:
     is_there: bool | None = None
     held: Mapping[str, Mapping[str, float]] | None = None
     "By pod and neighbour, the share of its waiting for which that one held its CPU; None where nobody samples."
+
+
+@dataclass(slots=True)
+class ColdSampling:
+    source: ColdSource | None = None
+    is_asked: bool = False
+    "Whether it was looked for a source."
+    complaint: str = ""
+    "What was last told."

@@ -15,16 +15,35 @@ from koord.agent.series.samples import Series
 
 def collect(this: Round) -> None:
     _rest(this, names.SYSTEM_CPU, names.NODE_CPU, names.pod_cpu, names.host_application_cpu)
-    _rest(this, names.SYSTEM_MEMORY, names.NODE_MEMORY, names.pod_memory, names.host_application_memory)
+    rest = _rest(this, names.SYSTEM_MEMORY, names.NODE_MEMORY, names.pod_memory, names.host_application_memory)
+    if rest is not None and this.is_thorough:
+        _with_cache(this, rest)
 
 
 def _rest(
     this: Round, series: Series, node: Series, pod: Callable[[str], Series], application: Callable[[str], Series]
-) -> None:
+) -> float | None:
     total = this.samples.last(node, this.now_s, this.expires_s)
     if total is None:
-        return
+        return None
+    rest = max(total - _of_others(this, pod, application), 0.0)
+    this.put(series, rest)
+    return rest
+
+
+def _of_others(this: Round, pod: Callable[[str], Series], application: Callable[[str], Series]) -> float:
     applications = this.state.slo.host_applications if this.state.slo else ()
     parts = [*map(pod, this.state.pods), *(application(each.name) for each in applications)]
     known = [this.samples.last(each, this.now_s, this.expires_s) for each in parts]
-    this.put(series, max(total - sum(value for value in known if value is not None), 0.0))
+    return sum(value for value in known if value is not None)
+
+
+def _with_cache(this: Round, memory: float) -> None:
+    """Page cache of pods is looked at now and then, so this is too."""
+    used, with_cache = (
+        this.samples.last(each, this.now_s, this.expires_s)
+        for each in (names.NODE_MEMORY, names.NODE_MEMORY_WITH_CACHE)
+    )
+    if used is not None and with_cache is not None:
+        cache = with_cache - used - _of_others(this, names.pod_page_cache, names.host_application_page_cache)
+        this.put(names.SYSTEM_MEMORY_WITH_CACHE, memory + max(cache, 0.0))

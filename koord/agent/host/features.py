@@ -84,8 +84,17 @@ def _memory_delays(cgroups: Cgroups, directory: str) -> tuple[Feature, ...]:
     reclaim = "pgscan_direct of each cgroup" if is_v2 else "not available on cgroup v1: major faults"
     return (
         Feature("direct reclaim of pods", is_v2, reclaim),
+        _cold_memory(cgroups),
         Feature("latency of allocations", buckets, "memory.*_latency" if buckets else "not available: counters alone"),
     )
+
+
+def _cold_memory(cgroups: Cgroups) -> Feature:
+    from koord.agent.host.cold.sources import source_of
+
+    source = source_of(cgroups)
+    how = "not available: usageWithHotPageCache reports memory without page cache"
+    return Feature("cold memory", source is not None, how if source is None else source.name)
 
 
 def _machine(cgroups: Cgroups) -> tuple[Feature, ...]:

@@ -29,6 +29,8 @@ GROUP_IDENTITY_ON: Final = _of_host(
     "kernel.sched_group_identity_enabled", "proc/sys/kernel/sched_group_identity_enabled", 0, 1
 )
 IDLE_SAVER: Final = _of_host("kernel.sched_idle_saver_wmark", "proc/sys/kernel/sched_idle_saver_wmark", 0, 2**31 - 1)
+KIDLED_PERIOD: Final = _of_host("kidled.scan_period", "sys/kernel/mm/kidled/scan_period_in_seconds", 0, 120)
+KIDLED_HIERARCHY: Final = _of_host("kidled.use_hierarchy", "sys/kernel/mm/kidled/use_hierarchy", 0, 1)
 
 SYSTEM_KNOBS: Final[tuple[Knob, ...]] = (
     MIN_FREE_KBYTES,
@@ -37,6 +39,8 @@ SYSTEM_KNOBS: Final[tuple[Knob, ...]] = (
     PAGE_CACHE_LIMITS,
     GROUP_IDENTITY_ON,
     IDLE_SAVER,
+    KIDLED_PERIOD,
+    KIDLED_HIERARCHY,
 )
 
 

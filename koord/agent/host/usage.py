@@ -41,8 +41,13 @@ class CgroupMemory(NamedTuple):
         return self.anon + self.unevictable
 
     @property
+    def page_cache(self) -> int:
+        """Of files, what can be dropped."""
+        return self.active_file + self.inactive_file
+
+    @property
     def with_page_cache(self) -> int:
-        return self.anon + self.unevictable + self.active_file + self.inactive_file
+        return self.without_page_cache + self.page_cache
 
 
 def cpu_ns(cgroups: Cgroups, directory: str) -> int:

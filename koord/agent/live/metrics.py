@@ -69,6 +69,7 @@ class AgentCollector(Collector):
             self._add(pods, names.pod_cpu(uid), [*own, "cpu"], 1000)
             self._add(pods, names.pod_memory(uid), [*own, "memory"])
         yield pods
+        yield self._page_cache(state, node)
         waiting = GaugeMetricFamily(
             "koordlet_pressure",
             "Percent of ten seconds in which tasks waited",
@@ -92,6 +93,24 @@ class AgentCollector(Collector):
         for labels, count in self._failures.items():
             failed.add_metric(labels, count)
         yield failed
+
+    def _page_cache(self, state: NodeState, node: str) -> Metric:
+        """A pod's is looked at every few seconds alone."""
+        found = GaugeMetricFamily(
+            "koordlet_page_cache_bytes",
+            "Page cache, all of it (total) and what nobody has used lately (cold); without a pod, the node's",
+            labels=["node", "pod_namespace", "pod_name", "what"],
+        )
+        now_s, last = self._now(), self._agent.samples.last
+        used, with_cache = (last(each, now_s, FRESH_S) for each in (names.NODE_MEMORY, names.NODE_MEMORY_WITH_CACHE))
+        if used is not None and with_cache is not None:
+            found.add_metric([node, "", "", "total"], max(with_cache - used, 0.0))
+        self._add(found, names.NODE_COLD, [node, "", "", "cold"])
+        for uid, pod in state.pods.items():
+            own = [node, pod.meta.namespace, pod.meta.name]
+            self._add(found, names.pod_page_cache(uid), [*own, "total"])
+            self._add(found, names.pod_cold(uid), [*own, "cold"])
+        return found
 
     def _suffering(self, state: NodeState, node: str) -> Iterator[Metric]:
         labels = ["node", "pod_namespace", "pod_name"]

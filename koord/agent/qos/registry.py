@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from koord.agent.qos import (
     block_io,
+    cold_memory,
     cpu_burst,
     cpu_evict,
     cpu_suppress,
@@ -23,6 +24,7 @@ from koord.agent.qos.strategy import Strategy
 
 STRATEGIES: Final[tuple[Strategy[Any, Any], ...]] = (
     system_config.STRATEGY,
+    cold_memory.STRATEGY,
     memory_qos.STRATEGY,
     block_io.STRATEGY,
     resctrl.STRATEGY,

@@ -12,8 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from koord.agent.interference.signals import Signal
-from koord.agent.pods import AgentPod
+from koord.agent.pods import AgentContainer, AgentPod
 from koord.agent.predict.forecast import Forecast
+from koord.agent.report.page_cache import PAGE_CACHE, CountedMemory, counted_memory
 from koord.agent.report.report import Facts, Report
 from koord.agent.series import names
 from koord.agent.series.samples import Samples, Series
@@ -59,15 +60,12 @@ def node_metric_status(
 ) -> NodeMetricStatus | None:
     """None while nothing was measured yet. `now_s` is in the time of the samples, `update_time` in everybody's."""
     window_s = max(policy.window_s, LEAST_WINDOW_S)
-    with_cache = policy.memory == "usageWithPageCache"
-    memory = names.NODE_MEMORY_WITH_CACHE if with_cache else names.NODE_MEMORY
-    pod_memory = names.pod_memory_with_cache if with_cache else names.pod_memory
-    application_memory = names.host_application_memory_with_cache if with_cache else names.host_application_memory
-    node = _usage(samples, names.NODE_CPU, memory, now_s, window_s)
+    memory = counted_memory(samples, policy.memory, now_s, window_s)
+    node = _usage(samples, names.NODE_CPU, samples.mean(memory.of_node, now_s, window_s), now_s, window_s)
     if node is None:
         return None
-    system = _usage(samples, names.SYSTEM_CPU, names.SYSTEM_MEMORY, now_s, window_s)
-    pods = [_pod(state, pod, samples, pod_memory(pod.uid), now_s, window_s) for pod in state.pods.values()]
+    system = _usage(samples, names.SYSTEM_CPU, samples.mean(memory.of_system, now_s, window_s), now_s, window_s)
+    pods = [_pod(state, pod, samples, memory, now_s, window_s) for pod in state.pods.values()]
     applications = [
         HostApplicationMetricInfo(name=each.name, usage=used, priority=each.priority, qos=each.qos)
         for each in (state.slo.host_applications if state.slo else ())
@@ -75,7 +73,7 @@ def node_metric_status(
             used := _usage(
                 samples,
                 names.host_application_cpu(each.name),
-                application_memory(each.name),
+                memory.of_application(each.name),
                 now_s,
                 window_s,
             )
@@ -85,12 +83,11 @@ def node_metric_status(
         update_time=update_time,
         node_metric=NodeMetricInfo(
             node_usage=msgspec.structs.replace(node, devices=_gpus(state, samples, "", now_s, window_s)),
-            aggregated_node_usages=_aggregated(samples, names.NODE_CPU, memory, policy.longer_s, now_s),
+            aggregated_node_usages=_aggregated(samples, names.NODE_CPU, memory.of_node, policy.longer_s, now_s),
             system_usage=system or ResourceMap(),
-            aggregated_system_usages=_aggregated(
-                samples, names.SYSTEM_CPU, names.SYSTEM_MEMORY, policy.longer_s, now_s
-            ),
+            aggregated_system_usages=_aggregated(samples, names.SYSTEM_CPU, memory.of_system, policy.longer_s, now_s),
             numa_usages=_by_numa_node(state, samples, now_s, window_s),
+            page_cache=memory.page_cache(),
         ),
         pods_metric=tuple(sorted((pod for pod in pods if pod), key=lambda pod: (pod.namespace, pod.name))),
         host_application_metric=tuple(sorted(applications, key=lambda each: each.name)),
@@ -128,24 +125,25 @@ def _by_numa_node(state: NodeState, samples: Samples, now_s: float, window_s: fl
 
 
 def _pod(
-    state: NodeState, pod: AgentPod, samples: Samples, memory: Series, now_s: float, window_s: float
+    state: NodeState, pod: AgentPod, samples: Samples, memory: CountedMemory, now_s: float, window_s: float
 ) -> PodMetricInfo | None:
-    used = _usage(samples, names.pod_cpu(pod.uid), memory, now_s, window_s)
+    used = _usage(samples, names.pod_cpu(pod.uid), memory.of_pod(pod.uid), now_s, window_s)
     if used is None:
         return None
-    containers = {
-        each.name: own.resources
-        for each in pod.containers
-        if each.id
-        and (own := _usage(samples, names.container_cpu(each.id), names.container_memory(each.id), now_s, window_s))
-    }
+
+    def own_usage(each: AgentContainer) -> ResourceMap | None:
+        return _usage(samples, names.container_cpu(each.id), memory.of_container(each.id), now_s, window_s)
+
+    containers = {each.name: own.resources for each in pod.containers if each.id and (own := own_usage(each))}
     return PodMetricInfo(
         name=pod.meta.name,
         namespace=pod.meta.namespace,
         pod_usage=msgspec.structs.replace(used, devices=_gpus(state, samples, pod.uid, now_s, window_s)),
         priority=pod.band,
         qos=pod.qos,
-        extensions=_extensions(state, pod, samples, containers if len(containers) > 1 else {}, now_s, window_s),
+        extensions=_extensions(
+            state, pod, samples, containers if len(containers) > 1 else {}, memory.page_cache_of(pod), now_s, window_s
+        ),
     )
 
 
@@ -154,10 +152,13 @@ def _extensions(
     pod: AgentPod,
     samples: Samples,
     containers: Mapping[str, ResourceList],
+    page_cache: Mapping[str, Any],
     now_s: float,
     window_s: float,
 ) -> Mapping[str, Any]:
     found: dict[str, Any] = {"containers": containers} if containers else {}
+    if page_cache:
+        found[PAGE_CACHE] = page_cache
     if state.gates[AgentGate.INTERFERENCE_DETECTION] or state.gates[AgentGate.INTERFERENCE_CONTROL]:
         means = {each.key: samples.mean(names.pod_signal(pod.uid, each.key), now_s, window_s) for each in Signal}
         signals = {key: round(value, 3) for key, value in means.items() if value is not None}
@@ -183,8 +184,10 @@ def _gpus(state: NodeState, samples: Samples, pod: str, now_s: float, window_s: 
     return tuple(found)
 
 
-def _usage(samples: Samples, cpu: Series, memory: Series, now_s: float, window_s: float) -> ResourceMap | None:
-    cpu_milli, memory_bytes = samples.mean(cpu, now_s, window_s), samples.mean(memory, now_s, window_s)
+def _usage(
+    samples: Samples, cpu: Series, memory_bytes: float | None, now_s: float, window_s: float
+) -> ResourceMap | None:
+    cpu_milli = samples.mean(cpu, now_s, window_s)
     return None if cpu_milli is None or memory_bytes is None else _map(cpu_milli, memory_bytes)
 
 

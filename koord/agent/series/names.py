@@ -12,7 +12,13 @@ NODE_CPU: Final = Series("node_cpu")
 NODE_MEMORY: Final = Series("node_memory")
 NODE_MEMORY_WITH_CACHE: Final = Series("node_memory_with_cache")
 SYSTEM_CPU: Final = Series("system_cpu")
+NODE_MEMORY_HOT: Final = Series("node_memory_hot")
+"""With the page cache that was used lately."""
+NODE_COLD: Final = Series("node_cold")
+"""Bytes of page cache that nobody has used for a while; `pod_cold` and the like have those of others."""
 SYSTEM_MEMORY: Final = Series("system_memory")
+SYSTEM_MEMORY_WITH_CACHE: Final = Series("system_memory_with_cache")
+SYSTEM_MEMORY_HOT: Final = Series("system_memory_hot")
 BE_CPU: Final = Series("be_cpu")
 """Used by all in the best-effort directory."""
 BE_CPU_REQUEST: Final = Series("be_cpu_request")
@@ -47,8 +53,14 @@ def pod_memory(uid: str) -> Series:
 
 
 @lru_cache(_REMEMBERED)
-def pod_memory_with_cache(uid: str) -> Series:
-    return Series("pod_memory_with_cache", uid)
+def pod_page_cache(uid: str) -> Series:
+    """Bytes of files that the kernel keeps in memory for it, and can drop."""
+    return Series("pod_page_cache", uid)
+
+
+@lru_cache(_REMEMBERED)
+def pod_cold(uid: str) -> Series:
+    return Series("pod_cold", uid)
 
 
 @lru_cache(_REMEMBERED)
@@ -65,6 +77,16 @@ def container_cpu(container_id: str) -> Series:
 @lru_cache(_REMEMBERED)
 def container_memory(container_id: str) -> Series:
     return Series("container_memory", container_id)
+
+
+@lru_cache(_REMEMBERED)
+def container_page_cache(container_id: str) -> Series:
+    return Series("container_page_cache", container_id)
+
+
+@lru_cache(_REMEMBERED)
+def container_cold(container_id: str) -> Series:
+    return Series("container_cold", container_id)
 
 
 @lru_cache(_REMEMBERED)
@@ -87,8 +109,12 @@ def host_application_cpu(name: str) -> Series:
     return Series("host_application_cpu", name)
 
 
-def host_application_memory_with_cache(name: str) -> Series:
-    return Series("host_application_memory_with_cache", name)
+def host_application_page_cache(name: str) -> Series:
+    return Series("host_application_page_cache", name)
+
+
+def host_application_cold(name: str) -> Series:
+    return Series("host_application_cold", name)
 
 
 def host_application_memory(name: str) -> Series:

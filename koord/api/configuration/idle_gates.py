@@ -33,7 +33,6 @@ GATES: Final[frozenset[Gate]] = frozenset(
         AgentGate.AUDIT_EVENTS,
         AgentGate.AUDIT_EVENTS_HTTP_HANDLER,
         AgentGate.LIBPFM4,
-        AgentGate.COLD_PAGE_COLLECTOR,
         AgentGate.HUGE_PAGE_REPORT,
         AgentGate.POD_RESOURCES_PROXY,
         AgentGate.PER_CPU_METRIC,

@@ -10,11 +10,12 @@ from koord.api.text.manifest import Manifests
 from koord.offline.picture.cpus import cpus
 from koord.offline.picture.devices import devices
 from koord.offline.picture.forecast import forecast
+from koord.offline.picture.memory import memory
 from koord.offline.picture.reservations import reservations
 from koord.offline.picture.section import Section, Seen
 from koord.offline.picture.yarn import yarn
 
-SECTIONS: Final[tuple[Callable[[Seen], Section | None], ...]] = (cpus, devices, reservations, forecast, yarn)
+SECTIONS: Final[tuple[Callable[[Seen], Section | None], ...]] = (cpus, memory, devices, reservations, forecast, yarn)
 """In the order in which they are shown."""
 
 

@@ -14,7 +14,7 @@ from koord.api.machinery.struct import EMPTY, Struct
 from koord.api.protocol.crd.device import DeviceInfo
 from koord.api.protocol.crd.fields import FreeForm, Int32
 from koord.api.text.duration import Duration
-from koord.api.text.quantity import ResourceList
+from koord.api.text.quantity import Quantity, ResourceList
 from koord.api.text.timestamp import Timestamp
 
 NodeMemoryCollectPolicy: TypeAlias = Literal["usageWithHotPageCache", "usageWithoutPageCache", "usageWithPageCache"]
@@ -64,6 +64,15 @@ class NUMAUsage(Struct):
     "Usage on the NUMA node that is not pods'. CPU is shared out in proportion to the NUMA nodes' CPU usage."
 
 
+class PageCacheUsage(Struct):
+    total: Quantity | None = None
+    "Files that the kernel keeps in memory, and can drop."
+    cold: Quantity | None = None
+    "What of it nobody has used for 5 minutes. Absent where the kernel does not tell it."
+    counted: Literal["none", "hot", "all"] = "none"
+    "Which part of it the memory of this report includes, for the node, the system and pods alike."
+
+
 class NodeMetricInfo(Struct):
     node_usage: ResourceMap = ResourceMap()
     "All usage on the node."
@@ -75,6 +84,8 @@ class NodeMetricInfo(Struct):
     "System usage, aggregated over each period. Absent until there are enough samples."
     numa_usages: tuple[NUMAUsage, ...] = ()
     "Usage on each NUMA node."
+    page_cache: PageCacheUsage | None = None
+    "Page cache of the node. An addition of koord; of pods, extensions.pageCache tells it."
 
 
 class PodMetricInfo(Struct):
