@@ -11,10 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import aiohttp
 import grpc
 import grpc.aio
-import msgspec
 
 from koord.agent.adjustment import Adjustment
 from koord.agent.announced import Asking, PodTold
@@ -25,13 +23,13 @@ from koord.runtime.cri import Device, LinuxContainerResources, Mount
 from koord.runtime.hook_files import FailurePolicy, HookFile, HookFileError, Protocol, by_stage, parse
 from koord.runtime.hook_service import SERVICE
 from koord.runtime.intercept import Answer, Question, answered_by_koordinator, asked_by_koordinator
+from koord.runtime.live.agent import AgentClient, AgentError
 from koord.runtime.stages import Stage
 
 log = logging.getLogger(__name__)
 
 LOOK_S: Final = 1.0
 MOST_BYTES: Final = 16 << 20
-_ADJUSTMENT: Final = "http://agent/v1/adjustment"
 NOTHING: Final = Answer()
 
 
@@ -46,7 +44,7 @@ class HookServers:
         "By file, its time and size, and what it registers."
         self._by_stage: dict[Stage, HookFile] = {}
         self._channels: dict[str, grpc.aio.Channel] = {}
-        self._sessions: dict[str, aiohttp.ClientSession] = {}
+        self._agents: dict[str, AgentClient] = {}
         self._complaints: dict[str, str] = {}
         self.failures = 0
 
@@ -90,7 +88,7 @@ class HookServers:
             why = f"no answer within {self._timeout_s:g} s"
         except grpc.aio.AioRpcError as error:
             why = f"{error.code().name}: {error.details()}"
-        except (OSError, aiohttp.ClientError, MessageError, msgspec.DecodeError, ValueError) as error:
+        except (OSError, AgentError, MessageError, ValueError) as error:
             why = str(error) or type(error).__name__
         else:
             self._complaints.pop(server.socket, None)
@@ -115,10 +113,9 @@ class HookServers:
         return answered_by_koordinator(question.stage, await ask(asked_by_koordinator(question)))
 
     async def _asked_agent(self, server: HookFile, question: Question) -> Answer:
-        session = self._sessions.get(server.socket)
-        if session is None:
-            connector = aiohttp.UnixConnector(path=server.socket)
-            session = self._sessions[server.socket] = aiohttp.ClientSession(connector=connector)
+        agent = self._agents.get(server.socket)
+        if agent is None:
+            agent = self._agents[server.socket] = AgentClient(server.socket)
         pod, container = question.sandbox, question.container
         told = PodTold(pod.uid, pod.name, pod.namespace, pod.labels, pod.annotations, pod.cgroup_parent)
         asking = Asking(
@@ -128,11 +125,7 @@ class HookServers:
             is_update=question.stage is Stage.PRE_UPDATE_CONTAINER_RESOURCES,
             is_over=question.stage is Stage.POST_STOP_POD_SANDBOX,
         )
-        async with session.post(_ADJUSTMENT, data=msgspec.json.encode(asking)) as answer:
-            body = await answer.read()
-            if answer.status != 200:
-                raise ValueError(f"{answer.status}: {body.decode(errors='replace').strip()}")
-        return of_adjustment(msgspec.json.decode(body, type=Adjustment), is_pod=container is None)
+        return of_adjustment(await agent.ask(asking), is_pod=container is None)
 
     def _complain(self, about: str, text: str) -> None:
         if self._complaints.get(about) != text:
@@ -142,8 +135,8 @@ class HookServers:
     async def close(self) -> None:
         for channel in self._channels.values():
             await channel.close()
-        for session in self._sessions.values():
-            await session.close()
+        for agent in self._agents.values():
+            await agent.close()
 
 
 def of_adjustment(wanted: Adjustment, *, is_pod: bool) -> Answer:

@@ -1,0 +1,337 @@
+"""The NRI plugin as a process: registers with the runtime, answers its calls, and comes back when the runtime does.
+
+A container is set up when it is made. What runs already is brought in line when the plugin connects, and again
+whenever the agent wants something else of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from koord.agent.adjustment import Adjustment
+from koord.agent.announced import Asking
+from koord.api.machinery.messages import Message, decode, encode
+from koord.api.machinery.protobuf import MessageError
+from koord.kube.clock import Clock, SystemClock
+from koord.runtime import nri
+from koord.runtime.live.agent import AgentClient, AgentError
+from koord.runtime.ttrpc import (
+    OK,
+    PLUGIN,
+    REQUEST,
+    RESPONSE,
+    RUNTIME,
+    UNIMPLEMENTED,
+    UNKNOWN,
+    Frame,
+    Pieces,
+    Request,
+    Response,
+    Status,
+    piece,
+)
+
+log = logging.getLogger(__name__)
+
+SOCKET: Final = "/var/run/nri/nri.sock"
+LOOK_S: Final = 10.0
+CALL_S: Final = 10.0
+FIRST_WAIT_S: Final = 1.0
+LONGEST_WAIT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class NriOptions:
+    socket: str = SOCKET
+    agent: str = "/var/run/koord/hooks.sock"
+    name: str = "koord"
+    index: str = "00"
+    fails: bool = False
+    "Whether a container is not made when the agent does not answer."
+    agent_s: float = 1.0
+    "How long the agent may take; runtimes give a plugin two seconds."
+    look_s: float = LOOK_S
+
+
+@dataclass(slots=True)
+class _Known:
+    """A container of the runtime's, with what it was last given."""
+
+    pod: nri.PodSandbox
+    name: str
+    given: Adjustment | None = None
+
+
+class Refused(Exception):
+    """What the runtime is answered instead of a change."""
+
+
+@dataclass(slots=True)
+class Plugin:
+    options: NriOptions
+    agent: AgentClient
+    clock: Clock
+    on_ready: Callable[[], None] = lambda: None
+    known: dict[str, _Known] = field(default_factory=dict)
+    "By container."
+    is_in_line: bool = False
+    "Whether the runtime has told of what runs."
+    _pods: dict[str, nri.PodSandbox] = field(default_factory=dict)
+    _synchronizing: nri.SynchronizeRequest = field(default_factory=nri.SynchronizeRequest)
+
+    async def answer(self, method: str, payload: bytes) -> Message | None:
+        """None: there is no such method. Raises MessageError and Refused."""
+        handle = _METHODS.get(method)
+        return await handle(self, payload) if handle is not None else None
+
+    async def _configure(self, payload: bytes) -> Message:
+        about = decode(nri.ConfigureRequest, payload)
+        log.info("registered with %s %s", about.runtime_name, about.runtime_version)
+        return nri.ConfigureResponse(nri.EVENTS)
+
+    async def _synchronize(self, payload: bytes) -> Message:
+        """What runs is brought in line. A runtime may tell of it in several parts."""
+        part, whole = decode(nri.SynchronizeRequest, payload), self._synchronizing
+        whole.pods += part.pods
+        whole.containers += part.containers
+        if part.more:
+            return nri.SynchronizeResponse(more=True)
+        self._synchronizing = nri.SynchronizeRequest()
+        self._pods = {pod.id: pod for pod in whole.pods}
+        self.known = {}
+        updates = []
+        for container in whole.containers:
+            pod = self._pods.get(container.pod_sandbox_id)
+            if pod is None or container.state not in (nri.CREATED, nri.RUNNING):
+                continue
+            self.known[container.id] = known = _Known(pod, container.name)
+            wanted = await self._ask(nri.asking(pod, container.name), may_fail=True)
+            if wanted is None:
+                continue
+            known.given = wanted
+            has = container.linux.resources if container.linux is not None else None
+            change = nri.update(container.id, wanted)
+            if change is not None and nri.differs(has, wanted):
+                updates.append(change)
+        log.info("%d containers run here, of which %d are brought in line", len(self.known), len(updates))
+        self.is_in_line = True
+        self.on_ready()
+        return nri.SynchronizeResponse(updates)
+
+    async def _run_sandbox(self, payload: bytes) -> Message:
+        await self._pod_runs(decode(nri.PodAndContainer, payload).pod)
+        return Message()
+
+    async def _pod_runs(self, pod: nri.PodSandbox | None) -> None:
+        if pod is not None:
+            self._pods[pod.id] = pod
+            await self._ask(nri.asking(pod))
+
+    async def _remove_sandbox(self, payload: bytes) -> Message:
+        await self._pod_goes(decode(nri.PodAndContainer, payload).pod)
+        return Message()
+
+    async def _pod_goes(self, pod: nri.PodSandbox | None) -> None:
+        if pod is not None:
+            self._pods.pop(pod.id, None)
+            for id in [id for id, each in self.known.items() if each.pod.id == pod.id]:
+                del self.known[id]
+            await self._ask(nri.asking(pod, is_over=True), may_fail=True)
+
+    async def _create_container(self, payload: bytes) -> Message:
+        about = decode(nri.PodAndContainer, payload)
+        if about.pod is None or about.container is None:
+            return nri.CreateContainerResponse()
+        wanted = await self._ask(nri.asking(about.pod, about.container.name))
+        self.known[about.container.id] = _Known(about.pod, about.container.name, wanted)
+        return nri.CreateContainerResponse(nri.adjustment(wanted) if wanted is not None else None)
+
+    async def _update_container(self, payload: bytes) -> Message:
+        about = decode(nri.PodAndContainer, payload)
+        if about.pod is None or about.container is None:
+            return nri.UpdateContainerResponse()
+        wanted = await self._ask(nri.asking(about.pod, about.container.name, is_update=True))
+        change = nri.update(about.container.id, wanted) if wanted is not None else None
+        return nri.UpdateContainerResponse([change] if change is not None else [])
+
+    async def _stop_container(self, payload: bytes) -> Message:
+        about = decode(nri.PodAndContainer, payload)
+        if about.container is not None:
+            self.known.pop(about.container.id, None)
+        return Message()
+
+    async def _state_change(self, payload: bytes) -> Message:
+        """How runtimes before NRI 0.11 tell of what cannot be changed."""
+        about = decode(nri.StateChangeEvent, payload)
+        if about.event == nri.RUN_POD_SANDBOX:
+            await self._pod_runs(about.pod)
+        elif about.event == nri.REMOVE_POD_SANDBOX:
+            await self._pod_goes(about.pod)
+        return Message()
+
+    async def changes(self) -> list[nri.ContainerUpdate]:
+        """What the agent wants by now of containers that run."""
+        found = []
+        for id, each in list(self.known.items()):
+            wanted = await self._ask(nri.asking(each.pod, each.name), may_fail=True)
+            if wanted is None or each.given is None or nri.resources(wanted) == nri.resources(each.given):
+                if wanted is not None:
+                    each.given = wanted
+                continue
+            each.given = wanted
+            change = nri.update(id, wanted)
+            if change is not None:
+                found.append(change)
+        return found
+
+    async def _ask(self, asking: Asking, *, may_fail: bool = False) -> Adjustment | None:
+        """None where the agent does not answer, and that is no reason to refuse."""
+        try:
+            async with asyncio.timeout(self.options.agent_s):
+                return await self.agent.ask(asking)
+        except TimeoutError:
+            why = f"no answer within {self.options.agent_s:g} s"
+        except AgentError as error:
+            why = str(error)
+        about = f"pod {asking.pod.namespace}/{asking.pod.name}, container {asking.container or '-'}"
+        text = f"the agent at {self.agent.socket} failed: {why[:500]}"
+        if self.options.fails and not may_fail:
+            raise Refused(f"{about}: {text}")
+        log.warning("%s: %s; it goes on without it", about, text)
+        return None
+
+
+_METHODS: Final[dict[str, Callable[[Plugin, bytes], Awaitable[Message]]]] = {
+    "Configure": Plugin._configure,
+    "Synchronize": Plugin._synchronize,
+    "RunPodSandbox": Plugin._run_sandbox,
+    "RemovePodSandbox": Plugin._remove_sandbox,
+    "CreateContainer": Plugin._create_container,
+    "UpdateContainer": Plugin._update_container,
+    "StopContainer": Plugin._stop_container,
+    "StateChange": Plugin._state_change,
+}
+
+
+class Connection:
+    """One life of the connection with the runtime."""
+
+    def __init__(self, plugin: Plugin, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._plugin, self._reader, self._writer = plugin, reader, writer
+        self._waiting: dict[int, asyncio.Future[Response]] = {}
+        self._stream = -1
+        self._answering = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Until the runtime goes. Raises OSError and MessageError."""
+        async with asyncio.TaskGroup() as tasks:
+            reading = tasks.create_task(self._read(tasks))
+            await self._register()
+            following = tasks.create_task(self._follow())
+            await asyncio.wait([reading])
+            following.cancel()
+
+    async def _register(self) -> None:
+        options = self._plugin.options
+        said = nri.RegisterPluginRequest(options.name, options.index)
+        await self._call("RegisterPlugin", said)
+
+    async def _follow(self) -> None:
+        """Decisions change while containers run."""
+        while True:
+            await self._plugin.clock.sleep(self._plugin.options.look_s)
+            async with self._answering:
+                changes = await self._plugin.changes()
+            if changes:
+                given = await self._call("UpdateContainers", nri.UpdateContainersRequest(changes))
+                failed = decode(nri.UpdateContainersResponse, given).failed
+                for each in failed:
+                    log.warning("the runtime could not update container %s", each.container_id)
+
+    async def _call(self, method: str, said: Message) -> bytes:
+        self._stream += 2
+        stream = self._stream
+        waiting: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._waiting[stream] = waiting
+        request = Request(nri.RUNTIME_SERVICE, method, encode(said))
+        await self._write(RUNTIME, Frame(stream, REQUEST, encode(request)))
+        try:
+            async with asyncio.timeout(CALL_S):
+                response = await waiting
+        except TimeoutError:
+            raise OSError(f"the runtime does not answer {method}") from None
+        finally:
+            self._waiting.pop(stream, None)
+        if response.status is not None and response.status.code != OK:
+            raise OSError(f"the runtime refuses {method}: {response.status.message}")
+        return response.payload
+
+    async def _read(self, tasks: asyncio.TaskGroup) -> None:
+        pieces = Pieces()
+        while data := await self._reader.read(1 << 16):
+            for connection, frame in pieces.feed(data):
+                if connection == PLUGIN and frame.type == REQUEST:
+                    tasks.create_task(self._answer(frame))
+                elif connection == RUNTIME and frame.type == RESPONSE:
+                    waiting = self._waiting.get(frame.stream)
+                    if waiting is not None and not waiting.done():
+                        waiting.set_result(decode(Response, frame.body))
+        raise ConnectionResetError("the runtime has closed the connection")
+
+    async def _answer(self, frame: Frame) -> None:
+        request = decode(Request, frame.body)
+        status, payload = Status(OK), b""
+        try:
+            # One after the other: what is known of containers changes with each.
+            async with self._answering:
+                found = await self._plugin.answer(request.method, request.payload)
+            if found is None:
+                status = Status(UNIMPLEMENTED, f"koord has no {request.method}")
+            else:
+                payload = encode(found)
+        except (MessageError, Refused) as error:
+            status = Status(UNKNOWN, str(error))
+        response = Response(status if status.code != OK else None, payload)
+        await self._write(PLUGIN, Frame(frame.stream, RESPONSE, encode(response)))
+
+    async def _write(self, connection: int, frame: Frame) -> None:
+        self._writer.write(piece(connection, frame.encoded()))
+        await self._writer.drain()
+
+
+async def run(options: NriOptions, *, clock: Clock | None = None, on_ready: Callable[[], None] = lambda: None) -> None:
+    """Until cancelled. A runtime that is not there, or goes, is waited for."""
+    clock = clock or SystemClock()
+    agent = AgentClient(options.agent)
+    wait_s, told = FIRST_WAIT_S, ""
+    try:
+        while True:
+            plugin = Plugin(options, agent, clock, on_ready)
+            try:
+                reader, writer = await asyncio.open_unix_connection(options.socket)
+                try:
+                    await Connection(plugin, reader, writer).run()
+                finally:
+                    writer.close()
+            except* (OSError, MessageError) as errors:
+                why = "; ".join(dict.fromkeys(str(each) for each in _leaves(errors)))
+            if plugin.is_in_line:
+                wait_s, told = FIRST_WAIT_S, ""
+            if why != told:
+                log.warning("NRI at %s: %s; it is tried again", options.socket, why)
+                told = why
+            await clock.sleep(wait_s)
+            wait_s = min(wait_s * 2, LONGEST_WAIT_S)
+    finally:
+        await agent.close()
+
+
+def _leaves(errors: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for each in errors.exceptions:
+        found += _leaves(each) if isinstance(each, BaseExceptionGroup) else [each]
+    return found

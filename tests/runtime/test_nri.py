@@ -1,0 +1,210 @@
+"""The NRI plugin beside a stand-in for the runtime's side of it, and the answers of a real agent's hooks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from koord.agent.adjustment import Adjustment, DeviceNode, MountPoint
+from koord.agent.announced import Asking, announced, answer
+from koord.agent.live import asked
+from koord.agent.state import NodeState
+from koord.api.configuration.features import AgentGate
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.machinery.messages import Message
+from koord.api.machinery.protobuf import MessageError
+from koord.runtime import nri
+from koord.runtime.live.nri import NriOptions, run
+from koord.runtime.ttrpc import Pieces, piece
+from tests.agent.states import node
+from tests.runtime.nri_runtime import NriRuntime, PluginFailed, nri_runtime
+
+BATCH = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
+SPEC = json.dumps({"containers": {"main": {"requests": BATCH, "limits": BATCH}}})
+
+
+def pod(name: str = "job") -> nri.PodSandbox:
+    return nri.PodSandbox(
+        f"s-{name}",
+        name,
+        f"u-{name}",
+        "default",
+        {"koordinator.sh/qosClass": "BE"},
+        {"node.koordinator.sh/extended-resource-spec": SPEC},
+        nri.LinuxPodSandbox(f"/kubepods/besteffort/podu-{name}"),
+    )
+
+
+@dataclass
+class Agent:
+    """The hooks of an agent on its own socket, without a node."""
+
+    state: NodeState = field(default_factory=lambda: node(slo={}))
+    asked: list[Asking] = field(default_factory=list)
+
+    def answer(self, asking: Asking) -> Adjustment:
+        self.asked.append(asking)
+        if asking.is_over:
+            return Adjustment()
+        return answer(self.state, announced(asking.pod, CgroupDriver.CGROUPFS), asking)
+
+
+@asynccontextmanager
+async def plugged(folder: Path, agent: Agent | None = None, **options: object) -> AsyncIterator[NriRuntime]:
+    serving = await asked.serve(folder / "agent.sock", agent.answer) if agent is not None else None
+    settings = replace(NriOptions(str(folder / "nri.sock"), str(folder / "agent.sock"), agent_s=10), **options)  # type: ignore[arg-type]
+    async with nri_runtime(folder / "nri.sock") as runtime:
+        running = asyncio.create_task(run(settings))
+        try:
+            async with asyncio.timeout(20):
+                await runtime.connected.wait()
+            yield runtime
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+            if serving is not None:
+                await serving.cleanup()
+
+
+async def test_a_container_is_made_with_what_the_hooks_want(tmp_path: Path) -> None:
+    agent = Agent()
+    async with plugged(tmp_path, agent) as runtime:
+        assert runtime.registered == [("00", "koord")]
+        events = (
+            await runtime.call("Configure", nri.ConfigureRequest("containerd", "2.0"), nri.ConfigureResponse)
+        ).events
+        assert {event for event in range(1, 15) if events >> (event - 1) & 1} == {1, 3, 4, 8, 10}
+        await runtime.call("Synchronize", nri.SynchronizeRequest(), nri.SynchronizeResponse)
+        await runtime.call("RunPodSandbox", nri.PodAndContainer(pod()), Message)
+        about = nri.PodAndContainer(pod(), nri.Container("c1", "s-job", "main"))
+        given = await runtime.call("CreateContainer", about, nri.CreateContainerResponse)
+        assert given.adjust is not None
+        assert given.adjust.linux is not None
+        assert given.adjust.linux.resources == nri.LinuxResources(
+            nri.LinuxMemory(nri.Number(64 << 20)),
+            nri.LinuxCPU(nri.Number(512), nri.Number(50_000), nri.Number(100_000)),
+        )
+        changed = await runtime.call("UpdateContainer", about, nri.UpdateContainerResponse)
+        assert [each.container_id for each in changed.update] == ["c1"]
+        await runtime.call("StopContainer", about, Message)
+        await runtime.call("RemovePodSandbox", nri.PodAndContainer(pod()), Message)
+    assert [(each.container, each.is_update, each.is_over) for each in agent.asked] == [
+        ("", False, False),
+        ("main", False, False),
+        ("main", True, False),
+        ("", False, True),
+    ]
+    assert {each.by for each in agent.asked} == {"nri"}
+
+
+async def test_what_runs_already_is_brought_in_line_when_the_plugin_comes(tmp_path: Path) -> None:
+    right = nri.LinuxResources(
+        nri.LinuxMemory(nri.Number(64 << 20)), nri.LinuxCPU(nri.Number(512), nri.Number(50_000), nri.Number(100_000))
+    )
+    states = {"wrong": (nri.RUNNING, nri.LinuxResources()), "right": (nri.RUNNING, right), "ended": (4, None)}
+    containers = [
+        nri.Container(name, "s-job", "main", state, nri.LinuxContainer(has)) for name, (state, has) in states.items()
+    ]
+    async with plugged(tmp_path, Agent()) as runtime:
+        first = nri.SynchronizeRequest([pod()], containers[:1], more=True)
+        assert (await runtime.call("Synchronize", first, nri.SynchronizeResponse)).more
+        rest = nri.SynchronizeRequest([], containers[1:])
+        given = await runtime.call("Synchronize", rest, nri.SynchronizeResponse)
+        assert [each.container_id for each in given.update] == ["wrong"]
+
+
+async def test_a_decision_that_changes_reaches_what_runs(tmp_path: Path) -> None:
+    agent = Agent()
+    async with plugged(tmp_path, agent, look_s=0.05) as runtime:
+        about = nri.PodAndContainer(pod(), nri.Container("c1", "s-job", "main"))
+        await runtime.call("CreateContainer", about, nri.CreateContainerResponse)
+        threshold = {"resourceUsedThresholdWithBE": {"enable": True, "cpuSuppressPolicy": "cfsQuota"}}
+        agent.state = node(slo=threshold)
+        async with asyncio.timeout(20):
+            await runtime.updated.wait()
+        (update,) = runtime.updates
+        assert update.linux is not None
+        assert update.linux.resources is not None
+        assert update.linux.resources.cpu is not None
+        assert (update.container_id, update.linux.resources.cpu.quota) == ("c1", nri.Number(-1))
+        seen = len(agent.asked)
+        for _ in range(1000):
+            if len(agent.asked) >= seen + 5:
+                break
+            await asyncio.sleep(0.02)
+        assert len(runtime.updates) == 1, "told once"
+
+
+async def test_older_runtimes_tell_of_pods_by_state_changes(tmp_path: Path) -> None:
+    agent = Agent()
+    async with plugged(tmp_path, agent) as runtime:
+        await runtime.call("StateChange", nri.StateChangeEvent(nri.RUN_POD_SANDBOX, pod()), Message)
+        await runtime.call("StateChange", nri.StateChangeEvent(nri.REMOVE_POD_SANDBOX, pod()), Message)
+        await runtime.call("StateChange", nri.StateChangeEvent(7, pod()), Message)
+    assert [each.is_over for each in agent.asked] == [False, True]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_without_an_agent_the_policy_decides(tmp_path: Path, fails: bool) -> None:
+    async with plugged(tmp_path, fails=fails) as runtime:
+        about = nri.PodAndContainer(pod(), nri.Container("c1", "s-job", "main"))
+        if fails:
+            with pytest.raises(
+                PluginFailed, match=r"pod default/job, container main: the agent at .*agent.sock failed"
+            ):
+                await runtime.call("CreateContainer", about, nri.CreateContainerResponse)
+        else:
+            given = await runtime.call("CreateContainer", about, nri.CreateContainerResponse)
+            assert given.adjust is None
+        await runtime.call("Synchronize", nri.SynchronizeRequest(), nri.SynchronizeResponse)
+
+
+async def test_a_runtime_that_restarts_is_registered_with_again(tmp_path: Path) -> None:
+    async with plugged(tmp_path, Agent()) as runtime:
+        await runtime.call("Synchronize", nri.SynchronizeRequest(), nri.SynchronizeResponse)
+        runtime.connected.clear()
+        runtime.hang_up()
+        async with asyncio.timeout(30):
+            await runtime.connected.wait()
+        assert len(runtime.registered) == 2
+        with pytest.raises(PluginFailed, match="koord has no Dance"):
+            await runtime.call("Dance", Message(), Message)
+        with pytest.raises(PluginFailed, match="not UTF-8"):
+            await runtime.call("CreateContainer", nri.KeyValue(unknown=b"\x0a\x03\x0a\x01\xff"), Message)
+
+
+def test_wishes_for_devices_and_mounts_and_the_environment_come_along() -> None:
+    wanted = Adjustment(
+        env={"NVIDIA_VISIBLE_DEVICES": "0,1"},
+        devices=(DeviceNode("/dev/x", "/dev/null", "rw"), DeviceNode("/dev/y", "/dev/no-such-device", "rw")),
+        mounts=(MountPoint("/usr/local/vgpu/libvgpu.so", "/opt/libvgpu.so", True),),
+        oom_score_adj=-5,
+    )
+    found = nri.adjustment(wanted)
+    assert found.env == [nri.KeyValue("NVIDIA_VISIBLE_DEVICES", "0,1")]
+    assert found.mounts == [nri.Mount("/usr/local/vgpu/libvgpu.so", "bind", "/opt/libvgpu.so", ["rbind", "ro"])]
+    assert found.linux is not None
+    assert [(each.path, each.type, each.major, each.minor) for each in found.linux.devices] == [("/dev/x", "c", 1, 3)]
+    assert found.linux.oom_score_adj == nri.Number(-5)
+    assert found.linux.resources is None
+
+
+def test_a_piece_or_message_that_is_too_long_is_refused() -> None:
+    with pytest.raises(MessageError, match="a piece of"):
+        list(Pieces().feed(b"\x00\x00\x00\x01\xff\xff\xff\xff"))
+    with pytest.raises(MessageError, match="a message of"):
+        list(Pieces().feed(piece(1, b"\xff\xff\xff\xff\x00\x00\x00\x01\x01\x00")))
+
+
+def test_gates_decide_for_the_plugin_as_for_the_agent() -> None:
+    """The same hooks: what is off is off."""
+    state = replace(node(slo={}), gates=dict.fromkeys(AgentGate, False))
+    asking = nri.asking(pod(), "main")
+    assert answer(state, announced(asking.pod, CgroupDriver.CGROUPFS), asking) == Adjustment()
