@@ -35,6 +35,28 @@ state = "{folder}/run"
     bin_dir = "{folder}/cni-bin"
     conf_dir = "{folder}/cni"
 """
+NEWER = """
+version = 3
+root = "{folder}/root"
+state = "{folder}/run"
+[grpc]
+  address = "{folder}/containerd.sock"
+[plugins."io.containerd.nri.v1.nri"]
+  disable = false
+  socket_path = "{folder}/nri.sock"
+  plugin_path = "{folder}/nri-plugins"
+  plugin_config_path = "{folder}/nri-conf"
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "localhost/pause:1"
+[plugins."io.containerd.cri.v1.runtime"]
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["{folder}/cni-bin"]
+    conf_dir = "{folder}/cni"
+"""
+"""Of containerd 2, which has NRI."""
+
 PAUSE, BUSYBOX = "localhost/pause:1", "localhost/busybox:1"
 WITHIN_S = 30.0
 CONTROLLERS = Path("/sys/fs/cgroup")
@@ -51,14 +73,24 @@ class Containerd:
     def socket(self) -> Path:
         return self.folder / "containerd.sock"
 
+    @property
+    def nri(self) -> Path:
+        return self.folder / "nri.sock"
+
 
 @contextmanager
-def containerd(folder: Path) -> Iterator[Containerd]:
-    (folder / "config.toml").write_text(CONFIG.format(folder=folder))
+def containerd(folder: Path, newer: Path | None = None) -> Iterator[Containerd]:
+    """Debian's, which has no NRI; or a newer one by its path."""
+    (folder / "config.toml").write_text((NEWER if newer else CONFIG).format(folder=folder))
     parent = f"/koord-test-{uuid.uuid4().hex[:8]}"
     with (folder / "containerd.log").open("wb") as log:
         process = subprocess.Popen(
-            ["containerd", "-c", str(folder / "config.toml")], stdout=log, stderr=log, start_new_session=True
+            [newer or "containerd", "-c", str(folder / "config.toml")],
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            # The shim lies beside it.
+            env={**os.environ, "PATH": f"{newer.parent if newer else ''}:{os.environ['PATH']}"},
         )
     try:
         _until_served(folder / "containerd.sock", process)
