@@ -21,6 +21,8 @@ READ: Final[tuple[Value[Any, Any], ...]] = (
     notice.EVICTION_ASKED_BY,
     notice.EVICTION_NOTICE,
     pod_qos.BLKIO_QOS,
+    pod_qos.CORE_SCHED_GROUP_ID,
+    pod_qos.CORE_SCHED_POLICY,
     pod_qos.CPU_BURST,
     pod_qos.CPU_QOS,
     pod_qos.EVICTION_ENABLED,

@@ -123,7 +123,7 @@ class Agent:
         if lost := self.cgroups.lost(state.once(_bands)):
             self.executor.look_again(lost)
             is_thorough = True
-        reader = Reader(self.cgroups, state, now_s, is_thorough, self._changed)
+        reader = Reader(self.cgroups, state, now_s, is_thorough, self._changed, self.executor.ledger)
         sight = Sight(
             state,
             self.samples,

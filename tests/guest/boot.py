@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,9 +38,16 @@ BY_INSTRUCTIONS = Guest(
 _MACHINE = ("fewer_cpus", "make_room", "memory_is_freed", "a_second_writer_is", "killed_at_any_point")
 _WATCHED = ("come_and_go", "watches_of_cgroups")
 FOUR_CPUS = Guest("four CPUs", ("-smp", "4"), (*_MACHINE, *_WATCHED))
+# Debian's kernels are built without core scheduling: this is for one that $KOORD_GUEST_KERNEL names and that has it.
+TWO_THREADS_A_CORE = Guest(
+    "two threads a core",
+    ("-smp", "4,sockets=1,cores=2,threads=2", "-cpu", "max,topoext=on"),
+    ("cookies_are_given", "two_groups_never_run"),
+)
 BESIDE_SYSTEMD = ("systemd_as_the_second_writer", "systemd_starts_again")
 GUESTS = (
     *(replace(guest, driver=driver) for guest in (BY_INSTRUCTIONS, FOUR_CPUS) for driver in CgroupDriver),
+    *([TWO_THREADS_A_CORE] if os.environ.get("KOORD_GUEST_KERNEL") else []),
     replace(BY_INSTRUCTIONS, driver=CgroupDriver.SYSTEMD, is_of_systemd=True),
     replace(FOUR_CPUS, driver=CgroupDriver.SYSTEMD, is_of_systemd=True, tests=(*FOUR_CPUS.tests, *BESIDE_SYSTEMD)),
 )

@@ -18,7 +18,7 @@ MOUNTS = (
 RB_AUTOBOOT = 0x01234567
 REPORT = "/tmp/report.xml"
 IS_FIRST = os.getpid() == 1
-TESTS = tuple(f"tests/agent/test_real_{name}.py" for name in ("kernel", "watch", "disturbed", "systemd"))
+TESTS = tuple(f"tests/agent/test_real_{name}.py" for name in ("kernel", "watch", "disturbed", "core_sched", "systemd"))
 
 libc = ctypes.CDLL(None, use_errno=True)
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
+from koord.agent.host.core_sched import Cookies, KernelCookies
 from koord.agent.host.files import Files
 from koord.agent.host.knobs import Knob, Place, Present, Value
 
@@ -41,6 +42,7 @@ class Cgroups:
         self._known: dict[tuple[str, str], bool] = {}
         self._names: dict[tuple[str, str, str], str] = {}
         self._inodes: dict[str, int] = {}
+        self.cookies: Cookies = KernelCookies(files)
         self.read_now: dict[str, Mapping[int, str]] = {}
         "What was read of all tasks in this round, for whoever asks again; the executor empties it."
 

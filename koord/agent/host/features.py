@@ -104,6 +104,7 @@ def _machine(cgroups: Cgroups) -> tuple[Feature, ...]:
     pressure = files.exists("proc/pressure/cpu")
     undivided = resctrl.absence(files)
     waits, disks = tasks.has_schedstat(files), tasks.counts_io_wait(files)
+    unshared = cgroups.cookies.absence()
     cycles, switches = perf.has_cycles(), perf.records_switches()
     return (
         Feature("cycles per instruction", cycles, "perf events" if cycles else "not available: no unit counts cycles"),
@@ -111,5 +112,6 @@ def _machine(cgroups: Cgroups) -> tuple[Feature, ...]:
         Feature("run-queue delays", waits, "schedstat of each task" if waits else "not available: pressure of pods"),
         Feature("disk waits of pods", disks, "delay accounting" if disks else "not available: kernel.task_delayacct=0"),
         Feature("pressure of the node", pressure, "/proc/pressure" if pressure else "load average"),
+        Feature("core scheduling", not unshared, f"nothing: {unshared}" if unshared else "cookies by prctl"),
         Feature("cache and bandwidth shares", not undivided, f"nothing: {undivided}" if undivided else "resctrl"),
     )

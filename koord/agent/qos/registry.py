@@ -11,6 +11,7 @@ from typing import Any, Final
 from koord.agent.qos import (
     block_io,
     cold_memory,
+    core_sched,
     cpu_burst,
     cpu_evict,
     cpu_suppress,
@@ -28,6 +29,7 @@ STRATEGIES: Final[tuple[Strategy[Any, Any], ...]] = (
     memory_qos.STRATEGY,
     block_io.STRATEGY,
     resctrl.STRATEGY,
+    core_sched.STRATEGY,
     cpu_burst.STRATEGY,
     cpu_suppress.STRATEGY,
     cpu_evict.STRATEGY,

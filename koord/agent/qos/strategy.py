@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from koord.agent.executor.ledger import Ledger
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.qos.decision import StrategyDecision
 from koord.agent.series.samples import Samples
@@ -64,6 +65,8 @@ class Reader:
     "Whether it is time to look at what nobody but the agent should have changed."
     changed: Set[str] = frozenset()
     "Directories that the agent wrote to in the round before."
+    ledger: Ledger | None = None
+    "What the agent, or one before it, has changed."
 
 
 class Turn(NamedTuple, Generic[M]):

@@ -37,7 +37,6 @@ GATES: Final[frozenset[Gate]] = frozenset(
         AgentGate.POD_RESOURCES_PROXY,
         AgentGate.PER_CPU_METRIC,
         AgentGate.NODE_METRIC_PROM_METRICS,
-        AgentGate.CORE_SCHED,
         *UNDELIVERED,
         AgentGate.TERWAY_QOS,
         AgentGate.TC_NETWORK_QOS,
