@@ -28,6 +28,7 @@ READ: Final[tuple[Value[Any, Any], ...]] = (
     pod_qos.EVICTION_ENABLED,
     pod_qos.EVICTION_POLICY,
     pod_qos.EVICTION_PRIORITY,
+    pod_qos.EXTENDED_RESOURCE_SPEC,
     pod_qos.LATENCY_PROBE,
     pod_qos.MEMORY_QOS,
     pod_qos.OOM_SCORE_ADJ,
