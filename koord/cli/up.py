@@ -9,13 +9,14 @@ import signal
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from koord.cli.hollow import fleet_options, options_for, size_of
+from koord.cli.hollow import Fleet, fleet_options, options_for, size_of
 
 if TYPE_CHECKING:
+    from koord.cli.up_demo import Demo
     from koord.kube.client import Client
     from koord.minicluster.up.data_dir import DataDir
     from koord.minicluster.up.plan import UpOptions
@@ -60,8 +61,7 @@ Example: koord up --nodes 100 --data-dir ./data
 @click.option(
     "--descheduler",
     type=click.Choice(["off", "report", "on"]),
-    default="report",
-    show_default=True,
+    show_default="report; in a demo on",
     help="report: events say which pods sit badly. on: they are moved, too. off: nobody looks.",
 )
 @click.option(
@@ -85,6 +85,18 @@ Example: koord up --nodes 100 --data-dir ./data
     metavar="DIR",
     help="With --yarn: an unpacked Hadoop, or a folder with its jars; also $KOORD_HADOOP.",
 )
+@click.option(
+    "--demo",
+    is_flag=True,
+    help="Fill the cluster with services, batch jobs of two tenants, a gang on GPUs and a hot node, show what becomes"
+    " of them, and sum it up at the end.",
+)
+@click.option(
+    "--report",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="With --demo: write the summary as a page with plots, too.",
+)
 @click.option("--headless", is_flag=True, help="No live view: one line when ready, then logs on stderr.")
 @click.option("--single-process", is_flag=True, help="Run everything in this one process: for debugging.")
 def up(
@@ -92,18 +104,16 @@ def up(
     data_dir: Path | None,
     port: int,
     durability: str,
-    node_cpu: str,
-    node_memory: str,
-    node_pods: int,
-    load: IO[str] | None,
-    seed: int,
-    descheduler: Literal["off", "report", "on"],
+    fleet: Fleet,
+    descheduler: Literal["off", "report", "on"] | None,
     descheduler_config: Path | None,
     local_node: bool,
     local_cpu: str | None,
     local_memory: str | None,
     yarn: bool,
     hadoop: str | None,
+    demo: bool,
+    report: Path | None,
     headless: bool,
     single_process: bool,
 ) -> int:
@@ -115,26 +125,32 @@ def up(
     from koord.minicluster.up.data_dir import DataDir
     from koord.minicluster.up.plan import UpOptions
 
+    story: Demo | None = None
+    if demo:
+        from koord.cli.up_demo import Demo
+
+        story = Demo.asked_for(nodes, fleet, descheduler_config, report, single_process=single_process)
+        nodes, fleet = story.scenario.nodes, story.fleet
+    elif report is not None:
+        raise click.UsageError("--report goes with --demo")
     if nodes is None:
         nodes = 0 if local_node else NODES
     # Bad options are told here, not by a child that will not start.
-    size_of(node_cpu, node_memory)
-    if load is not None:
-        options_for(nodes, "hollow", node_cpu, node_memory, node_pods, load, seed)
+    size_of(fleet)
+    if fleet.load is not None:
+        options_for(nodes, "hollow", fleet)
     if descheduler_config is not None:
         from koord.api.configuration.descheduler_config import DeschedulerConfiguration
         from koord.cli.inputs import configuration_file
 
         configuration_file(descheduler_config, DeschedulerConfiguration, "DeschedulerConfiguration")
-    sizes = ("--node-cpu", node_cpu, "--node-memory", node_memory, "--node-pods", str(node_pods), "--seed", str(seed))
-    replay = ("--load", str(Path(load.name).absolute())) if load is not None else ()
     options = UpOptions(
         data_dir=data_dir,
         nodes=nodes,
         port=port,
         durability="full" if durability == "full" else "fast",
-        fleet_args=(*sizes, *replay),
-        descheduler=descheduler,
+        fleet_args=fleet.arguments(),
+        descheduler=descheduler or ("on" if demo else "report"),
         descheduler_config=None if descheduler_config is None else descheduler_config.absolute(),
         local_args=_local_args(local_cpu, local_memory) if local_node else None,
         hadoop=str(Path(hadoop or "").absolute()) if yarn else None,
@@ -162,11 +178,13 @@ def up(
         if single_process:
             from koord.cli.up_single import run_single
 
-            if load is not None:
-                load.seek(0)
-            fleet = options_for(nodes, "hollow", node_cpu, node_memory, node_pods, load, seed)
-            return run_single(options, data, fleet)
-        return _supervise(options, data, view=view)
+            return run_single(options, data, options_for(nodes, "hollow", fleet))
+        if story is not None:
+            options = story.settled(options, data)
+        code = _supervise(options, data, story, view=view, headless=headless)
+    if story is not None:
+        story.end()
+    return code
 
 
 def _check_yarn(hadoop: str, options: UpOptions, single_process: bool) -> None:
@@ -183,7 +201,7 @@ def _local_args(cpu: str | None, memory: str | None) -> tuple[str, ...]:
     return (*(("--cpu", cpu) if cpu else ()), *(("--memory", memory) if memory else ()))
 
 
-def _supervise(options: UpOptions, data: DataDir, *, view: bool) -> int:
+def _supervise(options: UpOptions, data: DataDir, story: Demo | None, *, view: bool, headless: bool) -> int:
     from koord.kube.shell import run_component
     from koord.minicluster.up.run import Up
     from koord.minicluster.up.supervisor import Failed
@@ -193,7 +211,11 @@ def _supervise(options: UpOptions, data: DataDir, *, view: bool) -> int:
     async def show(running: Up, client: Client) -> None:
         if had_yarn and options.hadoop is None:
             await _without_yarn(client, data.path / "yarn")
-        if view:
+        if story is not None:
+            if not view:
+                say_ready(data)
+            await story.show(running, client, "screen" if view else "nothing" if headless else "lines")
+        elif view:
             from koord.cli.up_view import show as live
 
             await live(running, client)

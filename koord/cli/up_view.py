@@ -50,7 +50,7 @@ _STYLES: Final = {
 }
 
 
-_BAND_STYLES: Final = {"prod": "green", "mid": "cyan", "batch": "yellow", "free": "magenta", "system": "dim"}
+BAND_STYLES: Final = {"prod": "green", "mid": "cyan", "batch": "yellow", "free": "magenta", "system": "dim"}
 
 
 async def show(up: Up, client: Client) -> None:
@@ -80,7 +80,7 @@ def _address(up: Up, component: str) -> str | None:
 
 def view(up: Up, picture: Picture, here: ThisNode, now_s: float, columns: int, lines: int) -> RenderableType:
     """Exactly as many lines as the screen has, none of them longer than it is wide."""
-    top = _wrapped(f"export KUBECONFIG={up.data.kubeconfig}", columns)
+    top = wrapped(f"export KUBECONFIG={up.data.kubeconfig}", columns)
     bottom = [Text("Ctrl-C stops everything", "dim")]
     middle = [
         _components(list(up.supervisor.children.values()), now_s, columns),
@@ -93,7 +93,7 @@ def view(up: Up, picture: Picture, here: ThisNode, now_s: float, columns: int, l
         middle.insert(2, bands)
         room -= len(bands)
     separators = sum(1 for each in middle if each) + 1
-    events = _events(picture.recent(max(min(room, LEAST_EVENTS), room - separators)), now_s, columns)
+    events = events_shown(picture.recent(max(min(room, LEAST_EVENTS), room - separators)), now_s, columns)
     sections = [each for each in (top, *middle, events) if each]
     spare = room - len(events)
     shown: list[Text] = []
@@ -109,7 +109,7 @@ def view(up: Up, picture: Picture, here: ThisNode, now_s: float, columns: int, l
     return Group(*shown[:lines])
 
 
-def _wrapped(text: str, columns: int) -> list[Text]:
+def wrapped(text: str, columns: int) -> list[Text]:
     """Over as many lines as it takes: a path must be whole to be copied."""
     return [Text(text[start : start + columns], "bold") for start in range(0, len(text), columns)]
 
@@ -139,7 +139,7 @@ def _fitted(text: str, width: int) -> str:
     return text.ljust(width) if len(text) <= width else text[: max(0, width - 1)] + "…"
 
 
-def _events(events: Sequence[Event], now_s: float, columns: int) -> list[Text]:
+def events_shown(events: Sequence[Event], now_s: float, columns: int) -> list[Text]:
     """The reason and the object get what they need up to a bound; the note, which says most, all the rest."""
     rows = [
         (
@@ -164,7 +164,7 @@ def _bands(bands: Bands) -> list[Text]:
         return []
     found = [Text(f"{'CPU BY BAND':<12}{'CORES':>7}{'OF ALL':>8}  LAST {int(KEPT * LOOK_S)} s", "bold")]
     for band, cpu_milli, part, course in rows:
-        line = Text(f"{band:<12}", _BAND_STYLES[band])
+        line = Text(f"{band:<12}", BAND_STYLES[band])
         line.append(f"{cpu_milli / 1000:>7.1f}{part:>8.0%}  ", "default")
         found.append(line.append(course))
     cores, lent = bands.room.cpu_milli / 1000, bands.room.lent_milli / 1000

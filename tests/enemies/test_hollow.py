@@ -15,7 +15,10 @@ from koord.api.machinery.faults import BadInput
 from koord.api.machinery.shield import Failure, Shield
 from koord.api.protocol.report_policy import ReportPolicy, policy_of
 from koord.kube.client import Client
+from koord.kube.events import EventRecorder
 from koord.kube.informer import Informer
+from koord.kube.informers import Informers
+from koord.minicluster.hollow.live.guard import Guard
 from koord.minicluster.hollow.live.machines import Machines
 from koord.minicluster.hollow.live.reports import Reporter
 from koord.minicluster.hollow.load_model import SeededLoad
@@ -57,6 +60,7 @@ class HollowWorld:
             policy=ReportPolicy(),
             seed=0,
             clock=ManualClock(NOW_S),
+            guard=Guard(cast(Client, self), cast(Informers, None), cast(EventRecorder, None), None),
         )
         self._reporter._shield = Shield(self._failed)
 

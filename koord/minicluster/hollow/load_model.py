@@ -6,13 +6,14 @@ all they asked for, always:
 
     cpu = request * (low + (high - low) * day(t)) * (1 + noise * n(t)) * spike(t),     at most limit, else 2 * request
 
-What the pods of a node want together is then cut to what the node has (`settle`), best-effort pods first.
+The day may pass faster than the clock (`Course`); noise and spikes do not. What the pods of a node want together is
+then cut to what the node has (`settle`), best-effort pods first, which may also be held back.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
@@ -76,6 +77,20 @@ class NodeShape:
     capacity: Usage
 
 
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The load's own time: 0:00 at `since_s`, and `speed` times as fast as the clock. By default it is the clock."""
+
+    since_s: float = 0.0
+    speed: float = 1.0
+
+    def at(self, now_s: float) -> float:
+        return (now_s - self.since_s) * self.speed
+
+
+CLOCK: Final = Course()
+
+
 class Load(Protocol):
     """Where usage comes from: the seeded model, or a recording."""
 
@@ -112,6 +127,7 @@ class SeededLoad:
     """Day and night, noise, spikes."""
 
     seed: int = 0
+    course: Course = CLOCK
 
     def of_pod(self, pod: PodShape, now_s: float) -> Usage:
         profile = PROFILES[pod.band]
@@ -137,7 +153,7 @@ class SeededLoad:
     def _day(self, app: str, now_s: float) -> float:
         """0 in the middle of the app's night, 1 at the height of its day."""
         shift_s = SHIFT_S * (2 * chance(self.seed, "day", app) - 1)
-        return 0.5 - 0.5 * math.cos(2 * math.pi * (now_s - TROUGH_S - shift_s) / DAY_S)
+        return 0.5 - 0.5 * math.cos(2 * math.pi * (self.course.at(now_s) - TROUGH_S - shift_s) / DAY_S)
 
     def _noise(self, key: str, now_s: float) -> float:
         """Between -1 and 1, and smooth: from one bucket's number to the next."""
@@ -152,35 +168,79 @@ class SeededLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What services and best-effort pods wanted of a node's CPU, and got."""
+
+    services_milli: int = 0
+    services_got_milli: int = 0
+    best_effort_milli: int = 0
+    best_effort_got_milli: int = 0
+    limit_milli: int | None = None
+    "What best-effort pods may use together, where they are held back."
+
+    def __add__(self, other: Asked) -> Asked:
+        return Asked(
+            self.services_milli + other.services_milli,
+            self.services_got_milli + other.services_got_milli,
+            self.best_effort_milli + other.best_effort_milli,
+            self.best_effort_got_milli + other.best_effort_got_milli,
+        )
+
+
+Limit = Callable[[int, int], int | None]
+"""What best-effort pods may use of a node, by what its services and its system use, in milli-cores. None: all."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeUsage:
     """A node at one moment; `pods` in the order in which they were given."""
 
     system: Usage
     pods: tuple[Usage, ...]
+    asked: Asked = Asked()
 
     @property
     def total(self) -> Usage:
         return sum(self.pods, self.system)
 
 
-def usage_at(load: Load, node: NodeShape, pods: Sequence[PodShape], now_s: float) -> NodeUsage:
+def _no_limit(services_milli: int, system_milli: int) -> int | None:
+    return None
+
+
+def usage_at(
+    load: Load, node: NodeShape, pods: Sequence[PodShape], now_s: float, limit: Limit = _no_limit
+) -> NodeUsage:
     """What the node and its pods use: what they want, cut to what there is."""
-    return settle(node, pods, [load.of_pod(pod, now_s) for pod in pods], load.of_system(node, now_s))
+    return settle(node, pods, [load.of_pod(pod, now_s) for pod in pods], load.of_system(node, now_s), limit)
 
 
-def settle(node: NodeShape, pods: Sequence[PodShape], wanted: Sequence[Usage], system: Usage) -> NodeUsage:
+def settle(
+    node: NodeShape, pods: Sequence[PodShape], wanted: Sequence[Usage], system: Usage, limit: Limit = _no_limit
+) -> NodeUsage:
     """Cuts what is wanted to what there is: system first, then services in proportion, best effort gets the rest."""
     system = Usage(min(system.cpu_milli, node.capacity.cpu_milli), min(system.memory_bytes, node.capacity.memory_bytes))
     firm = [pod.band is Band.SERVICE for pod in pods]
-    cpu = _shared([usage.cpu_milli for usage in wanted], firm, node.capacity.cpu_milli - system.cpu_milli)
+    wanted_cpu = [usage.cpu_milli for usage in wanted]
+    cpu = _shared(wanted_cpu, firm, node.capacity.cpu_milli - system.cpu_milli)
+    services = _of_services(cpu, firm)
+    most = limit(services, system.cpu_milli)
+    if most is not None and sum(cpu) - services > most:
+        cpu = _shared(cpu, firm, services + most)
     memory = _shared([usage.memory_bytes for usage in wanted], firm, node.capacity.memory_bytes - system.memory_bytes)
-    return NodeUsage(system, tuple(map(Usage, cpu, memory)))
+    wanting = _of_services(wanted_cpu, firm)
+    asked = Asked(wanting, services, sum(wanted_cpu) - wanting, sum(cpu) - services, most)
+    return NodeUsage(system, tuple(map(Usage, cpu, memory)), asked)
+
+
+def _of_services(amounts: Sequence[int], firm: Sequence[bool]) -> int:
+    return sum(amount for amount, is_firm in zip(amounts, firm, strict=True) if is_firm)
 
 
 def _shared(wanted: Sequence[int], firm: Sequence[bool], available: int) -> list[int]:
     if sum(wanted) <= available:
         return list(wanted)
-    services = sum(amount for amount, is_firm in zip(wanted, firm, strict=True) if is_firm)
+    services = _of_services(wanted, firm)
     rest = sum(wanted) - services
     for_services = min(services, available)
     for_rest = available - for_services

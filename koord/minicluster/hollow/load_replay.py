@@ -23,7 +23,7 @@ from typing import Final
 
 from koord.api.machinery.faults import Fault, Invalid
 from koord.api.text.quantity import QuantityError, milli, value
-from koord.minicluster.hollow.load_model import Load, NodeShape, PodShape, Usage
+from koord.minicluster.hollow.load_model import Course, Load, NodeShape, PodShape, Usage
 
 COLUMNS: Final = ("time_s", "target", "cpu", "memory")
 TARGETS: Final = ("pod", "app", "node")
@@ -49,11 +49,11 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedLoad:
-    """The recording, from `start_s` on; `otherwise` is asked for what it does not name."""
+    """The recording, from the beginning of its course on; `otherwise` is asked for what it does not name."""
 
     tracks: dict[str, Track]
     length_s: float
-    start_s: float
+    course: Course
     otherwise: Load
 
     def of_pod(self, pod: PodShape, now_s: float) -> Usage:
@@ -73,11 +73,11 @@ class ReplayedLoad:
         return track.at(self._time(now_s), node.capacity)
 
     def _time(self, now_s: float) -> float:
-        passed = max(0.0, now_s - self.start_s)
+        passed = max(0.0, self.course.at(now_s))
         return passed % self.length_s if self.length_s else 0.0
 
 
-def read_replay(lines: Iterable[str], what: str, *, start_s: float, otherwise: Load) -> ReplayedLoad:
+def read_replay(lines: Iterable[str], what: str, *, course: Course, otherwise: Load) -> ReplayedLoad:
     """The recording in a CSV file. Raises `Invalid` with the line numbers of all that is wrong (the first 20)."""
     rows = csv.reader(lines)
     faults: list[Fault] = []
@@ -108,7 +108,7 @@ def read_replay(lines: Iterable[str], what: str, *, start_s: float, otherwise: L
     if not tracks:
         raise Invalid(what, [Fault("", "has no rows below its header")])
     *_, before_s, last_s = (0.0, 0.0, *sorted(times_s))
-    return ReplayedLoad(tracks, last_s + (last_s - before_s), start_s, otherwise)
+    return ReplayedLoad(tracks, last_s + (last_s - before_s), course, otherwise)
 
 
 def _row(cells: list[str]) -> tuple[float, str, _Amount, _Amount]:

@@ -68,9 +68,10 @@ class History:
         return [sample for sample in self.samples if sample.time_s >= since]
 
 
-def sample_times(last_s: float | None, now_s: float) -> list[float]:
-    """When to sample so that the history has one point each 15 s, however seldom reports are made."""
-    if last_s is None:
+def sample_times(last_s: float | None, now_s: float, report_s: float = SAMPLE_S) -> list[float]:
+    """When to sample so that the history has one point each 15 s, however seldom reports are made; and one for each
+    report that is made sooner."""
+    if last_s is None or SAMPLE_S > now_s - last_s >= report_s:
         return [now_s]
     missed = min(int((now_s - last_s) // SAMPLE_S), int(max(LONGER_WINDOWS_S) // SAMPLE_S))
     return [now_s - SAMPLE_S * steps for steps in reversed(range(missed))]

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from koord.api.configuration.slo_config import SloConfig
 from koord.api.configuration.slo_config_types import (
     ColocationConfig,
@@ -81,31 +79,33 @@ def priority_classes() -> list[dict[str, object]]:
     ]
 
 
-def configuration(*, protected: bool = False) -> dict[str, object]:
+def configuration(*, protected: bool = False, config: SloConfig | None = None) -> dict[str, object]:
     """slo-controller-config with co-location on, and every other setting left to its default.
 
     `protected`: where agents run, services are also protected: best effort is held back, evicted from a full node, and
-    yields on every CPU; throttled services may burst.
+    yields on every CPU; throttled services may burst. `config`: another one in its place.
     """
-    config = SloConfig(colocation=ColocationConfig(enable=True))
-    if protected:
-        config = replace(
-            config,
-            # Somebody looks on.
-            colocation=ColocationConfig(enable=True, metric_report_interval_seconds=REPORTED_EACH_S),
-            resource_threshold=ResourceThresholdConfig(
-                # By time, since a small machine has no CPUs to take away.
-                cluster_strategy=ResourceThresholdStrategy(enable=True, cpu_suppress_policy="cfsQuota")
-            ),
-            resource_qos=ResourceQOSConfig(
-                cluster_strategy=ResourceQOSStrategy(be_class=ResourceQOS(cpu_qos=CPUQOSCfg(enable=True)))
-            ),
-            cpu_burst=CPUBurstConfig(cluster_strategy=CPUBurstStrategy(policy="auto")),
-        )
+    if config is None:
+        config = _protected() if protected else SloConfig(colocation=ColocationConfig(enable=True))
     return {
         "metadata": {"name": CONFIGMAP_SLO_CONTROLLER, "namespace": NAMESPACE_KOORDINATOR},
         "data": config.manifest_data(),
     }
+
+
+def _protected() -> SloConfig:
+    return SloConfig(
+        # Somebody looks on.
+        colocation=ColocationConfig(enable=True, metric_report_interval_seconds=REPORTED_EACH_S),
+        resource_threshold=ResourceThresholdConfig(
+            # By time, since a small machine has no CPUs to take away.
+            cluster_strategy=ResourceThresholdStrategy(enable=True, cpu_suppress_policy="cfsQuota")
+        ),
+        resource_qos=ResourceQOSConfig(
+            cluster_strategy=ResourceQOSStrategy(be_class=ResourceQOS(cpu_qos=CPUQOSCfg(enable=True)))
+        ),
+        cpu_burst=CPUBurstConfig(cluster_strategy=CPUBurstStrategy(policy="auto")),
+    )
 
 
 def monitoring() -> list[tuple[Kind[Any], dict[str, object]]]:
@@ -125,11 +125,11 @@ def definitions() -> list[dict[str, Any]]:
     return [manifest(definition) for definition in DEFINITIONS]
 
 
-async def bootstrap(client: Client, *, protected: bool = False) -> None:
+async def bootstrap(client: Client, *, protected: bool = False, config: SloConfig | None = None) -> None:
     """Returns when all is there and every kind is served. A server that loses a connection is asked again."""
     for attempt in range(ATTEMPTS):
         try:
-            await _all_there(client, protected)
+            await _all_there(client, configuration(protected=protected, config=config))
             return
         except Unavailable as error:
             if attempt == ATTEMPTS - 1:
@@ -138,10 +138,10 @@ async def bootstrap(client: Client, *, protected: bool = False) -> None:
             await asyncio.sleep(AGAIN_S)
 
 
-async def _all_there(client: Client, protected: bool) -> None:
+async def _all_there(client: Client, settings: Mapping[str, object]) -> None:
     await _create(client, NAMESPACES, {"metadata": {"name": NAMESPACE_KOORDINATOR}})
     await asyncio.gather(
-        _create(client, CONFIG_MAPS, configuration(protected=protected)),
+        _create(client, CONFIG_MAPS, settings),
         *(_create(client, kind, each) for kind, each in monitoring()),
         *(_create(client, PRIORITY_CLASSES, each) for each in priority_classes()),
         *(_define(client, each) for each in definitions()),

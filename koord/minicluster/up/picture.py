@@ -6,7 +6,7 @@ Kept current by informers that keep one small row of each object.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -100,14 +100,17 @@ def event_time(event: Event) -> str:
 
 
 @asynccontextmanager
-async def followed(client: Client) -> AsyncIterator[Picture]:
-    """A picture that stays current while the block runs."""
+async def followed(
+    client: Client, more: Callable[[Informers], None] = lambda informers: None
+) -> AsyncIterator[Picture]:
+    """A picture that stays current while the block runs. `more` may listen to the same informers, and to others."""
     picture = Picture()
     informers = Informers(client)
     informers.get(NODES, transform=_node_row, identity=_identity).add_handler(picture._hear_node)
     informers.get(PODS, transform=_pod_row, identity=_identity).add_handler(picture._hear_pod)
     informers.get(EVENTS).add_handler(picture._hear_event)
     informers.get(NODE_METRICS, transform=_metric_row, identity=_identity).add_handler(picture._hear_metric)
+    more(informers)
     async with informers:
         yield picture
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from koord.api.configuration.slo_config import SloConfig
+
 HEALTH: Final = ("--metrics-address", "127.0.0.1:0")
 LOCAL_NODE: Final = "local"
 FIRST_HOLLOW: Final = "hollow-0001"
@@ -46,6 +48,9 @@ class UpOptions:
     descheduler: Literal["off", "report", "on"] = "report"
     "Whether pods that sit badly are looked for, and whether they are moved, too."
     descheduler_config: Path | None = None
+    scheduler_config: Path | None = None
+    colocation: SloConfig | None = None
+    "What slo-controller-config says in a new cluster, where it is not to be the usual."
     local_args: tuple[str, ...] | None = None
     "Options of `koord local`, where this machine is to be a node too."
     hadoop: str | None = None
@@ -66,7 +71,7 @@ def components(options: UpOptions, path: Path, port: int) -> tuple[Component, ..
     everywhere = (
         Component("apiserver", api),
         Component("controllers", (*kubeconfig, *HEALTH)),
-        Component("scheduler", (*kubeconfig, *HEALTH, "--alone")),
+        Component("scheduler", (*kubeconfig, *HEALTH, "--alone", *_config(options.scheduler_config))),
         Component("manager", (*kubeconfig, *HEALTH, *WEBHOOKS)),
         *((Component("descheduler", descheduler, late=True),) if options.descheduler != "off" else ()),
         Component("hollow", (*kubeconfig, *HEALTH, *fleet)),
@@ -112,9 +117,11 @@ def _late(command: str, args: tuple[str, ...], stop_within_s: float = 3.0) -> Co
 
 
 def _descheduler_args(options: UpOptions) -> tuple[str, ...]:
-    config = options.descheduler_config
-    chosen = () if config is None else ("--config", str(config))
-    return (*chosen, *(() if options.descheduler == "on" else ("--dry-run",)))
+    return (*_config(options.descheduler_config), *(() if options.descheduler == "on" else ("--dry-run",)))
+
+
+def _config(file: Path | None) -> tuple[str, ...]:
+    return () if file is None else ("--config", str(file))
 
 
 def choose_port(wanted: int, last: int) -> int:

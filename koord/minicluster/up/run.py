@@ -45,7 +45,8 @@ class Up:
 
             await self.supervisor.children["apiserver"].ready.wait()
             async with Client(locate(str(self.data.kubeconfig)), user_agent=f"koord-up/{__version__}") as client:
-                await bootstrap(client, protected=self.options.local_args is not None)
+                protected = self.options.local_args is not None
+                await bootstrap(client, protected=protected, config=self.options.colocation)
                 await self.supervisor.ready()
                 await when_ready(self, client)
 

@@ -8,6 +8,7 @@ from koord.minicluster.hollow.load_model import (
     DAY_S,
     TROUGH_S,
     Band,
+    Course,
     NodeShape,
     PodShape,
     SeededLoad,
@@ -150,3 +151,13 @@ def test_a_pod_that_asks_for_more_than_can_be_counted_is_taken_for_the_largest()
     assert shape.request == shape.limit == Usage(2**63 - 1, 2**63 - 1)
     node = NodeShape("n1", Usage(4000, 8 << 30))
     assert usage_at(SeededLoad(1), node, [shape], 60.0).pods[0].cpu_milli <= 4000
+
+
+def test_a_fast_course_compresses_the_day_and_begins_at_midnight() -> None:
+    clock, fast = SeededLoad(7), SeededLoad(7, Course(since_s=5000.0, speed=360.0))
+    for hour in range(0, 48, 3):
+        assert fast._day("shop/web", 5000.0 + 10.0 * hour) == pytest.approx(clock._day("shop/web", 3600.0 * hour))
+
+
+def test_noise_goes_by_the_clock_whatever_the_course() -> None:
+    assert SeededLoad(7, Course(0.0, 360.0))._noise("web", 1234.5) == SeededLoad(7)._noise("web", 1234.5)

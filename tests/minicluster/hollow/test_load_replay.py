@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koord.api.machinery.faults import Invalid
-from koord.minicluster.hollow.load_model import Band, NodeShape, PodShape, SeededLoad, Usage
+from koord.minicluster.hollow.load_model import Band, Course, NodeShape, PodShape, SeededLoad, Usage
 from koord.minicluster.hollow.load_replay import ReplayedLoad, read_replay
 
 GI = 1024**3
@@ -21,7 +21,7 @@ FILE = """time_s,target,cpu,memory
 
 
 def replay(text: str = FILE, start_s: float = 1000.0) -> ReplayedLoad:
-    return read_replay(text.splitlines(), "load.csv", start_s=start_s, otherwise=SEEDED)
+    return read_replay(text.splitlines(), "load.csv", course=Course(start_s), otherwise=SEEDED)
 
 
 def shape(key: str, app: str = "shop/web", limit: int = 0) -> PodShape:

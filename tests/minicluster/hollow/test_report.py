@@ -103,3 +103,9 @@ def test_history_has_a_sample_each_fifteen_seconds_however_seldom_reports_are() 
 def test_history_forgets_what_is_older_than_its_longest_window() -> None:
     made = history([], [1] * 500)
     assert made.samples[0].time_s == NOW_S - 1800
+
+
+def test_who_reports_more_often_than_each_15_s_has_a_sample_for_each_report() -> None:
+    assert sample_times(100.0, 105.0, 5.0) == [105.0]
+    assert sample_times(100.0, 103.0, 5.0) == []
+    assert sample_times(100.0, 131.0, 5.0) == [116.0, 131.0]

@@ -17,8 +17,11 @@ from koord.api.protocol.report_policy import ReportPolicy
 from koord.certificates.own import own_certificate_aside
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
+from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
+from koord.kube.metrics import Metrics
 from koord.kube.store import Delta
+from koord.minicluster.hollow.live.guard import Guard
 from koord.minicluster.hollow.live.kubelet import HollowKubelet
 from koord.minicluster.hollow.live.machines import FIELD_MANAGER, Machines
 from koord.minicluster.hollow.live.pods import NODE_INDEX, PodRunner, by_node
@@ -62,6 +65,7 @@ async def run_fleet(
     *,
     clock: Clock | None = None,
     on_ready: Callable[[Mapping[str, str]], None] | None = None,
+    metrics: Metrics | None = None,
 ) -> None:
     """Runs the fleet until cancelled. `on_ready` gets the endpoints once all nodes are registered."""
     clock = clock or SystemClock()
@@ -73,6 +77,7 @@ async def run_fleet(
     async with (
         KubeletServer(serving, client, context, clock, options.kubelet_port) as kubelet,
         informers,
+        EventRecorder(client, controller="koord-hollow") as events,
     ):
         machines = Machines(
             client,
@@ -86,7 +91,14 @@ async def run_fleet(
         machines.follow(nodes)
         runner = PodRunner(PodWrites(client, FIELD_MANAGER), pods, machines.runs, pace=options.pace, clock=clock)
         reporter = Reporter(
-            client, pods, machines, load=options.load, policy=options.report, seed=options.seed, clock=clock
+            client,
+            pods,
+            machines,
+            load=options.load,
+            policy=options.report,
+            seed=options.seed,
+            clock=clock,
+            guard=Guard(client, informers, events, metrics),
         )
         nodes.add_handler(_waker(runner))
         async with asyncio.TaskGroup() as tasks:

@@ -1,4 +1,5 @@
-"""Reports usage: the NodeMetric of every modelled node that is alive, spread over the reporting interval.
+"""Reports usage: the NodeMetric of every modelled node that is alive, spread over the reporting interval; and protects
+its services as its NodeSLO asks, since whoever measures can see whether that is needed.
 
 The objects are the manager's to make, as its spec says how to measure; where it does not within a few seconds, there is
 none, and they are made here. Where the cluster does not have the kind, nothing is reported, and it is looked for again
@@ -27,6 +28,7 @@ from koord.kube.malformed import FailureTeller
 from koord.kube.served import is_served
 from koord.kube.store import Delta
 from koord.minicluster.hollow.chance import chance
+from koord.minicluster.hollow.live.guard import Guard
 from koord.minicluster.hollow.live.machines import FIELD_MANAGER, Machines
 from koord.minicluster.hollow.live.pods import NODE_INDEX
 from koord.minicluster.hollow.load_model import Load, NodeShape, PodShape, Usage, shape_of, usage_at
@@ -64,11 +66,12 @@ class Reporter:
         policy: ReportPolicy,
         seed: int,
         clock: Clock,
+        guard: Guard,
     ) -> None:
         # A report that fails is soon followed by a fresher one.
         self._client = client.limited(timeout_s=10.0, attempts=1)
         self._pods, self._machines, self._clock = pods, machines, clock
-        self._load, self._policy, self._seed = load, policy, seed
+        self._load, self._policy, self._seed, self._guard = load, policy, seed, guard
         self._histories: dict[str, History] = {}
         self._policies: dict[str, ReportPolicy] = {}
         self._due: dict[str, float] = {}
@@ -83,13 +86,16 @@ class Reporter:
 
     async def run(self) -> None:
         """Reports until cancelled."""
+        again_s = TICK_S
         while True:
             now_s = self._clock.now()
             try:
                 await for_each(self._due_at(now_s), self._report, at_once=AT_ONCE)
             except* _Absent:
-                log.info("the cluster has no NodeMetrics: usage is not reported", extra={"again_s": ABSENT_S})
-                await self._clock.sleep(ABSENT_S)
+                # A cluster that is just being made will soon have them.
+                log.info("the cluster has no NodeMetrics: usage is not reported", extra={"again_s": again_s})
+                await self._clock.sleep(again_s)
+                again_s = min(2 * again_s, ABSENT_S)
             await self._clock.sleep(TICK_S)
 
     def _due_at(self, now_s: float) -> list[Machine]:
@@ -116,6 +122,7 @@ class Reporter:
         policy = self._policies.get(machine.name, self._policy)
         self._due[machine.name] = now_s + policy.report_s
         body = {"status": msgspec.to_builtins(self._status(machine, policy, now_s))}
+        await self._guard.evict()
         try:
             written = await self._write(machine, body)
         except _NotMade:
@@ -125,6 +132,7 @@ class Reporter:
             log.warning("usage not reported: %s", error, extra={"node": machine.name})
             self._due[machine.name] = now_s + min(policy.report_s, RETRY_S)
             return
+        self._guard.follow()
         asked = self._policies[machine.name] = policy_of(written.spec.metric_collect_policy, self._policy)
         self._due[machine.name] = now_s + asked.report_s
 
@@ -137,9 +145,11 @@ class Reporter:
                 pods.append((pod, self._shape(pod, now_s)))
         history = self._histories.setdefault(machine.name, History())
         last_s = history.samples[-1].time_s if history.samples else None
-        for time_s in sample_times(last_s, now_s):
-            usage = usage_at(self._load, node, [shape for _, shape in pods], time_s)
+        limit = self._guard.limit(machine)
+        for time_s in sample_times(last_s, now_s, policy.report_s):
+            usage = usage_at(self._load, node, [shape for _, shape in pods], time_s, limit)
             history.add(sample_of(pods, usage, time_s))
+            self._guard.look(machine, pods, usage.asked, time_s)
         return node_metric_status([pod for pod, _ in pods], history, policy, now_s)
 
     def _shape(self, pod: Pod, now_s: float) -> PodShape:
