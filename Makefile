@@ -7,7 +7,7 @@ ARGS ?=
 .PHONY: run test lint types layers compiled tests explore test-guest coverage bench clean help
 
 help:
-	@echo "make run            run koord on this machine (ARGS='--nodes 100'; LOCAL=1, as root: this machine is the node)"
+	@echo "make run            koord at work on this machine (ARGS='--report out.html'; LOCAL=1, as root: this machine is a node, too)"
 	@echo "make test           lint, types, import rules and tests"
 	@echo "make lint types layers tests   one of them (tests: T='-k quantity')"
 	@echo "make explore        random search with the property tests for SECONDS=60 (T=tests/scheduler; SEED=17 repeats a failure)"
@@ -30,7 +30,7 @@ help:
 
 run: .venv/.run
 	@# Ctrl-C is how it is meant to end.
-	@trap : INT; $(BIN)/koord up $(if $(LOCAL),--local-node) $(ARGS) || [ $$? -eq 130 ]
+	@trap : INT; $(BIN)/koord up --demo $(if $(LOCAL),--local-node) $(ARGS) || [ $$? -eq 130 ]
 
 test: .venv/.dev
 	$(MAKE) --no-print-directory -j2 lint layers types compiled
