@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
 from msgspec.structs import replace
 
@@ -58,6 +59,12 @@ def job_request(
     }
 
 
+def move_name(uid: str, earlier: Iterable[str]) -> str:
+    """Of a pod's next job, given those that it had. Two deschedulers that see the same find the same name, so that they
+    do not ask twice."""
+    return str(uuid5(NAMESPACE_OID, " ".join((uid, *sorted(earlier)))))
+
+
 def is_under_way(job: PodMigrationJob) -> bool:
     if job.is_over:
         return False
@@ -66,6 +73,12 @@ def is_under_way(job: PodMigrationJob) -> bool:
 
 def is_waiting(job: PodMigrationJob) -> bool:
     return not job.is_over and not is_under_way(job) and not job.spec.paused
+
+
+def begins(job: PodMigrationJob, after: PodMigrationJob) -> bool:
+    """Whether a step makes a job that was only let through one that runs."""
+    running = PodMigrationJobPhase.RUNNING
+    return job.status.phase is not running and after.status.phase is running
 
 
 def pod_of(job: PodMigrationJob, pods: Callable[[str], Pod | None]) -> Pod | None:

@@ -159,7 +159,8 @@ def step(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_s:
     ttl_s = ttl_of(job, args)
     left_s = ttl_s - (now_s - created_s(job, now_s))
     if ttl_s and left_s <= 0:
-        return _failed(job, seen, "Timeout", "Abort job caused by timeout", now_s)
+        waited_for = f": {job.status.message}" if job.status.message else ""
+        return _failed(job, seen, "Timeout", f"Abort job caused by timeout{waited_for}", now_s)
     if job.status.phase is not PodMigrationJobPhase.RUNNING:
         if not PASSED_ARBITRATION.read(job.metadata, "PodMigrationJob"):
             return Step(job, again_s=left_s if ttl_s else None)

@@ -1,7 +1,8 @@
 """Moves pods: takes the next step of each PodMigrationJob that was let through, whoever created and whoever began it.
 
 Before a pod is evicted, the job and its reservation are read anew: what was heard of them may be old, and an eviction
-cannot be taken back.
+cannot be taken back. Where no lease says that this is the only descheduler, a job that was let through begins only
+after a look at all others, as the API server has them: two that rule at once could let too many through.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -19,10 +21,12 @@ from koord.api.kinds import DEPLOYMENTS, POD_MIGRATION_JOBS, PODS, RESERVATIONS,
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.workloads import Deployment
 from koord.api.machinery.struct import Struct
-from koord.api.protocol.annotations.load import EVICT_TRIGGER
+from koord.api.protocol.annotations.load import EVICT_TRIGGER, PASSED_ARBITRATION
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.protocol.crd.reservation import Reservation
+from koord.descheduler.evictable import Moves, not_yet
 from koord.descheduler.held_room import Sibling, reservation_name
+from koord.descheduler.job_request import begins, is_under_way, pod_of
 from koord.descheduler.live.carrying_out import CarryingOut
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.pace import Pace
@@ -38,6 +42,7 @@ from koord.descheduler.migration import (
     ttl_of,
 )
 from koord.descheduler.parting import Change, Scaling
+from koord.descheduler.rules import Rules
 from koord.descheduler.told import ACTION, told
 from koord.descheduler.workloads import is_rolling_out
 from koord.kube.client import Client
@@ -63,7 +68,7 @@ class Migrating:
         self,
         client: Client,
         picture: Picture,
-        args: Callable[[PodMigrationJob], MigrationControllerArgs],
+        rules: Callable[[PodMigrationJob], Rules],
         pace: Pace,
         events: EventRecorder,
         metrics: DeschedulerMetrics,
@@ -71,9 +76,11 @@ class Migrating:
         *,
         claims: bool = True,
         workers: int = 1,
+        elected: bool = False,
     ) -> None:
-        """`args`: of the profile that a job belongs to."""
-        self._client, self._picture, self._args, self._pace = client, picture, args, pace
+        """`rules`: of the profile that a job belongs to. `elected`: no other descheduler decides meanwhile."""
+        self._client, self._picture, self._rules, self._pace = client, picture, rules, pace
+        self._elected = elected
         self._events, self._metrics, self._clock = events, metrics, clock
         self._carrying_out = CarryingOut(client, clock, picture.nodes.list, claims=claims)
         self.controller: Controller[str] = Controller(
@@ -113,9 +120,11 @@ class Migrating:
         job = self._picture.job(name)
         if job is None:
             return None
-        args = self._args(job)
+        args = self._rules(job).args
         seen = await self._seen(job, args)
         taken = step(job, seen, args, self._clock.now())
+        if not self._elected and begins(job, taken.job) and await self._others_came_first(job, seen.pod):
+            return None
         if any(isinstance(action, EvictPod) for action in taken.actions):
             if not self._pace.may_evict(job, args, self._clock.monotonic()):
                 return Requeue(1.0 / args.evictions_per_s)
@@ -126,6 +135,29 @@ class Migrating:
             seen = await self._seen(job, args, anew=True)
             taken = step(job, seen, args, self._clock.now())
         return await self._take(job, taken, seen, args)
+
+    async def _others_came_first(self, job: PodMigrationJob, pod: Pod | None) -> bool:
+        """Whether the limits have no room for it beside those that were let through elsewhere. Then it waits again."""
+        others = [
+            each
+            for each in await self._client.list(POD_MIGRATION_JOBS)
+            if each.metadata.uid != job.metadata.uid and is_under_way(each)
+        ]
+        if pod is None or not others:
+            return False
+        moves = Moves()
+        for moving in (pod_of(each, self._picture.pods.get) for each in others):
+            if moving is not None:
+                moves.add(moving)
+        workloads = self._picture.workloads_of([pod, *moves.pods.values()])
+        why = "it is moving already" if pod in moves else not_yet(pod, self._rules(job), workloads, moves)
+        if why is None:
+            return False
+        version = job.metadata.resource_version
+        back = {"metadata": {"resourceVersion": version, "annotations": {PASSED_ARBITRATION.key: None}}}
+        with suppress(NotFound, Conflict):
+            self._picture.written(await self._client.patch(POD_MIGRATION_JOBS, job.metadata.name, back))
+        return True
 
     async def _take(
         self, job: PodMigrationJob, taken: Step, seen: Seen, args: MigrationControllerArgs

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from koord.api.kinds import NODES, POD_MIGRATION_JOBS, PODS
 from koord.api.kubernetes.pod_costs import DELETION_COST
 from koord.descheduler.compiled import Compiled, ReadyProfile
-from koord.descheduler.job_request import job_request
+from koord.descheduler.job_request import job_request, move_name
 from koord.descheduler.live.agents import Agents
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.pace import Pace
@@ -25,7 +24,7 @@ from koord.descheduler.round import Outcome, run
 from koord.descheduler.sight import Sight
 from koord.kube.client import Client
 from koord.kube.clock import Clock
-from koord.kube.errors import ApiError
+from koord.kube.errors import AlreadyExists, ApiError
 from koord.kube.events import EventRecorder, reference
 
 log = logging.getLogger(__name__)
@@ -148,9 +147,13 @@ class Rounds:
         if wait_s > 0:
             log.info("a pod must wait: its workload moved others lately", extra={"pod": meta.key, "wait_s": wait_s})
             return False
-        wanted = job_request(proposal, args, name=str(uuid.uuid4()), created_by=self._identity, profile=profile.name)
+        name = move_name(meta.uid, (each.metadata.name for each in self._picture.jobs.by_index("pods", meta.key)))
+        wanted = job_request(proposal, args, name=name, created_by=self._identity, profile=profile.name)
         try:
             job = await self._client.create(POD_MIGRATION_JOBS, wanted)
+        except AlreadyExists:
+            log.info("another descheduler asked for the same move", extra={"pod": meta.key, "job": name})
+            return True
         except ApiError as error:
             log.warning("cannot ask for a move: %s", error, extra={"pod": meta.key})
             return False

@@ -171,7 +171,16 @@ class Runner:
             stack.callback(self._tell_failures(events))
             workers = max(each.rules.args.max_concurrent_reconciles for each in self._ready.profiles)
             migrating = Migrating(
-                client, picture, self._args, pace, events, metrics, clock, claims=claims, workers=workers
+                client,
+                picture,
+                self._rules,
+                pace,
+                events,
+                metrics,
+                clock,
+                claims=claims,
+                workers=workers,
+                elected=self._options.elect,
             )
             arbitrating = Arbitrating(
                 client, picture, self._rules, lambda: self._ready.arbitration_s, scales, events, metrics, clock

@@ -185,6 +185,9 @@ class FrailClient:
     async def get(self, kind: Kind[Any], name: str, *, namespace: str = "") -> Any:
         return self._call(lambda: convert(kind.type, self._server.find(kind, self._key(kind, name, namespace))))
 
+    async def list(self, kind: Kind[Any]) -> Any:
+        return self._call(lambda: [convert(kind.type, each) for each in self._server.objects[kind].values()])
+
     async def get_bytes(self, kind: Kind[Any], name: str, *, namespace: str = "") -> bytes:
         found = self._call(lambda: self._server.find(kind, self._key(kind, name, namespace)))
         return json.dumps(found).encode()
@@ -299,8 +302,8 @@ class Process:
         self.picture = LaggingPicture(server, clock)
         client: Any = FrailClient(server, fate)
         events: Any = Silent()
-        self.migrating = Migrating(client, self.picture, lambda _: args, Pace(), events, METRICS, clock)
         rules = Rules.of(args)
+        self.migrating = Migrating(client, self.picture, lambda _: rules, Pace(), events, METRICS, clock)
         self.arbitrating = Arbitrating(
             client, self.picture, lambda _: rules, lambda: 0.5, Scales(client, clock), events, METRICS, clock
         )
@@ -332,7 +335,16 @@ class Process:
 class Imagined:
     """The whole of it."""
 
-    def __init__(self, seed: int, notice: str = "", *, scale_first: bool = False, enemy: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        notice: str = "",
+        *,
+        scale_first: bool = False,
+        enemy: bool = False,
+        deschedulers: int = 1,
+        most_moving: int = REPLICAS,
+    ) -> None:
         self.chance = Random(seed)
         self.said = {NOTICE: notice} if notice else {}
         self.clock = WallClock(1_700_000_000.0)
@@ -341,8 +353,8 @@ class Imagined:
         self.args = MigrationControllerArgs(
             skip_check_expected_replicas=True,
             object_limiters={"workload": ObjectLimiter(duration="1ms")},
-            max_migrating_per_workload=REPLICAS,
-            max_unavailable_per_workload=REPLICAS,
+            max_migrating_per_workload=most_moving,
+            max_unavailable_per_workload=most_moving,
         ).completed()
         self.kills = 0
         self.enemy = enemy
@@ -364,7 +376,8 @@ class Imagined:
             self.scheduler()
             self.kubelet()
         self.fewest_ready = REPLICAS
-        self.process = self.start()
+        self.most_at_once = 0
+        self.processes = [self.start() for _ in range(deschedulers)]
 
     def start(self) -> Process:
         return Process(self.server, self.clock, self.args, self.fate)
@@ -395,16 +408,16 @@ class Imagined:
     async def come_to_rest(self) -> None:
         """Nobody interferes any more, and time goes on until all jobs are over and forgotten."""
         self.calm = True
-        self.process = self.start()
+        process = self.start()
         for number in range(60):
             if number == 35:
                 self.held_for_nobody = self.leftovers()
             for which in HEARD:
-                self.process.picture.catch_up(which)
-            await self.process.arbitrating.rule()
-            for job in self.process.picture.all_jobs():
-                await self.process.migrating.reconcile(job.metadata.name)
-            await self.process.tidy()
+                process.picture.catch_up(which)
+            await process.arbitrating.rule()
+            for job in process.picture.all_jobs():
+                await process.migrating.reconcile(job.metadata.name)
+            await process.tidy()
             for act in (self.controller, self.scheduler, self.kubelet):
                 for _ in range(REPLICAS * 2):
                     act()
@@ -422,11 +435,12 @@ class Imagined:
         return [name for name, room in rooms.items() if not room.get("status", {}).get("currentOwners")]
 
     async def descheduler(self) -> None:
+        number = self.chance.randrange(len(self.processes)) if len(self.processes) > 1 else 0
         try:
-            await self.process.work(self.chance)
+            await self.processes[number].work(self.chance)
         except* Killed:
             self.kills += 1
-            self.process = self.start()
+            self.processes[number] = self.start()
         except* ApiError:
             # As the supervisor of a controller does: it is tried again.
             pass
@@ -532,6 +546,12 @@ class Imagined:
     def look(self) -> None:
         ready = sum(is_ready(pod) for pod in self.server.objects[PODS].values())
         self.fewest_ready = min(self.fewest_ready, ready)
+        moving = sum(
+            each.get("status", {}).get("phase") == "Running"
+            and f"default/{each['spec']['podRef']['name']}" in self.server.objects[PODS]
+            for each in self.server.objects[POD_MIGRATION_JOBS].values()
+        )
+        self.most_at_once = max(self.most_at_once, moving)
 
 
 def _cost(pod: Plain) -> int:

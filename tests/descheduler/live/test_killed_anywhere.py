@@ -67,6 +67,22 @@ async def test_neither_if_pods_and_reservations_vanish_and_the_clock_jumps(
     await kills_of(seed, notice, scale_first, enemy=True)
 
 
+@pytest.mark.parametrize("seed", [1, 6, 25])
+async def test_several_that_know_nothing_of_each_other_keep_to_the_limits_and_move_nobody_twice(seed: int) -> None:
+    """Without an election. By these seeds, two let different pods through at once."""
+    story = Imagined(seed, deschedulers=3, most_moving=1)
+    for _ in range(12):
+        story.user()
+        story.user()
+        await story.live(12)
+    await story.come_to_rest()
+    assert story.most_at_once == 1
+    evicted, ended = story.server.evicted, [name for name, _ in story.server.ended]
+    assert len(evicted) == len(set(evicted)) > 1
+    assert len(ended) == len(set(ended))
+    assert story.server.objects[POD_MIGRATION_JOBS] == story.server.objects[RESERVATIONS] == {}
+
+
 @pytest.mark.skipif(not KILLS, reason="takes minutes: KOORD_KILLS=1000 says how many")
 @pytest.mark.timeout(0)
 async def test_however_many_are_killed_nothing_is_lost_or_left_over() -> None:

@@ -14,6 +14,7 @@ from koord.api.kinds import (
     RESERVATIONS,
     VALIDATING_WEBHOOK_CONFIGURATIONS,
 )
+from koord.api.kubernetes.pod import Pod
 from koord.kube.client import Client
 from tests.descheduler.live.cluster import (
     all_ready,
@@ -60,6 +61,7 @@ async def test_a_budget_and_a_webhook_hold_evictions_back_until_they_let_go(tmp_
             await ask(client, kept, "budgeted")
             await until(lambda: says(client, "budgeted", "FailedEvict"))
             assert "disruption budget" in (await job(client, "budgeted")).status.message
+            await a_budget_never_lets_go(client, guarded[1])
             await client.create(VALIDATING_WEBHOOK_CONFIGURATIONS, refusing_evictions())
             await ask(client, hooked[0], "refused", mode="EvictDirectly")
             await until(lambda: says(client, "refused", "FailedEvict"))
@@ -68,6 +70,19 @@ async def test_a_budget_and_a_webhook_hold_evictions_back_until_they_let_go(tmp_
             await client.delete(POD_DISRUPTION_BUDGETS, "all", namespace="default")
             for name in ("budgeted", "refused"):
                 assert (await ends(client, name)).status.phase == "Succeeded"
+
+
+async def a_budget_never_lets_go(client: Client, pod: Pod) -> None:
+    """The job ends when its time is over, says what it waited for, and leaves the pod as it was."""
+    await ask(client, pod, "never", ttl="10m")
+    await until(lambda: says(client, "never", "FailedEvict"))
+    await client.patch(POD_MIGRATION_JOBS, "never", {"spec": {"ttl": "1s"}})
+    ended = (await ends(client, "never")).status
+    assert (ended.phase, ended.reason) == ("Failed", "Timeout")
+    assert "disruption budget" in ended.message
+    after = await client.get(PODS, pod.metadata.name, namespace="default")
+    assert (after.metadata.uid, after.metadata.deletion_timestamp) == (pod.metadata.uid, None)
+    await until(lambda: has_reservations(client, 1))
 
 
 def refusing_evictions() -> dict[str, Any]:
