@@ -151,6 +151,11 @@ memory or CPU: opportunistic ones first, then the youngest, an application's mas
 @click.option("--socket", default="", metavar="PATH", help="Serve there; /var/run/yarn-copilot/yarn-copilot.sock.")
 @click.option("--cgroup-root", default="", metavar="DIR", help="The node's root in the cgroup tree, as kubelet's.")
 @click.option("--cgroup-driver", type=click.Choice(["systemd", "cgroupfs"]), help="Kubelet's; found unless given.")
+@click.option(
+    "--sync-memory-cgroup",
+    is_flag=True,
+    help="For Hadoop 2 on version 1 of cgroups: give containers that are in CPU cgroups alone memory cgroups, too.",
+)
 @click.option("--host-root", default="/", show_default=True, metavar="DIR", help="Where the host's files are.")
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the logs."
@@ -162,6 +167,7 @@ def copilot(
     socket: str,
     cgroup_root: str,
     cgroup_driver: str | None,
+    sync_memory_cgroup: bool,
     host_root: str,
     log_format: str,
 ) -> int:
@@ -186,7 +192,9 @@ def copilot(
         raise click.UsageError(f"--node-manager is {node_manager!r}: it must be HOST:PORT")
     supervised = start(log_format)
     cgroups = Cgroups.of(Files(host_root), cgroup_root)
-    placing = Placing(cgroups, driver_in(cgroups, cgroup_driver or ""), local_dirs or said.local_dirs)
+    placing = Placing(
+        cgroups, driver_in(cgroups, cgroup_driver or ""), local_dirs or said.local_dirs, sync_memory=sync_memory_cgroup
+    )
 
     async def main() -> None:
         ready = (lambda: tether.say_ready({})) if supervised else (lambda: None)

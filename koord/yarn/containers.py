@@ -29,9 +29,8 @@ FINAL: Final = frozenset(
     }
 )
 OPPORTUNISTIC: Final = "OPPORTUNISTIC"
-_ID: Final = re.compile(r"container_(?:e\d+_)?(\d+)_(\d+)_(\d+)_(\d+)")
-_MASTER: Final = 1
-"""The first container of an attempt is its application's master."""
+_ID: Final = re.compile(r"container_(?:e(?P<epoch>\d+)_)?(\d+)_(\d+)_(\d+)_(\d+)")
+_FIRST: Final = 1
 
 
 class YarnContainer(Struct):
@@ -43,14 +42,9 @@ class YarnContainer(Struct):
     "Of its first process, since the epoch; 0 while it has none."
 
     @property
-    def is_master(self) -> bool:
-        found = _ID.fullmatch(self.id)
-        return found is not None and int(found[4]) == _MASTER
-
-    @property
     def application(self) -> str:
         found = _ID.fullmatch(self.id)
-        return f"application_{found[1]}_{found[2]}" if found else ""
+        return f"application_{found[2]}_{found[3]}" if found else ""
 
     @property
     def is_final(self) -> bool:
@@ -82,12 +76,27 @@ def listed(answer: Any) -> list[YarnContainer]:
     return found
 
 
+def masters(containers: Iterable[YarnContainer]) -> set[str]:
+    """Ids of applications' masters: the first container of an attempt. A ResourceManager that takes over counts anew
+    in an epoch of its own, so of several firsts the one from before is the master."""
+    found: dict[tuple[str, ...], tuple[int, str]] = {}
+    for each in containers:
+        id_ = _ID.fullmatch(each.id)
+        if id_ is None or int(id_[5]) != _FIRST or each.execution == OPPORTUNISTIC:
+            continue
+        attempt = id_[2], id_[3], id_[4]
+        found[attempt] = min(found.get(attempt, (1 << 62, "")), (int(id_["epoch"] or 0), each.id))
+    return {id_ for _, id_ in found.values()}
+
+
 def release_order(containers: Iterable[YarnContainer]) -> list[YarnContainer]:
     """Who goes first comes first. One without a process has lost nothing yet."""
+    all_ = list(containers)
+    spared = masters(all_)
     return sorted(
-        containers,
+        all_,
         key=lambda each: (
-            each.is_master,
+            each.id in spared,
             each.execution != OPPORTUNISTIC,
             each.started_s > 0,
             -each.started_s,

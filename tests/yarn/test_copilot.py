@@ -16,12 +16,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from koord.agent.host.cgroups import Cgroups
+from koord.agent.host.cgroups import Cgroups, Version
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.cli.main import run
 from koord.kube.clock import SystemClock
 from koord.yarn.amount import MIB, Amount, of_yarn
-from koord.yarn.containers import YarnContainer, listed, release_order, to_release
+from koord.yarn.containers import YarnContainer, listed, masters, release_order, to_release
 from koord.yarn.live.copilot import Copilot, serve
 from koord.yarn.live.placing import Placing
 from koord.yarn.live.rpc import YarnUnreachable
@@ -41,6 +41,14 @@ ALL = [MASTER, OLD, YOUNG, SPARE]
 
 def test_opportunistic_ones_go_first_then_the_youngest_and_a_master_last() -> None:
     assert release_order(ALL) == [SPARE, YOUNG, OLD, MASTER]
+
+
+def test_a_first_container_of_a_resource_manager_that_took_over_is_no_master() -> None:
+    later = YarnContainer("container_e01_17_0001_01_000001", of_yarn(1, 1024), started_s=10)
+    spare = YarnContainer("container_e02_17_0002_01_000001", of_yarn(1, 1024), execution="OPPORTUNISTIC")
+    another = YarnContainer("container_e02_17_0003_01_000001", of_yarn(1, 1024), started_s=20)
+    assert masters([later, MASTER, spare, another]) == {MASTER.id, another.id}
+    assert release_order([MASTER, later, spare, another]) == [spare, later, MASTER, another]
 
 
 @pytest.mark.parametrize(
@@ -187,6 +195,51 @@ async def test_containers_of_the_default_executor_are_moved_below_best_effort_an
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
         assert not os.path.exists(socket)  # noqa: ASYNC240 - instant
+
+
+@dataclass
+class NativeExecutor:
+    """Puts processes into cgroups of CPU alone, as Hadoop 2's does, below the hierarchy that it is configured with."""
+
+    cgroups: Cgroups
+    directory: str
+
+    def place(self, container_id: str, pid: int) -> None:
+        path = Path(self.cgroups.files.path(self.cgroups.name("cpu", f"{self.directory}/{container_id}")))
+        path.mkdir(parents=True)
+        (path / "cgroup.procs").write_text(str(pid))
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("sync", [False, True], ids=["as it is", "with memory"])
+async def test_containers_of_the_native_executor_are_found_where_it_put_them(
+    tmp_path: Path, cgroups: Cgroups, sync: bool
+) -> None:
+    if cgroups.version is Version.V2:
+        pytest.skip("version 2 of cgroups has one tree for CPU and memory")
+    async with node_manager(tmp_path) as nm:
+        placing = Placing(cgroups, CgroupDriver.CGROUPFS, [], sync_memory=sync)
+        executor = NativeExecutor(cgroups, "kubepods/besteffort/hadoop-yarn")
+        copilot = Copilot(f"127.0.0.1:{nm.port}", placing, SystemClock())
+        for each in (OLD.id, YOUNG.id):
+            nm.start(each)
+            executor.place(each, nm.running[each].pid)
+            await asyncio.sleep(0.02)  # The kernel tells starts apart by its ticks.
+        await copilot.round()
+        assert [each.id for each in copilot.containers] == [YOUNG.id, OLD.id]
+        in_memory = cgroups.children(placing.directory, "memory") if sync else []
+        assert sorted(in_memory) == (sorted([OLD.id, YOUNG.id]) if sync else [])
+        if sync:
+            assert nm.running[OLD.id].pid in cgroups.processes(placing.of(OLD.id), "memory")
+            limit = Path(cgroups.files.path(cgroups.name("memory", placing.of(OLD.id)))) / "memory.limit_in_bytes"
+            assert int(limit.read_text()) == 512 * MIB
+        copilot.kill(YOUNG.id)
+        await eventually(lambda: nm.alive() == [OLD.id])
+        nm.end()
+
+        await copilot.round()
+        assert not cgroups.children(placing.directory)
+        assert not sync or not cgroups.children(placing.directory, "memory")
 
 
 @pytest.mark.parametrize(

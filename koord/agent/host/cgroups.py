@@ -153,7 +153,8 @@ class Cgroups:
         return self.files.directories(self.name(controller, directory)) if is_inside(directory) else []
 
     def processes(self, directory: str, controller: str = "cpu") -> tuple[int, ...]:
-        text = self.files.read(self.name(controller, directory, "cgroup.procs"))
+        """Opened anew each time: to a descriptor that was read less than a second ago, v1 repeats its last answer."""
+        text = self.files.once(self.name(controller, directory, "cgroup.procs"))
         return tuple(int(line) for line in text.split())
 
     def lost(self, looked_at: Iterable[str] = ()) -> Collection[str]:

@@ -34,7 +34,8 @@ class TaskState(NamedTuple):
 def tasks_in(cgroups: Cgroups, directory: str) -> Iterator[int]:
     """Of a cgroup and those below: a container may make its own. Raises FileNotFoundError for one that is gone."""
     file = "tasks" if cgroups.version is Version.V1 else "cgroup.threads"
-    for line in cgroups.files.read(cgroups.name("cpu", directory, file)).split():
+    # Anew: to a descriptor that was read less than a second ago, v1 repeats its last answer.
+    for line in cgroups.files.once(cgroups.name("cpu", directory, file)).split():
         yield int(line)
     for name in cgroups.children(directory):
         try:

@@ -1,6 +1,7 @@
 """Where a NodeManager's containers run: their processes, and their cgroups below best effort.
 
-The native executor puts containers into cgroups itself. With the default executor a container is a session of
+The native executor puts containers into cgroups itself, Hadoop 2's into those of CPU alone: if asked to, the copilot
+makes the ones of memory beside them. With the default executor a container is a session of
 processes whose first one is named in a file; the copilot makes the cgroup and moves them in, and keeps looking for
 stragglers: a process that forks while it is moved leaves its child behind.
 """
@@ -26,16 +27,21 @@ from koord.yarn.containers import YarnContainer, is_container_id
 
 log = logging.getLogger(__name__)
 
-CONTROLLERS: Final = ("cpu", "cpuacct", "cpuset", "memory")
+MEMORY: Final = "memory"
+CONTROLLERS: Final = ("cpu", "cpuacct", "cpuset", MEMORY)
 SHARES_OF_A_CORE: Final = 1024
 _INHERITED: Final = ("cpuset.cpus", "cpuset.mems")
 """A cpuset takes no process before it has these."""
 
 
 class Placing:
-    def __init__(self, cgroups: Cgroups, driver: CgroupDriver, local_dirs: Collection[str]) -> None:
-        """`local_dirs` are the NodeManager's yarn.nodemanager.local-dirs."""
+    def __init__(
+        self, cgroups: Cgroups, driver: CgroupDriver, local_dirs: Collection[str], *, sync_memory: bool = False
+    ) -> None:
+        """`local_dirs` are the NodeManager's yarn.nodemanager.local-dirs. `sync_memory`: whether memory cgroups follow
+        those of CPU; version 2 of cgroups has one tree for both."""
         self.cgroups = cgroups
+        self._sync_memory = sync_memory and cgroups.version is not Version.V2
         self.directory = f"{qos_dir(KubeQoS.BEST_EFFORT, driver)}/{DIRECTORY}"
         self._local_dirs = [Path(each) for each in local_dirs]
         self._boot_s = _boot_s()
@@ -54,6 +60,8 @@ class Placing:
             members = set(groups.get(leader, ())) if leader else set()
             if members - mine:
                 self._move(each, members - mine)
+            elif mine and self._sync_memory:
+                self._follow_in_memory(each, mine)
             first = leader if leader in members else min(mine, default=0)
             if first and (start_s := self._start_s(first)):
                 started[each.id] = start_s
@@ -123,8 +131,26 @@ class Placing:
         with suppress(OSError, ValueError):
             self.cgroups.set(CPU_SHARES, directory, max(each.needs.vcores * SHARES_OF_A_CORE, 2))
 
-    def _make(self, directory: str) -> None:
-        for controller in self._controllers():
+    def _follow_in_memory(self, each: YarnContainer, pids: Collection[int]) -> None:
+        directory = self.of(each.id)
+        path = self._path(MEMORY, directory)
+        if not path.exists():
+            self._make(self.directory, (MEMORY,))
+            self._make(directory, (MEMORY,))
+            # What is charged already moves along; the container ends as one, and at the limit that it asked for.
+            for file, text in (
+                ("memory.move_charge_at_immigrate", "3"),
+                ("memory.oom.group", "1"),
+                ("memory.limit_in_bytes", str(each.needs.memory_bytes or -1)),
+            ):
+                with suppress(OSError):
+                    (path / file).write_text(text)
+        for pid in set(pids) - set(self.cgroups.processes(directory, MEMORY)):
+            with suppress(OSError):
+                (path / "cgroup.procs").write_text(str(pid))
+
+    def _make(self, directory: str, controllers: Iterable[str] | None = None) -> None:
+        for controller in self._controllers() if controllers is None else controllers:
             path = self._path(controller, directory)
             if path.exists():
                 continue

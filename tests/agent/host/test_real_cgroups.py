@@ -4,12 +4,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from koord.agent.host import knobs, proc, usage
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.files import Files
+from koord.agent.host.tasks import tasks_in
 from koord.agent.host.topology import topology
 from koord.api.text.cpuset import CPUSet
 from tests.agent.real import make, put, real_cgroups
@@ -93,3 +96,17 @@ def test_the_machine_itself() -> None:
     assert found.all <= CPUSet(range(4096))
     assert set(proc.busy_ticks_by_cpu(files)) == set(found.all)
     files.close()
+
+
+def test_processes_and_tasks_that_came_since_the_last_look_are_seen_at_once(cgroups: Cgroups) -> None:
+    place = Path(cgroups.files.path(cgroups.name("cpu", "kubepods", "cgroup.procs")))
+    seen: list[int] = []
+    with ExitStack() as stack:
+        for _ in range(3):
+            one = stack.enter_context(subprocess.Popen(["sleep", "60"]))
+            stack.callback(one.kill)
+            place.write_text(str(one.pid))
+            seen.append(one.pid)
+            # v1 keeps its list of pids for a second, for whoever still has the file open.
+            assert sorted(cgroups.processes("kubepods")) == sorted(seen)
+            assert sorted(tasks_in(cgroups, "kubepods")) == sorted(seen)
