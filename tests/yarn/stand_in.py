@@ -23,6 +23,8 @@ from koord.yarn.amount import NOTHING, Amount, of_yarn
 from koord.yarn.hadoop.configuration import ResourceManagerAddress, YarnCluster
 from koord.yarn.hadoop.messages import resource
 
+REST_STATUS = {"403": 403, "standby": 307}
+
 
 @dataclass
 class StandIn:
@@ -33,7 +35,7 @@ class StandIn:
     pending: Amount = NOTHING
     is_active: bool = True
     mode: str = ""
-    "hang, html, 403, lose-answers, no-effect"
+    "hang, html, 403, standby, lose-answers, no-effect"
     updates: list[tuple[str, Amount, int]] = field(default_factory=list)
     calls: int = 0
     before_update: Callable[[str, Amount], Awaitable[None]] | None = None
@@ -91,10 +93,13 @@ class StandIn:
         if self.mode == "html":
             writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n<html>")
             return
+        refusal = "org.apache.hadoop.security.AccessControlException"
         if self.mode == "403":
             error = "User root doesn't have permission"
+        if self.mode == "standby":
+            error, refusal = "ResourceManager rm1 is not Active!", "org.apache.hadoop.ipc.StandbyException"
         if error:
-            header = integer(1, 0) + integer(2, 1) + text(4, "org.apache.hadoop.security.AccessControlException")
+            header = integer(1, 0) + integer(2, 1) + text(4, refusal)
             body = delimited(header + text(5, error))
         else:
             body = delimited(integer(1, 0) + integer(2, 0)) + delimited(result)
@@ -142,8 +147,8 @@ class StandIn:
         status, answer = 200, b"{}"
         if self.mode == "html":
             answer = b"<html>Sign in</html>"
-        elif self.mode == "403":
-            status = 403
+        elif self.mode in REST_STATUS:
+            status = REST_STATUS[self.mode]
         elif method == "POST":
             self.calls += 1
             said = json.loads(body)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from koord.api import kinds
+from koord.cli.main import run as command
 from koord.kube.client import Client
 from koord.yarn.amount import MIB, Amount, of_yarn
 from koord.yarn.hadoop.messages import NodeCap
@@ -103,6 +104,11 @@ async def test_yarns_cap_and_batch_allocatable_share_one_pool_through_restarts_a
                 assert "node.koordinator.sh/thirdPartyAllocations" not in node.metadata.annotations
                 assert "node.koordinator.sh/yarn-node" not in node.metadata.annotations
 
+                async def says_nothing() -> bool:
+                    return (await condition(client)) == ("", "", "")
+
+                await until(says_nothing, SLOWLY_S)
+
 
 @pytest.mark.parametrize("way", ["rpc", "rest"])
 async def test_both_ways_tell_caps_and_read_nodes(way: Way) -> None:
@@ -127,6 +133,8 @@ async def test_both_ways_tell_caps_and_read_nodes(way: Way) -> None:
         ("rest", "html", "not answer with JSON but '<html>Sign in</html>'"),
         ("rpc", "403", "add hdfs to yarn.admin.acl"),
         ("rest", "403", "add hdfs to yarn.admin.acl"),
+        ("rpc", "standby", "is not active: it starts, or is a standby"),
+        ("rest", "standby", "is a standby"),
     ],
 )
 async def test_a_resource_manager_that_answers_nonsense_is_told_in_one_line(
@@ -207,3 +215,65 @@ async def test_an_unreachable_resource_manager_is_told_on_the_node_and_its_claim
 
             await until(is_well, SLOWLY_S)
             assert node_facts(await client.get(kinds.NODES, "n1")).claim.memory_bytes % MIB == 0
+
+
+async def test_each_node_gets_its_part_from_its_own_yarn_cluster(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path) as client,
+        resource_manager(n1=of_yarn(1, 1024)) as one,
+        resource_manager(n2=of_yarn(1, 1024)) as blue,
+    ):
+        await fresh(client)
+        options = OperatorOptions({"": one.cluster, "blue": blue.cluster}, QUICK, look_s=0.2, soon_s=0.05)
+        in_blue = {"yarn.hadoop.apache.org/node-id": "n2:8041", "yarn.hadoop.apache.org/cluster-id": "blue"}
+        async with managing(client):
+            operator = asyncio.create_task(run(client, options))
+            try:
+                for name, annotations in (("n1", NODE_ID), ("n2", in_blue)):
+                    await make_node(client, name, annotations=annotations)
+                    await until_there(client, kinds.NODE_METRICS, name)
+                    await report(client, name)
+                # Applications wait in one of the two clusters: the other one's node does not follow.
+                blue.pending = of_yarn(4, 4096)
+                await until_cap(one, 17)
+                await until_cap(blue, 32, "n2:8041")
+                # One cluster that cannot be reached is not the other's trouble.
+                blue.mode = "403"
+                one.pending = of_yarn(4, 4096)
+                await until_cap(one, 32)
+                assert (await condition(client))[1] == "Shared"
+                assert (await condition(client, "n2"))[1] == "ResourceManagerUnavailable"
+            finally:
+                operator.cancel()
+                with suppress(asyncio.CancelledError):
+                    await operator
+
+
+SIMPLE = (
+    "<configuration><property><name>yarn.resourcemanager.hostname</name><value>rm1</value></property></configuration>"
+)
+KERBEROS = (
+    "<configuration><property><name>hadoop.security.authentication</name><value>kerberos</value></property>"
+    "</configuration>"
+)
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"yarn-site.xml": SIMPLE, "core-site.xml": KERBEROS}, "only simple authentication is supported, Kerberos"),
+        ({"yarn-site.xml": SIMPLE, "blue.yarn-site.xml": KERBEROS}, "blue.yarn-site.xml: hadoop.security.authenticat"),
+        ({"core-site.xml": SIMPLE}, "has no yarn-site.xml"),
+        ({"yarn-site.xml": "<html/>"}, "the outermost element is <html>, it must be <configuration>"),
+        ({"yarn-site.xml": "yarn: yes"}, "yarn-site.xml is not XML"),
+        ({"yarn-site.xml": SIMPLE.replace("hostname", "address")}, "is 'rm1': it must be host:port"),
+    ],
+    ids=["Kerberos", "Kerberos of one cluster", "no file", "HTML", "no XML", "no port"],
+)
+def test_configuration_that_cannot_be_followed_is_refused_before_anything_starts(
+    tmp_path: Path, files: dict[str, str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert command(["yarn", "operator", "--hadoop-conf-dir", str(tmp_path)]) == 2
+    assert says in capsys.readouterr().err
