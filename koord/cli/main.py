@@ -66,6 +66,9 @@ COMMANDS: dict[str, CommandEntry] = {
         "koord.cli.runtime_proxy",
         "Stand between kubelet and its container runtime, and set containers up before they start.",
     ),
+    "runtime-hooks": CommandEntry(
+        "koord.cli.runtime_hooks", "Answer Koordinator's own runtime proxy with koord's hooks."
+    ),
     "nri": CommandEntry("koord.cli.nri", "Set containers up before they start: a plugin of containerd or CRI-O (NRI)."),
     "yarn": CommandEntry("koord.cli.yarn", "Run Hadoop YARN on reclaimed resources: the operator and the copilot."),
     "local": CommandEntry(

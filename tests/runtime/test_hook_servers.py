@@ -6,21 +6,25 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from koord.agent.live import asked as agent_socket
 from koord.api.machinery.messages import encode
 from koord.kube.clock import SystemClock
 from koord.runtime.cri import LinuxContainerResources
 from koord.runtime.hook_files import FailurePolicy, HookFile, HookFileError, by_stage, parse
 from koord.runtime.hook_service import PodSandboxHookResponse
 from koord.runtime.intercept import Question
+from koord.runtime.live import hook_service
 from koord.runtime.live.hook_servers import NOTHING, HookFailed, HookServers
+from koord.runtime.live.hook_service import HookServiceOptions
 from koord.runtime.records import ContainerRecord, SandboxRecord
 from koord.runtime.stages import Stage
 from tests.runtime.hook_server import hang, hook_server, register
+from tests.runtime.test_nri import SPEC, Agent
 
 POD = SandboxRecord("", "web", "u1", "shop")
 
@@ -163,3 +167,28 @@ async def test_files_that_come_change_and_go_are_followed(tmp_path: Path) -> Non
         asked.look()
         assert await asked.ask(question) == NOTHING
         await asyncio.sleep(0)
+
+
+async def test_koords_hooks_answer_in_koordinators_protocol(tmp_path: Path) -> None:
+    """What Koordinator's proxy would be told, asked by koord's own."""
+    agent = Agent()
+    serving = await agent_socket.serve(tmp_path / "agent.sock", agent.answer)
+    options = HookServiceOptions(tmp_path / "koordlet.sock", str(tmp_path / "agent.sock"), tmp_path / "hooks", "Fail")
+    ready = asyncio.Event()
+    running = asyncio.create_task(hook_service.run(options, on_ready=ready.set))
+    labels, annotations = {"koordinator.sh/qosClass": "BE"}, {"node.koordinator.sh/extended-resource-spec": SPEC}
+    pod = SandboxRecord("", "job", "u1", "ns", 0, "", labels, annotations, "/kubepods/besteffort/podu1")
+    try:
+        await asyncio.wait([running, asyncio.create_task(ready.wait())], return_when=asyncio.FIRST_COMPLETED)
+        async with servers(tmp_path, 20) as asked:
+            answer = await asked.ask(Question(Stage.PRE_CREATE_CONTAINER, pod, ContainerRecord(name="main")))
+            assert answer.resources is not None
+            assert (answer.resources.cpu_quota, answer.resources.cpu_shares) == (50_000, 512)
+            assert await asked.ask(Question(Stage.PRE_START_CONTAINER, pod, ContainerRecord(name="main"))) == NOTHING
+            await serving.cleanup()
+            with pytest.raises(HookFailed, match=r"koord's agent at .*agent.sock"):
+                await asked.ask(Question(Stage.PRE_RUN_POD_SANDBOX, pod))
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
