@@ -1,10 +1,12 @@
 """What this kernel can do for co-location, and what takes the place of what it cannot.
 
-Asked of the kernel itself, by the files it shows; nothing is concluded from its version.
+Asked of the kernel itself, by the files it shows; nothing is concluded from its version. The table also is the page
+docs/what-the-agent-needs.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,95 +25,219 @@ class Feature:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class Answer:
+    """Whether a kernel has something; and where that is more than the table says, what it has or lacks."""
+
+    is_there: bool
+    how: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
     name: str
-    knob: Knob
+    asked: Knob | Callable[[Cgroups, str], Answer]
+    "The setting that shows it, or who finds it out, with a directory of pods."
     own: str
     instead: str
+    since: str
+    "The kernels that have it, for people."
+
+
+def _group_identity(cgroups: Cgroups, directory: str) -> Answer:
+    if is_shown(cgroups, knobs.GROUP_IDENTITY, directory):
+        return Answer(True)
+    return Answer(False, "" if is_shown(cgroups, knobs.CPU_IDLE, directory) else "the least weight for best effort")
+
+
+def _pressure_of_pods(cgroups: Cgroups, directory: str) -> Answer:
+    controller = "" if cgroups.version is Version.V2 else "cpuacct"
+    if cgroups.files.exists(cgroups.name(controller, directory, "cpu.pressure")):
+        return Answer(True)
+    beside = cgroups.version is Version.V1 and cgroups.files.exists("sys/fs/cgroup/unified/cpu.pressure")
+    return Answer(beside, "the v2 tree beside v1, for pods that are in it" if beside else "")
+
+
+def _stalls(cgroups: Cgroups, directory: str) -> Answer:
+    files = (cgroups.name("memory", directory, f"memory.{item}_latency") for item in usage.STALL_ITEMS)
+    return Answer(any(map(cgroups.files.exists, files)))
+
+
+def _cold_memory(cgroups: Cgroups, directory: str) -> Answer:
+    from koord.agent.host.cold.sources import source_of
+
+    source = source_of(cgroups)
+    return Answer(source is not None, "" if source is None else source.name)
+
+
+def _cycles(cgroups: Cgroups, directory: str) -> Answer:
+    from koord.agent.host import perf
+
+    return Answer(perf.has_cycles())
+
+
+def _switches(cgroups: Cgroups, directory: str) -> Answer:
+    from koord.agent.host import perf
+
+    return Answer(perf.records_switches())
+
+
+def _cookies(cgroups: Cgroups, directory: str) -> Answer:
+    absence = cgroups.cookies.absence()
+    return Answer(not absence, f"nothing: {absence}" if absence else "")
+
+
+def _shares(cgroups: Cgroups, directory: str) -> Answer:
+    absence = resctrl.absence(cgroups.files)
+    return Answer(not absence, f"nothing: {absence}" if absence else "")
 
 
 _ANY_DISK: Final = "0:0"
+_ALWAYS: Final = "all"
+_ANOLIS: Final = "Anolis"
+_V2: Final = "cgroup v2"
 
-_TABLE: Final = (
-    _Known("CPU quota", knobs.CPU_QUOTA, "quota per period", "nothing: best effort is not held back in time"),
-    _Known("CPU sets", knobs.CPUSET_CPUS, "cpuset.cpus", "nothing: suppress by quota (cpuSuppressPolicy: cfsQuota)"),
-    _Known("group identity", knobs.GROUP_IDENTITY, "cpu.bvt_warp_ns", "cpu.idle on the best-effort directory"),
-    _Known("idle class", knobs.CPU_IDLE, "cpu.idle", "the least weight, which yields less quickly"),
-    _Known("CPU burst", knobs.CPU_BURST, "unused quota is saved up", "raised quotas (cfsQuotaBurstOnly)"),
-    _Known("memory limit", knobs.MEMORY_LIMIT, "a hard limit", "nothing"),
-    _Known("protected memory", knobs.MEMORY_MIN, "memory.min and memory.low", "nothing"),
-    _Known("slowed memory", knobs.MEMORY_HIGH, "memory.high", "nothing: eviction before the node is full"),
-    _Known("memory watermarks", knobs.MEMORY_WMARK_RATIO, "reclaim in the background", "memory.high, where it is"),
-    _Known("memory priority", knobs.MEMORY_PRIORITY, "who is killed first", "oom_score_adj"),
-    _Known("kill as a group", knobs.MEMORY_OOM_GROUP, "memory.oom.group", "processes are killed one by one"),
-    _Known("page cache limit", knobs.PAGE_CACHE_LIMIT, "per pod", "nothing"),
-    _Known("disk limits", io_limit("rbps", _ANY_DISK), "bytes and operations a second", "nothing"),
-    _Known("disk weights", io_weight(_ANY_DISK), "by disk", "nothing: limits hold back instead"),
+TABLE: Final = (
+    Known("CPU quota", knobs.CPU_QUOTA, "quota per period", "nothing: best effort is not held back in time", _ALWAYS),
+    Known(
+        "CPU sets",
+        knobs.CPUSET_CPUS,
+        "cpuset.cpus",
+        "nothing: suppress by quota (cpuSuppressPolicy: cfsQuota)",
+        _ALWAYS,
+    ),
+    Known("group identity", _group_identity, "cpu.bvt_warp_ns", "cpu.idle on the best-effort directory", _ANOLIS),
+    Known("idle class", knobs.CPU_IDLE, "cpu.idle", "the least weight, which yields less quickly", "5.15"),
+    Known(
+        "CPU burst",
+        knobs.CPU_BURST,
+        "unused quota is saved up",
+        "raised quotas (cfsQuotaBurstOnly)",
+        "5.14, up to one quota",
+    ),
+    Known("memory limit", knobs.MEMORY_LIMIT, "a hard limit", "nothing", _ALWAYS),
+    Known("protected memory", knobs.MEMORY_MIN, "memory.min and memory.low", "nothing", f"{_V2}; on v1 {_ANOLIS}"),
+    Known(
+        "slowed memory",
+        knobs.MEMORY_HIGH,
+        "memory.high",
+        "nothing: eviction before the node is full",
+        f"{_V2}; on v1 {_ANOLIS}",
+    ),
+    Known(
+        "memory watermarks",
+        knobs.MEMORY_WMARK_RATIO,
+        "reclaim in the background",
+        "memory.high, where it is",
+        _ANOLIS,
+    ),
+    Known("memory priority", knobs.MEMORY_PRIORITY, "who is killed first", "oom_score_adj", _ANOLIS),
+    Known(
+        "kill as a group",
+        knobs.MEMORY_OOM_GROUP,
+        "memory.oom.group",
+        "processes are killed one by one",
+        f"4.19 on {_V2}; on v1 {_ANOLIS}",
+    ),
+    Known("page cache limit", knobs.PAGE_CACHE_LIMIT, "per pod", "nothing", f"{_ANOLIS}, on {_V2}"),
+    Known(
+        "disk limits",
+        io_limit("rbps", _ANY_DISK),
+        "bytes and operations a second",
+        "nothing",
+        "with CONFIG_BLK_DEV_THROTTLING",
+    ),
+    Known(
+        "disk weights",
+        io_weight(_ANY_DISK),
+        "by disk",
+        "nothing: limits hold back instead",
+        f"5.4 on {_V2}, with CONFIG_BLK_CGROUP_IOCOST; on v1 {_ANOLIS}",
+    ),
+    Known(
+        "pressure of pods",
+        _pressure_of_pods,
+        "*.pressure in each cgroup",
+        "throttling and run-queue delays",
+        f"4.20 on {_V2}, with CONFIG_PSI; on v1 {_ANOLIS}",
+    ),
+    Known(
+        "direct reclaim of pods",
+        lambda cgroups, directory: Answer(cgroups.version is Version.V2),
+        "pgscan_direct of each cgroup",
+        "not available on cgroup v1: major faults",
+        _V2,
+    ),
+    Known(
+        "cold memory",
+        _cold_memory,
+        "idle pages, generations of pages, DAMON or kidled",
+        "not available: usageWithHotPageCache reports memory without page cache",
+        f"idle page tracking; multi-gen LRU (6.1); DAMON; {_ANOLIS}",
+    ),
+    Known("latency of allocations", _stalls, "memory.*_latency", "not available: counters alone", _ANOLIS),
+    Known(
+        "cycles per instruction",
+        _cycles,
+        "perf events",
+        "not available: no unit counts cycles",
+        "where the machine counts cycles; most virtual machines do not",
+    ),
+    Known(
+        "who held the CPU",
+        _switches,
+        "perf events",
+        "not available: who used more CPU",
+        "where perf events are allowed (CAP_PERFMON)",
+    ),
+    Known(
+        "run-queue delays",
+        lambda cgroups, directory: Answer(tasks.has_schedstat(cgroups.files)),
+        "schedstat of each task",
+        "not available: pressure of pods",
+        "with CONFIG_SCHED_INFO",
+    ),
+    Known(
+        "disk waits of pods",
+        lambda cgroups, directory: Answer(tasks.counts_io_wait(cgroups.files)),
+        "delay accounting",
+        "not available: kernel.task_delayacct=0",
+        "with sysctl kernel.task_delayacct=1",
+    ),
+    Known(
+        "pressure of the node",
+        lambda cgroups, directory: Answer(cgroups.files.exists("proc/pressure/cpu")),
+        "/proc/pressure",
+        "load average",
+        "4.20, with CONFIG_PSI",
+    ),
+    Known(
+        "core scheduling",
+        _cookies,
+        "cookies by prctl",
+        "nothing",
+        "5.14, with CONFIG_SCHED_CORE, on machines with several threads a core",
+    ),
+    Known(
+        "cache and bandwidth shares",
+        _shares,
+        "resctrl",
+        "nothing",
+        "4.10 (cache) and 4.12 (bandwidth), on CPUs with Intel RDT or AMD QoS, and /sys/fs/resctrl mounted",
+    ),
 )
 
 
 def features(cgroups: Cgroups, directory: str) -> tuple[Feature, ...]:
     """As shown by a directory of pods."""
     found = [Feature("cgroup", True, f"{cgroups.version}")]
-    for known in _TABLE:
-        is_there = is_shown(cgroups, known.knob, directory)
-        instead = known.instead
-        if known.knob is knobs.GROUP_IDENTITY and not is_shown(cgroups, knobs.CPU_IDLE, directory):
-            instead = "the least weight for best effort"
-        found.append(Feature(known.name, is_there, known.own if is_there else instead))
-    return (*found, *_pressure(cgroups, directory), *_memory_delays(cgroups, directory), *_machine(cgroups))
+    for known in TABLE:
+        asked = known.asked
+        answer = Answer(is_shown(cgroups, asked, directory)) if isinstance(asked, Knob) else asked(cgroups, directory)
+        usual = known.own if answer.is_there else known.instead
+        found.append(Feature(known.name, answer.is_there, answer.how or usual))
+    return tuple(found)
 
 
 def is_shown(cgroups: Cgroups, knob: Knob, directory: str) -> bool:
     place = cgroups.place(knob)
     return place is not None and cgroups.files.exists(cgroups.name(place.controller, directory, place.file))
-
-
-def _pressure(cgroups: Cgroups, directory: str) -> tuple[Feature, ...]:
-    controller = "" if cgroups.version is Version.V2 else "cpuacct"
-    if cgroups.files.exists(cgroups.name(controller, directory, "cpu.pressure")):
-        return (Feature("pressure of pods", True, "*.pressure in each cgroup"),)
-    beside = cgroups.version is Version.V1 and cgroups.files.exists("sys/fs/cgroup/unified/cpu.pressure")
-    how = "the v2 tree beside v1, for pods that are in it" if beside else "throttling and run-queue delays"
-    return (Feature("pressure of pods", beside, how),)
-
-
-def _memory_delays(cgroups: Cgroups, directory: str) -> tuple[Feature, ...]:
-    is_v2 = cgroups.version is Version.V2
-    buckets = any(
-        cgroups.files.exists(cgroups.name("memory", directory, f"memory.{item}_latency")) for item in usage.STALL_ITEMS
-    )
-    reclaim = "pgscan_direct of each cgroup" if is_v2 else "not available on cgroup v1: major faults"
-    return (
-        Feature("direct reclaim of pods", is_v2, reclaim),
-        _cold_memory(cgroups),
-        Feature("latency of allocations", buckets, "memory.*_latency" if buckets else "not available: counters alone"),
-    )
-
-
-def _cold_memory(cgroups: Cgroups) -> Feature:
-    from koord.agent.host.cold.sources import source_of
-
-    source = source_of(cgroups)
-    how = "not available: usageWithHotPageCache reports memory without page cache"
-    return Feature("cold memory", source is not None, how if source is None else source.name)
-
-
-def _machine(cgroups: Cgroups) -> tuple[Feature, ...]:
-    from koord.agent.host import perf
-
-    files = cgroups.files
-    pressure = files.exists("proc/pressure/cpu")
-    undivided = resctrl.absence(files)
-    waits, disks = tasks.has_schedstat(files), tasks.counts_io_wait(files)
-    unshared = cgroups.cookies.absence()
-    cycles, switches = perf.has_cycles(), perf.records_switches()
-    return (
-        Feature("cycles per instruction", cycles, "perf events" if cycles else "not available: no unit counts cycles"),
-        Feature("who held the CPU", switches, "perf events" if switches else "not available: who used more CPU"),
-        Feature("run-queue delays", waits, "schedstat of each task" if waits else "not available: pressure of pods"),
-        Feature("disk waits of pods", disks, "delay accounting" if disks else "not available: kernel.task_delayacct=0"),
-        Feature("pressure of the node", pressure, "/proc/pressure" if pressure else "load average"),
-        Feature("core scheduling", not unshared, f"nothing: {unshared}" if unshared else "cookies by prctl"),
-        Feature("cache and bandwidth shares", not undivided, f"nothing: {undivided}" if undivided else "resctrl"),
-    )

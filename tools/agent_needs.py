@@ -1,0 +1,56 @@
+"""docs/what-the-agent-needs.md, from the agent's own table of features.
+
+`python -m tools.agent_needs docs/what-the-agent-needs.md` writes it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from koord.agent.host.features import TABLE, Known
+from koord.agent.host.knobs import Knob
+
+_PAGE: Final = """\
+# What the agent needs from the kernel
+
+Little: the agent works on any kernel that kubelet works on, with cgroup v1 or v2, and does without what a kernel lacks.
+It says what this machine has, and what is used instead:
+
+    koord agent --features
+
+A version is that of the mainline kernel that first had the feature. Anolis stands for kernels with Alibaba's additions
+(Anolis OS, Alibaba Cloud Linux). Distributions choose what they build in, so the agent asks the kernel and goes by no
+version. A setting that needs what the kernel lacks is left out.
+
+| feature | kernels | what is used (cgroup v1 / v2) | without it |
+| --- | --- | --- | --- |
+{rows}
+
+What the agent writes by these means, and how to undo it:
+[What the agent does to a node](what-the-agent-does-to-a-node.md).
+"""
+
+
+def page() -> str:
+    return _PAGE.format(rows="\n".join(map(_row, TABLE)))
+
+
+def _row(known: Known) -> str:
+    cells = (known.name, known.since, f"{known.own}{_files(known)}", known.instead)
+    return "| " + " | ".join(cells).replace("*", "\\*") + " |"
+
+
+def _files(known: Known) -> str:
+    """Where both cgroup versions call it alike, the name is said once, and not at all if the text has it."""
+    if not isinstance(known.asked, Knob):
+        return ""
+    names = [place.file if place is not None else "none" for place in (known.asked.v1, known.asked.v2)]
+    if names[0] == names[1]:
+        return "" if names[0] in known.own else f": `{names[0]}`"
+    return ": " + " / ".join(f"`{name}`" if name != "none" else name for name in names)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page())
