@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from koord.api.protocol.crd.colocation_profile import ClusterColocationProfile
     from koord.api.protocol.crd.device import Device
     from koord.api.protocol.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
+    from koord.api.protocol.crd.interference_pair import InterferencePair
     from koord.api.protocol.crd.network_topology import ClusterNetworkTopology
     from koord.api.protocol.crd.node_metric import NodeMetric
     from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
@@ -316,6 +317,14 @@ RECOMMENDATIONS: Final[Kind[Recommendation]] = Kind(
     True,
     "koord.api.protocol.crd.recommendation:Recommendation",
 )
+INTERFERENCE_PAIRS: Final[Kind[InterferencePair]] = Kind(
+    "analysis.koordinator.sh",
+    "v1alpha1",
+    "InterferencePair",
+    "interferencepairs",
+    False,
+    "koord.api.protocol.crd.interference_pair:InterferencePair",
+)
 ELASTIC_QUOTAS: Final[Kind[ElasticQuota]] = Kind(
     "scheduling.sigs.k8s.io",
     "v1alpha1",
@@ -383,6 +392,7 @@ CUSTOM: Final[tuple[Kind[Any], ...]] = (
     ELASTIC_QUOTA_PROFILES,
     CLUSTER_COLOCATION_PROFILES,
     RECOMMENDATIONS,
+    INTERFERENCE_PAIRS,
     ELASTIC_QUOTAS,
     POD_GROUPS,
     NODE_RESOURCE_TOPOLOGIES,

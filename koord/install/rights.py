@@ -38,6 +38,7 @@ SCHEDULING: Final = "scheduling.koordinator.sh"
 SLO: Final = "slo.koordinator.sh"
 SIGS: Final = "scheduling.sigs.k8s.io"
 QUOTA: Final = "quota.koordinator.sh"
+ANALYSIS: Final = "analysis.koordinator.sh"
 LEASES: Final = "leases.coordination.k8s.io"
 
 
@@ -90,6 +91,7 @@ SCHEDULED_BY: Final = (
     ),
     Right("know what nodes use and when their agents act", (f"nodemetrics.{SLO}", f"nodeslos.{SLO}"), READ),
     Right("know NUMA nodes and CPUs", ("noderesourcetopologies.topology.node.k8s.io",), READ),
+    Right("know which workloads disturb each other", (f"interferencepairs.{ANALYSIS}",), READ),
     Right(
         "know which parts of NPUs may be asked for",
         ("configmaps",),
@@ -178,8 +180,13 @@ MANAGER: Final = (
     Right("make waiting pods what profiles say", ("pods",), ("patch",), gate=ManagerGate.COLOCATION_PROFILE_CONTROLLER),
     Right("keep quota trees", (f"elasticquotas.{SIGS}",), (*READ, "create", "patch")),
     Right("make quotas from profiles", (f"elasticquotaprofiles.{QUOTA}",), (*READ, "patch")),
-    Right("say what workloads should request", ("recommendations.analysis.koordinator.sh",), READ),
-    Right("say what workloads should request", ("recommendations.analysis.koordinator.sh/status",), ("patch",)),
+    Right("say what workloads should request", (f"recommendations.{ANALYSIS}",), READ),
+    Right("say what workloads should request", (f"recommendations.{ANALYSIS}/status",), ("patch",)),
+    Right(
+        "learn which workloads disturb each other",
+        (f"interferencepairs.{ANALYSIS}",),
+        (*READ, "create", "patch", "delete"),
+    ),
     Right("say that nobody fills them in", (f"scheduleexplanations.{SCHEDULING}",), WATCH),
     Right(
         "keep its webhooks registered",
@@ -234,6 +241,7 @@ AGENT: Final = (
     Right("look at pods before they are evicted", ("pods",), ("get",)),
     Right("tell pods that must go", ("pods/status",), ("patch",)),
     Right("compare a pod with its replicas", ("pods",), ("list",), gate=AgentGate.INTERFERENCE_DETECTION),
+    Right("compare a pod with its replicas", ("pods",), ("list",), gate=AgentGate.INTERFERENCE_CONTROL),
     Right(
         "have pods moved that suffer",
         (f"podmigrationjobs.{SCHEDULING}",),

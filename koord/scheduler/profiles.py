@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 
 CLOSING: Final = "NodeClosing"
+AVOIDING: Final = "InterferenceAvoidance"
+AVOIDING_WEIGHT: Final = 2
+"""That of inter-pod affinity, of which this is a learnt form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +170,21 @@ def _profile(
     plugins: list[Plugin] = []
     scores_only: dict[str, bool] = {}
     judging_not: set[str] = set()
-    for name in _with_closing(order, written):
+    for name in _with_own(order, written):
         if name not in registry.PLUGINS:
             continue
         plugin = _make(name, written, warnings, gates)
         refuses = name in resolved.at["preFilter"]
         plugin.before = resolved.at["preFilter"].index(name) if refuses else len(resolved.at["preFilter"])
-        if not any(name in resolved.at[point] for point in ("filter", "preFilter", "score")) and name != CLOSING:
+        is_added = name in (CLOSING, AVOIDING)
+        if not any(name in resolved.at[point] for point in ("filter", "preFilter", "score")) and not is_added:
             judging_not.add(name)
         elif "filter" in IMPLEMENTS[name] and name not in (*resolved.at["filter"], CLOSING):
             scores_only[name] = refuses
         plugins.append(plugin)
     weights = {name: weight for name, weight in resolved.weights.items() if name in registry.PLUGINS}
+    if any(plugin.name == AVOIDING for plugin in plugins):
+        weights.setdefault(AVOIDING, AVOIDING_WEIGHT)
     for each in own:
         plugins.append(each.make())
         weights[each.kind.name] = each.weight
@@ -186,14 +192,23 @@ def _profile(
     return Profile(written.scheduler_name, tuple(plugins), weights, at, scores_only, frozenset(judging_not))
 
 
-def _with_closing(order: Collection[str], written: Written) -> Iterator[str]:
-    """Files that were made for Koordinator do not know of it: it comes with the look at load, unless switched off."""
-    sets = (written.plugins.filter, written.plugins.multi_point) if written.plugins is not None else ()
-    is_added = CLOSING not in order and not any(CLOSING in each.disabled_names for each in sets)
+def _with_own(order: Collection[str], written: Written) -> Iterator[str]:
+    """Files that were made for Koordinator do not know of koord's own: they come with the look at load, unless they are
+    switched off."""
+    sets = written.plugins
+    off = {
+        CLOSING: (sets.filter, sets.multi_point) if sets is not None else (),
+        AVOIDING: (sets.score, sets.multi_point) if sets is not None else (),
+    }
+    added = [
+        name
+        for name, where in off.items()
+        if name not in order and not any(name in each.disabled_names for each in where)
+    ]
     for name in order:
         yield name
-        if name == "LoadAwareScheduling" and is_added:
-            yield CLOSING
+        if name == "LoadAwareScheduling":
+            yield from added
 
 
 def _make(name: str, written: Written, warnings: list[str], gates: Mapping[SchedulerGate, bool] | None) -> Plugin:

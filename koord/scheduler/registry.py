@@ -43,6 +43,7 @@ PLUGINS: Final[Mapping[str, str]] = {
     "ImageLocality": f"{_HERE}.image_locality",
     "NodeResourcesFitPlus": f"{_HERE}.node_resources_fit_plus",
     "ScarceResourceAvoidance": f"{_HERE}.scarce_resource_avoidance",
+    "InterferenceAvoidance": f"{_HERE}.interference_avoidance",
     "ElasticQuota": f"{_HERE}.quota.elastic_quota",
     "DefaultPreemption": f"{_HERE}.default_preemption",
 }

@@ -173,6 +173,7 @@ def test_the_page_about_slow_services(tmp_path: Path) -> None:
     assert "run-queue delays" in printed
     shown = re.findall(r"```\n(.*?)```", (DOCS / "who-slows-my-service-down.md").read_text(), re.DOTALL)
     assert shown[0] in printed
+    assert shown[2] in printed
 
 
 @pytest.mark.kubectl

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from koord.agent.interference.blame import blame_of
 from koord.agent.interference.episode import NOISY_POD, POD_SLOWED, Finding, Step
 from koord.agent.interference.evidence import EvidenceLog
 from koord.agent.interference.story import evidence
@@ -24,6 +25,7 @@ from koord.api.kinds import NODE_METRICS, POD_MIGRATION_JOBS, PODS
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.protocol.annotations.load import EVICT_REASON, EVICT_TRIGGER, JOB_CREATED_BY
 from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.protocol.slowed_by import MOST_OF_A_POD, Blame, paired
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.errors import AlreadyExists, ApiError, NotFound
@@ -36,6 +38,8 @@ FIELD_MANAGER: Final = "koord-agent"
 MOST_REPLICAS: Final = 10
 ASKED_AGAIN_S: Final = 60.0
 TTL: Final = "5m"
+TOLD_S: Final = 600.0
+"""For how long a blame is in the reports."""
 _OWN_LABELS: Final = ("statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index")
 """What no replica shares."""
 
@@ -58,6 +62,8 @@ class Interfering:
         "Of pods that were spoken of: one that is gone is still named."
         self._questions: asyncio.Queue[AgentPod] = asyncio.Queue(64)
         self._asked_s: dict[str, float] = {}
+        self._blames: dict[str, list[Blame]] = {}
+        "By victim, the oldest first."
 
     def tell(self, finding: Finding) -> None:
         self._metas |= {uid: pod.meta for uid, pod in self._pods().items()}
@@ -79,7 +85,22 @@ class Interfering:
             about, related = reference_to(PODS, noisy), reference_to(PODS, victim)
             self._events.record(about, NOISY_POD, entry.message, action=step.value, type=kind, related=related)
         log.info("%s", entry.message)
+        self._blame(finding, entry.at)
         self._metas = {uid: meta for uid, meta in self._metas.items() if uid in self._pods() or uid == blamed}
+
+    def _blame(self, finding: Finding, at: str) -> None:
+        found = blame_of(finding, at, lambda uid: paired(self._metas[uid]) if uid in self._metas else None)
+        if found is not None:
+            told = self._blames.get(finding.episode.victim, [])
+            self._blames[finding.episode.victim] = [*told, found][-MOST_OF_A_POD:]
+
+    def blames(self) -> Mapping[str, Sequence[Blame]]:
+        """By victim, for the node's report: it is told so often that one of the reports is heard."""
+        if self._blames:
+            since_s = self._clock.now() - TOLD_S
+            left = {uid: [each for each in told if each.at_s >= since_s] for uid, told in self._blames.items()}
+            self._blames = {uid: told for uid, told in left.items() if told and uid in self._pods()}
+        return self._blames
 
     def _key(self, uid: str) -> str:
         meta = self._metas.get(uid)

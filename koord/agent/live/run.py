@@ -61,6 +61,7 @@ from koord.api.machinery.faults import BadInput
 from koord.api.machinery.shield import Shield
 from koord.api.protocol.copilot import SOCKET
 from koord.api.protocol.crd.node_slo import NodeSLO
+from koord.api.protocol.slowed_by import Blame
 from koord.api.text.timestamp import from_seconds as timestamp
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
@@ -140,6 +141,7 @@ class Daemon:
         self._announced: dict[str, tuple[AgentPod, float]] = {}
         "By uid, pods that a runtime has told of and kubelet has not, and when."
         self._copilot = CopilotClient(options.copilot_socket, clock)
+        self._blames: Callable[[], Mapping[str, Sequence[Blame]]] = dict
         self._knows_pods = False
         "Whether kubelet has said which pods are here."
 
@@ -181,6 +183,7 @@ class Daemon:
                 lambda: sources.pods,
                 self.agent.replicas,
             )
+            self._blames = interfering.blames
             on_ready()
             await self._find_driver()
             if self._options.hooks_socket is not None:
@@ -400,7 +403,8 @@ class Daemon:
         if self._state is None:
             return None
         now_s, at = self._clock.monotonic(), timestamp(self._clock.now())
-        return Facts(self._state, self.agent.samples, self.files, now_s, at, self.predictor.forecast)
+        blames = self._blames()
+        return Facts(self._state, self.agent.samples, self.files, now_s, at, self.predictor.forecast, blames)
 
 
 def _allow_many_files() -> None:

@@ -6,7 +6,7 @@ while its samples span less than half of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -38,6 +38,7 @@ from koord.api.protocol.crd.node_metric import (
 )
 from koord.api.protocol.names import RESOURCE_GPU_CORE, RESOURCE_GPU_MEMORY, RESOURCE_GPU_MEMORY_RATIO
 from koord.api.protocol.report_policy import ReportPolicy, policy_of
+from koord.api.protocol.slowed_by import SLOWED_BY, Blame
 from koord.api.text.duration import from_seconds as duration
 from koord.api.text.quantity import ResourceList, render
 
@@ -57,6 +58,7 @@ def node_metric_status(
     now_s: float,
     update_time: str,
     forecast: Forecast | None = None,
+    blames: Mapping[str, Sequence[Blame]] = EMPTY,
 ) -> NodeMetricStatus | None:
     """None while nothing was measured yet. `now_s` is in the time of the samples, `update_time` in everybody's."""
     window_s = max(policy.window_s, LEAST_WINDOW_S)
@@ -65,7 +67,7 @@ def node_metric_status(
     if node is None:
         return None
     system = _usage(samples, names.SYSTEM_CPU, samples.mean(memory.of_system, now_s, window_s), now_s, window_s)
-    pods = [_pod(state, pod, samples, memory, now_s, window_s) for pod in state.pods.values()]
+    pods = [_pod(state, pod, samples, memory, now_s, window_s, blames.get(pod.uid, ())) for pod in state.pods.values()]
     applications = [
         HostApplicationMetricInfo(name=each.name, usage=used, priority=each.priority, qos=each.qos)
         for each in (state.slo.host_applications if state.slo else ())
@@ -125,7 +127,13 @@ def _by_numa_node(state: NodeState, samples: Samples, now_s: float, window_s: fl
 
 
 def _pod(
-    state: NodeState, pod: AgentPod, samples: Samples, memory: CountedMemory, now_s: float, window_s: float
+    state: NodeState,
+    pod: AgentPod,
+    samples: Samples,
+    memory: CountedMemory,
+    now_s: float,
+    window_s: float,
+    blames: Sequence[Blame],
 ) -> PodMetricInfo | None:
     used = _usage(samples, names.pod_cpu(pod.uid), memory.of_pod(pod.uid), now_s, window_s)
     if used is None:
@@ -142,7 +150,14 @@ def _pod(
         priority=pod.band,
         qos=pod.qos,
         extensions=_extensions(
-            state, pod, samples, containers if len(containers) > 1 else {}, memory.page_cache_of(pod), now_s, window_s
+            state,
+            pod,
+            samples,
+            containers if len(containers) > 1 else {},
+            memory.page_cache_of(pod),
+            now_s,
+            window_s,
+            blames,
         ),
     )
 
@@ -155,6 +170,7 @@ def _extensions(
     page_cache: Mapping[str, Any],
     now_s: float,
     window_s: float,
+    blames: Sequence[Blame],
 ) -> Mapping[str, Any]:
     found: dict[str, Any] = {"containers": containers} if containers else {}
     if page_cache:
@@ -164,6 +180,8 @@ def _extensions(
         signals = {key: round(value, 3) for key, value in means.items() if value is not None}
         if signals:
             found[SIGNALS] = signals
+    if blames:
+        found[SLOWED_BY] = tuple(blames)
     return found or EMPTY
 
 
@@ -216,7 +234,9 @@ def _change(facts: Facts, known: NodeMetric | None) -> Mapping[str, Any] | None:
     forecast = facts.forecast
     if forecast is not None and facts.now_s - forecast.made_s > FORECAST_S:
         forecast = None
-    status = node_metric_status(facts.state, facts.samples, _policy(known), facts.now_s, facts.at, forecast)
+    status = node_metric_status(
+        facts.state, facts.samples, _policy(known), facts.now_s, facts.at, forecast, facts.blames
+    )
     if status is None:
         return None
     # A merge patch leaves alone what it does not name: what an earlier agent predicted has to be named to go.

@@ -5,8 +5,8 @@ A report is a value: which object it is, what it is to say, and how often it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from koord.agent.host.files import Files
@@ -16,6 +16,7 @@ from koord.agent.state import NodeState
 from koord.api.configuration.features import AgentGate
 from koord.api.kinds import Kind
 from koord.api.machinery.struct import Struct
+from koord.api.protocol.slowed_by import Blame
 
 T = TypeVar("T", bound=Struct)
 
@@ -33,6 +34,8 @@ class Facts:
     "In everybody's time."
     forecast: Forecast | None = None
     "None while nothing is known of the past."
+    blames: Mapping[str, Sequence[Blame]] = field(default_factory=dict)
+    "By uid of a pod that suffered a short time ago: who slowed it down."
 
 
 @dataclass(frozen=True, slots=True)

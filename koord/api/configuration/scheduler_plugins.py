@@ -62,6 +62,7 @@ IMPLEMENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "SchedulingHint": "preFilter",
             "LoadAwareScheduling": "preFilter filter score reserve",
             "NodeClosing": "filter",
+            "InterferenceAvoidance": "score",
             "NodeNUMAResource": "preFilter filter preScore score reserve preBind",
             "DeviceShare": "preFilter filter preScore score reserve preBind",
             "Reservation": "preFilter filter postFilter preScore score reserve preBind bind",

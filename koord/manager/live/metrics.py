@@ -24,7 +24,7 @@ class ManagerMetrics:
         self.leading = metrics.gauge("koordinator_manager_is_leader", "1 while this process leads, else 0")
         self._reconciled = {
             name: metrics.gauge(f"slo_controller_{name}_reconcile_count", f"Writes of {name} by outcome", *_OUTCOME)
-            for name in ("node_resource", "nodemetric", "nodeslo", "recommendation")
+            for name in ("node_resource", "nodemetric", "nodeslo", "recommendation", "interferencepair")
         }
         self._plugins = metrics.gauge(
             "slo_controller_node_resource_run_plugin_status", "Runs of plugins by outcome", "plugin", *_OUTCOME

@@ -11,6 +11,7 @@ from koord.api.machinery.struct import Struct
 from koord.api.protocol.crd.device import Device
 from koord.api.protocol.crd.node_metric import NodeMetric, NodeMetricSpec
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
+from koord.api.protocol.slowed_by import SLOWED_BY, Blame, blames_in
 from koord.kube.store import Identity
 from koord.manager.node_resource.state import (
     DeviceFacts,
@@ -38,6 +39,8 @@ class NodeRecord(Struct):
 class MetricRecord(Struct):
     row: MetricRow
     spec: NodeMetricSpec
+    blames: tuple[Blame, ...] = ()
+    "Who slowed whom down there, by the agent's word."
 
 
 def node_record(raw: msgspec.Raw) -> NodeRecord:
@@ -47,7 +50,8 @@ def node_record(raw: msgspec.Raw) -> NodeRecord:
 
 def metric_record(raw: msgspec.Raw) -> MetricRecord:
     metric = decode(NodeMetric, memoryview(raw))
-    return MetricRecord(metric_row(metric), metric.spec)
+    blames = [blame for pod in metric.status.pods_metric if SLOWED_BY in pod.extensions for blame in blames_in(pod)]
+    return MetricRecord(metric_row(metric), metric.spec, tuple(blames))
 
 
 def pod_record(raw: msgspec.Raw) -> PodRow:

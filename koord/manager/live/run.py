@@ -30,6 +30,7 @@ from koord.manager.live.config import Configuration, ConfigurationTeller
 from koord.manager.live.metrics import ManagerMetrics
 from koord.manager.live.node_objects import node_metric_loop, node_slo_loop
 from koord.manager.live.node_resource import NodeResourceLoop
+from koord.manager.live.pairs import PairsLoop
 from koord.manager.live.quota_profile import QuotaProfileLoop
 from koord.manager.live.recommendation import RecommendationLoop, RecommendationPace
 from koord.manager.live.sources import REQUIRED, Sources
@@ -39,7 +40,15 @@ from koord.manager.node_resource.plugins import Plugins, choose
 
 log = logging.getLogger(__name__)
 
-CONTROLLERS: Final = ("nodemetric", "noderesource", "nodeslo", "quotaprofile", "colocationprofile", "recommendation")
+CONTROLLERS: Final = (
+    "nodemetric",
+    "noderesource",
+    "nodeslo",
+    "quotaprofile",
+    "colocationprofile",
+    "recommendation",
+    "interferencepair",
+)
 
 
 class ControllerError(BadInput):
@@ -180,6 +189,7 @@ class _Runner:
             "recommendation": lambda: RecommendationLoop(
                 client, sources, events, self._clock, metrics, pace=options.recommendation
             ),
+            "interferencepair": lambda: PairsLoop(client, sources, self._clock, metrics),
         }
         if options.waiting_pods:
             made["colocationprofile"] = lambda: WaitingPodsLoop(client, informers, self._clock, metrics)

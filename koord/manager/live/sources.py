@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from koord.api import kinds
 from koord.api.kinds import Kind
 from koord.api.protocol.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
+from koord.api.protocol.crd.interference_pair import InterferencePair
 from koord.api.protocol.crd.node_slo import NodeSLO
 from koord.api.protocol.crd.recommendation import Recommendation
 from koord.kube.client import Client
@@ -54,6 +55,7 @@ class Sources:
         self.profiles: Informer[ElasticQuotaProfile] | None = None
         self.quotas: Informer[ElasticQuota] | None = None
         self.recommendations: Informer[Recommendation] | None = None
+        self.pairs: Informer[InterferencePair] | None = None
         self.usage = UsageSource(informers)
         self._waiting: dict[str, list[Callable[[Informer[Any]], None]]] = {}
 
@@ -109,6 +111,8 @@ class Sources:
                 self.profiles = get(kinds.ELASTIC_QUOTA_PROFILES)
             case "recommendations":
                 self.recommendations = get(kinds.RECOMMENDATIONS)
+            case "pairs":
+                self.pairs = get(kinds.INTERFERENCE_PAIRS)
 
 
 _OPTIONAL: Final[Mapping[str, tuple[Kind[Any], ...]]] = {
@@ -116,4 +120,5 @@ _OPTIONAL: Final[Mapping[str, tuple[Kind[Any], ...]]] = {
     "devices": (kinds.DEVICES,),
     "profiles": (kinds.ELASTIC_QUOTA_PROFILES, kinds.ELASTIC_QUOTAS),
     "recommendations": (kinds.RECOMMENDATIONS,),
+    "pairs": (kinds.INTERFERENCE_PAIRS,),
 }

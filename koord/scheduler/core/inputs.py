@@ -118,6 +118,8 @@ INPUTS: Final[tuple[Input, ...]] = (
     _plugins(kinds.DEVICES, events.device_event),
     _plugins(kinds.NODE_RESOURCE_TOPOLOGIES, events.topology_event),
     _plugins(kinds.CLUSTER_NETWORK_TOPOLOGIES, events.network_event),
+    # They only score: no pod waits because of one.
+    _plugins(kinds.INTERFERENCE_PAIRS, lambda old, new: None),
     # What a change of one means to whom is the plugin's to say: see `Cluster.changed_jobs`.
     _plugins(kinds.POD_GROUPS, lambda old, new: None),
     _placed_like_pods(kinds.RESERVATIONS),

@@ -434,7 +434,7 @@ async def test_batch_pods_run_on_what_is_lent_and_wait_with_a_reason_where_it_sh
 
 
 def test_a_controller_that_does_not_exist_is_refused() -> None:
-    others = {"nodemetric", "noderesource", "quotaprofile", "colocationprofile", "recommendation"}
+    others = {"nodemetric", "noderesource", "quotaprofile", "colocationprofile", "recommendation", "interferencepair"}
     assert choose_controllers(["*", "-nodeslo"]) == others
     with pytest.raises(ControllerError, match="noderesource"):
         choose_controllers(["noderesources"])

@@ -220,6 +220,23 @@ DEFINITIONS: Final[tuple[Definition, ...]] = (
         short_names=("recom",),
     ),
     Definition(
+        kinds.INTERFERENCE_PAIRS,
+        (
+            Column("VictimNamespace", ".spec.victim.namespace"),
+            Column("Victim", ".spec.victim.name", description="Whose pods are slowed down."),
+            Column("CulpritNamespace", ".spec.culprit.namespace"),
+            Column("Culprit", ".spec.culprit.name", description="Whose pods slow them down."),
+            Column("Weight", ".status.weight", "integer", description="Points that a node loses, 0 to 100."),
+            Column("Seen", ".status.seen", "integer", description="How often agents found it so."),
+            Column("LastSeen", ".status.lastSeen", "date"),
+            Column("Signal", ".status.signal", wide=True, description="What the victim suffered from."),
+            Column("Node", ".status.node", wide=True, description="Where it was last judged."),
+            AGE,
+        ),
+        short_names=("ifpair",),
+        has_status=False,
+    ),
+    Definition(
         kinds.ELASTIC_QUOTAS,
         (
             Column("Parent", r".metadata.labels.quota\.scheduling\.koordinator\.sh/parent"),
