@@ -79,6 +79,79 @@ changed stays as it is then; `koord agent restore` puts it back.""",
     metavar="SOCKET",
     help="Answer koord runtime-proxy and koord nri here, as in /var/run/koord/hooks.sock.",
 )
+@click.option(
+    "--pod-resources-proxy-path",
+    "pod_resources_dir",
+    default="/var/run/koordlet/pod-resources",
+    show_default=True,
+    metavar="DIR",
+    help="With the gate PodResourcesProxy: where kubelet.sock is served.",
+)
+@click.option(
+    "--prediction-checkpoint-filepath",
+    "prediction_dir",
+    default=None,
+    type=Path,
+    metavar="DIR",
+    show_default="--state-dir",
+    help="Keeps what peaks are predicted by, in its folder predictions.",
+)
+@click.option(
+    "--prediction-cold-start-duration",
+    "cold_start",
+    default="24h",
+    show_default=True,
+    metavar="DURATION",
+    help="Nothing is predicted of younger pods.",
+)
+@click.option(
+    "--prediction-safety-margin-percent",
+    "margin_percent",
+    default=10,
+    show_default=True,
+    type=click.IntRange(0, 1000),
+    help="Added to predicted peaks.",
+)
+@click.option(
+    "--prediction-cpu-histogram-decay-halflife",
+    "cpu_half_life",
+    default="12h",
+    show_default=True,
+    metavar="DURATION",
+    help="Age at which a sample of CPU counts half.",
+)
+@click.option(
+    "--prediction-memory-histogram-decay-halflife",
+    "memory_half_life",
+    default="24h",
+    show_default=True,
+    metavar="DURATION",
+    help="Likewise of memory.",
+)
+@click.option(
+    "--prediction-training-interval",
+    "training_interval",
+    default="1m",
+    show_default=True,
+    metavar="DURATION",
+    help="How often a sample is added.",
+)
+@click.option(
+    "--prediction-model-expiration-duration",
+    "model_expiration",
+    default="30m",
+    show_default=True,
+    metavar="DURATION",
+    help="Without samples for so long, a model is dropped.",
+)
+@click.option(
+    "--prediction-model-checkpoint-interval",
+    "model_checkpoint",
+    default="10m",
+    show_default=True,
+    metavar="DURATION",
+    help="How often a model is saved.",
+)
 @click.option("--feature-gates", default="", metavar="LIST", help="As in BEMemoryEvict=true,CPUBurst=false.")
 @click.option(
     "--features", "show_features", is_flag=True, help="Say what this kernel can do, and what is used instead."
@@ -102,6 +175,15 @@ def agent(
     yarn_copilot: str,
     sample_expires: str,
     hooks_socket: Path | None,
+    pod_resources_dir: str,
+    prediction_dir: Path | None,
+    cold_start: str,
+    margin_percent: int,
+    cpu_half_life: str,
+    memory_half_life: str,
+    training_interval: str,
+    model_expiration: str,
+    model_checkpoint: str,
     feature_gates: str,
     show_features: bool,
     only_once: bool,
@@ -128,8 +210,23 @@ def agent(
     if dry_run or paths:
         raise click.UsageError("--dry-run and -f go with --once")
     from koord.agent.live.run import AgentOptions
+    from koord.agent.predict.model import PredictionSettings
     from koord.api.protocol.copilot import SOCKET
 
+    prediction = PredictionSettings(
+        cold_start_s=_duration("--prediction-cold-start-duration", cold_start),
+        margin_percent=margin_percent,
+        cpu_half_life_s=_positive("--prediction-cpu-histogram-decay-halflife", cpu_half_life),
+        memory_half_life_s=_positive("--prediction-memory-histogram-decay-halflife", memory_half_life),
+        train_every_s=_positive("--prediction-training-interval", training_interval),
+        expire_s=_positive("--prediction-model-expiration-duration", model_expiration),
+        save_every_s=_positive("--prediction-model-checkpoint-interval", model_checkpoint),
+    )
+    if prediction.expire_s <= prediction.train_every_s:
+        raise click.UsageError(
+            "--prediction-model-expiration-duration: must be longer than --prediction-training-interval, "
+            f"not {model_expiration}: models would be dropped before their next sample"
+        )
     options = AgentOptions(
         node=node_name or socket.gethostname(),
         host_root=host_root,
@@ -141,6 +238,9 @@ def agent(
         copilot_socket=yarn_copilot or SOCKET,
         sample_expires_s=_positive("--collect-sys-metric-outdated-interval", sample_expires),
         hooks_socket=hooks_socket,
+        pod_resources_dir=pod_resources_dir,
+        prediction=prediction,
+        prediction_dir=prediction_dir,
     )
 
     servers: list[HealthServer] = []
@@ -157,7 +257,12 @@ def agent(
 
         for metrics in measured:
             collector = AgentCollector(
-                daemon.agent, lambda: daemon.state, daemon.counts, time.monotonic, daemon.failures.counts
+                daemon.agent,
+                lambda: daemon.state,
+                daemon.counts,
+                time.monotonic,
+                daemon.failures.counts,
+                lambda: daemon.predictor.forecast,
             )
             metrics.registry.register(collector)
         for server in servers:
@@ -323,14 +428,22 @@ def devices(options: dict[str, Any], output: str) -> int:
     return 0
 
 
-def _positive(option: str, text: str) -> float:
-    """A duration that passes, in seconds."""
+def _duration(option: str, text: str) -> float:
+    """In seconds; none is shorter than nothing."""
     from koord.api.text.duration import DurationError, parse_duration
 
     try:
         seconds = parse_duration(text)
     except DurationError as error:
         raise click.UsageError(f"{option}: {error}") from error
+    if seconds < 0:
+        raise click.UsageError(f"{option}: must not be negative, as {text} is")
+    return seconds
+
+
+def _positive(option: str, text: str) -> float:
+    """A duration that passes, in seconds."""
+    seconds = _duration(option, text)
     if seconds <= 0:
         raise click.UsageError(f"{option}: must be longer than 0s, as in 10s, not {text}")
     return seconds

@@ -17,6 +17,8 @@ from koord.agent.collect.waiting import LOAD_S
 from koord.agent.core import Agent
 from koord.agent.host.resctrl import CLASSES, COUNTERS, OCCUPANCY
 from koord.agent.interference.signals import Signal
+from koord.agent.predict.forecast import Forecast
+from koord.agent.report.node_metric import FORECAST_S
 from koord.agent.series import names
 from koord.agent.series.samples import Series
 from koord.agent.state import NodeState
@@ -24,6 +26,8 @@ from koord.api.configuration.features import AgentGate
 from koord.kube.malformed import FAILURES, FAILURES_ARE
 
 FRESH_S: Final = 15.0
+CAREFUL: Final = "minPredictor"
+"""The one whose word counts."""
 
 
 class AgentCollector(Collector):
@@ -34,11 +38,12 @@ class AgentCollector(Collector):
         counts: dict[str, int],
         now: Callable[[], float],
         failures: Mapping[tuple[str, str], int] | None = None,
+        forecast: Callable[[], Forecast | None] = lambda: None,
     ) -> None:
         """`counts`: writes, refusals and evictions, by strategy and what it was; `failures`: by kind of object and what
         could not be done."""
         self._agent, self._state, self._counts, self._now = agent, state, counts, now
-        self._failures = failures or {}
+        self._failures, self._forecast = failures or {}, forecast
 
     def collect(self) -> Iterator[Metric]:
         state = self._state()
@@ -84,6 +89,7 @@ class AgentCollector(Collector):
         yield from self._suffering(state, node)
         if state.gates[AgentGate.RESCTRL_COLLECTOR]:
             yield from self._resctrl(state, node)
+        yield from self._predicted(node)
         done = CounterMetricFamily("koordlet_actions", "What the agent did", labels=["node", "by", "what"])
         for key, count in self._counts.items():
             by, _, what = key.partition("/")
@@ -111,6 +117,23 @@ class AgentCollector(Collector):
             self._add(found, names.pod_page_cache(uid), [*own, "total"])
             self._add(found, names.pod_cold(uid), [*own, "cold"])
         return found
+
+    def _predicted(self, node: str) -> Iterator[Metric]:
+        forecast = self._forecast()
+        if forecast is None or self._now() - forecast.made_s > FORECAST_S:
+            return
+        labels = ["node", "predictor", "resource", "unit"]
+        reclaimable = GaugeMetricFamily(
+            "koordlet_node_predicted_resource_reclaimable", "Requested by prod, predicted not to be used", labels=labels
+        )
+        peak = GaugeMetricFamily(
+            "koordlet_node_predicted_resource_peak", "Highest usage that is predicted for prod", labels=labels
+        )
+        for name, found in {**forecast.by_predictor, CAREFUL: forecast.prod}.items():
+            for family, amounts in ((reclaimable, found.reclaimable), (peak, found.peak)):
+                family.add_metric([node, name, "cpu", "core"], amounts.cpu_milli / 1000)
+                family.add_metric([node, name, "memory", "byte"], amounts.memory_bytes)
+        yield from (reclaimable, peak)
 
     def _suffering(self, state: NodeState, node: str) -> Iterator[Metric]:
         labels = ["node", "pod_namespace", "pod_name"]

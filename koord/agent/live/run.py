@@ -35,6 +35,7 @@ from koord.agent.live.devices import DeviceLook, DeviceWatch
 from koord.agent.live.evicting import Evictor
 from koord.agent.live.interfering import Interfering
 from koord.agent.live.keeping import AUDIT, read_ledger, write_ledger
+from koord.agent.live.pod_resources import PodResources
 from koord.agent.live.pod_watch import PodWatch
 from koord.agent.live.predicting import predicting
 from koord.agent.live.probing import Prober
@@ -61,6 +62,8 @@ from koord.api.machinery.faults import BadInput
 from koord.api.machinery.shield import Shield
 from koord.api.protocol.copilot import SOCKET
 from koord.api.protocol.crd.node_slo import NodeSLO
+from koord.api.protocol.pod_resources import DIRECTORY, KUBELET_DIRECTORY
+from koord.api.protocol.pod_resources import SOCKET as POD_RESOURCES_SOCKET
 from koord.api.protocol.slowed_by import Blame
 from koord.api.text.timestamp import from_seconds as timestamp
 from koord.kube.client import Client
@@ -94,6 +97,8 @@ class AgentOptions:
     gates: Mapping[AgentGate, bool] = field(default_factory=lambda: DEFAULT_GATES)
     round_s: float = ROUND_S
     kubelet_s: float = KUBELET_S
+    pod_resources_dir: str = DIRECTORY
+    "Where kubelet's pod resources are served with what the scheduler gave."
     copilot_socket: str = SOCKET
     "Of YARN's copilot."
     sample_expires_s: float = EXPIRES_S
@@ -101,6 +106,8 @@ class AgentOptions:
     hooks_socket: Path | None = None
     "Where container runtimes ask what a container is to be made with; None: nowhere."
     prediction: PredictionSettings = field(default_factory=PredictionSettings)
+    prediction_dir: Path | None = None
+    "Keeps what peaks are predicted by, in a folder of its own; None: the state directory."
 
 
 @dataclass(slots=True)
@@ -203,6 +210,9 @@ class Daemon:
             if self._options.gates[AgentGate.APPLICATION_PROBE_COLLECTOR]:
                 prober = Prober(lambda: sources.pods.values(), self._probed, self._clock)
                 tasks.create_task(self._again("probes", prober.run), name="probes")
+            if self._options.gates[AgentGate.POD_RESOURCES_PROXY]:
+                proxy = pod_resources_of(self._options, lambda: self._state, self._clock)
+                tasks.create_task(self._again("pod resources", proxy.run), name="pod-resources")
             if any(self._options.gates[gate] for gate in interference.GATES):
                 tasks.create_task(self._again("comparing", interfering.answer), name="comparing")
             await self._again("rounds", lambda: self._rounds(sources, evictor, interfering))
@@ -255,7 +265,8 @@ class Daemon:
         def state() -> NodeState | None:
             return self._state if self._knows_pods else None
 
-        await predicting(self.predictor, self._options.state_dir, self.agent.samples, state, self._clock)
+        directory = self._options.prediction_dir or self._options.state_dir
+        await predicting(self.predictor, directory, self.agent.samples, state, self._clock)
 
     def _evicted(self, eviction: Eviction) -> None:
         self._count(eviction.by, "evict")
@@ -405,6 +416,12 @@ class Daemon:
         now_s, at = self._clock.monotonic(), timestamp(self._clock.now())
         blames = self._blames()
         return Facts(self._state, self.agent.samples, self.files, now_s, at, self.predictor.forecast, blames)
+
+
+def pod_resources_of(options: AgentOptions, state: Callable[[], NodeState | None], clock: Clock) -> PodResources:
+    kubelet_socket = Path(options.host_root) / KUBELET_DIRECTORY / POD_RESOURCES_SOCKET
+    own = Path(options.pod_resources_dir) / POD_RESOURCES_SOCKET
+    return PodResources(kubelet_socket, own, options.state_dir, state, clock)
 
 
 def _allow_many_files() -> None:

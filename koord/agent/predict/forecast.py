@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from koord.agent.predict import training
 from koord.agent.predict.misses import HourMisses, judged, last_day
 from koord.agent.predict.model import SYSTEM, Model, PredictionSettings, Used, of_band
-from koord.agent.predict.reclaim import PROD, Predicted, predict
+from koord.agent.predict.reclaim import PROD, Predicted, careful, predictions
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
 
@@ -20,6 +20,8 @@ class Forecast:
     "Of the forecasts of the last day."
     made_s: float
     "In the time of samples."
+    by_predictor: Mapping[str, Predicted] = field(default_factory=dict)
+    "What each predictor says; `prod` is the careful one's word."
 
 
 @dataclass(slots=True)
@@ -44,8 +46,10 @@ class Predictor:
         return dropped
 
     def look_ahead(self, state: NodeState, now_s: float, at_s: float) -> None:
-        prod = predict(state, self.models, self.settings, at_s)
-        self.forecast = None if prod is None else Forecast(prod, last_day(self.misses), now_s)
+        found = predictions(state, self.models, self.settings, at_s)
+        self.forecast = (
+            None if found is None else Forecast(careful(found.values()), last_day(self.misses), now_s, found)
+        )
 
 
 def _prod(seen: Mapping[str, Used]) -> Used:

@@ -10,7 +10,7 @@ measured, lends nothing and may rise to its request. The peaks of many pods seld
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from koord.agent.pods import AgentPod
 from koord.agent.predict.model import SYSTEM, Model, PredictionSettings, Used, of_band
@@ -22,6 +22,8 @@ from koord.api.protocol.priority import PriorityClass
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 
 PROD: frozenset[PriorityClass] = frozenset((PriorityClass.PROD, PriorityClass.NONE))
+BY_PODS: Final = "podReclaimablePredictor"
+BY_BANDS: Final = "priorityReclaimablePredictor"
 
 
 class Amounts(NamedTuple):
@@ -46,22 +48,39 @@ def with_margin(used: Used, margin_percent: int) -> Amounts:
 
 
 def predicted(allocatable: Amounts, pods: Iterable[PodPeak], bands: Amounts) -> Predicted:
-    """`pods`: those of prod and of no class that stay. `bands`: the peak of both bands and the system, with margin."""
-    listed = list(pods)
+    """What counts. `pods`: those of prod and of no class that stay. `bands`: the peak of both bands and the system,
+    with margin."""
+    return careful(by_predictor(allocatable, list(pods), bands).values())
+
+
+def careful(predictions: Iterable[Predicted]) -> Predicted:
+    listed = list(predictions)
     return Predicted(
-        Amounts(*(_reclaimable(i, allocatable, listed, bands) for i in (0, 1))),
-        Amounts(*(max(_rises_to(i, listed), bands[i]) for i in (0, 1))),
+        Amounts(*(min(each.reclaimable[i] for each in listed) for i in (0, 1))),
+        Amounts(*(max(each.peak[i] for each in listed) for i in (0, 1))),
     )
 
 
-def _reclaimable(i: int, allocatable: Amounts, pods: list[PodPeak], bands: Amounts) -> int:
+def by_predictor(allocatable: Amounts, pods: list[PodPeak], bands: Amounts) -> dict[str, Predicted]:
+    """By the predictor's name in metrics."""
+    return {
+        BY_PODS: Predicted(
+            Amounts(*(_by_pods(i, allocatable, pods) for i in (0, 1))), Amounts(*(_rises_to(i, pods) for i in (0, 1)))
+        ),
+        BY_BANDS: Predicted(Amounts(*(_by_bands(i, allocatable, pods, bands) for i in (0, 1))), bands),
+    }
+
+
+def _by_pods(i: int, allocatable: Amounts, pods: list[PodPeak]) -> int:
     """Of one resource: 0 is CPU, 1 is memory."""
     known = [(each.request[i], each.peak[i]) for each in pods if each.peak is not None]
     free = max(allocatable[i] - sum(peak for _, peak in known), 0)
-    by_pods = min(free, sum(max(request - peak, 0) for request, peak in known))
+    return min(free, sum(max(request - peak, 0) for request, peak in known))
+
+
+def _by_bands(i: int, allocatable: Amounts, pods: list[PodPeak], bands: Amounts) -> int:
     requested = sum(each.request[i] for each in pods)
-    by_bands = min(max(allocatable[i] - bands[i], 0), max(requested - bands[i], 0))
-    return min(by_pods, by_bands)
+    return min(max(allocatable[i] - bands[i], 0), max(requested - bands[i], 0))
 
 
 def _rises_to(i: int, pods: list[PodPeak]) -> int:
@@ -71,7 +90,15 @@ def _rises_to(i: int, pods: list[PodPeak]) -> int:
 def predict(
     state: NodeState, models: Mapping[str, Model], settings: PredictionSettings, at_s: float
 ) -> Predicted | None:
-    """None while the bands have no history: then nothing is known, and nothing is lent."""
+    """What counts; None while nothing is known."""
+    found = predictions(state, models, settings, at_s)
+    return None if found is None else careful(found.values())
+
+
+def predictions(
+    state: NodeState, models: Mapping[str, Model], settings: PredictionSettings, at_s: float
+) -> dict[str, Predicted] | None:
+    """By predictor. None while the bands have no history: then nothing is known, and nothing is lent."""
     wanted = [models.get(name) for name in (SYSTEM, *map(of_band, sorted(PROD)))]
     known = [model for model in wanted if model is not None and model.is_trained]
     if len(known) < len(wanted):
@@ -84,7 +111,7 @@ def predict(
         for uid, pod in state.pods.items()
         if pod.band in PROD and pod.is_active
     ]
-    return predicted(_allocatable(state), pods, with_margin(together, settings.margin_percent))
+    return by_predictor(_allocatable(state), pods, with_margin(together, settings.margin_percent))
 
 
 def _pod_peak(pod: AgentPod, model: Model | None, settings: PredictionSettings, at_s: float) -> PodPeak:

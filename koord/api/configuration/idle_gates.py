@@ -34,7 +34,6 @@ GATES: Final[frozenset[Gate]] = frozenset(
         AgentGate.AUDIT_EVENTS_HTTP_HANDLER,
         AgentGate.LIBPFM4,
         AgentGate.HUGE_PAGE_REPORT,
-        AgentGate.POD_RESOURCES_PROXY,
         AgentGate.PER_CPU_METRIC,
         AgentGate.NODE_METRIC_PROM_METRICS,
         *UNDELIVERED,

@@ -1,0 +1,44 @@
+"""What the scheduler gave to the pods of this node, for whoever asks kubelet's pod-resources socket.
+
+CPUs and devices from the pods' annotations; of GPUs the UUID, as device plugins tell them, found by the minor number
+where the annotation does not have it. Virtual functions of a card are told instead of the card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from koord.agent.cpu_pools import own_cpus
+from koord.agent.pods import AgentPod
+from koord.agent.state import NodeState
+from koord.api.protocol.annotations.device import DEVICE_ALLOCATED, AllocatedDevice
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.pod_resources import RESOURCE_OF, Given, GivenDevices, GivenToPods
+
+
+def given_to_pods(state: NodeState) -> GivenToPods:
+    uuids = {gpu.minor: gpu.uuid for gpu in state.devices.usable_gpus()} if state.devices else {}
+    found = {pod.key: _given(pod, uuids) for pod in state.pods.values() if pod.is_present}
+    return GivenToPods({key: each for key, each in sorted(found.items()) if each.cpus or each.devices})
+
+
+def _given(pod: AgentPod, uuids: Mapping[int, str]) -> Given:
+    try:
+        allocated = DEVICE_ALLOCATED.read(pod.meta)
+    except AnnotationError:
+        allocated = {}
+    devices = []
+    for type_, each in sorted(allocated.items()):
+        ids = tuple(_ids(each, uuids if type_ == "gpu" else {}))
+        if type_ in RESOURCE_OF and ids:
+            devices.append(GivenDevices(RESOURCE_OF[type_], ids))
+    return Given(tuple(own_cpus(pod)), tuple(devices))
+
+
+def _ids(devices: Iterable[AllocatedDevice], uuids: Mapping[int, str]) -> Iterable[str]:
+    for device in devices:
+        functions = device.extension.vfs if device.extension is not None else ()
+        if functions:
+            yield from (each.bus_id for each in functions if each.bus_id)
+        elif identity := device.id or uuids.get(device.minor, ""):
+            yield identity

@@ -1,0 +1,1 @@
+"""The socket that is served, and the process that serves it."""

@@ -1,0 +1,20 @@
+"""`python -m koord.pod_resources.live KUBELET SOCKET GIVEN`: started by the agent, which it does not outlive."""
+
+import asyncio
+import logging
+import sys
+
+
+def run() -> int:
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    try:
+        from koord.pod_resources.live.server import main
+    except ImportError as error:
+        sys.stderr.write(f"{error}; install koord[runtime] for the gate PodResourcesProxy\n")
+        return 3
+    asyncio.run(main(*sys.argv[1:4]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,130 @@
+"""Serves kubelet's pod-resources API on a socket of koord's: every call goes to kubelet, and answers to List and Get
+come back with what the scheduler gave.
+
+Messages pass as bytes, so that methods and fields of other versions are served as well. Only root may connect: what
+kubelet tells, it tells root alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import grpc
+import grpc.aio
+import msgspec
+
+from koord.api.machinery.protobuf import MessageError
+from koord.api.protocol.pod_resources import Given, GivenToPods
+from koord.pod_resources.merge import with_given
+
+log = logging.getLogger(__name__)
+
+ADDED: Final = frozenset({"/v1.PodResourcesLister/List", "/v1.PodResourcesLister/Get"})
+LONGEST_S: Final = 10.0
+MOST_BYTES: Final = 16 << 20
+"""Of a message, as much as kubelet takes."""
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", MOST_BYTES),
+    ("grpc.max_send_message_length", MOST_BYTES),
+    ("grpc.so_reuseport", 0),
+)
+
+
+@dataclass(slots=True)
+class GivenFile:
+    """The agent's file, read again when it is another one. One that cannot be read leaves what was known."""
+
+    path: Path
+    _known: Mapping[str, Given] = field(default_factory=dict)
+    _read: tuple[int, int] | None = None
+
+    def now(self) -> Mapping[str, Given]:
+        try:
+            found = self.path.stat()
+            seen = found.st_ino, found.st_mtime_ns
+            if seen != self._read:
+                self._known = msgspec.json.decode(self.path.read_bytes(), type=GivenToPods).pods
+                self._read = seen
+        except FileNotFoundError:
+            self._known, self._read = {}, None
+        except (OSError, msgspec.MsgspecError) as error:
+            log.warning("%s cannot be read, what was known stays: %s", self.path, error)
+        return self._known
+
+
+class _Handler(grpc.GenericRpcHandler):
+    def __init__(self, kubelet: grpc.aio.Channel, given: Callable[[], Mapping[str, Given]]) -> None:
+        self._kubelet, self._given = kubelet, given
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+        method = handler_call_details.method
+
+        async def call(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+            # Of a call without a deadline it is nothing, whatever its type says.
+            left_s: float | None = context.time_remaining()
+            limit_s = LONGEST_S if left_s is None else max(min(left_s, LONGEST_S), 0.0)
+            ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._kubelet.unary_unary(method)
+            try:
+                answer = await ask(request, timeout=limit_s)
+            except grpc.aio.AioRpcError as error:
+                await context.abort(error.code(), error.details() or "")
+            if method not in ADDED:
+                return answer
+            try:
+                return with_given(answer, self._given())
+            except MessageError as error:
+                log.warning("the answer to %s is passed on as it came: %s", method, error)
+                return answer
+
+        return grpc.unary_unary_rpc_method_handler(call)
+
+
+async def serve(kubelet: Path, socket: Path, given: Path, is_over: asyncio.Event) -> None:
+    """Until `is_over`."""
+    _make_way(socket)
+    async with grpc.aio.insecure_channel(f"unix://{kubelet}", options=_OPTIONS) as channel:
+        server = grpc.aio.server(options=_OPTIONS)
+        server.add_generic_rpc_handlers((_Handler(channel, GivenFile(given).now),))
+        # Nobody else may connect, not even between its making and a change of its mode.
+        before = os.umask(0o177)
+        try:
+            server.add_insecure_port(f"unix://{socket}")
+        finally:
+            os.umask(before)
+        os.chmod(socket, 0o600)
+        await server.start()
+        log.info("serving kubelet's pod resources at %s", socket)
+        await is_over.wait()
+        await server.stop(1.0)
+
+
+def _make_way(socket: Path) -> None:
+    """What an earlier process left is replaced; what is no socket is somebody's file."""
+    socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if socket.exists() and not stat.S_ISSOCK(socket.stat().st_mode):
+        raise FileExistsError(f"{socket} is there, and is no socket")
+    socket.unlink(missing_ok=True)
+
+
+async def until_agent_ends(is_over: asyncio.Event) -> None:
+    """The agent holds the other end of this process's input, and lets it go when it ends, however it does."""
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
+    await reader.read()
+    is_over.set()
+
+
+async def main(kubelet: str, socket: str, given: str) -> None:
+    is_over = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(until_agent_ends(is_over), name="agent")
+        await serve(Path(kubelet), Path(socket), Path(given), is_over)
+        watching.cancel()
