@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import Raw
 from msgspec.json import encode
 
 from koord.agent.interference.blame import blame_of
@@ -96,7 +97,7 @@ def test_the_manager_reads_in_the_report_what_the_agent_found() -> None:
     )
     assert status is not None
     sent = encode({"metadata": {"name": "n1"}, "status": status})
-    assert metric_record(sent).blames == (blame,)
+    assert metric_record(Raw(sent)).blames == (blame,)
     silent = node_metric_status(state, states.samples(used), ReportPolicy(), states.NOW, AT)
     assert silent is not None
     assert all(not list(blames_in(each)) for each in silent.pods_metric)

@@ -15,7 +15,7 @@ from tests.agent import states
 GIB = 1 << 30
 
 
-def gauges(forecast: Forecast | None) -> dict[tuple[str, str, str, str], float]:
+def gauges(forecast: Forecast | None) -> dict[tuple[str, ...], float]:
     agent = cast("Any", SimpleNamespace(samples=Samples()))
     state = states.node()
     collector = AgentCollector(agent, lambda: state, {}, lambda: states.NOW, None, lambda: forecast)
