@@ -31,6 +31,8 @@ class Asked:
     "None where it is gone: then there is nothing to hold back."
     rules: Rules
     "Of the profile that it belongs to."
+    behind: str = ""
+    "Another job about the same pod, which comes first."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ def _ruling(asked: Asked, workloads: Workloads, moves: Moves) -> Ruling:
     pod, rules = asked.pod, asked.rules
     if pod is None:
         return Ruling(asked, "passes")
+    if asked.behind:
+        return Ruling(asked, "waits", f"PodMigrationJob {asked.behind} is about the same pod, and comes first")
     why = never(pod, rules, workloads)
     if why is not None:
         return Ruling(asked, "forbidden", why)

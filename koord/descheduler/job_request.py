@@ -95,23 +95,22 @@ def sorted_out(
     rules: Callable[[PodMigrationJob], Rules],
     shield: Shield | None = None,
 ) -> tuple[list[Asked], Moves]:
-    """The jobs to rule on, and the moves under way. Of several jobs for one pod the oldest alone is ruled on, and none
-    while another one is under way."""
+    """The jobs to rule on, and the moves under way. Several jobs for one pod wait for one of them: that which is under
+    way, else the oldest."""
     moves, waiting, shield = Moves(), list[PodMigrationJob](), shield or Shield()
+    first: dict[str, str] = {}
     for job in jobs:
         with shield.about("rule on it", POD_MIGRATION_JOBS, job.metadata):
             if is_waiting(job):
                 waiting.append(job)
             elif is_under_way(job) and (pod := pod_of(job, pods)) is not None:
                 moves.add(pod)
-    asked, seen = list[Asked](), set(moves.pods)
+                first[identity(pod)] = job.metadata.name
+    asked = list[Asked]()
     for job in sorted(waiting, key=lambda each: (created_s(each, now_s), each.metadata.name)):
-        pod = pod_of(job, pods)
-        if pod is not None:
-            if identity(pod) in seen:
-                continue
-            seen.add(identity(pod))
-        asked.append(Asked(job.metadata.name, created_s(job, now_s), pod, rules(job)))
+        name, pod = job.metadata.name, pod_of(job, pods)
+        behind = "" if pod is None else first.setdefault(identity(pod), name)
+        asked.append(Asked(name, created_s(job, now_s), pod, rules(job), behind if behind != name else ""))
     return asked, moves
 
 
