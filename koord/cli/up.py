@@ -129,7 +129,8 @@ def up(
     if demo:
         from koord.cli.up_demo import Demo
 
-        story = Demo.asked_for(nodes, fleet, descheduler_config, report, single_process=single_process)
+        given = {"--load": fleet.load, "--descheduler-config": descheduler_config, "--single-process": single_process}
+        story = Demo.asked_for(nodes, fleet, given, report, local_node=local_node)
         nodes, fleet = story.scenario.nodes, story.fleet
     elif report is not None:
         raise click.UsageError("--report goes with --demo")

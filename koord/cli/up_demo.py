@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -16,6 +17,7 @@ from koord.minicluster.demo.ledger import Ledger
 from koord.minicluster.demo.scenario import NODES, Scenario
 from koord.minicluster.demo.settings import FIRST_S, LOAD_SPEED, colocation, descheduler, load, scheduler
 from koord.minicluster.hollow.load_model import Course
+from koord.minicluster.up.plan import LOCAL_NODE
 
 if TYPE_CHECKING:
     from koord.kube.client import Client
@@ -38,29 +40,18 @@ class Demo:
 
     @classmethod
     def asked_for(
-        cls,
-        nodes: int | None,
-        fleet: Fleet,
-        descheduler_config: Path | None,
-        report: Path | None,
-        *,
-        single_process: bool,
+        cls, nodes: int | None, fleet: Fleet, own: Mapping[str, object], report: Path | None, *, local_node: bool
     ) -> Demo:
-        """What the command line means. What the demo brings itself cannot be given."""
-        for is_given, option in (
-            (fleet.load is not None, "--load"),
-            (descheduler_config is not None, "--descheduler-config"),
-            (single_process, "--single-process"),
-        ):
-            if is_given:
+        """What the command line means. `own`: options for what the demo brings itself, with what was given for them."""
+        for option, value in own.items():
+            if value:
                 raise click.UsageError(f"{option} does not go with --demo, which brings its own")
         if nodes is not None and nodes < FEWEST_NODES:
             raise click.BadParameter(f"a demo needs at least {FEWEST_NODES} nodes, not {nodes}", param_hint="--nodes")
         if report is not None and not report.absolute().parent.is_dir():
             raise click.BadParameter(f"there is no directory {report.absolute().parent}", param_hint="--report")
-        return cls(
-            Scenario(nodes or NODES, fleet.seed), replace(fleet, load_speed=fleet.load_speed or LOAD_SPEED), report
-        )
+        scenario = Scenario(nodes or NODES, fleet.seed, LOCAL_NODE if local_node else "")
+        return cls(scenario, replace(fleet, load_speed=fleet.load_speed or LOAD_SPEED), report)
 
     def settled(self, options: UpOptions, data: DataDir) -> UpOptions:
         """With what the components read: it lies beside their state, and can be looked at."""

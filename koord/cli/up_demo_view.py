@@ -15,7 +15,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from koord.cli.up_view import BAND_STYLES, events_shown, wrapped
+from koord.cli.up_view import BAND_STYLES, events_shown, this_node, wrapped
 from koord.minicluster.demo.ledger import EVICTED, MOVED, Ledger, Look, Tenant
 from koord.minicluster.demo.live.watching import LOOK_S, Watching
 from koord.minicluster.demo.scenario import GANG_SIZE, GPU_NODES, GPUS, GUARANTEED, NODES, Scenario
@@ -90,7 +90,8 @@ def screen(watched: Watching, course: Course, up: Up, now_s: float, columns: int
         f"   {clock(course, now_s)}   {nodes} nodes, {_cores(look.capacity)} cores   {lasted(now_s - ledger.began_s)}"
     )
     head = Text("koord demo", "bold").append(told, "dim")
-    sections = [[head], _bands(ledger.looks), _story(ledger, look), _try_next(up, columns)]
+    story = [*_story(ledger, look), *this_node(watched.here)]
+    sections = [[head], _bands(ledger.looks), story, _try_next(up, columns)]
     room = lines - sum(map(len, sections))
     happened = [each for each in watched.picture.recent() if each.reason in (MOVED, *EVICTED)]
     events = events_shown(happened[: max(0, room - len(sections))], now_s, columns)
@@ -169,7 +170,7 @@ def gang_told(ledger: Ledger) -> str:
 
 def hot_told(ledger: Ledger, look: Look) -> str:
     name = hot_node(Scenario())
-    moved = f"; {ledger.moved} pod{'s' if ledger.moved != 1 else ''} moved"
+    moved = f"; {_pods(ledger.moved)} moved"
     if look.hot_percent >= HOT_PERCENT:
         return f"{name} {look.hot_percent:.0f}% used: a backup runs on it{moved}"
     return f"none ({name} {look.hot_percent:.0f}% used){moved}"
@@ -189,19 +190,19 @@ def _try_next(up: Up, columns: int) -> list[Text]:
     )
     width = max(len(command) for command, _ in commands)
     found = [Text("Try in another terminal:", "bold")]
-    settings = f"  export KUBECONFIG={up.data.kubeconfig}{_path()}"
-    found += [Text(text.plain, "cyan") for text in wrapped(settings, columns)]
+    for setting in (f"KUBECONFIG={up.data.kubeconfig}", *_path()):
+        found += [Text(text.plain, "cyan") for text in wrapped(f"  export {setting}", columns)]
     for command, why in commands:
         found.append(Text(f"  {command:<{width}}", "cyan").append(f"   {why}", "dim"))
     return [*found, Text("Ctrl-C ends it with a summary", "dim")]
 
 
-def _path() -> str:
+def _path() -> list[str]:
     """What else a shell needs to find this program."""
     if shutil.which("koord"):
-        return ""
+        return []
     folders = (Path(each).absolute().parent for each in (sys.argv[0], sys.executable))
-    return next((f" PATH={folder}:$PATH" for folder in folders if (folder / "koord").exists()), "")
+    return [f"PATH={folder}:$PATH" for folder in folders if (folder / "koord").exists()][:1]
 
 
 def told(found: Summary, scenario: Scenario, looks: Sequence[Look]) -> str:
@@ -221,7 +222,7 @@ def told(found: Summary, scenario: Scenario, looks: Sequence[Look]) -> str:
         ("peak", f"{found.peak:.0%} of all CPU in use"),
         ("reclaimed", f"{found.lent_cores:.0f} cores on average were lent to batch pods"),
         ("held back", f"{found.held_back_cores:.0f} cores on average, which services needed or might have"),
-        ("moved", f"{found.moved} pods, away from hot nodes"),
+        ("moved", f"{_pods(found.moved)}, away from hot nodes"),
         ("evicted", evicted_told(found.evicted)),
         ("violations", "; ".join(found.violations) or "none: services had their CPU and their pods all the time"),
     ]
@@ -245,6 +246,10 @@ def _percent(came: Came | None, band: str = "") -> str:
     if came is None:
         return "-"
     return f"{came.by_band.get(band, 0.0) if band else came.total:.0%}"
+
+
+def _pods(count: int) -> str:
+    return f"{count} pod{'s' if count != 1 else ''}"
 
 
 def lasted(seconds: float) -> str:

@@ -85,7 +85,7 @@ def view(up: Up, picture: Picture, here: ThisNode, now_s: float, columns: int, l
     middle = [
         _components(list(up.supervisor.children.values()), now_s, columns),
         [_counts("nodes", picture.nodes), _counts("pods", picture.pods)],
-        _this_node(here),
+        this_node(here),
     ]
     room = lines - len(top) - len(bottom) - sum(map(len, middle))
     bands = _bands(picture.bands)
@@ -172,7 +172,7 @@ def _bands(bands: Bands) -> list[Text]:
     return [*found, Text(f"{lent:.1f} of {cores:.0f} cores are lent to batch pods{yarn}", "dim")]
 
 
-def _this_node(here: ThisNode) -> list[Text]:
+def this_node(here: ThisNode) -> list[Text]:
     """How services fare beside best effort, if this machine is a node."""
     found = []
     median_s, worst_s = here.answer_s(0.5), here.answer_s(0.99)

@@ -21,13 +21,14 @@ from koord.minicluster.demo.summary import course, summary
 from koord.minicluster.hollow.load_model import Course
 from koord.minicluster.up.picture import Picture
 from koord.minicluster.up.run import Up
+from koord.minicluster.up.this_node import ThisNode
 from tests.minicluster.demo.looks import ledger, look
 
 COURSE = Course(0.0, 360.0)
 
 
 def shown(seen: Ledger, columns: int = 80, lines: int = 24) -> list[str]:
-    watched = cast("Watching", SimpleNamespace(ledger=seen, picture=Picture()))
+    watched = cast("Watching", SimpleNamespace(ledger=seen, picture=Picture(), here=ThisNode()))
     up = cast("Up", SimpleNamespace(data=SimpleNamespace(kubeconfig=Path("/tmp/koord-abcdefgh/kubeconfig"))))
     console = Console(width=columns, height=lines, record=True, file=StringIO())
     console.print(screen(watched, COURSE, up, seen.looks[-1].time_s, columns, lines))

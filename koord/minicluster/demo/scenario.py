@@ -7,7 +7,7 @@ quota: what one does not use of its guarantee, the other borrows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,6 +40,7 @@ SHOP: Final = "shop"
 RESEARCH: Final = "research"
 ANALYTICS: Final = "analytics"
 MODELS: Final = "models"
+HERE: Final = "here"
 TENANTS: Final = (RESEARCH, ANALYTICS)
 GANG_SIZE: Final = 3
 KEPT_S: Final = 15
@@ -89,6 +90,8 @@ GUARANTEED: Final[Mapping[str, tuple[int, int]]] = {RESEARCH: (200, 900), ANALYT
 class Scenario:
     nodes: int = NODES
     seed: int = 0
+    local: str = ""
+    "The name of a node on which pods are real processes, if there is one."
 
     @property
     def gpu_nodes(self) -> int:
@@ -115,6 +118,7 @@ class Scenario:
             *self._devices(),
             *(_service(each, self.replicas(each.replicas)) for each in SERVICES),
             _chat(),
+            *(_real_pods(self.local) if self.local else ()),
         ]
 
     def _devices(self) -> Iterator[Manifest]:
@@ -130,7 +134,7 @@ class Scenario:
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 1,
             "nodeSelector": {LABEL_FLEET: FLEET},
-            "containers": [_container(shape.name, shape.cpu, shape.memory_gib)],
+            "containers": [_container(shape.name, shape.cpu, f"{shape.memory_gib}Gi")],
         }
         meta: Json = {"annotations": {ANNOTATION_DURATION: f"{run_s:.0f}s"}}
         if shape.tenant == MODELS:
@@ -191,16 +195,30 @@ def _quotas(nodes: int) -> Iterator[Manifest]:
 
 
 def _service(service: Service, replicas: int) -> Manifest:
-    return _deployment(
-        service.name, SHOP, replicas, {LABEL_POOL: "general"}, _container(service.name, service.cpu, service.memory_gib)
-    )
+    container = _container(service.name, service.cpu, f"{service.memory_gib}Gi")
+    return _deployment(service.name, SHOP, replicas, {LABEL_POOL: "general"}, container)
 
 
 def _chat() -> Manifest:
-    container = _container("chat", 2, 8)
+    container = _container("chat", 2, "8Gi")
     for amounts in container["resources"].values():
         amounts[names.RESOURCE_GPU] = "50"
     return _deployment("chat", MODELS, CHAT, {LABEL_POOL: "serving"}, container)
+
+
+def _real_pods(node: str) -> Iterator[Manifest]:
+    """On a node that is a real machine: a service that wakes often and sleeps most of the time, and a batch job that
+    takes all CPU that it is left."""
+    on = {"kubernetes.io/hostname": node}
+    pulse = _container("pulse", "100m", "64Mi", ["sh", "-c", "while :; do sleep 0.1; done"])
+    pulse["readinessProbe"] = {"exec": {"command": ["true"]}, "periodSeconds": 1}
+    yield NAMESPACES, {"metadata": {"name": HERE}}
+    yield _deployment("pulse", HERE, 1, on, pulse)
+    crunch = _container("crunch", "500m", "64Mi", ["sh", "-c", "while :; do :; done"])
+    kind, manifest = _deployment("crunch", RESEARCH, 1, on, crunch)
+    template = manifest["spec"]["template"]
+    del template["spec"]["priorityClassName"], template["metadata"]["labels"][names.LABEL_QOS_CLASS]
+    yield kind, manifest
 
 
 def _deployment(name: str, namespace: str, replicas: int, nodes: Mapping[str, str], container: Json) -> Manifest:
@@ -221,9 +239,10 @@ def _deployment(name: str, namespace: str, replicas: int, nodes: Mapping[str, st
     }
 
 
-def _container(name: str, cpu: int, memory_gib: int) -> Json:
-    amounts = {"cpu": str(cpu), "memory": f"{memory_gib}Gi"}
-    return {"name": name, "image": f"{name}:1", "resources": {"requests": dict(amounts), "limits": dict(amounts)}}
+def _container(name: str, cpu: int | str, memory: str, command: Sequence[str] = ()) -> Json:
+    amounts = {"cpu": str(cpu), "memory": memory}
+    made: Json = {"name": name, "image": f"{name}:1", "resources": {"requests": amounts, "limits": dict(amounts)}}
+    return {**made, "command": list(command)} if command else made
 
 
 def _gpu(node: str, minor: int) -> Json:

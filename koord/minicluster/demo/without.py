@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -71,6 +71,8 @@ def simulate(
     scenario: Scenario, load: Load, began_s: float, seconds: float, machines: Machines
 ) -> tuple[list[Look], int]:
     """The cluster at each step, and how many batch pods came to their end."""
+    # What runs on a real machine is not the load model's.
+    scenario = replace(scenario, local="")
     step_s = max(STEP_S, seconds / MOST_STEPS)
     core = Core(profiles_of(SHIPPED), seed=scenario.seed, alone=True, now=Moment(began_s, 0.0), hints=False)
     world = _World(scenario, Driver(core))

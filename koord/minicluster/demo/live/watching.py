@@ -32,7 +32,7 @@ from koord.minicluster.demo.settings import hot_node
 from koord.minicluster.hollow.live.guard import ASKED
 from koord.minicluster.up.picture import Picture, event_time, followed
 from koord.minicluster.up.run import Up
-from koord.minicluster.up.this_node import Scraper
+from koord.minicluster.up.this_node import Scraper, ThisNode
 
 LOOK_S: Final = 2.0
 
@@ -48,12 +48,18 @@ class Watching:
     def __init__(self, up: Up, scenario: Scenario, ledger: Ledger, picture: Picture, scraper: Scraper) -> None:
         self.ledger, self.picture = ledger, picture
         self._up, self._scraper, self._hot = up, scraper, hot_node(scenario)
+        self._local = scenario.local
+        self.here = ThisNode()
+        "This machine as a node, if it is one."
 
     async def look(self) -> None:
         """Takes the moment down."""
-        child = self._up.supervisor.children.get("hollow")
-        asked = _asked(await self._scraper.scrape(child.endpoints.get("health") if child is not None else None))
+        asked = _asked(await self._scrape("hollow"))
         picture, ledger = self.picture, self.ledger
+        if self._local:
+            self.here.look(await self._scrape("local"), await self._scrape("agent"))
+            if self.here.used is not None:
+                picture.used[self._local] = self.here.used
         picture.look()
         ready, services = ledger.services()
         hot, room = picture.used.get(self._hot), picture.rooms.get(self._hot)
@@ -70,6 +76,10 @@ class Watching:
                 hot_percent=100 * sum(hot.cpu_milli.values()) / room.cpu_milli if hot and room else 0.0,
             )
         )
+
+    async def _scrape(self, component: str) -> list[Sample]:
+        child = self._up.supervisor.children.get(component)
+        return await self._scraper.scrape(child.endpoints.get("health") if child is not None else None)
 
 
 @asynccontextmanager
