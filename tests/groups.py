@@ -57,6 +57,10 @@ def missing_runtime() -> str | None:
     return "apt-get install containerd runc busybox-static" if absent else None
 
 
+def missing_helm() -> str | None:
+    return None if find_binary("helm") else "go install helm.sh/helm/v3/cmd/helm@latest, and put it on PATH"
+
+
 @cache
 def _older(name: str, oldest: Version, *asked: str) -> str | None:
     """How to get a binary that is absent, or older than tests need."""
@@ -84,4 +88,5 @@ GROUPS: dict[str, Callable[[], str | None]] = {
     "gpu": missing_gpu,
     "yarn": missing_yarn,
     "runtime": missing_runtime,
+    "helm": missing_helm,
 }

@@ -20,6 +20,7 @@ from koord.cli.tables import table
 if TYPE_CHECKING:
     from aiohttp.web import Request, Response
 
+    from koord.agent.host.features import Feature
     from koord.agent.interference.evidence import Evidence
     from koord.agent.live.run import Daemon
     from koord.agent.once import Once
@@ -449,7 +450,8 @@ def _positive(option: str, text: str) -> float:
     return seconds
 
 
-def _features(host_root: str, cgroup_root: str, output: str) -> int:
+def features_of(host_root: str, cgroup_root: str) -> tuple[Feature, ...]:
+    """What the kernel of a host shows."""
     from koord.agent.host.cgroups import Cgroups
     from koord.agent.host.features import features
     from koord.agent.host.files import Files
@@ -464,6 +466,11 @@ def _features(host_root: str, cgroup_root: str, output: str) -> int:
     directory = pods if files.exists(cgroups.name("cpu", pods)) else ""
     found = features(cgroups, directory)
     files.close()
+    return found
+
+
+def _features(host_root: str, cgroup_root: str, output: str) -> int:
+    found = features_of(host_root, cgroup_root)
     if output != "table":
         structured.say([{"feature": each.name, "present": each.is_there, "how": each.how} for each in found], output)
         return 0

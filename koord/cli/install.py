@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -37,12 +38,20 @@ the API server refuses are told first, all at once. A second run changes nothing
 @settings_options
 @click.option("--dry-run", is_flag=True, help="Print the objects as YAML. Needs no cluster.")
 @click.option("--diff", "show_diff", is_flag=True, help="Show what would change on the cluster, and change nothing.")
+@click.option(
+    "--write-chart",
+    "chart_dir",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write a Helm chart of the same objects into DIR. Needs no cluster.",
+)
 @click.option("--adopt", is_flag=True, help="Take over objects of others that have koord's names.")
 @click.option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait until all pods are ready.")
 @kube_options
 def install(
     dry_run: bool,
     show_diff: bool,
+    chart_dir: Path | None,
     adopt: bool,
     wait_s: float,
     kubeconfig: str | None,
@@ -55,6 +64,9 @@ def install(
     from koord.install.settings import Settings
 
     fresh = Settings(image=f"koord:{__version__}", version=__version__)
+    if chart_dir is not None:
+        _write_chart(chart_dir, __version__)
+        return 0
     if dry_run:
         print_manifests(desired(changed(fresh, given)))
         return 0
@@ -75,6 +87,18 @@ def install(
         return 0
 
     return on_cluster(kubeconfig, context, work)
+
+
+def _write_chart(folder: Path, version: str) -> None:
+    from koord.install.chart import chart
+
+    if folder.exists() and any(folder.iterdir()) and not (folder / "Chart.yaml").exists():
+        raise click.UsageError(f"--write-chart {folder}: it has other files in it; name a new folder")
+    for name, text in chart(version).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    click.echo(f"wrote a Helm chart to {folder}: helm install koord {folder} -n koordinator-system --create-namespace")
 
 
 async def _of_server(cluster: Cluster, settings: Settings) -> Settings:

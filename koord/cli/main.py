@@ -30,6 +30,10 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "install": CommandEntry("koord.cli.install", "Install koord on a cluster, or change an installation."),
     "uninstall": CommandEntry("koord.cli.uninstall", "Take koord off a cluster without a trace."),
+    "upgrade": CommandEntry("koord.cli.upgrade", "Bring an installation to this version of koord."),
+    "check": CommandEntry(
+        "koord.cli.check", "Say whether a cluster and its kernels are ready, feature by feature, and what is missing."
+    ),
     "plan": CommandEntry(
         "koord.cli.plan", "Say where the pods in some manifests would go, and why; without a cluster."
     ),

@@ -7,6 +7,7 @@ no pod waits for a webhook that nobody answers, and the manager needs no right t
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 from koord.api.configuration.slo_config import SloConfig
@@ -37,13 +38,15 @@ def namespaces(settings: Settings) -> list[Json]:
     return found
 
 
-def definitions() -> list[Json]:
+@cache
+def definitions() -> tuple[Json, ...]:
+    """The same objects each time: nobody may change them."""
     found = []
     for each in DEFINITIONS:
         made_of: dict[str, Any] = manifest(each)
         meta = made_of["metadata"]
         found.append({**made_of, "metadata": {**meta, "labels": {**meta.get("labels", {}), PART_OF: KOORD}}})
-    return found
+    return tuple(found)
 
 
 def priority_classes() -> list[Json]:

@@ -39,8 +39,8 @@ CAPABILITIES: Final = (
     Capability("BPF", "let pods use their GPUs and RDMA cards", _INJECTED),
     Capability(
         "NET_ADMIN",
-        "attach that rule to a pod's cgroup; shape the node's traffic",
-        (*_INJECTED, AgentGate.TC_NETWORK_QOS),
+        "attach that rule to a pod's cgroup",
+        _INJECTED,
     ),
     Capability("SYS_ADMIN", "change what only the machine's owner may", (AgentGate.SYSTEM_CONFIG,)),
 )

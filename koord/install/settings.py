@@ -43,6 +43,15 @@ _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 MOST_REPLICAS: Final = 9
 
 
+def is_newer(version: str, than: str) -> bool:
+    """Whether 0.10.1 is newer than 0.9. Words behind the numbers do not count."""
+
+    def numbers(text: str) -> list[int]:
+        return [int(each) for each in re.findall(r"\d+", text.partition("-")[0].partition("+")[0])]
+
+    return numbers(version) > numbers(than)
+
+
 class Settings(msgspec.Struct, frozen=True, rename="camel"):
     image: str
     version: str

@@ -70,13 +70,22 @@ def is_by_koord_alone(live: Mapping[str, object], also: frozenset[str] = frozens
     return bool(managers) and set(managers) <= WRITERS | also
 
 
+def written_by(live: Mapping[str, object], path: tuple[str, ...]) -> tuple[str, ...]:
+    """Who wrote this field."""
+    return tuple(dict.fromkeys(manager for manager, each in _written(live) if each == path))
+
+
 def _owned(live: Mapping[str, object]) -> Iterator[tuple[str, ...]]:
+    return (path for manager, path in _written(live) if manager in WRITERS)
+
+
+def _written(live: Mapping[str, object]) -> Iterator[tuple[str, tuple[str, ...]]]:
     entries = metadata_of(live).get("managedFields")
     for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, Mapping) and entry.get("manager") in WRITERS:
-            fields = entry.get("fieldsV1")
-            if isinstance(fields, Mapping):
-                yield from _paths(fields, ())
+        fields = entry.get("fieldsV1") if isinstance(entry, Mapping) else None
+        if isinstance(fields, Mapping):
+            for path in _paths(fields, ()):
+                yield str(entry.get("manager", "")), path
 
 
 def _paths(fields: Mapping[str, object], above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

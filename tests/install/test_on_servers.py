@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+from unittest.mock import ANY
 
 import pytest
-import yaml
 
 from koord.api import kinds
 from koord.api.kinds import Kind
+from koord.api.protocol import names
+from koord.api.text.yaml import load_all
 from koord.cli.main import run as koord
+from koord.install.kinds import kind_of
 from koord.install.live.cluster import Cluster
-from koord.install.manifest import Key, key_of
+from koord.install.manifest import Key, key_of, made
+from koord.install.objects import desired
+from koord.install.settings import Settings
 from koord.kube.client import Client
+from koord.kube.errors import NotFound
 from koord.kube.locate import locate
 from tests.control_plane import ControlPlane
 from tests.minicluster.apiserver.server_process import ServerProcess
 
 pytestmark = pytest.mark.timeout(180)
 R = TypeVar("R")
+ALL = [key_of(each) for each in desired(Settings(image="koord:1", version="1.0.0"))]
 
 
 @dataclass
@@ -58,6 +68,12 @@ class Server:
     def delete(self, kind: Kind[Any], name: str, namespace: str = "") -> None:
         self.ask(lambda cluster: cluster.delete(Key(kind.api_version, kind.kind, name, namespace)))
 
+    def until_gone(self, kind: Kind[Any], name: str) -> None:
+        deadline_s = time.monotonic() + 60
+        while self.get(kind, name) is not None:
+            assert time.monotonic() < deadline_s, f"{kind} {name} stays"
+            time.sleep(0.05)
+
     def versions(self, keys: list[Key]) -> dict[Key, str]:
         async def look(cluster: Cluster) -> dict[Key, str]:
             live = await cluster.live(keys)
@@ -79,26 +95,35 @@ def real() -> Iterator[Path]:
         yield plane.kubeconfig
 
 
+async def finish_namespace(cluster: Cluster) -> None:
+    """What the namespace controller does when a namespace that is being deleted is empty."""
+    found: Any = await cluster.get(Key("v1", "Namespace", "koordinator-system"))
+    if found is None or not found["metadata"].get("deletionTimestamp"):
+        return
+    path = "/api/v1/namespaces/koordinator-system/finalize"
+    body = {**found, "spec": {"finalizers": []}}
+    await cluster.client.raw("PUT", path, body=json.dumps(body).encode())
+    with suppress(NotFound):
+        await cluster.client.patch(kinds.NAMESPACES, "koordinator-system", {"metadata": {"finalizers": None}})
+
+
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
 def server(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Iterator[Server]:
     server = Server(request.getfixturevalue(request.param), capsys)
     yield server
-    with capsys.disabled():
-        koord(["uninstall", "--yes", "--restore-timeout", "0", "--kubeconfig", str(server.kubeconfig)])
+    if server.get(kinds.CONFIG_MAPS, "koord-installation", "koordinator-system") is not None:
+        server.koord("uninstall", "--yes", "--delete-crds", "--restore-timeout", "0")
+    server.ask(finish_namespace)
 
 
 def printed(server: Server, *args: str) -> list[Key]:
     code, out, _ = server.koord("install", "--dry-run", *args)
     assert code == 0
-    return [key_of(each) for each in yaml.safe_load_all(out)]
+    return [key_of(each) for each in load_all(out, "stdout") if isinstance(each, dict)]
 
 
 def test_a_second_run_changes_nothing_and_uninstall_takes_all_of_it_away(server: Server) -> None:
     keys = printed(server)
-    code, out, _ = server.koord("install", "--diff")
-    assert (code, server.versions([key for key in keys if key.kind == "Deployment"])) == (0, {})
-    assert "+kind: DaemonSet" in out
-
     code, out, _ = server.koord("install")
     assert code == 0
     first = server.versions(keys)
@@ -115,10 +140,6 @@ def test_a_second_run_changes_nothing_and_uninstall_takes_all_of_it_away(server:
     assert "1 changed" in out
     assert server.get(kinds.DEPLOYMENTS, "koord-manager", "koordinator-system")["spec"]["replicas"] == 2
 
-    _, out, _ = server.koord("install", "--components", "manager,agent")
-    assert "deleted" in out
-    assert server.get(kinds.DEPLOYMENTS, "koord-scheduler", "koordinator-system") is None
-
     code, out, err = server.koord("uninstall", "--yes", "--restore-timeout", "0")
     assert (code, err) == (0, "")
     left = {key.kind for key in server.versions(keys)}
@@ -126,3 +147,114 @@ def test_a_second_run_changes_nothing_and_uninstall_takes_all_of_it_away(server:
     assert left <= {"CustomResourceDefinition", "Namespace"}
     assert "CustomResourceDefinition reservations.scheduling.koordinator.sh" in out
     assert server.koord("uninstall", "--yes")[0] == 2
+
+
+def account(server: Server, folder: Path, *rules: dict[str, Any]) -> Path:
+    """A kubeconfig of somebody who has these rights in the whole cluster, and no others."""
+    name = "half-trusted"
+
+    async def make(cluster: Cluster) -> str:
+        await cluster.apply(made("v1", "ServiceAccount", name, "default"))
+        rbac = "rbac.authorization.k8s.io"
+        await cluster.apply(made(f"{rbac}/v1", "ClusterRole", name, rules=list(rules)))
+        await cluster.apply(
+            {
+                "apiVersion": f"{rbac}/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": name},
+                "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": name},
+                "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
+            }
+        )
+        body = json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}).encode()
+        path = f"/api/v1/namespaces/default/serviceaccounts/{name}/token"
+        _, _, answer = await cluster.client.raw("POST", path, body=body)
+        return str(json.loads(answer)["status"]["token"])
+
+    token = server.ask(make)
+    (config,) = cast("list[Any]", load_all(server.kubeconfig.read_text(), "kubeconfig"))
+    config["users"] = [{"name": each["name"], "user": {"token": token}} for each in config["users"]]
+    path = folder / "half-trusted"
+    path.write_text(json.dumps(config))
+    path.chmod(0o600)
+    return path
+
+
+def everything_but(*resources: str) -> dict[str, Any]:
+    known = {kind_of(key).plural for key in ALL}
+    verbs = ["get", "list", "watch", "create", "patch", "delete"]
+    return {"apiGroups": ["*"], "resources": sorted(known - set(resources)), "verbs": verbs}
+
+
+def test_every_missing_right_is_named_at_once_and_nothing_is_half_installed(server: Server, tmp_path: Path) -> None:
+    before = server.versions(ALL)
+    kubeconfig = account(server, tmp_path, everything_but("deployments", "clusterroles"))
+    code, out, err = server.koord("install", kubeconfig=kubeconfig)
+    assert (code, out) == (2, "")
+    for right in (
+        "create clusterroles.rbac.authorization.k8s.io",
+        "patch deployments.apps koord-scheduler in namespace koordinator-system",
+        "get deployments.apps koord-manager in namespace koordinator-system",
+    ):
+        assert right in err
+    assert "nothing was changed" in err
+    assert server.versions(ALL) == before
+
+
+def test_who_may_not_grant_rights_is_told_before_anything_is_written(server: Server, tmp_path: Path) -> None:
+    """Creating a role takes having its rights: the dry run finds that out."""
+    before = server.versions(ALL)
+    kubeconfig = account(server, tmp_path, everything_but())
+    code, _, err = server.koord("install", kubeconfig=kubeconfig)
+    assert code == 2
+    for component in ("manager", "scheduler", "descheduler", "agent"):
+        assert f"ClusterRole koord-{component}: " in err
+    assert server.versions(ALL) == before
+
+
+def test_a_webhook_of_somebody_else_an_old_kind_and_a_dying_namespace_are_refused_together(server: Server) -> None:
+    name = names.WEBHOOK_MUTATING_CONFIGURATION
+    server.create(kinds.MUTATING_WEBHOOK_CONFIGURATIONS, {"metadata": {"name": name, "labels": {"team": "others"}}})
+    server.create(kinds.NAMESPACES, {"metadata": {"name": "koordinator-system", "finalizers": ["test/stay"]}})
+    server.delete(kinds.CUSTOM_RESOURCE_DEFINITIONS, "podgroups.scheduling.sigs.k8s.io")
+    server.until_gone(kinds.CUSTOM_RESOURCE_DEFINITIONS, "podgroups.scheduling.sigs.k8s.io")
+    server.create(kinds.CUSTOM_RESOURCE_DEFINITIONS, _old_kind())
+    before = server.versions(ALL)
+    server.delete(kinds.NAMESPACES, "koordinator-system")
+    try:
+        code, out, err = server.koord("install", "--adopt")
+        assert (code, out) == (2, "")
+        assert "Namespace koordinator-system: it is being deleted" in err
+        assert "podgroups.scheduling.sigs.k8s.io: objects are stored as v1" in err
+        code, _, err = server.koord("install")
+        assert f"MutatingWebhookConfiguration {name}: it exists and is not koord's" in err
+        assert server.versions(ALL) == {**before, Key("v1", "Namespace", "koordinator-system"): ANY}
+        kept = server.get(kinds.MUTATING_WEBHOOK_CONFIGURATIONS, name)
+        assert kept["metadata"]["labels"] == {"team": "others"}
+    finally:
+        server.delete(kinds.MUTATING_WEBHOOK_CONFIGURATIONS, name)
+        server.delete(kinds.CUSTOM_RESOURCE_DEFINITIONS, "podgroups.scheduling.sigs.k8s.io")
+
+
+def _old_kind() -> dict[str, Any]:
+    """podgroups as somebody else defines them: stored in a version that koord does not serve."""
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+    }
+    return {
+        "metadata": {
+            "name": "podgroups.scheduling.sigs.k8s.io",
+            "annotations": {
+                "api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/52"
+            },
+        },
+        "spec": {
+            "group": "scheduling.sigs.k8s.io",
+            "scope": "Namespaced",
+            "names": {"plural": "podgroups", "kind": "PodGroup"},
+            "versions": [version],
+        },
+    }

@@ -18,13 +18,15 @@ from koord.install.live.cluster import Cluster, each_of, said
 from koord.install.live.may_i import Wanted, for_objects, missing
 from koord.install.manifest import Json, Key, key_of
 from koord.install.objects import desired
-from koord.install.plan import MADE_ONCE, Plan, Step, plan
+from koord.install.plan import Plan, Step, plan
 from koord.install.record import NAME, Record, begun, finished, read
-from koord.install.settings import Settings
+from koord.install.settings import Settings, is_newer
 from koord.kube.errors import ApiError, Forbidden
 
 ESTABLISHED_WITHIN_S: Final = 60.0
 LOOK_AGAIN_S: Final = 0.2
+OLDEST_SERVER: Final = (1, 29)
+"""Streams lists and serves all that koord asks for."""
 WORKLOADS: Final = ("Deployment", "DaemonSet")
 
 Progress = Callable[[str], None]
@@ -62,13 +64,30 @@ async def find_record(cluster: Cluster, namespace: str) -> Record | None:
     return read(found[0]) if found else None
 
 
-async def prepare(cluster: Cluster, settings: Settings, *, adopt: bool = False) -> Prepared:
+async def prepare(cluster: Cluster, settings: Settings, *, adopt: bool = False, downgrade: bool = False) -> Prepared:
     """Raises `Refused` with everything that stands in the way."""
+    version = await cluster.client.server_version()
+    if version.numbers < OLDEST_SERVER:
+        least = ".".join(map(str, OLDEST_SERVER))
+        raise Refused("this cluster is too old", [f"the API server is {version.git_version}; koord needs {least}"])
     wanted = desired(settings)
     keys = [key_of(each) for each in wanted]
+    try:
+        return await _prepared(cluster, settings, wanted, adopt=adopt, downgrade=downgrade)
+    except Forbidden:
+        await _may_all(cluster, keys, settings)
+        raise
+
+
+async def _may_all(cluster: Cluster, keys: Sequence[Key], settings: Settings) -> None:
     lacking = await missing(cluster, needed(keys, settings))
     if lacking:
         raise Refused("you may not do all that installing takes", [f"missing right: {each}" for each in lacking])
+
+
+async def _prepared(
+    cluster: Cluster, settings: Settings, wanted: Sequence[Json], *, adopt: bool, downgrade: bool
+) -> Prepared:
     before = await find_record(cluster, settings.namespace)
     if before is not None and before.settings.namespace != settings.namespace:
         where = before.settings.namespace
@@ -76,11 +95,17 @@ async def prepare(cluster: Cluster, settings: Settings, *, adopt: bool = False) 
             "koord is already installed",
             [f"namespace {where}: koord upgrade changes it, koord uninstall takes it away"],
         )
+    if before is not None and is_newer(before.settings.version, settings.version) and not downgrade:
+        have = before.settings.version
+        how = f"use koord {have} or newer, or say --allow-downgrade"
+        raise Refused("what is installed is newer", [f"installed is {have}, this is {settings.version}: {how}"])
     applied = before.applied if before is not None else {}
+    keys = [key_of(each) for each in wanted]
     live = await cluster.live(dict.fromkeys((*keys, *applied)))
     planned = plan(wanted, live, applied, adopt=adopt)
     reasons = [f"{each.key}: {each.why}" for each in planned.refusals]
-    if not reasons:
+    if not reasons and planned.changes:
+        await _may_all(cluster, keys, settings)
         reasons = await _tried(cluster, planned, live)
     if reasons:
         raise Refused("this cluster cannot take it", reasons)
@@ -89,13 +114,7 @@ async def prepare(cluster: Cluster, settings: Settings, *, adopt: bool = False) 
 
 def needed(keys: Sequence[Key], settings: Settings) -> list[Wanted]:
     record = Key("v1", "ConfigMap", NAME, settings.namespace)
-    once = [each for each in keys if each.kind in MADE_ONCE]
-    again = [each for each in keys if each.kind not in MADE_ONCE]
-    return [
-        *for_objects(once, "get", "create", "patch"),
-        *for_objects([*again, record], "get", "create", "patch"),
-        Wanted("list", "configmaps", "", settings.namespace),
-    ]
+    return for_objects([*keys, record], "get", "create", "patch")
 
 
 async def _tried(cluster: Cluster, planned: Plan, live: dict[Key, Json]) -> list[str]:

@@ -1,0 +1,71 @@
+"""`koord upgrade`: an installation as this version of koord has it, with the settings that it has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from koord.cli.installation import changed, on_cluster, print_diff, said_of, settings_options
+from koord.cli.options import kube_options
+from koord.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from koord.install.live.cluster import Cluster
+    from koord.install.settings import Settings
+
+
+@click.command(
+    epilog="""\b
+Example: koord upgrade --diff
+         koord upgrade --image registry.example/koord:0.2.0
+
+\b
+Kinds and rights come first, then manager, scheduler, descheduler and agents, each when the one before it is ready. A
+roll-out that does not get ready ends the upgrade there; what was running goes on running."""
+)
+@settings_options
+@click.option("--diff", "show_diff", is_flag=True, help="Show what would change on the cluster, and change nothing.")
+@click.option("--allow-downgrade", is_flag=True, help="Go back to an older version.")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=float,
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long each workload may take until its pods are ready; 0 does not wait.",
+)
+@kube_options
+def upgrade(
+    show_diff: bool, allow_downgrade: bool, wait_s: float, kubeconfig: str | None, context: str | None, **given: Any
+) -> int:
+    """Bring an installation to this version of koord; settings that are not given stay as they are."""
+
+    async def work(cluster: Cluster) -> int:
+        from koord import __version__
+        from koord.install.live.installing import Refused, carry_out, find_record, prepare
+
+        record = await find_record(cluster, given.get("namespace") or "koordinator-system")
+        if record is None:
+            raise Refused("koord is not installed on this cluster", ["koord install installs it"])
+        settings = changed(_at(record.settings, __version__), given)
+        prepared = await prepare(cluster, settings, downgrade=allow_downgrade)
+        if show_diff:
+            await print_diff(cluster, prepared)
+            return 0
+        with Progress() as progress:
+            await carry_out(cluster, prepared, progress.say, wait_s=wait_s)
+        click.echo(f"koord {record.settings.version} -> {settings.version}: {said_of(prepared.plan)}")
+        return 0
+
+    return on_cluster(kubeconfig, context, work)
+
+
+def _at(settings: Settings, version: str) -> Settings:
+    """With this version, and the image that belongs to it if the image was named by its version."""
+    from msgspec.structs import replace
+
+    name, colon, tag = settings.image.rpartition(":")
+    image = f"{name}:{version}" if colon and tag == settings.version else settings.image
+    return replace(settings, version=version, image=image)

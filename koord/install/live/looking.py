@@ -1,0 +1,95 @@
+"""Looks at a cluster for `koord check`: what `readiness` judges."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+
+from koord.api.kinds import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, DEVICES, LEASES, NODE_RESOURCE_TOPOLOGIES, NODES
+from koord.api.protocol import names
+from koord.api.text.timestamp import TimestampError, parse_timestamp
+from koord.install.live.cluster import Cluster, said
+from koord.install.live.installing import find_record, needed, standing
+from koord.install.live.may_i import missing
+from koord.install.manifest import COMPONENT, Json, Key, key_of, labels_of, metadata_of
+from koord.install.objects import desired
+from koord.install.plan import is_own
+from koord.install.readiness import Held, NodeSeen
+from koord.install.settings import Settings
+from koord.install.traces import WRITERS, written_by
+
+OTHERS = {
+    "koordlet": "Koordinator's node agent",
+    "koord-manager": "Koordinator's manager",
+    "koord-scheduler": "Koordinator's scheduler",
+    "koord-descheduler": "Koordinator's descheduler",
+    "volcano-agent": "Volcano's node agent",
+    "katalyst-agent": "Katalyst's node agent",
+}
+"""Workloads by which other co-location systems are known; koord's own carry its label."""
+
+
+async def settings_of(cluster: Cluster, namespace: str) -> Settings | None:
+    record = await find_record(cluster, namespace)
+    return record.settings if record is not None else None
+
+
+async def lacking(cluster: Cluster, settings: Settings) -> list[str]:
+    wanted = needed([key_of(each) for each in desired(settings)], settings)
+    return [str(each) for each in await missing(cluster, wanted)]
+
+
+async def leases(cluster: Cluster) -> dict[str, Held]:
+    found = {}
+    async for lease in cluster.all_of(LEASES, namespace=names.NAMESPACE_KOORDINATOR):
+        renewed, duration = said(lease, "spec", "renewTime"), said(lease, "spec", "leaseDurationSeconds")
+        try:
+            age_s = time.time() - parse_timestamp(str(renewed or ""))
+        except TimestampError:
+            age_s = float("inf")
+        fresh = isinstance(duration, int) and age_s <= duration
+        found[key_of(lease).name] = Held(str(said(lease, "spec", "holderIdentity") or ""), fresh)
+    return found
+
+
+async def workloads(cluster: Cluster, settings: Settings) -> tuple[dict[str, str], list[str]]:
+    """By component of koord's what it lacks; and the workloads of other co-location systems."""
+    own: dict[str, str] = {}
+    foreign = []
+    for kind in (DEPLOYMENTS, DAEMON_SETS):
+        async for found in cluster.all_of(kind):
+            key = key_of(found)
+            if is_own(found) and key.namespace == settings.namespace:
+                own[str(labels_of(found).get(COMPONENT, ""))] = standing(found)
+            elif key.name in OTHERS:
+                foreign.append(f"{OTHERS[key.name]} ({key})")
+    return own, foreign
+
+
+async def nodes(cluster: Cluster) -> list[NodeSeen]:
+    return [_node(each) async for each in cluster.all_of(NODES)]
+
+
+def _node(node: Json) -> NodeSeen:
+    amounts = said(node, "status", "allocatable")
+    lends = isinstance(amounts, Mapping) and names.RESOURCE_BATCH_CPU in amounts
+    writers = written_by(node, ("status", "allocatable", names.RESOURCE_BATCH_CPU))
+    kernel = said(node, "status", "nodeInfo", "kernelVersion")
+    others = tuple(each for each in writers if each not in WRITERS | {"koord-install"})
+    return NodeSeen(str(metadata_of(node).get("name", "")), str(kernel or ""), lends, others)
+
+
+async def counted(cluster: Cluster) -> tuple[int, int]:
+    """How many nodes report their topology, and their devices."""
+    topologies = sum([1 async for _ in cluster.all_of(NODE_RESOURCE_TOPOLOGIES)])
+    return topologies, sum([1 async for _ in cluster.all_of(DEVICES)])
+
+
+async def configuration(cluster: Cluster, which: Iterable[str]) -> list[Mapping[str, str] | None]:
+    """The data of ConfigMaps in koordinator-system; None for one that is not there."""
+    found: list[Mapping[str, str] | None] = []
+    for name in which:
+        manifest = await cluster.get(Key(CONFIG_MAPS.api_version, CONFIG_MAPS.kind, name, names.NAMESPACE_KOORDINATOR))
+        data = manifest.get("data") if manifest is not None else None
+        found.append({str(k): str(v) for k, v in data.items()} if isinstance(data, Mapping) else None)
+    return found

@@ -1,0 +1,275 @@
+"""Whether a cluster is ready for koord, feature by feature: what works, what is off and why, what is missing and how to
+get it. A pure function of what was seen; `koord check` looks and prints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import msgspec
+
+from koord.api.configuration.features import AgentGate, Gate
+from koord.api.configuration.slo_config import SloConfig
+from koord.api.protocol import names
+from koord.install.settings import AGENT, COMPONENTS, Component, Settings
+
+State = Literal["works", "partly", "off", "missing", "broken"]
+"""Off: nobody asked for it. Missing: asked for or needed, and something is not there. Broken: it should work."""
+
+
+class Finding(msgspec.Struct, frozen=True, rename="camel"):
+    area: str
+    feature: str
+    state: State
+    why: str = ""
+    how: str = ""
+    "To get it, or to mend it."
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    name: str
+    kernel: str
+    lends: bool = False
+    "Whether it has batch resources."
+    other_writers: tuple[str, ...] = ()
+    "Who else writes batch resources on it."
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lease."""
+
+    holder: str
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    server: tuple[int, int]
+    server_text: str
+    settings: Settings | None = None
+    "Of the installation; None if there is none."
+    lacking: Sequence[str] = ()
+    "Rights that the caller needs to install and does not have."
+    missing_kinds: Sequence[str] = ()
+    missing_classes: Sequence[str] = ()
+    missing_webhooks: Sequence[str] = ()
+    webhook_failure: str = ""
+    leases: Mapping[str, Held] = field(default_factory=dict)
+    workloads: Mapping[str, str] = field(default_factory=dict)
+    "By component: what is wrong with it, empty if nothing."
+    foreign: Sequence[str] = ()
+    "Workloads of other co-location systems."
+    nodes: Sequence[NodeSeen] = ()
+    silent: Sequence[str] = ()
+    "Nodes whose agent does not report."
+    config: SloConfig | None = None
+    config_problems: Sequence[str] = ()
+    topologies: int = 0
+    devices: int = 0
+    unread: Sequence[str] = ()
+
+
+OLDEST: Final = (1, 29)
+FINE_KUBELET_RIGHTS: Final = (1, 33)
+_KERNEL: Final = re.compile(r"(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFeature:
+    name: str
+    since: tuple[int, int]
+    instead: str
+
+
+KERNEL_FEATURES: Final = (
+    KernelFeature("pressure of nodes and pods (PSI)", (4, 20), "throttling and load tell less, and later"),
+    KernelFeature("CPU burst by saved quota", (5, 14), "quotas are raised while a service is throttled"),
+    KernelFeature("idle class for best effort (cpu.idle)", (5, 15), "the least weight, which yields less quickly"),
+)
+"""Of mainline kernels. cgroup v2 is a choice of the host: `koord agent --features` on a node asks the kernel itself."""
+
+
+def findings(seen: Seen) -> list[Finding]:
+    return [*_cluster(seen), *_others(seen), *_components(seen), *_features(seen), *_kernels(seen)]
+
+
+def is_ready(found: Sequence[Finding]) -> bool:
+    return not any(each.state in ("missing", "broken") for each in found)
+
+
+def _cluster(seen: Seen) -> Iterator[Finding]:
+    area = "cluster"
+    if seen.server >= OLDEST:
+        yield Finding(area, "API server", "works", seen.server_text)
+    else:
+        least = ".".join(map(str, OLDEST))
+        yield Finding(area, "API server", "broken", f"{seen.server_text} is too old", f"upgrade to {least} or newer")
+    if seen.lacking:
+        shown = "; ".join(seen.lacking[:4]) + (f" and {len(seen.lacking) - 4} more" if len(seen.lacking) > 4 else "")
+        yield Finding(area, "your rights to install", "missing", shown, "ask an administrator, or install as one")
+    else:
+        yield Finding(area, "your rights to install", "works")
+    installed = seen.settings is not None
+    yield _there(area, "kinds", seen.missing_kinds, installed)
+    yield _there(area, "priority classes", seen.missing_classes, installed)
+    for each in seen.unread:
+        yield Finding(area, "reading the cluster", "broken", each, "ask for the right to read it")
+
+
+def _there(area: str, feature: str, absent: Sequence[str], installed: bool) -> Finding:
+    if not absent:
+        return Finding(area, feature, "works")
+    why = f"{len(absent)} are not there: {', '.join(absent[:3])}" + (" ..." if len(absent) > 3 else "")
+    return Finding(area, feature, "broken" if installed else "missing", why, "koord install")
+
+
+def _others(seen: Seen) -> Iterator[Finding]:
+    """Two systems that write the same names undo each other's work."""
+    area = "beside others"
+    writers: dict[str, int] = {}
+    for node in seen.nodes:
+        for each in node.other_writers:
+            writers[each] = writers.get(each, 0) + 1
+    for writer, number in sorted(writers.items()):
+        why = f"{writer} writes {names.RESOURCE_BATCH_CPU} on {number} nodes too"
+        yield Finding(area, "batch resources", "broken", why, f"take {writer} off these nodes, or keep koord off them")
+    for each in seen.foreign:
+        how = "koord takes part in the same elections, so only one acts at a time; take one of them away"
+        yield Finding(area, each, "broken", "it does the same work as koord", how)
+    if not writers and not seen.foreign:
+        yield Finding(area, "other co-location systems", "works", "none found")
+
+
+def _components(seen: Seen) -> Iterator[Finding]:
+    area = "components"
+    if seen.settings is None:
+        yield Finding(area, "koord", "missing", "it is not installed", "koord install")
+        return
+    for component in COMPONENTS:
+        yield _component(component, seen, seen.settings)
+    if seen.missing_webhooks or seen.webhook_failure:
+        why = seen.webhook_failure or f"not registered: {', '.join(seen.missing_webhooks)}"
+        yield Finding(area, "webhooks", "broken", why, "look at the logs of koord-manager")
+    elif "manager" in seen.settings.components:
+        yield Finding(area, "webhooks", "works", "a pod was tried by dry run")
+
+
+_LEASES: Final = {
+    "manager": names.LEASE_MANAGER,
+    "scheduler": names.LEASE_SCHEDULER,
+    "descheduler": names.LEASE_DESCHEDULER,
+}
+
+
+def _component(component: Component, seen: Seen, settings: Settings) -> Finding:
+    area, name = "components", component.name
+    if not settings.has(component):
+        return Finding(area, name, "off", "it is not among the installed components", "koord upgrade --components")
+    if fault := seen.workloads.get(name, "there is no such workload"):
+        how = f"kubectl -n {settings.namespace} get pods; koord install makes what is missing"
+        return Finding(area, name, "broken", fault, how)
+    lease = seen.leases.get(_LEASES.get(name, ""))
+    if name in _LEASES and (lease is None or not lease.fresh):
+        return Finding(
+            area, name, "broken", f"nobody holds the lease {_LEASES[name]}", f"look at its logs in {settings.namespace}"
+        )
+    if component is AGENT and seen.silent:
+        shown = ", ".join(seen.silent[:3])
+        return Finding(area, name, "partly", f"{len(seen.silent)} nodes do not report: {shown}", "look at their logs")
+    return Finding(area, name, "works", f"led by {lease.holder}" if lease is not None else "")
+
+
+def _features(seen: Seen) -> Iterator[Finding]:
+    area = "features"
+    for each in seen.config_problems:
+        yield Finding(area, "configuration", "broken", each, f"edit ConfigMap {names.CONFIGMAP_SLO_CONTROLLER}")
+    yield _lending(seen)
+    config = seen.config or SloConfig()
+    spec = config.for_node({}, {}).node_slo
+    threshold, burst = spec.resource_used_threshold_with_be, spec.cpu_burst_strategy
+    held_back = bool(threshold is not None and threshold.enable)
+    yield _strategy(
+        seen, "hold best effort back (CPU suppress)", held_back, AgentGate.BE_CPU_SUPPRESS, "resource-threshold-config"
+    )
+    yield _strategy(
+        seen, "evict best effort for memory", held_back, AgentGate.BE_MEMORY_EVICT, "resource-threshold-config"
+    )
+    bursts = burst is not None and burst.policy not in (None, "", "none")
+    yield _strategy(seen, "let throttled services burst", bursts, AgentGate.CPU_BURST, "cpu-burst-config")
+    yield _counted(seen, "own CPUs and NUMA nodes", seen.topologies, "NodeResourceTopologies of agents")
+    yield _counted(seen, "GPUs and RDMA cards", seen.devices, "Devices of agents (gates Accelerators, RDMADevices)")
+    for name, component in (("gangs, quotas, reservations", "scheduler"), ("moves of pods", "descheduler")):
+        yield _by_component(seen, name, component)
+
+
+def _lending(seen: Seen) -> Finding:
+    area, feature = "features", "batch resources"
+    for needed in ("manager", "agent"):
+        if not _has(seen, needed):
+            return Finding(area, feature, "off", f"needs the {needed}", "koord install")
+    if seen.config is None or not seen.config.is_colocation_enabled:
+        return Finding(area, feature, "off", "co-location is off in slo-controller-config", "koord colocation on")
+    lending = sum(node.lends for node in seen.nodes)
+    if lending == len(seen.nodes):
+        return Finding(area, feature, "works", f"{lending} nodes lend")
+    how = "koord explain node/NAME"
+    return Finding(area, feature, "partly", f"{lending} of {len(seen.nodes)} nodes lend", how)
+
+
+def _strategy(seen: Seen, feature: str, on: bool, gate: Gate, section: str) -> Finding:
+    area = "features"
+    if not _has(seen, "agent") or seen.settings is None:
+        return Finding(area, feature, "off", "needs the agent", "koord install")
+    if not seen.settings.is_on(gate):
+        how = f"koord upgrade --feature-gates agent:{gate}=true"
+        return Finding(area, feature, "off", f"the agent's gate {gate} is off", how)
+    if not on:
+        return Finding(area, feature, "off", "no strategy asks for it", f"set {section} in slo-controller-config")
+    return Finding(area, feature, "works")
+
+
+def _counted(seen: Seen, feature: str, number: int, what: str) -> Finding:
+    if not _has(seen, "scheduler"):
+        return Finding("features", feature, "off", "needs the scheduler", "koord install")
+    if not number:
+        return Finding("features", feature, "off", f"there are no {what}")
+    return Finding("features", feature, "works", f"{number} nodes report")
+
+
+def _by_component(seen: Seen, feature: str, component: str) -> Finding:
+    if not _has(seen, component):
+        return Finding("features", feature, "off", f"needs the {component}", "koord install")
+    if fault := seen.workloads.get(component):
+        return Finding("features", feature, "broken", f"the {component}: {fault}")
+    return Finding("features", feature, "works")
+
+
+def _has(seen: Seen, component: str) -> bool:
+    return seen.settings is not None and component in seen.settings.components
+
+
+def _kernels(seen: Seen) -> Iterator[Finding]:
+    area = "kernels"
+    if not seen.nodes:
+        yield Finding(area, "nodes", "off", "there are none")
+        return
+    for feature in KERNEL_FEATURES:
+        old = [node for node in seen.nodes if (version := kernel(node.kernel)) is None or version < feature.since]
+        if not old:
+            yield Finding(area, feature.name, "works")
+            continue
+        least = ".".join(map(str, feature.since))
+        shown = ", ".join(f"{node.name} ({node.kernel or 'unknown'})" for node in old[:3])
+        state: State = "off" if len(old) == len(seen.nodes) else "partly"
+        why = f"{len(old)} of {len(seen.nodes)} nodes have kernels before {least}: {shown}; {feature.instead}"
+        yield Finding(area, feature.name, state, why, f"boot a kernel from {least} on")
+
+
+def kernel(text: str) -> tuple[int, int] | None:
+    """5.14.0-427.el9.x86_64 is (5, 14)."""
+    found = _KERNEL.match(text)
+    return (int(found[1]), int(found[2])) if found else None

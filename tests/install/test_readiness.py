@@ -1,0 +1,89 @@
+"""What works, what is off and why, what is missing: judged from what was seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from koord.api.configuration.slo_config import SloConfig
+from koord.api.configuration.slo_config_types import ColocationConfig
+from koord.install.readiness import Finding, Held, NodeSeen, Seen, findings, is_ready, kernel
+from koord.install.settings import Settings
+
+WELL = Seen(
+    (1, 35),
+    "v1.35.0",
+    settings=Settings(image="koord:1", version="1"),
+    leases={name: Held("a", True) for name in ("koordinator-manager", "koord-scheduler", "koord-descheduler")},
+    workloads=dict.fromkeys(("manager", "scheduler", "descheduler", "agent"), ""),
+    nodes=[NodeSeen("n1", "6.1.0-18-amd64", lends=True), NodeSeen("n2", "6.1.0-18-amd64", lends=True)],
+    config=SloConfig(colocation=ColocationConfig(enable=True)),
+)
+
+
+def of(seen: Seen, feature: str) -> Finding:
+    return next(each for each in findings(seen) if each.feature == feature)
+
+
+def test_an_installation_that_is_well_is_ready_though_much_is_off() -> None:
+    found = findings(WELL)
+    assert is_ready(found)
+    assert of(WELL, "batch resources").state == "works"
+    assert of(WELL, "let throttled services burst").state == "off"
+
+
+@pytest.mark.parametrize(
+    ("seen", "feature", "state", "says"),
+    [
+        (replace(WELL, server=(1, 24), server_text="v1.24.1"), "API server", "broken", "v1.24.1"),
+        (replace(WELL, lacking=["create nodes"]), "your rights to install", "missing", "create nodes"),
+        (replace(WELL, settings=None), "koord", "missing", "not installed"),
+        (replace(WELL, missing_kinds=["devices"]), "kinds", "broken", "devices"),
+        (replace(WELL, missing_kinds=["devices"], settings=None), "kinds", "missing", "devices"),
+        (
+            replace(WELL, workloads={**WELL.workloads, "manager": "has 0 of 2 pods ready"}),
+            "manager",
+            "broken",
+            "0 of 2",
+        ),
+        (replace(WELL, leases={}), "scheduler", "broken", "koord-scheduler"),
+        (replace(WELL, webhook_failure="connection refused"), "webhooks", "broken", "refused"),
+        (replace(WELL, silent=["n1"]), "agent", "partly", "n1"),
+        (replace(WELL, foreign=["Volcano's node agent"]), "Volcano's node agent", "broken", "same work"),
+        (replace(WELL, config=SloConfig()), "batch resources", "off", "co-location is off"),
+        (replace(WELL, config_problems=["colocation-config: bad"]), "configuration", "broken", "bad"),
+        (
+            replace(WELL, nodes=[NodeSeen("n1", "6.1", True, ("volcano-agent",))]),
+            "batch resources",
+            "broken",
+            "volcano-agent writes kubernetes.io/batch-cpu on 1 nodes",
+        ),
+        (
+            replace(WELL, nodes=[NodeSeen("new", "6.1", True), NodeSeen("old", "5.4.0-150-generic", True)]),
+            "idle class for best effort (cpu.idle)",
+            "partly",
+            "old (5.4.0-150-generic)",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_cause(seen: Seen, feature: str, state: str, says: str) -> None:
+    found = of(seen, feature)
+    assert found.state == state
+    assert says in found.why
+    assert found.how
+    assert is_ready(findings(seen)) is (state in ("off", "partly"))
+
+
+def test_a_gate_that_is_off_is_named_with_the_command_that_opens_it() -> None:
+    found = of(WELL, "evict best effort for memory")
+    assert found.state == "off"
+    assert found.how == "koord upgrade --feature-gates agent:BEMemoryEvict=true"
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("6.1.0-18-amd64", (6, 1)), ("5.14.0-427.el9.x86_64", (5, 14)), ("4.19", (4, 19)), ("", None), ("linux", None)],
+)
+def test_kernels_are_read_by_their_first_two_numbers(text: str, version: tuple[int, int] | None) -> None:
+    assert kernel(text) == version
