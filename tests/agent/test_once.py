@@ -13,6 +13,7 @@ from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.words import KubeQoS
 from koord.api.text.cpuset import CPUSet
 from koord.cli.agent import agent
+from tests.agent.resctrl_tree import ResctrlMachine
 from tests.agent.trees import GIB, Tree
 
 NODE = {
@@ -143,3 +144,29 @@ def test_without_settings_nothing_is_wanted(asked: Asked) -> None:
     result = asked.run(NODE, WEB, JOB, metric())
     assert json.loads(result.stdout)["writes"] == []
     assert "NodeSLO" in result.stderr
+
+
+def shared(**own: Any) -> dict[str, Any]:
+    classes = {"beClass": {"resctrlQOS": {"enable": True, **own}}}
+    return {**SLO, "spec": {"resourceQOSStrategy": classes}}
+
+
+def test_it_says_which_groups_of_resctrl_it_would_make(tmp_path: Path) -> None:
+    """The machine is composed (`resctrl_tree`): none at hand has resctrl."""
+    machine = ResctrlMachine(tmp_path / "host")
+    asked = Asked(machine.tree)
+    machine.run("kubepods/besteffort/podjob/job-main", 10)
+    before = machine.shown()
+    answer = json.loads(asked.run(NODE, shared(mbaPercent=20), WEB, JOB, metric()).stdout)
+    found = [(each["file"], each["old"], each["value"]) for each in answer["writes"] if each["by"] == "resctrl"]
+    assert found == [
+        ("sys/fs/resctrl/BE/schemata", "absent", "L3:0=f;1=f MB:0=20;1=20"),
+        ("sys/fs/resctrl/tasks", "/", "BE"),
+    ]
+    assert machine.shown() == before
+
+
+def test_it_says_that_there_is_no_resctrl(asked: Asked) -> None:
+    answer = json.loads(asked.run(NODE, shared(), WEB, JOB, metric()).stdout)
+    (told,) = answer["refused"]
+    assert told.startswith("cannot share the cache and memory bandwidth: this machine has no resctrl")

@@ -19,6 +19,7 @@ from koord.agent.host import resctrl as host
 from koord.agent.host.all_knobs import knob_named
 from koord.agent.host.resctrl import MOUNT, Bandwidth, Cache, Unit
 from koord.agent.host.resctrl_knobs import RESCTRL_TASKS, group
+from koord.agent.live.metrics import AgentCollector
 from koord.agent.pods import AgentPod
 from koord.agent.qos import cache_shares, resctrl
 from koord.agent.series import names
@@ -44,7 +45,8 @@ class Host:
 
     def __init__(self, root: Path, vendor: str = "GenuineIntel", **machine: Any) -> None:
         self.machine = ResctrlMachine(root, **machine)
-        self.topology = replace(cpus(len(self.machine.caches)), vendor=vendor)
+        made = cpus(len(self.machine.caches))
+        self.topology = replace(made, cpus=tuple(cpu._replace(cache=cpu.socket) for cpu in made.cpus), vendor=vendor)
         self.saved, self.now_s = [b"[]"], NOW
         self.pods: dict[str, tuple[AgentPod, str]] = {}
         self.start()
@@ -392,6 +394,11 @@ def test_counters_of_classes_and_pods_become_samples(tmp_path: Path) -> None:
     assert last(names.resctrl("BE", 1, "llc_occupancy"), NOW + 100, 1) == 4096
     assert last(names.resctrl("BE", 0, "mbm_total_bytes"), NOW + 100, 1) is None
     assert last(names.resctrl("db", 0, "mbm_local_bytes"), NOW + 100, 1) == 77
+    collector = AgentCollector(host.agent, lambda: state, {}, lambda: NOW + 100)
+    told = {each.name: [(sample.labels, sample.value) for sample in each.samples] for each in collector.collect()}
+    assert ({"node": "n1", "cache_id": "1", "qos": "BE"}, 4096) in told["koordlet_resctrl_llc_occupancy"]
+    local = {"node": "n1", "cache_id": "0", "pod_namespace": "ns", "pod_name": "db", "mb_type": "mbm_local_bytes"}
+    assert (local, 77) in told["koordlet_pod_resctrl_memory_bandwidth"]
 
 
 def test_without_its_gate_or_settings_it_asks_for_nothing() -> None:
