@@ -44,7 +44,7 @@ from koord.agent.pods import AgentPod, pods_of
 from koord.agent.predict.forecast import Predictor
 from koord.agent.predict.model import PredictionSettings
 from koord.agent.qos import interference
-from koord.agent.qos.decision import Eviction
+from koord.agent.qos.decision import Eviction, Problem
 from koord.agent.report import device
 from koord.agent.report.registry import REPORTS
 from koord.agent.report.report import Facts, Report
@@ -83,6 +83,8 @@ AGAIN_S: Final = 5.0
 ANNOUNCED_S: Final = 300.0
 """For how long a pod that a runtime has told of may be unknown to kubelet: one that never came about is forgotten."""
 MOST_FILES: Final = 65536
+MOST_PROBLEMS: Final = 10_000
+"""So many are remembered as told; after that, all are told again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,8 @@ class Daemon:
         self.failures = FailureTeller()
         self._shield = Shield(self.failures)
         self.predictor = Predictor(options.prediction)
+        self._problems: set[tuple[str, str, str]] = set()
+        "Those that were told."
         self.counts: dict[str, int] = {}
         "By strategy and what it did."
         self._kubelet_pods = kubelet.Pods()
@@ -244,8 +248,7 @@ class Daemon:
                     done = self.agent.round(state, began_s)
                     self._tell_writes(done.outcome)
                     for problem in done.problems:
-                        kind, meta = (NODES, self._node_meta()) if problem.pod is None else (PODS, problem.pod.meta)
-                        self._shield.failed(problem.doing, BadInput(problem.why), kind, meta)
+                        self._tell_problem(problem)
                     for eviction in done.evictions:
                         with self._shield.about("evict it", PODS, eviction.pod.meta):
                             await evictor.evict(eviction)
@@ -375,6 +378,17 @@ class Daemon:
     def _file(self, write: Write) -> str:
         file = self.agent.executor.file(write)
         return file if write.process or not write.directory else file.rpartition("/")[2]
+
+    def _tell_problem(self, problem: Problem) -> None:
+        """Once: a Node changes often, and its kernel does not."""
+        meta = problem.pod.meta if problem.pod else self._node_meta()
+        told = (meta.uid if meta else "", problem.doing, problem.why)
+        if told in self._problems:
+            return
+        if len(self._problems) >= MOST_PROBLEMS:
+            self._problems.clear()
+        self._problems.add(told)
+        self._shield.failed(problem.doing, BadInput(problem.why), PODS if problem.pod else NODES, meta)
 
     def _node_meta(self) -> ObjectMeta | None:
         return None if self._state is None else self._state.node.metadata

@@ -195,3 +195,30 @@ async def test_annotations_that_cannot_be_read_are_told_once_on_their_objects(
         assert await notes() == {f"annotation {reservation}": 1, f"annotation {burst}": 1}
     told = [record.getMessage() for record in caplog.records if reservation in record.getMessage()]
     assert len(told) == len(set(told)), "the log has it once, too"
+
+
+async def test_what_the_settings_ask_for_and_the_machine_lacks_is_told_once_on_the_node(tmp_path: Path) -> None:
+    """The host is composed, and has no resctrl."""
+    kubelet, tree = FakeKubelet([]), Tree(tmp_path / "host", driver=DRIVER)
+    async with serving(tmp_path / "api") as client, kubelet.serving() as address:
+        await ready_node(client)
+        shares = {"resourceQOSStrategy": {"beClass": {"resctrlQOS": {"enable": True}}}}
+        await client.patch(NODE_SLOS, NODE, {"spec": shares})
+        options = AgentOptions(NODE, str(tree.root), "", tmp_path / "state", address, kubelet_s=0.1, round_s=0.1)
+
+        async def notes() -> list[tuple[str, int]]:
+            found = [each for each in await client.list(EVENTS) if each.reason == "CannotBeHandled"]
+            return [(each.note, each.series.count if each.series else 1) for each in found]
+
+        async def is_told() -> bool:
+            return bool(await notes())
+
+        async with working(client, options):
+            await until(is_told)
+            # The Node changes as nodes do, and each new state is looked at as a whole.
+            for number in range(3):
+                await client.patch(NODES, NODE, {"metadata": {"labels": {"beat": str(number)}}})
+                await asyncio.sleep(0.3)
+        ((note, count),) = await notes()
+        assert "Cannot share the cache and memory bandwidth: this machine has no resctrl" in note
+        assert count == 1
