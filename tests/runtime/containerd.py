@@ -13,7 +13,7 @@ import subprocess
 import tarfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,13 +79,13 @@ class Containerd:
 
 
 @contextmanager
-def containerd(folder: Path, newer: Path | None = None) -> Iterator[Containerd]:
-    """Debian's, which has no NRI; or a newer one by its path."""
+def containerd(folder: Path, newer: Path | None = None, within: Sequence[str] = ()) -> Iterator[Containerd]:
+    """Debian's, which has no NRI; or a newer one by its path. `within`: what to start it by."""
     (folder / "config.toml").write_text((NEWER if newer else CONFIG).format(folder=folder))
     parent = f"/koord-test-{uuid.uuid4().hex[:8]}"
     with (folder / "containerd.log").open("wb") as log:
         process = subprocess.Popen(
-            [newer or "containerd", "-c", str(folder / "config.toml")],
+            [*within, newer or "containerd", "-c", str(folder / "config.toml")],
             stdout=log,
             stderr=log,
             start_new_session=True,
