@@ -31,6 +31,7 @@ READ: Final[tuple[Value[Any, Any], ...]] = (
     pod_qos.EXTENDED_RESOURCE_SPEC,
     pod_qos.LATENCY_PROBE,
     pod_qos.MEMORY_QOS,
+    pod_qos.NETWORK_QOS,
     pod_qos.OOM_SCORE_ADJ,
     pod_qos.OOM_SCORE_ADJ_SPEC,
     pod_qos.RESCTRL,

@@ -64,6 +64,7 @@ class AgentPod:
     "When, as the API writes it."
     address: str = ""
     "Its IP; empty before it has one."
+    is_on_host_network: bool = False
 
     @property
     def key(self) -> str:
@@ -109,6 +110,7 @@ def pod_of(pod: RunnablePod, driver: CgroupDriver) -> AgentPod:
         limits=pod_limits(pod, capped=True),
         started=pod.status.start_time,
         address=pod.status.pod_ip,
+        is_on_host_network=pod.spec.host_network,
     )
 
 

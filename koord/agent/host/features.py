@@ -14,6 +14,7 @@ from koord.agent.host import knobs, resctrl, tasks, usage
 from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.io_knobs import io_limit, io_weight
 from koord.agent.host.knobs import Knob
+from koord.agent.host.network.knobs import NET_CLASS
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,21 @@ def _cookies(cgroups: Cgroups, directory: str) -> Answer:
 def _shares(cgroups: Cgroups, directory: str) -> Answer:
     absence = resctrl.absence(cgroups.files)
     return Answer(not absence, f"nothing: {absence}" if absence else "")
+
+
+def _network_classes(cgroups: Cgroups, directory: str) -> Answer:
+    from koord.agent.host.network.look import absence, look
+
+    seen = look(cgroups, {})
+    missing = seen.why or absence(cgroups, seen)
+    return Answer(not missing, f"not available: {missing}" if missing else f"tc on {seen.interface}, and nftables")
+
+
+def _network_limits(cgroups: Cgroups, directory: str) -> Answer:
+    from koord.agent.host.network.knobs import no_network
+
+    missing = no_network(cgroups)
+    return Answer(not missing, f"not available: {missing}" if missing else "")
 
 
 _ANY_DISK: Final = "0:0"
@@ -223,6 +239,27 @@ TABLE: Final = (
         "resctrl",
         "nothing",
         "4.10 (cache) and 4.12 (bandwidth), on CPUs with Intel RDT or AMD QoS, and /sys/fs/resctrl mounted",
+    ),
+    Known(
+        "network classes",
+        _network_classes,
+        "tc and nftables",
+        "not available",
+        "with CONFIG_NET_SCH_HTB and CONFIG_NF_TABLES, on an interface without a root queue of somebody else",
+    ),
+    Known(
+        "network limits of pods",
+        _network_limits,
+        "tc at both ends of their interfaces",
+        "not available",
+        "with CONFIG_NET_SCH_TBF, for pods with a network namespace and a veth",
+    ),
+    Known(
+        "network class of cgroups",
+        NET_CLASS,
+        "net_cls",
+        "not available: pods on the host's network are in the system's class",
+        "cgroup v1, with CONFIG_CGROUP_NET_CLASSID",
     ),
 )
 

@@ -18,6 +18,7 @@ from koord.agent.qos import (
     interference,
     memory_evict,
     memory_qos,
+    network,
     resctrl,
     system_config,
 )
@@ -28,6 +29,7 @@ STRATEGIES: Final[tuple[Strategy[Any, Any], ...]] = (
     cold_memory.STRATEGY,
     memory_qos.STRATEGY,
     block_io.STRATEGY,
+    network.STRATEGY,
     resctrl.STRATEGY,
     core_sched.STRATEGY,
     cpu_burst.STRATEGY,

@@ -38,7 +38,6 @@ GATES: Final[frozenset[Gate]] = frozenset(
         AgentGate.NODE_METRIC_PROM_METRICS,
         *UNDELIVERED,
         AgentGate.TERWAY_QOS,
-        AgentGate.TC_NETWORK_QOS,
         ManagerGate.ELASTIC_QUOTA_EVALUATION_TRANSFORM_POD,
         ManagerGate.PRIORITY_TRANSFORMER,
         ManagerGate.PREEMPTION_POLICY_TRANSFORMER,

@@ -1,0 +1,351 @@
+"""Queues, classes and limits of the network as things that can be set like any other.
+
+Of the node's interface: its root queue, its classes, and the class of each pod's address. Of a pod: a limit on what it
+sends, in its own network namespace, and on what it gets, on the host's end of its interface. The node's network is that
+of process 1 below the host's root. A queue that somebody else made is never changed: the agent's own are known by a
+mark.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import re
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from koord.agent.host.knobs import Form, Knob, Place, Present, Value
+from koord.agent.host.network import packets, queues
+from koord.agent.host.network.netlink import NETFILTER, ROUTE, Netlink
+from koord.agent.host.network.queues import Class, Link, Queue, handle_of, name_of
+
+if TYPE_CHECKING:
+    from koord.agent.host.cgroups import Cgroups
+
+NONE: Final = "none"
+"""The kernel's own queue; no such class; an address of no class."""
+OURS: Final = "htb"
+ROOT: Final = "1:"
+DEFAULT: Final = 2
+MARK: Final = 0x4B6F
+"""Of queues that the agent made."""
+_INTERFACE: Final = "[A-Za-z0-9_.@:-]{1,15}"
+_ROOT_NAME: Final = re.compile(f"tc root ({_INTERFACE})")
+_CLASS_NAME: Final = re.compile(f"tc class ({_INTERFACE}) (1:[0-9a-f]{{1,4}})")
+_ADDRESS_NAME: Final = re.compile("tc address ([0-9a-f.:]{2,39})")
+_CLASS: Final = re.compile("parent ([0-9a-f]+:[0-9a-f]*) prio ([0-9]+) rate ([0-9]+) ceil ([0-9]+)")
+_LIMIT: Final = re.compile("limit ([0-9]+)")
+_HANDLE: Final = re.compile("1:[0-9a-f]{1,4}")
+
+
+def class_text(parent: str, priority: int, rate_bps: int, ceil_bps: int) -> str:
+    """In whole bytes, as the kernel keeps them."""
+    return f"parent {parent} prio {priority} rate {rate_bps // 8 * 8} ceil {ceil_bps // 8 * 8}"
+
+
+def limit_text(limit_bps: int) -> str:
+    return f"limit {limit_bps // 8 * 8}"
+
+
+def root_text(queue: Queue | None) -> str:
+    """Another's queue is told by its kind and handle, which is no value: it is not for the agent to change."""
+    if queue is None or queue.is_kernels:
+        return NONE
+    if queue.kind == "htb" and queue.handle == handle_of(ROOT) and queue.mark == MARK:
+        return OURS
+    if queue.kind == "tbf" and queue.handle == MARK << 16:
+        return limit_text(queue.limit_bps)
+    return f"{queue.kind} {name_of(queue.handle)}"
+
+
+def is_free(text: str) -> bool:
+    """Whether a root queue is the kernel's or the agent's own."""
+    return text in (NONE, OURS) or _LIMIT.fullmatch(text) is not None
+
+
+def node_namespace(cgroups: Cgroups) -> str:
+    return cgroups.files.path("proc/1/ns/net")
+
+
+def no_network(cgroups: Cgroups) -> str:
+    """Why the node's network is not there to be changed; empty where it is."""
+    if cgroups.root:
+        return "the node is a part of a machine, and the network is the whole machine's"
+    try:
+        os.stat(node_namespace(cgroups))
+    except OSError as error:
+        return f"the network of the host's process 1 cannot be reached ({error.strerror})"
+    return ""
+
+
+def has_network(cgroups: Cgroups) -> bool:
+    return not no_network(cgroups)
+
+
+def pod_namespace(cgroups: Cgroups, directory: str) -> str:
+    """Of a pod that has one of its own. Raises FileNotFoundError for others."""
+    below = [directory, *(f"{directory}/{each}" for each in cgroups.children(directory))]
+    for each in below:
+        with suppress(FileNotFoundError):
+            for pid in cgroups.processes(each):
+                found = cgroups.files.path(f"proc/{pid}/ns/net")
+                if os.path.exists(found) and not os.path.samefile(found, node_namespace(cgroups)):
+                    return found
+    raise FileNotFoundError(errno.ENOENT, "it has no process in a network namespace of its own", directory)
+
+
+def _one(text: str, *patterns: re.Pattern[str]) -> str:
+    if text != NONE and not any(each.fullmatch(text) for each in patterns):
+        raise ValueError(f"{text!r} is somebody else's")
+    return text
+
+
+def _form(*patterns: re.Pattern[str]) -> Form:
+    return Form(write=str, read=lambda text: _one(text, *patterns))
+
+
+class _Shown:
+    """What is the agent's is what it wrote."""
+
+    def is_ours(self, found: str, wrote: Collection[str], shown: str) -> bool:
+        return shown in wrote
+
+
+@dataclass(frozen=True, slots=True)
+class _Root(_Shown):
+    interface: str
+
+    def has(self, cgroups: Cgroups, directory: str) -> bool:
+        return has_network(cgroups)
+
+    def text(self, cgroups: Cgroups, directory: str, ours: Collection[str]) -> str:
+        with Netlink(ROUTE, node_namespace(cgroups)) as socket:
+            return root_text(queues.root_queue(socket, _named(socket, self.interface).number))
+
+    def put(self, cgroups: Cgroups, directory: str, text: str, ours: Collection[str]) -> None:
+        with Netlink(ROUTE, node_namespace(cgroups)) as socket:
+            index = _named(socket, self.interface).number
+            if text == NONE:
+                _free(socket, index)
+            else:
+                queues.make_htb(socket, index, handle_of(ROOT), DEFAULT, MARK)
+
+    def file(self, cgroups: Cgroups, directory: str) -> str:
+        return f"tc root {self.interface}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Class(_Shown):
+    interface: str
+    name: str
+
+    def has(self, cgroups: Cgroups, directory: str) -> bool:
+        return has_network(cgroups)
+
+    def text(self, cgroups: Cgroups, directory: str, ours: Collection[str]) -> str:
+        return _remembered(cgroups, f"tc class {self.interface}", self._read).get(handle_of(self.name), NONE)
+
+    def _read(self, cgroups: Cgroups) -> dict[int, str]:
+        with Netlink(ROUTE, node_namespace(cgroups)) as socket:
+            index = _named(socket, self.interface).number
+            if root_text(queues.root_queue(socket, index)) != OURS:
+                return {}
+            return {handle: _class_text(each) for handle, each in queues.classes(socket, index).items()}
+
+    def put(self, cgroups: Cgroups, directory: str, text: str, ours: Collection[str]) -> None:
+        cgroups.read_now.pop(f"tc class {self.interface}", None)
+        with Netlink(ROUTE, node_namespace(cgroups)) as socket:
+            index = _named(socket, self.interface).number
+            if root_text(queues.root_queue(socket, index)) != OURS:
+                if text == NONE:
+                    return
+                raise OSError(errno.EBUSY, f"the root queue of {self.interface} is not the agent's")
+            if text == NONE:
+                # One that others are in goes after them. All of them are the agent's.
+                own = handle_of(self.name)
+                inner = [each for each, found in queues.classes(socket, index).items() if found.parent == own]
+                for each in (*inner, own):
+                    queues.delete_class(socket, index, each)
+            else:
+                queues.put_class(socket, index, handle_of(self.name), _class(text))
+
+    def file(self, cgroups: Cgroups, directory: str) -> str:
+        return f"tc class {self.interface} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Address(_Shown):
+    address: packets.Address
+
+    def has(self, cgroups: Cgroups, directory: str) -> bool:
+        return has_network(cgroups)
+
+    def text(self, cgroups: Cgroups, directory: str, ours: Collection[str]) -> str:
+        known = _remembered(cgroups, self._key, self._read)
+        return known.get(int(self.address), NONE)
+
+    @property
+    def _key(self) -> str:
+        return f"tc address {self.address.version}"
+
+    def _read(self, cgroups: Cgroups) -> dict[int, str]:
+        with Netlink(NETFILTER, node_namespace(cgroups)) as socket:
+            return {int(each): name_of(of) for each, of in packets.classes(socket, self.address.version).items()}
+
+    def put(self, cgroups: Cgroups, directory: str, text: str, ours: Collection[str]) -> None:
+        cgroups.read_now.pop(self._key, None)
+        with Netlink(NETFILTER, node_namespace(cgroups)) as socket:
+            known = packets.classes(socket, self.address.version)
+            packets.put(socket, self.address, None if text == NONE else handle_of(text), known)
+
+    def file(self, cgroups: Cgroups, directory: str) -> str:
+        return f"nftables {packets.TABLE} {self.address}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit(_Shown):
+    """On an interface that is found by its pod."""
+
+    what: str
+    port: Callable[[Cgroups, str], tuple[str, int]]
+    "The network namespace and the index of the interface."
+
+    def has(self, cgroups: Cgroups, directory: str) -> bool:
+        try:
+            self.port(cgroups, directory)
+        except OSError:
+            return False
+        return True
+
+    def text(self, cgroups: Cgroups, directory: str, ours: Collection[str]) -> str:
+        namespace, index = self.port(cgroups, directory)
+        with Netlink(ROUTE, namespace) as socket:
+            return root_text(queues.root_queue(socket, index))
+
+    def put(self, cgroups: Cgroups, directory: str, text: str, ours: Collection[str]) -> None:
+        namespace, index = self.port(cgroups, directory)
+        with Netlink(ROUTE, namespace) as socket:
+            if text == NONE:
+                _free(socket, index)
+                return
+            found = _LIMIT.fullmatch(text)
+            assert found is not None, "only what can be read is written"
+            replaces = root_text(queues.root_queue(socket, index)) != NONE
+            queues.make_limit(socket, index, MARK << 16, int(found[1]), replaces)
+
+    def file(self, cgroups: Cgroups, directory: str) -> str:
+        return f"{directory}/tc {self.what} limit"
+
+
+def _free(socket: Netlink, index: int) -> None:
+    """The kernel's own queue comes back, if this one is the agent's."""
+    queue = queues.root_queue(socket, index)
+    if queue is not None and root_text(queue) != NONE and is_free(root_text(queue)):
+        queues.delete_root(socket, index, queue.handle)
+
+
+def _named(socket: Netlink, name: str) -> Link:
+    for each in queues.links(socket):
+        if each.name == name:
+            return each
+    raise FileNotFoundError(errno.ENOENT, "there is no such interface", name)
+
+
+def _own_port(cgroups: Cgroups, directory: str) -> tuple[str, int]:
+    """In the pod's namespace, the interface that its packets leave by."""
+    namespace = pod_namespace(cgroups, directory)
+    with Netlink(ROUTE, namespace) as socket:
+        index = queues.default_interface(socket)
+    if index is None:
+        raise FileNotFoundError(errno.ENOENT, "its network has no default route", directory)
+    return namespace, index
+
+
+def _host_port(cgroups: Cgroups, directory: str) -> tuple[str, int]:
+    """On the host, the other end of it."""
+    namespace, index = _own_port(cgroups, directory)
+    with Netlink(ROUTE, namespace) as socket:
+        own = next(each for each in queues.links(socket) if each.number == index)
+    with Netlink(ROUTE, node_namespace(cgroups)) as socket:
+        for each in queues.links(socket):
+            if (each.number, each.peer, each.kind, own.kind) == (own.peer, index, "veth", "veth"):
+                return node_namespace(cgroups), each.number
+    raise FileNotFoundError(errno.ENOENT, "its interface has no other end on the host", directory)
+
+
+def _remembered(cgroups: Cgroups, key: str, read: Callable[[Cgroups], dict[int, str]]) -> dict[int, str]:
+    known = cgroups.read_now.get(key)
+    if known is None:
+        known = cgroups.read_now[key] = read(cgroups)
+    return dict(known)
+
+
+def _class_text(each: Class) -> str:
+    parent = ROOT if each.parent == queues.ROOT else name_of(each.parent)
+    return class_text(parent, each.priority, each.rate_bps, each.ceil_bps)
+
+
+def _class(text: str) -> Class:
+    found = _CLASS.fullmatch(text)
+    assert found is not None, "only what can be read is written"
+    return Class(handle_of(found[1]), int(found[2]), int(found[3]), int(found[4]))
+
+
+@lru_cache(64)
+def root_of(interface: str) -> Knob:
+    place = Place("tc", _form(re.compile(OURS)), means=_Root(interface))
+    return Knob(f"tc root {interface}", place, place, is_of_host=True)
+
+
+@lru_cache(2048)
+def class_of(interface: str, name: str) -> Knob:
+    place = Place("tc", _form(_CLASS), means=_Class(interface, name))
+    return Knob(f"tc class {interface} {name}", place, place, is_of_host=True)
+
+
+@lru_cache(4096)
+def address_of(address: str) -> Knob:
+    """Raises ValueError for what is no address."""
+    known = ipaddress.ip_address(address)
+    place = Place("tc", _form(_HANDLE), means=_Address(known))
+    return Knob(f"tc address {known}", place, place, is_of_host=True)
+
+
+def _limit_knob(name: str, what: str, port: Callable[[Cgroups, str], tuple[str, int]]) -> Knob:
+    place = Place("tc", _form(_LIMIT), "cpu", means=_Limit(what, port))
+    return Knob(name, place, place)
+
+
+EGRESS_LIMIT: Final = _limit_knob("tc egress limit", "egress", _own_port)
+INGRESS_LIMIT: Final = _limit_knob("tc ingress limit", "ingress", _host_port)
+
+
+def _classid(text: str) -> Value:
+    return int(text)
+
+
+NET_CLASS: Final = Knob(
+    "net_cls.classid",
+    Place("net_cls.classid", Form(str, _classid), "net_cls", Present.KUBEPODS),
+    None,
+    0,
+    2**32 - 1,
+)
+NETWORK_KNOBS: Final[tuple[Knob, ...]] = (EGRESS_LIMIT, INGRESS_LIMIT, NET_CLASS)
+
+
+def network_knob_named(name: str) -> Knob | None:
+    if found := _ROOT_NAME.fullmatch(name):
+        return root_of(found[1])
+    if found := _CLASS_NAME.fullmatch(name):
+        return class_of(found[1], found[2])
+    if found := _ADDRESS_NAME.fullmatch(name):
+        try:
+            return address_of(found[1])
+        except ValueError:
+            return None
+    return None

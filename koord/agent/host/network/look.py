@@ -1,0 +1,82 @@
+"""What decisions on the network go by: the node's interface, whose root queue it has, and those of pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from koord.agent.host.cgroups import Cgroups
+from koord.agent.host.knobs import Knob
+from koord.agent.host.network import packets, queues
+from koord.agent.host.network.knobs import (
+    EGRESS_LIMIT,
+    INGRESS_LIMIT,
+    is_free,
+    no_network,
+    node_namespace,
+    root_text,
+)
+from koord.agent.host.network.netlink import NETFILTER, ROUTE, Netlink
+
+
+class Port(NamedTuple):
+    """An interface of a pod, as far as its root queue goes."""
+
+    queue: str = ""
+    "As `root_text` says it; empty where there is no such interface."
+    why: str = ""
+    "Why there is none."
+
+
+class Ports(NamedTuple):
+    ingress: Port
+    egress: Port
+
+
+class NetworkSeen(NamedTuple):
+    interface: str = ""
+    "Of the default route."
+    queue: str = ""
+    why: str = ""
+    "Why there is no interface."
+    ports: Mapping[str, Ports] = MappingProxyType({})
+    "By uid, of pods with limits of their own."
+
+
+def look(cgroups: Cgroups, pods: Mapping[str, str]) -> NetworkSeen:
+    """`pods`: by uid, the directories of those whose ends are asked for."""
+    if why := no_network(cgroups):
+        return NetworkSeen(why=why)
+    ports = {
+        uid: Ports(_port(cgroups, directory, INGRESS_LIMIT), _port(cgroups, directory, EGRESS_LIMIT))
+        for uid, directory in pods.items()
+    }
+    try:
+        with Netlink(ROUTE, node_namespace(cgroups)) as socket:
+            index = queues.default_interface(socket)
+            name = next((each.name for each in queues.links(socket) if each.number == index), "")
+            queue = root_text(queues.root_queue(socket, index)) if index is not None and name else ""
+    except OSError as error:
+        return NetworkSeen(why=f"its network cannot be reached: {error.strerror}", ports=ports)
+    why = "" if name else "there is no default route, which tells the interface"
+    return NetworkSeen(name, queue, why, ports)
+
+
+def absence(cgroups: Cgroups, seen: NetworkSeen) -> str:
+    """Why there can be no classes on the interface; empty where there can."""
+    if not is_free(seen.queue):
+        return f"{seen.interface} has a root queue of somebody else ({seen.queue}), which is left as it is"
+    try:
+        with Netlink(NETFILTER, node_namespace(cgroups)) as socket:
+            packets.classes(socket, 4)
+    except OSError as error:
+        return f"this kernel has no nftables: {error.strerror}"
+    return ""
+
+
+def _port(cgroups: Cgroups, directory: str, knob: Knob) -> Port:
+    try:
+        return Port(cgroups.text(knob, directory))
+    except OSError as error:
+        return Port(why=error.strerror or str(error))
