@@ -10,9 +10,11 @@ from koord.agent.host.knobs import KNOBS, PROCESS_KNOBS, Knob
 from koord.agent.host.network.knobs import NETWORK_KNOBS, network_knob_named
 from koord.agent.host.resctrl_knobs import RESCTRL_TASKS, group_named
 from koord.agent.host.system_knobs import SYSTEM_KNOBS, scheduler_feature_named
+from koord.agent.host.terway_knobs import TERWAY_KNOBS
 
+_SINGLE: Final = (RESCTRL_TASKS, CORE_COOKIE)
 _BY_NAME: Final = {
-    knob.name: knob for knob in (*KNOBS, *PROCESS_KNOBS, *SYSTEM_KNOBS, *NETWORK_KNOBS, RESCTRL_TASKS, CORE_COOKIE)
+    knob.name: knob for knob in (*KNOBS, *PROCESS_KNOBS, *SYSTEM_KNOBS, *NETWORK_KNOBS, *TERWAY_KNOBS, *_SINGLE)
 }
 
 

@@ -173,16 +173,16 @@ def decide(state: NodeState, seen: NetworkSeen) -> StrategyDecision | None:
         if fault:
             problems.append(Problem("divide the network by class", fault))
         else:
-            total_bps = _total_bps(state)
-            wishes += _classes(seen.interface, tiers(services, best_effort, total_bps))
-            wishes += _pods(state, seen.interface, own, total_bps)
+            total = total_bps(state)
+            wishes += _classes(seen.interface, tiers(services, best_effort, total))
+            wishes += _pods(state, seen.interface, own, total)
     for uid, limits in own.items():
         _limit(state.pods[uid], limits, seen.ports.get(uid), wishes, problems)
     return StrategyDecision(tuple(wishes), problems=tuple(problems))
 
 
 def _fault(state: NodeState, seen: NetworkSeen) -> str:
-    if _total_bps(state) < LEAST_BPS:
+    if total_bps(state) < LEAST_BPS:
         return "system-config has no totalNetworkBandwidth for this node; valid is bit/s, such as 10G"
     if not seen.interface:
         return seen.why
@@ -191,7 +191,8 @@ def _fault(state: NodeState, seen: NetworkSeen) -> str:
     return ""
 
 
-def _total_bps(state: NodeState) -> int:
+def total_bps(state: NodeState) -> int:
+    """The node's bandwidth; 0 where nobody has said it."""
     strategy = state.slo.system_strategy if state.slo is not None else None
     return _bps(strategy.total_network_bandwidth) if strategy is not None else 0
 

@@ -21,6 +21,7 @@ from koord.agent.qos import (
     network,
     resctrl,
     system_config,
+    terway,
 )
 from koord.agent.qos.strategy import Strategy
 
@@ -30,6 +31,7 @@ STRATEGIES: Final[tuple[Strategy[Any, Any], ...]] = (
     memory_qos.STRATEGY,
     block_io.STRATEGY,
     network.STRATEGY,
+    terway.STRATEGY,
     resctrl.STRATEGY,
     core_sched.STRATEGY,
     cpu_burst.STRATEGY,

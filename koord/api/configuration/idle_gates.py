@@ -37,7 +37,6 @@ GATES: Final[frozenset[Gate]] = frozenset(
         AgentGate.PER_CPU_METRIC,
         AgentGate.NODE_METRIC_PROM_METRICS,
         *UNDELIVERED,
-        AgentGate.TERWAY_QOS,
         ManagerGate.ELASTIC_QUOTA_EVALUATION_TRANSFORM_POD,
         ManagerGate.PRIORITY_TRANSFORMER,
         ManagerGate.PREEMPTION_POLICY_TRANSFORMER,
