@@ -30,10 +30,22 @@ HELD_FOR: Final = 12
 HELD_TO: Final = 0.25
 """Of what the culprit used."""
 LEAST_MILLI: Final = 100
+LEAST_IO: Final = 1 << 20
+"""Bytes a second."""
 SPARED_S: Final = 600.0
 REPEATED_WITHIN_S: Final = 1800.0
 MOVED_AGAIN_S: Final = 1800.0
 WORKLOAD_AGAIN_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class OwnMeans:
+    """How a pod can be held back by what it takes too much of, where the kernel has the means."""
+
+    memory_bytes: int = 0
+    "Of its memory it is left so much; 0: memory cannot be held."
+    disks: tuple[str, ...] = ()
+    "Those that it uses, if they can be held."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,7 @@ class Standing:
     "It is not held below that."
     can_move: bool = False
     "Whether somebody makes it anew elsewhere."
+    means: OwnMeans = OwnMeans()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +85,17 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
+    """By one of three: CPU, memory, or the disks that it uses."""
+
     milli: int
+    "0: its CPU is not held."
     victim: str
     well: int = 0
     "Windows since its victim is well."
+    memory_bytes: int = 0
+    io_bytes_s: int = 0
+    "Read, and written, on each disk."
+    disks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,10 +279,7 @@ def _acted(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dic
         if step is None:
             continue
         if step is Step.HELD_BACK:
-            standing = node.standings[culprit.uid]
-            used = node.windows[culprit.uid].use.get(Dimension.CPU, 0.0)
-            hold = Hold(max(int(used * HELD_TO), standing.least_milli), uid)
-            memory.holds[culprit.uid] = hold
+            memory.holds[culprit.uid] = _hold(uid, episode.signal.dimension, culprit.uid, node)
         episode = _tell(episode, step, node, outcome, culprit.uid)
         episode = found[uid] = replace(episode, level=episode.value, waits=1)
         if step is Step.EVICTED:
@@ -272,6 +289,18 @@ def _acted(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dic
             memory.moved_s[uid] = node.now_s
         break
     return found
+
+
+def _hold(victim: str, dimension: Dimension, culprit: str, node: Node) -> Hold:
+    """By what the victim lacks, where there are means; else by CPU: who gets less of it also streams, writes and faults
+    less, on every kernel."""
+    standing, use = node.standings[culprit], node.windows[culprit].use
+    means = standing.means
+    if dimension is Dimension.IO and means.disks:
+        return Hold(0, victim, io_bytes_s=max(int(use.get(dimension, 0.0) * HELD_TO), LEAST_IO), disks=means.disks)
+    if dimension is Dimension.MEMORY and means.memory_bytes:
+        return Hold(0, victim, memory_bytes=means.memory_bytes)
+    return Hold(max(int(use.get(Dimension.CPU, 0.0) * HELD_TO), standing.least_milli), victim)
 
 
 def _step(episode: Episode, culprit: Suspect, node: Node, memory: Memory) -> Step | None:

@@ -1,9 +1,9 @@
 """Interference control: names the neighbour that slows a service down, holds it back, and undoes it if it was not that.
 
 At the end of each window, all pods' counters become windows (`interference.window`), and `interference.control`
-decides. In between, what was decided stands. A pod is held back by its CPU quota: who gets less CPU also streams,
-writes and faults less, on every kernel. Offline pods and mid pods can be held, those not below their request; prod pods
-cannot. With the gate InterferenceDetection alone it only tells.
+decides. In between, what was decided stands. A pod is held back by what its victim lacks: its CPU quota, on cgroup v2
+also its disks (io.max), and its memory where the kernel has memory.high. Offline pods and mid pods can be held, those
+not below their request; prod pods cannot. With the gate InterferenceDetection alone it only tells.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from typing import Final
 from koord.agent import wish
 from koord.agent.collect.pressure import RESOURCES
 from koord.agent.host.convert import quota_of_milli
-from koord.agent.host.knobs import CPU_QUOTA
+from koord.agent.host.io_knobs import io_limit
+from koord.agent.host.knobs import CPU_QUOTA, MEMORY_HIGH
+from koord.agent.host.usage import disks_used
 from koord.agent.interference import control
-from koord.agent.interference.control import LEAST_MILLI, Node, Outcome, Standing
+from koord.agent.interference.control import LEAST_MILLI, Node, Outcome, OwnMeans, Standing
 from koord.agent.interference.signals import Dimension, Signal
 from koord.agent.interference.story import reason
 from koord.agent.interference.window import PodWindow, Reading, pod_window
-from koord.agent.pods import CPU, MID_CPU, AgentPod
+from koord.agent.pods import BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY, AgentPod
 from koord.agent.qos.decision import NOTHING, Eviction, Move, StrategyDecision
 from koord.agent.qos.evicting import may_be_evicted
-from koord.agent.qos.strategy import NEVER, Sight, Strategy, Turn
+from koord.agent.qos.strategy import NEVER, Reader, Sight, Strategy, Turn
 from koord.agent.series import names
 from koord.agent.series.samples import Samples, Series
 from koord.agent.wish import Wish
@@ -36,6 +38,7 @@ WINDOW_S: Final = 10.0
 GATES: Final = (AgentGate.INTERFERENCE_DETECTION, AgentGate.INTERFERENCE_CONTROL)
 CPI_FRESH_S: Final = 90.0
 """It is counted once a minute."""
+LEAST_MEMORY: Final = 64 << 20
 NOTICE_S: Final = 30.0
 """For how long it can wait for a pod that asks for notice: its victim is slow meanwhile, not broken."""
 _OFFLINE: Final = frozenset({PriorityClass.BATCH, PriorityClass.FREE})
@@ -53,16 +56,50 @@ class InterferenceMemory:
     wishes: tuple[Wish, ...] = ()
 
 
-def strategy_of(window_s: float = WINDOW_S) -> Strategy[InterferenceMemory, None]:
-    def decide(sight: Sight, held: None, memory: InterferenceMemory) -> Turn[InterferenceMemory]:
+@dataclass(frozen=True, slots=True)
+class Means:
+    """By uid of a pod, how it can be held back by memory and disks."""
+
+    has_memory: frozenset[str] = frozenset()
+    disks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+NO_MEANS: Final = Means()
+
+
+def strategy_of(window_s: float = WINDOW_S) -> Strategy[InterferenceMemory, Means]:
+    def look(reader: Reader, memory: InterferenceMemory) -> Means:
+        is_over = reader.now_s - memory.ended_s >= window_s
+        return look_for_means(reader, memory) if is_over and memory.control.watched else NO_MEANS
+
+    def decide(sight: Sight, held: Means, memory: InterferenceMemory) -> Turn[InterferenceMemory]:
         if sight.now_s - memory.ended_s < window_s:
             return Turn(_standing(memory.wishes), memory)
-        return _window_ended(sight, memory, window_s)
+        return _window_ended(sight, held, memory, window_s)
 
-    return Strategy(NAME, GATES, InterferenceMemory(), decide)
+    return Strategy(NAME, GATES, InterferenceMemory(), decide, look)
 
 
-def _window_ended(sight: Sight, memory: InterferenceMemory, window_s: float) -> Turn[InterferenceMemory]:
+def look_for_means(reader: Reader, memory: InterferenceMemory) -> Means:
+    """Only while somebody suffers from what they are for: before anybody is held for it, it was unusual for two windows
+    at least."""
+    suffers = {signal.dimension for (_, signal), watched in memory.control.watched.items() if any(watched.unusual)}
+    pods = reader.state.pods.values() if suffers & {Dimension.MEMORY, Dimension.IO} else ()
+    has_memory, disks = set(), {}
+    for pod in pods:
+        if not _can_be_held(pod):
+            continue
+        try:
+            if Dimension.MEMORY in suffers and reader.cgroups.has(MEMORY_HIGH, pod.directory):
+                has_memory.add(pod.uid)
+            if Dimension.IO in suffers:
+                disks[pod.uid] = disks_used(reader.cgroups, pod.directory)
+        except OSError:
+            continue
+    return Means(frozenset(has_memory), disks)
+
+
+def _window_ended(sight: Sight, means: Means, memory: InterferenceMemory, window_s: float) -> Turn[InterferenceMemory]:
     state, now_s = sight.state, sight.now_s
     seconds = now_s - memory.ended_s
     waited = {
@@ -80,7 +117,7 @@ def _window_ended(sight: Sight, memory: InterferenceMemory, window_s: float) -> 
         now_s,
         seconds,
         _windows(sight, memory, readings, seconds),
-        {uid: standing_of(pod, sight) for uid, pod in state.pods.items()},
+        {uid: standing_of(pod, sight, means) for uid, pod in state.pods.items()},
         {uid: _by_signal(found) for uid, found in sight.replicas.items()},
         sight.switches,
         _slowest(state.pods, memory.waited, waited),
@@ -156,19 +193,39 @@ def _rate(samples: Samples, series: Series, now_s: float, window_s: float) -> fl
     return max(found.values[-1] - found.values[0], 0.0) / found.span_s
 
 
-def standing_of(pod: AgentPod, sight: Sight) -> Standing:
-    is_offline = pod.is_best_effort or pod.band in _OFFLINE
-    is_mid = pod.band is PriorityClass.MID
+def _is_offline(pod: AgentPod) -> bool:
+    return pod.is_best_effort or pod.band in _OFFLINE
+
+
+def _can_be_held(pod: AgentPod) -> bool:
+    return pod.is_active and (_is_offline(pod) or pod.band is PriorityClass.MID)
+
+
+def standing_of(pod: AgentPod, sight: Sight, means: Means = NO_MEANS) -> Standing:
+    is_offline = _is_offline(pod)
     requested = pod.requests.get(MID_CPU, pod.requests.get(CPU, 0))
     goes = pod.uid in sight.departures.evicted or pod.uid in sight.departures.refused
     return Standing(
         is_service=pod.is_active and not is_offline and pod.labelled_qos is not QoSClass.SYSTEM,
         is_offline=is_offline,
         can_be_evicted=is_offline and not goes and may_be_evicted(pod, str(AgentGate.INTERFERENCE_CONTROL)),
-        can_be_held=pod.is_active and (is_offline or is_mid),
+        can_be_held=_can_be_held(pod),
         least_milli=LEAST_MILLI if is_offline else max(requested, LEAST_MILLI),
         can_move=any(owner.controller for owner in pod.meta.owner_references),
+        means=OwnMeans(
+            _memory_left(pod, sight) if pod.uid in means.has_memory else 0,
+            means.disks.get(pod.uid, ()),
+        ),
     )
+
+
+def _memory_left(pod: AgentPod, sight: Sight) -> int:
+    """What it works with now, and what it asked for: its page cache goes, and it grows no more."""
+    used = sight.samples.last(names.pod_memory(pod.uid), sight.now_s, 2 * WINDOW_S)
+    if used is None:
+        return 0
+    requested = max(pod.requests.get(name, 0) for name in (MEMORY, BATCH_MEMORY, MID_MEMORY))
+    return max(int(used), requested, LEAST_MEMORY)
 
 
 def _slowest(pods: Mapping[str, AgentPod], before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, str]:
@@ -186,11 +243,22 @@ def _by_signal(found: Mapping[str, tuple[float, ...]]) -> dict[Signal, tuple[flo
 
 
 def _wishes(pods: Mapping[str, AgentPod], memory: control.Memory) -> tuple[Wish, ...]:
-    """The pod and each of its containers: none may have more than what it is in."""
+    """The pod and each of its containers: none may have more than what it is in. Disks are held for the pod alone."""
     found = []
     for uid, hold in memory.holds.items():
         pod = pods[uid]
-        why = f"{pod.key} slows {pods[hold.victim].key} down: held to {hold.milli}m"
+        slows = f"{pod.key} slows {pods[hold.victim].key} down: held to"
+        if hold.disks:
+            why = f"{slows} {hold.io_bytes_s} bytes a second"
+            limits_of_disks = [io_limit(what, disk) for disk in hold.disks for what in ("rbps", "wbps")]
+            found += [Wish(wish.pod(uid), knob, hold.io_bytes_s, NAME, why) for knob in limits_of_disks]
+            continue
+        if hold.memory_bytes:
+            why = f"{slows} {hold.memory_bytes} bytes of memory"
+            targets = [wish.pod(uid), *(wish.container(uid, each.name) for each in pod.containers)]
+            found += [Wish(target, MEMORY_HIGH, hold.memory_bytes, NAME, why) for target in targets]
+            continue
+        why = f"{slows} {hold.milli}m"
         limits = [each.limits.get(CPU, 0) for each in pod.containers]
         own = quota_of_milli(sum(limits)) if limits and all(limits) else None
         quota = quota_of_milli(hold.milli)
