@@ -108,14 +108,16 @@ class ResctrlMachine:
     def _show(self, group: str, shares: dict[str, dict[int, int]]) -> None:
         lines = []
         for name, own in shares.items():
-            values = (f"{cache}={value}" if name == "MB" else f"{cache}={value:x}" for cache, value in own.items())
+            # The kernel sets amounts right, and writes masks as wide as the widest.
+            digits = len(self.full)
+            values = (f"{at}={value:4}" if name == "MB" else f"{at}={value:0{digits}x}" for at, value in own.items())
             lines.append(f"{name:>6}:{';'.join(values)}\n")
         self.tree.write(f"{MOUNT}/{group}/schemata" if group else f"{MOUNT}/schemata", "".join(lines))
 
     def schemata(self, group: str = "") -> dict[str, dict[int, int]]:
         found: dict[str, dict[int, int]] = {}
-        for line in self.tree.read(f"{MOUNT}/{group}/schemata").split():
-            name, _, shares = line.partition(":")
+        for line in self.tree.read(f"{MOUNT}/{group}/schemata").splitlines():
+            name, _, shares = line.replace(" ", "").partition(":")
             pairs = (pair.split("=") for pair in shares.split(";"))
             found[name] = {int(cache): int(share, 10 if name == "MB" else 16) for cache, share in pairs}
         return found

@@ -28,7 +28,9 @@ COUNTERS: Final = (OCCUPANCY, "mbm_total_bytes", "mbm_local_bytes")
 _CACHES: Final = (("L3",), ("L3CODE", "L3DATA"))
 """With code and data told apart (mount option cdp) there are two lines instead of one."""
 _BANDWIDTH: Final = "MB"
-_LINE: Final = re.compile(r"(?P<name>[A-Z0-9]+):(?P<shares>[0-9]+=[0-9a-fA-F]+(?:;[0-9]+=[0-9a-fA-F]+)*);?")
+_KNOWN: Final = frozenset({_BANDWIDTH, *(name for names in _CACHES for name in names)})
+_LINE: Final = re.compile(r"(?P<name>[A-Z][A-Z0-9]*):(?P<shares>(?:[0-9]+= *[0-9a-fA-F]+;?)+)")
+"""Amounts are set right by the kernel: `MB:0=2048;1=  16`."""
 
 Schemata = Mapping[str, Mapping[int, int]]
 """By resource (`L3`, `MB`) and cache, a mask of its ways, or an amount."""
@@ -146,18 +148,14 @@ def _number(files: Files, name: str, otherwise: int) -> int:
 
 
 def parse(text: str) -> Schemata:
-    """Of a `schemata` file, or of one of our texts, what is said of the last-level cache and of bandwidth. Raises
-    ValueError."""
+    """Of a `schemata` file, or of one of our texts, what is said of the last-level cache and of bandwidth."""
     found: dict[str, dict[int, int]] = {}
-    for word in text.split():
-        line = _LINE.fullmatch(word)
-        if line is None:
-            raise ValueError(f"{word[:60]!r} is no line of a schemata file: valid is as in L3:0=ff;1=ff")
-        base = 10 if line["name"] == _BANDWIDTH else 16
-        pairs = (pair.split("=") for pair in line["shares"].split(";"))
-        found[line["name"]] = {int(cache): int(share, base) for cache, share in pairs}
-    known = {_BANDWIDTH, *(name for names in _CACHES for name in names)}
-    return {name: shares for name, shares in found.items() if name in known}
+    for line in _LINE.finditer(text):
+        if line["name"] in _KNOWN:
+            base = 10 if line["name"] == _BANDWIDTH else 16
+            pairs = (pair.split("=") for pair in line["shares"].strip(";").split(";"))
+            found[line["name"]] = {int(cache): int(share, base) for cache, share in pairs}
+    return found
 
 
 def write(schemata: Schemata) -> str:

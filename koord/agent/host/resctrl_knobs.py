@@ -24,7 +24,9 @@ _NAMED: Final = "resctrl group "
 
 
 def _read(text: str) -> str:
-    return text if text == ABSENT else resctrl.write(resctrl.parse(text))
+    if text != ABSENT and resctrl.write(resctrl.parse(text)) != text:
+        raise ValueError(f"{text[:60]!r} is no schemata: valid is as in L3:0=ff;1=ff MB:0=100;1=100")
+    return text
 
 
 def _is_as(shown: str, wanted: str) -> bool:

@@ -37,17 +37,13 @@ def mask(cache: Cache, start_percent: int, end_percent: int) -> int | None:
 
 def amount(bandwidth: Bandwidth, percent: int) -> int | None:
     """None for what is no share, and where percentages say nothing: of MB/s nobody knows the whole."""
-    if not 1 <= percent <= _WHOLE:
+    if not 1 <= percent <= _WHOLE or bandwidth.unit is Unit.MBPS:
         return None
     if percent == _WHOLE:
         return bandwidth.most
-    match bandwidth.unit:
-        case Unit.EIGHTH_GBPS:
-            return max(AMD_EIGHTHS * percent // _WHOLE, bandwidth.least)
-        case Unit.PERCENT:
-            return min(max(-(-percent // bandwidth.step) * bandwidth.step, bandwidth.least), bandwidth.most)
-        case Unit.MBPS:
-            return None
+    if bandwidth.unit is Unit.EIGHTH_GBPS:
+        return max(AMD_EIGHTHS * percent // _WHOLE, bandwidth.least)
+    return min(max(-(-percent // bandwidth.step) * bandwidth.step, bandwidth.least), bandwidth.most)
 
 
 def _part(ways: int, percent: int) -> int:
@@ -78,7 +74,9 @@ def of_pod(machine: Resctrl, settings: PodResctrl) -> Schemata:
         found |= dict.fromkeys(cache.lines, own)
     if bandwidth is not None:
         shares = _by_cache(settings.mb, bandwidth.ids, "mb")
-        found["MB"] = {each: _bandwidth(bandwidth, share) for each, share in shares.items()}
+        amounts = {each: _bandwidth(bandwidth, share) for each, share in shares.items()}
+        if bandwidth.unit is not Unit.MBPS:
+            found["MB"] = amounts
     return found
 
 
@@ -102,6 +100,6 @@ def _ways(cache: Cache, share: Share | CacheSchemata) -> int:
 
 def _bandwidth(bandwidth: Bandwidth, share: Share | CacheSchemata) -> int:
     found = amount(bandwidth, share.percent or _WHOLE)
-    if found is None:
-        raise ShareError(f"mb: {share.percent} percent is unknown where resctrl counts {bandwidth.unit.value}")
-    return found
+    if found is None and share.percent:
+        raise ShareError(f"mb: {share.percent} percent says nothing where resctrl counts {bandwidth.unit.value}")
+    return bandwidth.most if found is None else found

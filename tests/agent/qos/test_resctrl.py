@@ -109,7 +109,7 @@ MBPS = Bandwidth(Unit.MBPS, 1, 1, 2**32 - 1, (0,))
     ("of", "percent", "amount"),
     [
         (PERCENT, 33, 40), (PERCENT, 30, 30), (PERCENT, 1, 10), (PERCENT, 100, 100), (PERCENT, 0, None),
-        (PERCENT, 101, None), (AMD, 45, 72), (AMD, 15, 24), (AMD, 100, 2048), (MBPS, 45, None), (MBPS, 100, 2**32 - 1),
+        (PERCENT, 101, None), (AMD, 45, 72), (AMD, 15, 24), (AMD, 100, 2048), (MBPS, 45, None), (MBPS, 100, None),
     ],
 )  # fmt: skip
 def test_a_part_of_bandwidth_is_in_the_machines_units(of: Bandwidth, percent: int, amount: int | None) -> None:
@@ -191,6 +191,16 @@ def test_a_pod_has_a_group_of_its_own_by_annotation_and_leaves_it_when_it_goes(t
     host.round({})
     assert host.machine.groups() == []
     assert host.machine.shown() == {**before, "tasks": ""}
+
+
+def test_a_share_of_bandwidth_is_refused_where_it_is_counted_in_megabytes(tmp_path: Path) -> None:
+    host = Host(tmp_path, bandwidth=4294967295, options="rw,mba_MBps")
+    host.add("a", "LS", 10, annotations=own(mb={"schemata": {"percent": 20}}))
+    host.add("b", "LS", 11, annotations=own(llc={"schemata": {"percent": 25}}))
+    done = host.round({})
+    assert [each.why for each in done.problems] == ["mb: 20 percent says nothing where resctrl counts MB/s"]
+    assert host.machine.schemata("koordlet-b") == {"L3": {0: 7, 1: 7}, "MB": {0: 4294967295, 1: 4294967295}}
+    assert not done.outcome.refused
 
 
 def test_an_annotation_that_this_machine_cannot_follow_is_told_and_counts_as_missing(tmp_path: Path) -> None:
@@ -378,6 +388,17 @@ def test_knobs_are_found_again_by_their_names_and_others_groups_are_none(tmp_pat
     entry = {"knob": "resctrl tasks", "directory": "kubepods", "by": "resctrl", "found": "gold", "wrote": ["BE"]}
     with pytest.raises(LedgerError, match="found 'gold'"):
         Ledger.parse(json.dumps([entry]).encode())
+
+
+def test_lines_are_read_as_kernels_write_them() -> None:
+    text = "    MB:0=2048;1=  16\nL3CODE:0=0fff;1=000f\nL3DATA:0=0fff;1=000f\n    L2:0=ff\n  SMBA:0=2048\n"
+    assert host.parse(text) == {
+        "MB": {0: 2048, 1: 16},
+        "L3CODE": {0: 0xFFF, 1: 0xF},
+        "L3DATA": {0: 0xFFF, 1: 0xF},
+    }
+    assert host.parse("L3:uninitialized\n") == {}
+    assert host.parse(host.write(host.parse(text))) == host.parse(text)
 
 
 def test_counters_of_classes_and_pods_become_samples(tmp_path: Path) -> None:
