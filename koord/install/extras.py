@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from koord.install import yarn
 from koord.install.manifest import Json
 from koord.install.rights import Right
 from koord.install.settings import Settings
@@ -23,4 +24,10 @@ class Extra:
     "For the docs."
 
 
-EXTRAS: Final[Mapping[str, Extra]] = {}
+EXTRAS: Final[Mapping[str, Extra]] = {
+    "yarn": Extra(
+        "Hadoop YARN on reclaimed resources: the operator, and a copilot on nodes with the label yarn=shared",
+        yarn.objects,
+        yarn.RIGHTS,
+    ),
+}

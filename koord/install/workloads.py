@@ -3,6 +3,7 @@ disruption budget that lets one go at a time."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from koord.api.protocol import names
@@ -24,21 +25,37 @@ _REQUESTS: Final[dict[str, tuple[str, str, str]]] = {
 
 
 def deployment(component: Component, settings: Settings) -> Json:
-    ports: list[Json] = [{"name": "health", "containerPort": component.port, "protocol": "TCP"}]
+    ports: list[Json] = []
     if component is MANAGER:
         ports.append({"name": "webhooks", "containerPort": WEBHOOK_PORT, "protocol": "TCP"})
+    files: dict[str, str] = {}
+    if component.name in settings.configurations:
+        files[CONFIG_DIR] = _config_name(component)
+    return deployed(component, settings, _arguments(component, settings), _REQUESTS[component.name], files, ports)
+
+
+def deployed(
+    component: Component,
+    settings: Settings,
+    arguments: list[str],
+    resources: tuple[str, str, str],
+    files: Mapping[str, str],
+    ports: Sequence[Json] = (),
+) -> Json:
+    """`resources`: CPU and memory that are requested, and the limit of memory. `files`: where which ConfigMap is seen.
+    `ports` besides the one of health."""
     mounts: list[Json] = [{"name": "tmp", "mountPath": "/tmp"}]
     volumes: list[Json] = [{"name": "tmp", "emptyDir": {}}]
-    if component.name in settings.configurations:
-        mounts.append({"name": "config", "mountPath": CONFIG_DIR, "readOnly": True})
-        volumes.append({"name": "config", "configMap": {"name": _config_name(component)}})
-    cpu, memory, most = _REQUESTS[component.name]
+    for path, name in files.items():
+        mounts.append({"name": "config", "mountPath": path, "readOnly": True})
+        volumes.append({"name": "config", "configMap": {"name": name}})
+    cpu, memory, most = resources
     container: Json = {
         "name": component.name,
         **image(settings),
-        "args": _arguments(component, settings),
+        "args": arguments,
         "env": [environment("POD_NAMESPACE", "metadata.namespace")],
-        "ports": ports,
+        "ports": [{"name": "health", "containerPort": component.port, "protocol": "TCP"}, *ports],
         **probes(component),
         "resources": {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": most}},
         "securityContext": {

@@ -67,6 +67,11 @@ async def as_the_example_allows(admin: Client, example: str = "scheduler", accou
     for each in yaml.safe_load_all((EXAMPLES / example / "rbac.yaml").read_text()):
         with suppress(AlreadyExists):
             await admin.create(known[each["kind"]], each)
+    return await as_account(admin, account)
+
+
+async def as_account(admin: Client, account: str) -> Client:
+    """A client with a token of a service account."""
     path = f"/api/v1/namespaces/koordinator-system/serviceaccounts/{account}/token"
     body = json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}).encode()
     _, _, answer = await admin.raw("POST", path, body=body)

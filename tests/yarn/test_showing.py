@@ -17,10 +17,13 @@ from koord.bench import yarn as bench
 from koord.cli.main import run
 from koord.cli.top import node_table
 from koord.cli.top_data import for_programs, top_of
+from koord.install.yarn import LOCAL_DIR
 from koord.minicluster.up.bands import Used, room_of
 from koord.minicluster.up.facts import Facts, Server, nodes_of
 from koord.minicluster.up.health import judge
 from koord.minicluster.up.picture import Picture
+from koord.yarn.hadoop.configuration import clusters, node_manager_site
+from koord.yarn.hadoop.one_machine import site
 from koord.yarn.nodes import node_facts
 from tests.cli.test_up_view import shown
 
@@ -93,6 +96,32 @@ def test_the_example_is_one_pool_sold_once() -> None:
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda each: each.stem)
 def test_manifests_are_readable(file: Path) -> None:
     assert all(each["kind"] for each in yaml.safe_load_all(file.read_text()))
+
+
+def test_the_example_of_hadoops_configuration_is_what_operator_and_copilot_take() -> None:
+    data = yaml.safe_load((EXAMPLES / "hadoop-conf.yaml").read_text())["data"]
+    (manager,) = clusters(data)[""].managers
+    assert (manager.rpc, manager.admin) == ("rm.example.com:8032", "rm.example.com:8033")
+    found = node_manager_site(data)
+    assert found.web == "127.0.0.1:8042"
+    assert all(each.startswith(f"{LOCAL_DIR}/") for each in found.local_dirs)
+    assert found.local_dirs
+
+
+@pytest.mark.parametrize(
+    ("properties", "web", "dirs"),
+    [
+        ({}, "127.0.0.1:8042", ()),
+        ({"yarn.nodemanager.webapp.address": "${yarn.nodemanager.hostname}:9042"}, "127.0.0.1:9042", ()),
+        ({"hadoop.tmp.dir": "/data"}, "127.0.0.1:8042", ("/data/nm-local-dir",)),
+        ({"yarn.nodemanager.local-dirs": "file:///a, /b"}, "127.0.0.1:8042", ("/a", "/b")),
+    ],
+)
+def test_where_a_node_manager_is_follows_from_its_configuration(
+    properties: dict[str, str], web: str, dirs: tuple[str, ...]
+) -> None:
+    found = node_manager_site({"yarn-site.xml": site(properties)})
+    assert (found.web, found.local_dirs) == (web, dirs)
 
 
 def test_a_round_is_quick_and_noise_disturbs_yarn_less_than_once_a_minute() -> None:
