@@ -73,6 +73,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "runtime-hooks": CommandEntry(
         "koord.cli.runtime_hooks", "Answer Koordinator's own runtime proxy with koord's hooks."
     ),
+    "node": CommandEntry("koord.cli.node", "Prepare a node: what kubelet and its container runtime need for koord."),
     "nri": CommandEntry("koord.cli.nri", "Set containers up before they start: a plugin of containerd or CRI-O (NRI)."),
     "yarn": CommandEntry("koord.cli.yarn", "Run Hadoop YARN on reclaimed resources: the operator and the copilot."),
     "local": CommandEntry(

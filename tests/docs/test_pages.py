@@ -116,6 +116,12 @@ IN_A_SHELL: Final[Mapping[str, tuple[Said, ...]]] = {
         "nothing is recorded",
         "put back 0 settings",
     ),
+    "before-the-first-instruction.md": (
+        Times(2, "systemctl restart containerd"),
+        "2 files written",
+        '[plugins."io.containerd.nri.v1.nri"]',
+        "/etc/containerd/config.toml is gone",
+    ),
     "run-hadoop-jobs.md": (
         "NodeManager n1.example.com:8041",
         "13 cores, 64.2 GiB, in whole vcores and MiB",
