@@ -179,11 +179,13 @@ NAMES = {
     "ScheduleExplanation": ("scheduling.koordinator.sh", "Namespaced", ["sched-exp"], True),
     "ElasticQuotaProfile": ("quota.koordinator.sh", "Namespaced", ["eqp"], False),
     "Recommendation": ("analysis.koordinator.sh", "Namespaced", ["recom"], True),
+    "InterferencePair": ("analysis.koordinator.sh", "Cluster", ["ifpair"], False),
     "ElasticQuota": ("scheduling.sigs.k8s.io", "Namespaced", [], False),
     "PodGroup": ("scheduling.sigs.k8s.io", "Namespaced", [], False),
     "NodeResourceTopology": ("topology.node.k8s.io", "Cluster", ["node-res-topo"], False),
 }
-"""Group, scope, short names and status subresource of each kind, as the protocol has them."""
+"""Group, scope, short names and status subresource of each kind, as the protocol has them. InterferencePair is koord's
+own."""
 
 
 @each_definition
