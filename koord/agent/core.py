@@ -24,7 +24,7 @@ from koord.agent.pods import AgentPod
 from koord.agent.qos.decision import NOTHING, Eviction, Move, Problem, StrategyDecision
 from koord.agent.qos.evicting import PENDING_RELEASE_S, REFUSED_LATELY_S, WANTED_S
 from koord.agent.qos.registry import STRATEGIES
-from koord.agent.qos.strategy import NEVER, Departures, Reader, Sight, Strategy
+from koord.agent.qos.strategy import NEVER, Departures, M, Reader, Sight, Strategy
 from koord.agent.series import names
 from koord.agent.series.samples import SLOW_RING, Samples
 from koord.agent.state import NodeState
@@ -168,6 +168,11 @@ class Agent:
         """A pod's own cgroup is set, before it has containers. Nothing else is looked at."""
         writes = Delivery(self.cgroups).writes([wishes_for(state, pod)], state)
         return self.executor.apply(writes, (), now_s)
+
+    def remembered(self, strategy: Strategy[M, Any]) -> M:
+        """What a strategy remembers of its last round."""
+        memory: M = self._memories.get(strategy.name, strategy.memory)
+        return memory
 
     def was_evicted(self, eviction: Eviction, now_s: float) -> None:
         """It is on its way: it is not evicted again, and the strategy waits for the effect."""

@@ -32,8 +32,8 @@ def identity(settings: ResourceQOS | None) -> int:
     return settings.cpu_qos.group_identity or 0
 
 
-def class_identity(state: NodeState, of: str) -> int:
-    """Of a QoS class; what is in none has no side."""
+def class_settings(state: NodeState, of: str) -> ResourceQOS | None:
+    """Of a QoS class; what is in none has none."""
     qos = state.qos
     settings: dict[str, ResourceQOS | None] = {
         QoSClass.LSE: qos.lsr_class,
@@ -42,18 +42,22 @@ def class_identity(state: NodeState, of: str) -> int:
         QoSClass.BE: qos.be_class,
         QoSClass.SYSTEM: qos.system_class,
     }
-    return identity(settings.get(of))
+    return settings.get(of)
+
+
+def pod_settings(state: NodeState, pod: AgentPod) -> ResourceQOS | None:
+    """By its label; without one by Kubernetes' class."""
+    qos = state.qos
+    if pod.labelled_qos is not QoSClass.NONE:
+        return class_settings(state, pod.labelled_qos)
+    if pod.kube_qos is KubeQoS.GUARANTEED and is_enabled(qos.lsr_class):
+        return qos.lsr_class
+    return qos.be_class if pod.kube_qos is KubeQoS.BEST_EFFORT else qos.ls_class
 
 
 def pod_identity(state: NodeState, pod: AgentPod) -> int:
-    qos = state.qos
-    if pod.labelled_qos is QoSClass.LS:
-        return _own_or(pod, identity(qos.ls_class))
-    if pod.labelled_qos is not QoSClass.NONE:
-        return class_identity(state, pod.labelled_qos)
-    if pod.kube_qos is KubeQoS.GUARANTEED and is_enabled(qos.lsr_class):
-        return identity(qos.lsr_class)
-    return identity(qos.be_class if pod.kube_qos is KubeQoS.BEST_EFFORT else qos.ls_class)
+    of_class = identity(pod_settings(state, pod))
+    return _own_or(pod, of_class) if pod.labelled_qos is QoSClass.LS else of_class
 
 
 def is_enabled(settings: ResourceQOS | None) -> bool:
@@ -90,7 +94,7 @@ def _for_node(state: NodeState) -> Iterator[Wish]:
     yield Wish(best_effort, GROUP_IDENTITY, identity(state.qos.be_class), NAME, "identity of BE")
     for app in state.slo.host_applications if state.slo else ():
         why = f"identity of host application {app.name}"
-        yield Wish(wish.application(app.name), GROUP_IDENTITY, class_identity(state, app.qos), NAME, why)
+        yield Wish(wish.application(app.name), GROUP_IDENTITY, identity(class_settings(state, app.qos)), NAME, why)
 
 
 def _is_by_number(state: NodeState) -> bool:

@@ -18,6 +18,7 @@ from koord.agent.core import Agent
 from koord.agent.host.resctrl import CLASSES, COUNTERS, OCCUPANCY
 from koord.agent.interference.signals import Signal
 from koord.agent.predict.forecast import Forecast
+from koord.agent.qos import core_sched
 from koord.agent.report.node_metric import FORECAST_S
 from koord.agent.series import names
 from koord.agent.series.samples import Series
@@ -87,6 +88,8 @@ class AgentCollector(Collector):
                     self._add(waiting, names.pressure(uid, resource, kind), [node, namespace, name, resource, kind])
         yield waiting
         yield from self._suffering(state, node)
+        if state.gates[AgentGate.CORE_SCHED]:
+            yield from self._cookies(state, node)
         if state.gates[AgentGate.RESCTRL_COLLECTOR]:
             yield from self._resctrl(state, node)
         yield from self._predicted(node)
@@ -151,6 +154,20 @@ class AgentCollector(Collector):
                     self._add(load, names.pod_load(uid, letter, span), [*own, letter, span])
             self._add(kernel, names.pod_kernel_share(uid), own)
         yield from (signals, load, kernel)
+
+    def _cookies(self, state: NodeState, node: str) -> Iterator[Metric]:
+        labels = ["node", "pod_name", "pod_namespace", "pod_uid", "container_name", "container_id"]
+        family = GaugeMetricFamily(
+            "koordlet_container_core_sched_cookie",
+            "1 for the core scheduling cookie of a container's group",
+            labels=[*labels, "core_sched_group", "core_sched_cookie"],
+        )
+        cookies = self._agent.remembered(core_sched.STRATEGY).cookies
+        for name, members in state.once(core_sched.groups).items():
+            for pod, container in members if name in cookies else ():
+                own = [node, pod.meta.name, pod.meta.namespace, pod.uid, container.name, container.id]
+                family.add_metric([*own, name, str(cookies[name])], 1)
+        yield family
 
     def _resctrl(self, state: NodeState, node: str) -> Iterator[Metric]:
         """By Koordinator's names for classes. Memory bandwidth is bytes so far."""

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from koord.agent import wish
 from koord.agent.executor.write import Spot
-from koord.agent.hooks.group_identity import is_enabled
+from koord.agent.hooks.group_identity import pod_settings
 from koord.agent.host.core_sched import Cookies
 from koord.agent.host.core_sched_knobs import CORE_COOKIE
 from koord.agent.host.knobs import CPU_IDLE
@@ -30,7 +30,6 @@ from koord.api.configuration.features import AgentGate
 from koord.api.kubernetes.words import KubeQoS
 from koord.api.protocol.annotations import pod_qos
 from koord.api.protocol.annotations.value import AnnotationError
-from koord.api.protocol.crd.resource_qos import ResourceQOS
 from koord.api.protocol.priority import QoSClass
 
 NAME: Final = "core_sched"
@@ -40,26 +39,9 @@ Groups = Mapping[str, tuple[tuple[AgentPod, AgentContainer], ...]]
 """By the group's name, its containers that run or did."""
 
 
-def class_of(state: NodeState, pod: AgentPod) -> ResourceQOS | None:
-    """The settings that hold for a pod: by its label, else by Kubernetes' class."""
-    qos = state.qos
-    match pod.labelled_qos:
-        case QoSClass.LSE | QoSClass.LSR:
-            return qos.lsr_class
-        case QoSClass.LS:
-            return qos.ls_class
-        case QoSClass.BE:
-            return qos.be_class
-        case QoSClass.SYSTEM:
-            return None
-    if pod.kube_qos is KubeQoS.BEST_EFFORT:
-        return qos.be_class
-    return qos.lsr_class if pod.kube_qos is KubeQoS.GUARANTEED and is_enabled(qos.lsr_class) else qos.ls_class
-
-
 def group_of(state: NodeState, pod: AgentPod) -> str | None:
     """None for a pod without a cookie."""
-    settings = class_of(state, pod)
+    settings = pod_settings(state, pod) if pod.labelled_qos is not QoSClass.SYSTEM else None
     if settings is None or settings.cpu_qos is None or not settings.cpu_qos.enable:
         return None
     try:

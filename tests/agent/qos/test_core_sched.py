@@ -25,6 +25,7 @@ from koord.agent.host.core_sched import KernelCookies
 from koord.agent.host.core_sched_knobs import CORE_COOKIE
 from koord.agent.host.files import Files
 from koord.agent.host.knobs import CPU_IDLE
+from koord.agent.live.metrics import AgentCollector
 from koord.agent.pods import AgentPod
 from koord.agent.qos import core_sched
 from koord.agent.state import DEFAULT_GATES
@@ -237,6 +238,25 @@ def test_a_class_with_sched_idle_is_in_the_idle_class_and_comes_out_again(host: 
     assert host.tree.cgroups.get(CPU_IDLE, "kubepods/burstable") == 0
     host.round(BOTH)
     assert host.tree.cgroups.get(CPU_IDLE, best_effort) == 0
+
+
+def test_cookies_are_told_by_koordinators_name(host: Host) -> None:
+    host.add("web", "LS", 10, 11, group="team")
+    host.round(BOTH)
+    state = replace(node(*host.pods.values(), slo={"resourceQOSStrategy": BOTH}), gates=GATES)
+    told = [
+        sample.labels
+        for family in AgentCollector(host.agent, lambda: state, {}, lambda: host.now_s).collect()
+        for sample in family.samples
+        if sample.name == "koordlet_container_core_sched_cookie"
+    ]
+    assert told == [
+        {
+            "node": "n1", "pod_name": "web", "pod_namespace": "ns", "pod_uid": "web", "container_name": "main",
+            "container_id": "containerd://web-main", "core_sched_group": "team-expeller",
+            "core_sched_cookie": str(host.of(11)[0]),
+        }
+    ]  # fmt: skip
 
 
 def test_a_kernel_without_it_is_told_and_nothing_is_done(host: Host) -> None:
