@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -15,13 +15,17 @@ import click
 from koord.cli.options import kube_options
 
 if TYPE_CHECKING:
+    from koord.api.configuration.descheduler_config import DeschedulerConfiguration
+    from koord.api.configuration.scheduler_config import SchedulerConfiguration
     from koord.kube.client import Client
     from koord.kube.cluster_config import ClusterConfig
     from koord.kube.health import HealthServer
     from koord.kube.metrics import Metrics
     from koord.kube.serving_tls import ServingTls
+    from koord.kube.settings_paths import SettingsPaths
 
 F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", "DeschedulerConfiguration", "SchedulerConfiguration")
 Ready = Callable[[Mapping[str, str]], None]
 """Called by a component when it serves, with its endpoints."""
 
@@ -150,6 +154,40 @@ def run_component(
             await work(client, ready)
 
     return shell.run_component(main, name=name)
+
+
+def run_configured(
+    name: str,
+    work: Callable[[Client, Metrics | None, Callable[[], None]], Awaitable[None]],
+    common: Common,
+    settings: SettingsPaths,
+    *,
+    warnings: Iterable[str | None] = (),
+) -> int:
+    """Runs a component that goes by a configuration file. `work` gets the client, the metrics if any are served, and
+    what to call when it is ready; `settings` answers for what is in force."""
+    measured: list[Metrics] = []
+
+    async def main(client: Client, ready: Ready) -> None:
+        await work(client, measured[0] if measured else None, lambda: ready({}))
+
+    return run_component(
+        name,
+        main,
+        common,
+        warning="; ".join(filter(None, warnings)),
+        measured=measured.append,
+        served=lambda server: server.add_paths(settings.handle),
+    )
+
+
+def led_in(config: C, namespace: str | None) -> C:
+    """A configuration whose lease is in a namespace, where one is said."""
+    from msgspec.structs import replace
+
+    if not namespace:
+        return config
+    return replace(config, leader_election=replace(config.leader_election, resource_namespace=namespace))
 
 
 def start(log_format: str) -> bool:

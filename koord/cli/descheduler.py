@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koord.cli.component import Common, Ready, component_options, election_options, run_component
+from koord.cli.component import Common, component_options, election_options, led_in, run_configured
 from koord.cli.options import descheduler_plugin_option
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from koord.kube.client import Client
     from koord.kube.metrics import Metrics
 
@@ -61,8 +63,6 @@ def descheduler(
     common: Common,
 ) -> int:
     """Move pods that sit badly to better places, and carry out PodMigrationJobs: room first, then the eviction."""
-    from msgspec.structs import replace
-
     from koord.api.configuration.descheduler_config import SHIPPED, DeschedulerConfiguration
     from koord.api.configuration.descheduler_order import of_descheduler
     from koord.api.configuration.features import DeschedulerGate, parse_gates
@@ -70,6 +70,7 @@ def descheduler(
     from koord.api.configuration.scheduler_config import SHIPPED as SHIPPED_SCHEDULER
     from koord.api.configuration.scheduler_config import SchedulerConfiguration
     from koord.api.configuration.threshold_order import Findings, load_limits
+    from koord.api.configuration.without_effect import descheduler_warning
     from koord.api.machinery.faults import Invalid
     from koord.cli.inputs import configuration_file
     from koord.descheduler.compiled import compiled
@@ -85,9 +86,7 @@ def descheduler(
             raise Invalid("thresholds of usage", findings.faults)
         for warning in findings.warnings:
             click.echo(f"warning: {warning}", err=True)
-        if namespace:
-            found = replace(found, leader_election=replace(found.leader_election, resource_namespace=namespace))
-        return found
+        return led_in(found, namespace)
 
     scheduler = SHIPPED_SCHEDULER
     if scheduler_config is not None:
@@ -97,11 +96,10 @@ def descheduler(
     compiled(configuration, own)
     gates = parse_gates(DeschedulerGate, feature_gates)
     elect = configuration.leader_election.leader_elect if leader_elect is None else leader_elect
-    measured: list[Metrics] = []
     settings = SettingsPaths()
     settings.in_force(configuration)
 
-    async def work(client: Client, ready: Ready) -> None:
+    async def work(client: Client, metrics: Metrics | None, on_ready: Callable[[], None]) -> None:
         from koord.descheduler.live.run import DeschedulerOptions, run
 
         options = DeschedulerOptions(
@@ -114,14 +112,8 @@ def descheduler(
             plugins=own,
             in_force=settings.in_force,
         )
-        metrics = measured[0] if measured else None
-        await run(client, configuration, options=options, metrics=metrics, on_ready=lambda: ready({}))
+        await run(client, configuration, options=options, metrics=metrics, on_ready=on_ready)
 
-    return run_component(
-        "descheduler",
-        work,
-        common,
-        warning=gates_warning(gates),
-        measured=measured.append,
-        served=lambda server: server.add_paths(settings.handle),
+    return run_configured(
+        "descheduler", work, common, settings, warnings=(gates_warning(gates), descheduler_warning(configuration))
     )

@@ -77,23 +77,17 @@ def scheduler_gates_option(command: F) -> F:
     )(command)
 
 
-def descheduler_plugin_option(command: F) -> F:
-    """--plugin: plugins of the descheduler that koord does not come with."""
-    return click.option(
-        "--plugin",
-        "plugins",
-        multiple=True,
-        metavar="MODULE:CLASS",
-        help="A plugin of your own, in a module or FILE.py, for every profile; repeatable.",
-    )(command)
-
-
-def plugin_option(command: F) -> F:
+def plugin_option(command: F, form: str = "MODULE:CLASS[=WEIGHT]") -> F:
     """--plugin: plugins of the scheduler that koord does not come with."""
     return click.option(
         "--plugin",
         "plugins",
         multiple=True,
-        metavar="MODULE:CLASS[=WEIGHT]",
+        metavar=form,
         help="A plugin of your own, in a module or FILE.py, for every profile; repeatable.",
     )(command)
+
+
+def descheduler_plugin_option(command: F) -> F:
+    """--plugin: the same for the descheduler, whose plugins have no weight."""
+    return plugin_option(command, "MODULE:CLASS")

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koord.cli.component import Common, Ready, component_options, election_options, run_component
+from koord.cli.component import Common, component_options, election_options, led_in, run_configured
 from koord.cli.options import plugin_option
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from koord.kube.client import Client
     from koord.kube.metrics import Metrics
 
@@ -55,8 +57,6 @@ def scheduler(
     common: Common,
 ) -> int:
     """Schedule pods: the scheduler of koord, in place of or beside the one of Kubernetes."""
-    from msgspec.structs import replace
-
     from koord.api.configuration.features import SchedulerGate, parse_gates
     from koord.api.configuration.idle_gates import gates_warning
     from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration
@@ -70,19 +70,16 @@ def scheduler(
         found = SHIPPED
         if config is not None:
             found = configuration_file(config, SchedulerConfiguration, "KubeSchedulerConfiguration")
-        if namespace:
-            found = replace(found, leader_election=replace(found.leader_election, resource_namespace=namespace))
-        return found
+        return led_in(found, namespace)
 
     configuration = read()
     gates = parse_gates(SchedulerGate, feature_gates)
     own = tuple(load(each) for each in plugins)
-    measured: list[Metrics] = []
     inspection = Inspection()
     settings = SettingsPaths(inspection.handle)
     settings.in_force(configuration)
 
-    async def work(client: Client, ready: Ready) -> None:
+    async def work(client: Client, metrics: Metrics | None, on_ready: Callable[[], None]) -> None:
         from koord.scheduler.live.run import SchedulerOptions, run
 
         elect = config is not None and configuration.leader_election.leader_elect
@@ -98,14 +95,6 @@ def scheduler(
             in_force=settings.in_force,
             audit=AuditLimits() if audit else None,
         )
-        metrics = measured[0] if measured else None
-        await run(client, configuration, options=options, metrics=metrics, on_ready=lambda: ready({}))
+        await run(client, configuration, options=options, metrics=metrics, on_ready=on_ready)
 
-    return run_component(
-        "scheduler",
-        work,
-        common,
-        warning=gates_warning(gates),
-        measured=measured.append,
-        served=lambda server: server.add_paths(settings.handle),
-    )
+    return run_configured("scheduler", work, common, settings, warnings=(gates_warning(gates),))

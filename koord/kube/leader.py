@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from koord.api.configuration.component_config import LeaderElection as ElectionSettings
 from koord.api.kinds import LEASES, NAMESPACES
@@ -35,6 +35,9 @@ from koord.kube.beside import beside
 from koord.kube.client import Client
 from koord.kube.election import Candidacy, Claim, NotLeader, Timing, Wait, release, retry_delay_s
 from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+
+if TYPE_CHECKING:
+    from koord.kube.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -314,9 +317,10 @@ async def run_elected(
     wanted: ElectionSettings,
     *,
     elect: bool,
-    on_change: Callable[[bool], None] | None = None,
+    metrics: Metrics,
 ) -> None:
-    """Does `work` with a client and an identity: at once, or where `elect`, while leading as a configuration says."""
+    """Does `work` with a client and an identity: at once, or where `elect`, while leading as a configuration says, and
+    `metrics` say who leads."""
     if not elect:
         await work(client, unique_identity())
         return
@@ -334,5 +338,5 @@ async def run_elected(
             parse_duration(wanted.renew_deadline),
             parse_duration(wanted.retry_period),
         ),
-        on_change=on_change,
+        on_change=metrics.leader(wanted.resource_name).set,
     )

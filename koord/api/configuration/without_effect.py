@@ -1,4 +1,5 @@
-"""Fields of the scheduler's configuration that koord accepts and does nothing with: for now, or since it has no need.
+"""Fields of the scheduler's and the descheduler's configuration that koord accepts and does nothing with: for now, or
+since it has no need.
 
 Manifests that were made for Koordinator carry them. Whoever sets one is told at start, in one warning: with the reason
 where there is nothing to be set here. A test holds these lists to the code: what has a reader is not in them, and what
@@ -13,6 +14,8 @@ from typing import Final
 import msgspec
 
 from koord.api.configuration.component_config import PluginArgs
+from koord.api.configuration.descheduler_args import CustomPriorityArgs
+from koord.api.configuration.descheduler_config import DeschedulerConfiguration
 from koord.api.configuration.scheduler_args import (
     CoschedulingArgs,
     DeviceShareArgs,
@@ -44,6 +47,30 @@ PLUGIN_FIELDS: Final[Mapping[type[PluginArgs], Mapping[str, str]]] = {
     VolumeBindingArgs: {"shape": _YET},
 }
 """Of plugins that koord has, with why there is no need. Arguments of the others have no effect as a whole."""
+
+_BY_OPTION: Final = "--metrics-address says where health and metrics are served"
+
+DESCHEDULER_FIELDS: Final[Mapping[str, str]] = {
+    "client_connection": _YET,
+    "enable_profiling": _YET,
+    "enable_contention_profiling": _YET,
+    "healthz_bind_address": _BY_OPTION,
+    "metrics_bind_address": _BY_OPTION,
+}
+LEVEL_FIELDS: Final = {"keep_threshold": "keepThreshold", "reject_threshold": "rejectThreshold"}
+"""Of CustomPriority's evictionOrder: nobody acts on them in Koordinator, either."""
+
+
+def descheduler_warning(config: DeschedulerConfiguration) -> str | None:
+    """Of fields that are not as they are by default."""
+    idle = list(zip(_set(config, DESCHEDULER_FIELDS), DESCHEDULER_FIELDS.values(), strict=True))
+    for at, profile in enumerate(config.profiles):
+        for each in profile.plugin_config:
+            if isinstance(each.args, CustomPriorityArgs):
+                for number, level in enumerate(each.args.eviction_order):
+                    where = f"profiles[{at}].pluginConfig {each.name}: evictionOrder[{number}]."
+                    idle += [(where + name, _YET) for field, name in LEVEL_FIELDS.items() if getattr(level, field)]
+    return told([each for each in idle if each[0]], "fields of the configuration")
 
 
 def configuration_warning(config: SchedulerConfiguration) -> str | None:

@@ -154,8 +154,7 @@ class Runner:
             await self._lead(client, identity, picture)
 
         wanted, elect = self._ready.config.leader_election, self._options.elect
-        gauge = self._metrics.metrics.leader(wanted.resource_name) if elect else None
-        await run_elected(self._client, lead, wanted, elect=elect, on_change=None if gauge is None else gauge.set)
+        await run_elected(self._client, lead, wanted, elect=elect, metrics=self._metrics.metrics)
 
     async def _lead(self, client: Client, identity: str, picture: Picture) -> None:
         """Decides and writes until cancelled."""

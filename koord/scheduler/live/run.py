@@ -154,8 +154,7 @@ class Runner:
 
     async def _schedule(self) -> None:
         wanted, elect = self._config.leader_election, self._options.elect
-        gauge = self._metrics.metrics.leader(wanted.resource_name) if elect else None
-        await run_elected(self._client, self._lead, wanted, elect=elect, on_change=None if gauge is None else gauge.set)
+        await run_elected(self._client, self._lead, wanted, elect=elect, metrics=self._metrics.metrics)
 
     async def _lead(self, client: Client, identity: str) -> None:
         """Decides until cancelled, by one configuration after the other."""

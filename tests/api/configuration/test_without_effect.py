@@ -7,6 +7,10 @@ import msgspec
 import pytest
 
 import koord
+from koord.api.configuration.descheduler_args import PriorityLevel
+from koord.api.configuration.descheduler_config import SHIPPED as SHIPPED_DESCHEDULER
+from koord.api.configuration.descheduler_config import DeschedulerConfiguration
+from koord.api.configuration.descheduler_config import parse as parse_descheduler
 from koord.api.configuration.features import (
     AgentGate,
     DeschedulerGate,
@@ -19,7 +23,14 @@ from koord.api.configuration.features import (
 from koord.api.configuration.idle_gates import GATES, UNDELIVERED, gates_warning
 from koord.api.configuration.scheduler_args import ARGS
 from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration, parse
-from koord.api.configuration.without_effect import PLUGIN_FIELDS, SCHEDULER_FIELDS, configuration_warning
+from koord.api.configuration.without_effect import (
+    DESCHEDULER_FIELDS,
+    LEVEL_FIELDS,
+    PLUGIN_FIELDS,
+    SCHEDULER_FIELDS,
+    configuration_warning,
+    descheduler_warning,
+)
 from koord.scheduler import registry
 from koord.scheduler.profiles import profiles_of
 
@@ -54,6 +65,33 @@ def test_a_field_of_the_schedulers_configuration_has_a_reader_or_is_listed() -> 
     read = {name for file in readers for name in attributes(file)}
     fields = {field.name for field in msgspec.structs.fields(SchedulerConfiguration)}
     assert set(SCHEDULER_FIELDS) == fields - read
+
+
+def test_a_field_of_the_deschedulers_configuration_has_a_reader_or_is_listed() -> None:
+    readers = [*(HOME / "descheduler").rglob("*.py"), *(HOME / "cli").rglob("*.py")]
+    read = {name for file in readers for name in attributes(file)}
+    fields = {field.name for field in msgspec.structs.fields(DeschedulerConfiguration)}
+    assert set(DESCHEDULER_FIELDS) == fields - read
+    levels = {field.name for field in msgspec.structs.fields(PriorityLevel)}
+    assert set(LEVEL_FIELDS) == levels - read
+
+
+def test_what_a_descheduler_does_nothing_with_is_named() -> None:
+    some = {"nodeSelector": {"matchLabels": {"a": "b"}}}
+    args = {"evictionOrder": [{"name": "a", "keepThreshold": {"cpu": 5}, **some}, {"name": "b", **some}]}
+    given = {
+        "healthzBindAddress": "0.0.0.0:10251",
+        "metricsBindAddress": "127.0.0.1:9",
+        "clientConnection": {"qps": 7},
+        "profiles": [{"name": "p", "pluginConfig": [{"name": "CustomPriority", "args": args}]}],
+    }
+    told = descheduler_warning(parse_descheduler(given))
+    assert told == (
+        "fields of the configuration that have no effect yet: clientConnection, "
+        "profiles[0].pluginConfig CustomPriority: evictionOrder[0].keepThreshold; "
+        "metricsBindAddress has no effect: --metrics-address says where health and metrics are served"
+    )
+    assert descheduler_warning(SHIPPED_DESCHEDULER) is None
 
 
 @pytest.mark.parametrize("plugin", [name for name in ARGS if name in registry.PLUGINS and registry.takes_args(name)])
