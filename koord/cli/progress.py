@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 import time
@@ -56,4 +57,7 @@ class Progress:
         with self._lock:
             now_s = time.monotonic()
             self._next_s, self._shown = now_s + REFRESH_S, True
-            click.echo(f"\r\x1b[K{self._line[:100]} ... {now_s - self._began_s:.0f} s", err=True, nl=False)
+            after = f" ... {now_s - self._began_s:.0f} s"
+            # A line that wraps could not be written over.
+            room = max(0, shutil.get_terminal_size().columns - len(after) - 1)
+            click.echo(f"\r\x1b[K{self._line[:room]}{after}", err=True, nl=False)

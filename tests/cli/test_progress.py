@@ -41,3 +41,17 @@ def test_the_line_shows_in_the_midst_of_a_long_step_and_goes_with_its_end(
     told = shown(capsys, wait_s=0.6)
     assert "reading a large file ..." in told
     assert told.endswith("\r\x1b[K")
+
+
+def test_a_long_line_is_cut_to_the_terminal_so_that_it_can_be_written_over(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(progress, "SILENT_S", 0.0)
+    monkeypatch.setenv("COLUMNS", "40")
+    with Progress() as told:
+        told.say("waiting for one component after the other, all of them slow")
+    lines = [line for line in capsys.readouterr().err.split("\r\x1b[K") if line]
+    assert lines
+    assert max(map(len, lines)) < 40
+    assert lines[0].endswith(" ... 0 s")
