@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
+from koord.api.protocol import names
 from koord.cli import structured
 from koord.cli.tables import counted, heading, short, table
 
@@ -67,19 +68,46 @@ def show_quotas(bars: bool | None, kubeconfig: str | None, context: str | None, 
     return 0
 
 
+class Family(NamedTuple):
+    """The two resources of a band, of which a quota may be."""
+
+    band: str
+    cpu: str
+    memory: str
+
+
+FAMILIES: Final = (
+    Family("-", "cpu", "memory"),
+    Family("batch", names.RESOURCE_BATCH_CPU, names.RESOURCE_BATCH_MEMORY),
+    Family("mid", names.RESOURCE_MID_CPU, names.RESOURCE_MID_MEMORY),
+)
+
+
 def quota_table(found: list[QuotaTop], *, drawn: bool) -> str:
-    """A line for each quota, below its parent; a bar is what is used (#) of what it may use now (|) and at most."""
-    head = ("QUOTA", *(f"{key.upper()} {word}" for key in ("cpu", "memory") for word in ("USED", "REQUEST", "RUNTIME")))
-    rows: list[tuple[str, ...]] = [(*head, "CPU MIN", "CPU MAX", *(("CPU",) if drawn else ()))]
-    for each in found:
+    """A line for each quota, below its parent; a bar is what is used (#) of what it may use now (|) and at most. Quotas
+    of what is lent have a line for each band, and then all lines name theirs."""
+    lines = [(each, family) for each in found for family in _families(each)]
+    banded = any(family is not FAMILIES[0] for _, family in lines)
+    head = ("QUOTA", *(("BAND",) if banded else ()))
+    figures = tuple(f"{key} {word}" for key in ("CPU", "MEMORY") for word in ("USED", "REQUEST", "RUNTIME"))
+    rows: list[tuple[str, ...]] = [(*head, *figures, "CPU MIN", "CPU MAX", *(("CPU",) if drawn else ()))]
+    for each, family in lines:
         cells = [
-            short(key, amounts.get(key, 0)) if key in each.max or key in amounts else "-"
-            for key in ("cpu", "memory")
+            short(word, amounts.get(key, 0)) if key in each.max or key in amounts else "-"
+            for word, key in (("cpu", family.cpu), ("memory", family.memory))
             for amounts in (each.used, each.request, each.runtime)
         ]
-        bounds = [_bound(each.min.get("cpu")), _bound(each.max.get("cpu"))]
-        rows.append(("  " * each.depth + each.quota, *cells, *bounds, *((_bar(each),) if drawn else ())))
-    return table(rows, right=frozenset(range(1, 9)))
+        bounds = [_bound(each.min.get(family.cpu)), _bound(each.max.get(family.cpu))]
+        name = ("  " * each.depth + each.quota, *((family.band,) if banded else ()))
+        rows.append((*name, *cells, *bounds, *((_bar(each, family.cpu),) if drawn else ())))
+    first = len(head)
+    return table(rows, right=frozenset(range(first, first + len(figures) + 2)))
+
+
+def _families(quota: QuotaTop) -> list[Family]:
+    """Those that it has a bound for, else cpu and memory."""
+    found = [family for family in FAMILIES if family.cpu in quota.max or family.memory in quota.max]
+    return found or [FAMILIES[0]]
 
 
 def _bound(amount: int | None) -> str:
@@ -88,10 +116,10 @@ def _bound(amount: int | None) -> str:
     return "none" if amount >= UNBOUNDED else short("cpu", amount)
 
 
-def _bar(quota: QuotaTop) -> str:
+def _bar(quota: QuotaTop, key: str) -> str:
     """Used of the larger of max and what is used; where the share ends, a line."""
-    most = quota.max.get("cpu", 0)
-    used, share = quota.used.get("cpu", 0), quota.runtime.get("cpu", 0)
+    most = quota.max.get(key, 0)
+    used, share = quota.used.get(key, 0), quota.runtime.get(key, 0)
     whole = max(share, used) if most >= UNBOUNDED or not most else max(most, used)
     if not whole:
         return ""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from koord.cli.main import run
 from koord.cli.quota_tables import quota_table
@@ -75,6 +76,17 @@ def test_quotas_are_drawn_below_their_parents() -> None:
     table = quota_table(found, drawn=True)
     assert "  b" in table
     assert "............|..........." in table
+
+
+def test_quotas_of_what_is_lent_show_batch_resources() -> None:
+    lent = quota("lab")
+    batch = {"kubernetes.io/batch-cpu": "8000", "kubernetes.io/batch-memory": "16Gi"}
+    lent = replace(lent, spec=replace(lent.spec, min=batch, max=batch), status=replace(lent.status, used=batch))
+    head, first, second = quota_table(quotas_of([quota("web", "2", "8"), lent]), drawn=False).splitlines()
+    assert head.split()[:4] == ["QUOTA", "BAND", "CPU", "USED"]
+    assert first.split()[:3] == ["lab", "batch", "8"]
+    assert second.split()[:2] == ["web", "-"]
+    assert "BAND" not in quota_table(quotas_of([quota("web", "2", "8")]), drawn=False)
 
 
 def test_a_plan_denies_pods_of_a_quota_that_has_others_below_it(said: Callable[..., str], tmp_path: Path) -> None:
