@@ -7,7 +7,7 @@ import io
 import shutil
 import signal
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -28,14 +28,27 @@ NODES: Final = 5
 
 @click.command(
     epilog="""\b
-Example: koord up --nodes 100 --data-dir ./data
-         export KUBECONFIG=$PWD/data/kubeconfig
-         kubectl get nodes"""
+Examples: koord up --demo --report out.html
+          koord up --nodes 100 --data-dir ./data
+          export KUBECONFIG=$PWD/data/kubeconfig
+          kubectl get nodes"""
+)
+@click.option(
+    "--demo",
+    is_flag=True,
+    help="Fill the cluster with services, batch jobs of two tenants, a gang on GPUs and a hot node, show what becomes"
+    " of them, and sum it up at the end.",
+)
+@click.option(
+    "--report",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="With --demo: write the summary as a page with plots, too.",
 )
 @click.option(
     "--nodes",
     type=click.IntRange(0, 16384),
-    show_default=f"{NODES}, or none beside a local node",
+    show_default=f"{NODES}; in a demo 50; beside a local node none",
     help="Number of hollow nodes.",
 )
 @click.option(
@@ -85,18 +98,6 @@ Example: koord up --nodes 100 --data-dir ./data
     metavar="DIR",
     help="With --yarn: an unpacked Hadoop, or a folder with its jars; also $KOORD_HADOOP.",
 )
-@click.option(
-    "--demo",
-    is_flag=True,
-    help="Fill the cluster with services, batch jobs of two tenants, a gang on GPUs and a hot node, show what becomes"
-    " of them, and sum it up at the end.",
-)
-@click.option(
-    "--report",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="With --demo: write the summary as a page with plots, too.",
-)
 @click.option("--headless", is_flag=True, help="No live view: one line when ready, then logs on stderr.")
 @click.option("--single-process", is_flag=True, help="Run everything in this one process: for debugging.")
 def up(
@@ -119,7 +120,8 @@ def up(
 ) -> int:
     """Run a whole cluster on this machine: API server, controllers, scheduler, manager, descheduler, hollow nodes.
 
-    Each component is a process of its own, started again if it dies. Ctrl-C stops everything.
+    Each component is a process of its own, started again if it dies. Ctrl-C stops everything. The cluster is empty;
+    with --demo it is at work.
     """
     from koord.kube.logs import setup_logging
     from koord.minicluster.up.data_dir import DataDir
@@ -203,13 +205,20 @@ def _local_args(cpu: str | None, memory: str | None) -> tuple[str, ...]:
 
 
 def _supervise(options: UpOptions, data: DataDir, story: Demo | None, *, view: bool, headless: bool) -> int:
+    from koord.kube.beside import beside
     from koord.kube.shell import run_component
     from koord.minicluster.up.run import Up
     from koord.minicluster.up.supervisor import Failed
 
     had_yarn = (data.path / "yarn").is_dir()
 
+    begun, cleared = asyncio.Event(), asyncio.Event()
+
     async def show(running: Up, client: Client) -> None:
+        if view:
+            # The line of progress must be gone before the view takes the screen.
+            begun.set()
+            await cleared.wait()
         if had_yarn and options.hadoop is None:
             await _without_yarn(client, data.path / "yarn")
         if story is not None:
@@ -233,7 +242,12 @@ def _supervise(options: UpOptions, data: DataDir, story: Demo | None, *, view: b
             if view:
                 count = options.nodes + (options.local_args is not None)
                 click.echo(f"starting {count} node{'s' if count != 1 else ''} in {data.path} ...", err=True)
-            await Up(options, data).run(show)
+            running = Up(options, data)
+            if view:
+                async with beside(_starting(running, begun, cleared), name="up/starting"):
+                    await running.run(show)
+            else:
+                await running.run(show)
         except* Failed as errors:
             failed = errors
         if failed is None:
@@ -248,6 +262,19 @@ def _supervise(options: UpOptions, data: DataDir, story: Demo | None, *, view: b
     if view:
         click.echo("stopped", err=True)
     return code
+
+
+async def _starting(up: Up, begun: asyncio.Event, cleared: asyncio.Event) -> None:
+    """Says which components are waited for, until it has begun."""
+    from koord.cli.progress import Progress
+
+    with Progress() as progress:
+        while not begun.is_set():
+            late = [child.name for child in up.supervisor.children.values() if not child.ready.is_set()]
+            progress.say(f"waiting for {', '.join(late)}" if late else "almost there")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(begun.wait(), 0.2)
+    cleared.set()
 
 
 async def _without_yarn(client: Client, left: Path) -> None:

@@ -18,7 +18,7 @@ from rich.text import Text
 from koord.cli.up_view import BAND_STYLES, events_shown, this_node, wrapped
 from koord.minicluster.demo.ledger import EVICTED, MOVED, Ledger, Look, Tenant
 from koord.minicluster.demo.live.watching import LOOK_S, Watching
-from koord.minicluster.demo.scenario import GANG_SIZE, GPU_NODES, GPUS, GUARANTEED, NODES, Scenario
+from koord.minicluster.demo.scenario import GANG_SIZE, GPU_NODES, GPUS, Scenario
 from koord.minicluster.demo.settings import HOT_PERCENT, hot_node
 from koord.minicluster.demo.summary import Course as Came
 from koord.minicluster.demo.summary import Summary
@@ -90,8 +90,8 @@ def screen(watched: Watching, course: Course, up: Up, now_s: float, columns: int
         f"   {clock(course, now_s)}   {nodes} nodes, {_cores(look.capacity)} cores   {lasted(now_s - ledger.began_s)}"
     )
     head = Text("koord demo", "bold").append(told, "dim")
-    story = [*_story(ledger, look), *this_node(watched.here)]
-    sections = [[head], _bands(ledger.looks), story, _try_next(up, columns)]
+    story = [*_story(ledger, look, watched.scenario), *this_node(watched.here)]
+    sections = [[head], _bands(ledger.looks), story, _try_next(up, watched.scenario, columns)]
     room = lines - sum(map(len, sections))
     happened = [each for each in watched.picture.recent() if each.reason in (MOVED, *EVICTED)]
     events = events_shown(happened[: max(0, room - len(sections))], now_s, columns)
@@ -123,7 +123,7 @@ def _bands(looks: Sequence[Look]) -> list[Text]:
     return [*found, text.append(bars([_whole(each) for each in last], FULL), "default")]
 
 
-def _story(ledger: Ledger, look: Look) -> list[Text]:
+def _story(ledger: Ledger, look: Look, scenario: Scenario) -> list[Text]:
     """What is going on, a line for each part of it."""
     runs, waits = ledger.batch()
     lines = [
@@ -131,9 +131,9 @@ def _story(ledger: Ledger, look: Look) -> list[Text]:
         ("held back", f"{_cores(look.held_back)} cores that batch pods would use: services come first"),
         ("services", services_told(look)),
         ("batch", f"{runs} pods run, {waits} wait, {ledger.done} done"),
-        ("tenants", "   ".join(tenant_told(each, look.capacity) for each in ledger.tenants())),
+        ("tenants", "   ".join(tenant_told(each, scenario) for each in ledger.tenants())),
         ("gang", gang_told(ledger)),
-        ("hot node", hot_told(ledger, look)),
+        ("hot node", hot_told(ledger, look, scenario)),
         ("evicted", evicted_told(ledger.evicted)),
     ]
     return [Text(f"{label:<{LABEL}}", "bold").append(told, "default") for label, told in lines]
@@ -148,10 +148,9 @@ def services_told(look: Look) -> str:
     return f"{look.services_ready} of {look.services} pods ready; {cpu}"
 
 
-def tenant_told(tenant: Tenant, capacity_milli: int) -> str:
-    """How much it has beside what it is guaranteed, which follows the size of the cluster."""
-    nodes = max(1, capacity_milli // 32_000)
-    sure = GUARANTEED[tenant.name][0] * nodes // NODES
+def tenant_told(tenant: Tenant, scenario: Scenario) -> str:
+    """How much it has beside what it is guaranteed."""
+    sure, _ = scenario.guaranteed(tenant.name)
     used = tenant.used // 1000
     how = f"borrows {used - sure}" if used > sure else f"lends {sure - used}"
     return f"{tenant.name} {used} cores ({how})"
@@ -168,8 +167,8 @@ def gang_told(ledger: Ledger) -> str:
     return f"the next training job is to come{gpus}"
 
 
-def hot_told(ledger: Ledger, look: Look) -> str:
-    name = hot_node(Scenario())
+def hot_told(ledger: Ledger, look: Look, scenario: Scenario) -> str:
+    name = hot_node(scenario)
     moved = f"; {_pods(ledger.moved)} moved"
     if look.hot_percent >= HOT_PERCENT:
         return f"{name} {look.hot_percent:.0f}% used: a backup runs on it{moved}"
@@ -182,11 +181,11 @@ def evicted_told(evicted: Mapping[str, int]) -> str:
     return f"{sum(evicted.values())}: " + ", ".join(f"{count} {cause}" for cause, count in evicted.items())
 
 
-def _try_next(up: Up, columns: int) -> list[Text]:
+def _try_next(up: Up, scenario: Scenario, columns: int) -> list[Text]:
     commands = (
         ("koord top nodes", "who has, asks for and uses what"),
-        (f"koord explain node/{hot_node(Scenario())}", "why it lends as much as it does"),
-        ("kubectl get podmigrationjobs", "who moved, and why"),
+        ("koord top quotas", "what tenants have, and may have"),
+        (f"koord explain node/{hot_node(scenario)}", "why it lends as much as it does"),
     )
     width = max(len(command) for command, _ in commands)
     found = [Text("Try in another terminal:", "bold")]

@@ -83,7 +83,7 @@ TUNE: Final = JobShape(MODELS, "tune", GANG_SIZE, 4, 16, 25.0)
 TRAIN: Final = JobShape(MODELS, "train", GANG_SIZE, 4, 16, 45.0)
 
 GUARANTEED: Final[Mapping[str, tuple[int, int]]] = {RESEARCH: (200, 900), ANALYTICS: (250, 900)}
-"""Cores by tenant: what it is guaranteed, and what it may use at most."""
+"""Cores by tenant in a cluster of 50 nodes: what it is guaranteed, and what it may use at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +114,26 @@ class Scenario:
         """All that is there from the beginning, what others need first."""
         return [
             *_namespaces(),
-            *_quotas(self.nodes),
+            *self._quotas(),
             *self._devices(),
             *(_service(each, self.replicas(each.replicas)) for each in SERVICES),
             _chat(),
             *(_real_pods(self.local) if self.local else ()),
         ]
+
+    def guaranteed(self, tenant: str) -> tuple[int, int]:
+        """Cores that the tenant is sure of, and that it may use at most."""
+        least, most = GUARANTEED[tenant]
+        return least * self.nodes // NODES, most * self.nodes // NODES
+
+    def _quotas(self) -> Iterator[Manifest]:
+        for tenant in TENANTS:
+            least, most = (
+                {RESOURCE_BATCH_CPU: str(cores * 1000), RESOURCE_BATCH_MEMORY: f"{cores * 4}Gi"}
+                for cores in self.guaranteed(tenant)
+            )
+            meta = {"name": tenant, "namespace": tenant}
+            yield ELASTIC_QUOTAS, {"metadata": meta, "spec": {"min": least, "max": most}}
 
     def _devices(self) -> Iterator[Manifest]:
         for node, pool in self.pools().items():
@@ -180,18 +194,6 @@ def _namespaces() -> Iterator[Manifest]:
             },
         },
     )
-
-
-def _quotas(nodes: int) -> Iterator[Manifest]:
-    for tenant, cores in GUARANTEED.items():
-        least, most = (
-            {
-                RESOURCE_BATCH_CPU: str(each * 1000 * nodes // NODES),
-                RESOURCE_BATCH_MEMORY: f"{each * 4 * nodes // NODES}Gi",
-            }
-            for each in cores
-        )
-        yield ELASTIC_QUOTAS, {"metadata": {"name": tenant, "namespace": tenant}, "spec": {"min": least, "max": most}}
 
 
 def _service(service: Service, replicas: int) -> Manifest:

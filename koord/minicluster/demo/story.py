@@ -15,10 +15,10 @@ from koord.minicluster.demo.scenario import ENCODE, REPORT, TRAIN, TUNE, JobShap
 
 ROUND_S: Final = 120.0
 """After so long it all begins again. By the clock: the speed of the load does not change it."""
-RESEARCH_JOBS: Final = 20
+RESEARCH_JOBS: Final = 26
 """At the same time."""
 FIRST_JOB_S: Final = 2.0
-ONE_MORE_S: Final = 0.7
+ONE_MORE_S: Final = 0.5
 """Between the first jobs of research, so that one can see the gaps being filled."""
 TIMES_S: Final[Mapping[JobShape, float]] = {TUNE: 2.0, TRAIN: 8.0, REPORT: 35.0}
 """When in a round."""

@@ -18,7 +18,7 @@ from koord.minicluster.demo.scenario import (
     Scenario,
     service_pods,
 )
-from koord.minicluster.demo.story import ROUND_S, Submission, due, numbers_after, times
+from koord.minicluster.demo.story import RESEARCH_JOBS, ROUND_S, Submission, due, numbers_after, times
 from koord.minicluster.hollow.phases import ANNOTATION_DURATION
 
 
@@ -101,13 +101,13 @@ def test_what_was_submitted_is_not_submitted_again() -> None:
             submitted[each.shape] = submitted.get(each.shape, 0) + 1
             names.append(each.name)
     assert len(names) == len(set(names))
-    assert submitted == {ENCODE: 20, TUNE: 2, TRAIN: 2, REPORT: 2}
+    assert submitted == {ENCODE: RESEARCH_JOBS, TUNE: 2, TRAIN: 2, REPORT: 2}
 
 
 def test_research_gets_a_new_job_for_each_that_is_done() -> None:
     every = {TUNE: 1, TRAIN: 1, REPORT: 1, ENCODE: 23}
-    assert due(60.0, every, 18, {}) == [Submission(ENCODE, 24), Submission(ENCODE, 25)]
-    assert due(60.0, every, 20, {}) == []
+    assert due(60.0, every, RESEARCH_JOBS - 2, {}) == [Submission(ENCODE, 24), Submission(ENCODE, 25)]
+    assert due(60.0, every, RESEARCH_JOBS, {}) == []
 
 
 def test_a_cluster_that_has_jobs_from_before_numbers_on() -> None:

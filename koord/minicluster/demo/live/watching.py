@@ -46,9 +46,8 @@ class Watching:
     """A ledger that is kept, and the picture beside it."""
 
     def __init__(self, up: Up, scenario: Scenario, ledger: Ledger, picture: Picture, scraper: Scraper) -> None:
-        self.ledger, self.picture = ledger, picture
+        self.ledger, self.picture, self.scenario = ledger, picture, scenario
         self._up, self._scraper, self._hot = up, scraper, hot_node(scenario)
-        self._local = scenario.local
         self.here = ThisNode()
         "This machine as a node, if it is one."
 
@@ -56,10 +55,10 @@ class Watching:
         """Takes the moment down."""
         asked = _asked(await self._scrape("hollow"))
         picture, ledger = self.picture, self.ledger
-        if self._local:
+        if self.scenario.local:
             self.here.look(await self._scrape("local"), await self._scrape("agent"))
             if self.here.used is not None:
-                picture.used[self._local] = self.here.used
+                picture.used[self.scenario.local] = self.here.used
         picture.look()
         ready, services = ledger.services()
         hot, room = picture.used.get(self._hot), picture.rooms.get(self._hot)
