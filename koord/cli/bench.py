@@ -39,6 +39,7 @@ BENCHES: Final[Mapping[str, Bench]] = {
     "agent": Bench("koord.bench.agent", "a round of the node agent on a busy node"),
     "recommend": Bench("koord.bench.recommend", "are recommended requests enough? Back-tested on a trace"),
     "manager": Bench("koord.bench.manager", "what nodes lend, on thousands of nodes"),
+    "runtime": Bench("koord.bench.runtime", "what the runtime proxy adds to a call, and its memory"),
     "yarn": Bench("koord.bench.yarn", "one round of the YARN operator on thousands of nodes"),
     "colocation": Bench("koord.bench.colocation", "do services notice batch jobs? On this machine's kernel, as root"),
 }

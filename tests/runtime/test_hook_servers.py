@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import grpc
+import grpc.aio
 import pytest
 
 from koord.agent.live import asked as agent_socket
@@ -21,8 +23,10 @@ from koord.runtime.intercept import Question
 from koord.runtime.live import hook_service
 from koord.runtime.live.hook_servers import NOTHING, HookFailed, HookServers
 from koord.runtime.live.hook_service import HookServiceOptions
+from koord.runtime.live.run import ProxyOptions, run
 from koord.runtime.records import ContainerRecord, SandboxRecord
 from koord.runtime.stages import Stage
+from tests.runtime.cri_client import client
 from tests.runtime.hook_server import hang, hook_server, register
 from tests.runtime.test_nri import SPEC, Agent
 
@@ -192,3 +196,30 @@ async def test_koords_hooks_answer_in_koordinators_protocol(tmp_path: Path) -> N
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
+
+
+async def test_a_runtime_that_talks_nonsense_ends_nothing(tmp_path: Path) -> None:
+    class Nonsense(grpc.GenericRpcHandler):
+        def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+            async def answer(request: bytes, context: object) -> bytes:
+                return b"\xff\xff\xff"
+
+            return grpc.unary_unary_rpc_method_handler(answer)
+
+    runtime, ready = grpc.aio.server(), asyncio.Event()
+    runtime.add_generic_rpc_handlers((Nonsense(),))
+    runtime.add_insecure_port(f"unix:{tmp_path}/runtime.sock")
+    await runtime.start()
+    options = ProxyOptions(tmp_path / "proxy.sock", tmp_path / "runtime.sock", tmp_path / "hooks", tmp_path / "state")
+    running = asyncio.create_task(run(options, on_ready=ready.set))
+    try:
+        await asyncio.wait([running, asyncio.create_task(ready.wait())], return_when=asyncio.FIRST_COMPLETED)
+        async with client(options.listen) as cri:
+            for method in ("ListPodSandbox", "RunPodSandbox", "CreateContainer", "StartContainer", "Version"):
+                assert await cri.call(method) == b"\xff\xff\xff", "it passes, for kubelet to judge"
+        assert not running.done()
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        await runtime.stop(0)

@@ -94,10 +94,10 @@ class HookServers:
             self._complaints.pop(server.socket, None)
             return found
         self.failures += 1
-        text = f"{question}: the hook server at {server.socket} failed: {why[:500]}"
+        text = f"the hook server at {server.socket} failed: {why[:500]}"
         if server.failure_policy is FailurePolicy.FAIL:
-            raise HookFailed(text)
-        log.warning("%s; it goes on without it", text)
+            raise HookFailed(f"{question}: {text}")
+        self._complain(server.socket, f"{text}; containers are made without it")
         return NOTHING
 
     async def _asked(self, server: HookFile, question: Question) -> Answer:

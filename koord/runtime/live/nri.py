@@ -80,6 +80,8 @@ class Plugin:
     "By container."
     is_in_line: bool = False
     "Whether the runtime has told of what runs."
+    _told: str = ""
+    "Of the agent, once as long as it stays so."
     _pods: dict[str, nri.PodSandbox] = field(default_factory=dict)
     _synchronizing: nri.SynchronizeRequest = field(default_factory=nri.SynchronizeRequest)
 
@@ -192,7 +194,9 @@ class Plugin:
         """None where the agent does not answer, and that is no reason to refuse."""
         try:
             async with asyncio.timeout(self.options.agent_s):
-                return await self.agent.ask(asking)
+                found = await self.agent.ask(asking)
+            self._told = ""
+            return found
         except TimeoutError:
             why = f"no answer within {self.options.agent_s:g} s"
         except AgentError as error:
@@ -201,7 +205,9 @@ class Plugin:
         text = f"the agent at {self.agent.socket} failed: {why[:500]}"
         if self.options.fails and not may_fail:
             raise Refused(f"{about}: {text}")
-        log.warning("%s: %s; it goes on without it", about, text)
+        if text != self._told:
+            log.warning("%s; containers are made without it", text)
+            self._told = text
         return None
 
 

@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 
 from koord.api.machinery.faults import BadInput
+from koord.api.machinery.protobuf import MessageError
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.unix_sockets import root_only
 from koord.runtime.live.hook_servers import HookServers
@@ -78,7 +79,10 @@ async def _learn(proxy: Proxy, runtime: Path, clock: Clock) -> None:
             await proxy.learn()
             return
         except grpc.aio.AioRpcError as error:
-            if told != (why := f"{error.code().name}: {error.details()}"):
-                log.warning("the runtime at %s does not answer: %s", runtime, why)
-                told = why
+            why = f"does not answer: {error.code().name}: {error.details()}"
+        except MessageError as error:
+            why = f"answers what cannot be understood: {error}"
+        if told != why:
+            log.warning("the runtime at %s %s", runtime, why)
+            told = why
         await clock.sleep(AGAIN_S)
