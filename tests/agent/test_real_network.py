@@ -19,7 +19,7 @@ from koord.agent.host.cgroups import Version
 from koord.agent.host.network import packets, queues
 from koord.agent.host.network.netlink import NETFILTER, Netlink
 from koord.agent.live import keeping
-from koord.agent.qos import network
+from koord.agent.qos import network_classes as network
 from koord.agent.state import DEFAULT_GATES
 from koord.api.configuration.features import AgentGate
 from koord.api.kubernetes.cgroup import CgroupDriver

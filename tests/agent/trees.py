@@ -37,6 +37,7 @@ _V1: Mapping[str, Mapping[str, str]] = {
     },
     "cpuacct": {"cpuacct.usage": "0"},
     "cpuset": {"cpuset.cpus": "", "cgroup.procs": ""},
+    "net_cls": {"net_cls.classid": "0"},
     "memory": {
         "memory.limit_in_bytes": "9223372036854771712",
         "memory.usage_in_bytes": "0",

@@ -39,7 +39,7 @@ def _memory(this: Round, uid: str, directory: str) -> None:
     memory = usage.memory(this.cgroups, directory)
     this.put(series, memory.without_page_cache)
     if this.is_thorough:
-        this.put(names.pod_page_cache(uid), memory.page_cache)
+        this.put_slowly(names.pod_page_cache(uid), memory.page_cache)
 
 
 def _is_same(this: Round, charged: Series, directory: str) -> bool:

@@ -14,7 +14,6 @@ from koord.agent.host import knobs, resctrl, tasks, usage
 from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.io_knobs import io_limit, io_weight
 from koord.agent.host.knobs import Knob
-from koord.agent.host.network.knobs import NET_CLASS
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +255,7 @@ TABLE: Final = (
     ),
     Known(
         "network class of cgroups",
-        NET_CLASS,
+        knobs.NET_CLASS,
         "net_cls",
         "not available: pods on the host's network are in the system's class",
         "cgroup v1, with CONFIG_CGROUP_NET_CLASSID",

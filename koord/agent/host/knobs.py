@@ -280,6 +280,8 @@ PAGE_CACHE_LIMIT: Final = _same(
 )
 PAGE_CACHE_SIZE: Final = _same("memory.pagecache_limit.size", "memory", "memory.pagecache_limit.size", None, _T, 0)
 PAGE_CACHE_SYNC: Final = _same("memory.pagecache_limit.sync", "memory", "memory.pagecache_limit.sync", None, _T, 0, 1)
+NET_CLASS: Final = _same("net_cls.classid", "net_cls", "net_cls.classid", _K, None, 0, 2**32 - 1)
+"""Of packets that its processes send."""
 
 OOM_SCORE_ADJ: Final = Knob(
     "oom_score_adj",
@@ -311,6 +313,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     PAGE_CACHE_LIMIT,
     PAGE_CACHE_SIZE,
     PAGE_CACHE_SYNC,
+    NET_CLASS,
 )
 """Those of cgroups."""
 

@@ -64,4 +64,7 @@ def _whole(name: str) -> Knob:
 
 PODS: Final = _whole("pod.json")
 NODE: Final = _whole("global_bps_config")
-TERWAY_KNOBS: Final[tuple[Knob, ...]] = (NODE, PODS)
+
+
+def terway_knob_named(name: str) -> Knob | None:
+    return next((knob for knob in (NODE, PODS) if knob.name == name), None)

@@ -21,7 +21,6 @@ from koord.agent.qos import (
     network,
     resctrl,
     system_config,
-    terway,
 )
 from koord.agent.qos.strategy import Strategy
 
@@ -30,8 +29,8 @@ STRATEGIES: Final[tuple[Strategy[Any, Any], ...]] = (
     cold_memory.STRATEGY,
     memory_qos.STRATEGY,
     block_io.STRATEGY,
-    network.STRATEGY,
-    terway.STRATEGY,
+    network.CLASSES,
+    network.TERWAY,
     resctrl.STRATEGY,
     core_sched.STRATEGY,
     cpu_burst.STRATEGY,

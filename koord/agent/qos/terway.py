@@ -15,11 +15,9 @@ from koord.agent import wish
 from koord.agent.host import terway_knobs as knobs
 from koord.agent.pods import AgentPod
 from koord.agent.qos.decision import NOTHING, Problem, StrategyDecision
-from koord.agent.qos.network import bandwidth_bps, pod_limits, total_bps
-from koord.agent.qos.strategy import Reader, Sight, Strategy, Turn
+from koord.agent.qos.network_classes import bandwidth_bps, pod_limits, total_bps
 from koord.agent.state import NodeState
 from koord.agent.wish import Wish
-from koord.api.configuration.features import AgentGate
 from koord.api.kubernetes.words import KubeQoS
 from koord.api.protocol.crd.resource_qos import ResourceQOS
 from koord.api.protocol.priority import QoSClass
@@ -116,14 +114,3 @@ def _pod(pod: AgentPod) -> TerwayPod:
     tier = _TIERS.get(pod.labelled_qos, 2 if pod.kube_qos is KubeQoS.BEST_EFFORT else 1)
     own = PodBandwidth(limits.ingress_bps // 8, limits.egress_bps // 8)
     return TerwayPod(pod.meta.name, pod.meta.namespace, pod.uid, tier, f"{_NET_CLS}/{pod.directory}", own)
-
-
-def _look(reader: Reader, memory: None) -> bool:
-    return reader.cgroups.files.exists(knobs.HOME)
-
-
-def _decide(sight: Sight, is_installed: bool, memory: None) -> Turn[None]:
-    return Turn(decide(sight.state, is_installed), None)
-
-
-STRATEGY: Final[Strategy[None, bool]] = Strategy(NAME, (AgentGate.TERWAY_QOS,), None, _decide, _look)

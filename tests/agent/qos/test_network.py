@@ -13,13 +13,13 @@ from koord.agent.host.all_knobs import knob_named
 from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.features import features
 from koord.agent.host.files import Files
-from koord.agent.host.knobs import Knob
-from koord.agent.host.network.knobs import EGRESS_LIMIT, INGRESS_LIMIT, NET_CLASS, address_of, class_of, root_of
+from koord.agent.host.knobs import NET_CLASS, Knob
+from koord.agent.host.network.knobs import EGRESS_LIMIT, INGRESS_LIMIT, address_of, class_of, root_of
 from koord.agent.host.network.look import NetworkSeen, Port, Ports, look
 from koord.agent.host.network.queues import handle_of
 from koord.agent.pods import AgentPod
-from koord.agent.qos import network
-from koord.agent.qos.network import LEAST_BPS, Tier
+from koord.agent.qos import network_classes as network
+from koord.agent.qos.network_classes import LEAST_BPS, Tier
 from koord.agent.state import NodeState
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.protocol.crd.resource_qos import NetworkQOSCfg

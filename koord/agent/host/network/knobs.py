@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from koord.agent.host.knobs import Form, Knob, Place, Present, Value
+from koord.agent.host.knobs import Form, Knob, Place
 from koord.agent.host.network import packets, queues
 from koord.agent.host.network.netlink import NETFILTER, ROUTE, Netlink
 from koord.agent.host.network.queues import Class, Link, Queue, handle_of, name_of
@@ -324,21 +324,12 @@ EGRESS_LIMIT: Final = _limit_knob("tc egress limit", "egress", _own_port)
 INGRESS_LIMIT: Final = _limit_knob("tc ingress limit", "ingress", _host_port)
 
 
-def _classid(text: str) -> Value:
-    return int(text)
-
-
-NET_CLASS: Final = Knob(
-    "net_cls.classid",
-    Place("net_cls.classid", Form(str, _classid), "net_cls", Present.KUBEPODS),
-    None,
-    0,
-    2**32 - 1,
-)
-NETWORK_KNOBS: Final[tuple[Knob, ...]] = (EGRESS_LIMIT, INGRESS_LIMIT, NET_CLASS)
+_OF_PODS: Final = {knob.name: knob for knob in (EGRESS_LIMIT, INGRESS_LIMIT)}
 
 
 def network_knob_named(name: str) -> Knob | None:
+    if name in _OF_PODS:
+        return _OF_PODS[name]
     if found := _ROOT_NAME.fullmatch(name):
         return root_of(found[1])
     if found := _CLASS_NAME.fullmatch(name):
