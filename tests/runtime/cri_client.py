@@ -40,6 +40,22 @@ HOST_NETWORK = message(2, message(1, integer(1, _HOST)))
 LOG_DIRECTORY, IMAGE, COMMAND, LOG_PATH = 3, 2, 3, 11
 
 
+def sandbox_config(
+    name: str,
+    parent: str,
+    logs: Path,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> PodSandboxConfig:
+    return PodSandboxConfig(
+        PodSandboxMetadata(name, f"uid-{name}", "default"),
+        dict(labels or {}),
+        dict(annotations or {}),
+        LinuxPodSandboxConfig(f"{parent}/besteffort/poduid-{name}", unknown=HOST_NETWORK),
+        unknown=text(LOG_DIRECTORY, str(logs)),
+    )
+
+
 class CriClient:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._channel = channel
@@ -56,13 +72,7 @@ class CriClient:
         labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
     ) -> tuple[str, PodSandboxConfig]:
-        config = PodSandboxConfig(
-            PodSandboxMetadata(name, f"uid-{name}", "default"),
-            dict(labels or {}),
-            dict(annotations or {}),
-            LinuxPodSandboxConfig(f"{parent}/besteffort/poduid-{name}", unknown=HOST_NETWORK),
-            unknown=text(LOG_DIRECTORY, str(logs)),
-        )
+        config = sandbox_config(name, parent, logs, labels, annotations)
         given = decode(SandboxId, await self.call("RunPodSandbox", RunPodSandboxRequest(config)))
         return given.pod_sandbox_id, config
 

@@ -20,7 +20,7 @@ from koord.agent.live import asked
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.machinery.messages import decode, encode
 from koord.api.machinery.protobuf import varint
-from koord.runtime.cri import LinuxContainerResources
+from koord.runtime.cri import Containers, LinuxContainerResources, PodSandboxes
 from koord.runtime.hook_service import (
     ContainerResourceHookRequest,
     ContainerResourceHookResponse,
@@ -29,7 +29,7 @@ from koord.runtime.hook_service import (
 from koord.runtime.live.run import ProxyOptions, run
 from tests.agent.states import node
 from tests.runtime.containerd import Containerd, containerd
-from tests.runtime.cri_client import CriClient, client, printed
+from tests.runtime.cri_client import CriClient, client, printed, sandbox_config
 from tests.runtime.hook_server import hook_server, register
 
 pytestmark = [pytest.mark.runtime, pytest.mark.timeout(120)]
@@ -180,3 +180,52 @@ async def answering(cri: CriClient) -> None:
         except grpc.aio.AioRpcError:
             await asyncio.sleep(0.1)
     raise AssertionError("the proxy does not answer")
+
+
+async def test_killed_under_load_it_loses_and_doubles_nothing(runtime: Containerd, tmp_path: Path) -> None:
+    """A client that looks what is there and goes on, as kubelet does."""
+    socket = tmp_path / "proxy.sock"
+    command = [
+        sys.executable, "-m", "koord", "runtime-proxy", "--listen", str(socket), "--runtime-endpoint",
+        str(runtime.socket), "--hooks-dir", str(tmp_path / "hooks"), "--state-dir", str(tmp_path / "state"),
+    ]  # fmt: skip
+
+    async def ensure(cri: CriClient, name: str) -> None:
+        for _ in range(300):
+            with suppress(grpc.aio.AioRpcError):
+                there = decode(PodSandboxes, await cri.call("ListPodSandbox", timeout=20)).items
+                ids = [each.id for each in there if each.metadata is not None and each.metadata.name == name]
+                pod = (ids[0], sandbox_config(name, runtime.parent, tmp_path)) if ids else None
+                pod = pod or await cri.run_sandbox(name, runtime.parent, tmp_path)
+                made = decode(Containers, await cri.call("ListContainers", timeout=20)).containers
+                own = [each.id for each in made if each.pod_sandbox_id == pod[0]]
+                container = own[0] if own else await cri.create(pod, f"main-{name}", ["/bin/sleep", "1000"])
+                with suppress(grpc.aio.AioRpcError):
+                    await cri.start(container)
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"{name} never came about")
+
+    process = await asyncio.create_subprocess_exec(*command)
+    try:
+        async with client(socket) as cri, client(runtime.socket) as direct:
+            await answering(cri)
+            before = set(await direct.sandboxes())
+            work = [asyncio.create_task(ensure(cri, f"load-{i}")) for i in range(8)]
+            for _ in range(3):
+                await asyncio.sleep(0.4)
+                process.send_signal(signal.SIGKILL)
+                await process.wait()
+                process = await asyncio.create_subprocess_exec(*command)
+            async with asyncio.timeout(90):
+                await asyncio.gather(*work)
+            sandboxes = set(await direct.sandboxes()) - before
+            made = decode(Containers, await direct.call("ListContainers")).containers
+            owners = [each.pod_sandbox_id for each in made if each.pod_sandbox_id in sandboxes]
+            assert len(sandboxes) == 8
+            assert sorted(owners) == sorted(sandboxes), "one each"
+            for each in sandboxes:
+                await direct.end(each)
+    finally:
+        process.terminate()
+        await process.wait()
