@@ -44,6 +44,10 @@ def exact_checks(
 
 def _checked(parts: Sequence[Part], ask: Ask, row: Row, door: Door | None) -> dict[str, object] | tuple[str, Objection]:
     agreed: dict[Joint, object] = {}
+    if len(parts) == 1 and parts[0].judge.joint is None:
+        (part,) = parts
+        found = part.judge.check(ask, row, None, door)
+        return (part.plugin.name, found) if isinstance(found, Objection) else {part.plugin.name: found}
     for joint in dict.fromkeys(part.judge.joint for part in parts if part.judge.joint is not None):
         sharing = [part for part in parts if part.judge.joint is joint]
         settled = joint.settle([part.judge.offer(ask, row, door) for part in sharing], ask, row)

@@ -149,6 +149,10 @@ class Groups:
         are = bases > LOW
         if not regrouped and are.tobytes() == were.tobytes():
             return False
+        if not self.facets:
+            self.number[0] += are.tobytes().count(1) - were.tobytes().count(1)
+            self._present = self._candidates = None
+            return True
         before = self.of_row[rows]
         now = self._groups_of(rows) if regrouped else before
         size = self.size

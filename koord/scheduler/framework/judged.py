@@ -16,7 +16,7 @@ import numpy as np
 from koord.scheduler.framework.cells import Cells, Crowded, Gain, Many, Numbers, OfRow, One
 from koord.scheduler.framework.groups import LOW, NEVER, TIE_BITS
 from koord.scheduler.framework.judge import Objection
-from koord.scheduler.framework.panels import LOST, Seat, panels_of
+from koord.scheduler.framework.panels import LOST, MOST_FILTERS, Seat, panels_of
 from koord.scheduler.framework.stable import stable_hash, tie, ties
 from koord.scheduler.framework.verdicts import Part, Verdicts
 from koord.scheduler.state.cluster import Cluster
@@ -33,6 +33,7 @@ _OUT: Final = 0
 _CANDIDATE: Final = 1
 _JOINTLY_OUT: Final = 2
 """Turned away by those alone who are asked together with other classes."""
+_NEVER: Final = np.int64(NEVER)
 FEW_APART: Final = 12
 """Up to so many rows are judged one by one, where answers for all others can be taken over."""
 
@@ -72,8 +73,15 @@ class Judged:
         alone = any(part.judge.promised for part in parts)
         self._joining = [part for part in parts if part.judge.alike is not None and not alone]
         "Parts whose judges may be asked together with those of other classes."
-        self._joint_bits = [1 << i for i, part in enumerate(self.filters) if part in self._joining]
-        self._joint = sum(self._joint_bits)
+        joint_bits = [1 << i for i, part in enumerate(self.filters) if part in self._joining]
+        if len(joint_bits) > MOST_FILTERS:
+            self._joining, joint_bits = [], []
+        self._joint = sum(joint_bits)
+        self._bits_of: Array = np.array(
+            [sum(bit for k, bit in enumerate(joint_bits) if mask >> k & 1) for mask in range(1 << len(joint_bits))],
+            np.uint32,
+        )
+        "By the bits of an answer that was given together with others."
         self._scorers: list[tuple[_Body, int]] = [
             (part.judge.score, part.weight) for part in self.scorers if part in self._joining
         ]
@@ -133,10 +141,9 @@ class Judged:
             self._are_unasked = False
             rows = np.flatnonzero((self._standing == _OUT) & self._table.alive)
             cells, blocked = Many(self.columns, rows), self._blocked[rows] & np.uint32(_ALL_BITS ^ self._joint)
-            for part, bit in zip(
-                [part for part in self.filters if part in self._joining], self._joint_bits, strict=True
-            ):
-                blocked |= (np.asarray(part.judge.feasible(cells)) != 0) * np.uint32(bit)
+            for i, part in enumerate(self.filters):
+                if part in self._joining:
+                    blocked |= (np.asarray(part.judge.feasible(cells)) != 0) * np.uint32(1 << i)
             self._blocked[rows] = blocked
         return self._blocked
 
@@ -255,38 +262,34 @@ class Judged:
         self.rows_judged += len(rows)
         self.bodies_run += len(rows) * panel.bodies
         self._are_unasked = True
-        standing = self._standing[rows]
-        given = [answers[number, places] for answers in panel.turned_away]
-        if apart or _JOINTLY_OUT in standing.tobytes() or any(1 in out.tobytes() for out in given):
-            return self._sort_out(changed, apart, given, panel.bases[number, places])
+        standing, against, base = self._standing[rows], panel.turned_away[number, places], panel.bases[number, places]
+        if apart or _JOINTLY_OUT in standing.tobytes() or against.tobytes().count(0) != len(rows):
+            return self._sort_out(changed, apart, against, base)
         # As a rule nobody is turned away, now or before. Of a row that changed more than once, what is written last
         # stays.
-        base = panel.bases[number, places]
         if self._other_scorers:
             base = base + (self._others[rows].astype(np.int64) << TIE_BITS)
-        base = np.where(standing, base, NEVER)
+        if _OUT in standing.tobytes():
+            base = np.where(standing, base, _NEVER)
         self.base[rows] = base
         return rows, base, None
 
     def _sort_out(
-        self, changed: Changes, apart: Sequence[Row], given: Sequence[Array], bases: Array
+        self, changed: Changes, apart: Sequence[Row], against: Array, bases: Array
     ) -> tuple[Array, Array, Array | None]:
         """The same where some rows are turned away by those who gave answers, or were."""
         rows, lasts = changed.index, changed.lasts
-        before, base = self._standing[rows], bases[lasts]
-        in_question = before != _OUT
-        for row in apart:
-            in_question[rows == row] = False
-        blocked = np.zeros(len(rows), np.uint32)
-        for out, bit in zip(given, self._joint_bits, strict=True):
-            blocked |= out[lasts] * np.uint32(bit)
-        now = np.where(blocked, np.uint8(_JOINTLY_OUT), np.uint8(_CANDIDATE))
-        if 0 in in_question.tobytes():
-            now[~in_question] = _OUT
-            blocked = np.where(in_question, blocked, self._blocked[rows])
+        before, against, base = self._standing[rows], against[lasts], bases[lasts]
+        blocked = self._bits_of.take(against)
+        now = (against != 0) + np.uint8(_CANDIDATE)
         if self._other_scorers:
             base += self._others[rows].astype(np.int64) << TIE_BITS
-        base[now != _CANDIDATE] = NEVER
+        if apart or _OUT in before.tobytes():
+            elsewhere = before == _OUT
+            for row in apart:
+                elsewhere |= rows == row
+            now[elsewhere], base[elsewhere] = _OUT, NEVER
+            blocked = np.where(elsewhere, self._blocked[rows], blocked)
         self._blocked[rows], self.base[rows], self._standing[rows] = blocked, base, now
         if apart:
             for row in apart:
@@ -326,8 +329,7 @@ class Judged:
         if places is not None:
             assert self._seat is not None
             panel, number = self._seat.panel, self._seat.number
-            given = [answers[number, places][lasts] for answers in panel.turned_away]
-            verdicts += zip(given, self._joint_bits, strict=True)
+            blocked |= self._bits_of.take(panel.turned_away[number, places][lasts])
             base = panel.bases[number, places][lasts]
             self.bodies_run += len(before) * panel.bodies
         else:

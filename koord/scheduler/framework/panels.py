@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from koord.scheduler.framework.cells import Many, OfRow
-from koord.scheduler.framework.groups import TIE_BITS
+from koord.scheduler.framework.groups import NEVER, TIE_BITS
 from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.stable import tie, ties
 from koord.scheduler.framework.verdicts import Part
@@ -33,6 +33,8 @@ MOST_CHANGES: Final = 64
 """Nor are more changes than that, however few the rows are."""
 MOST_ANSWERS: Final = 1 << 13
 """Changes times seats. More than that takes longer than one class takes by itself."""
+MOST_FILTERS: Final = 8
+"""That a class has in common with others: a byte of every answer says which of them turn a row away."""
 FIRST_SEATS: Final = 16
 FEW_OF_A_VIEW: Final = 4
 """Fewer classes that share a view are not asked together: every change would be judged for them, asked for or not."""
@@ -62,10 +64,10 @@ class _OfRow(NamedTuple):
     """What the judges of a panel say of single rows."""
 
     of: Array
-    filters: list[tuple[int, OfRow]]
-    "With the place of each among the judges."
+    filters: list[tuple[int, OfRow, int]]
+    "With the place of each among the judges, and its bit."
     scorers: list[tuple[int, OfRow, int]]
-    "Likewise, and with its weight."
+    "Likewise, with its weight."
 
 
 class Panel:
@@ -81,30 +83,39 @@ class Panel:
         self.seats: list[Seat] = []
         self.waiting: list[Seat] = []
         self._rounds = 0
-        self.turned_away: list[Array] = [np.zeros((FIRST_SEATS, 2 * WINDOW), np.bool_) for _ in self._filters]
-        "By filter."
+        self.turned_away: Array = np.zeros((FIRST_SEATS, 2 * WINDOW), np.uint8)
+        "Which filters turn rows away: a bit for each, in their order."
         self.bases: Array = np.zeros((FIRST_SEATS, 2 * WINDOW), np.int64)
-        "Scores times weights, and ties, of rows that are turned away too."
+        "Scores times weights, and ties; far below zero where the row is turned away."
         self._of_row: _OfRow | None = None
 
-    def take_in(self, version: int) -> None:
-        """Give those who wait a seat, if it is worth while."""
+    def take_in(self, start: int, version: int) -> None:
+        """Give those who wait a seat, if it is worth while. Answers are kept from the version `start` on, and reach up
+        to another one."""
         if self._view is not None and len(self.waiting) + len(self.seats) < FEW_OF_A_VIEW:
             return
         self._rounds += 1
         if self._rounds < PATIENCE and 8 * len(self.waiting) < len(self.seats):
             return
         self._rounds = 0
-        for seat in self.waiting:
+        newcomers, self.waiting = self.waiting, []
+        for seat in newcomers:
             seat.number, seat.since = len(self.seats), version
             self.seats.append(seat)
-        self.waiting = []
         more = len(self.seats) - len(self.bases)
         if more > 0:
             room = ((0, max(more, len(self.seats) // 4)), (0, 0))
-            self.turned_away = [np.pad(each, room) for each in self.turned_away]
-            self.bases = np.pad(self.bases, room)
-        self._join()
+            self.turned_away, self.bases = np.pad(self.turned_away, room), np.pad(self.bases, room)
+        since = max(start, min([seat.asked_at for seat in newcomers]))
+        if 0 < (version - since) * len(newcomers) <= MOST_ANSWERS and self._table.version - since <= WINDOW:
+            # What happened since each of them was asked last is judged for all of them at once.
+            self._join(newcomers)
+            rows = self._table.changed_rows(since)[: version - since, np.newaxis]
+            first = newcomers[0].number
+            self.judge(Many(self.columns(), rows), since - start, version - start, first)
+            for seat in newcomers:
+                seat.since = since
+        self._join(self.seats)
 
     def dismiss(self, before: int) -> None:
         """Take the seats of those who were not asked since a version."""
@@ -116,17 +127,17 @@ class Panel:
         if len(staying) == len(self.seats):
             return
         numbers = [seat.number for seat in staying]
-        for answers in (*self.turned_away, self.bases):
+        for answers in (self.turned_away, self.bases):
             answers[: len(numbers)] = answers[numbers]
         for number, seat in enumerate(staying):
             seat.number = number
         self.seats = staying
         if staying:
-            self._join()
+            self._join(staying)
 
-    def _join(self) -> None:
-        self._salts = np.array([seat.salt for seat in self.seats], np.uint32)
-        by_seat = [[part.judge for part in seat.parts] for seat in self.seats]
+    def _join(self, seats: Sequence[Seat]) -> None:
+        self._salts = np.array([seat.salt for seat in seats], np.uint32)
+        by_seat = [[part.judge for part in seat.parts] for seat in seats]
         self._joint = [alike[0].together(alike) for alike in zip(*by_seat, strict=True)]
 
     @property
@@ -138,19 +149,29 @@ class Panel:
         """As all of its classes see them."""
         return self._table.columns if self._view is None else self._view.columns
 
-    def judge(self, cells: Many, start: int, end: int) -> None:
-        """All judges answer for changes at these places; the cells are columns, so that answers for a row are one."""
-        number = len(self.seats)
-        for i, answers in zip(self._filters, self.turned_away, strict=True):
+    def judge(self, cells: Many, start: int, end: int, first: int = 0) -> None:
+        """Judges that are joined answer for changes at these places, from the seat `first` on; the cells are columns,
+        so that answers for a row are one."""
+        seats = slice(first, first + len(self._salts))
+        blocked: Array | None = None
+        for bit, i in enumerate(self._filters):
             out = self._joint[i].feasible(cells)
-            answers[:number, start:end] = out.T if isinstance(out, np.ndarray) else out
+            if np.count_nonzero(out):
+                more = (np.asarray(out) != 0) * np.uint8(1 << bit)
+                blocked = more if blocked is None else blocked | more
         total: Array | None = None
         for i, weight in self._scorers:
             score = self._joint[i].score(cells)
             more = score if weight == 1 else score * weight
             total = more if total is None else total + more
         tied = ties(cells[NAME_HASH.name], self._salts)
-        self.bases[:number, start:end] = (tied if total is None else (total << TIE_BITS) | tied).T
+        bases = tied if total is None else (total << TIE_BITS) | tied
+        if blocked is None:
+            self.turned_away[seats, start:end] = 0
+            self.bases[seats, start:end] = bases.T
+        else:
+            self.turned_away[seats, start:end] = blocked.T
+            self.bases[seats, start:end] = np.where(blocked, NEVER, bases).T
 
     def judge_for(self, seat: Seat, changes: Iterable[tuple[int, Row]], columns: dict[Hashable, Array]) -> None:
         """The judges of one class answer for changes at some places."""
@@ -158,23 +179,23 @@ class Panel:
         if of_row is None or of_row.of is not columns[NAME_HASH.name]:
             of_row = self._of_row = self._look_up(seat.parts, columns)
         hashes, salt, number, numbers = of_row.of.data, seat.salt, seat.number, seat.numbers
-        lines, bases = [answers[number].data for answers in self.turned_away], self.bases[number].data
+        blocked, bases = self.turned_away[number].data, self.bases[number].data
         answered: dict[Row, int] = {}
         for place, row in changes:
             before = answered.get(row)
             if before is not None:
                 # One that changed again before anybody asked: it is as it is.
-                for line in lines:
-                    line[place] = line[before]
-                bases[place] = bases[before]
+                blocked[place], bases[place] = blocked[before], bases[before]
                 continue
             answered[row] = place
-            is_out = False
-            for (i, feasible), line in zip(of_row.filters, lines):  # noqa: B905 - equally long
-                line[place] = turned = feasible(row, numbers[i]) != 0
-                is_out |= turned
-            if is_out:
+            against = 0
+            for i, feasible, bit in of_row.filters:
+                if feasible(row, numbers[i]):
+                    against |= bit
+            blocked[place] = against
+            if against:
                 # Nobody looks at the score of a row that is turned away.
+                bases[place] = NEVER
                 continue
             total = 0
             for i, score, weight in of_row.scorers:
@@ -184,20 +205,19 @@ class Panel:
     def _look_up(self, parts: Sequence[Part], columns: dict[Hashable, Array]) -> _OfRow:
         """Once, and again when the table has grown: then all columns are other arrays."""
         of_row = [part.judge.of_row(columns) for part in parts]
-        filters = [(i, of_row[i][0]) for i in self._filters]
+        filters = [(i, of_row[i][0], 1 << bit) for bit, i in enumerate(self._filters)]
         scorers = [(i, of_row[i][1], weight) for i, weight in self._scorers]
         return _OfRow(columns[NAME_HASH.name], filters, scorers)
 
     def forget(self, places: int) -> None:
         """Drop the oldest answers."""
-        for answers in (*self.turned_away, self.bases):
+        for answers in (self.turned_away, self.bases):
             answers[:, :-places] = answers[:, places:]
         self.clear(-places)
 
     def clear(self, start: int = 0) -> None:
         """From some place on, nobody has been turned away yet."""
-        for answers in self.turned_away:
-            answers[:, start:] = False
+        self.turned_away[:, start:] = 0
 
 
 class Panels:
@@ -253,7 +273,7 @@ class Panels:
         table = self._table
         for panel in self._panels.values():
             if panel.waiting:
-                panel.take_in(self._version)
+                panel.take_in(self._start, self._version)
         behind = table.version - self._version
         most = max([len(panel.seats) for panel in self._panels.values()], default=0)
         if behind > WINDOW or behind * most > MOST_ANSWERS:

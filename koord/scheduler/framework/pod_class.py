@@ -36,6 +36,8 @@ MANY: Final = 64
 """After so many changes it is not worth while to count the rows that they are of."""
 FEW_SEATED: Final = 2
 """The same, where others may have judged them already."""
+FEW_CALM: Final = 3
+"""The same, where the best rows are kept in order, which judging many would undo."""
 CALM: Final = 2
 """After so many times that few rows had changed it pays to keep the best rows in order."""
 
@@ -291,12 +293,18 @@ class PodClass:
             judged.judge_all()
             self._refresh(None)
             self._regroup()
-        elif behind <= MANY and len(changed) <= (FEW if self._calm or not judged.is_seated else FEW_SEATED):
+        elif behind <= MANY and len(changed) <= self._few():
             self._judge_few(changed.rows, changed)
         else:
             self._judge_many(changed)
             judged.join(behind)
         self._version = self._led_at = table.read()
+
+    def _few(self) -> int:
+        """Up to how many rows are judged one by one."""
+        if not self._judged.is_seated:
+            return FEW
+        return FEW_CALM if self._calm else FEW_SEATED
 
     def _leading(self, lead: Lead) -> Row | None:
         """The best row, where it is among those that lead; None where others have to be looked at, too."""

@@ -101,7 +101,8 @@ class LoadAwareScheduling(Plugin):
     def _kind(self, ask: Ask) -> _Kind:
         rows = self.rows
         wish = rows.wish(rows.loads.of_alike(ask.pod, ask.template))
-        filters = rows.filters and not any(owner.kind == "DaemonSet" for owner in ask.meta.owner_references)
+        owners = ask.meta.owner_references
+        filters = rows.filters and not (owners and any(owner.kind == "DaemonSet" for owner in owners))
         return _Kind(wish.estimate, _YES if wish.is_prod and rows.by_prod else _NO, _YES if filters else _NO)
 
 
