@@ -24,12 +24,12 @@ from koord.scheduler.plugins.devices.adapters import cannot_tell
 from koord.scheduler.plugins.devices.allocate import Score, allocate, insufficient
 from koord.scheduler.plugins.devices.changes import changes
 from koord.scheduler.plugins.devices.grants import Grant, Granted, alone_on_pcie, granted
-from koord.scheduler.plugins.devices.inventory import UNTOLD, Unit
+from koord.scheduler.plugins.devices.inventory import UNTOLD, Machine, Unit
 from koord.scheduler.plugins.devices.ledger import COUNTED, MOST_LEFT, WHOLE_LEFT, Devices, Usage, left, number
 from koord.scheduler.plugins.devices.locks import LOCKED, Locks, lock_of
 from koord.scheduler.plugins.devices.partitions import NO_FREE_SET, NO_SUCH_SET, table_of
 from koord.scheduler.plugins.devices.requests import CORE, DEVICE_NAMES, GPU, NAMES_OF, RATIO, WHOLE, Request, Wanted
-from koord.scheduler.plugins.devices.room import Room, filled
+from koord.scheduler.plugins.devices.room import Room, filled, has_left
 from koord.scheduler.plugins.devices.scoring import Policy
 from koord.scheduler.plugins.gangs import Gangs
 from koord.scheduler.plugins.numa.hints import NUMA, Agreed, Hints, Offer
@@ -233,7 +233,7 @@ class DeviceJudge(Judge):
                 return self._shortage(request, counting, cells, rows)
         gpu = self.wanted.of(GPU)
         if gpu is not None and reason in (NO_SUCH_SET, NO_FREE_SET):
-            tables = [table_of(room)[0] for row in rows if (room := self._plain_room(row)) is not None]
+            tables = [table_of(*told)[0] for row in rows if (told := self._told(row)) is not None]
             sizes = listed(map(str, sorted({size for table in tables for size in table or ()})))
             return f"sets are of {sizes} GPUs, {gpu.count} needed" if reason == NO_SUCH_SET else _no_set(gpu.count)
         return ""
@@ -256,9 +256,10 @@ class DeviceJudge(Judge):
             return f"{number} on one node with enough left, {counting.needed} needed"
         return _most_left(cells, counting, [name for name, _ in request.each if name in COUNTED[request.type]])
 
-    def _plain_room(self, row: Row) -> Room | None:
+    def _told(self, row: Row) -> tuple[Machine, Mapping[str, str]] | None:
+        """The devices of a row, and the labels of its node."""
         machine = self._devices.machine(row)
-        return None if machine is None else Room(machine, labels=self._cluster.nodes[row].metadata.labels)
+        return None if machine is None else (machine, self._cluster.nodes[row].metadata.labels)
 
     def lack(self, cells: Cells) -> Numbers:
         missing: Numbers = 0.0
@@ -279,9 +280,10 @@ class ShareJudge(DeviceJudge):
             self.alike, self.numbers = (GPU, self._rows.joins), (least, self._rows.numbers)
         (request,) = self.wanted.requests
         self._is_plain = (
-            not (request.is_whole or request.selector.requirements or request.scope or request.exclusive)
+            not (request.selector.requirements or request.scope or request.exclusive)
             and request.vf_selector is None
             and request.templates is None
+            and self.wanted.partition is None
             and self._locks is None
         )
 
@@ -290,7 +292,7 @@ class ShareJudge(DeviceJudge):
 
     def check(self, ask: Ask, row: Row, agreed: object = None, door: Door | None = None) -> Granted | Objection | None:
         if self._is_plain and door is None and not isinstance(agreed, Agreed):
-            found = self._at_once(row)
+            found = self._whole_at_once(row) if self.wanted.requests[0].is_whole else self._at_once(row)
             if found is not None:
                 return found
         return super().check(ask, row, agreed, door)
@@ -300,11 +302,28 @@ class ShareJudge(DeviceJudge):
         slot, machine, usage = self._policy.slot(row), self._devices.machine(row), self._devices.usage(row)
         if slot is None or machine is None or machine.gpus is not None or (usage is not None and usage.alone):
             return None
-        units = machine.units[GPU]
-        unit = next((each for each in units if machine.slots[each.key] == slot), None)
-        if unit is None or not unit.total or not Room(machine, usage or Usage()).fits(unit, self.wanted.requests[0]):
+        request, slots = self.wanted.requests[0], machine.slots
+        for unit in machine.units[GPU]:
+            if slots[unit.key] == slot:
+                if unit.total and has_left(unit, request, _used(usage, unit)):
+                    return Granted(((GPU, (Grant(unit.minor, filled(request.each, unit), unit.id),)),))
+                break
+        return None
+
+    def _whole_at_once(self, row: Row) -> Granted | None:
+        """Whole GPUs where nothing tells devices apart but whether they are free: the first ones."""
+        machine, usage = self._devices.machine(row), self._devices.usage(row)
+        if self._rows is None or machine is None or machine.gpus is not None or (usage is not None and usage.alone):
             return None
-        return Granted(((GPU, (Grant(unit.minor, filled(self.wanted.requests[0].each, unit), unit.id),)),))
+        if table_of(machine, self._cluster.nodes[row].metadata.labels) != (None, False):
+            return None
+        request, grants = self.wanted.requests[0], list[Grant]()
+        for unit in machine.units[GPU]:
+            if unit.total and has_left(unit, request, _used(usage, unit)):
+                grants.append(Grant(unit.minor, filled(request.each, unit), unit.id))
+                if len(grants) == request.count:
+                    return Granted(((GPU, tuple(grants)),))
+        return None
 
     def of_row(self, columns: dict[Hashable, Array]) -> tuple[OfRow, OfRow]:
         most, whole = columns[MOST_LEFT].data, columns[WHOLE_LEFT].data
@@ -342,6 +361,10 @@ class _Together(Judge):
 
 def _short(cells: Cells, part: Numbers, whole: Numbers) -> Numbers:
     return ((cells[MOST_LEFT] < part) | (cells[WHOLE_LEFT] < whole)) * _SHORT
+
+
+def _used(usage: Usage | None, unit: Unit) -> Mapping[str, int]:
+    return EMPTY if usage is None else usage.amounts.get(unit.key, EMPTY)
 
 
 def _limits(holder: PodRecord, rest: Granted, limited: frozenset[str]) -> Mapping[str, Mapping[int, Grant]]:

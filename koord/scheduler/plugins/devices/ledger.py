@@ -24,7 +24,6 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from koord.api.kubernetes.pod import Pod
-from koord.api.machinery.struct import EMPTY
 from koord.api.protocol import names
 from koord.api.protocol.crd.device import Device
 from koord.scheduler.plugins.devices.grants import Granted, read, rest_of
@@ -34,7 +33,7 @@ from koord.scheduler.state.cluster import Cluster, allocatable
 from koord.scheduler.state.insiders import Insiders
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import Amounts, PodRecord
-from koord.scheduler.state.table import Column, Gains, Reason, Row
+from koord.scheduler.state.table import Array, Column, Gains, Reason, Row
 
 COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
     GPU: (CORE, RATIO, MEMORY),
@@ -137,6 +136,8 @@ class Devices(Notes):
         self._written: dict[Row, Machine] = {}
         "What the columns of a row were written from."
         self._cells: dict[Hashable, Gains] = {}
+        self._cells_of_gpus: tuple[Array | None, list[tuple[memoryview, memoryview]]] = None, []
+        "What is left of each GPU, cell by cell, for as long as that column is this array."
         cluster.table.declare(Column(MOST_LEFT, np.int64, Reason.EXACT, UNLIMITED))
         cluster.table.declare(Column(WHOLE_LEFT, np.int64, Reason.EXACT, UNLIMITED))
         for type_, resources in COUNTED.items():
@@ -182,26 +183,31 @@ class Devices(Notes):
                     offered = _offered(machine, type_, grant.minor)
                     gain(row, self._gains(type_, slot, grant.amounts, offered), sign, _EXACT)
             if type_ == GPU:
-                self._sum_up(row, machine)
+                self._sum_up(row)
 
-    def _sum_up(self, row: Row, machine: Machine) -> None:
-        usage = self._usage.get(row)
-        amounts = {} if usage is None else usage.amounts
+    def _sum_up(self, row: Row) -> None:
+        """Write the columns that are of all GPUs of a row, from those of each."""
+        columns, slots = self.cluster.table.columns, self.slots[GPU]
+        if self._cells_of_gpus[0] is not columns[MOST_LEFT] or len(self._cells_of_gpus[1]) != slots:
+            both = [
+                (columns[left(GPU, CORE, slot)].data, columns[left(GPU, RATIO, slot)].data) for slot in range(slots)
+            ]
+            self._cells_of_gpus = columns[MOST_LEFT], both
         most = whole = 0
-        for unit in machine.units.get(GPU, ()):
-            if unit.total:
-                used = amounts.get(unit.key, EMPTY)
-                core = unit.total.get(CORE, UNLIMITED) - used.get(CORE, 0)
-                ratio = unit.total.get(RATIO, UNLIMITED) - used.get(RATIO, 0)
-                here = core if core < ratio else ratio
-                most = here if here > most else most
-                whole += here >= WHOLE
+        for cores, ratios in self._cells_of_gpus[1]:
+            here, ratio = cores[row], ratios[row]
+            if ratio < here:
+                here = ratio
+            if here > most:
+                most = here
+            if here >= WHOLE:
+                whole += 1
         self.cluster.table.set(MOST_LEFT, row, most)
         self.cluster.table.set(WHOLE_LEFT, row, whole)
 
     def _gains(self, type_: str, slot: int, amounts: Amounts, offered: Collection[str]) -> Gains:
         """The cells that a grant changes. Few kinds of grants are given out again and again."""
-        key = (type_, slot, amounts, frozenset(offered))
+        key = (type_, slot, amounts, tuple(offered))
         found = self._cells.get(key)
         if found is None:
             if len(self._cells) >= CELLS_KEPT:
@@ -221,8 +227,8 @@ class Devices(Notes):
     def usage(self, row: Row, without: Iterable[PodRecord] = ()) -> Usage | None:
         """What pods have of a row's devices; `without`: some of them not counted. None: nothing."""
         found = self._usage.get(row)
-        if found is None:
-            return None
+        if found is None or not without:
+            return found
         gone = {each.key for each in without if each.note(self.name) is not None}
         if not gone:
             return found
@@ -298,7 +304,7 @@ class Devices(Notes):
                     put(left(type_, resource, slot), row, there)
                 put(total(type_, resource), row, whole)
                 put(taken(type_, resource), row, used)
-        self._sum_up(row, machine)
+        self._sum_up(row)
         # What no column says may have changed as well: links, labels, virtual functions.
         table.touch(row, _EXACT)
         self.cluster.recounted(row)

@@ -16,7 +16,7 @@ from koord.api.protocol.annotations.device import GPUPartition
 from koord.api.protocol.names import LABEL_GPU_MODEL, LABEL_GPU_PARTITION_POLICY, LABEL_GPU_VENDOR
 from koord.api.text.quantity import value
 from koord.scheduler.framework.judge import Objection
-from koord.scheduler.plugins.devices.inventory import Partitions, Unit
+from koord.scheduler.plugins.devices.inventory import Machine, Partitions, Unit
 from koord.scheduler.plugins.devices.requests import GPU, Request, Wanted, bandwidth_of
 from koord.scheduler.plugins.devices.room import Room
 
@@ -39,10 +39,9 @@ BUILT_IN: Final[Partitions] = {
 }
 
 
-def table_of(room: Room) -> tuple[Partitions | None, bool]:
-    """The table of a node, and whether it must be honoured: the Device object says so of its own table, else the
-    node."""
-    machine, labels = room.machine, room.labels
+def table_of(machine: Machine, labels: Mapping[str, str]) -> tuple[Partitions | None, bool]:
+    """The table of a node with such labels, and whether it must be honoured: the Device object says so of its own
+    table, else the node."""
     if machine.partitions is not None:
         return machine.partitions, machine.honours_partitions
     is_linked = labels.get(LABEL_GPU_MODEL) in _LINKED_MODELS and labels.get(LABEL_GPU_VENDOR, "") in _NVIDIA
@@ -51,7 +50,7 @@ def table_of(room: Room) -> tuple[Partitions | None, bool]:
 
 def partitioned(room: Room, wanted: Wanted, request: Request) -> tuple[Unit, ...] | Objection | None:
     """The linked GPUs for a request of whole ones; why there are none; or None where links need not be heeded."""
-    table, must = table_of(room)
+    table, must = table_of(room.machine, room.labels)
     must = must or wanted.partition is not None
     if table is None:
         return Objection("node(s) missing GPU Partition Table", resolvable=False) if must else None

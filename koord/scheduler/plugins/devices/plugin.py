@@ -135,9 +135,9 @@ class DeviceShare(Plugin):
         if not asked:
             return cluster.notes(Demand).of_shape(ask.shape, ask.spec) if self._packs else None
         meta = ask.meta
-        said = tuple([meta.annotations.get(key, "") for key in _LOOKED_AT])
+        said = tuple([meta.annotations.get(key, "") for key in _LOOKED_AT]) if meta.annotations else ()
         slots = tuple(self._devices.slots.values())
-        known = self._template_version if any(name in self._templates.needed_for for name, _ in asked) else None
+        known = None if self._templates.needed_for.isdisjoint([name for name, _ in asked]) else self._template_version
         packed = cluster.notes(Demand).of_shape(ask.shape, ask.spec) if self._packs else None
         return asked, said, meta.labels.get(names.LABEL_GPU_ISOLATION_PROVIDER, ""), slots, packed, known
 

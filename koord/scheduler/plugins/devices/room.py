@@ -61,18 +61,8 @@ class Room:
     def fits(self, unit: Unit, request: Request) -> bool:
         """Whether enough is left of a device. A resource that it does not name is not limited, unless nothing is left
         of it at all."""
-        used, total, limited = self.used(unit), unit.total, False
         most = self.most[unit.type].get(unit.minor, _NOTHING) if unit.type in self.most else None
-        within = None if most is None else dict(most.amounts)
-        for name, amount in filled(request.each, unit):
-            whole = total.get(name)
-            if within is not None and amount > within.get(name, 0):
-                return False
-            if whole is not None:
-                limited = True
-                if whole - used.get(name, 0) < amount:
-                    return False
-        return limited or any(whole > used.get(name, 0) for name, whole in total.items())
+        return has_left(unit, request, self.used(unit), None if most is None else dict(most.amounts))
 
     def free_vf(self, unit: Unit, request: Request) -> VF | None:
         """The virtual function with the lowest bus id that nobody has, in a group that the request selects."""
@@ -105,6 +95,20 @@ class Room:
     def _pcie(self, key: tuple[str, int]) -> str | None:
         unit = self.machine.unit(*key)
         return None if unit is None or unit.place is None else unit.place.pcie
+
+
+def has_left(unit: Unit, request: Request, used: Mapping[str, int], within: Mapping[str, int] | None = None) -> bool:
+    """As `Room.fits`, of a device of which so much is used. `within`: what a pod may have of it at most."""
+    total, limited = unit.total, False
+    for name, amount in filled(request.each, unit):
+        whole = total.get(name)
+        if within is not None and amount > within.get(name, 0):
+            return False
+        if whole is not None:
+            limited = True
+            if whole - used.get(name, 0) < amount:
+                return False
+    return limited or any(whole > used.get(name, 0) for name, whole in total.items())
 
 
 def filled(each: Amounts, unit: Unit) -> Amounts:

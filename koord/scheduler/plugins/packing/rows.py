@@ -133,14 +133,16 @@ class PackingRows:
 
     def score_one(self, shape: PodShape, row: Row) -> tuple[int, int]:
         """The score and device of one row: as `score`."""
-        fleet, milli = self._fleet, shape.gpu_milli
+        fleet, milli, scorer = self._fleet, shape.gpu_milli, self._scorer
         if fleet.cpu.item(row) < shape.cpu_milli:
             return 0, -1
+        if isinstance(scorer, Valuation) and shape.is_share:
+            score, device = scorer.score_one(shape, row)
+            return (0, -1) if device < 0 else (min(max(score + TOP, 0), TOP), device)
         if shape.gpus and sum([free >= milli for free in fleet.devices[row].tolist()]) < shape.gpus:
             return 0, -1
-        if isinstance(self._scorer, Valuation):
-            score, device = self._scorer.score_one(shape, row)
-            return min(max(score + TOP, 0), TOP), device
+        if isinstance(scorer, Valuation):
+            return min(max(scorer.score_one(shape, row)[0] + TOP, 0), TOP), -1
         found = self._scorer.score(shape, np.array([row]))
         return found.score.item(0), found.device.item(0)
 
@@ -150,11 +152,15 @@ class PackingRows:
         if not isinstance(self._scorer, Valuation):
             return np.stack([self.score(shape, rows).score for shape in batch.shapes], axis=1)
         # Pods come to one row after the other: most changes are of few rows.
-        different, places = np.unique(rows, return_inverse=True)
+        place_of: dict[Row, int] = {}
+        places = [place_of.setdefault(row, len(place_of)) for row in rows.tolist()]
+        different = np.array(list(place_of), np.intp)
         room = batch.room(fleet.cpu[different], fleet.devices[different])
         found = self._scorer.score_many(batch, room, different)
         found += TOP
-        return np.where(room, np.maximum(found, 0), 0).take(places, axis=0)
+        np.maximum(found, 0, out=found)
+        found *= room
+        return found.take(places, axis=0)
 
     def score(self, shape: PodShape, rows: Array) -> Scores:
         """Of rows that may or may not have room: those without, or of which no devices are known, have 0."""
@@ -282,7 +288,13 @@ class PackingRows:
         for row in rows:
             fleet.cpu[row] = max(cpu[row] - cpu_taken[row], 0)
             fleet.memory[row] = max(memory[row] - memory_taken[row], 0) // MIB
-            fleet.devices[row] = [max(0, min(cores[row], ratio[row], 100)) * _MILLI for cores, ratio in slots]
+            free = []
+            for cores, ratio in slots:
+                percent, other = cores[row], ratio[row]
+                if other < percent:
+                    percent = other
+                free.append(0 if percent < 0 else _MILLI * (percent if percent < 100 else 100))
+            fleet.devices[row] = free
 
     def _regroup(self, rows: Sequence[Row]) -> None:
         nodes, numbers = self._cluster.nodes, self._cluster.table.columns[number(GPU)]

@@ -32,10 +32,12 @@ ROWS_AT_ONCE: Final = 2048
 """A row takes some 6 kB while it is worked out or scored: all at once would take 300 MB on a large cluster."""
 CPU_PRICE: Final = np.ascontiguousarray(GRID[:, 0])
 MEMORY_PRICE: Final = np.ascontiguousarray(GRID[:, 1])
-BOTH_PRICES: Final = np.ascontiguousarray(GRID.T)
 MOST_LOSS: Final = 1e9
-MOST_BATCHES: Final = 8
+MOST_SHAPES: Final = 512
+MOST_BATCHES: Final = 4
 """Of which tables are kept."""
+FEWEST_PLACES: Final = 128
+"""More than the devices of all rows that are scored at once differ in."""
 TIES: Final = 64
 """More than any node has GPUs: of equal losses, the row with the fewest wholly free devices wins."""
 
@@ -97,7 +99,10 @@ class Valuation:
         self._costs: dict[tuple[int, int], Array] = {}
         self._falls: dict[int, Array] = {}
         self._of_whole: dict[int, Array] = {}
+        self._of_shape: dict[PodShape, dict[int, Array]] = {}
         self._tables: dict[Batch, _Tables] = {}
+        self._sums: dict[tuple[int, ...], Array] = {}
+        "By group and what is left of each device, in order: what the devices are worth together."
         self.refresh(np.arange(rows))
 
     def over(self, fleet: Fleet) -> Valuation:
@@ -127,13 +132,25 @@ class Valuation:
         fleet = self._fleet
         free: list[int] = fleet.devices[row].tolist()
         group: int = fleet.group.item(row)
-        bracket = self._brackets[row]
-        np.add.reduce(self._values.take([group * LEVELS + each // STEP for each in free], axis=0), axis=0, out=bracket)
         cpu, memory = fleet.cpu.item(row), fleet.memory.item(row)
-        bracket += np.dot([cpu, memory], BOTH_PRICES)
+        bracket = self._brackets[row]
+        np.multiply(CPU_PRICE, cpu, bracket)
+        bracket += MEMORY_PRICE * memory
+        bracket += self._sum(group, free)
         whole = self._whole[row] = free.count(WHOLE)
         self._value[row] = np.minimum.reduce(bracket) + self._slots.of_one(group, whole, cpu, memory)
         self._distinct[row] = None
+
+    def _sum(self, group: int, free: list[int]) -> Array:
+        """What devices are worth together, by grid point. Rows whose devices are as full are many."""
+        key = (group, *sorted(free))
+        found = self._sums.get(key)
+        if found is None:
+            if len(self._sums) * GRID.nbytes >= MOST_BYTES:
+                self._sums.clear()
+            places = [group * LEVELS + each // STEP for each in free]
+            found = self._sums[key] = np.add.reduce(self._values.take(places, axis=0), axis=0)
+        return found
 
     def losses(self, shape: PodShape, rows: Array) -> tuple[Array, Array]:
         """By how much the value of rows falls with a pod that fits there; and the device of a share, else -1."""
@@ -170,55 +187,52 @@ class Valuation:
 
     def score_one(self, shape: PodShape, row: int) -> tuple[int, int]:
         """The same of one row that the pod fits on, in fewer calls."""
-        rest = self._brackets[row] - self.cost(shape)
-        fleet, slots, best, device = self._fleet, self._slots.of_one, -np.inf, -1
+        fleet, best, device, least = self._fleet, -np.inf, -1, np.minimum.reduce
         group, whole = fleet.group.item(row), self._whole.item(row)
         cpu, memory = fleet.cpu.item(row) - shape.cpu_milli, fleet.memory.item(row) - shape.memory_mib
+        slots, most = self._slots.by_whole(group, cpu, memory).item, self._slots.most
         if shape.is_share:
-            falls = self._fall(shape.gpu_milli)
+            bracket, milli, falls = self._brackets[row], shape.gpu_milli, self._falls_of(shape)
             for slot, free, place in self._distinct[row] or self._tell_apart(row):
-                if free >= shape.gpu_milli:
-                    after = np.minimum.reduce(rest + falls[place])
-                    value = after + slots(group, whole - (free == WHOLE), cpu, memory)
+                if free >= milli:
+                    fall = falls.get(place)
+                    if fall is None:
+                        fall = falls[place] = self._fall(milli)[place] - self.cost(shape)
+                    value = least(bracket + fall) + slots(min(whole - (free == WHOLE), most))
                     if value > best:
                         best, device = value, slot
         else:
+            rest = self._brackets[row] - self.cost(shape)
             if shape.gpus:
                 rest += self.whole_falls(shape.gpus)[group]
-            best = np.minimum.reduce(rest) + slots(group, max(whole - shape.gpus, 0), cpu, memory)
+            best = least(rest) + slots(min(max(whole - shape.gpus, 0), most))
         loss = min(self._value.item(row) - float(best), MOST_LOSS)
         return -(round(loss / ROUNDING) * TIES + whole), device
 
     def score_many(self, batch: Batch, room: Array, rows: Array) -> Array:
         """The same of some rows and many shapes, 0 where there is no `room`: by row and shape."""
-        tables, numbers = self._of_batch(batch), rows.tolist()
-        group, whole = self._fleet.group.take(rows), self._whole.take(rows)
-        value = np.full(room.shape, -np.inf)
-        at, shape = (room & tables.takes_whole).nonzero()
-        if len(at):
-            gpus = batch.gpus.take(shape)
-            after = self._rest(tables, rows.take(at), shape)
-            after += tables.whole[group.take(at), gpus]
-            left = np.maximum(whole.take(at) - gpus, 0)
-            value[at, shape] = _least(after) + self._slots_of(tables, rows.take(at), shape, left)
-        # A line a device that differs from those before it, the devices of a row one after the other.
-        devices = [(i, *each) for i, row in enumerate(numbers) for each in self._distinct[row] or self._tell_apart(row)]
-        if devices:
-            of_row, _, free, place = np.array(devices).T
-            line, shape = (
-                (room & batch.is_share).take(of_row, axis=0) & (free[:, np.newaxis] >= batch.milli)
-            ).nonzero()
-            row = rows.take(of_row.take(line))
-            after = self._rest(tables, row, shape)
-            after += tables.falls_of(place, line, shape)
-            left = whole.take(of_row) - (free == WHOLE)
-            by_device = np.full((len(devices), len(batch)), -np.inf)
-            by_device[line, shape] = _least(after) + self._slots_of(tables, row, shape, left.take(line))
-            first = np.flatnonzero(np.diff(of_row, prepend=-1))
-            best = np.maximum.reduceat(by_device, first, axis=0)
-            at = of_row.take(first)
-            value[at] = np.maximum(value[at], best)
-        return _score(self._value.take(rows)[:, np.newaxis] - value, whole[:, np.newaxis])
+        tables, whole = self._of_batch(batch), self._whole.take(rows)
+        # A line for pods that take whole devices or none, and one for each device that differs from those before it.
+        lines = []
+        for i, row in enumerate(rows.tolist()):
+            lines.append((i, -1, WHOLE, -1 - self._fleet.group.item(row)))
+            lines += [(i, *each) for each in self._distinct[row] or self._tell_apart(row)]
+        of_row, slot, free, place = np.array(lines).T
+        is_device = slot >= 0
+        fits = free[:, np.newaxis] >= batch.milli
+        fits &= is_device[:, np.newaxis] == batch.is_share
+        fits &= room.take(of_row, axis=0)
+        line, shape = fits.nonzero()
+        at = of_row.take(line)
+        row = rows.take(at)
+        after = tables.falls_at(place.tolist(), line, shape)
+        after += self._brackets.take(row, axis=0)
+        taken = np.where(is_device.take(line), (free == WHOLE).take(line), batch.gpus.take(shape))
+        left = np.maximum(whole.take(at) - taken, 0)
+        values = np.full(fits.shape, -np.inf)
+        values[line, shape] = _least(after) + self._slots_of(tables, row, shape, left)
+        best = np.maximum.reduceat(values, (~is_device).nonzero()[0], axis=0)
+        return _score(self._value.take(rows)[:, np.newaxis] - best, whole[:, np.newaxis])
 
     def by_device(self, shape: PodShape, row: int) -> list[float]:
         """What a row is worth with a share on each of its devices."""
@@ -227,12 +241,6 @@ class Valuation:
         whole = np.maximum(self._whole[row] - (devices == WHOLE), 0)
         values = after.min(axis=1) + self._slots_after(shape, np.full(len(devices), row), whole)
         found: list[float] = np.where(devices >= shape.gpu_milli, values, -np.inf).tolist()
-        return found
-
-    def _rest(self, tables: _Tables, row: Array, shape: Array) -> Array:
-        """What rows are worth by grid point without the CPU and memory of shapes, pair by pair."""
-        found: Array = self._brackets.take(row, axis=0)
-        found -= tables.costs.take(shape, axis=0)
         return found
 
     def _slots_of(self, tables: _Tables, row: Array, shape: Array, whole: Array) -> Array:
@@ -268,6 +276,15 @@ class Valuation:
             found = self._costs[key] = shape.cpu_milli * CPU_PRICE + shape.memory_mib * MEMORY_PRICE
         return found
 
+    def _falls_of(self, shape: PodShape) -> dict[int, Array]:
+        """By place, what a row gains when a pod goes to a device: its CPU and memory included."""
+        found = self._of_shape.get(shape)
+        if found is None:
+            if len(self._of_shape) >= MOST_SHAPES:
+                self._of_shape.clear()
+            found = self._of_shape[shape] = {}
+        return found
+
     def whole_falls(self, gpus: int) -> Array:
         """What a row gains, which is never above 0, when whole devices are taken: by group and grid point."""
         found = self._of_whole.get(gpus)
@@ -297,30 +314,45 @@ class _Tables:
 
     def __init__(self, batch: Batch, valuation: Valuation) -> None:
         self._valuation = valuation
-        self.takes_whole = ~batch.is_share
-        self.cpu, self.memory = batch.cpu, batch.memory
-        self.costs: Array = np.array([valuation.cost(shape) for shape in batch.shapes])
+        self.cpu, self.memory, self._gpus = batch.cpu, batch.memory, batch.gpus
+        self._costs: Array = np.array([valuation.cost(shape) for shape in batch.shapes]).reshape(len(batch), len(GRID))
         "By shape and grid point."
-        most = int(batch.gpus.max(initial=0))
-        self.whole: Array = np.stack([valuation.whole_falls(gpus) for gpus in range(most + 1)], axis=1)
-        "By group, whole devices that a pod takes, and grid point."
-        self._widths, self._width = np.unique(-(-batch.milli // STEP), return_inverse=True)
+        self._widths = -(-batch.milli // STEP)
+        self._most = max(FEWEST_PLACES, MOST_BYTES // 4 // max(self._costs.nbytes, 1))
         self._falls: Array = np.zeros((0, len(GRID)))
-        "By place and width, as they are numbered here."
+        "By place and shape, and grid point: places as they are numbered here."
         self._numbers: dict[int, int] = {}
 
-    def falls_of(self, places: Array, line: Array, shape: Array) -> Array:
-        """Pair by pair of places (by their line) and shapes, and by grid point."""
-        numbers, known = [], self._numbers
-        for place in places.tolist():
-            number = known.get(place)
-            if number is None:
-                number = known[place] = len(known)
-                more = self._valuation.falls_at(np.full(len(self._widths), place), self._widths)
-                self._falls = np.concatenate([self._falls, more])
-            numbers.append(number * len(self._widths))
-        found: Array = self._falls.take(np.array(numbers).take(line) + self._width.take(shape), axis=0)
+    def falls_at(self, places: Sequence[int], line: Array, shape: Array) -> Array:
+        """What a row gains by a pod, its CPU and memory included: pair by pair of places (by their line) and shapes,
+        and by grid point. A place below 0 is that of a group, for pods that take whole devices or none."""
+        known = self._numbers
+        new = [place for place in dict.fromkeys(places) if place not in known]
+        if new:
+            if len(known) + len(new) > self._most:
+                known.clear()
+                new = list(dict.fromkeys(places))
+            self._learn(new)
+        first = np.array([known[place] * len(self._costs) for place in places])
+        found: Array = self._falls.take(first.take(line) + shape, axis=0)
         return found
+
+    def _learn(self, places: Sequence[int]) -> None:
+        shapes, known = len(self._costs), self._numbers
+        needed = (len(known) + len(places)) * shapes
+        if needed > len(self._falls):
+            wider = np.zeros((2 * needed, len(GRID)))
+            wider[: len(known) * shapes] = self._falls[: len(known) * shapes]
+            self._falls = wider
+        for place in places:
+            start = len(known) * shapes
+            known[place] = len(known)
+            falls = self._valuation.falls_at(np.full(shapes, place), self._widths) if place >= 0 else self._whole(place)
+            np.subtract(falls, self._costs, out=self._falls[start : start + shapes])
+
+    def _whole(self, place: int) -> Array:
+        by_gpus = [self._valuation.whole_falls(gpus)[-1 - place] for gpus in self._gpus.tolist()]
+        return np.array(by_gpus).reshape(len(by_gpus), len(GRID))
 
 
 def _least(by_point: Array) -> Array:

@@ -36,11 +36,12 @@ class Slots:
         self._cpu = [max(group.cpu_milli, 1) for group in groups]
         self._memory = [max(group.memory_mib, 1) for group in groups]
         self._of_group = np.array([self._cpu, self._memory], np.int64)
-        self._most = max((group.gpus for group in groups), default=0)
-        self._table = np.zeros((len(groups), self._most + 1, STEPS + 1, STEPS + 1))
+        self.most = max((group.gpus for group in groups), default=0)
+        "Free devices beyond so many add nothing."
+        self._table = np.zeros((len(groups), self.most + 1, STEPS + 1, STEPS + 1))
         self.is_flat = not several or not premium
         "Whether all rows are worth nothing."
-        free, step = np.arange(self._most + 1), np.arange(STEPS + 1)
+        free, step = np.arange(self.most + 1), np.arange(STEPS + 1)
         for k, group in enumerate(groups):
             cpu, memory = (-(-step * has[k] // STEPS) for has in (self._cpu, self._memory))
             for shape, number in several.items():
@@ -55,17 +56,21 @@ class Slots:
         """Of rows that have so much left."""
         if self.is_flat:
             return np.zeros(len(group))
-        has_cpu, has_memory = self._of_group.take(group, axis=1)
-        cpu_steps = np.minimum(np.maximum(cpu, 0) * STEPS // has_cpu, STEPS)
-        memory_steps = np.minimum(np.maximum(memory, 0) * STEPS // has_memory, STEPS)
-        found: Array = self._table[group, np.minimum(whole, self._most), cpu_steps, memory_steps]
+        steps = np.maximum(np.array((cpu, memory)), 0)
+        steps *= STEPS
+        steps //= self._of_group.take(group, axis=1)
+        np.minimum(steps, STEPS, out=steps)
+        found: Array = self._table[group, np.minimum(whole, self.most), steps[0], steps[1]]
         return found
 
     def of_one(self, group: int, whole: int, cpu: int, memory: int) -> float:
         """The same of one row."""
-        if self.is_flat:
-            return 0.0
+        found: float = self.by_whole(group, cpu, memory).item(min(whole, self.most))
+        return found
+
+    def by_whole(self, group: int, cpu: int, memory: int) -> Array:
+        """The same by how many devices are wholly free."""
         cpu_step = min(max(cpu, 0) * STEPS // self._cpu[group], STEPS)
         memory_step = min(max(memory, 0) * STEPS // self._memory[group], STEPS)
-        found: float = self._table.item(group, min(whole, self._most), cpu_step, memory_step)
+        found: Array = self._table[group, :, cpu_step, memory_step]
         return found
