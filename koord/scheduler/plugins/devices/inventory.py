@@ -1,7 +1,8 @@
 """What a node has of devices, as its Device object says.
 
-A device without a minor, or one of several that claim the same minor, is not used: nobody could tell which one a pod
-got. The object's other devices are. `faults` says so for the people who read the object's events.
+A device without a minor, or with one below 0, or one of several that claim the same minor, is not used: nobody could
+tell which one a pod got. Nor is one with amounts below 0. The object's other devices are. `faults` says so for the
+people who read the object's events.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def machine_of(device: Device) -> Machine:
     claimed = _claims(device)
     found: dict[tuple[str, int], Unit] = {}
     for info in device.spec.devices:
-        if info.minor is not None:
+        if info.minor is not None and info.minor >= 0:
             usable = info.health and claimed[info.type, info.minor] == 1
             found[info.type, info.minor] = _unit(info, info.minor, usable)
     for key in _beyond(found):
@@ -142,6 +143,8 @@ def faults(device: Device) -> Iterator[Fault]:
         where = f"spec.devices[{i}]"
         if info.minor is None:
             yield Fault(f"{where}.minor", "is missing: the device is not used")
+        elif info.minor < 0:
+            yield Fault(f"{where}.minor", f"{info.minor} must be 0 or more: the device is not used")
         elif claimed[info.type, info.minor] > 1 and (info.type, info.minor) not in told:
             told.add((info.type, info.minor))
             number = claimed[info.type, info.minor]
@@ -154,9 +157,13 @@ def faults(device: Device) -> Iterator[Fault]:
                 f"{info.minor} is beyond the {MOST_DEVICES} {info.type} devices that a node may have: it is not used",
             )
         try:
-            amounts(info.resources)
+            below = {name: amount for name, amount in amounts(info.resources).items() if amount < 0}
         except BadInput as error:
             yield Fault(f"{where}.resources", f"{error}: the device is not used")
+        else:
+            for name in below:
+                said = f"{info.resources[name]} must be 0 or more: the device is not used"
+                yield Fault(f"{where}.resources[{name}]", said)
 
 
 def _beyond(keys: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -168,7 +175,8 @@ def _beyond(keys: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
 
 
 def _claims(device: Device) -> Counter[tuple[str, int]]:
-    return Counter((info.type, info.minor) for info in device.spec.devices if info.minor is not None)
+    told = ((info.type, info.minor) for info in device.spec.devices)
+    return Counter((type_, minor) for type_, minor in told if minor is not None and minor >= 0)
 
 
 def _machine(units: Iterable[Unit], labels: Mapping[str, str], partitions: Partitions | None) -> Machine:
@@ -208,7 +216,11 @@ def _unit(info: DeviceInfo, minor: int, usable: bool) -> Unit:
 
 
 def _total(resources: ResourceList) -> Mapping[str, int]:
+    """Nothing where one of them makes no sense: without it, nobody would know how much of the device there is."""
     try:
-        return {name: stored_amount(amount) for name, amount in amounts(resources).items() if amount > 0}
+        found = amounts(resources)
     except BadInput:
         return {}
+    if any(amount < 0 for amount in found.values()):
+        return {}
+    return {name: stored_amount(amount) for name, amount in found.items() if amount}

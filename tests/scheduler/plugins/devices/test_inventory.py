@@ -228,3 +228,21 @@ def test_a_machine_of_many_numa_nodes_offers_each_and_all_of_them() -> None:
     room = judge.room(ask, 0)
     assert room is not None
     assert len(hints(room, judge.wanted, judge.score_in(room))["gpu"] or ()) == 21
+
+
+def test_a_minor_below_0_is_told_and_its_device_not_used() -> None:
+    told = device("n", [gpu(-5), gpu(0)])
+    (fault,) = faults(told)
+    assert str(fault) == "spec.devices[0].minor: -5 must be 0 or more: the device is not used"
+    scene = Scene().node(devices=[gpu(-5), gpu(0)])
+    assert [scene.place(gpu=100).minors() for _ in range(2)] == [[0], []]
+
+
+def test_an_amount_below_0_is_told_and_its_device_not_used() -> None:
+    less = {"koordinator.sh/gpu-core": "-100", "koordinator.sh/gpu-memory-ratio": "100"}
+    told = [{**gpu(0), "resources": less}, gpu(1)]
+    (fault,) = faults(device("n", told))
+    where = "spec.devices[0].resources[koordinator.sh/gpu-core]"
+    assert str(fault) == f"{where}: -100 must be 0 or more: the device is not used"
+    scene = Scene().node(devices=told)
+    assert [scene.place(gpu_core=50, gpu_memory_ratio=50).minors() for _ in range(3)] == [[1], [1], []]
