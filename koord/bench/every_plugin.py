@@ -18,6 +18,7 @@ from koord.api.machinery import codec
 from koord.api.protocol import names
 from koord.api.protocol.annotations.cpu import CPU_TOPOLOGY, CPUInfo, CPUTopology
 from koord.api.text.timestamp import from_seconds
+from koord.bench import gpus
 from koord.bench.api_load import MERGE_PATCH, Target, encode
 from koord.bench.api_servers import RunningServer
 from koord.kube.client import Client
@@ -103,7 +104,7 @@ def objects(nodes: int) -> Iterator[tuple[Kind[Any], Object]]:
         yield NODE_RESOURCE_TOPOLOGIES, _cpus(i)
         yield NODE_METRICS, {"metadata": {"name": _name(i)}, "spec": {}}
         if i % EVERY == 0:
-            yield DEVICES, _gpus(i)
+            yield DEVICES, gpus.device(_name(i), GPUS, "80Gi")
 
 
 def _name(i: int) -> str:
@@ -128,26 +129,6 @@ def _cpus(i: int) -> Object:
     zones = [{"name": f"node-{zone}", "type": "Node", "resources": resources} for zone in range(2)]
     meta = {"name": _name(i), "annotations": {CPU_TOPOLOGY.key: _TOPOLOGY}}
     return {"metadata": meta, "topologyPolicies": ["None"], "zones": zones}
-
-
-def _gpus(i: int) -> Object:
-    offers = {
-        names.RESOURCE_GPU_CORE: "100",
-        names.RESOURCE_GPU_MEMORY_RATIO: "100",
-        names.RESOURCE_GPU_MEMORY: "80Gi",
-    }
-    devices = [
-        {
-            "type": "gpu",
-            "minor": minor,
-            "id": f"GPU-{i}-{minor}",
-            "health": True,
-            "resources": offers,
-            "topology": {"socketID": minor // 4, "nodeID": minor // 4, "pcieID": str(minor // 2)},
-        }
-        for minor in range(GPUS)
-    ]
-    return {"metadata": {"name": _name(i)}, "spec": {"devices": devices}}
 
 
 def _usage(i: int, now_s: float) -> tuple[str, Object]:

@@ -20,6 +20,7 @@ from koord.api.machinery.codec import convert
 from koord.api.protocol import names
 from koord.api.protocol.crd.device import Device
 from koord.bench.decisions import timed
+from koord.bench.gpus import device
 from koord.bench.result import Result, result
 from koord.scheduler.core.core import Core
 from koord.scheduler.framework.ask import Ask
@@ -55,7 +56,7 @@ def measure(strategy: str, nodes: int, pods: int) -> tuple[list[float], int]:
     for i in range(nodes):
         gpus = GPUS[i % len(GPUS)]
         core.put(NODES, convert(Node, _node(i, gpus)))
-        core.put(DEVICES, convert(Device, _device(i, gpus)))
+        core.put(DEVICES, convert(Device, device(_name(i), gpus, "32Gi")))
     asks = [Ask(convert(Pod, each)) for each in _pods(pods, random.Random(0))]
     return timed(core.engines[PROFILE], asks)
 
@@ -69,32 +70,16 @@ def _configuration(strategy: str) -> SchedulerConfiguration:
     return replace(SHIPPED, profiles=(replace(profile, plugin_config=wanted.plugin_config),))
 
 
+def _name(i: int) -> str:
+    return f"node-{i:05}"
+
+
 def _node(i: int, gpus: int) -> dict[str, Any]:
     percent = str(100 * gpus)
     amounts = {"cpu": str(8 + 12 * gpus), "memory": f"{64 * (1 + gpus)}Gi", "pods": "1000"}
     amounts |= {names.RESOURCE_GPU_CORE: percent, names.RESOURCE_GPU_MEMORY_RATIO: percent}
-    name = f"node-{i:05}"
+    name = _name(i)
     return {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "status": {"allocatable": amounts}}
-
-
-def _device(i: int, gpus: int) -> dict[str, Any]:
-    offers = {
-        names.RESOURCE_GPU_CORE: "100",
-        names.RESOURCE_GPU_MEMORY_RATIO: "100",
-        names.RESOURCE_GPU_MEMORY: "32Gi",
-    }
-    devices = [
-        {
-            "type": "gpu",
-            "minor": minor,
-            "id": f"GPU-{i}-{minor}",
-            "health": True,
-            "resources": offers,
-            "topology": {"socketID": minor // 4, "nodeID": minor // 4, "pcieID": str(minor // 2)},
-        }
-        for minor in range(gpus)
-    ]
-    return {"metadata": {"name": f"node-{i:05}"}, "spec": {"devices": devices}}
 
 
 def _pods(number: int, rng: random.Random) -> Iterator[dict[str, Any]]:
