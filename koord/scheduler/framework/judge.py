@@ -11,6 +11,7 @@ A formula is written once for one row and many: see `cells`. Rows of an explanat
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -67,6 +68,25 @@ class Facet(Protocol):
         """What each group is worth, 0..100; of a gate, whether it rules the group out. `candidates` counts the rows
         that are still in question, by group."""
         ...
+
+
+class KeepsGroups(ABC):
+    """A facet that scores, and keeps the group of every row itself: one group alone decides nothing."""
+
+    gates = closes = False
+    _groups: Array
+
+    @property
+    def groups(self) -> Array:
+        return self._groups
+
+    @property
+    def flat(self) -> bool:
+        return self.size < 2
+
+    @property
+    @abstractmethod
+    def size(self) -> int: ...
 
 
 class OfNodes:

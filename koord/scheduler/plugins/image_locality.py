@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.judge import Judge, OfNodes
+from koord.scheduler.framework.judge import Judge, KeepsGroups, OfNodes
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row
@@ -94,10 +94,9 @@ class _Near(Judge):
         self.facets = (_Holdings(containers, images, cluster),)
 
 
-class _Holdings(OfNodes):
+class _Holdings(KeepsGroups, OfNodes):
     """Rows grouped by which of the images they have, and how large; group 0 has none."""
 
-    gates = closes = False
     normalised = False
 
     def __init__(self, containers: int, images: Counter[str], cluster: Cluster) -> None:
@@ -117,14 +116,6 @@ class _Holdings(OfNodes):
             sizes = tuple([each.get(row) for each in by_image])
             self._groups[row] = self._number.setdefault(sizes, len(self._number))
         return True
-
-    @property
-    def groups(self) -> Array:
-        return self._groups
-
-    @property
-    def flat(self) -> bool:
-        return self.size < 2
 
     @property
     def size(self) -> int:

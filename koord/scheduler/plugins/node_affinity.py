@@ -25,7 +25,7 @@ from koord.api.text.selector import (
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, listed, relabelled
-from koord.scheduler.framework.judge import Judge, OfNodes, Refused
+from koord.scheduler.framework.judge import Judge, KeepsGroups, OfNodes, Refused
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.plugins.taint_toleration import by_maximum
 from koord.scheduler.state.cluster import Cluster
@@ -205,10 +205,9 @@ def _any_term(terms: Sequence[_Compiled], rows: Array | slice, cluster: Cluster)
     return found
 
 
-class _Preferred(OfNodes):
+class _Preferred(KeepsGroups, OfNodes):
     """Rows grouped by the sum of the weights that they match."""
 
-    gates = closes = False
     normalised = True
 
     def __init__(self, terms: Sequence[tuple[int, _Compiled]], cluster: Cluster) -> None:
@@ -224,14 +223,6 @@ class _Preferred(OfNodes):
             raw += weight * _any_term([term], slice(None), self._cluster)
         self._raw, self._groups = np.unique(raw, return_inverse=True)
         return True
-
-    @property
-    def groups(self) -> Array:
-        return self._groups
-
-    @property
-    def flat(self) -> bool:
-        return self.size < 2
 
     @property
     def size(self) -> int:

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.judge import Judge, KeepsGroups
 from koord.scheduler.plugins.network.network import Network
 from koord.scheduler.state.table import Array, Changes
 
@@ -22,11 +22,10 @@ class Near(Judge):
         self.facets = (_Nearness(network, selector),)
 
 
-class _Nearness:
+class _Nearness(KeepsGroups):
     """Rows grouped by how many of the others are on them, and in each domain above them; group 0 is outside of the
     tree."""
 
-    gates = closes = False
     normalised = True
 
     def __init__(self, network: Network, selector: str) -> None:
@@ -50,14 +49,6 @@ class _Nearness:
         self._groups[network.rows] = number.reshape(-1) + 1
         self._ranks += [tuple(way) for way in distinct.tolist()]
         return True
-
-    @property
-    def groups(self) -> Array:
-        return self._groups
-
-    @property
-    def flat(self) -> bool:
-        return self.size < 2
 
     @property
     def size(self) -> int:
