@@ -17,6 +17,7 @@ from koord.agent.core import Agent, Done
 from koord.agent.executor.executor import Executor
 from koord.agent.host.cgroups import Version
 from koord.agent.host.network import packets, queues
+from koord.agent.host.network.look import PORTS_FOR_S, look
 from koord.agent.host.network.netlink import NETFILTER, Netlink
 from koord.agent.live import keeping
 from koord.agent.qos import network_classes as network
@@ -146,7 +147,7 @@ def test_a_queue_of_somebody_else_is_left_and_told(tmp_path: Path, spaces: Names
         ("ns/web", True),
     ]
     assert spaces.queues() == before
-    # It is gone: now there is room, and the agent's own are its own for the next agent too.
+    # It is gone: there is room for the classes, and the agent's own are its own for the next agent too.
     run("tc", "-n", spaces.node, "qdisc", "del", "dev", "eth0", "root")
     assert host.round().outcome.done
     host.start()
@@ -200,6 +201,20 @@ def _dying(put: Callable[..., None], step: int, is_after: bool) -> Callable[...,
             os.kill(os.getpid(), signal.SIGKILL)
 
     return counted
+
+
+def test_the_ends_of_a_pod_are_looked_at_once_a_minute(tmp_path: Path, spaces: Namespaces) -> None:
+    host = Host(tmp_path, spaces, "BE", {"egressLimit": "80M", "ingressLimit": "40M"})
+    seen = look(host.agent.cgroups, {"web": "kubepods/burstable/podweb"}, now_s=NOW)
+    assert (seen.ports["web"].ingress.queue, seen.ports["web"].egress.queue) == ("none", "none")
+    run("tc", "-n", spaces.node, "qdisc", "add", "dev", "pod0", "root", "handle", "5:", "htb")
+
+    def later(after_s: float) -> str:
+        pods = {"web": "kubepods/burstable/podweb"}
+        return look(host.agent.cgroups, pods, seen.ports, NOW + after_s).ports["web"].ingress.queue
+
+    assert later(PORTS_FOR_S - 1) == "none"
+    assert later(PORTS_FOR_S) == "htb 5:0"
 
 
 def test_a_pods_limits_hold_for_what_it_sends_and_gets(tmp_path: Path, spaces: Namespaces) -> None:

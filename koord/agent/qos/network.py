@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from koord.agent.qos.strategy import Reader, Sight, Strategy, Turn
 from koord.agent.state import NodeState
@@ -12,21 +12,27 @@ if TYPE_CHECKING:
     from koord.agent.host.network.look import NetworkSeen
 
 
-def _look_at_interfaces(reader: Reader, memory: NodeState | None) -> NetworkSeen | None:
+class Memory(NamedTuple):
+    state: NodeState | None = None
+    seen: NetworkSeen | None = None
+
+
+def _look_at_interfaces(reader: Reader, memory: Memory) -> NetworkSeen | None:
     """None where it is not time yet: interfaces come and go seldom."""
-    if memory is reader.state and not reader.is_thorough:
+    if memory.state is reader.state and not reader.is_thorough:
         return None
+    from koord.agent.host.network.look import NetworkSeen
     from koord.agent.qos.network_classes import look_at
 
-    return look_at(reader.cgroups, reader.state)
+    return look_at(reader.cgroups, reader.state, memory.seen or NetworkSeen(), reader.now_s)
 
 
-def _decide_classes(sight: Sight, seen: NetworkSeen | None, memory: NodeState | None) -> Turn[NodeState | None]:
+def _decide_classes(sight: Sight, seen: NetworkSeen | None, memory: Memory) -> Turn[Memory]:
     if seen is None:
         return Turn(None, memory)
     from koord.agent.qos.network_classes import decide
 
-    return Turn(decide(sight.state, seen), sight.state)
+    return Turn(decide(sight.state, seen), Memory(sight.state, seen))
 
 
 def _is_terway_there(reader: Reader, memory: None) -> bool:
@@ -41,8 +47,8 @@ def _decide_terway(sight: Sight, is_there: bool, memory: None) -> Turn[None]:
     return Turn(decide(sight.state, is_there), None)
 
 
-CLASSES: Final[Strategy[NodeState | None, NetworkSeen | None]] = Strategy(
-    "network", (AgentGate.TC_NETWORK_QOS,), None, _decide_classes, _look_at_interfaces
+CLASSES: Final[Strategy[Memory, NetworkSeen | None]] = Strategy(
+    "network", (AgentGate.TC_NETWORK_QOS,), Memory(), _decide_classes, _look_at_interfaces
 )
 TERWAY: Final[Strategy[None, bool]] = Strategy(
     "terway", (AgentGate.TERWAY_QOS,), None, _decide_terway, _is_terway_there

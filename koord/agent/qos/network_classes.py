@@ -250,7 +250,7 @@ def _limit(pod: AgentPod, limits: PodLimits, ports: Ports | None, wishes: list[W
             wishes.append(Wish(wish.pod(pod.uid), knob, limit_text(bps), NAME, "the pod's annotation"))
 
 
-def look_at(cgroups: Cgroups, state: NodeState) -> NetworkSeen:
+def look_at(cgroups: Cgroups, state: NodeState, before: NetworkSeen, now_s: float) -> NetworkSeen:
     if state.slo is None or not is_asked(state):
         return NetworkSeen()
-    return look(cgroups, {uid: state.pods[uid].directory for uid in state.once(limited)})
+    return look(cgroups, {uid: state.pods[uid].directory for uid in state.once(limited)}, before.ports, now_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.knobs import Knob
@@ -32,6 +32,8 @@ class Port(NamedTuple):
 class Ports(NamedTuple):
     ingress: Port
     egress: Port
+    at_s: float = float("-inf")
+    "When they were looked at."
 
 
 class NetworkSeen(NamedTuple):
@@ -44,12 +46,19 @@ class NetworkSeen(NamedTuple):
     "By uid, of pods with limits of their own."
 
 
-def look(cgroups: Cgroups, pods: Mapping[str, str]) -> NetworkSeen:
-    """`pods`: by uid, the directories of those whose ends are asked for."""
+PORTS_FOR_S: Final = 60.0
+"""For how long the ends of a pod count as they were seen, as what is written there does."""
+_NO_PORTS: Final[Mapping[str, Ports]] = MappingProxyType({})
+
+
+def look(
+    cgroups: Cgroups, pods: Mapping[str, str], known: Mapping[str, Ports] = _NO_PORTS, now_s: float = 0.0
+) -> NetworkSeen:
+    """`pods`: by uid, the directories of those whose ends are asked for; `known`: what was seen of them before."""
     if why := no_network(cgroups):
         return NetworkSeen(why=why)
     ports = {
-        uid: Ports(_port(cgroups, directory, INGRESS_LIMIT), _port(cgroups, directory, EGRESS_LIMIT))
+        uid: known[uid] if _holds(known.get(uid), now_s) else _ports(cgroups, directory, now_s)
         for uid, directory in pods.items()
     }
     try:
@@ -73,6 +82,15 @@ def absence(cgroups: Cgroups, seen: NetworkSeen) -> str:
     except OSError as error:
         return f"this kernel has no nftables: {error.strerror}"
     return ""
+
+
+def _holds(ports: Ports | None, now_s: float) -> bool:
+    is_whole = ports is not None and bool(ports.ingress.queue and ports.egress.queue)
+    return ports is not None and is_whole and now_s - ports.at_s < PORTS_FOR_S
+
+
+def _ports(cgroups: Cgroups, directory: str, now_s: float) -> Ports:
+    return Ports(_port(cgroups, directory, INGRESS_LIMIT), _port(cgroups, directory, EGRESS_LIMIT), now_s)
 
 
 def _port(cgroups: Cgroups, directory: str, knob: Knob) -> Port:
