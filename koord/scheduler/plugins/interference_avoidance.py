@@ -19,7 +19,7 @@ from koord.api.kinds import INTERFERENCE_PAIRS
 from koord.api.kubernetes.meta import OwnerReference
 from koord.api.kubernetes.owners import TEMPLATE_HASH, owners
 from koord.api.protocol.crd.interference_pair import InterferencePair, PairedWorkload
-from koord.api.protocol.slowed_by import paired, paired_of
+from koord.api.protocol.slowed_by import paired_of
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.plugin import Plugin, Taking
@@ -134,7 +134,9 @@ def _partners(ask: Ask, cluster: Cluster) -> Partners:
     partners = cluster.index(Pairs).partners
     if not partners or not ask.meta.owner_references:
         return ()
-    workload = paired(ask.meta)
+    meta = ask.meta
+    owner = meta.controller
+    workload = None if owner is None else _workload(owner, meta.labels.get(TEMPLATE_HASH, ""), meta.namespace)
     return () if workload is None else partners.get(workload, ())
 
 

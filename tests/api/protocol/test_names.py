@@ -155,6 +155,7 @@ def test_webhook_paths_leases_and_priority_classes_are_the_protocols() -> None:
     assert set(constants("WEBHOOK_").values()) == {
         *("/mutate-pod", "/validate-pod", "/validate-configmap", "/mutate-reservation", "/mutate-node-status"),
         *(f"/mutate-{quota}", f"/validate-{quota}", "/validate-node", "/validate-pod-binding"),
+        *("koordinator-mutating-webhook-configuration", "koordinator-validating-webhook-configuration"),
     }
     assert set(constants("LEASE_").values()) == {
         "koord-scheduler",
