@@ -20,6 +20,7 @@ from koord.agent.executor.executor import Executor, ExecutorOutcome
 from koord.agent.hooks.registry import HOOKS, wishes_for
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.interference.episode import Finding
+from koord.agent.interference.hours import Usual
 from koord.agent.pods import AgentPod
 from koord.agent.qos.decision import NOTHING, Eviction, Move, Problem, StrategyDecision
 from koord.agent.qos.evicting import PENDING_RELEASE_S, REFUSED_LATELY_S, WANTED_S
@@ -54,6 +55,7 @@ class Done:
     moves: tuple[Move, ...] = ()
     asks: tuple[AgentPod, ...] = ()
     problems: tuple[Problem, ...] = ()
+    usual_signals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -70,6 +72,8 @@ class Agent:
     "Samples older than this do not count in what the system uses."
     replicas: dict[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     "By uid, the signals of a pod's replicas on other nodes, for as long as it is asked about."
+    usual: dict[str, Mapping[str, Usual]] = field(default_factory=dict)
+    "By uid, what is usual for a pod's signals at this hour of the day."
     cpi: CpiSampling = field(default_factory=CpiSampling)
     switches: SwitchSampling = field(default_factory=SwitchSampling)
     cold: ColdSampling = field(default_factory=ColdSampling)
@@ -132,6 +136,7 @@ class Agent:
             self.started_s,
             self.seed,
             self.replicas,
+            self.usual,
             self.switches.held,
         )
         ran: set[str] = set()
@@ -162,6 +167,7 @@ class Agent:
             tuple(each for decision in decisions for each in decision.moves),
             tuple(each for decision in decisions for each in decision.asks),
             tuple(each for decision in decisions for each in decision.problems),
+            {uid: each for decision in decisions for uid, each in decision.usual_signals.items()},
         )
 
     def made_ready(self, state: NodeState, pod: AgentPod, now_s: float) -> ExecutorOutcome:

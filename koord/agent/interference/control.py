@@ -15,6 +15,7 @@ from typing import Final
 
 from koord.agent.interference.culprits import WINDOWS, Candidate, Suspect, suspects
 from koord.agent.interference.episode import ACTIONS, Episode, Finding, Step, Taken
+from koord.agent.interference.hours import Usual
 from koord.agent.interference.signals import Dimension, Signal
 from koord.agent.interference.suffering import NEEDED, Compared, Watched, compared
 from koord.agent.interference.window import PodWindow
@@ -81,6 +82,8 @@ class Node:
     waits: Mapping[str, str] = field(default_factory=dict)
     "By uid, the container that waited most."
     may_act: bool = False
+    usual: Mapping[str, Mapping[str, Usual]] = field(default_factory=dict)
+    "By uid of a pod and key of a signal, what is usual at this hour of the day, where that is known."
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +175,8 @@ def _watched(node: Node, memory: Memory) -> dict[tuple[str, Signal], Watched]:
             known = memory.watched.get((uid, signal))
             value = window.signals.get(signal)
             if known is not None or value is not None:
-                found[uid, signal] = (known or Watched()).after(value, signal)
+                at_this_hour = node.usual.get(uid, {}).get(signal.key)
+                found[uid, signal] = (known or Watched()).after(value, signal, at_this_hour)
     return found
 
 

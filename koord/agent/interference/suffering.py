@@ -13,6 +13,7 @@ from statistics import median
 from typing import Final
 
 from koord.agent.interference.baseline import DEVIATIONS, Baseline
+from koord.agent.interference.hours import Usual
 from koord.agent.interference.signals import Signal
 
 LOOKED_AT: Final = 5
@@ -39,11 +40,13 @@ class Watched:
     def is_unusual(self) -> bool:
         return bool(self.unusual) and self.unusual[-1]
 
-    def after(self, value: float | None, signal: Signal) -> Watched:
-        """A window that told nothing counts as usual, and teaches nothing."""
+    def after(self, value: float | None, signal: Signal, at_this_hour: Usual | None = None) -> Watched:
+        """A window that told nothing counts as usual, and teaches nothing. `at_this_hour`: what was usual in the last
+        week, where that is known: what does not exceed it is not unusual, however quiet the hour before was."""
         if value is None:
             return Watched(self.baseline, (*self.unusual, False)[-LOOKED_AT:])
         unusual = self.baseline.is_unusual(value, signal.least)
+        unusual = unusual and (at_this_hour is None or at_this_hour.is_exceeded(value))
         return Watched(self.baseline.after(value, is_unusual=unusual), (*self.unusual, unusual)[-LOOKED_AT:])
 
 

@@ -40,6 +40,7 @@ from koord.agent.live.pod_watch import PodWatch
 from koord.agent.live.predicting import predicting
 from koord.agent.live.probing import Prober
 from koord.agent.live.reporting import Reporter
+from koord.agent.live.usual_hours import UsualHours
 from koord.agent.pods import AgentPod, pods_of
 from koord.agent.predict.forecast import Predictor
 from koord.agent.predict.model import PredictionSettings
@@ -240,6 +241,7 @@ class Daemon:
         self.cgroups.look_for_pods_in(qos_dir(KubeQoS.GUARANTEED, self.driver))
 
     async def _rounds(self, sources: Sources, evictor: Evictor, interfering: Interfering) -> None:
+        hours = UsualHours(self._options.state_dir, self._clock, self.agent.usual)
         while True:
             began_s = self._clock.monotonic()
             try:
@@ -255,6 +257,8 @@ class Daemon:
                     await evictor.let_stay(sources.pods.values())
                     for finding in done.findings:
                         interfering.tell(finding)
+                    if done.usual_signals:
+                        hours.heard(sources.pods, done.usual_signals)
                     for move in done.moves:
                         self._count(move.by, "move")
                         await interfering.move(move)

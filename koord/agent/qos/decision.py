@@ -61,6 +61,8 @@ class StrategyDecision:
     asks: tuple[AgentPod, ...] = ()
     "Pods whose replicas on other nodes it would like to compare them with."
     problems: tuple[Problem, ...] = ()
+    usual_signals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    "As `signals`, of services that nobody is suspected to disturb: what is usual is learnt from these."
 
 
 NOTHING = StrategyDecision()

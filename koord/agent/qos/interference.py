@@ -122,6 +122,7 @@ def _window_ended(sight: Sight, means: Means, memory: InterferenceMemory, window
         sight.switches,
         _slowest(state.pods, memory.waited, waited),
         may_act=_may_act(sight),
+        usual=sight.usual,
     )
     outcome = control.decide(node, memory.control)
     wishes = _wishes(state.pods, outcome.memory)
@@ -131,7 +132,11 @@ def _window_ended(sight: Sight, means: Means, memory: InterferenceMemory, window
     told = {
         uid: {signal.key: value for signal, value in window.signals.items()} for uid, window in node.windows.items()
     }
-    return Turn(replace(_decision(state.pods, outcome, wishes), signals=told), after)
+    teaches = {uid: told[uid] for uid, each in node.standings.items() if each.is_service and uid in told}
+    for uid, episode in outcome.memory.episodes.items():
+        if any(suspect.uid != uid for suspect in episode.suspects.listed):
+            teaches.pop(uid, None)
+    return Turn(replace(_decision(state.pods, outcome, wishes), signals=told, usual_signals=teaches), after)
 
 
 def _may_act(sight: Sight) -> bool:

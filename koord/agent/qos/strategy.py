@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from koord.agent.executor.ledger import Ledger
 from koord.agent.host.cgroups import Cgroups
+from koord.agent.interference.hours import Usual
 from koord.agent.qos.decision import StrategyDecision
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
@@ -50,6 +51,8 @@ class Sight:
     seed: int = 0
     replicas: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     "By uid of a pod and name of a signal, what its replicas on other nodes report; of pods that were asked about."
+    usual: Mapping[str, Mapping[str, Usual]] = field(default_factory=dict)
+    "By uid of a pod and name of a signal, what is usual at this hour of the day."
     switches: Mapping[str, Mapping[str, float]] | None = None
     "By victim and neighbour, for which share of its waiting that one held the CPU; None where nobody samples."
 

@@ -70,7 +70,7 @@ def wishes(tmp_path: Path, version: Version, dimension: Dimension) -> tuple[dict
     state = states.node(web, build, slo={})
     state = replace(state, gates={**state.gates, AgentGate.INTERFERENCE_CONTROL: True})
     strategy, samples, now_s, stalled, moved = strategy_of(), Samples(), 1000.0, 0.0, 0.0
-    memory, decision = strategy.memory, None
+    memory, decision, teaches = strategy.memory, None, list[bool]()
     for window in range(12):
         hot = window >= 9
         now_s += 10
@@ -85,7 +85,10 @@ def wishes(tmp_path: Path, version: Version, dimension: Dimension) -> tuple[dict
         reader = Reader(tree.cgroups, state, now_s)
         turn = strategy.decide(Sight(state, samples, now_s), strategy.look(reader, memory), memory)
         memory, decision = turn.memory, turn.decision
+        if decision is not None and decision.signals:
+            teaches.append("web" in decision.usual_signals)
     assert decision is not None
+    assert (teaches[0], teaches[-1]) == (True, False), "who is disturbed does not learn that this is usual"
     wanted = {
         f"{each.target} {each.setting.name}": each.value for each in decision.wishes if isinstance(each.setting, Knob)
     }
