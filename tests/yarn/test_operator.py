@@ -192,7 +192,10 @@ async def test_a_node_whose_node_manager_is_unknown_says_what_to_set_and_the_oth
             assert rm.caps["n2:8041"] == of_yarn(1, 1024)
 
 
-async def test_an_unreachable_resource_manager_is_told_on_the_node_and_its_claim_stays(tmp_path: Path) -> None:
+async def test_an_unreachable_resource_manager_is_told_on_the_node_and_its_claim_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rpc, "ANSWER_S", 1.0)
     async with serving(tmp_path) as client, resource_manager(n1=of_yarn(1, 1024)) as rm:
         await fresh(client)
         async with managing(client), operating(client, rm):
@@ -200,14 +203,19 @@ async def test_an_unreachable_resource_manager_is_told_on_the_node_and_its_claim
             await until_there(client, kinds.NODE_METRICS, "n1")
             await report(client, "n1")
             await until_lent(client, "n1", 18900, SLOWLY_S)
-            rm.mode = "403"
+            for mode, expected in (
+                ("403", "yarn.admin.acl"),
+                ("html", "does not speak Hadoop's RPC"),
+                ("hang", "does not answer getClusterNodes within"),
+            ):
+                rm.mode = mode
 
-            async def says() -> bool:
-                return (await condition(client))[1] == "ResourceManagerUnavailable"
+                async def says(text: str = expected) -> bool:
+                    _, reason, message = await condition(client)
+                    return reason == "ResourceManagerUnavailable" and text in message
 
-            await until(says, SLOWLY_S)
-            assert "yarn.admin.acl" in (await condition(client))[2]
-            assert node_facts(await client.get(kinds.NODES, "n1")).claim.cpu_milli == 17_000
+                await until(says, SLOWLY_S)
+                assert node_facts(await client.get(kinds.NODES, "n1")).claim.cpu_milli == 17_000
             rm.mode = ""
 
             async def is_well() -> bool:
