@@ -26,6 +26,7 @@ from koord.yarn.live.copilot import Copilot, serve
 from koord.yarn.live.placing import Placing
 from koord.yarn.live.rpc import YarnUnreachable
 from tests.agent.real import real_cgroups
+from tests.kube.manual_clock import ManualClock
 from tests.kube.waiting import eventually
 
 
@@ -95,6 +96,7 @@ class NodeManager:
     port: int = 0
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     execution: dict[str, str] = field(default_factory=dict)
+    forgotten: set[str] = field(default_factory=set)
 
     def start(self, container_id: str, execution: str = "GUARANTEED") -> None:
         self.execution[container_id] = execution
@@ -118,6 +120,7 @@ class NodeManager:
                 "executionType": self.execution[each],
             }
             for each in self.alive()
+            if each not in self.forgotten
         ]
         return web.json_response({"containers": {"container": items} if items else {}})
 
@@ -195,6 +198,25 @@ async def test_containers_of_the_default_executor_are_moved_below_best_effort_an
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
         assert not os.path.exists(socket)  # noqa: ASYNC240 - instant
+
+
+@pytest.mark.root
+async def test_processes_that_outlive_their_container_are_ended_after_a_while(tmp_path: Path, cgroups: Cgroups) -> None:
+    clock = ManualClock()
+    async with node_manager(tmp_path) as nm:
+        copilot = Copilot(f"127.0.0.1:{nm.port}", Placing(cgroups, CgroupDriver.CGROUPFS, [str(nm.local)]), clock)
+        for each in (OLD.id, YOUNG.id):
+            nm.start(each)
+        await copilot.round()
+        # A NodeManager that was killed starts anew, and knows of one of the two.
+        nm.forgotten.add(OLD.id)
+        await copilot.round()
+        clock.advance(29)
+        await copilot.round()
+        assert len(nm.alive()) == 2
+        clock.advance(1)
+        await copilot.round()
+        await eventually(lambda: nm.alive() == [YOUNG.id])
 
 
 @dataclass

@@ -1,6 +1,8 @@
 """The copilot on a node: knows the NodeManager's containers, keeps them below best effort, and ends them on request.
 
 Each second it asks the NodeManager, and puts containers where they belong. What was told to go counts until it is gone.
+Processes that outlive their container, or a NodeManager that was killed, use what YARN gives to others by then: after a
+while they are ended.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ from koord.yarn.live.rpc import YarnUnreachable
 log = logging.getLogger(__name__)
 
 ROUND_S: Final = 1.0
+LEFT_S: Final = 30.0
+"""A NodeManager ends the processes of a container within this time, and one that starts anew knows those that run."""
 ANSWER_S: Final = 5.0
 
 
@@ -38,8 +42,10 @@ class UnknownContainer(BadInput):
 
 
 class Copilot:
-    def __init__(self, node_manager: str, placing: Placing, clock: Clock) -> None:
+    def __init__(self, node_manager: str, placing: Placing, clock: Clock, *, left_s: float = LEFT_S) -> None:
         """`node_manager` is host:port of its web services."""
+        self._left_s = left_s
+        self._left_since_s: dict[str, float] = {}
         self._node_manager, self._placing, self._clock = node_manager, placing, clock
         self._containers: list[YarnContainer] = []
         self._leaving: set[str] = set()
@@ -72,9 +78,18 @@ class Copilot:
         living = {each.id for each in found}
         self._leaving &= living
         self._placing.tidy(living)
+        self._end_left(living)
         if self._problem:
             log.info("the NodeManager at %s has %d containers", self._node_manager, len(found))
             self._problem = ""
+
+    def _end_left(self, living: set[str]) -> None:
+        now_s = self._clock.monotonic()
+        self._left_since_s = {each: self._left_since_s.get(each, now_s) for each in self._placing.left(living)}
+        for each, since_s in self._left_since_s.items():
+            if now_s - since_s >= self._left_s:
+                killed = self._placing.kill(each)
+                log.warning("ended %d processes of %s, which the NodeManager does not run any more", killed, each)
 
     def kill(self, container_id: str) -> YarnContainer:
         found = next((each for each in self._containers if each.id == container_id), None)

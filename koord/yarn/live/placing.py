@@ -94,6 +94,11 @@ class Placing:
                 killed += 1
         return killed
 
+    def left(self, living: Collection[str]) -> list[str]:
+        """Containers that are gone, and whose processes are not."""
+        names = self.cgroups.children(self.directory)
+        return [each for each in names if each not in living and is_container_id(each) and self.processes(each)]
+
     def tidy(self, living: Collection[str]) -> None:
         """Removes the cgroups of containers that are gone, once nothing runs in them."""
         for controller in self._controllers():
