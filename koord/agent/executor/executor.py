@@ -11,6 +11,7 @@ import errno
 import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from koord.agent.executor.ledger import Entry, Ledger, knob_of
@@ -76,7 +77,7 @@ class Executor:
         wanted, disagreed = merged(write for write in writes if self._is_possible(write, now_s))
         outcome = ExecutorOutcome(disagreed=disagreed)
         self._heed_specs(wanted.values())
-        restores = self._restores(self.ledger.unwanted(ran, wanted.keys()))
+        restores = self._restores(self.ledger.unwanted(ran, wanted.keys()), outcome)
         everything = {**wanted, **{write.spot: write for write in restores}}
         now = self._otherwise(everything.values(), outcome, now_s)
         steps = ordered([everything[spot] for spot in now], {spot: seen.value for spot, seen in now.items()})
@@ -114,19 +115,29 @@ class Executor:
             self._absent[write.spot] = now_s + VERIFIED_FOR_S
         return False
 
-    def _restores(self, entries: Iterable[Entry]) -> list[Write]:
+    def _restores(self, entries: Iterable[Entry], outcome: ExecutorOutcome) -> list[Write]:
+        """What cannot be looked at now is kept, and told."""
         restores = []
         for entry in entries:
             knob = knob_of(entry)
             place = None if knob is None else self._cgroups.place(knob)
-            if knob is None or place is None or not self._is_ours(entry, knob, place):
-                self._seen.pop(entry.spot, None)
-                self.ledger.forget(entry.spot)
+            if knob is None or place is None:
+                self._let_go(entry)
                 continue
-            found = place.form.read(entry.found)
-            why = f"{entry.by} no longer wants it"
-            restores.append(Write(knob, entry.directory, found, entry.by, why, entry.found, process=entry.process))
+            why, found = f"{entry.by} no longer wants it", entry.found
+            write = partial(Write, knob, entry.directory, by=entry.by, why=why, text=found, process=entry.process)
+            try:
+                if self._is_ours(entry, knob, place):
+                    restores.append(write(value=place.form.read(found)))
+                else:
+                    self._let_go(entry)
+            except OSError as error:
+                outcome.refused.append(RefusedWrite(write(value=found), f"{found}: {error.strerror}"))
         return restores
+
+    def _let_go(self, entry: Entry) -> None:
+        self._seen.pop(entry.spot, None)
+        self.ledger.forget(entry.spot)
 
     def _is_ours(self, entry: Entry, knob: Knob, place: Place) -> bool:
         """A spot that is gone needs nothing; one that shows another's value is theirs."""

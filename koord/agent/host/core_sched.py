@@ -19,6 +19,7 @@ _PR_SCHED_CORE: Final = 62
 _GET, _CREATE, _SHARE_TO, _SHARE_FROM = range(4)
 _ONE_THREAD: Final = 0
 NONE: Final = 0
+_NOT_SEEN: Final = "the agent does not see the host's processes: it needs the host's /proc and PID namespace"
 
 
 class Cookies(Protocol):
@@ -132,7 +133,7 @@ class KernelCookies:
 
     def absence(self) -> str:
         if not self._sees_host():
-            return "the agent does not see the host's processes: it needs the host's /proc and PID namespace"
+            return _NOT_SEEN
         try:
             _cookie_of(0)
         except OSError as error:
@@ -151,6 +152,8 @@ class KernelCookies:
             return False
 
     def of(self, task: int) -> int | None:
+        if not self._sees_host():
+            raise OSError(errno.EPERM, _NOT_SEEN)
         if os.path.exists(f"/proc/self/task/{task}"):
             return None
         try:

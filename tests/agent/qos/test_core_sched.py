@@ -365,5 +365,20 @@ def test_tasks_of_a_composed_host_are_never_this_machines(tmp_path: Path) -> Non
     assert "does not see the host's processes" in KernelCookies(Files(str(tmp_path))).absence()
 
 
+def test_what_cannot_be_looked_at_is_kept_for_the_next_restore_and_told(host: Host) -> None:
+    """As from a container without the host's processes: their numbers are others' there."""
+    host.add("job", "BE", 30, 31)
+    host.round(BOTH)
+    cgroups = host.tree.cgroups
+    assert isinstance(cgroups.cookies, KernelCookies)
+    executor = Executor(cgroups, Ledger.parse(host.saved[-1]))
+    (refusal,) = executor.restore_all(NOW + 1000).refused
+    assert "does not see the host's processes" in refusal.error
+    assert len(executor.ledger) == 1
+    host.start()
+    assert not host.agent.executor.restore_all(NOW + 1001).refused
+    assert host.of(31) == [0]
+
+
 def test_the_knob_is_found_again_by_its_name() -> None:
     assert knob_named(CORE_COOKIE.name) is CORE_COOKIE
