@@ -28,8 +28,8 @@ OLD_KUBELETS: tuple[int, int] = (1, 33)
 @click.command(
     epilog="""\b
 Example: koord install --dry-run > koord.yaml
-         koord install --image registry.example/koord:0.1.0 --diff
-         koord install --image registry.example/koord:0.1.0
+         koord install --image my-registry/koord:0.1.0 --diff
+         koord install --image my-registry/koord:0.1.0
 
 \b
 Nothing is written unless everything can be: missing rights, objects of others under the same names and whatever else

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command(
     epilog="""\b
 Example: koord upgrade --diff
-         koord upgrade --image registry.example/koord:0.2.0
+         koord upgrade --image my-registry/koord:0.2.0
 
 \b
 Kinds and rights come first, then manager, scheduler, descheduler and agents, each when the one before it is ready. A

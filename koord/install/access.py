@@ -37,7 +37,7 @@ def access_for(name: str, account: str, rights: Sequence[Right], settings: Setti
         if not here:
             continue
         kind = "Role" if namespace else "ClusterRole"
-        rules = _rules(here)
+        rules = rules_of(here)
         found.append(made(RBAC, kind, account, namespace, component=name, rules=rules))
         ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": account}
         found.append(made(RBAC, f"{kind}Binding", account, namespace, component=name, roleRef=ref, subjects=[subject]))
@@ -53,7 +53,7 @@ def _places(settings: Settings) -> dict[Where, str]:
     }
 
 
-def _rules(rights: Iterable[Right]) -> list[Json]:
+def rules_of(rights: Iterable[Right]) -> list[Json]:
     """One rule for each right and group."""
     rules: list[Json] = []
     for right in rights:

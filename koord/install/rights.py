@@ -44,12 +44,12 @@ LEASES: Final = "leases.coordination.k8s.io"
 
 def _lease(name: str) -> tuple[Right, ...]:
     return (
-        Right("find and renew its lease", (LEASES,), ("get", "update", "patch"), (name,), "configuration"),
+        Right("find and renew its lease", (LEASES,), ("get", "patch"), (name,), "configuration"),
         Right("take its lease the first time", (LEASES,), ("create",), (), "configuration"),
     )
 
 
-EVENTS: Final = Right("say what happens, in events", ("events", "events.events.k8s.io"), ("create", "patch"))
+EVENTS: Final = Right("say what happens, in events", ("events.events.k8s.io",), ("create", "patch"))
 
 SERVING: Final = (
     Right(
@@ -111,9 +111,10 @@ SCHEDULER: Final = (
     Right("keep the state of jobs", (f"podgroups.{SIGS}",), ("patch",)),
     Right(
         "make the default quotas, keep what quotas use",
-        (f"elasticquotas.{SIGS}", f"elasticquotas.{SIGS}/status"),
+        (f"elasticquotas.{SIGS}",),
         ("create", "patch"),
     ),
+    Right("keep what quotas use", (f"elasticquotas.{SIGS}/status",), ("patch",)),
     Right("place and end reservations", (f"reservations.{SCHEDULING}",), ("patch", "delete")),
     Right(
         "keep the state of reservations and networks",
@@ -125,7 +126,7 @@ SCHEDULER: Final = (
     Right(
         "take its lease, and announce its scheduler names",
         (LEASES,),
-        ("get", "list", "create", "update", "patch"),
+        ("get", "create", "patch"),
         (),
         "configuration",
     ),

@@ -23,7 +23,8 @@ from koord.kube.events import EventRecorder
 from koord.minicluster.up.bootstrap import bootstrap
 from tests.agent import states
 from tests.agent.live.test_interfering import episode, owned, replica, report
-from tests.docs.test_claims import EXAMPLES, Refusals, as_the_example_allows
+from tests.docs.test_claims import EXAMPLES, as_the_example_allows
+from tests.install.recorded import Refusals
 from tests.scheduler.live.embedded import node_manifest, serving, until
 
 pytestmark = pytest.mark.timeout(120)

@@ -21,7 +21,7 @@ from koord.kube.errors import ApiError
 from koord.minicluster.up.bootstrap import CLUSTER_ROLE_BINDINGS
 from koord.yarn.amount import of_yarn
 from koord.yarn.live.run import OperatorOptions, run
-from tests.docs.test_claims import Refusals, as_account
+from tests.install.recorded import Refusals, as_account
 from tests.manager.live.managing import fresh, make_node, managing, report, until, until_there
 from tests.scheduler.live.embedded import serving
 from tests.yarn.stand_in import resource_manager
