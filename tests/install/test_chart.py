@@ -45,6 +45,7 @@ def helm(folder: Path, values: dict[str, Any], namespace: str) -> subprocess.Com
     [
         (PLAIN, {}),
         (replace(PLAIN, namespace="elsewhere"), {}),
+        (replace(PLAIN, extras=("yarn",)), {"extras": ["yarn"]}),
         (
             replace(
                 PLAIN,
