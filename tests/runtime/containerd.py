@@ -13,7 +13,7 @@ import subprocess
 import tarfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,12 +62,28 @@ WITHIN_S = 30.0
 CONTROLLERS = Path("/sys/fs/cgroup")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Containerd:
     folder: Path
     parent: str
     "The cgroup below which pods lie."
-    pid: int
+    command: Sequence[str]
+    env: Mapping[str, str]
+    _process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Begins, or begins again: containers live on without it."""
+        with (self.folder / "containerd.log").open("ab") as log:
+            self._process = subprocess.Popen(self.command, stdout=log, stderr=log, start_new_session=True, env=self.env)
+        _until_served(self.socket, self._process)
+
+    def stop(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(10)
+            self._process.kill()
+            self._process.wait()
 
     @property
     def socket(self) -> Path:
@@ -83,28 +99,20 @@ def containerd(folder: Path, newer: Path | None = None, within: Sequence[str] = 
     """Debian's, which has no NRI; or a newer one by its path. `within`: what to start it by."""
     (folder / "config.toml").write_text((NEWER if newer else CONFIG).format(folder=folder))
     parent = f"/koord-test-{uuid.uuid4().hex[:8]}"
-    with (folder / "containerd.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*within, newer or "containerd", "-c", str(folder / "config.toml")],
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            # The shim lies beside it.
-            env={**os.environ, "PATH": f"{newer.parent if newer else ''}:{os.environ['PATH']}"},
-        )
+    command = [*within, str(newer or "containerd"), "-c", str(folder / "config.toml")]
+    # The shim lies beside it.
+    env = {**os.environ, "PATH": f"{newer.parent if newer else ''}:{os.environ['PATH']}"}
+    found = Containerd(folder, parent, command, env)
     try:
-        _until_served(folder / "containerd.sock", process)
-        for name, command in ((PAUSE, ["/bin/sleep", "100000"]), (BUSYBOX, ["/bin/sh"])):
+        found.start()
+        for name, run in ((PAUSE, ["/bin/sleep", "100000"]), (BUSYBOX, ["/bin/sh"])):
             image = folder / "image.tar"
-            image.write_bytes(_image(name, command))
+            image.write_bytes(_image(name, run))
             _ctr(folder, "images", "import", str(image))
-        yield Containerd(folder, parent, process.pid)
+        yield found
     finally:
         _end_all(folder)
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(10)
-        process.kill()
+        found.stop(signal.SIGTERM)
         _remove_cgroups(parent)
         _unmount(folder)
 

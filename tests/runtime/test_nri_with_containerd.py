@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import suppress
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from koord.agent.live import asked
+from koord.api.configuration.features import AgentGate
 from koord.runtime.cri import LinuxContainerResources
 from koord.runtime.live.nri import NriOptions, run
+from tests.agent.states import node
 from tests.control_plane import find_binary
 from tests.runtime.containerd import Containerd, containerd
 from tests.runtime.cri_client import client, printed
@@ -34,41 +39,55 @@ def said(file: Path) -> str:
     return file.read_text().strip()
 
 
-async def test_a_batch_container_has_its_quota_at_its_first_instruction_and_one_that_runs_is_brought_in_line(
-    runtime: Containerd, tmp_path: Path
-) -> None:
+async def until(what: Callable[[], bool], says: str) -> None:
+    for _ in range(600):
+        if what():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(says)
+
+
+async def test_the_plugin_on_a_real_containerd(runtime: Containerd, tmp_path: Path) -> None:
+    """Quota at the first instruction; one that runs is brought in line; beside another plugin; over a restart."""
     labels, annotations = {"koordinator.sh/qosClass": "BE"}, {"node.koordinator.sh/extended-resource-spec": SPEC}
-    async with client(runtime.socket) as cri:
+    agents = {"koord": Agent(), "other": Agent(replace(node(slo={}), gates=dict.fromkeys(AgentGate, False)))}
+    async with AsyncExitStack() as stack:
+        cri = await stack.enter_async_context(client(runtime.socket))
         before = await cri.run_sandbox("before", runtime.parent, tmp_path, labels, annotations)
         running = await cri.create(before, "main", ["/bin/sleep", "1000"])
         await cri.start(running)
         quota = Path(f"/sys/fs/cgroup/cpu{runtime.parent}/besteffort/poduid-before/{running}/cpu.cfs_quota_us")
         assert said(quota) == "-1"
-        agent = Agent()
-        serving = await asked.serve(tmp_path / "agent.sock", agent.answer)
-        ready = asyncio.Event()
-        options = NriOptions(str(runtime.nri), str(tmp_path / "agent.sock"))
-        plugin = asyncio.create_task(run(options, on_ready=ready.set))
-        try:
-            async with asyncio.timeout(30):
-                await ready.wait()
-            for _ in range(300):
-                if said(quota) == "50000":
-                    break
-                await asyncio.sleep(0.1)
-            assert said(quota) == "50000", "it runs, and was brought in line"
-            pod = await cri.run_sandbox("job", runtime.parent, tmp_path, labels, annotations)
-            made = await cri.create(pod, "main", ["/bin/sh", "-c", SAYS])
-            await cri.start(made)
-            assert (await printed(tmp_path / "main.log", 3))[:2] == ["50000", "512"]
-            await cri.update(made, LinuxContainerResources(cpu_shares=99, cpu_quota=80_000, cpu_period=100_000))
-            own = Path(f"/sys/fs/cgroup/cpu{runtime.parent}/besteffort/poduid-job/{made}")
-            assert said(own / "cpu.cfs_quota_us") == "50000", "kubelet's wish comes after the pod's"
-            await cri.end(pod[0])
-            await cri.end(before[0])
-            assert agent.asked[-1].is_over
-        finally:
-            plugin.cancel()
-            with suppress(asyncio.CancelledError):
-                await plugin
-            await serving.cleanup()
+        in_line: list[str] = []
+        for index, (name, agent) in enumerate(agents.items()):
+            serving = await asked.serve(tmp_path / f"{name}.sock", agent.answer)
+            stack.push_async_callback(serving.cleanup)
+            options = NriOptions(str(runtime.nri), str(tmp_path / f"{name}.sock"), name, f"{index}0")
+            plugin = asyncio.create_task(run(options, on_ready=partial(in_line.append, name)))
+            stack.push_async_callback(ended, plugin)
+        await until(lambda: said(quota) == "50000", "it runs, and was not brought in line")
+        await until(lambda: set(in_line) == set(agents), "two plugins beside each other")
+        pod = await cri.run_sandbox("job", runtime.parent, tmp_path, labels, annotations)
+        made = await cri.create(pod, "main", ["/bin/sh", "-c", SAYS])
+        await cri.start(made)
+        assert (await printed(tmp_path / "main.log", 3))[:2] == ["50000", "512"]
+        assert {"", "main"} <= {each.container for each in agents["other"].asked}
+        await cri.update(made, LinuxContainerResources(cpu_shares=99, cpu_quota=80_000, cpu_period=100_000))
+        own = Path(f"/sys/fs/cgroup/cpu{runtime.parent}/besteffort/poduid-job/{made}")
+        assert said(own / "cpu.cfs_quota_us") == "50000", "kubelet's wish comes after the pod's"
+
+        in_line.clear()
+        await asyncio.to_thread(runtime.stop, signal.SIGKILL)
+        await asyncio.to_thread(runtime.start)
+        await until(lambda: set(in_line) == set(agents), "plugins that are back after a restart")
+        assert said(own / "cpu.cfs_quota_us") == "50000"
+        for each in (pod, before):
+            await cri.end(each[0])
+        told = agents["koord"].asked
+        await until(lambda: {each.pod.name for each in told if each.is_over} == {"job", "before"}, "pods that ended")
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
