@@ -407,6 +407,11 @@ def find(api_version: str, kind: str) -> Kind[Any] | None:
     return _by_name().get((api_version, kind))
 
 
+def versions_of(kind: str) -> list[str]:
+    """The values of `apiVersion` under which koord knows a kind of that name."""
+    return sorted(version for version, name in _by_name() if name == kind)
+
+
 @cache
 def _by_name() -> dict[tuple[str, str], Kind[Any]]:
     return {(kind.api_version, kind.kind): kind for kind in ALL}

@@ -231,8 +231,12 @@ class _Reader:
             if kind is None and name in _CONFIGURATIONS:
                 self.configurations.append((Place(source, number, describe(data, "")), data))
             elif kind is None:
+                place, others = Place(source, number, describe(data, "")), kinds.versions_of(name)
+                if others and not self.unknown[f"{api_version} {name}"]:
+                    said = f"{api_version} is ignored: koord reads {name} of {' and '.join(others)}"
+                    self.warnings.append(Problem(place, Fault("apiVersion", said).under(path)))
                 self.unknown[f"{api_version} {name}"] += 1
-                self.unknown_places.append(Place(source, number, describe(data, "")))
+                self.unknown_places.append(place)
                 self.scaled += _scaled(data, self.namespace)
             else:
                 self.object(kind, data, source, number, path)

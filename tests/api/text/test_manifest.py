@@ -95,6 +95,15 @@ def test_kinds_that_koord_does_not_know_are_counted() -> None:
     assert not manifests.faults
 
 
+def test_a_kind_of_another_api_version_is_told_once() -> None:
+    wrong = "apiVersion: node.koordinator.sh/v1alpha1\nkind: NodeResourceTopology\nmetadata: {name: n}\n---\n"
+    (warning,) = parse(wrong * 2, "cpus.yaml").warnings
+    assert str(warning) == (
+        "cpus.yaml, document 1, NodeResourceTopology: apiVersion: node.koordinator.sh/v1alpha1 is ignored: "
+        "koord reads NodeResourceTopology of topology.node.k8s.io/v1alpha1"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
