@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from koord.offline.deschedule import Descheduled, NodeSeen
 
 BAR: Final = 12
+MOST_MOVES: Final = 40
+MOST_NODES: Final = 20
+"""Shown of a large cluster, unless more is asked for."""
 _COLOURS: Final = {"high": "red", "prodHigh": "red", "low": "green", "bothLow": "green", "prodLow": "green"}
 _SHOWN: Final = ("cpu", "memory")
 
@@ -123,16 +127,21 @@ def _print(decided: Descheduled, output: str) -> None:
             )
             for each in decided.migrations
         ]
-        click.echo(table([("ORDER", "POD", "FROM", "TO", "NOW", "WHY"), *rows], right=frozenset({0})))
+        most = len(rows) if output == "wide" else MOST_MOVES
+        click.echo(table([("ORDER", "POD", "FROM", "TO", "NOW", "WHY"), *rows[:most]], right=frozenset({0})))
+        if len(rows) > most:
+            click.echo(f"and {len(rows) - most} more moves (all of them with -o wide)")
         click.echo()
     changed = {
         name: seen
         for name, seen in decided.nodes.items()
         if seen.usage != seen.after or seen.requested != seen.requested_after
     }
-    shown = decided.nodes if output == "wide" else changed
+    shown = decided.nodes if output == "wide" else dict(islice(changed.items(), MOST_NODES))
     if shown:
         click.echo(table(list(_node_rows(shown)), colours=_COLOURS))
+        if len(shown) < len(changed):
+            click.echo(f"and {len(changed) - len(shown)} more nodes that would change (all nodes with -o wide)")
         click.echo()
     for name in decided.cordons:
         click.echo(f"{name} would be cordoned before its pods move")

@@ -203,3 +203,20 @@ def test_explaining_a_pod_of_files_tells_what_a_descheduler_would_do_and_who_ask
     said = " ".join(capsys.readouterr().out.split())
     assert "PodMigrationJob by-hand" in said
     assert "make room" in said
+
+
+def test_a_large_answer_is_cut_short_unless_all_of_it_is_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["deschedule", "--dry-run", "-f", str(EXAMPLE), *AT]
+    assert run([*words, "-o", "wide"]) == 0
+    whole = capsys.readouterr().out
+    monkeypatch.setattr("koord.cli.deschedule.MOST_MOVES", 1)
+    monkeypatch.setattr("koord.cli.deschedule.MOST_NODES", 1)
+    assert run([*words, "-o", "wide"]) == 0
+    assert capsys.readouterr().out == whole
+    assert run(words) == 0
+    told = capsys.readouterr().out
+    assert "and 2 more moves (all of them with -o wide)" in told
+    assert "and 1 more nodes that would change (all nodes with -o wide)" in told
+    assert told.count("overutilized") == 1
