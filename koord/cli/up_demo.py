@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,10 +15,10 @@ import click
 
 from koord.cli.hollow import Fleet, size_of
 from koord.minicluster.demo.ledger import Ledger
-from koord.minicluster.demo.scenario import NODES, Scenario
+from koord.minicluster.demo.scenario import NODES, RealNode, Scenario
 from koord.minicluster.demo.settings import FIRST_S, LOAD_SPEED, colocation, descheduler, load, scheduler
 from koord.minicluster.hollow.load_model import Course
-from koord.minicluster.up.plan import LOCAL_NODE
+from koord.minicluster.up.plan import LOCAL_NODE, choose_port
 
 if TYPE_CHECKING:
     from koord.kube.client import Client
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from koord.minicluster.up.run import Up
 
 FEWEST_NODES: Final = 10
-LEAST_LOOKS: Final = 3
+LEAST_LOOKS: Final = 2
 
 How = Literal["screen", "lines", "nothing"]
 
@@ -50,7 +51,8 @@ class Demo:
             raise click.BadParameter(f"a demo needs at least {FEWEST_NODES} nodes, not {nodes}", param_hint="--nodes")
         if report is not None and not report.absolute().parent.is_dir():
             raise click.BadParameter(f"there is no directory {report.absolute().parent}", param_hint="--report")
-        scenario = Scenario(nodes or NODES, fleet.seed, LOCAL_NODE if local_node else "")
+        local = RealNode(LOCAL_NODE, sys.executable, choose_port(0, 0)) if local_node else None
+        scenario = Scenario(nodes or NODES, fleet.seed, local)
         return cls(scenario, replace(fleet, load_speed=fleet.load_speed or LOAD_SPEED), report)
 
     def settled(self, options: UpOptions, data: DataDir) -> UpOptions:
@@ -96,14 +98,17 @@ class Demo:
     def end(self) -> None:
         """Says what it came to, and what the same load would have come to without co-location."""
         from koord.cli.up_demo_view import told
-        from koord.minicluster.demo.summary import course, steady, summary
+        from koord.minicluster.demo.summary import TOLD_S, course, steady, summary
         from koord.minicluster.demo.without import Machines, simulate
         from koord.minicluster.hollow.load_model import SeededLoad
         from koord.minicluster.hollow.load_replay import read_replay
 
         looks = self.ledger.looks
-        if len(looks) < LEAST_LOOKS:
-            click.echo("It ended before there was anything to add up.", err=True)
+        counted = steady(looks)
+        if len(counted) < LEAST_LOOKS:
+            click.echo(
+                f"It ended too soon for a summary: {TOLD_S:.0f} seconds after all services run, it has one.", err=True
+            )
             return
         click.echo("working out what the same load gives without co-location ...", err=True)
         seeded = SeededLoad(self.scenario.seed, self.course)
@@ -111,8 +116,7 @@ class Demo:
         began_s = self.ledger.began_s
         machines = Machines(*size_of(self.fleet))
         alone, done = simulate(self.scenario, model, began_s, looks[-1].time_s - began_s, machines)
-        first_s = steady(looks)[0].time_s
-        compared = [look for look in alone if look.time_s >= first_s]
+        compared = [look for look in alone if look.time_s >= counted[0].time_s]
         found = summary(self.ledger, course(compared, done))
         click.echo(told(found, self.scenario, looks))
         if self.report is not None:

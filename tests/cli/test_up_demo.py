@@ -12,7 +12,9 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from koord.cli.hollow import Fleet
 from koord.cli.up import up
+from koord.cli.up_demo import Demo
 from koord.cli.up_demo_view import clock, line, screen, told
 from koord.minicluster.demo.ledger import Ledger, Look, PodSeen
 from koord.minicluster.demo.live.watching import Watching
@@ -108,6 +110,33 @@ def test_the_summary_compares_and_fits_80_columns() -> None:
     assert max(map(len, text.splitlines())) <= 80
     assert ["all", "52%", "40%"] in [each.split() for each in text.splitlines()]
     assert "violations none" in text
+
+
+def demo(report: Path, *looks: Look) -> Demo:
+    fleet = Fleet("32", "128Gi", 110, None, 360.0, looks[0].time_s, 0)
+    return Demo(Scenario(10), fleet, report, ledger(*looks))
+
+
+def test_the_end_compares_with_a_simulation_and_writes_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "out.html"
+    demo(report, *(look(1000 + 2.0 * i, prod=20, batch=30, lent=40) for i in range(15))).end()
+    text = capsys.readouterr().out
+    assert ["all", "52%"] in [each.split()[:2] for each in text.splitlines()]
+    assert str(report) in text
+    assert report.read_text().count("<svg") == 2
+
+
+def test_a_demo_that_ended_too_soon_says_so_and_compares_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "out.html"
+    demo(report, look(0, ready=0), look(2, ready=5), look(4), look(6)).end()
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "too soon for a summary" in told.err
+    assert not report.exists()
 
 
 @pytest.mark.parametrize(

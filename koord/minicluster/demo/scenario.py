@@ -87,11 +87,32 @@ GUARANTEED: Final[Mapping[str, tuple[int, int]]] = {RESEARCH: (200, 900), ANALYT
 
 
 @dataclass(frozen=True, slots=True)
+class RealNode:
+    """A node on which pods are real processes, with a Python to run and a port that is free."""
+
+    name: str
+    python: str
+    port: int
+
+
+_ANSWERS: Final = """
+import http.server, sys
+class Ok(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"ok")
+    def log_message(self, *words):
+        pass
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Ok).serve_forever()
+"""
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     nodes: int = NODES
     seed: int = 0
-    local: str = ""
-    "The name of a node on which pods are real processes, if there is one."
+    local: RealNode | None = None
 
     @property
     def gpu_nodes(self) -> int:
@@ -208,14 +229,13 @@ def _chat() -> Manifest:
     return _deployment("chat", MODELS, CHAT, {LABEL_POOL: "serving"}, container)
 
 
-def _real_pods(node: str) -> Iterator[Manifest]:
-    """On a node that is a real machine: a service that wakes often and sleeps most of the time, and a batch job that
-    takes all CPU that it is left."""
-    on = {"kubernetes.io/hostname": node}
-    pulse = _container("pulse", "100m", "64Mi", ["sh", "-c", "while :; do sleep 0.1; done"])
-    pulse["readinessProbe"] = {"exec": {"command": ["true"]}, "periodSeconds": 1}
+def _real_pods(node: RealNode) -> Iterator[Manifest]:
+    """On a node that is a real machine: a service that answers, and a batch job that takes all CPU that it is left."""
+    on = {"kubernetes.io/hostname": node.name}
+    answer = _container("answer", "100m", "64Mi", [node.python, "-c", _ANSWERS, str(node.port)])
+    answer["readinessProbe"] = {"httpGet": {"port": node.port, "path": "/"}, "periodSeconds": 1}
     yield NAMESPACES, {"metadata": {"name": HERE}}
-    yield _deployment("pulse", HERE, 1, on, pulse)
+    yield _deployment("answer", HERE, 1, on, answer)
     crunch = _container("crunch", "500m", "64Mi", ["sh", "-c", "while :; do :; done"])
     kind, manifest = _deployment("crunch", RESEARCH, 1, on, crunch)
     template = manifest["spec"]["template"]

@@ -5,6 +5,7 @@ Averages are over time, from shortly after all services ran: before that, the cl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -61,11 +62,9 @@ class Summary:
 
 
 def steady(looks: Sequence[Look]) -> list[Look]:
-    """From when nodes have told what the services use; all looks, where services were never all ready."""
-    ready_s = next((each.time_s for each in looks if each.services and each.services_ready == each.services), None)
-    if ready_s is None:
-        return list(looks)
-    return [look for look in looks if look.time_s >= ready_s + TOLD_S] or list(looks[-1:])
+    """From when all services ran and nodes had told what they use. None, where that was not reached."""
+    ready_s = next((each.time_s for each in looks if each.services and each.services_ready == each.services), math.inf)
+    return [look for look in looks if look.time_s >= ready_s + TOLD_S]
 
 
 def course(looks: Sequence[Look], done: int) -> Course:

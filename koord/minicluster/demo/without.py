@@ -72,7 +72,7 @@ def simulate(
 ) -> tuple[list[Look], int]:
     """The cluster at each step, and how many batch pods came to their end."""
     # What runs on a real machine is not the load model's.
-    scenario = replace(scenario, local="")
+    scenario = replace(scenario, local=None)
     step_s = max(STEP_S, seconds / MOST_STEPS)
     core = Core(profiles_of(SHIPPED), seed=scenario.seed, alone=True, now=Moment(began_s, 0.0), hints=False)
     world = _World(scenario, Driver(core))

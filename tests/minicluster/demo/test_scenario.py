@@ -15,10 +15,12 @@ from koord.minicluster.demo.scenario import (
     TRAIN,
     TUNE,
     JobShape,
+    RealNode,
     Scenario,
     service_pods,
 )
 from koord.minicluster.demo.story import RESEARCH_JOBS, ROUND_S, Submission, due, numbers_after, times
+from koord.minicluster.hollow.machine import LABEL_FLEET
 from koord.minicluster.hollow.phases import ANNOTATION_DURATION
 
 
@@ -69,6 +71,17 @@ def test_the_gang_wants_all_the_gpus_that_the_job_before_it_has() -> None:
         assert asked == training
     devices = [manifest for kind, manifest in Scenario().foundation() if kind is DEVICES]
     assert {each["metadata"]["name"] for each in devices} == {name for name, pool in pools.items() if pool != "general"}
+
+
+def test_pods_of_a_real_node_have_commands_and_all_others_stay_away_from_it() -> None:
+    here = RealNode("local", "/usr/bin/python3", 18080)
+    made = [manifest for kind, manifest in Scenario(local=here).foundation() if kind is DEPLOYMENTS]
+    for each in made:
+        selector = each["spec"]["template"]["spec"]["nodeSelector"]
+        assert ("command" in container(each)) == (selector.get("kubernetes.io/hostname") == "local")
+    assert sum("command" in container(each) for each in made) == 2
+    assert all("command" not in container(m) for kind, m in Scenario().foundation() if kind is DEPLOYMENTS)
+    assert LABEL_FLEET in Scenario(local=here).job(ENCODE, 1)["spec"]["template"]["spec"]["nodeSelector"]
 
 
 def test_both_tenants_are_guaranteed_a_part_and_may_borrow() -> None:

@@ -38,14 +38,14 @@ def test_a_machine_that_slept_does_not_count_for_hours() -> None:
 def test_the_time_until_services_run_and_nodes_have_told_so_is_left_out() -> None:
     looks = [look(0, ready=0), look(4, ready=9), look(8), look(12), look(18), look(20)]
     assert [each.time_s for each in steady(looks)] == [18, 20]
-    never = [look(0, ready=0), look(2, ready=5)]
-    assert steady(never) == never
+    assert steady([look(0, ready=0), look(2, ready=5)]) == []
+    assert steady([look(0), look(8)]) == []
 
 
 def test_violations_are_services_that_are_short_of_cpu_or_of_pods() -> None:
     fine = ledger(look(0, prod=40), look(10, prod=40), look(12, prod=40))
     assert summary(fine).violations == []
-    bad = ledger(look(0, prod=40), look(10, prod=40, short=1), look(12, prod=40, ready=9), look(14, prod=40))
+    bad = ledger(look(0), look(10, prod=40, short=1), look(12, prod=40, ready=9), look(14, prod=40))
     assert summary(bad).violations == [
         "services got less CPU than they wanted for 2 s",
         "fewer than 95% of the services' pods were ready for 2 s",

@@ -58,7 +58,7 @@ class Watching:
         if self.scenario.local:
             self.here.look(await self._scrape("local"), await self._scrape("agent"))
             if self.here.used is not None:
-                picture.used[self.scenario.local] = self.here.used
+                picture.used[self.scenario.local.name] = self.here.used
         picture.look()
         ready, services = ledger.services()
         hot, room = picture.used.get(self._hot), picture.rooms.get(self._hot)
