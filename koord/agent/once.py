@@ -93,10 +93,10 @@ def once(
         if metric is not None:
             _fill(agent.samples, metric, state, now_s)
         else:
-            collect(Round(cgroups, state, agent.samples, agent.rates, now_s))
+            collect(Round(cgroups, state, agent.samples, agent.rates, now_s, cold=agent.cold))
             wait(1.0)
             now_s += 1.0
-            collect(Round(cgroups, state, agent.samples, agent.rates, now_s))
+            collect(Round(cgroups, state, agent.samples, agent.rates, now_s, cold=agent.cold))
         done = agent.decide(state, now_s)
         status = node_metric_status(state, agent.samples, ReportPolicy(), now_s, update_time)
         return Once(

@@ -21,6 +21,9 @@ from itertools import count
 
 import pytest
 
+from koord.agent.host.network import packets
+from koord.agent.host.network.netlink import NETFILTER, Netlink
+
 NODE_ADDRESS, OUTSIDE_ADDRESS, POD_ADDRESS = "10.9.1.1", "10.9.1.2", "10.9.2.2"
 _NEW_NETWORK = 0x40000000
 _number = count()
@@ -80,10 +83,27 @@ def namespaces() -> Iterator[Namespaces]:
         for name, gateway in ((found.node, OUTSIDE_ADDRESS), (found.outside, NODE_ADDRESS), (found.pod, "10.9.2.1")):
             run("ip", "-n", name, "route", "add", "default", "via", gateway)
         run("ip", "netns", "exec", found.node, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
+        _must_have_queues(found.node)
         yield found
     finally:
         for name in made:
             run("ip", "netns", "del", name)
+
+
+def _must_have_queues(name: str) -> None:
+    """Kernels are built with and without these."""
+    limit = ("tbf", "rate", "1gbit", "burst", "100kb", "latency", "50ms")
+    for queue in (("htb",), limit):
+        try:
+            run("tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", *queue)
+            run("tc", "-n", name, "qdisc", "del", "dev", "eth0", "root")
+        except (RuntimeError, FileNotFoundError) as error:
+            pytest.skip(f"needs tc with {queue[0]}: {error}")
+    try:
+        with Netlink(NETFILTER, path(name)) as socket:
+            packets.classes(socket, 4)
+    except OSError as error:
+        pytest.skip(f"needs nftables: {error}")
 
 
 def socket_in(name: str) -> socket.socket:
