@@ -76,15 +76,16 @@ async def test_the_plugin_on_a_real_containerd(runtime: Containerd, tmp_path: Pa
         own = Path(f"/sys/fs/cgroup/cpu{runtime.parent}/besteffort/poduid-job/{made}")
         assert said(own / "cpu.cfs_quota_us") == "50000", "kubelet's wish comes after the pod's"
 
+        await cri.end(pod[0])
+        told = agents["koord"].asked
+        await until(lambda: {each.pod.name for each in told if each.is_over} == {"job"}, "a pod that has ended")
+
         in_line.clear()
         await asyncio.to_thread(runtime.stop, signal.SIGKILL)
         await asyncio.to_thread(runtime.start)
         await until(lambda: set(in_line) == set(agents), "plugins that are back after a restart")
-        assert said(own / "cpu.cfs_quota_us") == "50000"
-        for each in (pod, before):
-            await cri.end(each[0])
-        told = agents["koord"].asked
-        await until(lambda: {each.pod.name for each in told if each.is_over} == {"job", "before"}, "pods that ended")
+        assert said(quota) == "50000"
+        await cri.end(before[0])
 
 
 async def ended(task: asyncio.Task[None]) -> None:
