@@ -164,7 +164,15 @@ def possible(view: View, memory: Memory) -> Amount:
     return cap
 
 
+def reserved(pool: Amount, claim: Amount, policy: Policy) -> Claim | None:
+    """Before a NodeManager comes: it has what it registers with, whoever was told of that part meanwhile."""
+    first = policy.first.least(pool).whole
+    return Claim(first, "for a NodeManager that is to come") if claim == NOTHING != first else None
+
+
 def _without_report(view: View, policy: Policy) -> Step:
+    if view.is_declared and (first := reserved(view.pool.minus(view.others), view.claim, policy)):
+        return first
     if view.is_declared or view.claim == NOTHING:
         # It may come back with the cap that it had: the claim stays.
         return Wait("the ResourceManager has no such NodeManager running")

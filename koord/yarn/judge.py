@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from koord.api.machinery.struct import Struct
 from koord.yarn.amount import NOTHING, Amount
-from koord.yarn.claims import Memory, NodeManagerReport, Step, View, Wait, next_step, seen
+from koord.yarn.claims import Memory, NodeManagerReport, Step, View, Wait, next_step, reserved, seen
 from koord.yarn.hadoop.messages import RUNNING, NodeReport
-from koord.yarn.nodes import NodeFacts, PodFacts, Unmatched, declared_on, match, unknown
+from koord.yarn.nodes import UNKNOWN, NodeFacts, PodFacts, Unmatched, declared_on, match, unknown
 from koord.yarn.split import Demand, Policy
 
 
@@ -75,8 +75,10 @@ def judge(
             # A claim that nobody is known for.
             of = ("", "")
         else:
-            waits = Wait("no NodeManager is known")
-            return Verdict(waits, condition=None if problem is None else ("False", problem.reason, problem.message))
+            step: Step = Wait("no NodeManager is known")
+            if problem is not None and problem.reason == UNKNOWN:
+                step = reserved(node.pool.minus(node.others), node.claim, policy) or step
+            return Verdict(step, condition=None if problem is None else ("False", problem.reason, problem.message))
     cluster, node_id = of
     look = looks.get(cluster)
     if look is None or look.error:
@@ -95,7 +97,8 @@ def judge(
         Demand(held_by(pods), NOTHING, kubernetes_waits, look.waits),
         node.others,
         is_declared,
-        absent_s.get(of, 0.0),
+        # A claim that nobody is known for, as another operator may have left it, waits for nobody.
+        absent_s.get(of, 0.0 if node_id else float("inf")),
     )
     memory = seen(view, memories.get(of, Memory()), now_s, policy.heard_s)
     step = next_step(view, memory, policy, now_s)

@@ -31,6 +31,8 @@ from koord.yarn.hadoop.messages import NodeReport
 ENTRY: Final = "hadoop-yarn"
 NODE_MANAGER: Final = "node-manager"
 CONDITION: Final = names.CONDITION_YARN
+UNKNOWN: Final = "UnknownNodeManager"
+"""Why a node has no part: the ResourceManager does not know its NodeManager, or not yet."""
 WITHDRAWN: Final = ("", "", "")
 """The condition of a node that has nothing to do with YARN: none."""
 
@@ -167,7 +169,7 @@ def match(declared: Declared, reports: Mapping[str, NodeReport]) -> str | Unmatc
             f"the ResourceManager has {' and '.join(sorted(near))}: set {key} on {declared.where} to the right one",
         )
     return Unmatched(
-        "UnknownNodeManager",
+        UNKNOWN,
         f"the ResourceManager has no NodeManager on {' or '.join(dict.fromkeys(declared.hosts))}; it has {known}."
         f" If one of these is this node's, set {key} on {declared.where}",
     )
@@ -182,7 +184,7 @@ def unknown(node_id: str, declared: Declared, reports: Mapping[str, NodeReport])
     near = [each for each in reports if each.rpartition(":")[0] in declared.hosts or each.rpartition(":")[2] == port]
     hint = f"; it has {', '.join(sorted(near)[:3])}" if near else ""
     return Unmatched(
-        "UnknownNodeManager",
+        UNKNOWN,
         f"the ResourceManager has no NodeManager {node_id} running{hint}. Start it, or set"
         f" {names.ANNOTATION_YARN_NODE_ID} on {declared.where} to its name there",
     )

@@ -36,6 +36,8 @@ class Policy(Struct):
     shrink_s: float = 30.0
     "After a fall of the pool, containers above YARN's cap are gone within this time."
 
+    first: Amount = of_yarn(1, 1024)
+    "What a NodeManager should register with at most: kept for one that is still to come."
     heard_s: float = 3.0
     "After a call, a NodeManager has heard of it by a heartbeat."
 

@@ -21,6 +21,8 @@ from koord.yarn.claims import (
     next_step,
     seen,
 )
+from koord.yarn.judge import Look, judge
+from koord.yarn.nodes import Declared, NodeFacts
 from koord.yarn.split import Demand, Policy, PolicyError, ceiling, settled, share
 
 POLICY = Policy()
@@ -194,6 +196,28 @@ def test_an_answer_alone_is_not_taken_for_the_effect() -> None:
     memory = answered(called(SURE, HALF, 0), HALF)
     looks = view(claim=HALF, cap=of_yarn(2, 10 * 1024), demand=Demand(kubernetes_waits=True))
     assert isinstance(next_step(looks, seen(looks, memory, 1), POLICY, 1), Wait)
+
+
+@pytest.mark.parametrize(
+    ("pool", "kept"),
+    [(whole(), of_yarn(1, 1024)), (Amount(900, GIB // 2), of_yarn(0, 512)), (NOTHING, None)],
+    ids=["little of the pool", "not more than there is", "nothing of nothing"],
+)
+def test_what_a_node_manager_registers_with_is_kept_before_it_comes(pool: Amount, kept: Amount | None) -> None:
+    step = next_step(View(pool, pool, NOTHING, None), SURE, POLICY, 0)
+    assert (step.amount if isinstance(step, Claim) else None) == kept
+    declared = Declared("", "", ("n1",), "pod hadoop/nm-1")
+    node = NodeFacts("n1", "u", "1", pool, pool, NOTHING, NOTHING, (), None, declared, ("n1",))
+    verdict = judge(node, (), {"": Look({})}, {}, {}, POLICY, 0, kubernetes_waits=False)
+    assert verdict.condition is not None
+    assert verdict.condition[1] == "UnknownNodeManager"
+    assert (verdict.step.amount if isinstance(verdict.step, Claim) else None) == kept
+
+
+def test_a_claim_that_nobody_is_known_for_is_given_back() -> None:
+    node = NodeFacts("n1", "u", "1", whole(), whole(), HALF, NOTHING, (), None, None, ("n1",))
+    verdict = judge(node, (), {"": Look({})}, {}, {}, POLICY, 0, kubernetes_waits=False)
+    assert verdict.step == Claim(NOTHING, "the node has no NodeManager any more")
 
 
 def test_a_node_manager_that_is_lost_keeps_its_claim_and_one_that_is_taken_away_does_not() -> None:

@@ -135,7 +135,7 @@ async def story(tmp_path: Path, *rm_ids: str) -> AsyncIterator[Story]:
             await fresh(client)
             found = Story(client, yarn, cgroups, placing, socket)
             async with managing(client):
-                copilot = asyncio.create_task(serve(Copilot(yarn.node_manager_web, placing, SystemClock()), socket))
+                copilot = asyncio.create_task(serve(copilot_of(yarn, placing), socket))
                 watching: asyncio.Task[None] | None = None
                 try:
                     if rm_ids:
@@ -157,6 +157,10 @@ async def story(tmp_path: Path, *rm_ids: str) -> AsyncIterator[Story]:
                     for task in tasks:
                         task.cancel()
                     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def copilot_of(yarn: Hadoop, placing: Placing) -> Copilot:
+    return Copilot(yarn.node_manager_web, placing, SystemClock(), left_s=5.0)
 
 
 async def _made(yarn: Hadoop, rm_id: str, state: str) -> bool:
@@ -192,15 +196,30 @@ async def test_real_yarn_follows_what_is_reclaimed_and_nothing_is_sold_twice(tmp
         # The NodeManager is lost: what it had stays claimed, and the node says so.
         await report(client, "n1")
         await told.until_cap(17)
+        await told.submit("script", SCRIPT)
+        (orphan,) = await told.count(1)
+
+        async def is_placed() -> bool:
+            return len(told.placing.processes(orphan)) >= 2
+
+        await told.until(is_placed)
         await asyncio.to_thread(yarn.stop, "nodemanager", kill=True)
 
         async def says_so() -> bool:
             return (await told.node()).condition[1] == "UnknownNodeManager"
 
         await told.until(says_so)
-        assert (await told.node()).claim.cpu_milli == 17_000
+        assert (await told.node()).claim.cpu_milli >= 17_000
+        assert told.placing.processes(orphan)
         await asyncio.to_thread(yarn.start, "nodemanager")
-        await told.until_cap(17)
+        await told.until_cap(*HALF_OR_MORE)
+
+        # What it ran before is nobody's any more: the copilot ends it, and the application goes on beside it.
+        async def orphan_is_gone() -> bool:
+            return not told.placing.processes(orphan)
+
+        await told.until(orphan_is_gone)
+        assert orphan not in await told.count(1)
 
 
 def master(yarn: Hadoop, guaranteed: int, opportunistic: int) -> str:
