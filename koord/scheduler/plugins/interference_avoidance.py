@@ -21,7 +21,7 @@ from koord.api.kubernetes.owners import TEMPLATE_HASH, owners
 from koord.api.protocol.crd.interference_pair import InterferencePair, PairedWorkload
 from koord.api.protocol.slowed_by import paired_of
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.judge import Judge, KeepsGroups
 from koord.scheduler.framework.plugin import Plugin, Taking
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord
@@ -154,10 +154,9 @@ class _Avoiding(Judge):
         return [*told[:MOST_REMARKS], f"InterferenceAvoidance: and {more} more"] if more > 0 else told
 
 
-class _Penalties:
+class _Penalties(KeepsGroups):
     """Rows grouped by how many points they lose; group 0 loses none."""
 
-    gates = closes = False
     normalised = False
 
     def __init__(self, partners: Partners, cluster: Cluster) -> None:
@@ -182,14 +181,6 @@ class _Penalties:
         for row, points in lost.items():
             self._groups[row] = number[points]
         return True
-
-    @property
-    def groups(self) -> Array:
-        return self._groups
-
-    @property
-    def flat(self) -> bool:
-        return self.size < 2
 
     @property
     def size(self) -> int:
