@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from koord.api.configuration.features import AgentGate
+from koord.api.protocol.pod_resources import DIRECTORY as POD_RESOURCES_DIR
 from koord.install.manifest import Json, made
 from koord.install.settings import AGENT, Settings
 from koord.install.workloads import common, environment, image, probes, pull_secrets, selector, template
@@ -65,6 +66,14 @@ MOUNTS: Final = (
     ),
     Mount("state", STATE_DIR, STATE_DIR, "keep what was there before the first write, and the audit", create=True),
     Mount("copilot", COPILOT_DIR, COPILOT_DIR, "ask YARN's copilot", create=True),
+    Mount(
+        "pod-resources",
+        POD_RESOURCES_DIR,
+        POD_RESOURCES_DIR,
+        "serve kubelet's pod resources with what the scheduler gave",
+        create=True,
+        gates=(AgentGate.POD_RESOURCES_PROXY,),
+    ),
     Mount(
         "dev",
         "/dev",

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from koord.api.machinery.faults import Invalid
 from koord.install.manifest import Json, Key, key_of
+from koord.install.node_agent import mounts
 from koord.install.objects import desired
 from koord.install.plan import Plan, contains, plan
 from koord.install.record import DamagedRecord, begun, finished, read
@@ -64,6 +65,13 @@ def test_a_field_that_a_new_version_leaves_out_is_taken_away() -> None:
     """Live has all that is wanted; only the record tells that more was applied."""
     applied = {**DONE.applied, key_of(WANTED[-1]): "another"}
     assert [each.key for each in plan(WANTED, cluster(), applied).changes] == [key_of(WANTED[-1])]
+
+
+def test_an_agent_sees_of_the_host_what_its_gates_need() -> None:
+    def mounted(gates: str) -> set[str]:
+        return {each.name for each in mounts(replace(SETTINGS, gates={"agent": gates}))}
+
+    assert mounted("PodResourcesProxy=true") - mounted("") == {"pod-resources"}
 
 
 def test_a_component_that_is_dropped_goes_with_its_rights_and_kinds_stay() -> None:

@@ -9,9 +9,10 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import grpc
@@ -81,8 +82,15 @@ async def ask(socket: Path, method: str, request: bytes = b"") -> bytes:
 GIVEN = {"scheduling.koordinator.sh/resource-status": '{"cpuset": "1"}'}
 
 
-async def test_the_socket_adds_what_was_given_is_roots_alone_and_comes_back_after_a_kill(tmp_path: Path) -> None:
-    async with proxied(tmp_path, GIVEN) as kept:
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder whose path leaves room for the names of sockets."""
+    with TemporaryDirectory(prefix="k") as name:
+        yield Path(name)
+
+
+async def test_the_socket_adds_what_was_given_is_roots_alone_and_comes_back_after_a_kill(short: Path) -> None:
+    async with proxied(short, GIVEN) as kept:
         await until(kept.socket.exists)
         found = read(await ask(kept.socket, LIST))
         assert found["ns/train"]["cpus"] == [1]
@@ -129,3 +137,11 @@ def test_without_grpc_the_process_says_what_to_install(tmp_path: Path) -> None:
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert said.returncode == 3
     assert "install koord[runtime]" in said.stderr
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_told(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "koord.pod_resources.live", "kubelet.sock", str(tmp_path / ("x" * 108)), "given"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert said.returncode == 2
+    assert "the path of a socket has at most 107 bytes" in said.stderr
+    assert "Traceback" not in said.stderr

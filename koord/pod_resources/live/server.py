@@ -31,11 +31,16 @@ ADDED: Final = frozenset({"/v1.PodResourcesLister/List", "/v1.PodResourcesLister
 LONGEST_S: Final = 10.0
 MOST_BYTES: Final = 16 << 20
 """Of a message, as much as kubelet takes."""
+LONGEST_PATH: Final = 107
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", MOST_BYTES),
     ("grpc.max_send_message_length", MOST_BYTES),
     ("grpc.so_reuseport", 0),
 )
+
+
+class SocketPathError(ValueError):
+    """A path at which there can be no socket."""
 
 
 @dataclass(slots=True)
@@ -88,7 +93,10 @@ class _Handler(grpc.GenericRpcHandler):
 
 
 async def serve(kubelet: Path, socket: Path, given: Path, is_over: asyncio.Event) -> None:
-    """Until `is_over`."""
+    """Until `is_over`. Raises SocketPathError."""
+    for path in (kubelet, socket):
+        if (length := len(os.fsencode(path))) > LONGEST_PATH:
+            raise SocketPathError(f"{path}: the path of a socket has at most {LONGEST_PATH} bytes, not {length}")
     _make_way(socket)
     async with grpc.aio.insecure_channel(f"unix://{kubelet}", options=_OPTIONS) as channel:
         server = grpc.aio.server(options=_OPTIONS)

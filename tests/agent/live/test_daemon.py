@@ -7,9 +7,10 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from koord.agent.host.convert import shares_of_milli
 from koord.agent.host.knobs import CPU_SHARES
 from koord.agent.live.run import AgentOptions, run
 from koord.agent.pods import BATCH_CPU
+from koord.agent.state import DEFAULT_GATES
+from koord.api.configuration.features import AgentGate
 from koord.api.kinds import EVENTS, NAMESPACES, NODE_SLOS, NODES
 from koord.api.kubernetes.cgroup import CgroupDriver, pod_dir
 from koord.api.kubernetes.words import KubeQoS
@@ -158,6 +161,27 @@ async def test_what_cannot_be_read_for_once_ends_nothing(tmp_path: Path, caplog:
                 await until(partial(_has_told, caplog, failing))
             tree.write("proc/stat", stat)
             await until_set(tree.cgroups, pod, 250)
+
+
+async def test_with_the_gate_kubelets_pod_resources_are_served_with_what_the_scheduler_gave(tmp_path: Path) -> None:
+    """The folder of the sockets has a short path, as such paths must be."""
+    pod = batch_pod("own", 250, has_container=False)
+    pod["metadata"]["annotations"] = {"scheduling.koordinator.sh/resource-status": '{"cpuset": "1-2"}'}
+    short = TemporaryDirectory(prefix="k")
+    tree = Tree(Path(short.name) / "host", driver=DRIVER)
+    tree.cgroup(pod_dir("own", KubeQoS.BEST_EFFORT, DRIVER))
+    given, socket = tmp_path / "state" / "pod-resources.json", Path(short.name) / "served" / "kubelet.sock"
+    gates = {**DEFAULT_GATES, AgentGate.POD_RESOURCES_PROXY: True}
+
+    async def is_served() -> bool:
+        return socket.is_socket() and given.exists() and b"[1,2]" in given.read_bytes()
+
+    with short:
+        async with serving(tmp_path / "api") as client, FakeKubelet([pod]).serving() as address:
+            await ready_node(client)
+            options = AgentOptions(NODE, str(tree.root), "", tmp_path / "state", address, gates=gates, kubelet_s=0.2)
+            async with working(client, replace(options, pod_resources_dir=str(socket.parent))):
+                await until(is_served, 90.0)
 
 
 async def _has_told(caplog: pytest.LogCaptureFixture, words: str) -> bool:
