@@ -1,6 +1,9 @@
 """`koord agent restore`: what the agent changed is put back, or it is said that it was not."""
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +49,20 @@ def test_what_was_changed_is_as_it_was_found(host: Host, capsys: Told) -> None:
     assert host.restore() == 0
     assert capsys.readouterr().err == "put back 1 settings\n"
     assert host.tree.read(host.file) == "max 100000"
+
+
+def test_a_pod_that_restores_stays_until_it_is_stopped(host: Host) -> None:
+    host.keep({**ENTRY, "directory": host.pod})
+    where = ["--host-root", str(host.tree.root), "--state-dir", str(host.state)]
+    command = [sys.executable, "-m", "koord", "agent", *where, "restore", "--stay"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "put back 1 settings\n"
+        assert host.tree.read(host.file) == "max 100000"
+        assert process.poll() is None
+        process.terminate()
+        # A signal that comes before the process waits for it ends it, too.
+        assert process.wait(timeout=60) in (0, -signal.SIGTERM)
 
 
 def test_a_damaged_record_is_refused_kept_and_changes_nothing(host: Host, capsys: Told) -> None:

@@ -25,14 +25,15 @@ from koord.install.manifest import Key, key_of, made
 from koord.install.objects import desired
 from koord.install.settings import Settings
 from koord.kube.client import Client
-from koord.kube.errors import NotFound
+from koord.kube.errors import Forbidden, NotFound
 from koord.kube.locate import locate
 from tests.control_plane import ControlPlane
 from tests.minicluster.apiserver.server_process import ServerProcess
 
 pytestmark = pytest.mark.timeout(180)
 R = TypeVar("R")
-ALL = [key_of(each) for each in desired(Settings(image="koord:1", version="1.0.0"))]
+SETTINGS = Settings(image="koord:1", version="1.0.0")
+ALL = [key_of(each) for each in desired(SETTINGS)]
 
 
 @dataclass
@@ -59,8 +60,8 @@ class Server:
     def get(self, kind: Kind[Any], name: str, namespace: str = "") -> Any:
         return self.ask(lambda cluster: cluster.get(Key(kind.api_version, kind.kind, name, namespace)))
 
-    def create(self, kind: Kind[Any], body: dict[str, Any]) -> None:
-        self.ask(lambda cluster: cluster.client.create(kind, body))
+    def create(self, kind: Kind[Any], body: dict[str, Any], *, dry_run: bool = False) -> None:
+        self.ask(lambda cluster: cluster.client.create(kind, body, dry_run=dry_run))
 
     def patch(self, kind: Kind[Any], name: str, body: dict[str, Any], **more: Any) -> None:
         self.ask(lambda cluster: cluster.client.patch(kind, name, body, **more))
@@ -75,11 +76,20 @@ class Server:
             time.sleep(0.05)
 
     def versions(self, keys: list[Key]) -> dict[Key, str]:
+        """The versions of those that exist."""
+
         async def look(cluster: Cluster) -> dict[Key, str]:
-            live = await cluster.live(keys)
-            return {key: each["metadata"]["resourceVersion"] for key, each in live.items()}  # type: ignore[index]
+            return {key: _version(each) for key, each in (await cluster.live(keys)).items()}
 
         return self.ask(look)
+
+
+def _version(manifest: Any) -> str:
+    meta = manifest["metadata"]
+    if manifest["kind"] == "CustomResourceDefinition":
+        # A server writes conditions into it by and by; whoever else changes it makes another generation of it.
+        return f"{meta['uid']}/{meta['generation']}"
+    return str(meta["resourceVersion"])
 
 
 @pytest.fixture(scope="module")
@@ -140,13 +150,72 @@ def test_a_second_run_changes_nothing_and_uninstall_takes_all_of_it_away(server:
     assert "1 changed" in out
     assert server.get(kinds.DEPLOYMENTS, "koord-manager", "koordinator-system")["spec"]["replicas"] == 2
 
+    server.ask(a_node_that_koord_wrote_on)
     code, out, err = server.koord("uninstall", "--yes", "--restore-timeout", "0")
     assert (code, err) == (0, "")
+    node = server.get(kinds.NODES, "n1")
+    assert node["status"]["allocatable"] == node["status"]["capacity"] == {"cpu": "4"}
+    assert node["metadata"]["labels"] == {"pool": "web"}
+    assert "koord" not in json.dumps(node["metadata"].get("annotations", {}))
+    server.delete(kinds.NODES, "n1")
     left = {key.kind for key in server.versions(keys)}
     # No controller is there to finish the namespace.
     assert left <= {"CustomResourceDefinition", "Namespace"}
     assert "CustomResourceDefinition reservations.scheduling.koordinator.sh" in out
     assert server.koord("uninstall", "--yes")[0] == 2
+
+
+async def a_node_that_koord_wrote_on(cluster: Cluster) -> None:
+    """What a manager and an agent write, beside what kubelet and a user wrote."""
+    client = cluster.client
+    await client.create(kinds.NODES, {"metadata": {"name": "n1", "labels": {"pool": "web"}}}, field_manager="kubectl")
+    plain = {"status": {"capacity": {"cpu": "4"}, "allocatable": {"cpu": "4"}}}
+    await client.patch(kinds.NODES, "n1", plain, subresource="status", field_manager="kubelet")
+    lent = {"kubernetes.io/batch-cpu": "2000"}
+    more = {"status": {"capacity": lent, "allocatable": lent}}
+    await client.patch(kinds.NODES, "n1", more, subresource="status", field_manager="koord-manager")
+    noted = {"metadata": {"annotations": {"node.koordinator.sh/last": "x"}, "labels": {"koord": "yes"}}}
+    await client.patch(kinds.NODES, "n1", noted, field_manager="koord-agent")
+
+
+def test_an_upgrade_keeps_the_settings_and_refuses_to_go_back(server: Server) -> None:
+    assert server.koord("install", "--replicas", "3", "--components", "manager")[0] == 0
+    code, out, _ = server.koord("check", "-o", "json")
+    checks = {each["feature"]: each["state"] for each in json.loads(out)["checks"]}
+    assert server.koord("status")[0] == 1
+    # Nobody runs it here.
+    assert (code, checks["manager"], checks["kinds"], checks["scheduler"]) == (1, "broken", "works", "off")
+    assert server.koord("upgrade", "--diff")[:2] == (0, "")
+    code, out, _ = server.koord("upgrade", "--image", "other:2", "--wait", "0")
+    assert (code, "1 changed" in out) == (0, True)
+    spec = server.get(kinds.DEPLOYMENTS, "koord-manager", "koordinator-system")["spec"]
+    assert (spec["replicas"], spec["template"]["spec"]["containers"][0]["image"]) == (3, "other:2")
+
+    record = server.get(kinds.CONFIG_MAPS, "koord-installation", "koordinator-system")
+    newer = record["data"]["settings"].replace('"version":"0.1.0"', '"version":"9.0.0"')
+    patch = {"data": {"settings": newer}}
+    server.patch(kinds.CONFIG_MAPS, "koord-installation", patch, namespace="koordinator-system")
+    code, _, err = server.koord("upgrade")
+    assert code == 2
+    assert "installed is 9.0.0, this is 0.1.0" in err
+    assert server.koord("upgrade", "--allow-downgrade", "--wait", "0")[0] == 0
+
+
+@pytest.mark.cluster
+def test_the_restricted_profile_admits_all_pods_but_the_agents(real: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    server = Server(real, capsys)
+    label = {"pod-security.kubernetes.io/enforce": "restricted"}
+    server.create(kinds.NAMESPACES, {"metadata": {"name": "strict", "labels": label}})
+    workloads: list[Any] = [each for each in desired(SETTINGS) if each["kind"] in ("Deployment", "DaemonSet")]
+    assert len(workloads) == 4
+    for each in workloads:
+        name = each["metadata"]["name"]
+        pod = {"metadata": {"name": name, "namespace": "strict"}, "spec": each["spec"]["template"]["spec"]}
+        if name == "koord-agent":
+            with pytest.raises(Forbidden, match="restricted"):
+                server.create(kinds.PODS, pod, dry_run=True)
+        else:
+            server.create(kinds.PODS, pod, dry_run=True)
 
 
 def account(server: Server, folder: Path, *rules: dict[str, Any]) -> Path:

@@ -30,6 +30,7 @@ from koord.api.kinds import (
     PODS,
     PRIORITY_CLASSES,
 )
+from koord.api.kubernetes.workloads import template_of
 from koord.api.protocol.announcements import ANNOUNCED
 from koord.api.protocol.names import NAMESPACE_KOORDINATOR, NAMESPACE_KUBE_SYSTEM, PRIORITY_CLASS_BATCH
 from koord.api.protocol.priority import BANDS
@@ -171,7 +172,7 @@ async def _workloads(client: Client) -> tuple[ComponentFact, ...]:
 
 def _workload(name: str, workload: Any, wanted: int | None, ready: int) -> ComponentFact:
     wanted = 1 if wanted is None else wanted
-    containers = workload.spec.template.spec.containers
+    containers = template_of(workload.spec.template).spec.containers
     state = "ready" if ready >= wanted else f"{ready} of {wanted} ready"
     return ComponentFact(name, state, image=containers[0].image if containers else "")
 
