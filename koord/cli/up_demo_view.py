@@ -15,6 +15,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from koord.cli.tables import counted
 from koord.cli.up_view import BAND_STYLES, events_shown, this_node, wrapped
 from koord.minicluster.demo.ledger import EVICTED, MOVED, Ledger, Look, Tenant
 from koord.minicluster.demo.live.watching import LOOK_S, Watching
@@ -128,7 +129,10 @@ def _story(ledger: Ledger, look: Look, scenario: Scenario) -> list[Text]:
     runs, waits = ledger.batch()
     lines = [
         ("reclaimed", f"{_cores(look.lent)} cores, which services asked for and leave idle, are lent"),
-        ("held back", f"{_cores(look.held_back)} cores that batch pods would use: services come first"),
+        (
+            "held back",
+            f"{counted(round(look.held_back / 1000), 'core')} that batch pods would use: services come first",
+        ),
         ("services", services_told(look)),
         ("batch", f"{runs} pods run, {waits} wait, {ledger.done} done"),
         ("tenants", "   ".join(tenant_told(each, scenario) for each in ledger.tenants())),
@@ -169,7 +173,7 @@ def gang_told(ledger: Ledger) -> str:
 
 def hot_told(ledger: Ledger, look: Look, scenario: Scenario) -> str:
     name = hot_node(scenario)
-    moved = f"; {_pods(ledger.moved)} moved"
+    moved = f"; {counted(ledger.moved, 'pod')} moved"
     if look.hot_percent >= HOT_PERCENT:
         return f"{name} {look.hot_percent:.0f}% used: a backup runs on it{moved}"
     return f"none ({name} {look.hot_percent:.0f}% used){moved}"
@@ -221,7 +225,7 @@ def told(found: Summary, scenario: Scenario, looks: Sequence[Look]) -> str:
         ("peak", f"{found.peak:.0%} of all CPU in use"),
         ("reclaimed", f"{found.lent_cores:.0f} cores on average were lent to batch pods"),
         ("held back", f"{found.held_back_cores:.0f} cores on average, which services needed or might have"),
-        ("moved", f"{_pods(found.moved)}, away from hot nodes"),
+        ("moved", f"{counted(found.moved, 'pod')}, away from hot nodes"),
         ("evicted", evicted_told(found.evicted)),
         ("violations", "; ".join(found.violations) or "none: services had their CPU and their pods all the time"),
     ]
@@ -245,10 +249,6 @@ def _percent(came: Came | None, band: str = "") -> str:
     if came is None:
         return "-"
     return f"{came.by_band.get(band, 0.0) if band else came.total:.0%}"
-
-
-def _pods(count: int) -> str:
-    return f"{count} pod{'s' if count != 1 else ''}"
 
 
 def lasted(seconds: float) -> str:
