@@ -28,10 +28,10 @@ NODES: Final = 5
 
 @click.command(
     epilog="""\b
-Examples: koord up --demo --report out.html
-          koord up --nodes 100 --data-dir ./data
-          export KUBECONFIG=$PWD/data/kubeconfig
-          kubectl get nodes"""
+Example: koord up --demo --report out.html
+         koord up --nodes 100 --data-dir ./data
+         export KUBECONFIG=$PWD/data/kubeconfig
+         kubectl get nodes"""
 )
 @click.option(
     "--demo",
