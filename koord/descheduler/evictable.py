@@ -7,7 +7,6 @@ annotation `descheduler.alpha.kubernetes.io/evict` asks for it itself, and passe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -41,9 +40,6 @@ class Moves:
 
     def __contains__(self, pod: Pod) -> bool:
         return identity(pod) in self.pods
-
-    def among(self, pods: Iterable[Pod]) -> set[str]:
-        return {identity(pod) for pod in pods if identity(pod) in self.pods}
 
 
 def identity(pod: Pod) -> str:
@@ -158,14 +154,33 @@ def _while_others_of_its_workload(pod: Pod, rules: Rules, workloads: Workloads, 
     if workload.change:
         return f"{workload.kind} {workload.key} {workload.change}"
     away, moving = _limits(args, workload.replicas)
-    siblings = [each for each in workloads.siblings(pod) if identity(each) != identity(pod)]
-    migrating = moves.among(siblings)
+    migrating = _moving_with(pod, workloads, moves)
     if "MaxMigratingPerWorkload" not in skipped and migrating and len(migrating) >= moving:
         return f"of {workload.kind} {workload.key}, {_pods(len(migrating))} moving already (limit {moving})"
-    missing = migrating | {identity(each) for each in siblings if not is_available(each)}
+    missing = (migrating | _unavailable_with(pod, workloads)) - {identity(pod)}
     if "MaxUnavailablePerWorkload" not in skipped and len(missing) >= away:
         return f"of {workload.kind} {workload.key}, {_pods(len(missing))} away already (limit {away})"
     return None
+
+
+def _moving_with(pod: Pod, workloads: Workloads, moves: Moves) -> set[str]:
+    """The other pods of its workload that are on the move. A large workload is not looked through for a few of them."""
+    siblings, mine = workloads.siblings(pod), workloads.uid_of(pod)
+    if len(moves.pods) < len(siblings):
+        moving = [each for each in moves.pods.values() if workloads.uid_of(each) == mine and not each.is_finished]
+    else:
+        moving = [each for each in siblings if each in moves]
+    return {identity(each) for each in moving} - {identity(pod)}
+
+
+def _unavailable_with(pod: Pod, workloads: Workloads) -> frozenset[str]:
+    """The pods of its workload that are not ready; found once for all who ask."""
+    uid = workloads.uid_of(pod) or ""
+    known = workloads.unavailable.get(uid)
+    if known is None:
+        known = frozenset(identity(each) for each in workloads.siblings(pod) if not is_available(each))
+        workloads.unavailable[uid] = known
+    return known
 
 
 def _limits(args: MigrationControllerArgs, replicas: int) -> tuple[int, int]:

@@ -62,6 +62,8 @@ class Workloads:
     "Of a ReplicaSet, the uid of its Deployment."
     pods: dict[str, list[Pod]] = field(default_factory=dict)
     "By the uid of the workload; those that are not finished."
+    unavailable: dict[str, frozenset[str]] = field(default_factory=dict)
+    "Of workloads that somebody asked about, the pods that are not ready."
 
     def of(self, pod: Pod) -> Workload | None:
         """The workload of a pod; None where it has none, or none that is known."""

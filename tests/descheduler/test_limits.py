@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from koord.api.configuration.descheduler_args import MigrationControllerArgs
+from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import convert
 from koord.api.protocol.annotations.load import JOB_WORKLOAD
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.text.timestamp import from_seconds
 from koord.descheduler.arbitration import Asked, arbitrate, in_order
-from koord.descheduler.evictable import Moves, never, not_yet
+from koord.descheduler.evictable import Moves, is_available, never, not_yet
 from koord.descheduler.limiter import Limit, wait_s
 from koord.descheduler.live.pace import Pace
 from koord.descheduler.migration import is_forgotten
@@ -208,3 +209,22 @@ def test_a_new_process_knows_from_the_jobs_what_was_moved_lately() -> None:
     assert pace.wait_s(moves, given, web, NOW_S + 270) == 0.0
     assert is_forgotten(done, given, NOW_S + 570 + 1)
     assert not is_forgotten(done, given, NOW_S + 569), "a limiter still goes by it"
+
+
+def test_pods_of_a_large_workload_are_looked_at_once_however_many_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = [pod(f"p{number}", "a", ready=number > 0) for number in range(300)]
+    workloads, looked_at = workloads_of(deployment("web", 300), pods), list[str]()
+
+    def look(each: Pod) -> bool:
+        looked_at.append(each.metadata.name)
+        return is_available(each)
+
+    monkeypatch.setattr("koord.descheduler.evictable.is_available", look)
+    rules = args(maxMigratingPerNode=0, maxUnavailablePerWorkload=2)
+    moves = Moves()
+    assert not_yet(pods[5], rules, workloads, moves) is None
+    moves.add(pods[5])
+    for each in pods[6:100]:
+        assert "2 pods are away already" in (not_yet(each, rules, workloads, moves) or "")
+    assert not_yet(pods[0], rules, workloads, moves) is None, "it is away itself"
+    assert len(looked_at) == 300
