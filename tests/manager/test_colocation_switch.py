@@ -100,6 +100,7 @@ def test_what_is_taken_back_is_what_the_manager_would_take_back(how: str) -> Non
     assert patch is not None
     assert patch["status"]["allocatable"] == dict.fromkeys(PUBLISHED)
     assert patch["status"]["capacity"] == dict.fromkeys(PUBLISHED)
+    assert "resourceVersion" not in patch["metadata"], "whatever else changes on the node meanwhile"
     (condition,) = patch["status"]["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == (
         "koordinator.sh/Lending", "False", "Disabled",

@@ -36,6 +36,8 @@ SERVED = {
     "minicluster/kubelet/live/server.py": "kubelets",
     "minicluster/apiserver/listening.py": "the API server, whose own tests ask the same",
     "manager/live/webhook_server.py": "webhooks: open, since API servers show them no credential",
+    "agent/live/asked.py": "no port: a unix socket that only root may open, which the runtimes' own tests check",
+    "minicluster/demo/scenario.py": "a pod of the demo, which says hello to anyone, as a service does",
     "yarn/live/copilot.py": "no port: a unix socket that only root may open, which the copilot's own tests check",
 }
 """Where ports are opened. Benchmarks are no components."""

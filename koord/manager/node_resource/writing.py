@@ -246,7 +246,9 @@ def _patch(
 ) -> Mapping[str, Any]:
     """A patch for this very node: one that was made anew under its name is another."""
     metadata: dict[str, Any] = {"uid": node.uid} if node.uid else {}
-    if node.version and (comparisons or names.ANNOTATION_THIRD_PARTY_ALLOCATIONS in node.annotations):
+    lends = any(each.wanted is not None for each in comparisons)
+    # What is taken back whole can be late and still sells nothing twice.
+    if node.version and (lends or (not comparisons and names.ANNOTATION_THIRD_PARTY_ALLOCATIONS in node.annotations)):
         metadata["resourceVersion"] = node.version
     if annotations:
         metadata["annotations"] = dict(annotations)
