@@ -17,7 +17,7 @@ from koord.api.configuration.scheduler_plugins import Plugins
 from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.profiles import CLOSING
+from koord.scheduler.profiles import AVOIDING, CLOSING
 from tests.scheduler.generate import Scene, random_scene
 from tests.scheduler.kube_scheduler import Answer, Refusal
 from tests.scheduler.profiles import twins
@@ -80,8 +80,8 @@ def test_the_engine_says_what_kube_scheduler_said(chunk: int) -> None:
 
 
 def only_load_aware(scene: Scene) -> SchedulerProfile:
-    # Koordinator has no NodeClosing, which comes with this plugin unless it is named.
-    alone = PluginSet((PluginRef(PLUGIN),), (PluginRef("*"), PluginRef(CLOSING)))
+    # Koordinator has neither NodeClosing nor InterferenceAvoidance, which come with this plugin unless they are named.
+    alone = PluginSet((PluginRef(PLUGIN),), (PluginRef("*"), PluginRef(CLOSING), PluginRef(AVOIDING)))
     nobody = PluginSet(disabled=(PluginRef("*"),))
     plugins = Plugins(filter=alone, pre_filter=nobody, post_filter=nobody, score=alone)
     return SchedulerProfile("load", plugins=plugins, plugin_config=(PluginConfig(PLUGIN, scene.load_args),))
