@@ -203,7 +203,7 @@ def agent(
     from koord.api.configuration.idle_gates import gates_warning
 
     gates = parse_gates(AgentGate, feature_gates)
-    idle = gates_warning(gates)
+    idle = gates_warning(gates, is_asked=hooks_socket is not None)
     if only_once:
         if idle:
             click.echo(f"warning: {idle}", err=True)

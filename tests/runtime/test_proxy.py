@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from koord.agent.adjustment import Adjustment
+from koord.agent.adjustment import Adjustment, DeviceNode, MountPoint
 from koord.agent.announced import Asking, announced, answer
 from koord.agent.live import asked
 from koord.api.kubernetes.cgroup import CgroupDriver
@@ -115,6 +115,32 @@ async def test_koords_agent_sets_a_batch_container_up_before_its_first_instructi
         container = await cri.create(pod, "main", ["/bin/sh", "-c", SAYS])
         await cri.start(container)
         assert (await printed(tmp_path / "main.log", 2))[0] == "50000"
+        await cri.end(pod[0])
+    await serving.cleanup()
+
+
+async def test_environment_devices_and_mounts_are_there_when_a_container_starts(
+    runtime: Containerd, tmp_path: Path
+) -> None:
+    """As GPUs and RDMA cards come into a container."""
+    library = tmp_path / "library"
+    library.write_text("of the host\n")
+
+    def wants(asking: Asking) -> Adjustment:
+        return Adjustment(
+            env={"NVIDIA_VISIBLE_DEVICES": "0,1"},
+            devices=(DeviceNode("/dev/card0", "/dev/zero", "rw"),),
+            mounts=(MountPoint("/usr/lib/library", str(library), True),),
+        )
+
+    serving = await asked.serve(tmp_path / "agent.sock", wants)
+    register(tmp_path / "hooks", tmp_path / "agent.sock", protocol="koord")
+    count = "busybox head -c 4 /dev/card0 | busybox wc -c"
+    says = f"echo $NVIDIA_VISIBLE_DEVICES; cat /usr/lib/library; {count}; sleep 1000"
+    async with proxied(runtime, tmp_path) as cri:
+        pod = await cri.run_sandbox("gpu", runtime.parent, tmp_path)
+        await cri.start(await cri.create(pod, "main", ["/bin/sh", "-c", says]))
+        assert await printed(tmp_path / "main.log", 3) == ["0,1", "of the host", "4"]
         await cri.end(pod[0])
     await serving.cleanup()
 

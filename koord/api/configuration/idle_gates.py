@@ -26,7 +26,7 @@ _READ: Final = (
 """Of the scheduler's gates, those that have an effect."""
 
 UNDELIVERED: Final = (AgentGate.GPU_ENV_INJECT, AgentGate.RDMA_DEVICE_INJECT, AgentGate.HAMI_CORE_VGPU_MONITOR)
-"""The agent's hooks have wishes by these, of containers to come; and on a node with a kubelet nobody asks for them."""
+"""The agent's hooks have wishes by these, of containers to come: somebody must ask for them, on --hooks-socket."""
 
 GATES: Final[frozenset[Gate]] = frozenset(
     (
@@ -36,7 +36,6 @@ GATES: Final[frozenset[Gate]] = frozenset(
         AgentGate.HUGE_PAGE_REPORT,
         AgentGate.PER_CPU_METRIC,
         AgentGate.NODE_METRIC_PROM_METRICS,
-        *UNDELIVERED,
         ManagerGate.ELASTIC_QUOTA_EVALUATION_TRANSFORM_POD,
         ManagerGate.PRIORITY_TRANSFORMER,
         ManagerGate.PREEMPTION_POLICY_TRANSFORMER,
@@ -57,9 +56,12 @@ NO_NEED: Final[Mapping[Gate, str]] = {
 """Of these, those that change how Koordinator does what koord does otherwise, with the reason."""
 
 
-def gates_warning(gates: Mapping[Any, bool]) -> str | None:
-    """Of gates that are not as they are by default."""
+def gates_warning(gates: Mapping[Any, bool], *, is_asked: bool = True) -> str | None:
+    """Of gates that are not as they are by default. `is_asked`: whether container runtimes ask the agent."""
+    reasons = dict.fromkeys(GATES, "") | dict(NO_NEED)
+    if not is_asked:
+        reasons |= dict.fromkeys(UNDELIVERED, "no container runtime asks for it without --hooks-socket")
     idle = sorted(
-        (str(gate), NO_NEED.get(gate, "")) for gate, is_on in gates.items() if gate in GATES and is_on != gate.default
+        (str(gate), reasons[gate]) for gate, is_on in gates.items() if gate in reasons and is_on != gate.default
     )
     return told(idle, "feature gates")
