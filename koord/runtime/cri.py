@@ -22,7 +22,8 @@ UNARY: Final = frozenset(
     [f"/{RUNTIME}/{name}" for name in _OF_RUNTIME.split()]
     + [f"/runtime.v1.ImageService/{name}" for name in _OF_IMAGES.split()]
 )
-"""Calls of one question and one answer, which is the quick way. Any other is passed as a stream, which fits all."""
+"""Calls of one question and one answer, which is the quick way. Any other is passed as one with many answers, as
+streams are, which fits both."""
 
 
 @dataclass(slots=True)

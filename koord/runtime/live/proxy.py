@@ -71,7 +71,7 @@ class Proxy(grpc.GenericRpcHandler):
             return grpc.unary_unary_rpc_method_handler(partial(self._intercepted, method, looked_into))
         if method in UNARY:
             return grpc.unary_unary_rpc_method_handler(partial(self._passed, method))
-        return grpc.stream_stream_rpc_method_handler(partial(self._streamed, method))
+        return grpc.unary_stream_rpc_method_handler(partial(self._streamed, method))
 
     async def learn(self) -> None:
         """What runs already, by the runtime's own lists. Raises AioRpcError."""
@@ -94,9 +94,10 @@ class Proxy(grpc.GenericRpcHandler):
     def _unary(self, method: str) -> grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]:
         return self.channel.unary_unary(method)
 
-    async def _streamed(self, method: str, requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
-        stream: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = self.channel.stream_stream(method)
-        call = stream(requests, metadata=_metadata(context), timeout=context.time_remaining())
+    async def _streamed(self, method: str, request: bytes, context: Context) -> AsyncIterator[bytes]:
+        """One question, any number of answers. No call of the interface is of another shape."""
+        stream: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = self.channel.unary_stream(method)
+        call = stream(request, metadata=_metadata(context), timeout=context.time_remaining())
         try:
             async for answer in call:
                 yield answer
