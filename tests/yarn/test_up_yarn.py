@@ -122,7 +122,8 @@ def test_up_with_yarn_runs_an_application_on_this_machine_and_leaves_no_java_beh
         wait_until(lambda: has_share(data), SLOWLY_S)
         javas = java_processes(running)
         assert running.stop(signal.SIGINT) == 130
-        assert not any(map(alive, javas))
+        # Whoever is told by the kernel that its parent has gone takes a moment to be buried.
+        wait_until(lambda: not any(map(alive, javas)), 10)
     with up(data, "--local-node") as running:
         assert node(data, "local").claim == NOTHING
         assert (status(data)[1]["nodes"]["yarn"], running.data.joinpath("yarn").exists()) == ([], False)
