@@ -109,7 +109,7 @@ class Fleet:
 
     def sight(self, reports: dict[str, NodeMetric], workloads: Workloads) -> Sight:
         places = Places(self.core.cluster, self.core.feed.engine_of)
-        return Sight(NOW_S, self.nodes, self.pods_on, reports, workloads, places)
+        return Sight(NOW_S, self.nodes, self.pods_on, reports, workloads, places, has_all_pods=True)
 
 
 def _node(name: str) -> Node:
