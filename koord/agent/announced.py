@@ -6,6 +6,7 @@ annotation for that reason; the class of Kubernetes shows in where the cgroup li
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +23,9 @@ from koord.api.protocol.annotations.pod_qos import EXTENDED_RESOURCE_SPEC
 from koord.api.protocol.annotations.value import AnnotationError
 
 _TIERS: Final = {"besteffort": KubeQoS.BEST_EFFORT, "burstable": KubeQoS.BURSTABLE}
+
+
+_UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 
 
 class PodTold(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -48,7 +52,9 @@ class Asking(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 def announced(told: PodTold, driver: CgroupDriver) -> AgentPod:
-    """Raises ValueError for a pod that no pod can be like."""
+    """Raises ValueError for a pod that no pod can be like: its uid becomes a part of a path."""
+    if not _UID.fullmatch(told.uid):
+        raise ValueError(f"pod.uid is {told.uid[:80]!r}: it must be letters, digits, '-', '_' and '.'")
     qos = next((qos for tier, qos in _TIERS.items() if tier in told.cgroup_parent), KubeQoS.GUARANTEED)
     metadata = {
         "uid": told.uid,

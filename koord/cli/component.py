@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, fields
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -60,13 +60,7 @@ def component_options(command: F) -> F:
 
     file = click.Path(exists=True, dir_okay=False)
     for option in (
-        click.option(
-            "--log-format",
-            type=click.Choice(["text", "json"]),
-            default="text",
-            show_default=True,
-            help="Form of the logs.",
-        ),
+        log_format_option,
         click.option(
             "--tls-self-signed",
             is_flag=True,
@@ -188,6 +182,36 @@ def led_in(config: C, namespace: str | None) -> C:
     if not namespace:
         return config
     return replace(config, leader_election=replace(config.leader_election, resource_namespace=namespace))
+
+
+log_format_option = click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the logs."
+)
+agent_socket_option = click.option(
+    "--agent-socket",
+    default="/var/run/koord/hooks.sock",
+    show_default=True,
+    metavar="SOCKET",
+    help="Where koord's agent answers (its --hooks-socket).",
+)
+
+
+def run_on_node(name: str, work: Callable[[Callable[[], None]], Awaitable[None]], log_format: str) -> int:
+    """A process of a node that needs no API server, until it is stopped. `work` gets whom to tell that it serves."""
+    from koord.kube import shell
+    from koord.minicluster.up import tether
+
+    ready = (lambda: tether.say_ready({})) if start(log_format) else (lambda: None)
+    return shell.run_component(lambda: work(ready), name=name)
+
+
+@contextmanager
+def needs_extra(extra: str) -> Iterator[None]:
+    """What is imported in here comes with an extra of koord's."""
+    try:
+        yield
+    except ImportError as error:
+        raise click.ClickException(f"{error}: install koord with its extra `{extra}`") from None
 
 
 def start(log_format: str) -> bool:

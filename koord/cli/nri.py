@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from koord.cli.component import agent_socket_option, log_format_option, run_on_node
+
 
 @click.command(
     epilog="""\b
@@ -15,13 +17,7 @@ The agent of the node runs with --hooks-socket. A runtime that is not there yet,
 @click.option(
     "--socket", default="/var/run/nri/nri.sock", show_default=True, metavar="SOCKET", help="Where the runtime listens."
 )
-@click.option(
-    "--agent-socket",
-    default="/var/run/koord/hooks.sock",
-    show_default=True,
-    metavar="SOCKET",
-    help="Where koord's agent answers.",
-)
+@agent_socket_option
 @click.option("--name", default="koord", show_default=True, help="The plugin's name.")
 @click.option(
     "--index", default="00", show_default=True, metavar="NN", help="Two digits: plugins are asked in that order."
@@ -41,24 +37,14 @@ The agent of the node runs with --hooks-socket. A runtime that is not there yet,
     metavar="SECONDS",
     help="How long the agent may take. Runtimes give a plugin two seconds.",
 )
-@click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the logs."
-)
+@log_format_option
 def nri(
     socket: str, agent_socket: str, name: str, index: str, failure_policy: str, agent_timeout: float, log_format: str
 ) -> int:
     """Set containers up before they start, as a plugin of the container runtime."""
-    from koord.cli.component import start
-    from koord.kube import shell
-    from koord.minicluster.up import tether
     from koord.runtime.live.nri import NriOptions, run
 
     if len(index) != 2 or not index.isdecimal():
         raise click.UsageError(f"--index is {index!r}: it must be two digits, as in 00")
-    supervised = start(log_format)
     options = NriOptions(socket, agent_socket, name, index, failure_policy == "Fail", agent_timeout)
-
-    async def main() -> None:
-        await run(options, on_ready=(lambda: tether.say_ready({})) if supervised else (lambda: None))
-
-    return shell.run_component(main, name="nri")
+    return run_on_node("nri", lambda ready: run(options, on_ready=ready), log_format)

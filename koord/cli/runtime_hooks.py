@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from koord.cli.component import agent_socket_option, log_format_option, needs_extra, run_on_node
+
 
 @click.command(
     epilog="""\b
@@ -22,13 +24,7 @@ Only for nodes with Koordinator's own runtime proxy: koord runtime-proxy asks th
     metavar="SOCKET",
     help="Where the proxy asks. Only root may.",
 )
-@click.option(
-    "--agent-socket",
-    default="/var/run/koord/hooks.sock",
-    show_default=True,
-    metavar="SOCKET",
-    help="Where koord's agent answers.",
-)
+@agent_socket_option
 @click.option("--register-in", type=Path, metavar="DIR", help="Write koordlet.json there, so that the proxy finds it.")
 @click.option(
     "--failure-policy",
@@ -37,26 +33,13 @@ Only for nodes with Koordinator's own runtime proxy: koord runtime-proxy asks th
     show_default=True,
     help="What the proxy does without an answer.",
 )
-@click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the logs."
-)
+@log_format_option
 def runtime_hooks(
     listen: Path, agent_socket: str, register_in: Path | None, failure_policy: str, log_format: str
 ) -> int:
     """Answer Koordinator's runtime proxy with what koord's hooks want."""
-    from koord.cli.component import start
-    from koord.kube import shell
-    from koord.minicluster.up import tether
-
-    try:
+    with needs_extra("runtime"):
         from koord.runtime.live.hook_service import HookServiceOptions, run
-    except ImportError as error:
-        raise click.ClickException(f"{error}: install koord with its extra `runtime`") from None
 
-    supervised = start(log_format)
     options = HookServiceOptions(listen, agent_socket, register_in, failure_policy)
-
-    async def main() -> None:
-        await run(options, on_ready=(lambda: tether.say_ready({})) if supervised else (lambda: None))
-
-    return shell.run_component(main, name="runtime-hooks")
+    return run_on_node("runtime-hooks", lambda ready: run(options, on_ready=ready), log_format)

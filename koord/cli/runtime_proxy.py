@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from koord.cli.component import log_format_option, needs_extra, run_on_node
+
 
 @click.command(
     epilog="""\b
@@ -54,26 +56,14 @@ container is made, hook servers that files in --hooks-dir register are asked wha
     metavar="SECONDS",
     help="How long a hook server may take. Kubelet waits for two minutes.",
 )
-@click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the logs."
-)
+@log_format_option
 def runtime_proxy(
     listen: Path, runtime_endpoint: str, hooks_dir: Path, state_dir: Path, hook_timeout: float, log_format: str
 ) -> int:
     """Stand between kubelet and its container runtime, and set containers up before they start."""
-    from koord.cli.component import start
-    from koord.kube import shell
-    from koord.minicluster.up import tether
-
-    try:
+    with needs_extra("runtime"):
         from koord.runtime.live.run import ProxyOptions, run
-    except ImportError as error:
-        raise click.ClickException(f"{error}: install koord with its extra `runtime`") from None
 
-    supervised = start(log_format)
-    options = ProxyOptions(listen, Path(runtime_endpoint.removeprefix("unix://")), hooks_dir, state_dir, hook_timeout)
-
-    async def main() -> None:
-        await run(options, on_ready=(lambda: tether.say_ready({})) if supervised else (lambda: None))
-
-    return shell.run_component(main, name="runtime-proxy")
+    endpoint = Path(runtime_endpoint.removeprefix("unix://"))
+    options = ProxyOptions(listen, endpoint, hooks_dir, state_dir, hook_timeout)
+    return run_on_node("runtime-proxy", lambda ready: run(options, on_ready=ready), log_format)

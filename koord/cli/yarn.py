@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from koord.cli.component import Common, Ready, component_options, run_component
+from koord.cli.component import Common, Ready, component_options, log_format_option, run_component, run_on_node
 from koord.cli.options import kube_options
 
 if TYPE_CHECKING:
@@ -157,9 +158,7 @@ memory or CPU: opportunistic ones first, then the youngest, an application's mas
     help="For Hadoop 2 on version 1 of cgroups: give containers that are in CPU cgroups alone memory cgroups, too.",
 )
 @click.option("--host-root", default="/", show_default=True, metavar="DIR", help="Where the host's files are.")
-@click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the logs."
-)
+@log_format_option
 def copilot(
     node_manager: str | None,
     local_dirs: tuple[str, ...],
@@ -176,10 +175,7 @@ def copilot(
     from koord.agent.host.files import Files
     from koord.agent.view import driver_in
     from koord.api.protocol.copilot import SOCKET
-    from koord.cli.component import start
-    from koord.kube import shell
     from koord.kube.clock import SystemClock
-    from koord.minicluster.up import tether
     from koord.yarn.hadoop.configuration import NodeManagerSite
     from koord.yarn.live.copilot import Copilot, serve
     from koord.yarn.live.placing import Placing
@@ -190,17 +186,15 @@ def copilot(
     host, separator, port = node_manager.rpartition(":")
     if not separator or not host or not port.isdigit():
         raise click.UsageError(f"--node-manager is {node_manager!r}: it must be HOST:PORT")
-    supervised = start(log_format)
     cgroups = Cgroups.of(Files(host_root), cgroup_root)
     placing = Placing(
         cgroups, driver_in(cgroups, cgroup_driver or ""), local_dirs or said.local_dirs, sync_memory=sync_memory_cgroup
     )
 
-    async def main() -> None:
-        ready = (lambda: tether.say_ready({})) if supervised else (lambda: None)
-        await serve(Copilot(node_manager, placing, SystemClock()), socket or SOCKET, ready)
+    def work(ready: Callable[[], None]) -> Awaitable[None]:
+        return serve(Copilot(node_manager, placing, SystemClock()), socket or SOCKET, ready)
 
-    return shell.run_component(main, name="yarn-copilot")
+    return run_on_node("yarn-copilot", work, log_format)
 
 
 _hadoop_option = click.option(

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 from koord.api.machinery.codec import DecodeError
-from koord.api.machinery.faults import Invalid
+from koord.api.machinery.faults import BadInput
 from koord.kube.cluster_config import ConfigError
 from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError
@@ -26,7 +26,7 @@ FAILED: Final = 1
 BAD_INPUT: Final = 2
 INTERRUPTED: Final = 128 + signal.SIGINT
 
-EXPECTED: Final = (ApiError, ConfigError, DecodeError, Invalid, NotLeader, OSError)
+EXPECTED: Final = (ApiError, ConfigError, DecodeError, BadInput, NotLeader, OSError)
 """Errors whose message says all: a traceback would only hide it."""
 
 
@@ -73,7 +73,7 @@ async def _supervise(main: Callable[[], Awaitable[int | None]], name: str) -> in
             code = working.result() or 0
             return INTERRUPTED if signal.SIGINT in received else code
         _explain(error, name)
-        return BAD_INPUT if all(isinstance(cause, Invalid) for cause in causes(error)) else FAILED
+        return BAD_INPUT if all(isinstance(cause, BadInput) for cause in causes(error)) else FAILED
     if not received:
         log.error("cancelled, though nobody asked it to stop", extra={"component": name})
         return FAILED

@@ -8,15 +8,20 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from koord.api.machinery.faults import BadInput
+
+LONGEST_PATH: Final = 107
 
 
 @contextmanager
 def root_only(path: Path) -> Iterator[None]:
     """Whoever binds to this path in here gets a socket that only its owner may use. What a killed process left there
-    is removed. Raises BadInput if somebody answers there, or something else lies there."""
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    is removed. Raises BadInput for a path that is too long, or where somebody answers or something else lies."""
+    if (length := len(os.fsencode(path))) > LONGEST_PATH:
+        raise BadInput(f"{path}: the path of a socket has at most {LONGEST_PATH} bytes, not {length}")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         found = path.lstat()
     except FileNotFoundError:

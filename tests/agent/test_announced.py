@@ -74,3 +74,9 @@ def test_when_kubelet_changes_a_container_what_follows_from_its_figure_waits_for
     pod = pod_of(convert(RunnablePod, {"metadata": meta, "spec": spec}), CgroupDriver.SYSTEMD)
     assert answer(state, pod, Asking(told("LS"), "main")).cpu_quota_us == 100_000
     assert answer(state, pod, Asking(told("LS"), "main", is_update=True)).cpu_quota_us is None
+
+
+@pytest.mark.parametrize("uid", ["", "../../x", "a/b", "x" * 300, "-"])
+def test_a_uid_that_would_lead_elsewhere_is_refused(uid: str) -> None:
+    with pytest.raises(ValueError, match=r"pod\.uid is"):
+        announced(PodTold(uid), CgroupDriver.CGROUPFS)

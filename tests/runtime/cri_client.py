@@ -100,8 +100,16 @@ class CriClient:
         await self.call("UpdateContainerResources", UpdateContainerResourcesRequest(container, resources))
 
     async def end(self, sandbox: str) -> None:
-        await self.call("StopPodSandbox", SandboxId(sandbox))
-        await self.call("RemovePodSandbox", SandboxId(sandbox))
+        """As kubelet does, again and again: a container that is just starting cannot be removed yet."""
+        for left in reversed(range(100)):
+            try:
+                await self.call("StopPodSandbox", SandboxId(sandbox))
+                await self.call("RemovePodSandbox", SandboxId(sandbox))
+                return
+            except grpc.aio.AioRpcError:
+                if not left:
+                    raise
+            await asyncio.sleep(0.1)
 
     async def sandboxes(self) -> list[str]:
         return [each.id for each in decode(PodSandboxes, await self.call("ListPodSandbox")).items]

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import stat
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +21,7 @@ import msgspec
 
 from koord.api.machinery.protobuf import MessageError
 from koord.api.protocol.pod_resources import Given, GivenToPods
+from koord.kube.unix_sockets import root_only
 from koord.pod_resources.merge import with_given
 
 log = logging.getLogger(__name__)
@@ -31,16 +30,11 @@ ADDED: Final = frozenset({"/v1.PodResourcesLister/List", "/v1.PodResourcesLister
 LONGEST_S: Final = 10.0
 MOST_BYTES: Final = 16 << 20
 """Of a message, as much as kubelet takes."""
-LONGEST_PATH: Final = 107
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", MOST_BYTES),
     ("grpc.max_send_message_length", MOST_BYTES),
     ("grpc.so_reuseport", 0),
 )
-
-
-class SocketPathError(ValueError):
-    """A path at which there can be no socket."""
 
 
 @dataclass(slots=True)
@@ -93,33 +87,16 @@ class _Handler(grpc.GenericRpcHandler):
 
 
 async def serve(kubelet: Path, socket: Path, given: Path, is_over: asyncio.Event) -> None:
-    """Until `is_over`. Raises SocketPathError."""
-    for path in (kubelet, socket):
-        if (length := len(os.fsencode(path))) > LONGEST_PATH:
-            raise SocketPathError(f"{path}: the path of a socket has at most {LONGEST_PATH} bytes, not {length}")
-    _make_way(socket)
+    """Until `is_over`. Raises BadInput where it cannot listen."""
     async with grpc.aio.insecure_channel(f"unix://{kubelet}", options=_OPTIONS) as channel:
         server = grpc.aio.server(options=_OPTIONS)
         server.add_generic_rpc_handlers((_Handler(channel, GivenFile(given).now),))
-        # Nobody else may connect, not even between its making and a change of its mode.
-        before = os.umask(0o177)
-        try:
+        with root_only(socket):
             server.add_insecure_port(f"unix://{socket}")
-        finally:
-            os.umask(before)
-        os.chmod(socket, 0o600)
         await server.start()
         log.info("serving kubelet's pod resources at %s", socket)
         await is_over.wait()
         await server.stop(1.0)
-
-
-def _make_way(socket: Path) -> None:
-    """What an earlier process left is replaced; what is no socket is somebody's file."""
-    socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if socket.exists() and not stat.S_ISSOCK(socket.stat().st_mode):
-        raise FileExistsError(f"{socket} is there, and is no socket")
-    socket.unlink(missing_ok=True)
 
 
 async def until_agent_ends(is_over: asyncio.Event) -> None:

@@ -102,7 +102,7 @@ def _told(meta: PodSandboxMetadata | None, labels: dict[str, str], annotations: 
 def registration(options: HookServiceOptions) -> str:
     """What the proxy's folder says of it."""
     said = {
-        "remote-endpoint": str(options.listen),
+        "remote-endpoint": str(options.listen.absolute()),
         "failure-policy": options.failure_policy,
         "runtime-hooks": [str(stage) for stage in STAGES],
     }

@@ -17,6 +17,7 @@ from koord.agent.announced import Asking
 from koord.api.machinery.messages import Message, decode, encode
 from koord.api.machinery.protobuf import MessageError
 from koord.kube.clock import Clock, SystemClock
+from koord.kube.shell import causes
 from koord.runtime import nri
 from koord.runtime.live.agent import AgentClient, AgentError
 from koord.runtime.ttrpc import (
@@ -324,7 +325,7 @@ async def run(options: NriOptions, *, clock: Clock | None = None, on_ready: Call
                 finally:
                     writer.close()
             except* (OSError, MessageError) as errors:
-                why = "; ".join(dict.fromkeys(str(each) for each in _leaves(errors)))
+                why = "; ".join(dict.fromkeys(map(_said, causes(errors))))
             if plugin.is_in_line:
                 wait_s, told = FIRST_WAIT_S, ""
             if why != told:
@@ -336,8 +337,7 @@ async def run(options: NriOptions, *, clock: Clock | None = None, on_ready: Call
         await agent.close()
 
 
-def _leaves(errors: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    found: list[BaseException] = []
-    for each in errors.exceptions:
-        found += _leaves(each) if isinstance(each, BaseExceptionGroup) else [each]
-    return found
+def _said(error: BaseException) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no such socket (containerd 2 has NRI on; `koord node setup --way nri` turns it on elsewhere)"
+    return str(error) or type(error).__name__

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +23,7 @@ from koord.api.machinery.faults import BadInput
 from koord.api.protocol.copilot import CopilotInformation, KillInfo, KillRequest
 from koord.api.text.quantity import QuantityError, milli, value
 from koord.kube.clock import Clock
+from koord.kube.unix_sockets import root_only
 from koord.yarn.amount import NOTHING, Amount
 from koord.yarn.containers import YarnContainer, info, listed, release_order, to_release
 from koord.yarn.live.placing import Placing
@@ -200,24 +200,15 @@ async def _containers_of(address: str) -> object:
 
 async def serve(copilot: Copilot, socket: str, on_ready: Callable[[], None] = lambda: None) -> None:
     """Serves the API on a unix socket that only root may use, beside the copilot's rounds, until cancelled."""
-    _clear(socket)
+    path = Path(socket)
     runner = web.AppRunner(copilot.application(), access_log=None)
     await runner.setup()
     try:
-        mask = os.umask(0o077)
-        try:
-            await web.UnixSite(runner, socket).start()
-        finally:
-            os.umask(mask)
+        site = web.UnixSite(runner, socket)
+        with root_only(path):
+            await site.start()
         on_ready()
         await copilot.run()
     finally:
         await runner.cleanup()
-        _clear(socket)
-
-
-def _clear(socket: str) -> None:
-    """Takes away what a copilot that was killed left behind."""
-    path = Path(socket)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)  # noqa: ASYNC240 - instant
