@@ -23,6 +23,7 @@ from tests.kube.waiting import eventually
 from tests.minicluster.local.running import (
     NAME,
     ROOT,
+    container_id_of,
     event_of,
     gone,
     is_running,
@@ -242,11 +243,11 @@ async def test_a_probe_that_cannot_be_made_has_failed_and_no_more(client: Client
     odd = {**probe, "periodSeconds": 1, "failureThreshold": 1}
     await client.create(PODS, pod("probed", "sleep 300", restart="Always", container={"readinessProbe": odd}))
     await until(client, "probed", lambda each: each.status.phase is PodPhase.RUNNING)
-    before = await pids_of(client, "probed")
+    before = await container_id_of(client, "probed")
     await asyncio.sleep(1.2)
-    found = await client.get(PODS, "probed", namespace="default")
-    assert not found.status.container_statuses[0].ready
-    assert await pids_of(client, "probed") == before
+    (status,) = (await client.get(PODS, "probed", namespace="default")).status.container_statuses
+    assert (status.ready, status.restart_count) == (False, 0)
+    assert await container_id_of(client, "probed") == before
 
 
 async def test_a_pod_inherits_its_log_and_nothing_else(client: Client) -> None:
