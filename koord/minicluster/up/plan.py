@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Final, Literal
 from koord.api.configuration.slo_config import SloConfig
 
 HEALTH: Final = ("--metrics-address", "127.0.0.1:0")
+SERVER_PORTS: Final = range(20_000, 32_000)
+TRIES: Final = 20
 LOCAL_NODE: Final = "local"
 FIRST_HOLLOW: Final = "hollow-0001"
 LOCAL_STOP_S: Final = 20.0
@@ -124,11 +127,16 @@ def _config(file: Path | None) -> tuple[str, ...]:
     return () if file is None else ("--config", str(file))
 
 
+def _random_port() -> int:
+    """A port below those that the kernel gives to clients: none can take it before the server listens."""
+    return secrets.choice(SERVER_PORTS)
+
+
 def choose_port(wanted: int, last: int) -> int:
     """The port for the API server, which keeps it over restarts: the wanted one, else the last one, else a free one."""
     if wanted:
         return wanted
-    for port in (last, 0):
+    for port in (last or _random_port(), *(_random_port() for _ in range(TRIES)), 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
