@@ -12,7 +12,7 @@ import msgspec
 
 from koord.agent.host.convert import PERIOD_US
 from koord.agent.host.knobs import CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, MEMORY_LIMIT, OOM_SCORE_ADJ
-from koord.agent.wish import Device, Env, Mount, Wish
+from koord.agent.wish import CdiDevice, Device, Env, Mount, Wish
 from koord.api.text.cpuset import CPUSet
 
 
@@ -40,11 +40,15 @@ class Adjustment(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     env: dict[str, str] = {}
     devices: tuple[DeviceNode, ...] = ()
     mounts: tuple[MountPoint, ...] = ()
+    cdi: tuple[str, ...] = ()
+    "Devices by the names that specifications on the node give them."
+    rdt_class: str = ""
+    "The group of resctrl that the container's tasks are born in; empty: the runtime is told of none."
     why: tuple[str, ...] = ()
     "One line for each hook that wants something."
 
 
-def adjustment_of(wishes: Iterable[Wish]) -> Adjustment:
+def adjustment_of(wishes: Iterable[Wish], rdt_class: str = "") -> Adjustment:
     wishes = list(wishes)
     value = {each.setting: each.value for each in wishes}
 
@@ -71,5 +75,7 @@ def adjustment_of(wishes: Iterable[Wish]) -> Adjustment:
             for each, path in value.items()
             if isinstance(each, Mount)
         ),
+        cdi=tuple(each.name for each in value if isinstance(each, CdiDevice)),
+        rdt_class=rdt_class,
         why=tuple(dict.fromkeys(f"{each.by}: {each.why}" for each in wishes)),
     )

@@ -47,6 +47,8 @@ class Asking(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     "Who will deliver the answer."
     is_update: bool = False
     "The container runs, and kubelet changes its resources."
+    is_look: bool = False
+    "It runs; nothing is made or changed with the answer yet."
     is_over: bool = False
     "The pod has ended: it is forgotten."
 
@@ -75,8 +77,8 @@ def announced(told: PodTold, driver: CgroupDriver) -> AgentPod:
     return pod_of(convert(RunnablePod, {**msgspec.to_builtins(pod), "spec": {"containers": containers}}), driver)
 
 
-def answer(state: NodeState, pod: AgentPod, asking: Asking) -> Adjustment:
-    """What a pod, or a container of it, is to be made with."""
+def answer(state: NodeState, pod: AgentPod, asking: Asking, rdt_class: str = "") -> Adjustment:
+    """What a pod, or a container of it, is to be made with. `rdt_class`: the group of resctrl it belongs to."""
     if not asking.container:
         return adjustment_of(wishes_for(state, pod))
     known = {each.name: each for each in pod.containers}
@@ -85,4 +87,5 @@ def answer(state: NodeState, pod: AgentPod, asking: Asking) -> Adjustment:
     if asking.is_update:
         # What follows from kubelet's own figure follows from the new one, which the pod's spec will tell.
         wishes = tuple(each for each in wishes if each.own is None)
-    return adjustment_of(wishes)
+        rdt_class = ""
+    return adjustment_of(wishes, rdt_class)

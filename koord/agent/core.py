@@ -22,6 +22,7 @@ from koord.agent.host.cgroups import Cgroups
 from koord.agent.interference.episode import Finding
 from koord.agent.interference.hours import Usual
 from koord.agent.pods import AgentPod
+from koord.agent.qos import resctrl
 from koord.agent.qos.decision import NOTHING, Eviction, Move, Problem, StrategyDecision
 from koord.agent.qos.evicting import PENDING_RELEASE_S, REFUSED_LATELY_S, WANTED_S
 from koord.agent.qos.registry import STRATEGIES
@@ -171,9 +172,10 @@ class Agent:
         )
 
     def made_ready(self, state: NodeState, pod: AgentPod, now_s: float) -> ExecutorOutcome:
-        """A pod's own cgroup is set, before it has containers. Nothing else is looked at."""
-        writes = Delivery(self.cgroups).writes([wishes_for(state, pod)], state)
-        return self.executor.apply(writes, (), now_s)
+        """A pod's own cgroup is set, before it has containers, and its group of resctrl made. Nothing else is looked
+        at."""
+        wishes = [wishes_for(state, pod), resctrl.group_ahead(state, pod, self.cgroups.files)]
+        return self.executor.apply(Delivery(self.cgroups).writes(wishes, state), (), now_s)
 
     def remembered(self, strategy: Strategy[M, Any]) -> M:
         """What a strategy remembers of its last round."""

@@ -83,7 +83,14 @@ class Mount(msgspec.Struct, frozen=True):
     is_read_only: bool = True
 
 
-Setting: TypeAlias = Knob | Env | Device | Mount
+class CdiDevice(msgspec.Struct, frozen=True):
+    """A device by the name that a specification file of the node gives it (nvidia.com/gpu=GPU-5e...): the runtime
+    brings along whatever that file says. Its value is the name."""
+
+    name: str
+
+
+Setting: TypeAlias = Knob | Env | Device | Mount | CdiDevice
 
 
 class Wish(msgspec.Struct, frozen=True):

@@ -111,6 +111,13 @@ class Device(Message):
 
 
 @dataclass(slots=True)
+class CdiDevice(Message):
+    """By its whole name. Runtimes of before 1.7 do not know this field, and pass over it."""
+
+    name: str = at(1, "")
+
+
+@dataclass(slots=True)
 class LinuxContainerConfig(Message):
     resources: LinuxContainerResources | None = at(1, None)
 
@@ -123,6 +130,7 @@ class ContainerConfig(Message):
     devices: list[Device] = at(8, list)
     annotations: dict[str, str] = at(10, dict)
     linux: LinuxContainerConfig | None = at(15, None)
+    cdi: list[CdiDevice] = at(17, list)
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from typing import Final
 
 from koord.api.machinery.messages import decode, encode
 from koord.runtime.cri import (
+    CdiDevice,
     ContainerConfig,
     Device,
     KeyValue,
@@ -60,6 +61,7 @@ class Answer:
     envs: Mapping[str, str] = field(default_factory=dict)
     devices: Sequence[Device] = ()
     mounts: Sequence[Mount] = ()
+    cdi: Sequence[str] = ()
 
 
 def asked_by_koordinator(question: Question) -> bytes:
@@ -133,6 +135,9 @@ def put_into_container(config: ContainerConfig, sandbox: PodSandboxConfig | None
     config.devices = [*(each for each in config.devices if each.container_path not in paths), *answer.devices]
     paths = {each.container_path for each in answer.mounts}
     config.mounts = [*(each for each in config.mounts if each.container_path not in paths), *answer.mounts]
+
+    there = {each.name for each in config.cdi}
+    config.cdi += [CdiDevice(name) for name in answer.cdi if name not in there]
 
 
 def put_into_update(request: UpdateContainerResourcesRequest, answer: Answer) -> None:

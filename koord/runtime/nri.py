@@ -31,6 +31,13 @@ class Number(Message):
 
 
 @dataclass(slots=True)
+class Text(Message):
+    """Likewise."""
+
+    value: str = at(1, "")
+
+
+@dataclass(slots=True)
 class LinuxMemory(Message):
     limit: Number | None = at(1, None)
 
@@ -47,6 +54,7 @@ class LinuxCPU(Message):
 class LinuxResources(Message):
     memory: LinuxMemory | None = at(1, None)
     cpu: LinuxCPU | None = at(2, None)
+    rdt_class: Text | None = at(5, None)
 
 
 @dataclass(slots=True)
@@ -178,10 +186,16 @@ class LinuxContainerAdjustment(Message):
 
 
 @dataclass(slots=True)
+class CdiDevice(Message):
+    name: str = at(1, "")
+
+
+@dataclass(slots=True)
 class ContainerAdjustment(Message):
     mounts: list[Mount] = at(3, list)
     env: list[KeyValue] = at(4, list)
     linux: LinuxContainerAdjustment | None = at(6, None)
+    cdi: list[CdiDevice] = at(8, list)
 
 
 @dataclass(slots=True)
@@ -194,10 +208,12 @@ class UpdateContainerResponse(Message):
     update: list[ContainerUpdate] = at(1, list)
 
 
-def asking(pod: PodSandbox, container: str = "", *, is_update: bool = False, is_over: bool = False) -> Asking:
+def asking(
+    pod: PodSandbox, container: str = "", *, is_update: bool = False, is_look: bool = False, is_over: bool = False
+) -> Asking:
     parent = pod.linux.cgroup_parent if pod.linux is not None else ""
     told = PodTold(pod.uid, pod.name, pod.namespace, pod.labels, pod.annotations, parent)
-    return Asking(told, container, "nri", is_update, is_over)
+    return Asking(told, container, "nri", is_update, is_look, is_over)
 
 
 def resources(wanted: Adjustment) -> LinuxResources | None:
@@ -212,9 +228,14 @@ def resources(wanted: Adjustment) -> LinuxResources | None:
 
 
 def adjustment(wanted: Adjustment) -> ContainerAdjustment:
+    limits = resources(wanted)
+    if wanted.rdt_class:
+        # Only here: tasks that run already are moved by the agent.
+        limits = limits or LinuxResources()
+        limits.rdt_class = Text(wanted.rdt_class)
     found = LinuxContainerAdjustment(
         [device for each in wanted.devices for device in _device(each.path, each.host_path)],
-        resources(wanted),
+        limits,
         _number(wanted.oom_score_adj),
     )
     mounts = [
@@ -222,7 +243,8 @@ def adjustment(wanted: Adjustment) -> ContainerAdjustment:
         for each in wanted.mounts
     ]
     env = [KeyValue(name, value) for name, value in wanted.env.items()]
-    return ContainerAdjustment(mounts, env, found if found != LinuxContainerAdjustment() else None)
+    cdi = [CdiDevice(name) for name in wanted.cdi]
+    return ContainerAdjustment(mounts, env, found if found != LinuxContainerAdjustment() else None, cdi)
 
 
 def update(container: str, wanted: Adjustment) -> ContainerUpdate | None:

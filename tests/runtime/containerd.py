@@ -51,6 +51,7 @@ state = "{folder}/run"
 [plugins."io.containerd.cri.v1.runtime"]
   disable_apparmor = true
   restrict_oom_score_adj = true
+  cdi_spec_dirs = ["{folder}/cdi"]
   [plugins."io.containerd.cri.v1.runtime".cni]
     bin_dirs = ["{folder}/cni-bin"]
     conf_dir = "{folder}/cni"

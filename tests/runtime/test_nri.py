@@ -20,7 +20,7 @@ from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.machinery.messages import Message
 from koord.api.machinery.protobuf import MessageError
 from koord.runtime import nri
-from koord.runtime.live.nri import NriOptions, run
+from koord.runtime.live.nri import UNKNOWN_LOOKS, NriOptions, run
 from koord.runtime.ttrpc import Pieces, piece
 from tests.agent.states import node
 from tests.runtime.nri_runtime import NriRuntime, PluginFailed, nri_runtime
@@ -47,9 +47,13 @@ class Agent:
 
     state: NodeState = field(default_factory=lambda: node(slo={}))
     asked: list[Asking] = field(default_factory=list)
+    knows: set[str] | None = None
+    "Uids of pods; None: all."
 
     def answer(self, asking: Asking) -> Adjustment:
         self.asked.append(asking)
+        if asking.is_look and self.knows is not None and asking.pod.uid not in self.knows:
+            raise asked.Unknown(asking.pod.uid)
         if asking.is_over:
             return Adjustment()
         return answer(self.state, announced(asking.pod, CgroupDriver.CGROUPFS), asking)
@@ -194,6 +198,41 @@ def test_wishes_for_devices_and_mounts_and_the_environment_come_along() -> None:
     assert [(each.path, each.type, each.major, each.minor) for each in found.linux.devices] == [("/dev/x", "c", 1, 3)]
     assert found.linux.oom_score_adj == nri.Number(-5)
     assert found.linux.resources is None
+
+
+def test_a_container_is_born_in_its_group_of_resctrl_and_gets_devices_by_their_names() -> None:
+    found = nri.adjustment(Adjustment(rdt_class="BE", cdi=("nvidia.com/gpu=GPU-1",)))
+    assert found.linux is not None
+    assert found.linux.resources == nri.LinuxResources(rdt_class=nri.Text("BE"))
+    assert found.cdi == [nri.CdiDevice("nvidia.com/gpu=GPU-1")]
+    assert nri.update("c1", Adjustment(rdt_class="BE")) is None, "tasks that run are moved by the agent"
+
+
+async def test_a_pod_whose_end_nobody_tells_of_is_forgotten(tmp_path: Path) -> None:
+    """containerd says nothing of the end of pods that are older than itself."""
+    here = {"u-job"}
+    agent = Agent(knows=here)
+    async with plugged(tmp_path, agent, look_s=0.02) as runtime:
+        about = nri.PodAndContainer(pod(), nri.Container("c1", "s-job", "main"))
+        await runtime.call("CreateContainer", about, nri.CreateContainerResponse)
+        await looks(agent, 10)
+        here.clear()
+        await looks(agent, UNKNOWN_LOOKS)
+        seen = len(agent.asked)
+        await runtime.call("Configure", nri.ConfigureRequest(), nri.ConfigureResponse)
+        await asyncio.sleep(0.1)
+        assert len(agent.asked) == seen, "nobody asks about it"
+    delivered = [each for each in agent.asked if not each.is_look]
+    assert [each.container for each in delivered] == ["main"], "looks are no deliveries"
+
+
+async def looks(agent: Agent, more: int) -> None:
+    until = len(agent.asked) + more
+    for _ in range(1000):
+        if len(agent.asked) >= until:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("nobody looks")
 
 
 def test_a_piece_or_message_that_is_too_long_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, suppress
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from koord.agent.adjustment import Adjustment, DeviceNode, MountPoint
+from koord.agent.announced import Asking
 from koord.agent.live import asked
 from koord.api.configuration.features import AgentGate
 from koord.runtime.cri import LinuxContainerResources
@@ -20,8 +23,9 @@ from tests.agent.states import node
 from tests.control_plane import find_binary
 from tests.runtime.containerd import Containerd, containerd
 from tests.runtime.cri_client import client, printed
+from tests.runtime.hook_server import register
 from tests.runtime.test_nri import SPEC, Agent
-from tests.runtime.test_proxy import SAYS
+from tests.runtime.test_proxy import SAYS, proxied
 
 pytestmark = [pytest.mark.runtime, pytest.mark.timeout(120)]
 NEWER = Path(find_binary("containerd") or "containerd")
@@ -86,6 +90,60 @@ async def test_the_plugin_on_a_real_containerd(runtime: Containerd, tmp_path: Pa
         await until(lambda: set(in_line) == set(agents), "plugins that are back after a restart")
         assert said(quota) == "50000"
         await cri.end(before[0])
+
+
+SPECIFICATION = {
+    "cdiVersion": "0.5.0",
+    "kind": "example.com/gpu",
+    "devices": [
+        {
+            "name": "GPU-1",
+            "containerEdits": {
+                "env": ["SPECIFIED=yes"],
+                "deviceNodes": [{"path": "/dev/card1", "hostPath": "/dev/zero"}],
+            },
+        }
+    ],
+}
+SEES = """
+echo $NVIDIA_VISIBLE_DEVICES $SPECIFIED; cat /usr/lib/library
+for card in 0 1; do busybox head -c 4 /dev/card$card | busybox wc -c; done; sleep 1000
+"""
+
+
+@pytest.mark.parametrize("way", ["nri", "proxy"])
+async def test_devices_come_into_a_container_by_all_ways(runtime: Containerd, tmp_path: Path, way: str) -> None:
+    """By its environment, a device node, a mount, and the name that a specification on the node gives a device."""
+    (tmp_path / "cdi").mkdir()
+    (tmp_path / "cdi" / "example.json").write_text(json.dumps(SPECIFICATION))
+    (tmp_path / "library").write_text("of the host\n")
+
+    def wants(asking: Asking) -> Adjustment:
+        return Adjustment(
+            env={"NVIDIA_VISIBLE_DEVICES": "0,1"},
+            devices=(DeviceNode("/dev/card0", "/dev/zero", "rw"),),
+            mounts=(MountPoint("/usr/lib/library", str(tmp_path / "library"), True),),
+            cdi=("example.com/gpu=GPU-1",),
+            rdt_class="BE",
+        )
+
+    async with AsyncExitStack() as stack:
+        serving = await asked.serve(tmp_path / "agent.sock", wants)
+        stack.push_async_callback(serving.cleanup)
+        ready = asyncio.Event()
+        if way == "nri":
+            running = run(NriOptions(str(runtime.nri), str(tmp_path / "agent.sock")), on_ready=ready.set)
+            cri = await stack.enter_async_context(client(runtime.socket))
+            plugin = asyncio.create_task(running)
+            stack.push_async_callback(ended, plugin)
+            await asyncio.wait([plugin, asyncio.create_task(ready.wait())], return_when=asyncio.FIRST_COMPLETED)
+        else:
+            register(tmp_path / "hooks", tmp_path / "agent.sock", protocol="koord")
+            cri = await stack.enter_async_context(proxied(runtime, tmp_path))
+        pod = await cri.run_sandbox("gpu", runtime.parent, tmp_path)
+        await cri.start(await cri.create(pod, "main", ["/bin/sh", "-c", SEES]))
+        assert await printed(tmp_path / "main.log", 4) == ["0,1 yes", "of the host", "4", "4"]
+        await cri.end(pod[0])
 
 
 async def ended(task: asyncio.Task[None]) -> None:

@@ -100,6 +100,8 @@ class Inventory(Struct):
     gpus: tuple[Gpu, ...] = ()
     cards: tuple[RdmaCard, ...] = ()
     others: tuple[VendorDevice, ...] = ()
+    cdi: tuple[str, ...] = ()
+    "The names by which container runtimes can bring devices along (`cdi`)."
 
     def usable_gpus(self) -> Iterator[UsableGpu]:
         for gpu in self.gpus:

@@ -1,8 +1,10 @@
 """Which GPUs a container sees: those that the scheduler gave its pod, and of a share no more than the share.
 
 `NVIDIA_VISIBLE_DEVICES` is for NVIDIA's container runtime, which brings the device files along. It names GPUs by their
-minors, as Koordinator does, and a MIG instance by its UUID, since it has no other name there. A share's memory and
-processors are only held to where the isolation provider's library is on the node; elsewhere its pods must keep to it.
+minors, as Koordinator does, and a MIG instance by its UUID, since it has no other name there. Where a CDI
+specification of the node names a GPU by its UUID, it is also asked for by that name: then any runtime brings it along,
+and the file itself says what becomes of the variable. A share's memory and processors are only held to where the
+isolation provider's library is on the node; elsewhere its pods must keep to it.
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from koord.agent import wish
-from koord.agent.devices.inventory import FIRST_INSTANCE
+from koord.agent.devices.cdi import named
+from koord.agent.devices.inventory import FIRST_INSTANCE, NO_DEVICES
 from koord.agent.hooks.hook import Hook
 from koord.agent.pods import AgentContainer, AgentPod
 from koord.agent.state import NodeState
-from koord.agent.wish import Env, Mount, Wish
+from koord.agent.wish import CdiDevice, Env, Mount, Wish
 from koord.api.configuration.features import AgentGate
 from koord.api.kubernetes.resources import amounts
 from koord.api.protocol import names
@@ -46,8 +49,23 @@ def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -
     target = wish.container(pod.uid, container.name)
     visible = ",".join(each.id if each.minor >= FIRST_INSTANCE and each.id else str(each.minor) for each in given)
     yield Wish(target, VISIBLE, visible, NAME, "the scheduler gave the pod these GPUs")
+    for name in _specified(state, given):
+        yield Wish(target, CdiDevice(name), name, NAME, "a specification of the node has this GPU")
     if GPU_ISOLATION_PROVIDER.read(pod.meta) == HAMI:
         yield from _held_to(state, pod, container, given[0])
+
+
+def _specified(state: NodeState, given: tuple[AllocatedDevice, ...]) -> Iterator[str]:
+    devices = state.devices or NO_DEVICES
+    if not devices.cdi:
+        return
+    uuids = {each.minor: each.uuid for each in devices.others}
+    uuids |= {each.minor: each.uuid for each in devices.usable_gpus()}
+    for each in given:
+        uuid = each.id or uuids.get(each.minor, "")
+        name = named(devices.cdi, uuid) if uuid else None
+        if name is not None:
+            yield name
 
 
 def _held_to(state: NodeState, pod: AgentPod, container: AgentContainer, share: AllocatedDevice) -> Iterator[Wish]:

@@ -31,14 +31,21 @@ class NotYet(Exception):
     """Nothing is known of this node so far."""
 
 
+class Unknown(Exception):
+    """No such pod is here."""
+
+
 async def serve(socket: Path, answer: Callable[[Asking], Adjustment]) -> web.AppRunner:
-    """Serves until the runner is cleaned up. `answer` raises NotYet, or ValueError for a pod that cannot be."""
+    """Serves until the runner is cleaned up. `answer` raises NotYet, Unknown, or ValueError for a pod that cannot
+    be."""
 
     async def ask(request: web.Request) -> web.Response:
         try:
             return _json(answer(decode(Asking, await request.read())))
         except NotYet as error:
             return web.Response(status=503, text=f"{error}\n")
+        except Unknown as error:
+            return web.Response(status=404, text=f"{error}\n")
         except (DecodeError, ValueError) as error:
             return web.Response(status=400, text=f"{error}\n")
 

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from koord.agent.devices import rdma, use, vendor_files
+from koord.agent.devices.cdi import CdiSpecs
 from koord.agent.devices.inventory import Inventory
 from koord.agent.devices.nvml import NoGpusError, Nvml, Use
 from koord.agent.host.files import Files
@@ -42,12 +43,17 @@ class DeviceLook:
 
     def __init__(self, files: Files, gates: Mapping[AgentGate, bool]) -> None:
         self._files, self._gates = files, gates
+        self._specs = CdiSpecs(files)
         self._nvml: Nvml | None = None
         self._pause = 0
         self.absence = ""
         "Why there are no NVIDIA GPUs, where it was asked and there are none."
 
     def look(self) -> Look:
+        found = self._found()
+        return found._replace(inventory=replace(found.inventory, cdi=self._specs.names()))
+
+    def _found(self) -> Look:
         cards = rdma.cards(self._files) if self._gates[AgentGate.RDMA_DEVICES] else ()
         if not self._gates[AgentGate.ACCELERATORS]:
             return Look(Inventory(cards=cards), ())

@@ -44,7 +44,7 @@ from koord.agent.live.usual_hours import UsualHours
 from koord.agent.pods import AgentPod, pods_of
 from koord.agent.predict.forecast import Predictor
 from koord.agent.predict.model import PredictionSettings
-from koord.agent.qos import interference
+from koord.agent.qos import interference, resctrl
 from koord.agent.qos.decision import Eviction, Problem
 from koord.agent.report import device
 from koord.agent.report.registry import REPORTS
@@ -288,11 +288,15 @@ class Daemon:
             self._announced = {other: each for other, each in self._announced.items() if other != uid}
             return Adjustment()
         pod, now_s = state.pods.get(uid), self._clock.monotonic()
+        if asking.is_look:
+            if pod is None:
+                raise asked.Unknown(f"pod {uid[:80]} is not on node {self._options.node}")
+            return answer(state, pod, asking)
         if pod is None:
             pod = announced(asking.pod, self.driver)
             self._announced = {**self._announced, uid: (pod, now_s)}
             state = self._now(sources) or state
-        found = answer(state, pod, asking)
+        found = answer(state, pod, asking, resctrl.class_ahead(state, pod, self.files))
         if not asking.container:
             self._tell_writes(self.agent.made_ready(state, pod, now_s))
         at, name = timestamp(self._clock.now()), "/".join(filter(None, (pod.meta.name, asking.container)))

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from koord.agent import wish
 from koord.agent.host import resctrl
+from koord.agent.host.files import Files
 from koord.agent.host.resctrl import OF_POD, Resctrl, Schemata, Unit
 from koord.agent.host.resctrl_knobs import RESCTRL_TASKS, group
 from koord.agent.pods import AgentPod
@@ -134,6 +135,23 @@ def _group_of(pod: AgentPod, given: list[str]) -> str:
         if name in given:
             return name
     return ""
+
+
+def group_ahead(state: NodeState, pod: AgentPod, files: Files) -> tuple[Wish, ...]:
+    """The group of a pod that is about to be made, where it has one of its own and there is room."""
+    if pod.uid not in state.once(asked).pods or state.is_colocation_off:
+        return ()
+    machine, own = resctrl.read(files, state.topology.vendor), group(f"{OF_POD}{pod.uid}")
+    return tuple(each for each in decide(state, machine, "").wishes if each.setting is own)
+
+
+def class_ahead(state: NodeState, pod: AgentPod, files: Files) -> str:
+    """The group in which a pod's containers are to be born; empty while it is not there, which runtimes refuse."""
+    wanted = state.once(asked)
+    if state.is_colocation_off or not (wanted.classes or wanted.pods):
+        return ""
+    name = _group_of(pod, [*wanted.classes, *(f"{OF_POD}{uid}" for uid in wanted.pods)])
+    return name if name and files.exists(f"{resctrl.MOUNT}/{name}/schemata") else ""
 
 
 class Seen(NamedTuple):

@@ -14,6 +14,10 @@ class AgentError(Exception):
     """Why the agent gave no answer."""
 
 
+class UnknownPod(AgentError):
+    """It answers, and knows no such pod."""
+
+
 class AgentClient:
     def __init__(self, socket: str) -> None:
         self.socket = socket
@@ -28,6 +32,8 @@ class AgentClient:
         try:
             async with self._session.post("http://agent/v1/adjustment", data=msgspec.json.encode(asking)) as answer:
                 body = await answer.read()
+                if answer.status == 404:
+                    raise UnknownPod(body.decode(errors="replace").strip())
                 if answer.status != 200:
                     raise AgentError(f"{answer.status}: {body.decode(errors='replace').strip()}")
             return msgspec.json.decode(body, type=Adjustment)

@@ -157,4 +157,5 @@ def of_adjustment(wanted: Adjustment, *, is_pod: bool) -> Answer:
         envs=wanted.env,
         devices=[Device(each.path, each.host_path, each.permissions) for each in wanted.devices],
         mounts=[Mount(each.path, each.host_path, each.is_read_only) for each in wanted.mounts],
+        cdi=wanted.cdi,
     )

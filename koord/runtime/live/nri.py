@@ -19,7 +19,7 @@ from koord.api.machinery.protobuf import MessageError
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.shell import causes
 from koord.runtime import nri
-from koord.runtime.live.agent import AgentClient, AgentError
+from koord.runtime.live.agent import AgentClient, AgentError, UnknownPod
 from koord.runtime.ttrpc import (
     OK,
     PLUGIN,
@@ -43,6 +43,9 @@ LOOK_S: Final = 10.0
 CALL_S: Final = 10.0
 FIRST_WAIT_S: Final = 1.0
 LONGEST_WAIT_S: Final = 30.0
+UNKNOWN_LOOKS: Final = 6
+"""So often in a row the agent does not know a container's pod before it counts as gone. containerd does not tell of the
+end of pods that are older than itself, and an agent that has just begun knows none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class _Known:
     pod: nri.PodSandbox
     name: str
     given: Adjustment | None = None
+    unknown_looks: int = 0
 
 
 class Refused(Exception):
@@ -83,7 +87,6 @@ class Plugin:
     "Whether the runtime has told of what runs."
     _told: str = ""
     "Of the agent, once as long as it stays so."
-    _pods: dict[str, nri.PodSandbox] = field(default_factory=dict)
     _synchronizing: nri.SynchronizeRequest = field(default_factory=nri.SynchronizeRequest)
 
     async def answer(self, method: str, payload: bytes) -> Message | None:
@@ -104,22 +107,19 @@ class Plugin:
         if part.more:
             return nri.SynchronizeResponse(more=True)
         self._synchronizing = nri.SynchronizeRequest()
-        self._pods = {pod.id: pod for pod in whole.pods}
+        pods = {pod.id: pod for pod in whole.pods}
         self.known = {}
         updates = []
         for container in whole.containers:
-            pod = self._pods.get(container.pod_sandbox_id)
+            pod = pods.get(container.pod_sandbox_id)
             if pod is None or container.state not in (nri.CREATED, nri.RUNNING):
                 continue
             self.known[container.id] = known = _Known(pod, container.name)
-            wanted = await self._ask(nri.asking(pod, container.name), may_fail=True)
-            if wanted is None:
-                continue
-            known.given = wanted
+            wanted = await self._looked(known)
             has = container.linux.resources if container.linux is not None else None
-            change = nri.update(container.id, wanted)
-            if change is not None and nri.differs(has, wanted):
-                updates.append(change)
+            if wanted is not None and nri.differs(has, wanted):
+                updates += await self._changed(container.id, known)
+            known.given = known.given or wanted
         log.info("%d containers run here, of which %d are brought in line", len(self.known), len(updates))
         self.is_in_line = True
         self.on_ready()
@@ -131,7 +131,6 @@ class Plugin:
 
     async def _pod_runs(self, pod: nri.PodSandbox | None) -> None:
         if pod is not None:
-            self._pods[pod.id] = pod
             await self._ask(nri.asking(pod))
 
     async def _remove_sandbox(self, payload: bytes) -> Message:
@@ -140,7 +139,6 @@ class Plugin:
 
     async def _pod_goes(self, pod: nri.PodSandbox | None) -> None:
         if pod is not None:
-            self._pods.pop(pod.id, None)
             for id in [id for id, each in self.known.items() if each.pod.id == pod.id]:
                 del self.known[id]
             await self._ask(nri.asking(pod, is_over=True), may_fail=True)
@@ -180,24 +178,52 @@ class Plugin:
         """What the agent wants by now of containers that run."""
         found = []
         for id, each in list(self.known.items()):
-            wanted = await self._ask(nri.asking(each.pod, each.name), may_fail=True)
-            if wanted is None or each.given is None or nri.resources(wanted) == nri.resources(each.given):
-                if wanted is not None:
-                    each.given = wanted
+            try:
+                wanted = await self._ask(nri.asking(each.pod, each.name, is_look=True), may_fail=True)
+            except UnknownPod:
+                each.unknown_looks += 1
+                if each.unknown_looks >= UNKNOWN_LOOKS:
+                    self.known.pop(id, None)
                 continue
-            each.given = wanted
-            change = nri.update(id, wanted)
-            if change is not None:
-                found.append(change)
+            each.unknown_looks = 0
+            if wanted is None:
+                continue
+            if each.given is None or nri.resources(wanted) != nri.resources(each.given):
+                found += await self._changed(id, each)
+            else:
+                each.given = wanted
         return found
 
+    async def _looked(self, known: _Known) -> Adjustment | None:
+        """What is wanted of a container that runs. The agent may not have heard of its pod."""
+        look = nri.asking(known.pod, known.name, is_look=True)
+        try:
+            return await self._ask(look, may_fail=True)
+        except UnknownPod:
+            await self._ask(nri.asking(known.pod), may_fail=True)
+        try:
+            return await self._ask(look, may_fail=True)
+        except UnknownPod:
+            return None
+
+    async def _changed(self, id: str, known: _Known) -> list[nri.ContainerUpdate]:
+        """Asked as it is delivered, which the agent writes down."""
+        wanted = await self._ask(nri.asking(known.pod, known.name), may_fail=True)
+        if wanted is None:
+            return []
+        known.given = wanted
+        change = nri.update(id, wanted)
+        return [change] if change is not None else []
+
     async def _ask(self, asking: Asking, *, may_fail: bool = False) -> Adjustment | None:
-        """None where the agent does not answer, and that is no reason to refuse."""
+        """None where the agent does not answer, and that is no reason to refuse. Raises UnknownPod for a look."""
         try:
             async with asyncio.timeout(self.options.agent_s):
                 found = await self.agent.ask(asking)
             self._told = ""
             return found
+        except UnknownPod:
+            raise
         except TimeoutError:
             why = f"no answer within {self.options.agent_s:g} s"
         except AgentError as error:

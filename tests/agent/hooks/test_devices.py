@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from koord.agent.devices.inventory import Inventory, RdmaCard
+from koord.agent.devices.inventory import Gpu, Inventory, RdmaCard
 from koord.agent.hooks.registry import wishes_for
 from koord.agent.state import NodeState
-from koord.agent.wish import Device, Env, Mount, Setting
+from koord.agent.wish import CdiDevice, Device, Env, Mount, Setting
 from koord.api.configuration.features import AgentGate
 from tests.agent.states import node, pod
 
@@ -27,6 +27,22 @@ CARD = RdmaCard(
 def state(*gates: AgentGate) -> NodeState:
     on = {gate: gate in gates or gate in (AgentGate.GPU_ENV_INJECT, AgentGate.RDMA_DEVICE_INJECT) for gate in AgentGate}
     return replace(node(slo={}), gates=on, devices=Inventory(cards=(CARD,)))
+
+
+NAMES = ("nvidia.com/gpu=GPU-5e", "x.org/net-pci=0000:3b:00.2", "x.org/net-rdma=0000:3b:00.2")
+
+
+def test_devices_that_specifications_of_the_node_name_are_asked_for_by_name() -> None:
+    found = Gpu(minor=0, uuid="GPU-5e", model="H100", memory_bytes=80 << 30, bus_id="0000:3a:00.0")
+    specified = replace(state(), devices=Inventory(gpus=(found,), cards=(CARD,), cdi=NAMES))
+    function = {"minor": 1, "resources": {}, "extension": {"vfs": [{"minor": 0, "busID": "0000:3b:00.2"}]}}
+    whole = {"core": "100", "memory_ratio": "100", "memory": "80Gi"}
+    text = json.dumps({"gpu": [gpu(0, **whole), gpu(1, **whole)], "rdma": [function]})
+    own = pod("train", annotations={ALLOCATED: text})
+    named = [
+        each.value for each in wishes_for(specified, own, own.containers[0]) if isinstance(each.setting, CdiDevice)
+    ]
+    assert named == ["nvidia.com/gpu=GPU-5e", "x.org/net-rdma=0000:3b:00.2"], "no other name is asked for"
 
 
 def wanted(given: Any, labels: Mapping[str, str] | None = None, *gates: AgentGate) -> dict[Setting, Any]:

@@ -193,6 +193,24 @@ def test_a_pod_has_a_group_of_its_own_by_annotation_and_leaves_it_when_it_goes(t
     assert host.machine.shown() == {**before, "tasks": ""}
 
 
+def test_before_its_containers_a_pod_has_its_group_and_is_born_in_it(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    host.add("mine", "LS", annotations=own(llc={"schemata": {"range": [0, 30]}}))
+    host.add("job", "BE")
+    mine, job = host.pods["mine"][0], host.pods["job"][0]
+    state = host.state(BE_30)
+    assert resctrl.class_ahead(state, mine, host.files) == "", "a runtime would refuse a group that is not there"
+    host.agent.made_ready(state, mine, host.now_s)
+    assert resctrl.class_ahead(state, mine, host.files) == "koordlet-mine"
+    assert resctrl.class_ahead(state, job, host.files) == "", "its class has its group with the next round"
+    host.round(BE_30)
+    assert resctrl.class_ahead(state, job, host.files) == "BE"
+    assert resctrl.class_ahead(host.state(None), job, host.files) == "", "it was switched off"
+    host.end("mine")
+    host.round(BE_30)
+    assert not host.files.exists(f"{MOUNT}/koordlet-mine")
+
+
 def test_a_share_of_bandwidth_is_refused_where_it_is_counted_in_megabytes(tmp_path: Path) -> None:
     host = Host(tmp_path, bandwidth=4294967295, options="rw,mba_MBps")
     host.add("a", "LS", 10, annotations=own(mb={"schemata": {"percent": 20}}))
