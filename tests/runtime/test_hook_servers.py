@@ -198,6 +198,32 @@ async def test_koords_hooks_answer_in_koordinators_protocol(tmp_path: Path) -> N
             await running
 
 
+async def test_a_proxy_that_is_ended_answers_the_calls_under_way(tmp_path: Path) -> None:
+    asked, may_answer, ready = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def slow(method: str, request: bytes) -> bytes:
+        asked.set()
+        await may_answer.wait()
+        return b""
+
+    register(tmp_path / "hooks", tmp_path / "hook.sock", "Fail")
+    options = ProxyOptions(tmp_path / "proxy.sock", tmp_path / "hook.sock", tmp_path / "hooks", tmp_path / "state", 30)
+    async with hook_server(tmp_path / "hook.sock", slow):
+        running = asyncio.create_task(run(options, on_ready=ready.set))
+        await asyncio.wait([running, asyncio.create_task(ready.wait())], return_when=asyncio.FIRST_COMPLETED)
+        async with client(options.listen) as cri:
+            call = asyncio.create_task(cri.call("RunPodSandbox"))
+            await asyncio.wait([call, asyncio.create_task(asked.wait())], return_when=asyncio.FIRST_COMPLETED)
+            running.cancel()
+            await asyncio.sleep(0)
+            may_answer.set()
+            with pytest.raises(grpc.aio.AioRpcError) as failed:
+                await call
+            assert failed.value.code() is grpc.StatusCode.UNIMPLEMENTED, "as this runtime, which is none, says it"
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+
 async def test_a_runtime_that_talks_nonsense_ends_nothing(tmp_path: Path) -> None:
     class Nonsense(grpc.GenericRpcHandler):
         def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:

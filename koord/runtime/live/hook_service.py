@@ -31,6 +31,7 @@ from koord.runtime.hook_service import (
 )
 from koord.runtime.live.agent import AgentClient, AgentError
 from koord.runtime.live.hook_servers import of_adjustment
+from koord.runtime.live.serving import until_cancelled
 from koord.runtime.stages import Stage
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,8 @@ STAGES: Final = (
     Stage.PRE_UPDATE_CONTAINER_RESOURCES,
 )
 """Those at which koord's hooks want something."""
+CDI_ANNOTATION: Final = "cdi.k8s.io/koord_devices"
+"""Runtimes also take the names of CDI devices from annotations; the protocol has no other place for devices."""
 _BY_METHOD: Final = {f"/{SERVICE}/{stage.method}": stage for stage in Stage}
 
 
@@ -90,7 +93,11 @@ class HookService(grpc.GenericRpcHandler):
         asking = Asking(told, name, "RuntimeHookService", is_update)
         answer = of_adjustment(await self.agent.ask(asking), is_pod=False)
         return encode(
-            ContainerResourceHookResponse(container_resources=answer.resources, container_envs=dict(answer.envs))
+            ContainerResourceHookResponse(
+                {CDI_ANNOTATION: ",".join(answer.cdi)} if answer.cdi else {},
+                answer.resources,
+                container_envs=dict(answer.envs),
+            )
         )
 
 
@@ -121,9 +128,8 @@ async def run(options: HookServiceOptions, *, on_ready: Callable[[], None] = lam
         await asyncio.to_thread(_register, options.register, registration(options))
     try:
         on_ready()
-        await server.wait_for_termination()
+        await until_cancelled(server)
     finally:
-        await server.stop(1)
         await agent.close()
 
 

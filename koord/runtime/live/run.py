@@ -19,6 +19,7 @@ from koord.kube.unix_sockets import root_only
 from koord.runtime.live.hook_servers import HookServers
 from koord.runtime.live.keeping import Keeping
 from koord.runtime.live.proxy import OPTIONS, Proxy
+from koord.runtime.live.serving import until_cancelled
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,6 @@ RUNTIME: Final = Path("/run/containerd/containerd.sock")
 HOOKS: Final = Path("/etc/runtime/hookserver.d")
 STATE: Final = Path("/var/lib/koord/runtime-proxy")
 AGAIN_S: Final = 1.0
-GRACE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,8 @@ async def run(
                 tasks.create_task(hooks.watch())
                 tasks.create_task(_learn(proxy, options.runtime, clock))
                 on_ready()
-                await server.wait_for_termination()
+                await until_cancelled(server)
         finally:
-            await server.stop(GRACE_S)
             await hooks.close()
 
 
