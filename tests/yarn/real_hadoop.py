@@ -26,7 +26,7 @@ from koord.yarn.live.java import Daemon, HadoopMissing, command, free_ports, ins
 
 STOPPED_WITHIN_S = 20.0
 QUICK = {
-    "yarn.nm.liveness-monitor.expiry-interval-ms": "4000",
+    "yarn.nm.liveness-monitor.expiry-interval-ms": "15000",
     "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "500",
     "yarn.resourcemanager.am.max-attempts": "5",
     "yarn.resourcemanager.opportunistic-container-allocation.enabled": "true",
@@ -87,6 +87,8 @@ async def state_of(web: str, application: str) -> str:
 class Hadoop:
     directory: Path
     rm_ids: tuple[str, ...] = ("",)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    "Further ones of yarn-site.xml."
     ports: dict[str, dict[str, int]] = field(default_factory=dict)
     "Of each ResourceManager; the NodeManager's are among the first one's."
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -115,7 +117,7 @@ class Hadoop:
         self.ports = {
             each: dict(zip(PORTS, free[n * len(PORTS) :], strict=False)) for n, each in enumerate(self.rm_ids)
         }
-        further: dict[str, str] = dict(QUICK)
+        further: dict[str, str] = {**QUICK, **self.properties}
         if len(self.rm_ids) > 1:
             further |= {
                 "yarn.resourcemanager.ha.enabled": "true",
@@ -187,10 +189,12 @@ async def containers(node_manager_web: str) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def hadoop(*rm_ids: str) -> Iterator[Hadoop]:
+def hadoop(*rm_ids: str, properties: Mapping[str, str] | None = None) -> Iterator[Hadoop]:
     """One of each, being started; with ids, so many ResourceManagers. All gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="koord-hadoop-") as directory:
-        found = Hadoop(Path(directory), rm_ids or ("",))
+        # Containers may be another user's.
+        os.chmod(directory, 0o755)
+        found = Hadoop(Path(directory), rm_ids or ("",), properties or {})
         found.configure()
         try:
             for each in found.rm_ids:
