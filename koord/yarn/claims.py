@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from koord.api.machinery.struct import Struct
 from koord.yarn.amount import MIB, NOTHING, Amount
 from koord.yarn.split import Demand, Policy, ceiling, settled, share
@@ -187,6 +189,11 @@ def called(memory: Memory, cap: Amount, now_s: float) -> Memory:
     for each in (memory.pending, memory.told):
         covered = covered if each is None else covered.most(each)
     return Memory(covered, None, memory.is_sure, now_s)
+
+
+def refused(before: Memory, now_s: float) -> Memory:
+    """The call was answered with no: it never takes effect, and is not repeated at once."""
+    return replace(before, called_s=now_s)
 
 
 def answered(memory: Memory, cap: Amount) -> Memory:

@@ -29,7 +29,7 @@ FINAL: Final = frozenset(
     }
 )
 OPPORTUNISTIC: Final = "OPPORTUNISTIC"
-_ID: Final = re.compile(r"container_(?:e(?P<epoch>\d+)_)?(\d+)_(\d+)_(\d+)_(\d+)")
+_ID: Final = re.compile(r"container_(?:e(?P<epoch>\d{1,18})_)?(\d{1,18})_(\d{1,18})_(\d{1,18})_(\d{1,18})", re.ASCII)
 _FIRST: Final = 1
 
 

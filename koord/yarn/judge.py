@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from koord.api.machinery.struct import Struct
+from koord.api.protocol import names
 from koord.yarn.amount import NOTHING, Amount
-from koord.yarn.claims import Memory, NodeManagerReport, Step, View, Wait, next_step, reserved, seen
+from koord.yarn.claims import Claim, Memory, NodeManagerReport, Step, View, Wait, next_step, reserved, seen
 from koord.yarn.hadoop.messages import RUNNING, NodeReport
-from koord.yarn.nodes import UNKNOWN, NodeFacts, PodFacts, Unmatched, declared_on, match, unknown
+from koord.yarn.nodes import UNKNOWN, Declared, NodeFacts, PodFacts, Unmatched, declared_on, match, unknown
 from koord.yarn.split import Demand, Policy
+
+Key = tuple[str, str]
+"""A NodeManager: its cluster, and its id there."""
 
 
 class Look(Struct):
@@ -37,21 +41,42 @@ def concerns(node: NodeFacts, pods: Sequence[PodFacts]) -> bool:
     return node.recorded is not None or node.claim != NOTHING or declared_on(node, pods) is not None
 
 
+def owners(concerned: Iterable[tuple[NodeFacts, Sequence[PodFacts]]], looks: Mapping[str, Look]) -> dict[Key, str]:
+    """Which node has a NodeManager that several say they have: the one that holds a claim for it, else the first."""
+    found: dict[Key, tuple[bool, bool, str]] = {}
+    for node, pods in concerned:
+        declared, said = declared_on(node, pods), set[Key]()
+        if declared is not None and (look := looks.get(declared.cluster)) is not None and not look.error:
+            matched = match(declared, look.reports)
+            if isinstance(matched, str):
+                said.add((declared.cluster, matched))
+        if node.recorded is not None:
+            said.add(node.recorded)
+        for each in said:
+            mine = each != node.recorded, declared is None, node.name
+            found[each] = min(found.get(each, mine), mine)
+    return {each: name for each, (_, _, name) in found.items()}
+
+
 def judge(
     node: NodeFacts,
     pods: Sequence[PodFacts],
     looks: Mapping[str, Look],
-    memories: Mapping[tuple[str, str], Memory],
-    absent_s: Mapping[tuple[str, str], float],
+    memories: Mapping[Key, Memory],
+    absent_s: Mapping[Key, float],
+    owners: Mapping[Key, str],
     policy: Policy,
     now_s: float,
     *,
     kubernetes_waits: bool,
 ) -> Verdict:
     """`looks` by cluster. `memories` and `absent_s` by cluster and node id: what was called, and for how long a
-    NodeManager has been missing."""
+    NodeManager has been missing. `owners`: by the same, the node that counts where several have one NodeManager."""
     declared = declared_on(node, pods)
     of, problem = node.recorded, None
+    if node.fault:
+        # YARN keeps what it has: nobody knows whether that is too much.
+        return Verdict(Wait(node.fault), condition=("False", "InvalidAnnotation", node.fault))
     if declared is not None:
         look = looks.get(declared.cluster)
         if look is None:
@@ -80,6 +105,8 @@ def judge(
                 step = reserved(node.pool.minus(node.others), node.claim, policy) or step
             return Verdict(step, condition=None if problem is None else ("False", problem.reason, problem.message))
     cluster, node_id = of
+    if (owner := owners.get(of, node.name)) != node.name:
+        return _without_own(of, owner, declared)
     look = looks.get(cluster)
     if look is None or look.error:
         why = look.error if look is not None else f"no configuration for the YARN cluster {cluster!r}"
@@ -113,6 +140,17 @@ def judge(
     else:
         condition = ("True", "Shared", "YARN and Kubernetes share what is reclaimed")
     return Verdict(step, cluster, node_id, memory, condition, running)
+
+
+def _without_own(of: Key, owner: str, declared: Declared | None) -> Verdict:
+    """Of a node whose NodeManager is another one's: it gives back what it claims once it does not say so any more."""
+    if declared is None:
+        return Verdict(Claim(NOTHING, f"{of[1]} is of node {owner}"))
+    why = (
+        f"NodeManager {of[1]} is of node {owner}: set {names.ANNOTATION_YARN_NODE_ID} on {declared.where} to this"
+        " node's own, or remove it"
+    )
+    return Verdict(Wait(why), condition=("False", "NodeManagerOfAnother", why))
 
 
 def held_by(pods: Sequence[PodFacts]) -> Amount:

@@ -26,6 +26,7 @@ from koord.api.protocol.priority import PriorityClass
 from koord.api.text.quantity import QuantityError, ResourceList, render, value
 from koord.api.text.timestamp import from_seconds as timestamp
 from koord.yarn.amount import NOTHING, Amount
+from koord.yarn.hadoop.address import is_address
 from koord.yarn.hadoop.messages import NodeReport
 
 ENTRY: Final = "hadoop-yarn"
@@ -68,7 +69,7 @@ class NodeFacts(Struct):
     condition: tuple[str, str, str] = WITHDRAWN
     "Status, reason and message."
     fault: str = ""
-    "What of its annotations cannot be read."
+    "Why what is reclaimed of it cannot be read."
 
 
 class PodFacts(Struct):
@@ -89,14 +90,18 @@ def node_facts(node: Node) -> NodeFacts:
     try:
         origin = ORIGIN_EXTENDED_ALLOCATABLE.read(meta)
         pool = batch(node.status.allocatable if origin is None else origin.resources)
+    except (AnnotationError, QuantityError) as error:
+        fault = str(error)
+    try:
         allocations = THIRD_PARTY_ALLOCATIONS.read(meta).allocations
         for each in allocations:
             if each.name == ENTRY:
                 claim = claim.plus(batch(each.resources))
             elif each.priority == PriorityClass.BATCH:
                 others = others.plus(batch(each.resources))
-    except (AnnotationError, QuantityError) as error:
-        fault, allocations, claim, others = str(error), (), NOTHING, NOTHING
+    except (AnnotationError, QuantityError):
+        # It holds nothing, as the manager has it, until the claim is written anew.
+        allocations, claim, others = (), NOTHING, NOTHING
     hosts = (meta.name, *(each.address for each in node.status.addresses))
     found = node.status.condition(CONDITION)
     return NodeFacts(
@@ -229,8 +234,7 @@ def _says(annotations: Mapping[str, str]) -> bool:
 def _declared(annotations: Mapping[str, str], where: str, hosts: tuple[str, ...]) -> Declared:
     node_id = annotations.get(names.ANNOTATION_YARN_NODE_ID, "").strip()
     cluster = annotations.get(names.ANNOTATION_YARN_CLUSTER_ID, "").strip()
-    host, _, port = node_id.rpartition(":")
-    if node_id and (not host or not port.isdigit() or not 0 < int(port) < 65536):
+    if node_id and not is_address(node_id):
         fault = f"{names.ANNOTATION_YARN_NODE_ID} on {where} is {node_id[:80]!r}: it must be host:port"
         return Declared(cluster, "", hosts, where, fault)
     return Declared(cluster, node_id, hosts, where)
@@ -238,5 +242,4 @@ def _declared(annotations: Mapping[str, str], where: str, hosts: tuple[str, ...]
 
 def _recorded(text: str) -> tuple[str, str] | None:
     cluster, _, node_id = text.rpartition("/")
-    host, separator, port = node_id.rpartition(":")
-    return (cluster, node_id) if separator and host and port.isdigit() else None
+    return (cluster, node_id) if is_address(node_id) else None

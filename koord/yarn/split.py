@@ -13,9 +13,13 @@ containers again by itself. The rest is the agent's, which evicts pods. Whole vc
 
 from __future__ import annotations
 
+from typing import Final
+
 from koord.api.machinery.faults import BadInput
 from koord.api.machinery.struct import Struct
 from koord.yarn.amount import MIB, MILLI, NOTHING, Amount, of_yarn
+
+LONGEST_S: Final = 86_400.0
 
 
 class PolicyError(BadInput):
@@ -51,6 +55,9 @@ class Policy(Struct):
         ):
             if not 0 <= percent <= 100:
                 raise PolicyError(f"{name} is {percent}%: it must be a percentage from 0 to 100")
+        for name, seconds in (("the pace", self.pace_s), ("the shrink timeout", self.shrink_s)):
+            if not 0 <= seconds <= LONGEST_S:
+                raise PolicyError(f"{name} is {seconds:g} seconds: it must be from 0 to {LONGEST_S:g}")
         if not self.yarn_least_percent <= self.share_percent <= 100 - self.kubernetes_least_percent:
             raise PolicyError(
                 f"YARN's share is {self.share_percent}%: it must be at least its guaranteed part"

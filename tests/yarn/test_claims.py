@@ -208,7 +208,7 @@ def test_what_a_node_manager_registers_with_is_kept_before_it_comes(pool: Amount
     assert (step.amount if isinstance(step, Claim) else None) == kept
     declared = Declared("", "", ("n1",), "pod hadoop/nm-1")
     node = NodeFacts("n1", "u", "1", pool, pool, NOTHING, NOTHING, (), None, declared, ("n1",))
-    verdict = judge(node, (), {"": Look({})}, {}, {}, POLICY, 0, kubernetes_waits=False)
+    verdict = judge(node, (), {"": Look({})}, {}, {}, {}, POLICY, 0, kubernetes_waits=False)
     assert verdict.condition is not None
     assert verdict.condition[1] == "UnknownNodeManager"
     assert (verdict.step.amount if isinstance(verdict.step, Claim) else None) == kept
@@ -216,7 +216,7 @@ def test_what_a_node_manager_registers_with_is_kept_before_it_comes(pool: Amount
 
 def test_a_claim_that_nobody_is_known_for_is_given_back() -> None:
     node = NodeFacts("n1", "u", "1", whole(), whole(), HALF, NOTHING, (), None, None, ("n1",))
-    verdict = judge(node, (), {"": Look({})}, {}, {}, POLICY, 0, kubernetes_waits=False)
+    verdict = judge(node, (), {"": Look({})}, {}, {}, {}, POLICY, 0, kubernetes_waits=False)
     assert verdict.step == Claim(NOTHING, "the node has no NodeManager any more")
 
 

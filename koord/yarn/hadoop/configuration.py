@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from koord.api.machinery.faults import BadInput
 from koord.api.machinery.struct import Struct
+from koord.yarn.hadoop.address import is_address
 
 SITE: Final = "yarn-site.xml"
 CORE: Final = "core-site.xml"
@@ -23,6 +24,8 @@ ADMIN_PORT: Final = 8033
 WEB_PORT: Final = 8088
 _REFERENCE: Final = re.compile(r"\$\{([^}$\s]+)\}")
 _DEEPEST: Final = 20
+_LONGEST: Final = 10_000
+_INCLUDE: Final = "{http://www.w3.org/2001/XInclude}include"
 
 
 class HadoopConfigurationError(BadInput):
@@ -63,6 +66,10 @@ def properties(text: str, file: str) -> dict[str, str]:
         raise HadoopConfigurationError(f"{file} is not XML: {error}") from None
     if root.tag != "configuration":
         raise HadoopConfigurationError(f"{file}: the outermost element is <{root.tag}>, it must be <configuration>")
+    if (included := next(root.iter(_INCLUDE), None)) is not None:
+        raise HadoopConfigurationError(
+            f"{file} includes {included.get('href', '')!r}, which is not supported: put its properties into {file}"
+        )
     found: dict[str, str] = {}
     for each in root.iter("property"):
         name = (each.findtext("name") or "").strip()
@@ -78,6 +85,8 @@ def resolved(all_: Mapping[str, str], name: str, default: str = "") -> str:
         found = [each for each in _REFERENCE.findall(value) if each in all_]
         if not found:
             return value
+        if len(value) + sum(len(all_[each]) for each in found) > _LONGEST:
+            raise HadoopConfigurationError(f"{name}: with its references it has more than {_LONGEST} characters")
         value = _REFERENCE.sub(lambda match: all_.get(match[1], match[0]), value)
     raise HadoopConfigurationError(f"{name}: its references never end")
 
@@ -92,7 +101,20 @@ def clusters(files: Mapping[str, str], directory: str = "HADOOP_CONF_DIR") -> di
         if name.endswith(FURTHER) and name != FURTHER:
             cluster = name.removesuffix(FURTHER)
             found[cluster] = _cluster(cluster, core | properties(text, name), name)
+    _refuse_twins(found.values())
     return found
+
+
+def _refuse_twins(all_: Iterable[YarnCluster]) -> None:
+    """Two names for one cluster would let two nodes share one NodeManager."""
+    owners: dict[str, str] = {}
+    for each in all_:
+        file = f"{each.name}{FURTHER}" if each.name else SITE
+        for manager in each.managers:
+            if (other := owners.setdefault(manager.admin, file)) != file:
+                raise HadoopConfigurationError(
+                    f"{other} and {file} name the same ResourceManager {manager.admin}: one cluster needs one file"
+                )
 
 
 def node_manager_site(files: Mapping[str, str], directory: str = "HADOOP_CONF_DIR") -> NodeManagerSite:
@@ -102,11 +124,11 @@ def node_manager_site(files: Mapping[str, str], directory: str = "HADOOP_CONF_DI
     core = properties(files[CORE], CORE) if CORE in files else {}
     all_ = core | properties(files[SITE], SITE)
     web = resolved(all_, "yarn.nodemanager.webapp.address") or NodeManagerSite().web
-    host, separator, port = web.rpartition(":")
-    if not separator or not port.isdigit():
-        raise HadoopConfigurationError(f"{SITE}: yarn.nodemanager.webapp.address is {web!r}: it must be host:port")
+    host, _, port = web.rpartition(":")
     # On this machine, whatever it listens at.
     host = "127.0.0.1" if host in ("", "0.0.0.0") or "${" in host else host
+    if not is_address(f"{host}:{port}"):
+        raise HadoopConfigurationError(f"{SITE}: yarn.nodemanager.webapp.address is {web!r}: it must be host:port")
     default = "${hadoop.tmp.dir}/nm-local-dir" if "hadoop.tmp.dir" in all_ else ""
     dirs = resolved(all_, "yarn.nodemanager.local-dirs", default).split(",")
     return NodeManagerSite(
@@ -137,8 +159,7 @@ def _manager(all_: Mapping[str, str], rm_id: str, file: str) -> ResourceManagerA
     def address(key: str, port: int) -> str:
         name = f"yarn.resourcemanager.{key}{suffix}"
         value = resolved(all_, name) or f"{host}:{port}"
-        at, separator, number = value.rpartition(":")
-        if not separator or not at or not number.isdigit():
+        if not is_address(value):
             raise HadoopConfigurationError(f"{file}: {name} is {value!r}: it must be host:port")
         return value
 

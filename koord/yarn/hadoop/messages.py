@@ -8,6 +8,7 @@ from typing import Final
 from koord.api.machinery.protobuf import as_bytes, as_int, as_text, fields, integer, message, text
 from koord.api.machinery.struct import Struct
 from koord.yarn.amount import NOTHING, Amount, of_yarn
+from koord.yarn.hadoop.address import is_address
 
 ADMINISTRATION: Final = "org.apache.hadoop.yarn.server.api.ResourceManagerAdministrationProtocolPB"
 CLIENT: Final = "org.apache.hadoop.yarn.api.ApplicationClientProtocolPB"
@@ -58,7 +59,8 @@ def cluster_nodes_request() -> bytes:
 
 def cluster_nodes(answer: bytes) -> list[NodeReport]:
     """Of GetClusterNodesResponseProto. Raises MessageError."""
-    return [_node(value) for number, value in fields(answer) if number == 1 and isinstance(value, bytes)]
+    found = (_node(value) for number, value in fields(answer) if number == 1 and isinstance(value, bytes))
+    return [each for each in found if is_address(each.node_id)]
 
 
 def _node(data: bytes) -> NodeReport:

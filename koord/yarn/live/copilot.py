@@ -7,14 +7,12 @@ while they are ended.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
-import msgspec
 from aiohttp import web
 from msgspec.structs import replace
 
@@ -28,6 +26,7 @@ from koord.yarn.amount import NOTHING, Amount
 from koord.yarn.containers import YarnContainer, info, listed, release_order, to_release
 from koord.yarn.live.placing import Placing
 from koord.yarn.live.rpc import YarnUnreachable
+from koord.yarn.live.web import ask, decoded
 
 log = logging.getLogger(__name__)
 
@@ -177,20 +176,12 @@ def _json(body: object, status: int = 200) -> web.Response:
 async def _containers_of(address: str) -> object:
     url = f"http://{address}/ws/v1/node/containers"
     try:
-        async with (
-            asyncio.timeout(ANSWER_S),
-            aiohttp.ClientSession() as session,
-            session.get(url, headers={"Accept": "application/json"}, allow_redirects=False) as answer,
-        ):
-            data, status = await answer.read(), answer.status
+        status, data = await ask("GET", url, ANSWER_S)
     except TimeoutError:
         raise YarnUnreachable(f"the NodeManager at {address} does not answer within {ANSWER_S:g} s") from None
     except (OSError, aiohttp.ClientError) as error:
         raise YarnUnreachable(f"the NodeManager at {address} cannot be reached: {error}") from None
-    try:
-        found: object = msgspec.json.decode(data)
-    except msgspec.DecodeError:
-        found = None
+    found = decoded(data)
     if status != 200 or found is None:
         raise YarnUnreachable(
             f"{address} answers {status} and no list of containers: is it a NodeManager's web address (--node-manager)?"

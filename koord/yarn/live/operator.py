@@ -26,12 +26,12 @@ from koord.kube.informer import Informer
 from koord.kube.informers import Informers
 from koord.kube.store import Delta, Identity
 from koord.yarn.amount import NOTHING
-from koord.yarn.claims import Call, Claim, Memory, answered, called
+from koord.yarn.claims import Call, Claim, Memory, Wait, answered, called, refused
 from koord.yarn.hadoop.messages import RUNNING, NodeCap
-from koord.yarn.judge import Look, Verdict, concerns, judge
+from koord.yarn.judge import Key, Look, Verdict, concerns, judge, owners
 from koord.yarn.live.metrics import YarnMetrics
 from koord.yarn.live.resource_manager import ResourceManager
-from koord.yarn.live.rpc import YarnError, YarnRefused, YarnStandby
+from koord.yarn.live.rpc import YarnError, YarnForbidden, YarnRefused, YarnStandby
 from koord.yarn.nodes import WITHDRAWN, NodeFacts, PodFacts, claim_patch, condition_patch, node_facts, pod_facts
 from koord.yarn.split import Policy
 
@@ -48,8 +48,6 @@ MOST_IN_A_CALL: Final = 100
 FIELD_MANAGER: Final = "koord-yarn-operator"
 ON_NODE: Final = "node"
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
-
-Key = tuple[str, str]
 
 
 class Operator:
@@ -71,9 +69,10 @@ class Operator:
         self._memories: dict[Key, Memory] = {}
         self._missing_s: dict[Key, float] = {}
         self._absent_s: dict[Key, float] = {}
+        self._owners: Mapping[Key, str] = {}
         self._own: dict[str, NodeFacts] = {}
         self._waited_s: dict[str, float] = {}
-        self._told: dict[str, tuple[str, str, str]] = {}
+        self._refused: dict[Key, str] = {}
         self._complaints: dict[str, str] = {}
         self._wake = asyncio.Event()
         self.looks: dict[str, Look] = {}
@@ -114,15 +113,18 @@ class Operator:
         claims: list[tuple[NodeFacts, Verdict]] = []
         calls: list[tuple[NodeFacts, Verdict]] = []
         conditions: list[tuple[NodeFacts, tuple[str, str, str]]] = []
+        concerned: list[tuple[NodeFacts, Sequence[PodFacts]]] = []
         for facts in self.nodes.list():
             node = self._newest(facts)
-            pods = self.pods.by_index(ON_NODE, node.name)
-            if not concerns(node, pods):
-                if node.condition[0] and self._told.get(node.name, node.condition)[0]:
-                    conditions.append((node, WITHDRAWN))
-                continue
-            verdict = self._judge(node, pods, now_s, kubernetes_waits)
-            self._note(node, verdict)
+            on: Sequence[PodFacts] = self.pods.by_index(ON_NODE, node.name)
+            if concerns(node, on):
+                concerned.append((node, on))
+            elif node.condition[0]:
+                conditions.append((node, WITHDRAWN))
+        self._owners = owners(concerned, self.looks)
+        for node, pods in concerned:
+            verdict = self._with_refusal(self._judge(node, pods, now_s, kubernetes_waits))
+            self._note(verdict)
             if isinstance(verdict.step, Claim):
                 claims.append((node, verdict))
             elif isinstance(verdict.step, Call):
@@ -141,12 +143,22 @@ class Operator:
             self.looks,
             self._memories,
             self._absent_s,
+            self._owners,
             self._policy,
             now_s,
             kubernetes_waits=kubernetes_waits,
         )
 
-    def _note(self, node: NodeFacts, verdict: Verdict) -> None:
+    def _with_refusal(self, verdict: Verdict) -> Verdict:
+        """As long as the ResourceManager refuses what it should be told, all is not well."""
+        key = verdict.cluster, verdict.node_id
+        if verdict.step == Wait():
+            self._refused.pop(key, None)
+        if key not in self._refused or verdict.condition is None or verdict.condition[0] != "True":
+            return verdict
+        return replace(verdict, condition=("False", "UpdateRefused", self._refused[key]))
+
+    def _note(self, verdict: Verdict) -> None:
         if not verdict.node_id:
             return
         key = verdict.cluster, verdict.node_id
@@ -228,11 +240,12 @@ class Operator:
 
     async def _update(self, cluster: str, some: Sequence[tuple[NodeFacts, Verdict]]) -> None:
         now_s = self._clock.monotonic()
-        caps = []
+        caps, before = [], {}
         for _, verdict in some:
             step, key = verdict.step, (cluster, verdict.node_id)
             assert isinstance(step, Call)
-            self._memories[key] = called(self._memories.get(key, Memory()), step.cap, now_s)
+            before[key] = self._memories.get(key, Memory())
+            self._memories[key] = called(before[key], step.cap, now_s)
             timeout_ms = int(self._policy.shrink_s * 1000) if step.ends_containers else -1
             caps.append(NodeCap(verdict.node_id, step.cap, timeout_ms))
         try:
@@ -241,13 +254,16 @@ class Operator:
             log.warning("YARN cluster %r: %s", cluster, error)
             return
         except YarnRefused as error:
-            if len(some) > 1:
+            if len(some) > 1 and not isinstance(error, YarnForbidden):
                 # One unknown node fails the call for all.
+                self._memories |= before
                 for each in some:
                     await self._update(cluster, [each])
                 return
-            log.error("node %s: %s", some[0][0].name, error)
-            await self._condition(some[0][0], ("False", "UpdateRefused", str(error)))
+            log.error("%s: %s", _named(node for node, _ in some), error)
+            for key, memory in before.items():
+                self._memories[key] = refused(memory, now_s)
+                self._refused[key] = str(error)
             return
         except YarnError as error:
             log.error("YARN cluster %r: %s", cluster, error)
@@ -255,23 +271,22 @@ class Operator:
         for (node, verdict), cap in zip(some, caps, strict=True):
             key = cluster, verdict.node_id
             self._memories[key] = answered(self._memories[key], cap.cap)
+            self._refused.pop(key, None)
             log.info("node %s: YARN's cap is %s: %s", node.name, cap.cap, verdict.step.why)
 
     def _is_news(self, node: NodeFacts, condition: tuple[str, str, str]) -> bool:
-        known = self._told.get(node.name, node.condition)
+        known = node.condition
         return known[:2] != condition[:2] or (condition[0] != "True" and known[2] != condition[2])
 
     async def _condition(self, node: NodeFacts, condition: tuple[str, str, str]) -> None:
-        if not self._is_news(node, condition):
-            return
         told = condition_patch(node, condition, self._clock.now())
         try:
-            await self._client.patch(
+            answer = await self._client.patch(
                 NODES, node.name, told, type="strategic", subresource="status", field_manager=FIELD_MANAGER
             )
         except (Conflict, NotFound):
             return
-        self._told[node.name] = condition
+        self._own[node.name] = node_facts(answer)
 
     async def _all(self, work: Iterable[Any]) -> None:
         """A bounded number at a time; one node's failure is told, and is not the others'."""
@@ -293,6 +308,11 @@ def sources(informers: Informers) -> tuple[Informer[NodeFacts], Informer[PodFact
         PODS, transform=_pod, identity=_identity_of_pod, fields=UNFINISHED, indexes={ON_NODE: _by_node}
     )
     return nodes, pods
+
+
+def _named(nodes: Iterable[NodeFacts]) -> str:
+    names = [each.name for each in nodes]
+    return f"node {names[0]}" if len(names) == 1 else f"node {names[0]} and {len(names) - 1} more"
 
 
 def _node(raw: msgspec.Raw) -> NodeFacts:

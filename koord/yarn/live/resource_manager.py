@@ -5,22 +5,22 @@ With high availability the active one is looked for: the last that answered firs
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import logging
 from collections.abc import Sequence
 from typing import Any, Final, Literal, Protocol
 
 import aiohttp
-import msgspec
 
 from koord.api.machinery.protobuf import MessageError
 from koord.yarn.amount import NOTHING, Amount, of_yarn
 from koord.yarn.hadoop import messages
+from koord.yarn.hadoop.address import is_address
 from koord.yarn.hadoop.configuration import ResourceManagerAddress, YarnCluster
 from koord.yarn.hadoop.messages import NodeCap, NodeReport
 from koord.yarn.live import rpc
-from koord.yarn.live.rpc import YarnError, YarnRefused, YarnStandby, YarnUnreachable
+from koord.yarn.live.rpc import YarnError, YarnForbidden, YarnRefused, YarnStandby, YarnUnreachable
+from koord.yarn.live.web import ask, decoded
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Rest:
         answer = await self._ask("GET", at, "/ws/v1/cluster/nodes?states=running,unhealthy,decommissioning")
         listed = _inside(answer, "nodes").get("node", [])
         try:
-            return [_rest_node(each) for each in listed]
+            return [_rest_node(each) for each in listed if is_address(each["id"])]
         except (TypeError, KeyError, AttributeError):
             raise YarnUnreachable(f"{at.web}: its list of nodes cannot be read") from None
 
@@ -100,54 +100,60 @@ class Rest:
             }
             await self._ask("POST", at, f"/ws/v1/cluster/nodes/{each.node_id}/resource", body)
 
-    async def _ask(self, method: str, at: ResourceManagerAddress, path: str, body: Any = None) -> Any:
+    async def _ask(self, method: str, at: ResourceManagerAddress, path: str, body: object = None) -> object:
         url = f"http://{at.web}{path}{'&' if '?' in path else '?'}user.name={self._user}"
         try:
-            async with (
-                asyncio.timeout(REST_S),
-                aiohttp.ClientSession() as session,
-                session.request(method, url, json=body, allow_redirects=False) as answer,
-            ):
-                data, status = await answer.read(), answer.status
+            status, data = await ask(method, url, REST_S, body)
         except TimeoutError:
             raise YarnUnreachable(f"{at.web} does not answer within {REST_S:g} s") from None
         except (OSError, aiohttp.ClientError) as error:
             raise YarnUnreachable(f"{at.web} cannot be reached: {error}") from None
         if status in (401, 403):
-            raise YarnRefused(
+            raise YarnForbidden(
                 f"{at.web} does not let {self._user} {method} {path.partition('?')[0]} ({status}):"
                 f" add {self._user} to yarn.admin.acl, or set --user"
             )
         if status in (301, 302, 307):
             raise YarnStandby(f"{at.web} is a standby: it sends callers elsewhere")
+        if status >= 500:
+            # A proxy in between may say so of a call that happened.
+            raise YarnUnreachable(f"{at.web} answered {method} {path.partition('?')[0]} with {status}")
         if status >= 400:
             raise YarnRefused(f"{at.web} answered {method} {path.partition('?')[0]} with {status}")
-        try:
-            return msgspec.json.decode(data)
-        except msgspec.DecodeError:
+        found = decoded(data)
+        if found is None:
             start = data[:40].decode(errors="replace").strip().splitlines()
             raise YarnUnreachable(
                 f"{at.web} does not answer with JSON but {(start or [''])[0]!r}:"
                 " is yarn.resourcemanager.webapp.address right, and no proxy in between?"
-            ) from None
+            )
+        return found
 
 
-def _inside(answer: Any, key: str) -> dict[str, Any]:
+def _inside(answer: object, key: str) -> dict[str, Any]:
     found = answer.get(key) if isinstance(answer, dict) else None
     return found if isinstance(found, dict) else {}
 
 
-def _number(value: Any) -> int:
+def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
+
+
+def _whole(value: object) -> int:
+    """Raises TypeError: half a node is none."""
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} is no whole number")
+    return value
 
 
 def _rest_node(each: dict[str, Any]) -> NodeReport:
     used, total = each.get("usedResource"), each.get("totalResource")
     if isinstance(used, dict) and isinstance(total, dict):
-        used_, cap = of_yarn(used["vCores"], used["memory"]), of_yarn(total["vCores"], total["memory"])
+        used_ = of_yarn(_whole(used["vCores"]), _whole(used["memory"]))
+        cap = of_yarn(_whole(total["vCores"]), _whole(total["memory"]))
     else:
-        used_ = of_yarn(each["usedVirtualCores"], each["usedMemoryMB"])
-        cap = used_.plus(of_yarn(each["availableVirtualCores"], each["availMemoryMB"]))
+        used_ = of_yarn(_whole(each["usedVirtualCores"]), _whole(each["usedMemoryMB"]))
+        cap = used_.plus(of_yarn(_whole(each["availableVirtualCores"]), _whole(each["availMemoryMB"])))
     return NodeReport(each["id"], each["state"], cap, used_, each.get("numContainers", 0))
 
 

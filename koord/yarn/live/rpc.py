@@ -31,6 +31,10 @@ class YarnRefused(YarnError):
     """The server answered, and said no."""
 
 
+class YarnForbidden(YarnRefused):
+    """The server does not let this user do that: whatever else it is told."""
+
+
 class YarnStandby(YarnRefused):
     """A ResourceManager that is not active: it starts, or another one is."""
 
@@ -43,18 +47,18 @@ async def call(
     if answer.error:
         if "StandbyException" in answer.error_class or "not Active" in answer.error:
             raise YarnStandby(f"{address} is not active: it starts, or is a standby")
-        raise YarnRefused(_refusal(address, method, user, answer))
+        raise _refusal(address, method, user, answer)
     return answer.result
 
 
-def _refusal(address: str, method: str, user: str, answer: RpcAnswer) -> str:
+def _refusal(address: str, method: str, user: str, answer: RpcAnswer) -> YarnRefused:
     if "AccessControl" in answer.error_class and ("SIMPLE" in answer.error or "TOKEN" in answer.error):
-        return f"{address} wants Kerberos or a token, which koord does not speak: {answer.error}"
+        return YarnForbidden(f"{address} wants Kerberos or a token, which koord does not speak: {answer.error}")
     if "AccessControl" in answer.error_class or "Authorization" in answer.error_class:
-        return (
+        return YarnForbidden(
             f"{address} does not let {user} call {method}: add {user} to yarn.admin.acl, or set --user ({answer.error})"
         )
-    return f"{address} refused {method}: {answer.error}"
+    return YarnRefused(f"{address} refused {method}: {answer.error}")
 
 
 async def _answer(address: str, user: str, protocol: str, method: str, argument: bytes, answer_s: float) -> RpcAnswer:
@@ -62,11 +66,12 @@ async def _answer(address: str, user: str, protocol: str, method: str, argument:
     client_id = os.urandom(16)
     try:
         async with asyncio.timeout(CONNECT_S):
-            reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 20)
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port), limit=1 << 20)
     except TimeoutError:
         raise YarnUnreachable(f"{address} does not answer within {CONNECT_S:g} s") from None
-    except OSError as error:
-        raise YarnUnreachable(f"{address} cannot be reached: {error.strerror or error}") from None
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else None
+        raise YarnUnreachable(f"{address} cannot be reached: {why or error}") from None
     try:
         async with asyncio.timeout(answer_s):
             writer.write(frames.opening(user, protocol, client_id))

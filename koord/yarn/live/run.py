@@ -55,11 +55,16 @@ def _files(directory: str) -> dict[str, str]:
     path = Path(directory)
     if not path.is_dir():
         raise HadoopConfigurationError(f"{directory} is no directory: give the directory of Hadoop's configuration")
-    return {
-        each.name: each.read_text(errors="replace")
-        for each in path.iterdir()
-        if each.name in (CORE, SITE) or each.name.endswith(FURTHER)
-    }
+    found: dict[str, str] = {}
+    for each in path.iterdir():
+        if each.name in (CORE, SITE) or each.name.endswith(FURTHER):
+            if not each.is_file():
+                raise HadoopConfigurationError(f"{each} is no file: it must be Hadoop's configuration")
+            try:
+                found[each.name] = each.read_text(errors="replace")
+            except OSError as error:
+                raise HadoopConfigurationError(f"{each} cannot be read: {error.strerror}") from None
+    return found
 
 
 async def run(
