@@ -35,7 +35,7 @@ class StandIn:
     pending: Amount = NOTHING
     is_active: bool = True
     mode: str = ""
-    "hang, html, 403, standby, lose-answers, no-effect"
+    "hang, html, 403, standby, lose-answers, refuse-updates"
     updates: list[tuple[str, Amount, int]] = field(default_factory=list)
     calls: int = 0
     before_update: Callable[[str, Amount], Awaitable[None]] | None = None
@@ -94,7 +94,7 @@ class StandIn:
             writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n<html>")
             return
         refusal = "org.apache.hadoop.security.AccessControlException"
-        if self.mode == "403":
+        if self.mode == "403" or (self.mode == "refuse-updates" and method == "updateNodeResource"):
             error = "User root doesn't have permission"
         if self.mode == "standby":
             error, refusal = "ResourceManager rm1 is not Active!", "org.apache.hadoop.ipc.StandbyException"
@@ -116,6 +116,8 @@ class StandIn:
             return message(1, text(1, "root") + message(10, waits)), ""
         assert method == "updateNodeResource"
         self.calls += 1
+        if self.mode == "refuse-updates":
+            return b"", ""
         error = ""
         for _, each in fields(argument):
             id_, option = (as_bytes(value) for _, value in fields(as_bytes(each)))

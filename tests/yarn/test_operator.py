@@ -225,6 +225,41 @@ async def test_an_unreachable_resource_manager_is_told_on_the_node_and_its_claim
             assert node_facts(await client.get(kinds.NODES, "n1")).claim.memory_bytes % MIB == 0
 
 
+async def test_a_refused_change_stays_on_the_condition_and_is_not_repeated_node_by_node(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client, resource_manager(n1=of_yarn(1, 1024), n2=of_yarn(1, 1024)) as rm:
+        await fresh(client)
+        rm.mode = "refuse-updates"
+        names = ("n1", "n2")
+        async with managing(client), operating(client, rm, Policy(pace_s=600.0, heard_s=0.0)):
+            for name in names:
+                await make_node(client, name, annotations={"yarn.hadoop.apache.org/node-id": f"{name}:8041"})
+                await until_there(client, kinds.NODE_METRICS, name)
+                await report(client, name)
+
+            async def both_say() -> bool:
+                return all([(await condition(client, name))[1] == "UpdateRefused" for name in names])
+
+            await until(both_say, SLOWLY_S)
+            assert "add" in (await condition(client))[2]
+            assert "yarn.admin.acl" in (await condition(client))[2]
+            versions, calls = (
+                [(await client.get(kinds.NODES, name)).metadata.resource_version for name in names],
+                rm.calls,
+            )
+            await asyncio.sleep(1.0)  # Five looks.
+            assert [(await client.get(kinds.NODES, name)).metadata.resource_version for name in names] == versions
+            assert rm.calls == calls <= 2
+            # A node that is made anew gets the condition anew, and one that is gone leaves nothing behind.
+            await client.delete(kinds.NODES, "n2")
+            await client.delete(kinds.NODES, "n1")
+            await make_node(client, "n1", annotations=NODE_ID)
+
+            async def says_again() -> bool:
+                return (await condition(client))[0] != ""
+
+            await until(says_again, SLOWLY_S)
+
+
 async def test_each_node_gets_its_part_from_its_own_yarn_cluster(tmp_path: Path) -> None:
     async with (
         serving(tmp_path) as client,
