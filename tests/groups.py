@@ -57,6 +57,11 @@ def missing_runtime() -> str | None:
     return "apt-get install containerd runc busybox-static" if absent else None
 
 
+def missing_prometheus() -> str | None:
+    absent = [name for name in ("prometheus", "promtool") if not shutil.which(name)]
+    return "apt-get install prometheus" if absent else None
+
+
 def missing_helm() -> str | None:
     return None if find_binary("helm") else "go install helm.sh/helm/v3/cmd/helm@latest, and put it on PATH"
 
@@ -89,4 +94,5 @@ GROUPS: dict[str, Callable[[], str | None]] = {
     "yarn": missing_yarn,
     "runtime": missing_runtime,
     "helm": missing_helm,
+    "prometheus": missing_prometheus,
 }

@@ -264,6 +264,7 @@ def agent(
                 time.monotonic,
                 daemon.failures.counts,
                 lambda: daemon.predictor.forecast,
+                daemon.reporter.failing_s,
             )
             metrics.registry.register(collector)
         for server in servers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,13 @@ the API server refuses are told first, all at once. A second run changes nothing
     type=click.Path(file_okay=False, path_type=Path),
     help="Write a Helm chart of the same objects into DIR. Needs no cluster.",
 )
+@click.option(
+    "--write-monitoring",
+    "monitoring_dir",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write alert rules, scrape configuration and Grafana boards into DIR. Needs no cluster.",
+)
 @click.option("--adopt", is_flag=True, help="Take over objects of others that have koord's names.")
 @click.option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait until all pods are ready.")
 @kube_options
@@ -52,6 +60,7 @@ def install(
     dry_run: bool,
     show_diff: bool,
     chart_dir: Path | None,
+    monitoring_dir: Path | None,
     adopt: bool,
     wait_s: float,
     kubeconfig: str | None,
@@ -66,6 +75,9 @@ def install(
     fresh = Settings(image=f"koord:{__version__}", version=__version__)
     if chart_dir is not None:
         _write_chart(chart_dir, __version__)
+        return 0
+    if monitoring_dir is not None:
+        _write_monitoring(monitoring_dir)
         return 0
     if dry_run:
         print_manifests(desired(changed(fresh, given)))
@@ -92,13 +104,25 @@ def install(
 def _write_chart(folder: Path, version: str) -> None:
     from koord.install.chart import chart
 
-    if folder.exists() and any(folder.iterdir()) and not (folder / "Chart.yaml").exists():
-        raise click.UsageError(f"--write-chart {folder}: it has other files in it; name a new folder")
-    for name, text in chart(version).items():
+    _write("--write-chart", folder, chart(version), known_by="Chart.yaml")
+    click.echo(f"wrote a Helm chart to {folder}: helm install koord {folder} -n koordinator-system --create-namespace")
+
+
+def _write_monitoring(folder: Path) -> None:
+    from koord.install.monitoring import files
+
+    _write("--write-monitoring", folder, files(), known_by="rules.yaml")
+    click.echo(f"wrote {folder}/rules.yaml, {folder}/scrape.yaml for Prometheus and {folder}/boards for Grafana")
+
+
+def _write(option: str, folder: Path, files: Mapping[str, str], *, known_by: str) -> None:
+    """Into a folder that is new, or has the file by which an earlier one is known."""
+    if folder.exists() and any(folder.iterdir()) and not (folder / known_by).exists():
+        raise click.UsageError(f"{option} {folder}: it has other files in it; name a new folder")
+    for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    click.echo(f"wrote a Helm chart to {folder}: helm install koord {folder} -n koordinator-system --create-namespace")
 
 
 async def _of_server(cluster: Cluster, settings: Settings) -> Settings:

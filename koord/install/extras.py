@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from koord.install import yarn
+from koord.install import monitoring, yarn
 from koord.install.manifest import Json
 from koord.install.rights import Right
 from koord.install.settings import Settings
@@ -29,5 +29,8 @@ EXTRAS: Final[Mapping[str, Extra]] = {
         "Hadoop YARN on reclaimed resources: the operator, and a copilot on nodes with the label yarn=shared",
         yarn.objects,
         yarn.RIGHTS,
+    ),
+    "monitoring": Extra(
+        "Services and ServiceMonitors, alert rules for the Prometheus operator, and Grafana boards", monitoring.objects
     ),
 }

@@ -17,10 +17,20 @@ class Head(Struct):
 
 
 RBAC: Final = "rbac.authorization.k8s.io"
+MONITORING: Final = "monitoring.coreos.com"
 ROLES: Final[Kind[Head]] = Kind(RBAC, "v1", "Role", "roles", True, Head)
 ROLE_BINDINGS: Final[Kind[Head]] = Kind(RBAC, "v1", "RoleBinding", "rolebindings", True, Head)
 CLUSTER_ROLE_BINDINGS: Final[Kind[Head]] = Kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", False, Head)
-_FURTHER: Final = {(each.api_version, each.kind): each for each in (ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)}
+SERVICE_MONITORS: Final[Kind[Head]] = Kind(MONITORING, "v1", "ServiceMonitor", "servicemonitors", True, Head)
+PROMETHEUS_RULES: Final[Kind[Head]] = Kind(MONITORING, "v1", "PrometheusRule", "prometheusrules", True, Head)
+OF_OTHERS: Final = {
+    SERVICE_MONITORS: "install the Prometheus operator first, or leave out --with monitoring",
+    PROMETHEUS_RULES: "install the Prometheus operator first, or leave out --with monitoring",
+}
+"""Kinds that somebody else defines, and what to do where they are missing."""
+_FURTHER: Final = {
+    (each.api_version, each.kind): each for each in (ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS, *OF_OTHERS)
+}
 
 
 def kind_of(key: Key) -> Kind[Any]:

@@ -89,7 +89,7 @@ def _identity(item: object) -> object:
 def lines(part: object) -> list[str]:
     """As YAML in block style, conditions included."""
     if not _has_conditions(part):
-        return dump(part).splitlines()
+        return _dumped(part)
     found: list[str] = []
     if isinstance(part, Mapping):
         for name, value in part.items():
@@ -99,7 +99,7 @@ def lines(part: object) -> list[str]:
                 inner = lines(value)
                 found += [f"{name}:", *(inner if isinstance(value, list) else _indented(inner))]
             else:
-                found += dump({name: value}).splitlines()
+                found += _dumped({name: value})
     elif isinstance(part, list):
         for item in part:
             if isinstance(item, If):
@@ -108,6 +108,11 @@ def lines(part: object) -> list[str]:
                 head, *rest = lines(item)
                 found += [f"- {head}", *_indented(rest)]
     return found
+
+
+def _dumped(part: object) -> list[str]:
+    """Braces that are no expression of Helm's are written as one that gives them."""
+    return dump(part).replace("{{", '{{ "{{" }}').splitlines()
 
 
 def _under(condition: str, inner: list[str]) -> list[str]:

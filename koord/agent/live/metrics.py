@@ -40,11 +40,12 @@ class AgentCollector(Collector):
         now: Callable[[], float],
         failures: Mapping[tuple[str, str], int] | None = None,
         forecast: Callable[[], Forecast | None] = lambda: None,
+        failing_s: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         """`counts`: writes, refusals and evictions, by strategy and what it was; `failures`: by kind of object and what
-        could not be done."""
+        could not be done; `failing_s`: by report, for how long it could not be written."""
         self._agent, self._state, self._counts, self._now = agent, state, counts, now
-        self._failures, self._forecast = failures or {}, forecast
+        self._failures, self._forecast, self._failing_s = failures or {}, forecast, failing_s
 
     def collect(self) -> Iterator[Metric]:
         state = self._state()
@@ -98,6 +99,14 @@ class AgentCollector(Collector):
             by, _, what = key.partition("/")
             done.add_metric([node, by, what], count)
         yield done
+        unreported = GaugeMetricFamily(
+            "koordlet_report_failing_seconds",
+            "For how long a report could not be written; 0 where all is well",
+            labels=["node", "report"],
+        )
+        for report, seconds in self._failing_s().items():
+            unreported.add_metric([node, report], seconds)
+        yield unreported
         failed = CounterMetricFamily(FAILURES, FAILURES_ARE, labels=["kind", "doing"])
         for labels, count in self._failures.items():
             failed.add_metric(labels, count)

@@ -22,6 +22,14 @@ class Reporter:
         """`facts` are None while nothing is known of the node."""
         self._client, self._clock, self._node, self._facts = client, clock, node, facts
         self._complaints: dict[str, str] = {}
+        self._failing_since_s: dict[str, float | None] = {}
+        "By report: since when it could not be written; None where all is well."
+
+    def failing_s(self) -> dict[str, float]:
+        """By report: for how long it could not be written."""
+        now_s = self._clock.monotonic()
+        known = list(self._failing_since_s.items())
+        return {name: 0.0 if since_s is None else now_s - since_s for name, since_s in known}
 
     async def run(self, report: Report[T], known: Callable[[], T | None]) -> None:
         """`known`: the node's object as it is."""
@@ -36,21 +44,34 @@ class Reporter:
         try:
             change = None if facts is None else report.change(facts, before)
         except BadInput as error:
+            self._failed(report.name)
             if self._complaints.get(report.name) != str(error):
                 self._complaints[report.name] = str(error)
                 log.error("the %s stays as it was reported: %s", report.name, error)
             return False
         self._complaints.pop(report.name, None)
         if change is None:
+            if facts is None:
+                self._failed(report.name)
+            else:
+                self._failing_since_s[report.name] = None
             return False
         try:
             await self._write(report, change, is_new=before is None)
         except NotFound:
             log.info("there is no %s to report to yet", report.kind.kind)
+            self._failed(report.name)
             return False
         except ApiError as error:
             log.warning("the %s could not be reported: %s", report.name, error)
+            self._failed(report.name)
+            return True
+        self._failing_since_s[report.name] = None
         return True
+
+    def _failed(self, report: str) -> None:
+        if self._failing_since_s.get(report) is None:
+            self._failing_since_s[report] = self._clock.monotonic()
 
     async def _write(self, report: Report[T], change: Mapping[str, Any], *, is_new: bool) -> None:
         if is_new:

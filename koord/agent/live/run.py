@@ -144,6 +144,7 @@ class Daemon:
         self._problems: set[tuple[str, str, str]] = set()
         "Those that were told."
         self.counts: dict[str, int] = {}
+        self.reporter = Reporter(client, clock, options.node, self._facts)
         "By strategy and what it did."
         self._kubelet_pods = kubelet.Pods()
         self._look = DeviceLook(self.files, options.gates)
@@ -208,9 +209,8 @@ class Daemon:
             if device.REPORT in reports:
                 watching = partial(self._watch.run, self.agent.samples, lambda: sources.pods, self.files)
                 tasks.create_task(self._again("devices", watching), name="device-watch")
-            reporter = Reporter(self._client, self._clock, self._options.node, self._facts)
             for report, informer in sources.reports:
-                work = partial(reporter.run, report, partial(informer.get, self._options.node))
+                work = partial(self.reporter.run, report, partial(informer.get, self._options.node))
                 tasks.create_task(self._again(report.name, work), name=report.name)
             if self._options.gates[AgentGate.APPLICATION_PROBE_COLLECTOR]:
                 prober = Prober(lambda: sources.pods.values(), self._probed, self._clock)
@@ -373,6 +373,7 @@ class Daemon:
             )  # fmt: skip
         for refusal in outcome.refused:
             write = refusal.write
+            self._count(write.by, "refused" if write.text is None else "restore-refused")
             self.audit.add(
                 at,
                 "refused",

@@ -131,6 +131,7 @@ class Runner:
             # Everything first, so that no decision is made on half of the picture.
             await informers.synced(freeze=True)
             picture.connect()
+            self._metrics.follow(picture.jobs.list, self._clock.now)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             if self._options.reload is not None:
                 tasks.create_task(self._keep_up(self._options.reload), name="configuration")

@@ -14,6 +14,7 @@ from typing import Final
 
 from koord.api.kinds import CONFIG_MAPS
 from koord.api.machinery.faults import BadInput
+from koord.install.kinds import OF_OTHERS
 from koord.install.live.cluster import Cluster, each_of, said
 from koord.install.live.may_i import Wanted, for_objects, missing
 from koord.install.manifest import Json, Key, key_of
@@ -22,6 +23,7 @@ from koord.install.plan import Plan, Step, plan
 from koord.install.record import NAME, Record, begun, finished, read
 from koord.install.settings import Settings, is_newer
 from koord.kube.errors import ApiError, Forbidden
+from koord.kube.served import is_served
 
 ESTABLISHED_WITHIN_S: Final = 60.0
 LOOK_AGAIN_S: Final = 0.2
@@ -101,6 +103,7 @@ async def _prepared(
         raise Refused("what is installed is newer", [f"installed is {have}, this is {settings.version}: {how}"])
     applied = before.applied if before is not None else {}
     keys = [key_of(each) for each in wanted]
+    await _others_kinds(cluster, keys)
     live = await cluster.live(dict.fromkeys((*keys, *applied)))
     planned = plan(wanted, live, applied, adopt=adopt)
     reasons = [f"{each.key}: {each.why}" for each in planned.refusals]
@@ -110,6 +113,16 @@ async def _prepared(
     if reasons:
         raise Refused("this cluster cannot take it", reasons)
     return Prepared(settings, wanted, planned, live, before)
+
+
+async def _others_kinds(cluster: Cluster, keys: Sequence[Key]) -> None:
+    """Kinds that somebody else defines have to be there."""
+    heads = {(key.api_version, key.kind) for key in keys}
+    used = {kind: how for kind, how in OF_OTHERS.items() if (kind.api_version, kind.kind) in heads}
+    absent = [kind for kind in used if not await is_served(cluster.client, kind)]
+    if absent:
+        reasons = [f"the API server does not have {kind.plural}.{kind.group}: {used[kind]}" for kind in absent]
+        raise Refused("kinds are missing", reasons)
 
 
 def needed(keys: Sequence[Key], settings: Settings) -> list[Wanted]:

@@ -103,6 +103,12 @@ def renewed(
     return held if bundle == held.bundle else replace(held, bundle=bundle)
 
 
+def ends_s(material: Material) -> float:
+    """When the certificate that is shown ends, in seconds since 1970; 0 where there is none."""
+    shown = next(iter(making.certificates_in(material.certificate)), None)
+    return 0.0 if shown is None else shown.not_valid_after_utc.timestamp()
+
+
 def load(context: ssl.SSLContext, material: Material) -> None:
     """New connections of a server with this context are shown the certificate."""
     making.show(context, material.certificate, material.key)

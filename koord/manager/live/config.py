@@ -46,6 +46,11 @@ class Configuration:
         self._handlers: list[Callable[[], None]] = []
         self.informer.add_handler(self._hear)
 
+    @property
+    def faults(self) -> int:
+        """How many sections cannot be used as they are stored."""
+        return len({each.key for each in self.problems if each.keeps_old})
+
     async def synced(self) -> None:
         """Returns when it is known what is in force."""
         await self.informer.synced()

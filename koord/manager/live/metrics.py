@@ -7,6 +7,7 @@ have.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from prometheus_client import Gauge
@@ -38,6 +39,16 @@ class ManagerMetrics:
                 "unit",
             )
         )
+        self._reports: dict[str, str] = {}
+        by_report = metrics.gauge(
+            "koord_manager_nodes", "Nodes by their report: fresh, stale (nothing is lent) or missing", "report"
+        )
+        for word in REPORTS:
+            by_report.labels(word).set_function(partial(self._with_report, word))
+        self.configuration_faults = metrics.gauge(
+            "koord_manager_configuration_faults",
+            "Sections of slo-controller-config that cannot be used; the last valid value of each stays in force",
+        )
         self._children: dict[tuple[str, ...], Gauge] = {}
 
     def wrote(self, what: str, reason: str, *, ok: bool = True) -> None:
@@ -57,8 +68,17 @@ class ManagerMetrics:
             amount = each.amount / 1000 if each.resource.endswith("-cpu") else each.amount
             self._lent.of(node, node, each.resource, unit).set(amount)
 
+    def reported(self, node: str, distrust: str, *, has_report: bool) -> None:
+        """`distrust`: why the node's report is not believed; empty where it is."""
+        self._reports[node] = FRESH if not distrust else STALE if has_report else MISSING
+
+    def _with_report(self, word: str) -> int:
+        # Scrapes run in a thread: a copy in one step, since nodes may come meanwhile.
+        return list(self._reports.values()).count(word)
+
     def forget(self, node: str) -> None:
         self._lent.forget(node)
+        self._reports.pop(node, None)
 
     def _counted(self, family: Gauge, what: str, *labels: str) -> None:
         child = self._children.get((what, *labels))
@@ -67,4 +87,6 @@ class ManagerMetrics:
         child.inc()
 
 
+FRESH, STALE, MISSING = "fresh", "stale", "missing"
+REPORTS: Final = (FRESH, STALE, MISSING)
 _OUTCOME: Final = ("status", "reason")

@@ -20,6 +20,7 @@ from koord.kube.controller import Controller, Requeue
 from koord.kube.errors import ApiError, Conflict, NotFound
 from koord.kube.informer import Informer
 from koord.kube.store import Delta
+from koord.manager.lending.freshness import distrust
 from koord.manager.live.config import Configuration
 from koord.manager.live.metrics import ManagerMetrics
 from koord.manager.live.records import MetricRecord, NodeRecord
@@ -113,6 +114,8 @@ class NodeResourceLoop:
         prepared = prepare(node, outcomes)
         self._metrics.lends(name, prepared.figures)
         strategy = settings.colocation
+        has_report = state.reported_s is not None
+        self._metrics.reported(name, distrust(state, strategy, now_s), has_report=has_report)
         zones = None
         if state.topology is not None:
             zones = zone_changes(state.topology, prepared.zones, given(strategy.resource_diff_threshold))

@@ -117,6 +117,7 @@ class _Runner:
             await until_served(self._client, REQUIRED, self._clock)
             sources = Sources(self._client, informers, self._clock)
             configuration = Configuration(informers)
+            self._metrics.configuration_faults.set_function(lambda: configuration.faults)
             await sources.begin()
             for informer in informers:
                 self._metrics.metrics.follow(informer)

@@ -33,7 +33,7 @@ from koord.kube.informer import Informer
 from koord.kube.informers import Informers
 from koord.kube.metrics import Metrics
 from koord.manager.live.certificate_store import CertificateStore, FileStore, SecretStore
-from koord.manager.live.certificates import Lifetimes, Material, load, renewed
+from koord.manager.live.certificates import Lifetimes, Material, ends_s, load, renewed
 from koord.manager.live.quota_counting import QuotaCounting
 from koord.manager.live.registration import Endpoint, Registration
 from koord.manager.live.webhook_known import InformerView, WebhookKnown, label_record, of_labels
@@ -164,6 +164,7 @@ class WebhookServer:
         clock: Clock | None = None,
     ) -> None:
         self._client, self._known = client, known
+        own = metrics or Metrics(process=False)
         self._options = options or WebhookOptions()
         self._clock = clock or SystemClock()
         self._address = parse_address(address)
@@ -172,7 +173,7 @@ class WebhookServer:
             known,
             gates,
             hooks(gates, self._options.namespace),
-            metrics or Metrics(process=False),
+            own,
             self._options.seed,
             counting=QuotaCounting(
                 client,
@@ -194,6 +195,13 @@ class WebhookServer:
         self._wake = asyncio.Event()
         self._fault: str | None = "the webhooks are not registered yet"
         self.port = self._address.port
+        own.gauge(
+            "koord_manager_webhook_registered", "1 while certificate and registration of the webhooks are in order"
+        ).set_function(lambda: self._fault is None)
+        self._expiry = own.gauge(
+            "koord_manager_webhook_certificate_expiry_timestamp_seconds",
+            "When the certificate that the webhooks show ends, in seconds since 1970",
+        )
 
     def check(self) -> str | None:
         """What is wrong with certificate or registration."""
@@ -310,4 +318,5 @@ class WebhookServer:
         """New connections are shown this certificate."""
         if (material.certificate, material.key) != (self._shown.certificate, self._shown.key):
             load(self._context, material)
+            self._expiry.set(ends_s(material))
         self._shown = material

@@ -14,6 +14,7 @@ from prometheus_client import Counter as Counted
 from prometheus_client import Histogram
 
 from koord.api.kinds import ELASTIC_QUOTAS
+from koord.api.protocol.priority import PriorityClass, class_of_priority
 from koord.kube.metrics import Metrics, Table
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.entity import Attempt, Where
@@ -48,6 +49,8 @@ JOB_SIZE: Final = 100
 """Sizes of jobs are told in steps of this: 1-100, 101-200, ..."""
 MOST_SIZES: Final = 10
 LOOK_EVERY_S: Final = 1.0
+NO_BAND: Final = "none"
+"""For pods whose priority is of no class of koord's."""
 _QUEUES: Final = {
     Where.ACTIVE: "active",
     Where.BACKOFF: "backoff",
@@ -100,6 +103,11 @@ class SchedulerMetrics:
         self._pending = metrics.gauge("scheduler_pending_pods", "Pods that wait, by queue", "queue")
         self._incoming = metrics.counter(
             "scheduler_queue_incoming_pods_total", "Pods added to queues, by queue and event", "queue", "event"
+        )
+        self._oldest = metrics.gauge(
+            "koord_scheduler_oldest_pending_seconds",
+            "Seconds since the pod that has waited longest came, by priority class; gated pods do not count",
+            "priority",
         )
         self._unschedulable = metrics.gauge(
             "scheduler_unschedulable_pods", "Pods that wait since a plugin turned them away", "plugin", "profile"
@@ -215,6 +223,8 @@ class SchedulerMetrics:
         self._looked_s = float("-inf")
         for name in _QUEUES.values():
             self._pending.labels(name).set(0)
+        for band in PriorityClass:
+            self._oldest.labels(band.value or NO_BAND).set(0)
 
     def attempted(self, result: str, profile: str, took_s: float) -> None:
         """An attempt has come to its end."""
@@ -305,8 +315,12 @@ class SchedulerMetrics:
         self._gangs.set(sum(1 for attempt in core.queue if attempt.entity.is_job and attempt.where in _QUEUES))
         by: Counter[tuple[str, str]] = Counter()
         profiles: dict[str, str] = {}
+        since: dict[int, float] = {}
         for attempt in core.queue:
             where[attempt.where] += 1
+            if attempt.where is not Where.GATED:
+                priority = attempt.entity.priority
+                since[priority] = min(attempt.came_s, since.get(priority, attempt.came_s))
             if attempt.where is Where.UNSCHEDULABLE:
                 ask = attempt.entity.pods[0]
                 profile = profiles.get(ask.spec.scheduler_name)
@@ -316,6 +330,9 @@ class SchedulerMetrics:
                 by.update((plugin, profile) for plugin in attempt.rejected_by)
         for each, name in _QUEUES.items():
             self._pending.labels(name).set(where[each])
+        for band in PriorityClass:
+            came = [came_s for priority, came_s in since.items() if class_of_priority(priority) is band]
+            self._oldest.labels(band.value or NO_BAND).set(max(0.0, now_s - min(came, default=now_s)))
         for labels in self._told_of - by.keys():
             self._unschedulable.remove(*labels)
         for labels, number in by.items():

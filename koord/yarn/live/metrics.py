@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from koord.kube.metrics import Metrics
 from koord.yarn.hadoop.messages import NodeReport
 
@@ -18,6 +20,32 @@ class YarnMetrics:
                 ("yarn_node_memory_allocated_resource", "Bytes of a NodeManager's containers"),
             )
         }
+
+        self._unconfirmed = metrics.table(
+            "koord_yarn_cap_unconfirmed_seconds",
+            "For how long a cap that was told to YARN has not been seen in force; 0 where none is open",
+            "node_manager",
+            "cluster",
+        )
+        self._since_s: dict[tuple[str, str], float] = {}
+        self._noted: set[tuple[str, str]] = set()
+
+    def confirmed(self, cluster: str, node_id: str, *, is_open: bool, now_s: float) -> None:
+        """`is_open`: whether a cap was told that is not seen in force."""
+        key = cluster, node_id
+        if is_open:
+            self._since_s.setdefault(key, now_s)
+        else:
+            self._since_s.pop(key, None)
+        open_s = now_s - self._since_s.get(key, now_s)
+        self._unconfirmed.put({"node_manager": node_id, "cluster": cluster}, open_s)
+
+    def keep(self, known: Collection[tuple[str, str]]) -> None:
+        """Nobody asks for caps of NodeManagers but these."""
+        for cluster, node_id in self._noted - set(known):
+            self._unconfirmed.put({"node_manager": node_id, "cluster": cluster}, None)
+            self._since_s.pop((cluster, node_id), None)
+        self._noted = set(known)
 
     def node(self, cluster: str, report: NodeReport) -> None:
         amounts = (report.cap.vcores, report.cap.memory_bytes, report.used.vcores, report.used.memory_bytes)

@@ -113,6 +113,7 @@ class Operator:
         claims: list[tuple[NodeFacts, Verdict]] = []
         calls: list[tuple[NodeFacts, Verdict]] = []
         conditions: list[tuple[NodeFacts, tuple[str, str, str]]] = []
+        noted: set[Key] = set()
         concerned: list[tuple[NodeFacts, Sequence[PodFacts]]] = []
         for facts in self.nodes.list():
             node = self._newest(facts)
@@ -125,12 +126,15 @@ class Operator:
         for node, pods in concerned:
             verdict = self._with_refusal(self._judge(node, pods, now_s, kubernetes_waits))
             self._note(verdict)
+            if verdict.node_id:
+                noted.add((verdict.cluster, verdict.node_id))
             if isinstance(verdict.step, Claim):
                 claims.append((node, verdict))
             elif isinstance(verdict.step, Call):
                 calls.append((node, verdict))
             if verdict.condition is not None and self._is_news(node, verdict.condition):
                 conditions.append((node, verdict.condition))
+        self._metrics.keep(noted)
         await self._all(self._claim(node, verdict) for node, verdict in claims)
         await self._call(calls, kubernetes_waits)
         await self._all(self._condition(node, condition) for node, condition in conditions)
@@ -163,6 +167,10 @@ class Operator:
             return
         key = verdict.cluster, verdict.node_id
         self._memories[key] = verdict.memory
+        memory = verdict.memory
+        self._metrics.confirmed(
+            *key, is_open=memory.pending is not None or memory.told is not None, now_s=self._clock.monotonic()
+        )
         look = self.looks.get(verdict.cluster)
         if look is not None and not look.error:
             report = look.reports.get(verdict.node_id)
