@@ -265,6 +265,7 @@ def agent(
                 daemon.failures.counts,
                 lambda: daemon.predictor.forecast,
                 daemon.reporter.failing_s,
+                daemon.evictions,
             )
             metrics.registry.register(collector)
         for server in servers:

@@ -46,6 +46,11 @@ def helm(folder: Path, values: dict[str, Any], namespace: str) -> subprocess.Com
         (PLAIN, {}),
         (replace(PLAIN, namespace="elsewhere"), {}),
         (replace(PLAIN, extras=("yarn",)), {"extras": ["yarn"]}),
+        (replace(PLAIN, extras=("monitoring", "yarn")), {"extras": ["monitoring", "yarn"]}),
+        (
+            replace(PLAIN, extras=("monitoring",), components=("agent",), namespace="elsewhere"),
+            {"extras": ["monitoring"], "components": ["agent"]},
+        ),
         (
             replace(
                 PLAIN,

@@ -17,6 +17,7 @@ from koord.agent.collect.waiting import LOAD_S
 from koord.agent.core import Agent
 from koord.agent.host.resctrl import CLASSES, COUNTERS, OCCUPANCY
 from koord.agent.interference.signals import Signal
+from koord.agent.pods import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 from koord.agent.predict.forecast import Forecast
 from koord.agent.qos import core_sched
 from koord.agent.report.node_metric import FORECAST_S
@@ -24,6 +25,7 @@ from koord.agent.series import names
 from koord.agent.series.samples import Series
 from koord.agent.state import NodeState
 from koord.api.configuration.features import AgentGate
+from koord.api.protocol.charged import Charged, charged_to
 from koord.kube.malformed import FAILURES, FAILURES_ARE
 
 FRESH_S: Final = 15.0
@@ -41,11 +43,14 @@ class AgentCollector(Collector):
         failures: Mapping[tuple[str, str], int] | None = None,
         forecast: Callable[[], Forecast | None] = lambda: None,
         failing_s: Callable[[], Mapping[str, float]] = dict,
+        evictions: Mapping[tuple[Charged, str], int] | None = None,
     ) -> None:
         """`counts`: writes, refusals and evictions, by strategy and what it was; `failures`: by kind of object and what
-        could not be done; `failing_s`: by report, for how long it could not be written."""
+        could not be done; `failing_s`: by report, for how long it could not be written; `evictions`: by whose
+        pod it was, and the strategy."""
         self._agent, self._state, self._counts, self._now = agent, state, counts, now
         self._failures, self._forecast, self._failing_s = failures or {}, forecast, failing_s
+        self._evictions = evictions or {}
 
     def collect(self) -> Iterator[Metric]:
         state = self._state()
@@ -76,6 +81,7 @@ class AgentCollector(Collector):
             self._add(pods, names.pod_cpu(uid), [*own, "cpu"], 1000)
             self._add(pods, names.pod_memory(uid), [*own, "memory"])
         yield pods
+        yield from self._lent(state, node)
         yield self._page_cache(state, node)
         waiting = GaugeMetricFamily(
             "koordlet_pressure",
@@ -111,6 +117,34 @@ class AgentCollector(Collector):
         for labels, count in self._failures.items():
             failed.add_metric(labels, count)
         yield failed
+
+    def _lent(self, state: NodeState, node: str) -> Iterator[Metric]:
+        """Of pods that run on what services leave; and those of them that had to go."""
+        lent = GaugeMetricFamily(
+            "koordlet_lent_to_pod",
+            "What a pod requests of batch and mid resources, and what it uses: cores and bytes",
+            labels=["node", "pod_namespace", "pod_name", "quota", "workload", "resource", "what"],
+        )
+        for uid, pod in state.pods.items():
+            charged = charged_to(pod.meta)
+            own = [node, pod.meta.namespace, pod.meta.name, charged.quota, charged.workload]
+            for resource, given, series, unit in (
+                ("cpu", (BATCH_CPU, MID_CPU), names.pod_cpu(uid), 1000),
+                ("memory", (BATCH_MEMORY, MID_MEMORY), names.pod_memory(uid), 1),
+            ):
+                requested = sum(pod.requests.get(each, 0) for each in given)
+                if requested:
+                    lent.add_metric([*own, resource, "requested"], requested / unit)
+                    self._add(lent, series, [*own, resource, "used"], unit)
+        yield lent
+        evicted = CounterMetricFamily(
+            "koordlet_evictions",
+            "Pods that the agent evicted, by whose they were and the strategy",
+            labels=["node", "pod_namespace", "quota", "workload", "by"],
+        )
+        for (charged, by), count in list(self._evictions.items()):
+            evicted.add_metric([node, *charged, by], count)
+        yield evicted
 
     def _page_cache(self, state: NodeState, node: str) -> Metric:
         """A pod's is looked at every few seconds alone."""

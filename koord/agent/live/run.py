@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -61,6 +62,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.words import KubeQoS
 from koord.api.machinery.faults import BadInput
 from koord.api.machinery.shield import Shield
+from koord.api.protocol.charged import Charged, charged_to
 from koord.api.protocol.copilot import SOCKET
 from koord.api.protocol.crd.node_slo import NodeSLO
 from koord.api.protocol.pod_resources import DIRECTORY, KUBELET_DIRECTORY
@@ -144,6 +146,8 @@ class Daemon:
         self._problems: set[tuple[str, str, str]] = set()
         "Those that were told."
         self.counts: dict[str, int] = {}
+        self.evictions: Counter[tuple[Charged, str]] = Counter()
+        "By whose pod it was, and the strategy."
         self.reporter = Reporter(client, clock, options.node, self._facts)
         "By strategy and what it did."
         self._kubelet_pods = kubelet.Pods()
@@ -277,6 +281,7 @@ class Daemon:
 
     def _evicted(self, eviction: Eviction) -> None:
         self._count(eviction.by, "evict")
+        self.evictions[charged_to(eviction.pod.meta), eviction.by] += 1
         self.agent.was_evicted(eviction, self._clock.monotonic())
 
     def _asked(self, sources: Sources, asking: Asking) -> Adjustment:

@@ -1,0 +1,194 @@
+"""A real Prometheus scrapes a real `koord up`: what alerts and boards name is there, and an alert fires."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, Final, cast
+
+import pytest
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.parser import text_string_to_metric_families
+
+from koord.agent.live.metrics import AgentCollector
+from koord.agent.series.samples import Samples
+from koord.descheduler.live.metrics import DeschedulerMetrics
+from koord.install.monitoring import READING, files
+from koord.kube.metrics import Metrics, Table
+from koord.manager.live.metrics import ManagerMetrics
+from koord.operate.alerts import ALERTS
+from koord.operate.boards import ALL
+from koord.scheduler.live.metrics import SchedulerMetrics
+from koord.yarn.live.metrics import YarnMetrics
+from tests.agent import states
+from tests.minicluster.local.test_loop import Machine
+from tests.operate.prometheus import Prometheus, prometheus
+from tests.operate.promql import named
+
+SCRAPED: Final = ("manager", "scheduler", "descheduler", "agent")
+OF_THE_TARGET: Final = frozenset({"job", "instance"})
+NOT_ON_THIS_MACHINE: Final = frozenset({"up", "koord_yarn_cap_unconfirmed_seconds"})
+"""Prometheus' own, and what only YARN's operator exports."""
+
+OBJECTS: Final = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: koord-metrics-reader}
+rules: [%s]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: koord-metrics-reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: koord-metrics-reader}
+subjects: [{kind: ServiceAccount, name: prometheus, namespace: default}]
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: prometheus, namespace: default}
+---
+apiVersion: scheduling.koordinator.sh/v1alpha1
+kind: Reservation
+metadata: {name: too-large}
+spec:
+  ttl: 24h
+  owners: [{object: {namespace: default, name: nobody}}]
+  template:
+    spec:
+      schedulerName: koord-scheduler
+      containers: [{name: main, image: none, resources: {requests: {cpu: "1000"}}}]
+---
+apiVersion: scheduling.sigs.k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: team, namespace: default}
+spec: {min: {cpu: 1}, max: {cpu: 2}}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: count
+  namespace: default
+  labels: {koordinator.sh/qosClass: BE, quota.scheduling.koordinator.sh/name: team}
+spec:
+  schedulerName: koord-scheduler
+  priorityClassName: koord-batch
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: none
+    command: [/bin/sh, -c, "while true; do sleep 0.2; done"]
+    resources:
+      requests: {kubernetes.io/batch-cpu: "200", kubernetes.io/batch-memory: 32Mi}
+      limits: {kubernetes.io/batch-cpu: "200", kubernetes.io/batch-memory: 32Mi}
+"""
+
+
+class Watched:
+    """The cluster, its Prometheus, and what each component exports."""
+
+    def __init__(self, machine: Machine, watching: Prometheus, token: str) -> None:
+        self.machine, self.prometheus, self._token = machine, watching, token
+
+    def exported(self) -> dict[str, frozenset[str]]:
+        """All that is scraped: labels by the name of a sample. Families without series have no labels yet."""
+        found: dict[str, frozenset[str]] = {}
+        for url in health(self.machine).values():
+            asked = urllib.request.Request(f"{url}/metrics", headers={"Authorization": f"Bearer {self._token}"})
+            with urllib.request.urlopen(asked, timeout=30) as answer:
+                text = answer.read().decode()
+            for family in text_string_to_metric_families(text):
+                name = f"{family.name}_total" if family.type == "counter" else family.name
+                found.setdefault(name, frozenset())
+                for sample in family.samples:
+                    found[sample.name] = found.get(sample.name, frozenset()) | sample.labels.keys()
+        return found
+
+
+def health(machine: Machine) -> dict[str, str]:
+    told = json.loads((machine.data / "endpoints.json").read_text())["components"]
+    return {name: told[name].get("endpoints", {}).get("health", "") for name in SCRAPED}
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    folder = tmp_path_factory.mktemp("watched")
+    machine = Machine(folder, "2")
+    try:
+        machine.kubectl("apply", "-f", "-", given=OBJECTS % json.dumps(READING))
+        token = machine.kubectl("create", "token", "prometheus", "-n", "default").strip()
+        machine.until(lambda: all(health(machine).values()))
+        targets = {f"koord-{name}": url.removeprefix("http://") for name, url in health(machine).items()}
+        with prometheus(folder / "prometheus", rules=files()["rules.yaml"], targets=targets, token=token) as watching:
+            yield Watched(machine, watching, token)
+    finally:
+        machine.stop()
+
+
+def declared() -> dict[str, frozenset[str]]:
+    """The labels of families as they are made, for those that have no series yet."""
+    metrics = Metrics(process=False)
+    for make in (SchedulerMetrics, ManagerMetrics, DeschedulerMetrics, YarnMetrics):
+        make(metrics)
+    found: dict[str, frozenset[str]] = {}
+    for each in metrics.registry._collector_to_names:
+        if isinstance(each, MetricWrapperBase):
+            ending = "_total" if each._type == "counter" else "_bucket" if each._type == "histogram" else ""
+            found[f"{each._name}{ending}"] = frozenset(each._labelnames) | ({"le"} if ending == "_bucket" else set())
+        elif isinstance(each, Table):
+            found[each._name] = frozenset(each._labels)
+    agent = cast("Any", SimpleNamespace(samples=Samples()))
+    for family in AgentCollector(agent, states.node, {}, lambda: states.NOW).collect():
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        found[name] = frozenset(cast("Any", family)._labelnames)
+    return found
+
+
+EXPRESSIONS: Final = [
+    *((alert.name, alert.expr) for alert in ALERTS),
+    *((board.name, query.expr) for board in ALL for query in board.queries()),
+    *((board.name, f"{each.metric.partition('.')[0]}") for board in ALL for each in board.variables),
+]
+
+
+@pytest.mark.root
+@pytest.mark.kubectl
+@pytest.mark.prometheus
+def test_everything_that_alerts_and_boards_name_is_exported(watched: Watched) -> None:
+    watched.prometheus.until(lambda: watched.prometheus.query('koordlet_lent_to_pod{what="used"}'))
+    exported, known = watched.exported(), declared()
+    for where, expr in EXPRESSIONS:
+        found = named(expr)
+        assert found.metrics, expr
+        labels: set[str] = set(OF_THE_TARGET)
+        for metric, matched in found.metrics.items():
+            assert metric in exported or metric in NOT_ON_THIS_MACHINE, f"{where}: nobody exports {metric}"
+            own = exported.get(metric) or known.get(metric, frozenset())
+            assert matched <= own | OF_THE_TARGET, f"{where}: {metric} has the labels {sorted(own)}"
+            labels |= own
+        assert found.listed <= labels, f"{where}: nobody has {sorted(found.listed - labels)}"
+
+
+@pytest.mark.root
+@pytest.mark.kubectl
+@pytest.mark.prometheus
+def test_an_alert_fires_for_a_reservation_that_fits_nowhere(watched: Watched) -> None:
+    found = watched.prometheus.until(lambda: watched.prometheus.firing().get("KoordReservationPending"))
+    assert found["annotations"]["summary"] == "reservation too-large finds no node"
+    assert "KoordComponentDown" not in watched.prometheus.firing()
+
+
+@pytest.mark.root
+@pytest.mark.kubectl
+@pytest.mark.prometheus
+@pytest.mark.parametrize("board", ALL, ids=lambda board: board.name)
+def test_prometheus_answers_every_query_of_a_board(watched: Watched, board: Any) -> None:
+    for query in board.queries():
+        expr = query.expr.replace("$node", ".*").replace("$quota", ".*").replace("$resource", ".*")
+        watched.prometheus.query(expr)
+
+
+def test_what_is_named_is_found_in_an_expression() -> None:
+    found = named('sum by (le, job) (rate(a_bucket{x="y, b=c"}[5m])) / ignoring (field) b > 2 unless c{d=~"e",f!="g"}')
+    assert found.metrics == {"a_bucket": {"x"}, "b": frozenset(), "c": {"d", "f"}}
+    assert found.listed == {"le", "job", "field"}
