@@ -105,12 +105,17 @@ class HookServers:
             return await self._asked_agent(server, question)
         channel = self._channels.get(server.socket)
         if channel is None:
-            options = [("grpc.max_receive_message_length", MOST_BYTES), ("grpc.max_reconnect_backoff_ms", 1000)]
-            channel = self._channels[server.socket] = grpc.aio.insecure_channel(f"unix:{server.socket}", options)
-        ask: Callable[..., grpc.aio.UnaryUnaryCall[bytes, bytes]] = channel.unary_unary(
-            f"/{SERVICE}/{question.stage.method}"
-        )
-        return answered_by_koordinator(question.stage, await ask(asked_by_koordinator(question)))
+            channel = self._channels[server.socket] = _channel(server.socket)
+        asked = asked_by_koordinator(question)
+        try:
+            found = await _call(channel, question.stage, asked)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                raise
+            # The channel may still lead to a server that has been replaced, or rest after a failure.
+            async with _channel(server.socket) as fresh:
+                found = await _call(fresh, question.stage, asked)
+        return answered_by_koordinator(question.stage, found)
 
     async def _asked_agent(self, server: HookFile, question: Question) -> Answer:
         agent = self._agents.get(server.socket)
@@ -137,6 +142,16 @@ class HookServers:
             await channel.close()
         for agent in self._agents.values():
             await agent.close()
+
+
+def _channel(socket: str) -> grpc.aio.Channel:
+    options = [("grpc.max_receive_message_length", MOST_BYTES), ("grpc.max_reconnect_backoff_ms", 1000)]
+    return grpc.aio.insecure_channel(f"unix:{socket}", options)
+
+
+async def _call(channel: grpc.aio.Channel, stage: Stage, asked: bytes) -> bytes:
+    ask: Callable[..., grpc.aio.UnaryUnaryCall[bytes, bytes]] = channel.unary_unary(f"/{SERVICE}/{stage.method}")
+    return await ask(asked)
 
 
 def of_adjustment(wanted: Adjustment, *, is_pod: bool) -> Answer:
