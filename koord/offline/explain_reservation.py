@@ -23,7 +23,7 @@ from koord.offline.world import World, world_of
 from koord.scheduler import explain as scheduler
 from koord.scheduler.explain import Explanation
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.plugins.reservation.lifecycle import expires_s
+from koord.scheduler.plugins.reservation.lifecycle import RESIZE_PENDING, expires_s
 from koord.scheduler.plugins.reservation.owners import owns
 from koord.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from koord.scheduler.profiles import Profiles
@@ -124,7 +124,7 @@ def _message(found: Reservation, explanation: Explanation | None, now_s: float) 
     status = found.status
     if status.phase is ReservationPhase.AVAILABLE:
         used = ", ".join(f"{each.namespace}/{each.name}" for each in status.current_owners)
-        told = [f"used by {used}" if used else "nobody uses it yet", *_closed(found, now_s)]
+        told = [f"used by {used}" if used else "nobody uses it yet", *_closed(found, now_s), *_not_resized(found)]
         return "; ".join(told)
     last = next(reversed(status.conditions), None)
     return "" if last is None else last.message or last.reason
@@ -142,6 +142,11 @@ def _closed(found: Reservation, now_s: float) -> Iterator[str]:
     elif found.spec.taints:
         taints = ", ".join(f"{each.key}={each.value}:{each.effect}" for each in found.spec.taints)
         yield f"new owners must tolerate {taints} in their reservation affinity"
+
+
+def _not_resized(found: Reservation) -> Iterator[str]:
+    """Why one that is there does not have the size that it should have."""
+    yield from (each.message for each in found.status.conditions if each.type == RESIZE_PENDING and each.message)
 
 
 def _holds(world: World, ask: Ask) -> tuple[str, ...]:

@@ -150,6 +150,16 @@ AVAILABLE = {"phase": "Available", "nodeName": "east-1", "allocatable": {"cpu": 
             "it expired at 2025-12-31T00:00:00Z, and no scheduler has ended it yet",
         ),
         (
+            {"ttl": "0"},
+            AVAILABLE
+            | {
+                "conditions": [
+                    {"type": "ResizePending", "status": "True", "message": "cannot be resized to cpu 9: full"}
+                ]
+            },
+            "cannot be resized to cpu 9: full",
+        ),
+        (
             {"ttl": "2h"},
             {
                 **AVAILABLE,

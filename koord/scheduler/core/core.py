@@ -26,7 +26,7 @@ from koord.scheduler.core.observer import Observer
 from koord.scheduler.core.queue import Queue
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.writes import Write
+from koord.scheduler.framework.writes import Tell, Write
 from koord.scheduler.profiles import Profiles
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.stand_ins import is_stand_in
@@ -90,6 +90,8 @@ class Core:
         self.queue: Queue = profiles.queue(self.cluster)
         self.queue.moved = queued
         self.feed = Feed(self.cluster, self.queue, self.engines, profiles.plugins(), alone=alone, wake=wake)
+        for plugin in profiles.plugins():
+            plugin.asks_engines(self.feed.engine_of)
         self._cycle = Cycle(self.feed, observer, hints=hints, scores=scores, most_tries=most_tries)
         self._flights: dict[int, _Flight] = {}
         self._writing = [(plugin.name, plugin.writes) for plugin in profiles.plugins() if plugin.writes is not None]
@@ -127,10 +129,10 @@ class Core:
             self._flights[id(decision.attempt)] = _Flight(decision, {each.ask.key for each in decision.members})
         return decision
 
-    def take_writes(self, plugin: str = "") -> list[Write]:
+    def take_writes(self, plugin: str = "") -> list[Write | Tell]:
         """What plugins, or those of one name, want written since somebody asked, beside bindings: the status of other
-        kinds."""
-        found: list[Write] = []
+        kinds, and events on them."""
+        found: list[Write | Tell] = []
         self.cluster.again_s = math.inf
         for name, write in self._writing:
             if plugin in ("", name):

@@ -6,7 +6,7 @@ settles; then each plugin checks by itself, knowing what was agreed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -58,6 +58,30 @@ def _checked(parts: Sequence[Part], ask: Ask, row: Row, door: Door | None) -> di
     for part in parts:
         shared = part.judge.joint
         found = part.judge.check(ask, row, None if shared is None else agreed[shared], door)
+        if isinstance(found, Objection):
+            return part.plugin.name, found
+        worked_out[part.plugin.name] = found
+    return worked_out
+
+
+def checks_of_more(
+    parts: Sequence[Part], ask: Ask, row: Row, having: Mapping[str, object]
+) -> dict[str, object] | tuple[str, Objection]:
+    """As `exact_checks`, for a pod that has something on a row and asks for more: by plugin, what it has afterwards.
+    `having`: by plugin, what stays its own. The row is without it."""
+    agreed: dict[Joint, object] = {}
+    for joint in dict.fromkeys(part.judge.joint for part in parts if part.judge.joint is not None):
+        sharing = [part for part in parts if part.judge.joint is joint]
+        offers = [part.judge.offer_more(ask, row, having.get(part.plugin.name)) for part in sharing]
+        settled = joint.settle(offers, ask, row)
+        if isinstance(settled, Objection):
+            return sharing[0].plugin.name, settled
+        agreed[joint] = settled
+    worked_out: dict[str, object] = {}
+    for part in parts:
+        shared = part.judge.joint
+        among = None if shared is None else agreed[shared]
+        found = part.judge.check_more(ask, row, among, having.get(part.plugin.name))
         if isinstance(found, Objection):
             return part.plugin.name, found
         worked_out[part.plugin.name] = found

@@ -257,6 +257,14 @@ class Judge:
         """An `Objection`, or what was worked out on the way: `reserve` gets it. `agreed`: what the joint settled."""
         return None
 
+    def offer_more(self, ask: Ask, row: Row, having: object) -> object:
+        """As `offer`, to a pod that keeps all that it has by its note and asks for more. The row is without it."""
+        return self.offer(ask, row)
+
+    def check_more(self, ask: Ask, row: Row, agreed: object, having: object) -> object:
+        """As `check`: what such a pod has afterwards, which is never less than `having`."""
+        return self.check(ask, row, agreed)
+
     def remarks(self) -> Sequence[str]:
         """What else there is to say about its scores: by which of several rules they are, say. For explanations."""
         return ()

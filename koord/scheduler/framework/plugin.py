@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from koord.scheduler.core.queue import ClusterEvent
     from koord.scheduler.framework.ask import Ask
     from koord.scheduler.framework.engine import Engine, Placement
-    from koord.scheduler.framework.writes import Step, Write
+    from koord.scheduler.framework.writes import Step, Tell, Write
     from koord.scheduler.state.cluster import Cluster
     from koord.scheduler.state.notes import Notes
     from koord.scheduler.state.pods import PodRecord
@@ -187,8 +187,8 @@ class Plugin:
     "What binds such a pod instead of the usual binding, for what is no pod to the API server."
     stands_for: Callable[[Ask], tuple[Kind[Any], Any] | None] | None = None
     "The object that a pod stands for which is none to the API server: users are told there."
-    writes: Callable[[Cluster], Iterable[Write]] | None = None
-    "What is to be written on other objects now, whether or not anything is decided: their status, say."
+    writes: Callable[[Cluster], Iterable[Write | Tell]] | None = None
+    "What is to be written on other objects now, whether or not anything is decided: their status, say, and events."
     measures: Callable[[], Iterable[Measure]] | None = None
     "Figures that are others than when they were asked for last."
     post_filter: Callable[[Ask, Engine], Remedy | None] | None = None
@@ -217,6 +217,9 @@ class Plugin:
 
     def attach(self, cluster: Cluster) -> None:
         """Declare columns and watch what the plugin keeps something about. Asked once or more for a cluster, early."""
+
+    def asks_engines(self, engine_of: Callable[[Ask], Engine | None]) -> None:
+        """Told once, of a core: who decides about a pod. For plugins that try something out beside decisions."""
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         """What this plugin looks at in a pod. Pods that differ in nothing else share all work."""

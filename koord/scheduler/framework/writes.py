@@ -71,6 +71,17 @@ class Evict:
     "Whether it still has to go: it may be given notice, and asked again at the end of it."
 
 
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """An event on an object."""
+
+    kind: Kind[Any]
+    thing: Any
+    reason: str
+    message: str
+    type: Literal["Normal", "Warning"] = "Normal"
+
+
 Write: TypeAlias = Patch | PodBinding | Delete | Create | Evict
 
 

@@ -16,6 +16,7 @@ from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.scheduler.core.core import BindingOutcome, Core
 from koord.scheduler.core.decision import Bind, Broken, Decision, LetGo, Nowhere, Placed, Wait
+from koord.scheduler.framework.writes import Tell
 from koord.scheduler.live.auditing import Auditing
 from koord.scheduler.live.binding import Bindings
 from koord.scheduler.live.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
@@ -168,7 +169,10 @@ class Loop:
 
     def _write_all(self) -> None:
         for write in self._core.take_writes():
-            self._writing.put(write)
+            if isinstance(write, Tell):
+                self._telling.tell(write)
+            else:
+                self._writing.put(write)
 
     def _attempted(self, result: str, profile: str, began_s: float) -> None:
         self._metrics.attempted(result, profile, self._clock.monotonic() - began_s)

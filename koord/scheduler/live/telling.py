@@ -26,7 +26,7 @@ from koord.kube.store import Delta
 from koord.notice.decision import Asker
 from koord.scheduler.core.decision import Bind, Broken, LetGo, Nowhere, Placed
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.writes import Evict
+from koord.scheduler.framework.writes import Evict, Tell
 from koord.scheduler.message import for_an_event
 
 log = logging.getLogger(__name__)
@@ -117,6 +117,11 @@ class Telling:
             what = reference(kind, thing)
             note = for_an_event(why)
             self._events.record(what, "FailedScheduling", note, action="Scheduling", type="Warning", theme=theme)
+
+    def tell(self, what: Tell) -> None:
+        """What a plugin has to say of an object."""
+        subject, note = reference(what.kind, what.thing), for_an_event(what.message)
+        self._events.record(subject, what.reason, note, action="Scheduling", type=what.type)
 
     def awaits(self, placed: Placed, what: str) -> None:
         """It has its place, and what it needs is long in coming: the pod's events say why nothing happens."""

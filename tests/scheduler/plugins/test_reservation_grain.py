@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from koord.api.kinds import DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES
+from koord.api.kinds import DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, RESERVATIONS
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.pod import Pod, PodCondition
 from koord.api.kubernetes.resources import amounts
@@ -27,6 +27,7 @@ from koord.api.protocol.crd.reservation import Reservation, ReservationPhase
 from koord.api.text.timestamp import from_seconds
 from koord.scheduler.core.decision import Bind
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.writes import Patch
 from koord.scheduler.plugins.devices.ledger import Devices
 from koord.scheduler.plugins.load_basis import load_basis_of
 from koord.scheduler.plugins.load_estimate import estimate_of
@@ -68,7 +69,7 @@ class History:
     def step(self) -> None:
         dice, world = self.dice, self.world
         self.number += 1
-        match dice.integer(0, 12):
+        match dice.integer(0, 14):
             case 0 | 1 | 2:
                 world.put(self._reservation())
             case 3 | 4 | 5 | 6:
@@ -87,8 +88,10 @@ class History:
                 decision = world.decide()
                 if isinstance(decision, Bind):
                     world.core.failed(decision, decision.ask)
-            case 11 if world.reservations:
-                self._shrink(world.reservations[dice.one(sorted(world.reservations))])
+            case 11 | 12 if world.reservations:
+                self._resize(world.reservations[dice.one(sorted(world.reservations))])
+            case 13:
+                self._killed()
             case _:
                 world.wait(dice.one((1, 5, 40)))
         if dice.chance(0.6):
@@ -111,12 +114,22 @@ class History:
         owners = [{"labelSelector": {"matchLabels": {"app": dice.one(TEAMS)}}}]
         return reservation(f"r{self.number}", owners=owners, allocatePolicy=policy, **spec, **self._grain())
 
-    def _shrink(self, old: Reservation) -> None:
-        percent = self.dice.one(("25", "50"))
+    def _resize(self, old: Reservation) -> None:
+        percent = self.dice.one(("25", "50", "100", "200"))
         gpu_share = {f"{K}/gpu-core": percent, f"{K}/gpu-memory-ratio": percent}
-        less = {"cpu": "1"} | (gpu_share if f"{K}/gpu-core" in old.status.allocatable else {})
-        said = {f"{PREFIX}reservation-resize-allocatable": json.dumps({"resources": less})}
+        wanted = {"cpu": self.dice.one(("1", "4", "8"))} | (
+            gpu_share if f"{K}/gpu-core" in old.status.allocatable else {}
+        )
+        said = {f"{PREFIX}reservation-resize-allocatable": json.dumps({"resources": wanted})}
         self.world.put(replace(old, metadata=replace(old.metadata, annotations={**old.metadata.annotations, **said})))
+
+    def _killed(self) -> None:
+        """A scheduler that has some of its writes carried out, and another in its place."""
+        writes = [each for each in self.world.core.take_writes() if isinstance(each, Patch)]
+        for each in writes[: self.dice.integer(0, len(writes))]:
+            if each.kind is RESERVATIONS:
+                self.world.patch(each)
+        self.world = self.restarted()
 
     def _pod(self) -> Pod:
         grain = self._grain()

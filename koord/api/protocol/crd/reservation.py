@@ -101,11 +101,11 @@ class ReservationSpec(Struct):
 
 class ReservationCondition(Struct):
     type: str = ""
-    "Scheduled or Ready."
+    "Scheduled, Ready or ResizePending."
     status: ConditionStatus | None = None
     "True, False or Unknown."
     reason: str = ""
-    "A word for programs: Scheduled, Unschedulable, Available, Succeeded or Expired."
+    "A word for programs: Scheduled, Unschedulable, Available, Succeeded, Expired or Deferred."
     message: str = ""
     "A sentence for people."
     last_probe_time: Timestamp | None = None

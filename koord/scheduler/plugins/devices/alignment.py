@@ -13,7 +13,8 @@ from typing import Final
 
 from koord.scheduler.framework.judge import Objection
 from koord.scheduler.plugins.devices.allocate import Found, Score, allocate
-from koord.scheduler.plugins.devices.inventory import ANY_NUMA
+from koord.scheduler.plugins.devices.grants import Granted
+from koord.scheduler.plugins.devices.inventory import ANY_NUMA, Machine
 from koord.scheduler.plugins.devices.requests import GPU, Wanted
 from koord.scheduler.plugins.devices.room import Room
 from koord.scheduler.plugins.numa.hints import Hint, Hints
@@ -66,6 +67,17 @@ def hints(room: Room, wanted: Wanted, score: Score) -> Mapping[str, Hints]:
     smallest = min(mask.bit_count() for mask, _ in feasible)
     offered = tuple(Hint(mask, mask.bit_count() == smallest, points) for mask, points in feasible)
     return {request.type: offered for request in wanted.requests}
+
+
+def numa_nodes_of(machine: Machine, granted: Granted) -> int:
+    """The NUMA nodes that some devices are on."""
+    found = 0
+    for type_, grants in granted.by_type:
+        for grant in grants:
+            unit = machine.unit(type_, grant.minor)
+            if unit is not None and unit.place is not None and unit.place.numa != ANY_NUMA:
+                found |= 1 << unit.place.numa
+    return found
 
 
 def _subsets(nodes: int) -> Iterator[int]:

@@ -24,6 +24,7 @@ from koord.scheduler.plugins.devices.adapters import cannot_tell
 from koord.scheduler.plugins.devices.allocate import Score, allocate, insufficient
 from koord.scheduler.plugins.devices.changes import changes
 from koord.scheduler.plugins.devices.grants import Grant, Granted, alone_on_pcie, granted
+from koord.scheduler.plugins.devices.growing import allocate_more
 from koord.scheduler.plugins.devices.inventory import UNTOLD, Machine, Unit
 from koord.scheduler.plugins.devices.ledger import COUNTED, MOST_LEFT, WHOLE_LEFT, Devices, Usage, left, number
 from koord.scheduler.plugins.devices.locks import LOCKED, Locks, lock_of
@@ -32,7 +33,7 @@ from koord.scheduler.plugins.devices.requests import CORE, DEVICE_NAMES, GPU, NA
 from koord.scheduler.plugins.devices.room import Room, filled, has_left
 from koord.scheduler.plugins.devices.scoring import Policy
 from koord.scheduler.plugins.gangs import Gangs
-from koord.scheduler.plugins.numa.hints import NUMA, Agreed, Hints, Offer
+from koord.scheduler.plugins.numa.hints import NUMA, Agreed, Hints, Offer, keeping
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Array, Reason, Row
@@ -179,6 +180,27 @@ class DeviceJudge(Judge):
             if why is not None:
                 return why
         return granted(found.items(), alone_on_pcie(ask.meta))
+
+    def offer_more(self, ask: Ask, row: Row, having: object) -> object:
+        if self._devices.machine(row) is None:
+            return None
+        kept = having if isinstance(having, Granted) else None
+        return Offer(alignment.LazyHints(lambda: self._hints_for_more(ask, row, kept)))
+
+    def _hints_for_more(self, ask: Ask, row: Row, kept: Granted | None) -> Mapping[str, Hints]:
+        room = self.room(ask, row)
+        if room is None:
+            return {}
+        found = alignment.hints(room, self.wanted, self.score_in(room))
+        nodes = 0 if kept is None else alignment.numa_nodes_of(room.machine, kept)
+        return {name: keeping(each, nodes) for name, each in found.items()}
+
+    def check_more(self, ask: Ask, row: Row, agreed: object, having: object) -> Granted | Objection | None:
+        room = self.room(ask, row, agreed.nodes if isinstance(agreed, Agreed) else None)
+        if room is None or not isinstance(having, Granted):
+            return self.check(ask, row, agreed)
+        found = allocate_more(room, self.wanted, self.score_in, having, ask.key)
+        return found if isinstance(found, Objection) else granted(found.items(), alone_on_pcie(ask.meta))
 
     def room(self, ask: Ask, row: Row, numa_nodes: int | None = None, door: Door | None = None) -> Room | None:
         """The devices of a row as a pod sees them; None where nobody tells of any. With a door, it sees what is left

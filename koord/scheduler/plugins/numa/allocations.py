@@ -184,7 +184,19 @@ class OnNode:
 
     def without(self, others: Mapping[str, Held]) -> OnNode:
         """The same node as if some pods were not there: by their keys, what they are counted with."""
-        found = replace(
+        found = self._copy()
+        for key, held in others.items():
+            found.count(held, key, -1)
+        return found
+
+    def with_more(self, key: str, held: Held) -> OnNode:
+        """The same node with one more pod, by its key."""
+        found = self._copy()
+        found.count(held, key, +1)
+        return found
+
+    def _copy(self) -> OnNode:
+        return replace(
             self,
             more=dict(self.more),
             exclusive=dict(self.exclusive),
@@ -192,9 +204,6 @@ class OnNode:
             single=dict(self.single),
             spanning=dict(self.spanning),
         )
-        for key, held in others.items():
-            found.count(held, key, -1)
-        return found
 
     def limited(self, whole: Held, rest: Held, resources: Collection[str]) -> OnNode:
         """The same node for a pod that gets no more of some resources than is left of a room."""

@@ -96,6 +96,15 @@ def merged(hints: Mapping[str, Hints], rule: Rule) -> Agreed | Objection:
     return Objection(_unaligned(cared, rule)) if aligned is None else Agreed(aligned)
 
 
+def keeping(hints: Hints, nodes: int) -> Hints:
+    """Those of a pod that has something on some nodes, and keeps it: only sets with all of them."""
+    if not hints or not nodes:
+        return hints
+    found = [hint for hint in hints if not nodes & ~hint.nodes]
+    smallest = min((hint.nodes.bit_count() for hint in found), default=0)
+    return tuple(hint._replace(preferred=hint.preferred or hint.nodes.bit_count() == smallest) for hint in found)
+
+
 def _single(hints: Iterable[Hint]) -> Iterator[Hint]:
     return (hint for hint in hints if hint.preferred and hint.nodes.bit_count() == 1)
 

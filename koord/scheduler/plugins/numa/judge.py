@@ -45,7 +45,8 @@ from koord.scheduler.plugins.numa.allocations import (
     held_among,
 )
 from koord.scheduler.plugins.numa.facts import CPU, Facts
-from koord.scheduler.plugins.numa.hints import NUMA, UNALIGNED, Agreed, Hint, Hints, Offer, Rule, in_words
+from koord.scheduler.plugins.numa.growing import both, has_all, missing
+from koord.scheduler.plugins.numa.hints import NUMA, UNALIGNED, Agreed, Hint, Hints, Offer, Rule, in_words, keeping
 from koord.scheduler.plugins.numa.split import split
 from koord.scheduler.plugins.numa.topology import Topology
 from koord.scheduler.plugins.numa.wants import NOT_INTEGER, Wants
@@ -320,12 +321,43 @@ class NUMAJudge(Judge):
             found = self._allocate(seen, wish, None)
         return found if isinstance(found, Objection) or found.cpus or found.zones else None
 
-    def _allocate(self, seen: tuple[OnNode, Cells, int], wish: Wish | None, nodes: int | None) -> Held | Objection:
-        """What the pod holds on a node, from some NUMA nodes or anywhere."""
+    def offer_more(self, ask: Ask, row: Row, having: object) -> Offer | None:
+        offer = self.offer(ask, row)
+        if offer is None or not isinstance(having, Held):
+            return offer
+        zones = sum(1 << zone for zone, _ in having.zones)
+        return offer._replace(hints={name: keeping(each, zones) for name, each in offer.hints.items()})
+
+    def check_more(self, ask: Ask, row: Row, agreed: object, having: object) -> Held | Objection | None:
+        """Chosen anew with its own CPUs first; where that would give up some of what it has, what is missing alone."""
+        if not isinstance(having, Held):
+            return self.check(ask, row, agreed)
+        state = self._allocations.on[row]
+        wish, nodes = self.wish(state.facts), agreed.nodes if isinstance(agreed, Agreed) else None
+        if wish is None and nodes is None:
+            return having
+        found = self._allocate((state, self._cells(row), having.cpus), wish, nodes)
+        if isinstance(found, Objection) or has_all(found, having):
+            return found
+        taken = state.with_more(ask.key, having)
+        cells = Through(self._cluster.table.columns, row, self._allocations.overlay(row, taken))
+        more = self._allocate((taken, cells, 0), wish, nodes, missing(self._needs, having, taken))
+        return more if isinstance(more, Objection) else both(having, more)
+
+    def _allocate(
+        self,
+        seen: tuple[OnNode, Cells, int],
+        wish: Wish | None,
+        nodes: int | None,
+        needs: Mapping[str, int] | None = None,
+    ) -> Held | Objection:
+        """What the pod holds on a node, from some NUMA nodes or anywhere. `needs`: where that is not all it asks
+        for."""
         state, cells, preferred = seen
+        needs = self._needs if needs is None else needs
         facts, zones = state.facts, dict[int, dict[str, int]]()
         if nodes is not None:
-            found = split(dict(self.wants.requests), self._left(cells, nodes), _step(wish, facts))
+            found = split(needs, self._left(cells, nodes), _step(wish, facts))
             if isinstance(found, Objection):
                 return found
             zones = found
@@ -337,7 +369,7 @@ class NUMAJudge(Judge):
         by_zone = {zone: of.get(CPU, 0) // 1000 for zone, of in zones.items()}
         if not any(by_zone.values()):
             inside = facts.topology.cpus if nodes is None else _cpus_of(facts.topology, nodes)
-            return _taken(state, wish, {inside: self._cpu // 1000}, preferred, listed)
+            return _taken(state, wish, {inside: needs.get(CPU, 0) // 1000}, preferred, listed)
         wanted = {facts.topology.nodes.get(zone, 0): number for zone, number in by_zone.items()}
         return _taken(state, wish, wanted, preferred, listed)
 

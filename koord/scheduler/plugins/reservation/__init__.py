@@ -10,6 +10,8 @@ rooms           all rooms of a cluster, kept from objects alone
 judges          what the plugin says of nodes
 pre_allocation  which running pods a reservation takes over, to fit where their room is
 operating       pods that hold their room for the one that takes their place
+giving_back     what one that was made smaller gives back
+growing         more room for one that is on its node
 lifecycle       what the status of a Reservation says, and when it ends
 keeper          which status is to be written when
 told, service   what people hear

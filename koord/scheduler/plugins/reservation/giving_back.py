@@ -22,30 +22,42 @@ from koord.scheduler.plugins.numa.result import status_of
 from koord.scheduler.plugins.numa.topology import Topology, cpus_in
 from koord.scheduler.plugins.reservation.room import Room
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.pods import Amounts
 
 
 def given_back(room: Room, annotations: Mapping[str, str], cluster: Cluster) -> dict[str, str | None]:
     """The annotations that a reservation is to have instead, where it holds more than it reserves; None: not any more.
     Whoever holds its room asks for what it reserves."""
-    record = room.record
+    record, said = room.record, dict[str, str | None]()
+    kept = {} if record is None else kept_of(room, record.shape.requests, annotations, cluster)
+    for name, note in kept.items():
+        if record is None or record.note(name) == note:
+            continue
+        if isinstance(note, Held):
+            said[RESOURCE_STATUS.key] = RESOURCE_STATUS.render(status_of(note)) if note.cpus or note.zones else None
+        elif isinstance(note, Granted):
+            said[DEVICE_ALLOCATED.key] = grants.render(note) if note.by_type else None
+    return said
+
+
+def kept_of(
+    room: Room, requests: Amounts, annotations: Mapping[str, str], cluster: Cluster
+) -> dict[str, Held | Granted]:
+    """What a reservation keeps of CPUs, NUMA amounts and devices if it asks for so much, by plugin."""
+    record, kept = room.record, dict[str, Held | Granted]()
     if record is None:
-        return {}
-    asked, said = dict(record.shape.requests), dict[str, str | None]()
+        return kept
     held = next(iter(held_among([record])), None)
     if held is not None:
         on = cluster.notes(Allocations).on.get(room.row)
         topology = None if on is None else on.facts.topology
-        kept = cpus_kept(held, held_among(room.owners.values()), asked, topology)
-        if kept != held:
-            said[RESOURCE_STATUS.key] = RESOURCE_STATUS.render(status_of(kept)) if kept.cpus or kept.zones else None
+        kept[Allocations.name] = cpus_kept(held, held_among(room.owners.values()), dict(requests), topology)
     granted = record.note(Devices.name)
     if isinstance(granted, Granted):
         notes = [owner.note(Devices.name) for owner in room.owners.values()]
         inside = [each for each in notes if isinstance(each, Granted)]
-        left = _devices_kept(granted, inside, record.shape.requests, annotations)
-        if left != granted:
-            said[DEVICE_ALLOCATED.key] = grants.render(left) if left.by_type else None
-    return said
+        kept[Devices.name] = _devices_kept(granted, inside, requests, annotations)
+    return kept
 
 
 def cpus_kept(held: Held, inside: Sequence[Held], asked: Mapping[str, int], topology: Topology | None) -> Held:
@@ -94,7 +106,7 @@ def _union(inside: Iterable[Held]) -> int:
 
 
 def _devices_kept(
-    held: Granted, inside: Sequence[Granted], requests: tuple[tuple[str, int], ...], annotations: Mapping[str, str]
+    held: Granted, inside: Sequence[Granted], requests: Amounts, annotations: Mapping[str, str]
 ) -> Granted:
     try:
         asks = wanted(requests, ObjectMeta(annotations=dict(annotations)))

@@ -6,26 +6,59 @@ sent is not sent again until it is heard, or something changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from koord.api.configuration.scheduler_args import ReservationArgs
 from koord.api.kinds import PODS, RESERVATIONS
 from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import amounts
+from koord.api.machinery.struct import EMPTY
 from koord.api.protocol import names
 from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED, RESERVATION_RESIZE_ALLOCATABLE
 from koord.api.protocol.crd.reservation import Reservation
-from koord.scheduler.framework.writes import Patch, Write
+from koord.api.text.quantity import ResourceList
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.writes import Patch, Tell, Write
 from koord.scheduler.plugins.reservation import lifecycle
 from koord.scheduler.plugins.reservation.giving_back import given_back
+from koord.scheduler.plugins.reservation.growing import Growth, as_grown, grown, lacks
 from koord.scheduler.plugins.reservation.lifecycle import NODE_GONE_S, Owner, Surroundings
 from koord.scheduler.plugins.reservation.operating import is_operating, owner_write
 from koord.scheduler.plugins.reservation.owners import came_out_of
-from koord.scheduler.plugins.reservation.reserve_pod import ENDED
+from koord.scheduler.plugins.reservation.reserve_pod import ENDED, reserve_pod
 from koord.scheduler.plugins.reservation.rooms import Rooms
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.table import Row
+
+if TYPE_CHECKING:
+    from koord.scheduler.framework.engine import Engine
+
+
+RESIZED: Final = "Resized"
+
+
+class _Size(NamedTuple):
+    """What a reservation is to say of its size."""
+
+    reserved: ResourceList | None = None
+    "None: as it says."
+    said: Mapping[str, str | None] = EMPTY
+    "Annotations about what it holds."
+    pending: str | None = None
+    "Why it does not have the size that it is asked to have; empty: it does, or will; None: nobody knows."
+
+
+class _Refused(NamedTuple):
+    """A reservation that cannot grow as its node is."""
+
+    target: ResourceList
+    row: Row
+    at: int
+    "After which change of the row."
+    why: str
 
 
 class Keeper:
@@ -43,6 +76,16 @@ class Keeper:
         self._due_of: dict[str, float] = {}
         "By uid, when it is looked at again, whatever happens."
         self._missing_since_s: dict[str, float] = {}
+        self.engine_of: Callable[[Ask], Engine | None] = lambda ask: None
+        "Who decides about a pod."
+        self._growing: dict[str, Growth] = {}
+        "By uid, what reservations have been given, as long as they may not say so."
+        self._refused: dict[str, _Refused] = {}
+        "By uid, those that were asked to grow and cannot."
+
+    def as_held(self, reservation: Reservation) -> Reservation:
+        """A reservation with all that it has been given."""
+        return as_grown(reservation, self._growing.get(reservation.metadata.uid or reservation.metadata.name))
 
     def put_pod(self, pod: Pod) -> None:
         if names.LABEL_OPERATING_MODE in pod.metadata.labels or pod.metadata.uid in self._operating:
@@ -98,12 +141,15 @@ class Keeper:
             del self._owners[uid]
         self._rooms.touched.add(uid)
 
-    def writes(self, cluster: Cluster) -> Iterator[Write]:
+    def writes(self, cluster: Cluster) -> Iterator[Write | Tell]:
         now_s, rooms = cluster.now_s, self._rooms
         while self._due and self._due[0][0] <= now_s:
             due_s, uid = heappop(self._due)
             if self._due_of.get(uid) == due_s:
                 del self._due_of[uid]
+                rooms.touched.add(uid)
+        for uid, refused in self._refused.items():
+            if refused.at != cluster.table.last_change(refused.row):
                 rooms.touched.add(uid)
         removed, rooms.removed = rooms.removed, []
         for uid in removed if self._cleans else ():
@@ -119,13 +165,13 @@ class Keeper:
                 continue
             reservation = rooms.objects.get(uid)
             if reservation is None:
-                for known in (self._sent, self._missing_since_s, self._due_of):
+                for known in (self._sent, self._missing_since_s, self._due_of, self._growing, self._refused):
                     known.pop(uid, None)
                 continue
             with cluster.shield.about("keep its status", RESERVATIONS, reservation.metadata):
                 yield from list(self._look(uid, reservation, cluster, now_s))
 
-    def _look(self, uid: str, reservation: Reservation, cluster: Cluster, now_s: float) -> Iterator[Write]:
+    def _look(self, uid: str, reservation: Reservation, cluster: Cluster, now_s: float) -> Iterator[Write | Tell]:
         node = reservation.status.node_name
         if not node:
             fault = self._rooms.all[uid].terms.fault
@@ -138,21 +184,76 @@ class Keeper:
         if reservation.status.phase in ENDED:
             yield from self._end(uid, reservation, now_s, is_gone=is_gone)
             return
-        around = Surroundings(self.owners(uid), is_gone, _free(cluster, node))
+        size = self._size(uid, reservation, cluster)
+        around = Surroundings(self.owners(uid), is_gone, size.reserved, size.pending)
         wanted = lifecycle.status_of(reservation, around, now_s)
         due_s = lifecycle.expires_s(reservation)
         if due_s is not None:
             # Just after: at that very moment, it has not expired.
             self._look_at(uid, max(due_s, now_s) + 0.001)
-        said = self._given_back(uid, reservation, cluster)
+        said = size.said or self._given_back(uid, reservation, cluster)
         if (wanted or said) and self._sent.get(uid) != (reservation, (wanted, said)):
             self._sent[uid] = reservation, (wanted, said)
             if wanted:
                 yield lifecycle.status_patch(reservation, wanted)
             if said:
                 yield lifecycle.annotated(reservation, said)
+            if size.pending and "conditions" in wanted:
+                yield Tell(RESERVATIONS, reservation, lifecycle.RESIZE_PENDING, size.pending, "Warning")
+            if "allocatable" in wanted and size.reserved is not None:
+                resized = f"reserves {lifecycle.in_words(size.reserved)} from now on"
+                yield Tell(RESERVATIONS, reservation, RESIZED, resized)
         elif not (wanted or said):
             self._sent.pop(uid, None)
+
+    def _size(self, uid: str, reservation: Reservation, cluster: Cluster) -> _Size:
+        """What a reservation is to reserve and to hold, where somebody asked for another size."""
+        target, room, meta = lifecycle.target_of(reservation), self._rooms.all[uid], reservation.metadata
+        if target is None:
+            self._growing.pop(uid, None)
+            self._refused.pop(uid, None)
+            return _Size(pending="")
+        has, wants = amounts(reservation.status.allocatable), amounts(target)
+        growth = self._growing.get(uid)
+        if growth is not None and growth.target != wants:
+            growth = self._growing.pop(uid, None) and None
+        if room.record is None:
+            return _Size()
+        if growth is None:
+            more = any(amount > has.get(name, 0) for name, amount in wants.items())
+            if not more and not lacks(room, tuple(sorted(wants.items())), meta.annotations):
+                self._refused.pop(uid, None)
+                return _Size(target, pending="")
+            why = self._grow(uid, reservation, target, cluster)
+            if why:
+                return _Size(pending=f"cannot be resized to {lifecycle.in_words(target)}: {why}")
+            growth = self._growing[uid]
+        if not growth.is_said(meta):
+            return _Size(said=growth.said)
+        if wants == has:
+            del self._growing[uid]
+        return _Size(target, pending="")
+
+    def _grow(self, uid: str, reservation: Reservation, target: ResourceList, cluster: Cluster) -> str:
+        """Have a reservation hold more, or say why it cannot."""
+        room, table = self._rooms.all[uid], cluster.table
+        known = self._refused.get(uid)
+        if known is not None and known.target == target and known.at == table.last_change(room.row):
+            return known.why
+        engine = self.engine_of(Ask(reserve_pod(reservation)))
+        found = (
+            "no profile of this scheduler decides about it"
+            if engine is None
+            else grown(reservation, target, room, engine)
+        )
+        if isinstance(found, str):
+            # What was tried out touched it.
+            self._rooms.touched.discard(uid)
+            self._refused[uid] = _Refused(target, room.row, table.last_change(room.row), found)
+            return found
+        self._refused.pop(uid, None)
+        self._growing[uid] = found
+        return ""
 
     def _given_back(self, uid: str, reservation: Reservation, cluster: Cluster) -> Mapping[str, str | None]:
         """What a reservation that was made smaller has to say of its CPUs and devices."""
@@ -191,15 +292,3 @@ class Keeper:
 def _cleaned(owner: Owner) -> Patch:
     body = {"metadata": {"uid": owner.uid, "annotations": {RESERVATION_ALLOCATED.key: None}}}
     return Patch(PODS, owner.name, body, owner.namespace)
-
-
-def _free(cluster: Cluster, node: str) -> Mapping[str, int]:
-    row, columns = cluster.table.row_of.get(node), cluster.table.columns
-    if row is None:
-        return {}
-    names: list[Any] = [name for name in columns if isinstance(name, tuple) and name[0] == "allocatable"]
-    return {
-        name[1]: columns[name].item(row) - columns["requested", name[1]].item(row)
-        for name in names
-        if ("requested", name[1]) in columns
-    }

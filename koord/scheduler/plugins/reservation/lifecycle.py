@@ -21,7 +21,7 @@ from koord.api.machinery.faults import BadInput
 from koord.api.machinery.struct import EMPTY
 from koord.api.protocol.annotations.reservation import RESERVATION_RESIZE_ALLOCATABLE
 from koord.api.protocol.crd.reservation import Reservation, ReservationPhase
-from koord.api.text.quantity import render
+from koord.api.text.quantity import ResourceList, render
 from koord.api.text.stored import stored_duration, stored_timestamp
 from koord.api.text.timestamp import from_seconds
 from koord.scheduler.framework.writes import Delete, Patch
@@ -30,6 +30,9 @@ from koord.scheduler.plugins.reservation.reserve_pod import ENDED, allocatable_o
 SCHEDULED: Final = "Scheduled"
 READY: Final = "Ready"
 EXPIRED: Final = "Expired"
+RESIZE_PENDING: Final = "ResizePending"
+"""A condition, there as long as a reservation does not reserve what it is asked to."""
+DEFERRED: Final = "Deferred"
 NODE_GONE_S: Final = 3.0
 """A node that is not known for so long is gone."""
 
@@ -62,8 +65,10 @@ class Surroundings(msgspec.Struct, frozen=True):
 
     owners: Sequence[Owner] = ()
     node_is_gone: bool = False
-    room_to_grow: Mapping[str, int] = EMPTY
-    "What its node has free, by resource."
+    reserved: ResourceList | None = None
+    "What it reserves, where that is to be said otherwise."
+    pending: str | None = None
+    "Why it does not reserve what it is asked to; empty: it does; None: nobody knows."
 
 
 def made_available(reservation: Reservation, node: str, now_s: float) -> Patch:
@@ -92,7 +97,7 @@ def status_of(reservation: Reservation, around: Surroundings, now_s: float) -> d
     if status.phase in ENDED or not status.node_name:
         return {}
     wanted: dict[str, Any] = {}
-    reserved = _resized(reservation, around.room_to_grow)
+    reserved = status.allocatable if around.reserved is None else around.reserved
     has = amounts(status.allocatable)
     if amounts(reserved) != has:
         wanted["allocatable"] = {**dict.fromkeys(status.allocatable), **reserved}
@@ -106,6 +111,9 @@ def status_of(reservation: Reservation, around: Surroundings, now_s: float) -> d
     current = [(each.namespace, each.name, each.uid) for each in status.current_owners]
     if current != [(each.namespace, each.name, each.uid) for each in owners]:
         wanted["currentOwners"] = [each.reference for each in owners]
+    conditions = _with_pending(reservation, around.pending, now_s)
+    if conditions is not None:
+        wanted["conditions"] = conditions
     if reservation.spec.allocate_once and owners:
         used_by = f"used by pod {owners[0].namespace}/{owners[0].name}"
         return wanted | _ended(reservation, ReservationPhase.SUCCEEDED, "Succeeded", used_by, now_s)
@@ -161,25 +169,40 @@ def annotated(reservation: Reservation, said: Mapping[str, str | None]) -> Patch
     return Patch(RESERVATIONS, meta.name, {"metadata": {"uid": meta.uid, "annotations": dict(said)}})
 
 
-def _resized(reservation: Reservation, free: Mapping[str, int]) -> Mapping[str, Any]:
-    """What it is to reserve: what its annotation says, where its node has room for that."""
-    status = reservation.status
+def target_of(reservation: Reservation) -> ResourceList | None:
+    """What a reservation is asked to reserve by its annotation; None where it is not, or nobody understands it."""
     if not RESERVATION_RESIZE_ALLOCATABLE.is_on(reservation.metadata):
-        return status.allocatable
+        return None
     try:
-        wanted = allocatable_of(reservation)
+        return allocatable_of(reservation)
     except BadInput:
-        return status.allocatable
-    has, will_have = amounts(status.allocatable), amounts(wanted)
-    fits = all(amount - has.get(name, 0) <= max(0, free.get(name, 0)) for name, amount in will_have.items())
-    return wanted if fits else status.allocatable
+        return None
+
+
+def in_words(resources: ResourceList) -> str:
+    return ", ".join(f"{name} {text}" for name, text in sorted(resources.items()))
+
+
+def _with_pending(reservation: Reservation, pending: str | None, now_s: float) -> list[dict[str, Any]] | None:
+    """All conditions, where that about its size is to say something else; None where it is not."""
+    said = next((each for each in reservation.status.conditions if each.type == RESIZE_PENDING), None)
+    if pending is None or pending == ("" if said is None else said.message):
+        return None
+    others = [msgspec.to_builtins(each) for each in reservation.status.conditions if each.type != RESIZE_PENDING]
+    if not pending:
+        return others
+    since = from_seconds(now_s) if said is None or not said.last_transition_time else said.last_transition_time
+    condition = _condition(RESIZE_PENDING, "True", DEFERRED, from_seconds(now_s), pending)
+    return [*others, {**condition, "lastTransitionTime": since}]
 
 
 def _ended(
     reservation: Reservation, phase: ReservationPhase, reason: str, message: str, now_s: float
 ) -> dict[str, Any]:
     now = from_seconds(now_s)
-    others = [msgspec.to_builtins(each) for each in reservation.status.conditions if each.type != READY]
+    others = [
+        msgspec.to_builtins(each) for each in reservation.status.conditions if each.type not in (READY, RESIZE_PENDING)
+    ]
     return {"phase": str(phase), "conditions": [*others, _condition(READY, "False", reason, now, message)]}
 
 

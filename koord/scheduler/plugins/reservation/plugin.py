@@ -15,7 +15,7 @@ from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED, Re
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.judge import Door, Judge, Refused
 from koord.scheduler.framework.plugin import Measure, Plugin, Remedy, Taking
-from koord.scheduler.framework.writes import Patch, Step, Write
+from koord.scheduler.framework.writes import Patch, Step, Tell, Write
 from koord.scheduler.plugins.reservation import lifecycle, service
 from koord.scheduler.plugins.reservation.judges import HolderJudge, OwnerJudge, Rooming
 from koord.scheduler.plugins.reservation.keeper import Keeper
@@ -65,12 +65,15 @@ class Reservation(Plugin):
             self.rooms.has_node_labels = not self._gates[_OMITS_NODE_LABELS]
             self.rooms.index = SelectorIndex(self._args.reservation_selector_index)
 
+    def asks_engines(self, engine_of: Callable[[Ask], Engine | None]) -> None:
+        self.keeper.engine_of = engine_of
+
     def takes(self) -> Iterable[Taking]:
         if not self._is_first:
             return ()
         rooms, keeper = self.rooms, self.keeper
         return (
-            Taking(RESERVATIONS, rooms.put, rooms.remove, stand_in=reserve_pod),
+            Taking(RESERVATIONS, rooms.put, rooms.remove, stand_in=lambda each: reserve_pod(keeper.as_held(each))),
             Taking(PODS, keeper.put_pod, keeper.remove_pod),
         )
 
@@ -207,7 +210,7 @@ class Reservation(Plugin):
         told = diagnosis(rules, self.rooms.usable(wish), self.rooms.node_labels, against)
         return Remedy(message=told.message, event=told.event) if told.message else None
 
-    def writes(self, cluster: Cluster) -> Iterable[Write]:
+    def writes(self, cluster: Cluster) -> Iterable[Write | Tell]:
         """What Reservations are to say, of all profiles once."""
         return self.keeper.writes(cluster) if self._is_first else ()
 

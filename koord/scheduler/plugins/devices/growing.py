@@ -1,0 +1,78 @@
+"""Devices of a pod that keeps what it has and gets more: a reservation that grows.
+
+They are chosen anew, its own first. Where that would give one up, the missing ones are chosen beside it, near those
+that it has, and all of them together are looked at once more: links, switches and scopes hold for the whole set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import replace
+
+from koord.scheduler.framework.judge import Objection
+from koord.scheduler.plugins.devices.allocate import Found, Score, allocate
+from koord.scheduler.plugins.devices.grants import Grant, Granted
+from koord.scheduler.plugins.devices.requests import GPU, Wanted
+from koord.scheduler.plugins.devices.room import Room
+
+
+def allocate_more(
+    room: Room, wanted: Wanted, score_in: Callable[[Room], Score], having: Granted, key: str
+) -> Found | Objection:
+    """As `allocate`: all devices that a pod has afterwards. `room`: without what it has; `key`: the pod's."""
+    own = frozenset((type_, grant.minor) for type_, grants in having.by_type for grant in grants)
+    room = replace(room, preferred=own)
+    found = allocate(room, wanted, score_in(room))
+    if isinstance(found, Objection) or has_all(found, having):
+        return found
+    usage = deepcopy(room.usage)
+    usage.count(having, key, +1)
+    mates = room.mates | {minor for type_, minor in own if type_ == GPU}
+    beside = replace(room, usage=usage, mates=mates, preferred=frozenset())
+    more = allocate(beside, _missing(wanted, having), score_in(beside))
+    if isinstance(more, Objection):
+        return more
+    room = replace(room, most={type_: _both(room, wanted, type_, having, more) for type_ in {*more, *dict(own)}})
+    found = allocate(room, wanted, score_in(room))
+    if isinstance(found, Objection) or has_all(found, having):
+        return found
+    return Objection("node(s) no devices beside those that it has")
+
+
+def has_all(found: Found, having: Granted) -> bool:
+    """Whether nothing of what it has is given up."""
+    for type_, grants in having.by_type:
+        after = {grant.minor: grant for grant in found.get(type_, ())}
+        for grant in grants:
+            same = after.get(grant.minor)
+            if same is None or not set(grant.vfs) <= set(same.vfs):
+                return False
+            amounts = dict(same.amounts)
+            if any(amount > amounts.get(name, 0) for name, amount in grant.amounts):
+                return False
+    return True
+
+
+def _missing(wanted: Wanted, having: Granted) -> Wanted:
+    """The devices that it lacks."""
+    asked = [(each, each.count - len(having.of(each.type))) for each in wanted.requests]
+    less = tuple(replace(each, count=count) for each, count in asked if each.count and count > 0)
+    types = {each.type for each in less}
+    joint = tuple(type_ for type_ in wanted.joint if type_ in types)
+    return replace(wanted, requests=less, joint=joint if len(joint) > 1 else (), partition=None)
+
+
+def _both(room: Room, wanted: Wanted, type_: str, having: Granted, more: Found) -> Mapping[int, Grant]:
+    """What it has and what is new, of one type: no other devices, and of its own the same virtual functions."""
+    request = wanted.of(type_)
+    each = {} if request is None else request.amounts
+    minors = {grant.minor: grant.vfs for grant in more.get(type_, ())} | {
+        grant.minor: grant.vfs for grant in having.of(type_)
+    }
+    found = {}
+    for minor, vfs in minors.items():
+        unit = room.machine.unit(type_, minor)
+        total = {} if unit is None else unit.total
+        found[minor] = Grant(minor, tuple(sorted({**each, **total}.items())), vfs=vfs)
+    return found
