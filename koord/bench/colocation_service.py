@@ -1,48 +1,148 @@
 """The service of the co-location figure: one process on one CPU, with requests that arrive at times of their own.
 
-Prints, as JSON, how long each took from its arrival to its end, and for how long its thread had waited for the CPU.
+A request reads a block of its data (in the page cache), goes over a table that fits into the CPU's cache, sends itself
+a message over loopback, and notes a line in its log: the same work each time, so whoever takes the CPU, the cache,
+memory, the page cache or the network from it makes it slower. Phases come at given times, each with the same arrivals.
+Prints, as JSON, what each phase saw; meanwhile it says its own p95 of the last second, as an application probe would.
 """
 
 from __future__ import annotations
 
+import gc
 import json
+import mmap
 import os
 import random
+import socket
+import struct
 import sys
 import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy
 
 from koord.agent.host.files import Files
 from koord.agent.host.proc import run_queue_delay_ns
 
+TABLE_BYTES: Final = 1 << 20
+DATA_BYTES: Final = 32 << 20
+BLOCK_BYTES: Final = 16 << 10
+MESSAGE: Final = b"x" * 512
+LINE: Final = b"a request was answered\n"
+PROBED_S: Final = 1.0
 
-def main(number: int, seconds: float, ignored_s: float, load: float, request_ms: float) -> None:
-    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[number % len(os.sched_getaffinity(0))]})
-    rng = random.Random(number)
+
+@dataclass(slots=True)
+class Seen:
+    """Of one phase."""
+
+    taken_ms: list[float] = field(default_factory=list)
+    "From each request's arrival to its end."
+    delays_ms: list[float] = field(default_factory=list)
+    "For how long its thread had waited for the CPU."
+
+
+class Work:
+    """What a request does."""
+
+    def __init__(self, number: int, data: Path, request_ms: float) -> None:
+        self._table = numpy.arange(TABLE_BYTES // 8, dtype=numpy.int64)
+        order = numpy.random.default_rng(number).permutation(len(self._table))
+        self._order = order[: 1 << 14]
+        self._data = os.open(data / f"data-{number}", os.O_RDONLY)
+        self._log = os.open(data / f"log-{number}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._rng = random.Random(number)
+        os.posix_fadvise(self._data, 0, 0, os.POSIX_FADV_DONTNEED)
+        for at in range(0, DATA_BYTES, BLOCK_BYTES):
+            os.pread(self._data, BLOCK_BYTES, at)
+        listening = socket.create_server(("127.0.0.1", 0))
+        self._there = socket.create_connection(listening.getsockname())
+        self._here, _ = listening.accept()
+        for each in (self._there, self._here):
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._turns = self._turns_in(request_ms / 1000)
+
+    def _turns_in(self, seconds: float) -> int:
+        """How often the table is gone over. The quickest of many: whoever disturbs only makes it slower."""
+        least_s = float("inf")
+        for _ in range(200):
+            began_s = time.thread_time()
+            self._turn()
+            least_s = min(least_s, time.thread_time() - began_s)
+        return max(round(seconds / least_s), 1)
+
+    def _turn(self) -> None:
+        self._table.take(self._order).sum()
+
+    def __call__(self) -> None:
+        os.pread(self._data, BLOCK_BYTES, self._rng.randrange(DATA_BYTES // BLOCK_BYTES) * BLOCK_BYTES)
+        self._there.sendall(MESSAGE)
+        self._here.recv(len(MESSAGE))
+        for _ in range(self._turns):
+            self._turn()
+        os.write(self._log, LINE)
+
+
+class Probe:
+    """A number that the service says, and others read."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("r+b") as file:
+            self._shared = mmap.mmap(file.fileno(), 8)
+        self._since_s, self._taken = time.monotonic(), list[float]()
+
+    def add(self, now_s: float, taken_ms: float) -> None:
+        self._taken.append(taken_ms)
+        if now_s - self._since_s >= PROBED_S:
+            ordered = sorted(self._taken)
+            struct.pack_into("d", self._shared, 0, ordered[int(len(ordered) * 0.95)])
+            self._since_s, self._taken = now_s, []
+
+
+def main(number: int, data: Path, load: float, request_ms: float) -> None:
+    """Reads a line with the beginning and the end of each phase, by the clock that never jumps."""
+    cpus = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cpus[number % len(cpus)]})
+    files, work, probe = Files("/"), Work(number, data, request_ms), Probe(data / f"probe-{number}")
+    gc.disable()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    phases: list[tuple[float, float]] = json.loads(sys.stdin.readline())
     rate = load / (request_ms / 1000)
-    began = time.monotonic()
-    arrival, taken, delays = began, [], []
-    files = Files("/")
-    waited_ns = run_queue_delay_ns(files, "thread-self")
-    while arrival < began + seconds:
-        arrival += rng.expovariate(rate)
-        pause = arrival - time.monotonic()
-        if pause > 0:
-            time.sleep(pause)
-        _work(request_ms)
-        now_ns = run_queue_delay_ns(files, "thread-self")
-        if arrival > began + ignored_s:
-            taken.append((time.monotonic() - arrival) * 1000)
-            delays.append((now_ns - waited_ns) / 1e6)
-        waited_ns = now_ns
-    sys.stdout.write(json.dumps({"ms": taken, "delays_ms": delays}))
+    found = []
+    arrival, waited_ns = time.monotonic(), run_queue_delay_ns(files, "thread-self")
+    for begins_s, ends_s in phases:
+        for is_seen, until_s in ((False, begins_s), (True, ends_s)):
+            rng, seen = random.Random(number), Seen()
+            while (arrival := arrival + rng.expovariate(rate)) < until_s:
+                pause_s = arrival - time.monotonic()
+                if pause_s > 0:
+                    time.sleep(pause_s)
+                work()
+                now_s, now_ns = time.monotonic(), run_queue_delay_ns(files, "thread-self")
+                seen.taken_ms.append((now_s - arrival) * 1000)
+                seen.delays_ms.append((now_ns - waited_ns) / 1e6)
+                probe.add(now_s, seen.taken_ms[-1])
+                waited_ns = now_ns
+                if now_s > until_s:
+                    # Whoever is that far behind gives up on what has not been begun: the next phase is another one.
+                    seen.taken_ms += _given_up(rng, arrival, rate, until_s)
+                    break
+            arrival = max(until_s, time.monotonic())
+            if is_seen:
+                found.append(asdict(seen))
+    sys.stdout.write(json.dumps(found))
 
 
-def _work(milliseconds: float) -> None:
-    """CPU time, not time: a request that is interrupted takes longer."""
-    until = time.thread_time() + milliseconds / 1000
-    while time.thread_time() < until:
-        pass
+def _given_up(rng: random.Random, arrival: float, rate: float, until_s: float) -> list[float]:
+    """How long those had waited at the end of the phase that were not even begun."""
+    waited = []
+    while (arrival := arrival + rng.expovariate(rate)) < until_s:
+        waited.append((until_s - arrival) * 1000)
+    return waited
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), *map(float, sys.argv[2:6]))
+    main(int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]))

@@ -47,6 +47,8 @@ BENCHES: Final[Mapping[str, Bench]] = {
 PACKING: Final = "gpu-packing"
 PACKING_OPTIONS: Final = ("data", "trace", "seed", "policy", "load", "plot")
 RECOMMEND: Final = "recommend"
+COLOCATION: Final = "colocation"
+COLOCATION_OPTIONS: Final = ("neighbours", "rounds", "seconds")
 HEADINGS: Final = ("BENCH", "CASE", "METRIC", "VALUE", "UNIT", "BASELINE", "RATIO", "GOAL", "MET")
 
 
@@ -66,6 +68,17 @@ def packing_options(command: F) -> F:
     return command
 
 
+def colocation_options(command: F) -> F:
+    """What `koord bench colocation` takes beside; no other benchmark does."""
+    for option in reversed((
+        click.option("--neighbours", metavar="LIST", help="colocation: which neighbours, as in cpu,fork; else all."),
+        click.option("--rounds", type=click.IntRange(1, 100), help="colocation: how often each is measured; else 5."),
+        click.option("--seconds", type=click.FloatRange(1, 60), help="colocation: that each way is measured; else 4."),
+    )):  # fmt: skip
+        command = option(command)
+    return command
+
+
 @click.command(
     epilog="\b\nNAME is one of\n"
     + "\n".join(f"  {name:<11} {each.help}" for name, each in BENCHES.items())
@@ -74,15 +87,18 @@ def packing_options(command: F) -> F:
 @click.argument("name", required=False, type=click.Choice(list(BENCHES)), metavar="[NAME]")
 @click.option("--quick", is_flag=True, help="Small sizes: seconds instead of minutes, without the goals for full size.")
 @packing_options
+@colocation_options
 @output_option("table", "json")
-def bench(name: str | None, quick: bool, output: str, **packing: Any) -> None:
+def bench(name: str | None, quick: bool, output: str, **own: Any) -> None:
     """Run the benchmark NAME, or all.
 
     The ratio says how many times better koord is than the baseline, which is what users have today.
     """
-    given = [f"--{option}" for option, value in packing.items() if value]
-    if given and name != PACKING and (name, given) != (RECOMMEND, ["--data"]):
-        raise click.UsageError(f"{', '.join(given)} is for gpu-packing: koord bench gpu-packing {' '.join(given)} ...")
+    packing, colocation = ({option: own[option] for option in each} for each in (PACKING_OPTIONS, COLOCATION_OPTIONS))
+    for given, of in ((packing, PACKING), (colocation, COLOCATION)):
+        written = [f"--{option}" for option, value in given.items() if value]
+        if written and name != of and (name, written) != (RECOMMEND, ["--data"]):
+            raise click.UsageError(f"{', '.join(written)} is for {of}: koord bench {of} {' '.join(written)} ...")
     results: list[Result] = []
     with Progress() as progress:
         for chosen in [name] if name else BENCHES:
@@ -90,6 +106,8 @@ def bench(name: str | None, quick: bool, output: str, **packing: Any) -> None:
             say("starting")
             if chosen == PACKING:
                 results += _pack(quick, say, packing)
+            elif chosen == COLOCATION:
+                results += _colocate(quick, say, colocation)
             elif chosen == RECOMMEND:
                 results += importlib.import_module(BENCHES[chosen].module).run(quick, say, packing["data"])
             else:
@@ -98,8 +116,23 @@ def bench(name: str | None, quick: bool, output: str, **packing: Any) -> None:
         click.echo(msgspec.json.format(msgspec.json.encode(results)).decode())
     elif name == PACKING:
         click.echo(importlib.import_module(BENCHES[PACKING].module).table(results), nl=False)
+    elif name == COLOCATION:
+        from koord.bench import colocation_table
+
+        click.echo(colocation_table.table(results), nl=False)
     else:
         click.echo(table(results), nl=False)
+
+
+def _colocate(quick: bool, say: Callable[[str], None], given: Mapping[str, Any]) -> list[Result]:
+    from koord.bench.colocation import Options, run
+    from koord.bench.colocation_neighbours import NEIGHBOURS
+
+    known = [each.name for each in NEIGHBOURS]
+    chosen = tuple(each.strip() for each in (given["neighbours"] or "").split(",") if each.strip())
+    if unknown := [each for each in chosen if each not in known]:
+        raise click.UsageError(f"--neighbours: {', '.join(unknown)} is not known; use some of {', '.join(known)}")
+    return run(quick, say, Options(chosen, given["rounds"] or 0, given["seconds"] or 0.0))
 
 
 def _pack(quick: bool, say: Callable[[str], None], packing: Mapping[str, Any]) -> list[Result]:
