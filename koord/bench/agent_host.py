@@ -143,9 +143,9 @@ class RealHost:
 
     host_root = "/"
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         self._files = Files("/")
-        self.cgroup_root = f"koord-bench-{os.getpid()}"
+        self.cgroup_root = f"koord-bench-{os.getpid()}-{name}"
         self._cgroups = Cgroups(self._files, Cgroups.of(self._files).version, self.cgroup_root)
         self._directories: list[str] = []
         self._busy: list[str] = []
@@ -196,12 +196,12 @@ def _busy(here: dict[str, AgentPod]) -> list[str]:
 
 
 @contextmanager
-def going_on(turn: Callable[[], None]) -> Iterator[None]:
+def going_on(turn: Callable[[], None], every_s: float = 1.0) -> Iterator[None]:
     """A turn each second, beside whoever measures."""
     done = threading.Event()
 
     def work() -> None:
-        while not done.wait(1.0):
+        while not done.wait(every_s):
             turn()
 
     thread = threading.Thread(target=work, daemon=True)
@@ -211,6 +211,11 @@ def going_on(turn: Callable[[], None]) -> Iterator[None]:
     finally:
         done.set()
         thread.join(30)
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """An agent that is ended leaves its connections as they are."""
 
 
 @contextmanager
@@ -234,7 +239,7 @@ def kubelet(made: list[dict[str, Any]]) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = _Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

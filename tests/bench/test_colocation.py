@@ -149,11 +149,8 @@ def test_what_a_killed_run_left_is_taken_away_by_the_next(brief: None) -> None:
 
 def _inside() -> list[str]:
     """Whoever runs in the node's best-effort cgroup."""
-    return [
-        pid
-        for file in Path("/sys/fs/cgroup").glob(f"**/{OWN_NAME}/kubepods/besteffort/podneighbour/neighbour/cgroup.procs")
-        for pid in file.read_text().split()
-    ]
+    own = f"**/{OWN_NAME}/kubepods/besteffort/podneighbour/neighbour/cgroup.procs"
+    return [pid for file in Path("/sys/fs/cgroup").glob(own) for pid in file.read_text().split()]
 
 
 def test_without_root_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
