@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from koord.api.kinds import Kind
 from koord.api.kubernetes.meta import ObjectMeta
@@ -20,8 +20,11 @@ from koord.api.machinery.struct import Struct
 from koord.api.protocol.annotations.value import Label, Value
 from koord.kube.election import NotLeader
 from koord.kube.events import EventRecorder, reference_to
-from koord.kube.metrics import Metrics
 from koord.kube.store import Delta
+
+if TYPE_CHECKING:
+    # What is measured costs a node agent memory, and most serve no metrics.
+    from koord.kube.metrics import Metrics
 
 log = logging.getLogger(__name__)
 

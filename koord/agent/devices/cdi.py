@@ -17,7 +17,6 @@ import msgspec
 
 from koord.agent.host.files import Files
 from koord.api.machinery.faults import BadInput
-from koord.api.text import yaml
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +83,9 @@ class CdiSpecs:
 
 def names_in(text: str) -> tuple[str, ...]:
     """Of YAML or JSON. Raises ValueError and BadInput for what is no specification."""
+    # Most nodes have no such file, and need no YAML.
+    from koord.api.text import yaml
+
     spec = msgspec.convert(yaml.load(text, "specification"), _Spec)
     vendor, _, kind = spec.kind.partition("/")
     if not vendor or not kind:

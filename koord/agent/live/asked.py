@@ -11,15 +11,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from aiohttp import web
 
 from koord.agent.adjustment import Adjustment
 from koord.agent.announced import Asking
 from koord.api.machinery.codec import DecodeError, decode
 from koord.kube.unix_sockets import root_only
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +43,8 @@ async def serve(socket: Path, answer: Callable[[Asking], Adjustment]) -> web.App
 
     async def ask(request: web.Request) -> web.Response:
         try:
-            return _json(answer(decode(Asking, await request.read())))
+            found = answer(decode(Asking, await request.read()))
+            return web.Response(body=msgspec.json.encode(found), content_type="application/json")
         except NotYet as error:
             return web.Response(status=503, text=f"{error}\n")
         except Unknown as error:
@@ -58,7 +61,3 @@ async def serve(socket: Path, answer: Callable[[Asking], Adjustment]) -> web.App
         await site.start()
     log.info("container runtimes are answered on %s", socket)
     return runner
-
-
-def _json(answer: Adjustment) -> web.Response:
-    return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
