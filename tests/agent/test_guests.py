@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -132,7 +133,9 @@ class Told:
 
 
 @pytest.mark.root
-async def test_the_agent_has_a_real_container_ended_by_a_real_copilot(tmp_path: Path, cgroups: Cgroups) -> None:
+async def test_the_agent_has_a_real_container_ended_by_a_real_copilot_of_root_alone(
+    tmp_path: Path, cgroups: Cgroups, caplog: pytest.LogCaptureFixture
+) -> None:
     socket = str(tmp_path / "copilot.sock")
     async with node_manager(tmp_path) as nm:
         placing = Placing(cgroups, CgroupDriver.CGROUPFS, [str(nm.local)])
@@ -158,6 +161,12 @@ async def test_the_agent_has_a_real_container_ended_by_a_real_copilot(tmp_path: 
             assert told.notes[0][0] == "YarnContainerEnded"
             await eventually(lambda: list(client.guests) == [MASTER.id])
             assert nm.alive() == [MASTER.id]
+            # Whoever else made the socket could name any cgroup.
+            os.chown(socket, 65534, 65534)
+            stranger = CopilotClient(socket, SystemClock())
+            await stranger.look()
+            assert stranger.found is None
+            assert "belongs to user 65534" in caplog.text
         finally:
             for task in (looking, serving):
                 task.cancel()

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,14 +98,18 @@ class NodeManager:
     execution: dict[str, str] = field(default_factory=dict)
     forgotten: set[str] = field(default_factory=set)
 
-    def start(self, container_id: str, execution: str = "GUARANTEED") -> None:
+    def start(self, container_id: str, execution: str = "GUARANTEED", script: str = "sleep 300 & wait") -> None:
         self.execution[container_id] = execution
         # A shell with a child, as a container's script has.
-        process = subprocess.Popen(["sh", "-c", "sleep 300 & wait"], start_new_session=True)
+        environment = {**os.environ, "CONTAINER_ID": container_id}
+        process = subprocess.Popen(["sh", "-c", script], start_new_session=True, env=environment)
         self.running[container_id] = process
+        self.pid_file(container_id).write_text(f"{process.pid}\n")
+
+    def pid_file(self, container_id: str) -> Path:
         directory = self.local / "nmPrivate" / "application_17_0001" / container_id
-        directory.mkdir(parents=True)
-        (directory / f"{container_id}.pid").write_text(f"{process.pid}\n")
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory / f"{container_id}.pid"
 
     def alive(self) -> list[str]:
         return [each for each, process in self.running.items() if process.poll() is None]
@@ -308,3 +312,59 @@ def _files(root: Path) -> Any:
 def test_the_command_says_what_an_address_must_look_like(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["yarn", "copilot", "--node-manager", "here"]) == 2
     assert "must be HOST:PORT" in capsys.readouterr().err
+
+
+@pytest.mark.root
+async def test_processes_that_fork_away_are_still_their_containers(tmp_path: Path, cgroups: Cgroups) -> None:
+    async with node_manager(tmp_path) as nm:
+        placing = Placing(cgroups, CgroupDriver.CGROUPFS, [str(nm.local)])
+        copilot = Copilot(f"127.0.0.1:{nm.port}", placing, SystemClock())
+        # One child with a session of its own, and one that has lost its parent as well; both say who they are.
+        said = tmp_path / "pids"
+        away = f"(setsid sh -c 'echo $$ >>{said}; exec sleep 300' &); setsid sh -c 'echo $$ >>{said}; exec sleep 300' &"
+        nm.start(OLD.id, script=f"{away} wait")
+        await eventually(lambda: said.exists() and len(said.read_text().split()) == 2)
+        forked = [int(each) for each in said.read_text().split()]
+        try:
+            await copilot.round()
+            assert set(forked) | {nm.running[OLD.id].pid} <= set(placing.processes(OLD.id))
+            copilot.kill(OLD.id)
+            await eventually(lambda: not placing.processes(OLD.id))
+        finally:
+            for each in forked:
+                with suppress(ProcessLookupError):
+                    os.kill(each, 9)
+
+
+def stranger(user: int, **environment: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["sleep", "300"], start_new_session=True, user=user, env=environment)
+
+
+@pytest.mark.root
+async def test_a_pid_file_that_names_somebody_else_moves_and_ends_nobody(tmp_path: Path, cgroups: Cgroups) -> None:
+    strangers = [stranger(0), stranger(65534), stranger(0, CONTAINER_ID=YOUNG.id)]
+    try:
+        async with node_manager(tmp_path) as nm:
+            placing = Placing(cgroups, CgroupDriver.CGROUPFS, [str(nm.local)])
+            copilot = Copilot(f"127.0.0.1:{nm.port}", placing, SystemClock())
+            nm.start(OLD.id)
+            file = nm.pid_file(OLD.id)
+            named = [os.getpid(), os.getsid(0), os.getppid(), 1, 2, *(each.pid for each in strangers)]
+            for text in ("0", "-1", "²", "9" * 5000, "", "1 2", *map(str, named)):
+                file.write_text(text)
+                await copilot.round()
+                assert placing.processes(OLD.id) == (), text
+            # What would never end to be read, or leads elsewhere.
+            file.unlink()
+            os.mkfifo(file)
+            await copilot.round()
+            file.unlink()
+            file.symlink_to("/proc/self/stat")
+            await copilot.round()
+            copilot.kill(OLD.id)
+            assert [each.poll() for each in strangers] == [None] * 3
+            assert nm.alive() == [OLD.id]
+    finally:
+        for each in strangers:
+            each.kill()
+            each.wait()

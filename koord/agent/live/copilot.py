@@ -1,7 +1,7 @@
 """The copilot of YARN on this node, asked each second over its unix socket: which containers there are, and to end one.
 
-Without a socket there is no YARN here. A copilot that stops answering leaves its last containers for a while: they run,
-whether it answers or not.
+Without a socket there is no YARN here. One of another user's is not asked: it could name any cgroup. A copilot that
+stops answering leaves its last containers for a while: they run, whether it answers or not.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from koord.api.machinery.codec import DecodeError, decode
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol.copilot import ContainerInfo
 from koord.kube.clock import Clock
+from koord.kube.unix_sockets import trusted
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,9 @@ class CopilotClient:
     async def look(self) -> None:
         if not os.path.exists(self._socket):  # noqa: ASYNC240 - instant
             self._forget("")
+            return
+        if why := trusted(self._socket):
+            self._forget(f"YARN's copilot at {self._socket} is not asked: {why}")
             return
         try:
             listed = decode(list[ContainerInfo], await self._ask("GET", "/v1/containers"))

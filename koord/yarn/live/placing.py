@@ -3,7 +3,8 @@
 The native executor puts containers into cgroups itself, Hadoop 2's into those of CPU alone: if asked to, the copilot
 makes the ones of memory beside them. With the default executor a container is a session of
 processes whose first one is named in a file; the copilot makes the cgroup and moves them in, and keeps looking for
-stragglers: a process that forks while it is moved leaves its child behind.
+stragglers: a process that forks while it is moved leaves its child behind. Containers may write that file: the process
+that it names counts only if it says itself which container it is of.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from koord.api.kubernetes.cgroup import CgroupDriver, qos_dir
 from koord.api.kubernetes.words import KubeQoS
 from koord.api.protocol.copilot import DIRECTORY
 from koord.yarn.containers import YarnContainer, is_container_id
+from koord.yarn.live.processes import INIT, TICKS_A_S, ProcessTable, container_of, written
 
 log = logging.getLogger(__name__)
 
 MEMORY: Final = "memory"
 CONTROLLERS: Final = ("cpu", "cpuacct", "cpuset", MEMORY)
 SHARES_OF_A_CORE: Final = 1024
+SETTLED_S: Final = 10
 _INHERITED: Final = ("cpuset.cpus", "cpuset.mems")
 """A cpuset takes no process before it has these."""
 
@@ -45,26 +48,29 @@ class Placing:
         self.directory = f"{qos_dir(KubeQoS.BEST_EFFORT, driver)}/{DIRECTORY}"
         self._local_dirs = [Path(each) for each in local_dirs]
         self._boot_s = _boot_s()
+        self._others: dict[int, int] = {}
+        "Orphans that are nobody's container, with when they started."
 
     def of(self, container_id: str) -> str:
         return f"{self.directory}/{container_id}"
 
     def place(self, containers: Iterable[YarnContainer]) -> dict[str, float]:
         """Moves what is not where it belongs. When the first process of each container started, by id."""
-        groups = _process_groups()
+        table = ProcessTable.read()
+        strays = self._strays(table)
         started: dict[str, float] = {}
         vcores = 0
         for each in containers:
-            leader = self._leader(each)
+            leader = self._leader(each, table)
             mine = set(self.processes(each.id))
-            members = set(groups.get(leader, ())) if leader else set()
+            members = (table.family(leader) if leader else set()) | strays.get(each.id, set())
             if members - mine:
                 self._move(each, members - mine)
             elif mine and self._sync_memory:
                 self._follow_in_memory(each, mine)
             first = leader if leader in members else min(mine, default=0)
-            if first and (start_s := self._start_s(first)):
-                started[each.id] = start_s
+            if first in table.all:
+                started[each.id] = self._boot_s + table.all[first].started_ticks / TICKS_A_S
             vcores += each.needs.vcores
         if vcores:
             with suppress(OSError, ValueError):
@@ -107,17 +113,29 @@ class Placing:
                     with suppress(OSError):
                         self._path(controller, self.of(name)).rmdir()
 
-    def _leader(self, each: YarnContainer) -> int:
+    def _leader(self, each: YarnContainer, table: ProcessTable) -> int:
         """The first process, by the file that the NodeManager keeps of it; 0 where there is none."""
         for directory in self._local_dirs:
-            file = directory / "nmPrivate" / each.application / each.id / f"{each.id}.pid"
-            try:
-                text = file.read_text().strip()
-            except OSError:
-                continue
-            if text.isdigit() and int(text) > 1:
-                return int(text)
+            named = written(directory / "nmPrivate" / each.application / each.id / f"{each.id}.pid")
+            if table.is_of(named, each.id):
+                return named.pid
         return 0
+
+    def _strays(self, table: ProcessTable) -> dict[str, set[int]]:
+        """Processes that left their session and lost their parent, by the container that their environment names."""
+        found: dict[str, set[int]] = {}
+        orphans = {pid: each.started_ticks for pid, each in table.all.items() if each.parent == INIT}
+        self._others = {pid: ticks for pid, ticks in self._others.items() if orphans.get(pid) == ticks}
+        settled_ticks = table.now_ticks - SETTLED_S * TICKS_A_S
+        for pid, ticks in orphans.items():
+            if pid in self._others:
+                continue
+            if of := container_of(pid):
+                found.setdefault(of, set()).add(pid)
+            elif ticks < settled_ticks:
+                # What it has become by then, it stays.
+                self._others[pid] = ticks
+        return found
 
     def _move(self, each: YarnContainer, pids: Iterable[int]) -> None:
         directory = self.of(each.id)
@@ -174,28 +192,6 @@ class Placing:
 
     def _path(self, controller: str, directory: str) -> Path:
         return Path(self.cgroups.files.path(self.cgroups.name(controller, directory)))
-
-    def _start_s(self, pid: int) -> float:
-        fields = _stat(pid)
-        return self._boot_s + int(fields[19]) / os.sysconf("SC_CLK_TCK") if fields else 0.0
-
-
-def _stat(pid: int) -> list[bytes]:
-    """The fields after the command's name, which may hold anything."""
-    try:
-        data = Path(f"/proc/{pid}/stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-    return data[data.rindex(b")") + 1 :].split()
-
-
-def _process_groups() -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (fields := _stat(int(name))):
-            # A container's processes are one session; shells may make process groups of their own in it.
-            found.setdefault(int(fields[3]), []).append(int(name))
-    return found
 
 
 def _boot_s() -> float:

@@ -1,0 +1,122 @@
+"""This machine's processes, for whoever looks for those of a YARN container.
+
+A container of the default executor is a session. Shells in it may make process groups of their own; children may make
+sessions of their own, and lose their parents on purpose. YARN tells each its container by the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+INIT: Final = 1
+TICKS_A_S: Final = os.sysconf("SC_CLK_TCK")
+_TOLD_BY: Final = b"CONTAINER_ID="
+_LONGEST_NUMBER: Final = 10
+
+
+class Process(NamedTuple):
+    parent: int
+    session: int
+    started_ticks: int
+    "Since boot."
+
+
+class Written(NamedTuple):
+    """A process id in a file."""
+
+    pid: int
+    owner: int
+    "The file's."
+
+
+NOBODY: Final = Written(0, -1)
+
+
+class ProcessTable:
+    def __init__(self, all_: Mapping[int, Process], now_ticks: int) -> None:
+        self.all, self.now_ticks = all_, now_ticks
+        self._by_session: dict[int, list[int]] = {}
+        self._by_parent: dict[int, list[int]] = {}
+        for pid, each in all_.items():
+            self._by_session.setdefault(each.session, []).append(pid)
+            self._by_parent.setdefault(each.parent, []).append(pid)
+
+    @classmethod
+    def read(cls) -> ProcessTable:
+        pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+        now_ticks = int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS_A_S)
+        return cls({pid: found for pid in pids if (found := _process(pid)) is not None}, now_ticks)
+
+    def family(self, leader: int) -> set[int]:
+        """The session of a process, with all descendants."""
+        found: set[int] = set()
+        new = set(self._by_session.get(leader, ()))
+        while new:
+            found |= new
+            new = {child for each in new for child in self._by_parent.get(each, ())} - found
+        return found
+
+    def is_of(self, named: Written, container_id: str) -> bool:
+        """Whether a process that a file names says itself that it is a container's: by its environment, or, if it is
+        the file's owner's, by its command or that of the process which started it."""
+        if named.pid <= INIT or named.pid not in self.all:
+            return False
+        if container_of(named.pid) == container_id:
+            return True
+        both = named.pid, self.all[named.pid].parent
+        return _owner(named.pid) == named.owner and any(container_id.encode() in _read(one, "cmdline") for one in both)
+
+
+def container_of(pid: int) -> str:
+    """The container that a process' environment names; empty where it names none."""
+    for each in _read(pid, "environ").split(b"\0"):
+        if each.startswith(_TOLD_BY):
+            return each.removeprefix(_TOLD_BY).decode(errors="replace")
+    return ""
+
+
+def written(file: Path) -> Written:
+    """The process id that a file holds. Others may write it: it must be a plain file."""
+    try:
+        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return NOBODY
+    try:
+        about = os.fstat(fd)
+        if not stat.S_ISREG(about.st_mode):
+            return NOBODY
+        text = os.read(fd, 64).strip()
+    except OSError:
+        return NOBODY
+    finally:
+        os.close(fd)
+    return Written(int(text), about.st_uid) if text.isdigit() and len(text) <= _LONGEST_NUMBER else NOBODY
+
+
+def _owner(pid: int) -> int | None:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None
+
+
+def _process(pid: int) -> Process | None:
+    try:
+        data = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # After the command's name, which may hold anything.
+    fields = data[data.rindex(b")") + 1 :].split()
+    return Process(int(fields[1]), int(fields[3]), int(fields[19]))
+
+
+def _read(pid: int, file: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{file}").read_bytes()
+    except OSError:
+        return b""
