@@ -21,6 +21,8 @@ from koord.api.kubernetes.pod import PodSpec
 from koord.api.kubernetes.pod_defaults import Obj, default_pod
 from koord.api.kubernetes.storage import PersistentVolumeClaim, StorageClass
 from koord.api.machinery.codec import convert
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol.crd.reservation import Reservation, ReservationOwner
 from koord.scheduler.state.storage import OLD_CLASS_ANNOTATION
 
 DEFAULT_CLASS_ANNOTATIONS: Final = (
@@ -41,6 +43,15 @@ def node(given: Node) -> Node:
     if given.status.allocatable or not given.status.capacity:
         return given
     return replace(given, status=replace(given.status, allocatable=given.status.capacity))
+
+
+def reservation(given: Reservation) -> Reservation:
+    """Raises what an API server would refuse. One that it has stored is there, whatever its schema said then."""
+    for i, owner in enumerate(given.spec.owners):
+        if owner == ReservationOwner() and not given.metadata.resource_version:
+            instead = "{labelSelector: {}} means all pods"
+            raise BadInput(f"spec.owners[{i}]: must have object, controller or labelSelector; {instead}")
+    return given
 
 
 def is_default(given: StorageClass) -> bool:

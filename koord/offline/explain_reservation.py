@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from koord.api.kubernetes.resources import amounts
 from koord.api.machinery.faults import BadInput
@@ -97,7 +98,7 @@ def _explained(world: World, driver: Driver, name: str) -> ReservationExplained:
     status, spec = found.status, found.spec
     waiting = sorted((each for each in world.waiting if owns(spec.owners, each.meta)), key=lambda each: each.key)
     has, used = amounts(status.allocatable), amounts(status.allocated)
-    due_s = expires_s(found)
+    due_s = expires_s(_created(found, core.cluster.now_s))
     return ReservationExplained(
         name=name,
         phase=str(status.phase),
@@ -116,6 +117,13 @@ def _explained(world: World, driver: Driver, name: str) -> ReservationExplained:
         expires=None if due_s is None else from_seconds(due_s),
         explanation=explanation,
     )
+
+
+def _created(found: Reservation, now_s: float) -> Reservation:
+    """A reservation of a file is created when somebody applies it: at the earliest now."""
+    if found.metadata.creation_timestamp:
+        return found
+    return replace(found, metadata=replace(found.metadata, creation_timestamp=from_seconds(now_s)))
 
 
 def _message(found: Reservation, explanation: Explanation | None, now_s: float) -> str:
@@ -173,6 +181,7 @@ def _owner(owner: ReservationOwner) -> str:
         told.append(f"the pod {'/'.join(part for part in (thing.namespace, thing.name) if part) or thing.uid}")
     if (controller := owner.controller) is not None:
         told.append(f"pods of {controller.kind or 'the controller'} {controller.name or controller.uid}")
-    if owner.label_selector is not None:
-        told.append(f"pods with {compile_labels(owner.label_selector, absent=EVERYTHING)}")
+    labels = compile_labels(owner.label_selector, absent=EVERYTHING)
+    if labels.requirements:
+        told.append(f"pods with {labels}")
     return ", ".join(told) or "all pods"

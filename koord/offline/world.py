@@ -249,6 +249,7 @@ _FILLED_IN: Final[Mapping[Kind[Any], Callable[[_Builder, Any], Any]]] = {
     kinds.PERSISTENT_VOLUME_CLAIMS: _Builder.claim,
     kinds.NODES: lambda builder, node: defaults.node(node),
     kinds.POD_DISRUPTION_BUDGETS: _Builder.budget,
+    kinds.RESERVATIONS: lambda builder, reservation: defaults.reservation(reservation),
 }
 """What an API server and controllers would have made of an object, by kind."""
 

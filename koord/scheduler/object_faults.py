@@ -25,6 +25,7 @@ ANNOTATED: Final[tuple[Kind[Any], ...]] = (
     kinds.DEVICES,
     kinds.ELASTIC_QUOTAS,
     kinds.POD_GROUPS,
+    kinds.RESERVATIONS,
 )
 """Kinds whose labels and annotations the scheduler reads."""
 FAULTS: Final[Mapping[Kind[Any], Callable[[Any], Iterable[Fault]]]] = {

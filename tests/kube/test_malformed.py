@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 import koord
 from koord.agent import annotations as of_agent
-from koord.api.kinds import EVENTS, NODE_RESOURCE_TOPOLOGIES, NODES, POD_GROUPS, PODS
+from koord.api.kinds import EVENTS, NODE_RESOURCE_TOPOLOGIES, NODES, POD_GROUPS, PODS, RESERVATIONS
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.machinery.faults import BadInput
 from koord.api.machinery.shield import Shield
 from koord.api.protocol import annotations
-from koord.api.protocol.annotations import cpu, gang, load, pod_qos
+from koord.api.protocol.annotations import cpu, device, gang, load, pod_qos, reservation
 from koord.api.protocol.annotations.value import Value
 from koord.descheduler import annotations as of_descheduler
 from koord.kube.client import Client
@@ -24,10 +24,11 @@ from koord.kube.metrics import Metrics
 from koord.kube.store import Delta
 from koord.manager import annotations as of_manager
 from koord.scheduler import annotations as of_scheduler
-from koord.scheduler.object_faults import ANNOTATED
+from koord.scheduler.object_faults import ANNOTATED, faults_of
 from koord.scheduler.plugins.gang_rules import group_faults
 from tests.scheduler.gangs import pod_group
 from tests.scheduler.live.embedded import make_nodes, node_manifest, pod_manifest, scheduling, serving, until
+from tests.scheduler.reservations import reservation as held
 
 
 class Told:
@@ -128,6 +129,30 @@ def test_a_setting_of_a_gang_that_cannot_be_read_is_told_though_a_default_counts
     assert reason == "MalformedAnnotation"
     assert note.startswith(f"Pod shop/p: annotation {value.key}: ")
     assert POD_GROUPS in ANNOTATED
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (reservation.RESERVATION_RESIZE_ALLOCATABLE, '{"resources": {"cpu": "many"}}'),
+        (reservation.RESERVATION_RESTRICTED_OPTIONS, "cpu"),
+        (cpu.RESOURCE_STATUS, '{"cpuset": "0-"}'),
+        (cpu.NUMA_TOPOLOGY_SPEC, '{"numaTopologyPolicy": "Single"}'),
+        (device.DEVICE_ALLOCATED, '{"gpu": 1}'),
+        (device.DEVICE_ALLOCATE_HINT, '{"gpu": {"exclusivePolicy": "Mine"}}'),
+        (device.DEVICE_JOINT_ALLOCATE, "[]"),
+    ],
+)
+def test_what_a_reservation_says_wrongly_is_told_on_it_and_by_a_plan(value: Value[Any, Any], text: str) -> None:
+    told = Told()
+    told.teller = MalformedTeller(cast(EventRecorder, told), of_scheduler.READ)
+    found = held(annotations={value.key: text})
+    told.teller.tell(RESERVATIONS, found.metadata, None)
+    ((reason, note),) = told.events
+    assert (reason, note.startswith(f"Reservation r: annotation {value.key}: ")) == ("MalformedAnnotation", True)
+    assert RESERVATIONS in ANNOTATED
+    (warning,) = faults_of(RESERVATIONS, found)
+    assert value.key in warning
 
 
 def test_a_pod_group_without_a_minimum_is_told_so_once() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from koord.api.configuration.scheduler_config import SHIPPED
+from koord.api.machinery.faults import Invalid
 from koord.api.text.manifest import read
 from koord.cli.main import run
 from koord.offline.explain_reservation import NoSuchReservation, ReservationExplained, explain_reservation
@@ -181,6 +182,22 @@ AVAILABLE = {"phase": "Available", "nodeName": "east-1", "allocatable": {"cpu": 
 def test_why_one_can_or_cannot_be_used(tmp_path: Path, spec: Any, status: Any, told: str) -> None:
     found = explained("web", NODES, written(tmp_path, reserving("web", "4", spec=spec, status=status)))
     assert found.message.rpartition("; ")[2] == told
+
+
+def test_an_entry_of_owners_that_gives_nothing_is_refused_as_the_api_server_does(tmp_path: Path) -> None:
+    one = reserving("web", "4", spec={"owners": [{}]})
+    with pytest.raises(Invalid, match=r"spec\.owners\[0\]: must have object, controller or labelSelector; \{labelSel"):
+        explained("web", NODES, written(tmp_path, one))
+    # What is stored by a schema that let it pass is for all pods.
+    one["metadata"]["resourceVersion"] = "7"
+    assert explained("web", NODES, written(tmp_path, one)).owners == ("all pods",)
+
+
+def test_all_pods_are_owners_where_the_selector_is_empty_and_a_file_has_no_age(tmp_path: Path) -> None:
+    one = reserving("web", "4", spec={"owners": [{"labelSelector": {}}], "ttl": "2h"})
+    found = explained("web", NODES, written(tmp_path, one))
+    assert found.owners == ("all pods",)
+    assert found.expires is not None, "two hours after it is applied"
 
 
 def test_what_keeps_those_out_who_wait_for_it_and_which_cpus_it_holds(

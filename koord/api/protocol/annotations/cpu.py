@@ -192,7 +192,7 @@ RESOURCE_STATUS: Final = Annotation(
     names.ANNOTATION_RESOURCE_STATUS, json_object(ResourceStatus), ResourceStatus(), on=POD_OR_RESERVATION
 )
 NUMA_TOPOLOGY_SPEC: Final = Annotation(
-    names.ANNOTATION_NUMA_TOPOLOGY_SPEC, json_object(NUMATopologySpec), NUMATopologySpec()
+    names.ANNOTATION_NUMA_TOPOLOGY_SPEC, json_object(NUMATopologySpec), NUMATopologySpec(), on=POD_OR_RESERVATION
 )
 
 NUMA_TOPOLOGY_POLICY: Final = Label(

@@ -154,11 +154,15 @@ DEVICE_ALLOCATED: Final = Annotation(
 )
 """By device type."""
 DEVICE_ALLOCATE_HINT: Final = Annotation(
-    names.ANNOTATION_DEVICE_ALLOCATE_HINT, json_map(DeviceHint, faults=_hint_faults), EMPTY
+    names.ANNOTATION_DEVICE_ALLOCATE_HINT, json_map(DeviceHint, faults=_hint_faults), EMPTY, on=POD_OR_RESERVATION
 )
 """By device type."""
-DEVICE_JOINT_ALLOCATE: Final = Annotation(names.ANNOTATION_DEVICE_JOINT_ALLOCATE, json_object(JointAllocate), None)
-GPU_PARTITION_SPEC: Final = Annotation(names.ANNOTATION_GPU_PARTITION_SPEC, json_object(GPUPartitionSpec), None)
+DEVICE_JOINT_ALLOCATE: Final = Annotation(
+    names.ANNOTATION_DEVICE_JOINT_ALLOCATE, json_object(JointAllocate), None, on=POD_OR_RESERVATION
+)
+GPU_PARTITION_SPEC: Final = Annotation(
+    names.ANNOTATION_GPU_PARTITION_SPEC, json_object(GPUPartitionSpec), None, on=POD_OR_RESERVATION
+)
 GPU_ISOLATION_PROVIDER: Final = Label(names.LABEL_GPU_ISOLATION_PROVIDER, TEXT, "", on=("Pod", "Node"))
 
 GPU_PARTITIONS: Final = Annotation(
