@@ -49,6 +49,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "recommend": CommandEntry(
         "koord.cli.recommend", "Say what workloads should request, by what they used, and what that saves."
     ),
+    "report": CommandEntry(
+        "koord.cli.report", "Say what co-location was worth: lent, used, evicted and saved, by namespace and more."
+    ),
     "colocation": CommandEntry(
         "koord.cli.colocation", "Turn co-location off or on, for the cluster, a pool or a node."
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
@@ -14,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from koord.agent.live.metrics import AgentCollector
 from koord.agent.series.samples import Samples
+from koord.cli.main import run as koord
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.install.monitoring import READING, files
 from koord.kube.metrics import Metrics, Table
@@ -88,13 +90,13 @@ class Watched:
     """The cluster, its Prometheus, and what each component exports."""
 
     def __init__(self, machine: Machine, watching: Prometheus, token: str) -> None:
-        self.machine, self.prometheus, self._token = machine, watching, token
+        self.machine, self.prometheus, self.token = machine, watching, token
 
     def exported(self) -> dict[str, frozenset[str]]:
         """All that is scraped: labels by the name of a sample. Families without series have no labels yet."""
         found: dict[str, frozenset[str]] = {}
         for url in health(self.machine).values():
-            asked = urllib.request.Request(f"{url}/metrics", headers={"Authorization": f"Bearer {self._token}"})
+            asked = urllib.request.Request(f"{url}/metrics", headers={"Authorization": f"Bearer {self.token}"})
             with urllib.request.urlopen(asked, timeout=30) as answer:
                 text = answer.read().decode()
             for family in text_string_to_metric_families(text):
@@ -186,6 +188,58 @@ def test_prometheus_answers_every_query_of_a_board(watched: Watched, board: Any)
     for query in board.queries():
         expr = query.expr.replace("$node", ".*").replace("$quota", ".*").replace("$resource", ".*")
         watched.prometheus.query(expr)
+
+
+@pytest.mark.root
+@pytest.mark.kubectl
+@pytest.mark.prometheus
+def test_a_report_from_prometheus_adds_up_and_says_how_far_back_it_can_look(
+    watched: Watched, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def report(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = koord(["report", "--prometheus", watched.prometheus.url, *arguments])
+        return (code, *capsys.readouterr())
+
+    def reported() -> Any:
+        code, out, _ = report("--since", "5s", "-o", "json")
+        found = json.loads(out) if code == 0 else {}
+        return found if found.get("namespaces") and found["total"]["used"]["gibHours"] > 0 else None
+
+    found = watched.prometheus.until(reported)
+    total = found["total"]
+    (data,) = found["namespaces"]
+    assert (data["namespace"], found["quotas"][0]["quota"]) == ("default", "team")
+    assert found["workloads"][0]["workload"] == "default/pod/count"
+    for of in (data, found["quotas"][0], found["workloads"][0]):
+        assert of["lent"] == total["lent"]
+    # 0.2 cores for at most 5 seconds.
+    assert 0 < total["lent"]["coreHours"] <= 0.2 * 6 / 3600
+    assert total["lent"]["coreHours"] <= found["offered"]["coreHours"]
+    assert "default,team,pod/count," in report("--since", "5s", "-o", "csv")[1]
+    assert "<svg" in report("--since", "5s", "-o", "html")[1]
+    code, _, err = report("--since", "7d")
+    assert code == 2
+    assert "has figures of koord only since" in err
+
+
+@pytest.mark.root
+@pytest.mark.kubectl
+@pytest.mark.prometheus
+def test_a_report_from_the_api_counts_what_runs_and_names_every_missing_right(
+    watched: Watched, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = watched.machine.data / "kubeconfig"
+    assert koord(["report", "--since", "1h", "-o", "json", "--kubeconfig", str(config)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["workload"] for each in found["workloads"]] == ["default/pod/count"]
+    assert found["total"]["lent"]["coreHours"] > 0
+    stranger = json.loads(config.read_text())
+    stranger["users"][0]["user"] = {"token": watched.token}
+    (tmp_path / "kubeconfig").write_text(json.dumps(stranger))
+    assert koord(["report", "--kubeconfig", str(tmp_path / "kubeconfig")]) == 2
+    rights = "list pods, list nodes, list nodemetrics.slo.koordinator.sh, list events.events.k8s.io"
+    assert f"missing rights: {rights}" in capsys.readouterr().err
 
 
 def test_what_is_named_is_found_in_an_expression() -> None:

@@ -51,6 +51,15 @@ def test_every_runbook_has_commands_and_they_are_commands_that_koord_has() -> No
     assert seen == {page.stem for page in FOLDER.glob("*.md")}
 
 
+@pytest.mark.parametrize("page", ["when-something-is-wrong.md", "what-was-it-worth.md"])
+def test_commands_of_the_pages_are_commands_that_koord_has(page: str) -> None:
+    found = [line for line in INDENTED.findall((ROOT / "docs" / page).read_text()) if line.startswith("koord ")]
+    assert found
+    for line in found:
+        _, *words = shlex.split(line.partition(" > ")[0].removesuffix("|| true"))
+        parse(koord, words)
+
+
 def parse(command: click.Command, words: list[str]) -> None:
     """Raises where the command line does not take these words; nothing is run."""
     while isinstance(command, click.Group):

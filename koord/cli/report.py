@@ -1,0 +1,224 @@
+"""`koord report`: what was lent, used, evicted and saved, as a table, CSV, JSON or a page."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from koord.cli import structured
+from koord.cli.options import kube_options
+from koord.cli.progress import Progress
+from koord.cli.tables import table
+
+if TYPE_CHECKING:
+    from koord.operate.worth import By, Entry, NodeSize, Worth
+
+BYS: tuple[By, ...] = ("namespace", "quota", "workload")
+_COLUMNS = (
+    *("namespace", "quota", "workload", "core_hours_lent", "core_hours_used", "gib_hours_lent", "gib_hours_used"),
+    *("evicted", "node_hours_saved"),
+)
+
+
+@click.command(
+    epilog="""\b
+Example: koord report --since 7d --prometheus http://localhost:9090
+         koord report --since 12h -o html > report.html
+         koord report --prometheus http://localhost:9090 --node-price 1.2 -o csv
+
+\b
+Lent is what pods requested of batch and mid resources while they ran, in core-hours and GiB-hours. Saved is that as
+hours of nodes that would otherwise be needed. Without --prometheus the API is asked, which has no history."""
+)
+@click.option("--since", default="7d", show_default=True, metavar="TIME", help="How far back, as in 7d, 12h or 90m.")
+@click.option("--prometheus", "url", default="", metavar="URL", help="A Prometheus that scrapes koord.")
+@click.option(
+    "--prometheus-token-file",
+    "token_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Has a bearer token for it.",
+)
+@click.option(
+    "--prometheus-ca", "ca", type=click.Path(exists=True, dir_okay=False), help="Authority of its certificate."
+)
+@click.option("--by", type=click.Choice(BYS), help="Only this table.")
+@click.option(
+    "--node-cpu",
+    default=32.0,
+    show_default=True,
+    type=click.FloatRange(min=0.1),
+    help="Cores of a node to compare with.",
+)
+@click.option(
+    "--node-memory", default=128.0, show_default=True, type=click.FloatRange(min=0.1), metavar="GIB", help="Its memory."
+)
+@click.option("--node-price", type=click.FloatRange(min=0), help="Its price for an hour.")
+@kube_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(("table", "csv", "json", "yaml", "html")),
+    default="table",
+    show_default=True,
+    help="How to print the result.",
+)
+def report(
+    since: str,
+    url: str,
+    token_file: Path | None,
+    ca: str | None,
+    by: By | None,
+    node_cpu: float,
+    node_memory: float,
+    node_price: float | None,
+    kubeconfig: str | None,
+    context: str | None,
+    output: str,
+) -> int:
+    """Say what co-location was worth: lent, used, evicted and saved, by namespace, quota and workload."""
+    from koord.operate.page import page
+    from koord.operate.since import parse
+    from koord.operate.worth import NodeSize
+
+    try:
+        window_s = parse(since)
+    except ValueError as error:
+        raise click.UsageError(f"--since {error}") from None
+    node = NodeSize(node_cpu, node_memory, node_price)
+    with Progress() as progress:
+        progress.say("asking Prometheus" if url else "looking at the cluster")
+        now_s = time.time()
+        if url:
+            found = _from_prometheus(url, token_file, ca, now_s, window_s)
+        else:
+            found = _from_the_api(kubeconfig, context, now_s, window_s)
+    if output == "html":
+        click.echo(page(found, node), nl=False)
+    elif output == "csv":
+        click.echo(_csv(found, node), nl=False)
+    elif output in ("json", "yaml"):
+        structured.say(_structured(found, node), output)
+    else:
+        _print(found, node, (by,) if by else BYS)
+    return 0
+
+
+def _from_prometheus(url: str, token_file: Path | None, ca: str | None, now_s: float, window_s: float) -> Worth:
+    from koord.operate.live.prometheus import Prometheus
+    from koord.operate.worth import of_series
+
+    token = token_file.read_text().strip() if token_file is not None else ""
+    return of_series(Prometheus(url, token=token, ca=ca).recorded(now_s - window_s, now_s))
+
+
+def _from_the_api(kubeconfig: str | None, context: str | None, now_s: float, window_s: float) -> Worth:
+    import asyncio
+
+    from koord.api import kinds
+    from koord.api.kinds import Kind
+    from koord.kube.client import Client
+    from koord.kube.errors import ApiError, Forbidden, NotFound
+    from koord.operate.estimate import of_objects
+
+    lacking: list[str] = []
+
+    async def all_of(client: Client, kind: Kind[Any]) -> list[Any]:
+        try:
+            return list(await client.list(kind))
+        except NotFound:
+            # koord's kinds are not there: then nothing is measured.
+            return []
+        except Forbidden:
+            lacking.append(f"list {kind.plural}{f'.{kind.group}' if kind.group else ''}")
+            return []
+
+    async def look() -> Worth:
+        async with Client.from_config(kubeconfig, context) as client:
+            wanted = (kinds.PODS, kinds.NODES, kinds.NODE_METRICS, kinds.EVENTS)
+            pods, nodes, metrics, events = [await all_of(client, kind) for kind in wanted]
+        if lacking:
+            raise click.ClickException(
+                f"you may not read all that a report takes; missing rights: {', '.join(lacking)}"
+            )
+        return of_objects(pods, nodes, metrics, events, now_s, window_s)
+
+    try:
+        return asyncio.run(look())
+    except ApiError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _print(found: Worth, node: NodeSize, shown: tuple[By, ...]) -> None:
+    right = frozenset(range(1, 8))
+    for by in shown:
+        lines = [
+            (by.upper(), "CORE-H LENT", "USED", "GIB-H LENT", "USED", "EVICTED", "NODE-H SAVED", *_price_head(node))
+        ]
+        lines += [_line(name, entry, found, node) for name, entry in found.by(by).items()]
+        lines.append(_line("all", found.total, found, node))
+        click.echo(table(lines, right=right))
+        click.echo()
+    of_nodes = found.published
+    nobody = max(0.0, of_nodes.core_hours - found.total.lent.core_hours)
+    click.echo(
+        f"nodes offered {of_nodes.core_hours:.2f} core-hours and {of_nodes.gib_hours:.2f} GiB-hours;"
+        f" nobody requested {nobody:.2f} core-hours of it"
+    )
+    for note in (f"from {found.source}", *found.notes):
+        click.echo(f"note: {note}", err=True)
+
+
+def _price_head(node: NodeSize) -> tuple[str, ...]:
+    return () if node.price is None else ("WORTH",)
+
+
+def _line(name: str, entry: Entry, found: Worth, node: NodeSize) -> tuple[str, ...]:
+    hours = found.node_hours(entry, node)
+    worth = () if node.price is None else (f"{hours * node.price:.2f}",)
+    figures = (entry.lent.core_hours, entry.used.core_hours, entry.lent.gib_hours, entry.used.gib_hours)
+    return (name, *(f"{each:.2f}" for each in figures), str(entry.evicted), f"{hours:.2f}", *worth)
+
+
+def _figures(entry: Entry, found: Worth, node: NodeSize) -> dict[str, Any]:
+    hours = found.node_hours(entry, node)
+    return {
+        "lent": {"coreHours": entry.lent.core_hours, "gibHours": entry.lent.gib_hours},
+        "used": {"coreHours": entry.used.core_hours, "gibHours": entry.used.gib_hours},
+        "evicted": entry.evicted,
+        "saved": {"nodeHours": hours, **({} if node.price is None else {"cost": hours * node.price})},
+    }
+
+
+def _structured(found: Worth, node: NodeSize) -> dict[str, Any]:
+    from koord.api.text.timestamp import from_seconds as timestamp
+
+    parts = {
+        f"{by}s": [{by: name, **_figures(entry, found, node)} for name, entry in found.by(by).items()] for by in BYS
+    }
+    return {
+        "from": timestamp(found.from_s),
+        "until": timestamp(found.until_s),
+        "source": found.source,
+        "notes": list(found.notes),
+        "offered": {"coreHours": found.published.core_hours, "gibHours": found.published.gib_hours},
+        "total": _figures(found.total, found, node),
+        **parts,
+    }
+
+
+def _csv(found: Worth, node: NodeSize) -> str:
+    import csv
+    import io
+
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow([*_COLUMNS, *(() if node.price is None else ("worth",))])
+    for charged, entry in sorted(found.entries.items()):
+        hours = found.node_hours(entry, node)
+        worth = () if node.price is None else (f"{hours * node.price:.6f}",)
+        figures = (entry.lent.core_hours, entry.used.core_hours, entry.lent.gib_hours, entry.used.gib_hours)
+        rows.writerow([*charged, *(f"{each:.6f}" for each in figures), entry.evicted, f"{hours:.6f}", *worth])
+    return text.getvalue()

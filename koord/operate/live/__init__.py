@@ -1,0 +1,1 @@
+"""Where reports get their figures: Prometheus."""

@@ -1,0 +1,73 @@
+"""A report as a page of its own, with plots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Final
+
+from koord.api.text.timestamp import from_seconds as timestamp
+from koord.operate.since import said
+from koord.operate.worth import By, Entry, Moment, NodeSize, Worth
+from koord.plots import svg
+from koord.plots.svg import Axes, figure, thinned
+
+PUBLISHED, LENT, USED = "#9aa5b1", "#1f5fa8", "#c08a3e"
+TITLES: Final[tuple[tuple[By, str], ...]] = (
+    ("namespace", "By namespace"),
+    ("quota", "By quota"),
+    ("workload", "By workload"),
+)
+
+
+def page(found: Worth, node: NodeSize) -> str:
+    total = found.total
+    hours = found.node_hours(total, node)
+    cost = f" for {hours * node.price:.2f}" if node.price is not None else ""
+    body = [
+        "<h1>koord: what co-location was worth</h1>",
+        f'<p class="big">{total.lent.core_hours:.1f} core-hours of services were lent to batch pods in'
+        f" {said(found.until_s - found.from_s)}: {hours:.1f} hours of a node{cost} that nobody had to buy.</p>",
+        f'<div class="plots">{_plot(found.course)}</div>' if len(found.course) > 1 else "",
+    ]
+    for by, title in TITLES:
+        body += [f"<h2>{title}</h2>", _table(found, by, node)]
+    told = "; ".join((f"{timestamp(found.from_s)} to {timestamp(found.until_s)}, from {found.source}", *found.notes))
+    return svg.page("koord report", [*body, f"<footer>{escape(told)}.</footer>"])
+
+
+def _table(found: Worth, by: By, node: NodeSize) -> str:
+    heads = (by, "core-hours lent", "used", "GiB-hours lent", "used", "evicted", "node-hours saved")
+    rows = "".join(_row(name, entry, found, node) for name, entry in found.by(by).items())
+    whole = _row("all", found.total, found, node, ' class="all"')
+    return f'<table class="wide"><tr>{"".join(f"<th>{escape(each)}</th>" for each in heads)}</tr>{rows}{whole}</table>'
+
+
+def _row(name: str, entry: Entry, found: Worth, node: NodeSize, how: str = "") -> str:
+    lent, used = entry.lent, entry.used
+    figures = (lent.core_hours, used.core_hours, lent.gib_hours, used.gib_hours)
+    cells = [*(f"{each:.2f}" for each in figures), str(entry.evicted), f"{found.node_hours(entry, node):.2f}"]
+    return f"<tr{how}><td>{escape(name)}</td>{''.join(f'<td>{each}</td>' for each in cells)}</tr>"
+
+
+def _plot(course: Sequence[Moment]) -> str:
+    shown = thinned(course)
+    highest = max(max(each.published, each.lent, each.used) for each in shown)
+    step = _step(highest)
+    axes = Axes(shown[0].time_s, shown[-1].time_s, step * max(1, -(-highest // step)))
+    names = [(text[5:10], text[11:16]) for text in map(timestamp, axes.ticks)]
+    lines = [
+        axes.line([(each.time_s, each.published) for each in shown], PUBLISHED),
+        axes.line([(each.time_s, each.lent) for each in shown], LENT),
+        axes.line([(each.time_s, each.used) for each in shown], USED),
+    ]
+    marks = [(PUBLISHED, "offered by nodes"), (LENT, "requested by pods"), (USED, "used by them")]
+    return figure("CPU that services leave, in cores", "".join([axes.drawn(step, names), *lines]), marks)
+
+
+def _step(highest: float) -> float:
+    """Of the scale: about five steps, 1, 2 or 5 times a power of ten."""
+    step = 0.01
+    while step * 5 < highest:
+        step *= 2.5 if f"{step:e}".startswith("2") else 2
+    return step
