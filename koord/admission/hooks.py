@@ -1,25 +1,58 @@
 """How an API server is told about admission: the webhooks, by path, and what happens when nobody answers.
 
-Failure policies are the protocol's, but for configuration. Pods and reservations are refused while no manager answers:
-a batch pod that slipped through would run on resources meant for services. Nodes and bindings go on: machines must be
-able to report and pods to start. Configuration goes on too: `koord colocation off` must work without a manager, and a
-manager that finds an invalid section keeps the last valid one. The namespaces of the cluster itself and of koord are
-never asked about pods, so that nothing there waits for koord, least of all koord.
+Which pods wait for a manager that does not answer is a choice: those that use koord (a label, an annotation or a
+resource of its protocol), and those that a profile matches. A batch pod that slipped through would run on resources
+meant for services. All other pods are asked about in passing, by entries of their own that are ignored when nobody
+answers: a manager that is down does not stop the cluster. Every profile has an entry with its own selectors, so that
+API servers themselves know whom it matches. The order of entries is the order of the calls, and what one call gives to
+a pod counts for the next entry's conditions: an admitted pod is not asked about twice.
+
+Nodes and bindings go on without a manager: machines must be able to report and pods to start. Configuration goes on
+too: `koord colocation off` must work without a manager, and a manager that finds an invalid section keeps the last
+valid one. The namespaces of the cluster itself and of koord are never asked about pods, so that nothing there waits for
+koord, least of all koord.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from koord.admission.profiles import CompiledProfile
 from koord.admission.request import Gates, Operation
 from koord.api.configuration.features import ManagerGate
 from koord.api.protocol import names
+from koord.api.text.selector import LabelSelector
 
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 NEVER_ASKED: Final = (names.NAMESPACE_KUBE_SYSTEM, names.NAMESPACE_KOORDINATOR)
 REVIEW_VERSIONS: Final = ("v1", "v1beta1")
+_WORD: Final = "k.contains('koordinator.sh')"
+_RESOURCE: Final = f"{_WORD} || k.startsWith('kubernetes.io/batch-') || k.startsWith('kubernetes.io/mid-')"
+
+
+def _has_key(map_: str, test: str) -> str:
+    return f"(has({map_}) && {map_}.exists(k, {test}))"
+
+
+def _asks_for_ours(containers: str) -> str:
+    lists = " || ".join(_has_key(f"c.resources.{each}", _RESOURCE) for each in ("requests", "limits"))
+    return f"(has({containers}) && {containers}.exists(c, has(c.resources) && ({lists})))"
+
+
+def _uses_koord(pod: str) -> str:
+    metadata = " || ".join(_has_key(f"{pod}.metadata.{each}", _WORD) for each in ("labels", "annotations"))
+    resources = " || ".join(_asks_for_ours(f"{pod}.spec.{each}") for each in ("containers", "initContainers"))
+    return f"{metadata} || {resources} || {_has_key(f'{pod}.spec.overhead', _RESOURCE)}"
+
+
+USES_KOORD: Final = f"{_uses_koord('object')} || (oldObject != null && ({_uses_koord('oldObject')}))"
+"""In CEL: a pod has a label, an annotation or a resource of the protocol, or had before it was changed."""
+_WAITS: Final = (("uses-koord", USES_KOORD),)
+_IN_PASSING: Final = (("does-not-use-koord", f"!({USES_KOORD})"),)
+IN_PASSING_S: Final = 1
+"""How long a pod that does not use koord is held up at most where nobody answers and nobody refuses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +76,18 @@ class Hook:
     "A further gate: without it the answer is always yes, and API servers need not ask."
     namespace_selector: tuple[dict[str, Any], ...] = ()
     object_selector: tuple[dict[str, Any], ...] = ()
+    conditions: tuple[tuple[str, str], ...] = ()
+    "Names and expressions in CEL, all of which must hold."
+
+
+MUTATE_POD: Final = "mpod-create.koordinator.sh"
+IN_PASSING_OF_POD: Final = "mpod-create-others.koordinator.sh"
+WAITS_S: Final = 5
+
+
+def _in_passing(hook: Hook, name: str) -> Hook:
+    """The same for pods that do not use koord, which do not wait for it."""
+    return replace(hook, name=name, fails_closed=False, timeout_s=IN_PASSING_S, conditions=_IN_PASSING)
 
 
 def _only(*namespaces: str) -> tuple[dict[str, Any], ...]:
@@ -68,15 +113,47 @@ def hooks(gates: Gates, namespace: str = names.NAMESPACE_KOORDINATOR) -> Iterato
         yield from (hook for hook in _all(namespace) if gates[hook.gate])
 
 
-def registered(gates: Gates, namespace: str = names.NAMESPACE_KOORDINATOR) -> Iterator[Hook]:
-    """Those of them that API servers are told about."""
-    return (hook for hook in hooks(gates, namespace) if hook.asked_with is None or gates[hook.asked_with])
+def registered(
+    gates: Gates, namespace: str = names.NAMESPACE_KOORDINATOR, profiles: Iterable[CompiledProfile] = ()
+) -> Iterator[Hook]:
+    """Those of them that API servers are told about, with an entry for each profile."""
+    for hook in hooks(gates, namespace):
+        if hook.asked_with is not None and not gates[hook.asked_with]:
+            continue
+        if hook.name == IN_PASSING_OF_POD:
+            yield from (_of_profile(hook, each) for each in profiles if not each.faults)
+        yield hook
+
+
+def _of_profile(hook: Hook, profile: CompiledProfile) -> Hook:
+    """The entry for those that a profile matches. A selector that makes no sense has none: such a profile counts as
+    matching, but nobody can have meant that all pods wait for it."""
+    return replace(
+        hook,
+        name=f"{profile.name}.{MUTATE_POD}",
+        fails_closed=True,
+        timeout_s=WAITS_S,
+        namespace_selector=(*hook.namespace_selector, *_expressions(profile.spec.namespace_selector)),
+        object_selector=_expressions(profile.spec.selector),
+        conditions=(),
+    )
+
+
+def _expressions(selector: LabelSelector | None) -> tuple[dict[str, Any], ...]:
+    if selector is None:
+        return ()
+    equal = [{"key": key, "operator": "In", "values": [value]} for key, value in sorted(selector.match_labels.items())]
+    others = [
+        {"key": each.key, "operator": str(each.operator), **({"values": list(each.values)} if each.values else {})}
+        for each in selector.match_expressions
+    ]
+    return (*equal, *others)
 
 
 def _all(namespace: str) -> Iterator[Hook]:
     pods = _elsewhere(namespace)
-    yield Hook(
-        name="mpod-create.koordinator.sh",
+    mutate = Hook(
+        name=MUTATE_POD,
         path=names.WEBHOOK_MUTATE_POD,
         mutating=True,
         gate=ManagerGate.POD_MUTATING_WEBHOOK,
@@ -84,9 +161,12 @@ def _all(namespace: str) -> Iterator[Hook]:
         resource="pods",
         object_type="pod",
         fails_closed=True,
-        timeout_s=5,
+        timeout_s=WAITS_S,
         namespace_selector=pods,
+        conditions=_WAITS,
     )
+    yield mutate
+    yield _in_passing(mutate, IN_PASSING_OF_POD)
     yield Hook(
         name="mpod-update.koordinator.sh",
         path=names.WEBHOOK_MUTATE_POD,
@@ -173,7 +253,7 @@ def _all(namespace: str) -> Iterator[Hook]:
         fails_closed=False,
         timeout_s=2,
     )
-    yield Hook(
+    validate = Hook(
         name="vpod.koordinator.sh",
         path=names.WEBHOOK_VALIDATE_POD,
         mutating=False,
@@ -182,9 +262,12 @@ def _all(namespace: str) -> Iterator[Hook]:
         resource="pods",
         object_type="pod",
         fails_closed=True,
-        timeout_s=5,
+        timeout_s=WAITS_S,
         namespace_selector=pods,
+        conditions=_WAITS,
     )
+    yield validate
+    yield _in_passing(validate, "vpod-others.koordinator.sh")
     yield Hook(
         name="vpodbinding.koordinator.sh",
         path=names.WEBHOOK_VALIDATE_POD_BINDING,

@@ -117,6 +117,14 @@ OWN_ANNOTATION_LAST_EVICTIONS: Final = AnnotationKey("node.koordinator.sh/last-e
 """When the node's agent last evicted pods, by priority class: `{"koord-batch": "2026-11-15T12:00:00Z"}`; and when the
 descheduler last moved pods of an owner away: `{"owner/UID": ...}`."""
 
+# What koord adds to the protocol. Its webhook configurations; people > M.
+OWN_ANNOTATION_BREAK_GLASS: Final = AnnotationKey("koordinator.sh/break-glass")
+"""Since when admission is off by hand, and why. The manager registers no webhooks where it stands."""
+
+# What koord adds to the protocol. Nodes; M > M, and whoever reads slo-controller-config.
+OWN_LABEL_PREFIX_ROLLOUT: Final = "rollout.koordinator.sh/"
+"""With the name of a feature: the node is in the roll-out of that feature."""
+
 # YARN's NodeManagers: pods, or nodes where they run beside Kubernetes. U > Y.
 LABEL_COMPONENT: Final = LabelKey("app.kubernetes.io/component")
 ANNOTATION_YARN_NODE_ID: Final = AnnotationKey("yarn.hadoop.apache.org/node-id")
@@ -355,6 +363,7 @@ CLUSTER_NAMESPACES: Final = frozenset({NAMESPACE_KUBE_SYSTEM, "kube-public", "ku
 """Namespaces of the cluster itself and of koord: what runs there is no tenant's."""
 CONFIGMAP_SLO_CONTROLLER: Final = "slo-controller-config"
 CONFIGMAP_SLO_IN_FORCE: Final = "slo-controller-config-in-force"
+CONFIGMAP_ROLLOUTS: Final = "koord-rollouts"
 CONFIGMAP_KOORDLET: Final = "koordlet-config"
 CONFIGMAP_POD_ENHANCED_VALIDATOR: Final = "pod-enhanced-validator-config"
 CONFIGMAP_GPU_SHARED_RESOURCE_TEMPLATES: Final = "gpu-shared-resource-templates"

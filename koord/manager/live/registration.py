@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
+from koord.admission import break_glass
 from koord.admission.hooks import REVIEW_VERSIONS, Hook
+from koord.admission.plain import part
 from koord.api.kinds import MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_WEBHOOK_CONFIGURATIONS, Kind
 from koord.kube.client import Client
-from koord.kube.errors import AlreadyExists, NotFound
+from koord.kube.errors import AlreadyExists, Conflict, NotFound
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +43,9 @@ class Endpoint:
 
 
 def entries(hooks: Iterable[Hook], endpoint: Endpoint, bundle: bytes) -> list[dict[str, Any]]:
-    """Webhooks as a configuration lists them: every field, so that what a server fills in is no difference."""
-    return [_entry(hook, endpoint, bundle) for hook in sorted(hooks, key=lambda hook: hook.name)]
+    """Webhooks as a configuration lists them, in the order in which they are called: every field, so that what a
+    server fills in is no difference."""
+    return [_entry(hook, endpoint, bundle) for hook in hooks]
 
 
 def _entry(hook: Hook, endpoint: Endpoint, bundle: bytes) -> dict[str, Any]:
@@ -65,7 +68,13 @@ def _entry(hook: Hook, endpoint: Endpoint, bundle: bytes) -> dict[str, Any]:
         "timeoutSeconds": hook.timeout_s,
         "admissionReviewVersions": list(REVIEW_VERSIONS),
         **({"reinvocationPolicy": "Never"} if hook.mutating else {}),
+        **({"matchConditions": [{"name": n, "expression": e} for n, e in hook.conditions]} if hook.conditions else {}),
     }
+
+
+def unconditional(webhooks: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """As an API server keeps them that knows no conditions. Its pods all wait: entries in passing come too late."""
+    return [{key: value for key, value in each.items() if key != "matchConditions"} for each in webhooks]
 
 
 def _selector(expressions: tuple[dict[str, Any], ...]) -> dict[str, Any]:
@@ -81,6 +90,10 @@ class Registration:
             True: (MUTATING_WEBHOOK_CONFIGURATIONS, mutating),
             False: (VALIDATING_WEBHOOK_CONFIGURATIONS, validating),
         }
+        self._off: dict[str, str] = {}
+        "Configurations that somebody has emptied by hand, with what was said."
+        self._unconditional: set[str] = set()
+        "Configurations that were kept without conditions."
 
     async def ensure(self, hooks: Iterable[Hook], endpoint: Endpoint, bundle: bytes) -> bool:
         """Makes the configurations what they should be. Whether something had to be mended."""
@@ -103,8 +116,27 @@ class Registration:
                 # Another replica was faster, and wants the same.
                 return False
             return True
-        if (present.get("webhooks") or []) == wanted:
+        off = break_glass.said(part(present, "metadata", "annotations"))
+        if off is not None:
+            if self._off.get(name) != off:
+                log.warning("admission is off by hand (%s): no webhooks are registered", off)
+                self._off[name] = off
             return False
-        log.warning("mending the registration of webhooks", extra={"configuration": name})
-        await self._client.patch(kind, name, {"webhooks": wanted}, field_manager=FIELD_MANAGER)
+        self._off.pop(name, None)
+        found = present.get("webhooks") or []
+        if found == wanted or (name in self._unconditional and found == unconditional(wanted)):
+            return False
+        log.info("changing the registration of webhooks", extra={"configuration": name})
+        # Of the version that was read: somebody may be taking admission off at this moment.
+        version = {"resourceVersion": part(present, "metadata").get("resourceVersion")}
+        try:
+            kept = await self._client.patch(
+                kind, name, {"metadata": version, "webhooks": wanted}, field_manager=FIELD_MANAGER
+            )
+        except Conflict:
+            # What is watched wakes the loop again.
+            return True
+        if not any(each.match_conditions for each in kept.webhooks) and unconditional(wanted) != wanted:
+            self._unconditional.add(name)
+            log.warning("the API server knows no conditions of webhooks: all pods wait while no manager answers")
         return True

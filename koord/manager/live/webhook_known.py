@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Generic, TypeVar
 
@@ -126,6 +126,7 @@ class WebhookKnown:
             self._enhanced = informers.get(kinds.CONFIG_MAPS, namespace=namespace, fields=f"metadata.name={name}")
             self._enhanced.add_handler(lambda _: self._note_enhanced())
         self._profiles: Informer[ClusterColocationProfile] | None = None
+        self._tell: Callable[[], None] = lambda: None
         self._quotas: Informer[ElasticQuota] | None = None
         self._quota_profiles: Informer[ElasticQuotaProfile] | None = None
         self._known = Known(
@@ -156,6 +157,10 @@ class WebhookKnown:
             tasks.create_task(self._await_quotas(), name="webhooks/quotas")
             if self._gates[ManagerGate.RECOMMENDED_REQUESTS]:
                 tasks.create_task(self._await_recommendations(), name="webhooks/recommendations")
+
+    def on_profiles(self, tell: Callable[[], None]) -> None:
+        """`tell` is called when profiles have changed."""
+        self._tell = tell
 
     def now(self) -> Known:
         """What is known at this moment."""
@@ -252,8 +257,12 @@ class WebhookKnown:
 
     async def _follow_profiles(self) -> None:
         profiles = self._profiles = self._informers.get(kinds.CLUSTER_COLOCATION_PROFILES)
-        profiles.add_handler(lambda _: self._set(profiles=compile_profiles(profiles.list())))
+        profiles.add_handler(lambda _: self._note_profiles(profiles.list()))
         await profiles.synced()
+
+    def _note_profiles(self, listed: Iterable[ClusterColocationProfile]) -> None:
+        self._set(profiles=compile_profiles(listed))
+        self._tell()
 
     async def _await_quotas(self) -> None:
         wanted = (kinds.ELASTIC_QUOTAS, kinds.ELASTIC_QUOTA_PROFILES)

@@ -19,7 +19,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from koord.admission.binding import BindingSettings
-from koord.admission.hooks import Hook, hooks, registered
+from koord.admission.hooks import hooks, registered
 from koord.admission.request import Gates
 from koord.api import kinds
 from koord.api.configuration.features import ManagerGate
@@ -168,7 +168,7 @@ class WebhookServer:
         self._options = options or WebhookOptions()
         self._clock = clock or SystemClock()
         self._address = parse_address(address)
-        self._registered: tuple[Hook, ...] = tuple(registered(gates, self._options.namespace))
+        self._gates = gates
         self._reviews = Reviews(
             known,
             gates,
@@ -209,6 +209,7 @@ class WebhookServer:
 
     async def run(self, on_ready: Callable[[str], None]) -> None:
         await self._known.synced()
+        self._known.on_profiles(self._wake.set)
         # Before the first certificate there is nothing to serve with.
         await self._until_done(self._keep_certificate)
         server = web.Server(self._reviews.handle, access_log=None, keepalive_timeout=KEEP_ALIVE_S)
@@ -294,7 +295,8 @@ class WebhookServer:
         options = self._options
         url = f"https://{Address(options.host, self.port)}" if options.host else ""
         endpoint = Endpoint(options.namespace, options.service, url)
-        mended = await self._registration.ensure(self._registered, endpoint, self._shown.bundle)
+        wanted = registered(self._gates, options.namespace, self._known.now().profiles)
+        mended = await self._registration.ensure(wanted, endpoint, self._shown.bundle)
         if self._shown.bundle != self._told:
             self._told, self._told_at = self._shown.bundle, self._clock.monotonic()
         self._fault = None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import msgspec
 import pytest
 
 from koord.admission.binding import BindingSettings
-from koord.admission.hooks import hooks
+from koord.admission.hooks import IN_PASSING_S, hooks
 from koord.api.configuration.features import ManagerGate, parse_gates
 from koord.api.kinds import (
     CLUSTER_COLOCATION_PROFILES,
@@ -31,6 +33,7 @@ from koord.api.kinds import (
     Kind,
 )
 from koord.api.protocol.names import NAMESPACE_KOORDINATOR
+from koord.cli import break_glass
 from koord.kube.client import Client
 from koord.kube.errors import ApiError, BadRequest, Forbidden, Invalid, ServerError
 from koord.kube.health import parse_address
@@ -131,18 +134,82 @@ async def test_an_update_may_not_change_what_the_node_acts_on(client: Client) ->
         await client.delete(PODS, "web", namespace="shop", grace_s=0)
 
 
-async def test_without_a_manager_pods_are_refused_but_not_the_clusters_own(client: Client) -> None:
+async def test_without_a_manager_plain_pods_are_created_as_ever_and_those_of_profiles_wait(client: Client) -> None:
+    await client.patch(NAMESPACES, "jobs", {"metadata": {"labels": {"colocation": "on"}}})
+    by_label = {"metadata": {"name": "labelled"}, "spec": {"selector": {"matchLabels": {"band": "batch"}}}}
     async with admitting(client) as running:
+        for profile in (PROFILE, by_label):
+            await client.create(CLUSTER_COLOCATION_PROFILES, profile)
+        await until(lambda: _is_registered(client, "batch.mpod-create", "labelled.mpod-create"))
         await created(client, pod("before", "shop"))
         await running.stop()
         once = client.limited(attempts=1)
-        with pytest.raises(ServerError, match="failed calling webhook"):
-            await once.create(PODS, pod("closed", "shop"))
+        for i in range(10):
+            began_s = time.monotonic()
+            await once.create(PODS, pod(f"plain-{i}", "shop", labels={"app": "web"}))
+            assert time.monotonic() - began_s < IN_PASSING_S * 2 + 1
+            await once.patch(PODS, f"plain-{i}", {"metadata": {"labels": {"app": "x"}}}, namespace="shop")
+            await client.delete(PODS, f"plain-{i}", namespace="shop", grace_s=0)
+        who_waits = (
+            pod("job", "jobs"),
+            pod("job", "shop", labels={"band": "batch"}),
+            pod("job", "shop", labels={QOS: "BE"}),
+        )
+        for each in who_waits:
+            with pytest.raises(ServerError, match="failed calling webhook"):
+                await once.create(PODS, each)
         for namespace in ("kube-system", NAMESPACE_KOORDINATOR):
             await created(client, pod("open", namespace))
     # Another manager, at another address, opens it again.
     async with admitting(client):
-        await created(client, pod("after", "shop"))
+        stored = await created(client, pod("after", "jobs"))
+        assert stored["metadata"]["labels"][QOS] == "BE"
+    await client.patch(NAMESPACES, "jobs", {"metadata": {"labels": {"colocation": None}}})
+
+
+async def test_break_glass_opens_a_cluster_without_a_manager_and_one_that_comes_back_leaves_it(client: Client) -> None:
+    async with admitting(client) as running:
+        await running.stop()
+    once = client.limited(attempts=1)
+    batch = pod("job", "shop", labels={QOS: "BE"}, priorityClassName="koord-batch")
+    with pytest.raises(ServerError, match="failed calling webhook"):
+        await once.create(PODS, batch)
+    told = await break_glass.turn(client, "nobody answers")
+    assert set(told) == {MUTATING, VALIDATING}
+    assert all(said.endswith(": nobody answers") for said in told.values())
+    # Who comes second changes neither since when nor why.
+    assert await break_glass.turn(client, "again") == told
+    stored = await created(client, batch)
+    assert stored["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "500m"
+    async with admitting(client) as running:
+        assert running.server.check() is None
+        assert (await client.get(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING)).webhooks == ()
+        assert await break_glass.look(client) == told[MUTATING]
+        await break_glass.turn(client, None)
+        await until(lambda: _is_registered(client, "mpod-create"))
+        assert await break_glass.look(client) == ""
+
+
+async def test_an_entry_for_a_profile_comes_and_goes_with_it(client: Client) -> None:
+    async with admitting(client):
+        spec = {"selector": {"matchExpressions": [{"key": "band", "operator": "Sometimes"}]}}
+        with suppress(ApiError):  # The real server's schema may refuse it.
+            await client.create(CLUSTER_COLOCATION_PROFILES, {"metadata": {"name": "odd"}, "spec": spec})
+        await client.create(CLUSTER_COLOCATION_PROFILES, PROFILE)
+        await until(lambda: _is_registered(client, "batch.mpod-create"))
+        # Nobody can have meant that all pods wait for a selector that makes no sense.
+        assert not await _is_registered(client, "odd.mpod-create")
+        await client.delete(CLUSTER_COLOCATION_PROFILES, "batch")
+
+        async def is_gone() -> bool:
+            return not await _is_registered(client, "batch.mpod-create")
+
+        await until(is_gone)
+
+
+async def _is_registered(client: Client, *names: str) -> bool:
+    found = {each.name for each in (await client.get(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING)).webhooks}
+    return found >= {f"{name}.koordinator.sh" for name in names}
 
 
 async def test_whoever_edits_or_deletes_the_registration_finds_it_mended(client: Client) -> None:
