@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from koord.cli import structured
+from koord.cli.break_glass import break_glass
+from koord.cli.colocation_preview import preview
 from koord.cli.options import kube_options, output_option
 from koord.cli.progress import Progress
+from koord.cli.rollout import rollout, rollout_table, rollouts_of
 from koord.cli.tables import table
 
 if TYPE_CHECKING:
@@ -33,12 +36,15 @@ def _scope_options(command: F) -> F:
 
 @click.group(epilog="Example: koord colocation off --node n1 --evict --dry-run")
 def colocation() -> None:
-    """Turn co-location off or on: for the cluster, for a pool of nodes, or for single nodes.
+    """Turn co-location off or on: for the cluster, for a pool of nodes, or for single nodes; or bit by bit (rollout).
 
     Off takes back what nodes lend at once, with or without a manager: new batch and mid pods wait. Those that run stay,
     unless they are evicted (off --evict).
     """
 
+
+for each in (preview, rollout, break_glass):
+    colocation.add_command(each)
 
 _dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Only say what would change; nothing is written and no pod is evicted."
@@ -143,6 +149,12 @@ def status(
     told = _run(lambda client: live.look(client, scope), kubeconfig, context)
     if output == "table":
         _print(told)
+        rollouts = rollouts_of(kubeconfig, context)
+        if rollouts.rollouts:
+            click.echo()
+            click.echo(rollout_table(rollouts.rollouts))
+        for line in rollouts.faults:
+            click.echo(f"note: {line}", err=True)
     else:
         structured.say(told, output)
     return 0
@@ -281,6 +293,8 @@ def _print(told: SwitchResult) -> None:
         click.echo(f"note: {said}", err=True)
     if told.manager:
         click.echo(f"note: {told.manager}", err=True)
+    if told.admission:
+        click.echo(f"note: admission is off {told.admission}; koord colocation break-glass off puts it back", err=True)
     rows: list[tuple[str, ...]] = [
         ("NODE", "CO-LOCATION", "BATCH-CPU", "BATCH-MEMORY", "MID-CPU", "MID-MEMORY", "PODS", "WHY")
     ]

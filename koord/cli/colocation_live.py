@@ -24,6 +24,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.protocol import names
 from koord.api.protocol.annotations.colocation import COLOCATION_STRATEGY
 from koord.api.text.selector import LabelMatcher
+from koord.cli import break_glass
 from koord.cli.node_live import who_is_missing
 from koord.kube.client import Client
 from koord.kube.errors import ApiError, Conflict, EvictionRefused, NotFound
@@ -101,6 +102,8 @@ class SwitchResult(msgspec.Struct, frozen=True, rename="camel"):
     "In a dry run: the pods that would be evicted, in that order."
     configuration: tuple[str, ...] = ()
     "What is wrong with the stored configuration, and what is in force instead."
+    admission: str = ""
+    "Since when admission is off by hand, and why, if so."
     spared: tuple[str, ...] = ()
     "Pods on lent resources that are not evicted, because they are in the cluster's own namespaces."
 
@@ -120,7 +123,7 @@ class Evict:
 
 
 @dataclass(slots=True)
-class _Done:
+class Done:
     evicted: list[str] = field(default_factory=list)
     spared: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
@@ -138,19 +141,20 @@ def run(work: Callable[[Client], Any], kubeconfig: str | None, context: str | No
         raise click.ClickException(str(error)) from None
 
 
-async def look(client: Client, scope: Scope, done: _Done | None = None) -> SwitchResult:
+async def look(client: Client, scope: Scope, done: Done | None = None) -> SwitchResult:
     """How things stand."""
     held = await _in_force(client)
     config = held.config
     nodes = await _nodes(client, scope)
     pods = await _lent_to(client, nodes, scope)
-    done = done or _Done()
+    done = done or Done()
     return SwitchResult(
         config.is_colocation_enabled,
         _standings(config, nodes, pods),
         tuple(done.evicted),
         done.refused,
         await who_is_missing(client, time.time()),
+        admission=await break_glass.look(client),
         spared=tuple(done.spared),
         configuration=tuple(f"ConfigMap {CONFIG}: {each}" for each in held.problems),
     )
@@ -159,7 +163,7 @@ async def look(client: Client, scope: Scope, done: _Done | None = None) -> Switc
 async def plan(client: Client, scope: Scope, *, on: bool, evict: Evict | None = None) -> SwitchResult:
     """What `turn` would do, and how things would stand. Raises what `turn` would raise, and writes nothing."""
     nodes = await _nodes(client, scope)
-    found = await _map(client)
+    found = await config_map(client)
     if scope.nodes:
         nodes = [_annotated(node, node_annotation(node.metadata.annotations, on=on)) for node in nodes]
         config = (await _in_force(client)).config
@@ -187,10 +191,10 @@ async def turn(
         config = (await _in_force(client)).config
     else:
         config = await _configure(client, scope, nodes, on=on)
-    done = _Done()
+    done = Done()
     if not on:
         progress("taking back what is lent")
-        await _each(nodes, lambda node: _take_back(client, node, config, done))
+        await each_of(nodes, lambda node: take_back(client, node, config, done))
         if evict is not None:
             off = [each for each in nodes if not _stands(config, each)]
             pods = await _lent_to(client, off, scope)
@@ -198,7 +202,7 @@ async def turn(
             done.spared += _spared(pods, evict)
             progress(f"evicting {len(chosen)} pods")
             deadline_s = time.monotonic() + evict.within_s
-            await _each(chosen, lambda each: _evict(client, each, deadline_s, done))
+            await each_of(chosen, lambda each: _evict(client, each, deadline_s, done))
     return await look(client, scope, done)
 
 
@@ -221,7 +225,7 @@ def _standings(config: SloConfig, nodes: Sequence[Node], pods: Sequence[Evictee]
     return told
 
 
-async def _map(client: Client, name: str = names.CONFIGMAP_SLO_CONTROLLER) -> ConfigMap | None:
+async def config_map(client: Client, name: str = names.CONFIGMAP_SLO_CONTROLLER) -> ConfigMap | None:
     try:
         return await client.get(CONFIG_MAPS, name, namespace=names.NAMESPACE_KOORDINATOR)
     except NotFound:
@@ -230,7 +234,7 @@ async def _map(client: Client, name: str = names.CONFIGMAP_SLO_CONTROLLER) -> Co
 
 async def _in_force(client: Client) -> InForce:
     """What the manager goes by."""
-    published, stored = await _map(client, names.CONFIGMAP_SLO_IN_FORCE), await _map(client)
+    published, stored = await config_map(client, names.CONFIGMAP_SLO_IN_FORCE), await config_map(client)
     last = last_valid(published.data if published is not None else None)
     return in_force(last, stored.data if stored is not None else None)
 
@@ -292,7 +296,7 @@ def _wanted_section(data: Mapping[str, str], scope: Scope, nodes: Sequence[Node]
 
 async def _configure(client: Client, scope: Scope, nodes: Sequence[Node], *, on: bool) -> SloConfig:
     for _ in range(TRIES):
-        found = await _map(client)
+        found = await config_map(client)
         data: Mapping[str, str] = found.data if found is not None else {}
         text, config = _wanted_section(data, scope, nodes, on=on)
         if text == data.get(COLOCATION):
@@ -318,7 +322,7 @@ async def _configure(client: Client, scope: Scope, nodes: Sequence[Node], *, on:
     raise SwitchError(f"ConfigMap {CONFIG} changes so often that it cannot be written; try again")
 
 
-async def _take_back(client: Client, node: Node, config: SloConfig, done: _Done) -> None:
+async def take_back(client: Client, node: Node, config: SloConfig, done: Done) -> None:
     patch = taken_back(node_facts(node), config, time.time())
     if patch is None:
         return
@@ -332,7 +336,7 @@ async def _take_back(client: Client, node: Node, config: SloConfig, done: _Done)
         done.refused[f"node/{node.metadata.name}"] = str(error)
 
 
-async def _evict(client: Client, evictee: Evictee, deadline_s: float, done: _Done) -> None:
+async def _evict(client: Client, evictee: Evictee, deadline_s: float, done: Done) -> None:
     while True:
         try:
             if evictee.asks_for_notice:
@@ -371,7 +375,7 @@ async def _notice_is_over(client: Client, evictee: Evictee, deadline_s: float) -
         raise
 
 
-async def _each(things: Sequence[Any], do: Callable[[Any], Any]) -> None:
+async def each_of(things: Sequence[Any], do: Callable[[Any], Any]) -> None:
     """A few at a time."""
     slots = asyncio.Semaphore(AT_ONCE)
 

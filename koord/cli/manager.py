@@ -37,8 +37,8 @@ koordinator.sh/config-conditions."""
     default="*",
     show_default=True,
     metavar="LIST",
-    help="nodemetric, noderesource, nodeslo, quotaprofile, recommendation, colocationprofile (with its gate);"
-    " * is all, -NAME not one.",
+    help="nodemetric, noderesource, nodeslo, quotaprofile, recommendation, interferencepair, rollout, colocationprofile"
+    " (with its gate); * is all, -NAME not one.",
 )
 @click.option(
     "--noderesource-plugins",

@@ -216,6 +216,7 @@ MANAGER: Final = (
         "configuration",
     ),
     Right("say what is in force while the configuration is invalid", ("configmaps",), ("create",), (), "configuration"),
+    Right("have roll-outs go on", ("configmaps",), (*READ, "patch"), (names.CONFIGMAP_ROLLOUTS,), "configuration"),
     Right(
         "follow the rules for pods",
         ("configmaps",),

@@ -1,4 +1,4 @@
-"""Whom agents would evict by other settings: their own decisions, asked with what nodes report.
+"""Whom agents would evict and hold back by other settings: their own decisions, asked with what nodes report.
 
 A report's averages stand for the present. Which features an agent has switched on is not in the cluster, so all are
 asked; each eviction names the feature that it takes.
@@ -14,13 +14,14 @@ import msgspec
 from koord.agent.host.topology import Topology
 from koord.agent.pods import AgentPod
 from koord.agent.qos import cpu_evict, memory_evict
+from koord.agent.qos.cpu_budget import FRESH_WITHIN_S, cpu_budget
 from koord.agent.qos.strategy import Sight
 from koord.agent.series import names
 from koord.agent.series.samples import Samples, Series
 from koord.agent.state import NodeState
 from koord.api.configuration.features import AgentGate
 from koord.api.configuration.overlay import overlay
-from koord.api.configuration.slo_defaults import default_node_slo, effective_qos_strategy
+from koord.api.configuration.slo_defaults import THRESHOLD_STRATEGY, default_node_slo, effective_qos_strategy
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
@@ -53,19 +54,41 @@ def would_evict(
     if info is None or settings is None or not settings.enable:
         return ()
     state = _state(node, allocatable, pods, slo)
-    samples = Samples()
-    _add(samples, names.NODE_CPU, names.NODE_MEMORY, info.node_usage, now_s)
-    by_key = {pod.key: uid for uid, pod in state.pods.items()}
-    for each in metric.status.pods_metric:
-        uid = by_key.get(f"{each.namespace}/{each.name}")
-        if uid is not None:
-            _add(samples, names.pod_cpu(uid), names.pod_memory(uid), each.pod_usage, now_s)
+    samples = _samples(state, metric, now_s)
     found: dict[str, WouldEvict] = {}
     for strategy in (cpu_evict.STRATEGY, memory_evict.STRATEGY):
         decision, _ = strategy.decide(Sight(state, samples, now_s), None, strategy.memory)
         for gone in decision.evictions if decision is not None else ():
             found.setdefault(gone.pod.uid, WouldEvict(gone.pod.key, node.metadata.name, gone.by, gone.why))
     return tuple(found.values())
+
+
+def held_back_milli(node: Node, pods: Iterable[Pod], metric: NodeMetric, slo: NodeSLOSpec, now_s: float) -> int:
+    """How much of the CPU that best-effort pods use now an agent would keep from them by these settings."""
+    strategy = slo.resource_used_threshold_with_be
+    if metric.status.node_metric is None or strategy is None or not strategy.enable:
+        return 0
+    state = _state(node, {}, pods, slo)
+    samples = _samples(state, metric, now_s)
+    threshold = strategy.cpu_suppress_threshold_percent or THRESHOLD_STRATEGY.cpu_suppress_threshold_percent or 0
+    budget = cpu_budget(state, samples, threshold, strategy.cpu_suppress_min_percent, now_s)
+    if budget is None:
+        return 0
+    best_effort = [uid for uid, pod in state.pods.items() if pod.is_best_effort]
+    used = sum(samples.last(names.pod_cpu(uid), now_s, FRESH_WITHIN_S) or 0 for uid in best_effort)
+    return max(0, int(used) - budget.allowed)
+
+
+def _samples(state: NodeState, metric: NodeMetric, now_s: float) -> Samples:
+    samples = Samples()
+    if metric.status.node_metric is not None:
+        _add(samples, names.NODE_CPU, names.NODE_MEMORY, metric.status.node_metric.node_usage, now_s)
+    by_key = {pod.key: uid for uid, pod in state.pods.items()}
+    for each in metric.status.pods_metric:
+        uid = by_key.get(f"{each.namespace}/{each.name}")
+        if uid is not None:
+            _add(samples, names.pod_cpu(uid), names.pod_memory(uid), each.pod_usage, now_s)
+    return samples
 
 
 def _state(node: Node, allocatable: Mapping[str, int], pods: Iterable[Pod], slo: NodeSLOSpec) -> NodeState:

@@ -50,6 +50,13 @@ ON_A_CLUSTER: Final[Mapping[str, tuple[Said, ...]]] = {
         "4 pods evicted",
         Times(2, "successfully rolled out"),
     ),
+    "roll-out-safely.md": (
+        "lending: nodes lend what services leave to batch and mid pods",
+        "in all: 2 nodes,",
+        re.compile(r"lending +running +10% of 10,50,100 +\d+ of 10"),
+        "stopped by hand: release day",
+        "lending is off on all nodes, as before",
+    ),
     "gangs.md": (
         "together with 7 other pods of its job",
         Times(8, "condition met"),
@@ -172,6 +179,7 @@ def test_the_page_about_admission(tmp_path: Path) -> None:
     assert "must be a whole number of cores, at least 1, for a pod with QoS class LSR, not 2500m" in printed
     assert "one of them is refused" in printed
     assert '{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"1Gi"}' in printed
+    assert "koordinator-mutating-webhook-configuration is empty: admission is off since" in printed
 
 
 def test_the_page_about_slow_services(tmp_path: Path) -> None:

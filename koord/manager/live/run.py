@@ -33,6 +33,8 @@ from koord.manager.live.node_resource import NodeResourceLoop
 from koord.manager.live.pairs import PairsLoop
 from koord.manager.live.quota_profile import QuotaProfileLoop
 from koord.manager.live.recommendation import RecommendationLoop, RecommendationPace
+from koord.manager.live.rollout import LOOK_S as ROLLOUT_LOOK_S
+from koord.manager.live.rollout import RolloutLoop
 from koord.manager.live.sources import REQUIRED, Sources
 from koord.manager.live.unacted import UnactedTeller
 from koord.manager.live.waiting_pods import WaitingPodsLoop
@@ -48,6 +50,7 @@ CONTROLLERS: Final = (
     "colocationprofile",
     "recommendation",
     "interferencepair",
+    "rollout",
 )
 
 
@@ -65,6 +68,8 @@ class ManagerOptions:
     waiting_pods: bool = False
     "Whether the controller colocationprofile may change pods that wait: the gate ColocationProfileController."
     recommendation: RecommendationPace = field(default_factory=RecommendationPace)
+    rollout_look_s: float = ROLLOUT_LOOK_S
+    "How often a roll-out that grows is looked at."
     plugins: Plugins = field(default_factory=choose)
     beside: tuple[Callable[[Client, Informers, Metrics], Awaitable[None]], ...] = ()
     "What runs on every replica, leading or not."
@@ -191,6 +196,16 @@ class _Runner:
                 client, sources, events, self._clock, metrics, pace=options.recommendation
             ),
             "interferencepair": lambda: PairsLoop(client, sources, self._clock, metrics),
+            "rollout": lambda: RolloutLoop(
+                client,
+                informers,
+                sources,
+                configuration,
+                events,
+                self._clock,
+                metrics,
+                look_s=options.rollout_look_s,
+            ),
         }
         if options.waiting_pods:
             made["colocationprofile"] = lambda: WaitingPodsLoop(client, informers, self._clock, metrics)

@@ -1,0 +1,86 @@
+"""`koord colocation preview`: what a feature would do on the cluster as it is, before anything is done."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from koord.cli import structured
+from koord.cli.options import kube_options, output_option
+from koord.cli.progress import Progress
+from koord.cli.tables import table
+
+if TYPE_CHECKING:
+    from koord.offline.rollout_preview import FeaturePreview
+
+MOST_NODES: Final = 20
+MOST_PODS: Final = 10
+GIB: Final = 1 << 30
+
+
+@click.command(epilog="Example: koord colocation preview lending -l pool=web --percent 10")
+@click.argument("feature", required=False, metavar="[FEATURE]")
+@click.option("-l", "--selector", default="", metavar="SELECTOR", help="Only nodes with these labels, as in pool=web.")
+@click.option(
+    "--percent",
+    type=click.IntRange(1, 100),
+    default=100,
+    show_default=True,
+    help="Only the share of nodes that a roll-out would begin with.",
+)
+@kube_options
+@output_option("table", "json", "yaml")
+def preview(
+    feature: str | None, selector: str, percent: int, kubeconfig: str | None, context: str | None, output: str
+) -> int:
+    """Say what would be lent, held back and evicted with a feature, from what nodes report now. Nothing is changed.
+
+    Without FEATURE: each of lending, suppress, cpu-burst and memory-qos by itself. What the descheduler would move is
+    said by koord deschedule --live --dry-run.
+    """
+    from koord.api.text.selector import parse_labels
+    from koord.cli import plan_live
+    from koord.manager.rollout.features import FEATURES, feature_of
+    from koord.offline.rollout_preview import feature_preview
+
+    wanted = (feature_of(feature),) if feature else FEATURES
+    matcher = parse_labels(selector) if selector else None
+    with Progress() as progress:
+        found = plan_live.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), configuration=True)
+        now_s = time.time()
+        told = [feature_preview(found, each, matcher, percent, now_s) for each in wanted]
+    if output == "table":
+        for i, each in enumerate(told):
+            click.echo("\n" * bool(i) + _tables(each))
+    else:
+        structured.say(told, output)
+    click.echo("note: this was a preview: nothing was changed", err=True)
+    return 0
+
+
+def _tables(told: FeaturePreview) -> str:
+    lines = [f"{told.feature}: {told.about}"]
+    if told.already:
+        lines.append(
+            f"on already: {', '.join(told.already[:MOST_PODS])}{' ...' if len(told.already) > MOST_PODS else ''}"
+        )
+    if not told.nodes:
+        lines.append("no node would change")
+    else:
+        rows: list[tuple[str, ...]] = [("NODE", "WOULD LEND", "HELD BACK", "SERVICES", "BATCH PODS", "WHY NOT")]
+        for name, node in list(told.nodes.items())[:MOST_NODES]:
+            lends = f"{node.batch_cpu_milli / 1000:g} CPUs, {node.batch_memory_bytes / GIB:.1f}Gi"
+            held = f"{node.held_back_milli / 1000:g} CPUs" if node.held_back_milli else "-"
+            rows.append((name, lends, held, str(node.services), str(node.batch_pods), node.why or "-"))
+        lines.append(table(rows))
+        if len(told.nodes) > MOST_NODES:
+            lines.append(f"and {len(told.nodes) - MOST_NODES} more nodes (all of them with -o json)")
+    lines.append(
+        f"in all: {len(told.nodes)} nodes, {told.batch_cpu_milli / 1000:g} CPUs and"
+        f" {told.batch_memory_bytes / GIB:.1f}Gi lent, {len(told.evictions)} pods evicted"
+    )
+    lines += [f"  {each.pod} on {each.node} by {each.by}: {each.why}" for each in told.evictions[:MOST_PODS]]
+    lines += [f"note: {note}" for note in told.notes]
+    return "\n".join(lines)

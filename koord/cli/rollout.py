@@ -1,0 +1,212 @@
+"""`koord colocation rollout`: a feature on some nodes first, then on more, with a stop when services suffer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import click
+
+from koord.cli import structured
+from koord.cli.options import kube_options, output_option
+from koord.cli.tables import table
+
+if TYPE_CHECKING:
+    from koord.cli.rollout_live import RolloutResult, RolloutShown
+    from koord.kube.client import Client
+
+T = TypeVar("T")
+MOST_NAMED: Final = 5
+
+_feature = click.argument("feature", metavar="FEATURE")
+
+
+@click.group(epilog="Example: koord colocation rollout start lending --steps 5,25,50,100 --every 30m")
+def rollout() -> None:
+    """Roll out a feature bit by bit: lending, suppress, cpu-burst, memory-qos.
+
+    Nodes are chosen by a hash of their names: those of a small share are part of every larger one. The manager goes
+    from step to step, and stops when services turn unready, when agents find them slowed down by batch pods, or when
+    more pods are evicted than is accepted.
+    """
+
+
+@rollout.command(epilog="Example: koord colocation rollout start lending -l pool=web --steps 10,50,100 --every 1h")
+@_feature
+@click.option("-l", "--selector", default="", metavar="SELECTOR", help="Only nodes with these labels, as in pool=web.")
+@click.option("--steps", default="5,25,50,100", show_default=True, metavar="LIST", help="Shares of nodes, in percent.")
+@click.option("--every", default="30m", show_default=True, metavar="DURATION", help="How long a step lasts.")
+@click.option("--max-unready", default=0, show_default=True, metavar="N", help="Service pods that may turn unready.")
+@click.option("--max-slowed", default=0, show_default=True, metavar="N", help="Services that may be slowed down.")
+@click.option("--max-evictions", default=20, show_default=True, metavar="N", help="Pods that may be evicted in a step.")
+@click.option(
+    "--on-stop",
+    type=click.Choice(["back", "hold"]),
+    default="back",
+    show_default=True,
+    help="back: nodes where services suffer leave the roll-out. hold: all nodes stay as they are.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say which nodes would be first; nothing is written.")
+@kube_options
+@output_option("table", "json", "yaml")
+def start(
+    feature: str,
+    selector: str,
+    steps: str,
+    every: str,
+    max_unready: int,
+    max_slowed: int,
+    max_evictions: int,
+    on_stop: str,
+    dry_run: bool,
+    kubeconfig: str | None,
+    context: str | None,
+    output: str,
+) -> int:
+    """Begin: the first share of nodes gets the feature when the manager next looks."""
+    from koord.api.machinery.faults import BadInput
+    from koord.api.text.duration import parse_ns
+    from koord.api.text.selector import parse_labels
+    from koord.cli import rollout_live as live
+    from koord.manager.rollout.features import feature_of
+    from koord.manager.rollout.state import Limits, Rollout, parse_steps
+
+    for given, flag in (
+        (max_unready, "--max-unready"),
+        (max_slowed, "--max-slowed"),
+        (max_evictions, "--max-evictions"),
+    ):
+        if given < 0:
+            raise click.UsageError(f"{flag} must be 0 or more, not {given}")
+    try:
+        every_s = parse_ns(every) / 1e9
+    except BadInput as error:
+        raise click.UsageError(f"--every: {error}") from None
+    if every_s <= 0:
+        raise click.UsageError(f"--every must be longer than 0, as in 30m, not {every}")
+    if selector:
+        parse_labels(selector)
+    wanted = Rollout(
+        selector=selector,
+        steps=parse_steps(steps),
+        every_seconds=every_s,
+        limits=Limits(max_unready, max_slowed, max_evictions),
+        on_stop="back" if on_stop == "back" else "hold",
+    )
+    found = feature_of(feature)
+    told = _run(lambda client: live.start(client, found, wanted, dry_run=dry_run), kubeconfig, context)
+    _print(told, output)
+    if dry_run:
+        click.echo("note: this was a dry run: nothing was changed", err=True)
+    return 0
+
+
+@rollout.command(epilog="Example: koord colocation rollout status -o json")
+@kube_options
+@output_option("table", "json", "yaml")
+def status(kubeconfig: str | None, context: str | None, output: str) -> int:
+    """Say how far roll-outs are, and why one stopped."""
+    _print(rollouts_of(kubeconfig, context), output)
+    return 0
+
+
+@rollout.command(epilog="Example: koord colocation rollout stop lending --reason 'a release is on its way'")
+@_feature
+@click.option("--reason", default="", metavar="TEXT", help="Why, for those who look at it.")
+@kube_options
+def stop(feature: str, reason: str, kubeconfig: str | None, context: str | None) -> int:
+    """Stop growing. Nodes that have the feature keep it."""
+    from koord.cli import rollout_live as live
+    from koord.manager.rollout.features import feature_of
+
+    found = feature_of(feature)
+    _print(_run(lambda client: live.stop(client, found, reason), kubeconfig, context), "table")
+    return 0
+
+
+@rollout.command(epilog="Example: koord colocation rollout resume lending")
+@_feature
+@click.option("--again", is_flag=True, help="Also on nodes that were taken back.")
+@kube_options
+def resume(feature: str, again: bool, kubeconfig: str | None, context: str | None) -> int:
+    """Go on after a stop. The step that was stopped begins anew."""
+    from koord.cli import rollout_live as live
+    from koord.manager.rollout.features import feature_of
+
+    found = feature_of(feature)
+    _print(_run(lambda client: live.resume(client, found, again=again), kubeconfig, context), "table")
+    return 0
+
+
+@rollout.command(epilog="Example: koord colocation rollout undo lending")
+@_feature
+@kube_options
+def undo(feature: str, kubeconfig: str | None, context: str | None) -> int:
+    """Switch the feature off on all nodes, as before the roll-out. Works with the manager down.
+
+    The exit code is 1 if a node could not be written.
+    """
+    return _end(feature, False, False, kubeconfig, context)
+
+
+@rollout.command(epilog="Example: koord colocation rollout finish lending")
+@_feature
+@click.option("--force", is_flag=True, help="Also where the roll-out is not complete.")
+@kube_options
+def finish(feature: str, force: bool, kubeconfig: str | None, context: str | None) -> int:
+    """Switch the feature on for the whole cluster, and take the roll-out's labels and items away."""
+    return _end(feature, True, force, kubeconfig, context)
+
+
+def _end(feature: str, on: bool, force: bool, kubeconfig: str | None, context: str | None) -> int:
+    from koord.cli import rollout_live as live
+    from koord.manager.rollout.features import feature_of
+
+    found = feature_of(feature)
+    refused = _run(lambda client: live.end(client, found, on=on, force=force), kubeconfig, context)
+    click.echo(f"{feature} is {'on for the whole cluster' if on else 'off on all nodes, as before'}")
+    for what, why in list(refused.items())[:MOST_NAMED]:
+        click.echo(f"note: {what}: {why}", err=True)
+    return 1 if refused else 0
+
+
+def rollouts_of(kubeconfig: str | None, context: str | None) -> RolloutResult:
+    """How far roll-outs are."""
+    from koord.cli import rollout_live as live
+
+    return _run(live.look, kubeconfig, context)
+
+
+def _run(work: Callable[[Client], Awaitable[T]], kubeconfig: str | None, context: str | None) -> T:
+    from koord.kube.client import Client
+
+    async def go() -> T:
+        async with Client.from_config(kubeconfig, context) as client:
+            return await work(client)
+
+    return asyncio.run(go())
+
+
+def _print(told: RolloutResult, output: str) -> None:
+    if output != "table":
+        structured.say(told, output)
+        return
+    for line in told.faults:
+        click.echo(f"note: {line}", err=True)
+    if not told.rollouts:
+        click.echo("there is no roll-out")
+        return
+    click.echo(rollout_table(told.rollouts))
+    if told.manager:
+        click.echo(f"note: {told.manager}: no roll-out goes on", err=True)
+
+
+def rollout_table(shown: tuple[RolloutShown, ...]) -> str:
+    rows = [("ROLL-OUT", "STATE", "STEP", "NODES", "UNREADY", "SLOWED", "EVICTED", "WHY")]
+    for each in shown:
+        steps = ",".join(map(str, each.steps))
+        counts = (str(len(each.unready)), str(len(each.slowed)), str(each.evictions))
+        where = f"{len(each.nodes)} of {each.pool}"
+        rows.append((each.feature, each.state, f"{each.percent}% of {steps}", where, *counts, each.reason or "-"))
+    return table(rows, colours={"stopped": "red", "complete": "green"})

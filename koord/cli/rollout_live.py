@@ -1,0 +1,246 @@
+"""Roll-outs on a running cluster, as people begin, stop, resume and end them. What goes on meanwhile is the manager's.
+
+Every write names the version that was read, so that two people, or a person and the manager, never undo each other
+unseen. All commands may be given twice, and go on where one was killed. The configuration comes before the roll-out:
+until nodes have its label, it switches nothing on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from koord.api.configuration.slo_config import reload
+from koord.api.kinds import CONFIG_MAPS, NODES
+from koord.api.kubernetes.core import ConfigMap
+from koord.api.kubernetes.node import Node
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol import names
+from koord.cli.colocation_live import FIELD_MANAGER, TRIES, Done, config_map, each_of, take_back
+from koord.cli.node_live import who_is_missing
+from koord.kube.client import Client
+from koord.kube.errors import AlreadyExists, Conflict, NotFound
+from koord.manager.rollout.features import FEATURES, Feature, RolloutError, begun, ended, is_begun
+from koord.manager.rollout.state import Rollout, checked, chosen, parse, render
+from koord.manager.rollout.steps import resumed, stopped
+
+HAND: Final = "stopped by hand"
+
+
+class RolloutShown(msgspec.Struct, frozen=True, rename="camel"):
+    feature: str
+    state: str
+    percent: int
+    steps: tuple[int, ...]
+    selector: str
+    nodes: tuple[str, ...]
+    "Those that have it."
+    pool: int
+    "How many it is for."
+    since_s: float
+    every_seconds: float
+    reason: str = ""
+    taken_back: tuple[str, ...] = ()
+    unready: tuple[str, ...] = ()
+    slowed: tuple[str, ...] = ()
+    evictions: int = 0
+
+
+class RolloutResult(msgspec.Struct, frozen=True, rename="camel"):
+    rollouts: tuple[RolloutShown, ...]
+    faults: tuple[str, ...] = ()
+    "Stored roll-outs that cannot be read."
+    manager: str = ""
+    "That no manager leads, if so."
+
+
+async def look(client: Client, only: Feature | None = None) -> RolloutResult:
+    stored = await config_map(client, names.CONFIGMAP_ROLLOUTS)
+    shown, faults = [], []
+    nodes = await client.list(NODES) if stored is not None and stored.data else []
+    for feature in FEATURES:
+        text = stored.data.get(feature.name) if stored is not None else None
+        if text is None or (only is not None and feature is not only):
+            continue
+        try:
+            shown.append(_shown(feature, parse(feature.name, text), nodes))
+        except BadInput as error:
+            faults.append(f"ConfigMap {names.CONFIGMAP_ROLLOUTS}: {error}")
+    return RolloutResult(tuple(shown), tuple(faults), await who_is_missing(client, time.time()))
+
+
+def _shown(feature: Feature, rollout: Rollout, nodes: Sequence[Node]) -> RolloutShown:
+    matcher = rollout.matcher
+    pool = [each for each in nodes if matcher is None or matcher.matches(each.metadata.labels)]
+    inside = [each.metadata.name for each in nodes if feature.label in each.metadata.labels]
+    return RolloutShown(
+        feature.name,
+        rollout.state,
+        rollout.percent,
+        rollout.steps,
+        rollout.selector,
+        tuple(sorted(inside)),
+        len(pool),
+        rollout.since_s,
+        rollout.every_seconds,
+        rollout.reason,
+        rollout.taken_back,
+        rollout.found.unready,
+        rollout.found.slowed,
+        rollout.found.evictions,
+    )
+
+
+async def start(client: Client, feature: Feature, wanted: Rollout, *, dry_run: bool = False) -> RolloutResult:
+    """Begins a roll-out. One that runs already is refused, unless it is the same."""
+    checked(wanted)
+    matcher = wanted.matcher
+    nodes = [each for each in await client.list(NODES) if matcher is None or matcher.matches(each.metadata.labels)]
+    if not nodes:
+        raise RolloutError(f"there is no node with {wanted.selector}" if wanted.selector else "there is no node")
+    stored = await config_map(client, names.CONFIGMAP_ROLLOUTS)
+    present = stored.data.get(feature.name) if stored is not None else None
+    if present is not None:
+        same = _asked(parse(feature.name, present)) == _asked(wanted)
+        if not same:
+            raise RolloutError(
+                f"there is a roll-out of {feature.name} already, with other settings: koord colocation rollout status;"
+                " undo or finish it first"
+            )
+        return await look(client, feature)
+    picked = [(each.metadata.name, each.metadata.labels) for each in nodes]
+    if dry_run:
+        config = await config_map(client, names.CONFIGMAP_SLO_CONTROLLER)
+        begun(config.data if config is not None else {}, feature, picked)
+        first = chosen([name for name, _ in picked], wanted.percent)
+        shown = replace(_shown(feature, wanted, nodes), nodes=tuple(sorted(first)))
+        return RolloutResult((shown,), manager=await who_is_missing(client, time.time()))
+    await _configure(client, feature, lambda data: begun(data, feature, picked))
+    try:
+        await _change(client, feature, lambda found: found or replace(wanted, since_s=time.time()))
+    except NotFound:
+        raise RolloutError(f"namespace {names.NAMESPACE_KOORDINATOR} is gone") from None
+    return await look(client, feature)
+
+
+def _asked(rollout: Rollout) -> tuple[object, ...]:
+    return rollout.selector, rollout.steps, rollout.every_seconds, rollout.limits, rollout.on_stop
+
+
+async def stop(client: Client, feature: Feature, reason: str) -> RolloutResult:
+    said = f"{HAND}: {reason}" if reason else HAND
+    await _change(client, feature, lambda found: _there(feature, found, lambda r: stopped(r, time.time(), said)))
+    return await look(client, feature)
+
+
+async def resume(client: Client, feature: Feature, *, again: bool) -> RolloutResult:
+    config = await config_map(client, names.CONFIGMAP_SLO_CONTROLLER)
+    if config is None or not is_begun(config.data, feature):
+        raise RolloutError(
+            f"{names.CONFIGMAP_SLO_CONTROLLER}: {feature.section} has no item {feature.item}: undo the roll-out, and"
+            " start it again"
+        )
+
+    def go_on(rollout: Rollout) -> Rollout:
+        return rollout if rollout.state == "running" else resumed(rollout, time.time(), again=again)
+
+    await _change(client, feature, lambda found: _there(feature, found, go_on))
+    return await look(client, feature)
+
+
+async def end(client: Client, feature: Feature, *, on: bool, force: bool = False) -> dict[str, str]:
+    """Ends a roll-out: on for the whole cluster, or off as before. What could not be written, and why.
+
+    Labels go last: while the configuration goes by them, they are what keeps nodes as they are. When it does not, they
+    say nothing.
+    """
+    stored = await config_map(client, names.CONFIGMAP_ROLLOUTS)
+    text = stored.data.get(feature.name) if stored is not None else None
+    if on and not force:
+        if text is None:
+            raise RolloutError(f"there is no roll-out of {feature.name}")
+        rollout = parse(feature.name, text)
+        if rollout.state != "complete" or rollout.percent < 100:
+            raise RolloutError(
+                f"the roll-out of {feature.name} is {rollout.state} at {rollout.percent}%: it can be finished when it"
+                " is complete at 100%; --force switches the feature on for the whole cluster as it is"
+            )
+    await _configure(client, feature, lambda data: ended(data, feature, on=on))
+    await _change(client, feature, lambda found: None)
+    done = Done()
+    data = (await config_map(client, names.CONFIGMAP_SLO_CONTROLLER) or ConfigMap()).data
+    config = reload(None, data)[0]
+    nodes = await client.list(NODES)
+
+    async def unlabel(node: Node) -> None:
+        patch = {"metadata": {"uid": node.metadata.uid, "labels": {feature.label: None}}}
+        try:
+            await client.patch(NODES, node.metadata.name, patch, field_manager=FIELD_MANAGER)
+        except (NotFound, Conflict):
+            return
+
+    if feature.is_lending and not on:
+        await each_of(nodes, lambda node: take_back(client, node, config, done))
+    await each_of([each for each in nodes if feature.label in each.metadata.labels], unlabel)
+    return done.refused
+
+
+def _there(feature: Feature, found: Rollout | None, change: Callable[[Rollout], Rollout]) -> Rollout:
+    if found is None:
+        raise RolloutError(f"there is no roll-out of {feature.name}; koord colocation rollout start begins one")
+    return change(found)
+
+
+async def _change(client: Client, feature: Feature, change: Callable[[Rollout | None], Rollout | None]) -> None:
+    for _ in range(TRIES):
+        stored = await config_map(client, names.CONFIGMAP_ROLLOUTS)
+        data: Mapping[str, str] = stored.data if stored is not None else {}
+        present = data.get(feature.name)
+        before = None
+        if present is not None:
+            try:
+                before = parse(feature.name, present)
+            except BadInput:
+                # Who ends or replaces it need not understand it.
+                before = None
+        after = change(before)
+        text = render(after) if after is not None else None
+        if text == present:
+            return
+        if await _write(client, names.CONFIGMAP_ROLLOUTS, stored, {feature.name: text}):
+            return
+    raise RolloutError(f"ConfigMap {names.CONFIGMAP_ROLLOUTS} changes so often that it cannot be written; try again")
+
+
+async def _configure(client: Client, feature: Feature, text_of: Callable[[Mapping[str, str]], str | None]) -> None:
+    for _ in range(TRIES):
+        stored = await config_map(client, names.CONFIGMAP_SLO_CONTROLLER)
+        data: Mapping[str, str] = stored.data if stored is not None else {}
+        text = text_of(data)
+        if text is None or text == data.get(feature.section):
+            return
+        if await _write(client, names.CONFIGMAP_SLO_CONTROLLER, stored, {feature.section: text}):
+            return
+    raise RolloutError(
+        f"ConfigMap {names.CONFIGMAP_SLO_CONTROLLER} changes so often that it cannot be written; try again"
+    )
+
+
+async def _write(client: Client, name: str, stored: ConfigMap | None, data: Mapping[str, str | None]) -> bool:
+    """Whether it was written; not if somebody else wrote it meanwhile."""
+    namespace = names.NAMESPACE_KOORDINATOR
+    try:
+        if stored is None:
+            body = {"metadata": {"name": name, "namespace": namespace}, "data": data}
+            await client.create(CONFIG_MAPS, body, field_manager=FIELD_MANAGER)
+        else:
+            version = {"uid": stored.metadata.uid, "resourceVersion": stored.metadata.resource_version}
+            patch = {"metadata": version, "data": data}
+            await client.patch(CONFIG_MAPS, name, patch, namespace=namespace, field_manager=FIELD_MANAGER)
+    except (Conflict, AlreadyExists):
+        return False
+    return True

@@ -1,0 +1,128 @@
+"""What happens next in a roll-out: it grows after a while, and stops as soon as services suffer more than is accepted.
+
+A pure function of what is stored, what is seen on the nodes of the roll-out, and the time. A service suffers if it was
+ready and is not, or if its node's agent says that batch pods slow it down. What counts is what began within the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from koord.manager.rollout.state import Rollout, Suffering
+
+SETTLES_S: Final = 5.0
+"""A pod that turns unready so soon after its start was never ready."""
+MOST_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class PodHealth:
+    """What a roll-out looks at of a pod on one of its nodes."""
+
+    key: str
+    uid: str
+    node: str
+    is_service: bool
+    ready: bool
+    turned_s: float = 0.0
+    "When it turned ready or unready."
+    started_s: float = 0.0
+    leaving: bool = False
+    "It is being deleted."
+    evicted_s: float = 0.0
+    "When somebody evicted it; 0 where nobody did."
+
+
+@dataclass(frozen=True, slots=True)
+class SlowedService:
+    workload: str
+    node: str
+    at_s: float
+
+
+def suffering(rollout: Rollout, pods: Iterable[PodHealth], slowed: Iterable[SlowedService], evicted: int) -> Suffering:
+    """What began within the step. `evicted` are evictions seen in it."""
+    since_s = rollout.since_s
+    unready = [each for each in pods if _turned_unready(each, since_s)]
+    slow = [each for each in slowed if each.at_s >= since_s]
+    where = {*(each.node for each in unready), *(each.node for each in slow)}
+    return Suffering(
+        tuple(sorted(each.key for each in unready)),
+        tuple(sorted({each.workload for each in slow})),
+        evicted,
+        tuple(sorted(where)),
+    )
+
+
+def _turned_unready(pod: PodHealth, since_s: float) -> bool:
+    if not pod.is_service or pod.ready or pod.leaving:
+        return False
+    return pod.turned_s >= since_s and pod.turned_s > pod.started_s + SETTLES_S
+
+
+def next_of(rollout: Rollout, found: Suffering, now_s: float) -> Rollout:
+    """The roll-out as it goes on. The same object where nothing changes."""
+    if rollout.state != "running":
+        return rollout
+    why = _too_much(rollout, found)
+    if why:
+        back = found.nodes if rollout.on_stop == "back" else ()
+        return replace(
+            rollout,
+            state="stopped",
+            reason=why,
+            stopped_s=now_s,
+            found=found,
+            taken_back=tuple(sorted({*rollout.taken_back, *back})),
+        )
+    # A clock that was set back must not keep a step for ever.
+    since_s = min(rollout.since_s, now_s)
+    if now_s - since_s >= rollout.every_seconds:
+        if rollout.step + 1 < len(rollout.steps):
+            return replace(rollout, step=rollout.step + 1, since_s=now_s, found=Suffering())
+        return replace(rollout, state="complete", found=found)
+    if since_s != rollout.since_s or found != rollout.found:
+        return replace(rollout, since_s=since_s, found=found)
+    return rollout
+
+
+def resumed(rollout: Rollout, now_s: float, *, again: bool) -> Rollout:
+    """A stopped roll-out, going on: the step begins anew. `again`: also on nodes that were taken back."""
+    return replace(
+        rollout,
+        state="running",
+        reason="",
+        stopped_s=0.0,
+        since_s=now_s,
+        found=Suffering(),
+        taken_back=() if again else rollout.taken_back,
+    )
+
+
+def stopped(rollout: Rollout, now_s: float, reason: str) -> Rollout:
+    """Stopped by hand: nodes stay as they are."""
+    return replace(rollout, state="stopped", reason=reason, stopped_s=now_s)
+
+
+def _too_much(rollout: Rollout, found: Suffering) -> str:
+    limits = rollout.limits
+    said = []
+    if len(found.unready) > limits.unready:
+        said.append(f"{_count(len(found.unready), 'service pod')} turned unready ({_some(found.unready)})")
+    if len(found.slowed) > limits.slowed:
+        said.append(f"{_count(len(found.slowed), 'service')} slowed down by batch pods ({_some(found.slowed)})")
+    if found.evictions > limits.evictions:
+        said.append(f"{_count(found.evictions, 'pod')} evicted, and {limits.evictions} are accepted in a step")
+    return "; ".join(said)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:MOST_NAMED]) + (" ..." if len(names) > MOST_NAMED else "")

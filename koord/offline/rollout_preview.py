@@ -1,0 +1,122 @@
+"""What a feature would do if it were rolled out now: what nodes would lend, how far batch pods would be held back, who
+would be evicted. The decisions are the manager's and the agents' own, asked with what nodes report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from koord.api import kinds
+from koord.api.configuration.slo_config import NodeSettings, SloConfig, parse
+from koord.api.kubernetes.core import ConfigMap
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.protocol import names
+from koord.api.protocol.priority import QoSClass, qos_class
+from koord.api.text.manifest import Manifest, Manifests
+from koord.api.text.quantity import value
+from koord.api.text.selector import LabelMatcher
+from koord.manager.config_in_force import PUBLISHED, STORED
+from koord.manager.rollout.features import Feature, ended, everywhere, is_begun
+from koord.manager.rollout.state import chosen
+from koord.offline.preview import NodePreview, preview
+from koord.offline.would_evict import WouldEvict, held_back_milli
+
+BATCH_CPU: Final = str(names.RESOURCE_BATCH_CPU)
+BATCH_MEMORY: Final = str(names.RESOURCE_BATCH_MEMORY)
+
+
+class NodeOutlook(msgspec.Struct, frozen=True, rename="camel"):
+    batch_cpu_milli: int
+    "Lent with the feature."
+    batch_memory_bytes: int
+    held_back_milli: int
+    "CPU that batch pods use now and would not get."
+    services: int
+    batch_pods: int
+    why: str
+    "Why it would lend nothing."
+
+
+class FeaturePreview(msgspec.Struct, frozen=True, rename="camel"):
+    feature: str
+    about: str
+    nodes: dict[str, NodeOutlook]
+    "Those that would get it."
+    already: tuple[str, ...]
+    "Those that have it."
+    batch_cpu_milli: int
+    batch_memory_bytes: int
+    evictions: tuple[WouldEvict, ...]
+    notes: tuple[str, ...] = ()
+
+
+def feature_preview(
+    found: Sequence[Manifest], feature: Feature, pool: LabelMatcher | None, percent: int, now_s: float
+) -> FeaturePreview:
+    """`found` is the cluster as it is: nodes, pods, reports and configuration."""
+    stored = next((item.object for item in found if item.key == STORED and item.kind is kinds.CONFIG_MAPS), None)
+    data = dict(stored.data) if isinstance(stored, ConfigMap) else {}
+    text = (ended(data, feature, on=True) if is_begun(data, feature) else None) or everywhere(data, feature)
+    after = {**data, feature.section: text}
+    before_config, config = parse(data), parse(after)
+    as_is = Manifests(tuple(found), (), (), {})
+    changed = as_is.with_items([*(item for item in found if item.key not in (STORED, PUBLISHED)), _configured(after)])
+    previewed, _ = preview(changed, now_s=now_s)
+    nodes: list[Node] = [each for each in as_is.of(kinds.NODES) if pool is None or pool.matches(each.metadata.labels)]
+    had = frozenset(each.metadata.name for each in nodes if _same(feature, before_config, config, each))
+    inside = chosen([each.metadata.name for each in nodes], percent, had)
+    pods: dict[str, list[Pod]] = {}
+    for pod in as_is.of(kinds.PODS):
+        if pod.spec.node_name in inside and not pod.is_finished:
+            pods.setdefault(pod.spec.node_name, []).append(pod)
+    metrics = {each.metadata.name: each for each in as_is.of(kinds.NODE_METRICS)}
+    told: dict[str, NodeOutlook] = {}
+    for node in nodes:
+        name = node.metadata.name
+        if name not in inside or name in had:
+            continue
+        there = pods.get(name, [])
+        settings = config.for_node(node.metadata.labels, node.metadata.annotations)
+        held = held_back_milli(node, there, metrics[name], settings.node_slo, now_s) if name in metrics else 0
+        told[name] = _outlook(previewed.nodes[name], there, held)
+    return FeaturePreview(
+        feature.name,
+        feature.about,
+        told,
+        tuple(sorted(had)),
+        sum(each.batch_cpu_milli for each in told.values()),
+        sum(each.batch_memory_bytes for each in told.values()),
+        tuple(each for each in previewed.evictions if each.node in told),
+        previewed.notes,
+    )
+
+
+def _configured(data: dict[str, str]) -> Manifest:
+    meta = ObjectMeta(name=names.CONFIGMAP_SLO_CONTROLLER, namespace=names.NAMESPACE_KOORDINATOR)
+    head: dict[str, Any] = {"kind": "ConfigMap", "metadata": {"name": meta.name, "namespace": meta.namespace}}
+    return Manifest(kinds.CONFIG_MAPS, replace(ConfigMap(), metadata=meta, data=data), head, "the preview", 0)
+
+
+def _same(feature: Feature, before: SloConfig, after: SloConfig, node: Node) -> bool:
+    return _on(feature, before, node) == _on(feature, after, node)
+
+
+def _on(feature: Feature, config: SloConfig, node: Node) -> object:
+    settings: NodeSettings = config.for_node(node.metadata.labels, node.metadata.annotations)
+    if feature.is_lending:
+        return config.is_colocation_enabled and settings.colocation.enable
+    return settings.node_slo
+
+
+def _outlook(node: NodePreview, pods: Sequence[Pod], held_milli: int) -> NodeOutlook:
+    lent = {key: value(each.after) for key, each in node.resources.items() if each.after is not None}
+    batch = sum(qos_class(pod) is QoSClass.BE for pod in pods)
+    return NodeOutlook(
+        lent.get(BATCH_CPU, 0), lent.get(BATCH_MEMORY, 0), held_milli, len(pods) - batch, batch, node.why
+    )

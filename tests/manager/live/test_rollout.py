@@ -1,0 +1,228 @@
+"""Roll-outs on an API server: begun by people, carried on and stopped by the manager."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koord.api import kinds
+from koord.api.protocol.names import CONFIGMAP_ROLLOUTS, CONFIGMAP_SLO_CONTROLLER, NAMESPACE_KOORDINATOR
+from koord.api.text.timestamp import from_seconds
+from koord.cli import rollout_live as rollouts
+from koord.cli.main import run as koord
+from koord.kube.client import Client
+from koord.kube.locate import locate
+from koord.manager.live.run import ManagerOptions
+from koord.manager.rollout.features import RolloutError, feature_of
+from koord.manager.rollout.state import Rollout, chosen
+from tests.control_plane import ControlPlane
+from tests.manager.live.managing import configure, fresh, lent, make_node, managing, report, until, until_lent
+from tests.scheduler.live.embedded import serving
+
+LENDING = feature_of("lending")
+NODES = ("n0", "n1", "n2", "n3")
+QUICK = ManagerOptions(rollout_look_s=0.1)
+LENT = 35900
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
+async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Client]:
+    """Four nodes that report, and no co-location."""
+    if request.param == "real":
+        plane: ControlPlane = request.getfixturevalue("control_plane")
+        async with Client(locate(str(plane.kubeconfig))) as client:
+            await _four(client)
+            yield client
+            for each in await client.list(kinds.NODES):
+                await client.delete(kinds.NODES, each.metadata.name)
+            for key in ("koord-rollouts", CONFIGMAP_SLO_CONTROLLER):
+                for found in await client.list(kinds.CONFIG_MAPS, namespace=NAMESPACE_KOORDINATOR):
+                    if found.metadata.name == key:
+                        await client.delete(kinds.CONFIG_MAPS, key, namespace=NAMESPACE_KOORDINATOR)
+    else:
+        async with serving(tmp_path) as client:
+            await _four(client)
+            yield client
+
+
+async def _four(client: Client) -> None:
+    await fresh(client)
+    await configure(client, colocation={"enable": False})
+    for name in NODES:
+        await make_node(client, name)
+
+
+async def reported(client: Client) -> None:
+    for each in await client.list(kinds.NODE_METRICS):
+        await report(client, each.metadata.name)
+
+
+async def inside(client: Client) -> set[str]:
+    return {each.metadata.name for each in await client.list(kinds.NODES) if LENDING.label in each.metadata.labels}
+
+
+async def until_inside(client: Client, wanted: set[str]) -> None:
+    async def holds() -> bool:
+        return await inside(client) == wanted
+
+    await until(holds, within_s=30.0)
+
+
+async def until_state(client: Client, state: str) -> rollouts.RolloutShown:
+    async def holds() -> bool:
+        return (await rollouts.look(client, LENDING)).rollouts[0].state == state
+
+    await until(holds, within_s=30.0)
+    return (await rollouts.look(client, LENDING)).rollouts[0]
+
+
+async def all_metrics(client: Client) -> None:
+    async def holds() -> bool:
+        return len(await client.list(kinds.NODE_METRICS)) == len(NODES)
+
+    await until(holds)
+
+
+async def test_lending_is_rolled_out_bit_by_bit_stops_when_a_service_suffers_and_is_taken_back_there(
+    client: Client,
+) -> None:
+    two = set(chosen(NODES, 50))
+    async with managing(client, options=QUICK):
+        await all_metrics(client)
+        await rollouts.start(client, LENDING, Rollout(steps=(50, 100), every_seconds=3600.0))
+        await until_inside(client, two)
+        await reported(client)
+        for name in NODES:
+            await until_lent(client, name, LENT if name in two else None)
+        # A service on a node of the roll-out turns unready.
+        victim = sorted(two)[0]
+        await _service(client, "web", victim)
+        shown = await until_state(client, "stopped")
+        assert shown.reason == "1 service pod turned unready (default/web)"
+        assert shown.taken_back == (victim,)
+        await until_inside(client, two - {victim})
+        await until_lent(client, victim, None)
+        assert await lent(client, (two - {victim}).pop()) == LENT
+        await until(lambda: _has_event(client, "RolloutStopped", "1 service pod turned unready"))
+        # It grows again only when told, and leaves that node out.
+        await rollouts.resume(client, LENDING, again=False)
+        await until_state(client, "running")
+        assert victim not in await inside(client)
+    # Without a manager it can be undone.
+    assert await rollouts.end(client, LENDING, on=False) == {}
+    assert await inside(client) == set()
+    for name in NODES:
+        assert await lent(client, name) is None
+    stored = await client.get(kinds.CONFIG_MAPS, CONFIGMAP_SLO_CONTROLLER, namespace=NAMESPACE_KOORDINATOR)
+    assert json.loads(stored.data["colocation-config"]) == {"enable": False}
+    await client.delete(kinds.PODS, "web", namespace="default", grace_s=0)
+
+
+async def test_a_killed_manager_is_followed_by_one_that_goes_on_and_new_nodes_join(client: Client) -> None:
+    async with managing(client, options=QUICK):
+        await all_metrics(client)
+        await rollouts.start(client, LENDING, Rollout(steps=(50, 100), every_seconds=0.2))
+        await until_inside(client, set(chosen(NODES, 50)) | (await inside(client)))
+    await make_node(client, "n9")
+    async with managing(client, options=QUICK):
+        await until_state(client, "complete")
+        await until_inside(client, {*NODES, "n9"})
+    await rollouts.end(client, LENDING, on=True)
+    stored = await client.get(kinds.CONFIG_MAPS, CONFIGMAP_SLO_CONTROLLER, namespace=NAMESPACE_KOORDINATOR)
+    assert json.loads(stored.data["colocation-config"]) == {"enable": True}
+    assert await inside(client) == set()
+
+
+async def test_two_people_at_once_and_commands_given_twice_leave_one_roll_out(client: Client) -> None:
+    wanted = Rollout(steps=(50, 100), every_seconds=3600.0)
+    await asyncio.gather(*(rollouts.start(client, LENDING, wanted) for _ in range(3)))
+    assert len((await rollouts.look(client)).rollouts) == 1
+    with pytest.raises(RolloutError, match="already, with other settings"):
+        await rollouts.start(client, LENDING, Rollout(steps=(10,)))
+    with pytest.raises(RolloutError, match="is running at 50%"):
+        await rollouts.end(client, LENDING, on=True)
+    for _ in range(2):
+        shown = (await rollouts.stop(client, LENDING, "lunch")).rollouts[0]
+        assert (shown.state, shown.reason) == ("stopped", "stopped by hand: lunch")
+    for _ in range(2):
+        assert await rollouts.end(client, LENDING, on=False) == {}
+    with pytest.raises(RolloutError, match="there is no roll-out of lending"):
+        await rollouts.stop(client, LENDING, "")
+
+
+async def test_configuration_that_others_overwrite_stops_it_and_a_malformed_one_is_told(client: Client) -> None:
+    async with managing(client, options=QUICK):
+        await rollouts.start(client, LENDING, Rollout(every_seconds=3600.0))
+        await configure(client, colocation={"enable": True})
+        shown = await until_state(client, "stopped")
+        assert "slo-controller-config has no item koord-rollout-lending any more" in shown.reason
+        with pytest.raises(RolloutError, match="undo the roll-out"):
+            await rollouts.resume(client, LENDING, again=False)
+        patch = {"data": {"lending": '{"steps":[50,5]}'}}
+        await client.patch(kinds.CONFIG_MAPS, CONFIGMAP_ROLLOUTS, patch, namespace=NAMESPACE_KOORDINATOR)
+        await until(lambda: _has_event(client, "RolloutInvalid", "steps: must rise"))
+        assert (await rollouts.look(client)).faults
+        await rollouts.end(client, LENDING, on=False)
+        assert (await rollouts.look(client)).faults == ()
+
+
+@pytest.mark.parametrize("client", ["embedded"], indirect=True)
+async def test_a_preview_and_a_dry_run_change_nothing(
+    client: Client, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    async with managing(client):
+        await all_metrics(client)
+        await reported(client)
+    before = [each.metadata.resource_version for each in await client.list(kinds.NODES)]
+    where = ("--kubeconfig", str(tmp_path / "kubeconfig"))
+    code = await asyncio.to_thread(koord, ["colocation", "preview", "lending", "--percent", "50", "-o", "json", *where])
+    (told,) = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert set(told["nodes"]) == set(chosen(NODES, 50))
+    assert {each["batchCpuMilli"] for each in told["nodes"].values()} == {LENT}
+    assert told["batchCpuMilli"] == 2 * LENT
+    for line in (["preview"], ["rollout", "start", "lending", "--dry-run"], ["rollout", "status"], ["status"]):
+        assert await asyncio.to_thread(koord, ["colocation", *line, *where]) == 0
+    assert [each.metadata.resource_version for each in await client.list(kinds.NODES)] == before
+    assert (await rollouts.look(client)).rollouts == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["start", "flying"], "there is no feature 'flying'; there are lending, suppress, cpu-burst, memory-qos"),
+        (["start", "lending", "--steps", "5,x"], "--steps: 'x' is no share"),
+        (["start", "lending", "--every", "soon"], "--every"),
+        (["start", "lending", "--max-evictions", "-1"], "--max-evictions must be 0 or more"),
+        (["start", "lending", "-l", "a in"], "a in"),
+    ],
+)
+def test_bad_input_names_the_field(line: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert koord(["colocation", "rollout", *line, "--kubeconfig", "/nonexistent"]) == 2
+    assert said in capsys.readouterr().err
+
+
+async def _service(client: Client, name: str, node: str) -> None:
+    """A pod that has run for a while, and turns unready."""
+    resources = {"requests": {"cpu": "100m", "memory": "1Mi"}, "limits": {"cpu": "100m", "memory": "1Mi"}}
+    spec = {"nodeName": node, "containers": [{"name": "main", "image": "web:1", "resources": resources}]}
+    await client.create(kinds.PODS, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+    now_s = time.time()
+    condition: dict[str, Any] = {
+        "type": "Ready",
+        "status": "False",
+        "lastTransitionTime": from_seconds(now_s + 1),
+    }
+    status = {"phase": "Running", "startTime": from_seconds(now_s - 600), "conditions": [condition]}
+    await client.patch(kinds.PODS, name, {"status": status}, namespace="default", subresource="status")
+
+
+async def _has_event(client: Client, reason: str, note: str) -> bool:
+    found = await client.list(kinds.EVENTS, namespace=NAMESPACE_KOORDINATOR)
+    return any(each.reason == reason and note in each.note for each in found)
