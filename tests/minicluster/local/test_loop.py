@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -105,6 +107,18 @@ class Machine:
             time.sleep(0.5)
         return found
 
+    def agent(self) -> int:
+        """The agent's process; 0 while there is none."""
+        for each in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = int((each / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                words = (each / "cmdline").read_bytes().split(b"\0")
+            except (OSError, IndexError, ValueError):
+                continue
+            if parent == self._process.pid and b"agent" in words:
+                return int(each.name)
+        return 0
+
     @property
     def root(self) -> str:
         (found,) = Path("/sys/fs/cgroup/cpu").glob(f"koord-local-{self._port()}")
@@ -149,8 +163,58 @@ def test_what_services_leave_is_lent_used_and_held_back(machine: Machine) -> Non
     )  # fmt: skip
     events = json.loads(audit.stdout)
     assert any(each["reason"] == "cpu_suppress" and "65% of 1000m" in each["message"] for each in events)
+    _replace_the_agent_under_load(machine, best_effort)
     assert machine.stop() == 0
     assert not list(Path("/sys/fs/cgroup").glob(f"*/{root}")), "the node's cgroups are gone"
+
+
+def _replace_the_agent_under_load(machine: Machine, best_effort: Path) -> None:
+    """As a DaemonSet does it: the old one is told to end, a new one starts. Meanwhile the settings change."""
+    before = {pod["metadata"]["name"]: _life(pod) for pod in machine.get("pods")["items"]}
+    with _Watching(best_effort) as watching:
+        old = machine.agent()
+        stored = machine.get("configmap", "-n", "koordinator-system", "slo-controller-config")["data"]
+        section = json.loads(stored["resource-threshold-config"])
+        section["clusterStrategy"]["cpuSuppressThresholdPercent"] = 30
+        threshold = json.dumps(section)
+        patch = json.dumps({"data": {"resource-threshold-config": threshold}})
+        os.kill(old, signal.SIGTERM)
+        machine.kubectl("patch", "configmap", "-n", "koordinator-system", "slo-controller-config", "-p", patch)
+        machine.until(lambda: machine.agent() not in (0, old))
+        # What changed while no agent was there is not lost: at most 30% of one core.
+        machine.until(lambda: (_limited((best_effort / "cpu.cfs_quota_us").read_text()) or 65_000) <= 30_000)
+    # At no moment was best effort let loose: neither by the agent that ended nor by the one that came.
+    assert watching.seen
+    assert {idle for idle, _ in watching.seen} == {"1"}
+    assert all(int(quota) > 0 for _, quota in watching.seen)
+    assert {pod["metadata"]["name"]: _life(pod) for pod in machine.get("pods")["items"]} == before
+
+
+def _life(pod: dict[str, Any]) -> tuple[str, int, bool]:
+    (status,) = pod["status"]["containerStatuses"]
+    return pod["metadata"]["uid"], status["restartCount"], status["ready"]
+
+
+class _Watching:
+    """What the kernel shows of best effort, again and again."""
+
+    def __init__(self, best_effort: Path) -> None:
+        self._files = [best_effort / "cpu.idle", best_effort / "cpu.cfs_quota_us"]
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._work)
+        self.seen: set[tuple[str, ...]] = set()
+
+    def _work(self) -> None:
+        while not self._done.wait(0.01):
+            self.seen.add(tuple(each.read_text().strip() for each in self._files))
+
+    def __enter__(self) -> _Watching:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
 
 
 def _threads_per_core() -> int:
