@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -214,7 +215,9 @@ def _reservation_rows(found: Plan) -> Iterable[tuple[str, ...]]:
 
 def _node_rows(found: Plan) -> Iterable[tuple[str, ...]]:
     resources = list(dict.fromkeys(name for node in found.nodes.values() for name in node.allocatable))
-    yield ("NODE", *(f"{name.rpartition('/')[2].upper()} (ASKED/HAS)" for name in resources))
+    short_names = Counter(name.rpartition("/")[2] for name in resources)
+    headings = ((each if short_names[each] == 1 else name) for name in resources for each in [name.rpartition("/")[2]])
+    yield ("NODE", *(f"{each.upper()} (ASKED/HAS)" for each in headings))
     for name, node in found.nodes.items():
         yield (name, *(f"{_short(each, node.requested)}/{_short(each, node.allocatable)}" for each in resources))
 

@@ -110,11 +110,14 @@ def world_of(
 
 
 def _malformed(manifests: Manifests, core: Core) -> Iterator[str]:
-    """What the scheduler would say of objects that it does not understand whole. Of pods, the plan itself says so."""
+    """What the scheduler would say of objects that it does not understand whole. Of pods that wait, the plan itself
+    says so."""
     alike: dict[tuple[str, str], list[str]] = {}
     named = {kind: {"/".join(each) for each in core.feed.named(kind)} for kind in NAMED}
     for item in manifests.items:
-        if item.kind is not kinds.PODS and (item.kind not in named or item.key in named[item.kind]):
+        if item.kind is kinds.PODS and not item.object.spec.node_name:
+            continue
+        if item.kind not in named or item.key in named[item.kind]:
             for fault in faults_of(item.kind, item.object):
                 alike.setdefault((item.kind.kind, fault), []).append(item.key)
     for (kind, fault), keys in alike.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from koord.api.machinery.faults import Invalid
 from koord.api.protocol.annotations.cpu import CPU_TOPOLOGY
 from koord.api.text.manifest import parse
 from koord.api.text.quantity import amount
+from koord.cli.main import run
 from koord.offline.plan import Plan, Planned, plan
 from koord.scheduler.profiles import profiles_of
 
@@ -485,3 +487,28 @@ def test_objects_that_the_scheduler_does_not_understand_whole_are_told() -> None
     )
     assert topology.startswith(f"NodeResourceTopology n1 and 1 more: annotation {CPU_TOPOLOGY.key}: ")
     assert device == "Device n1: spec.devices[0].minor: 0 is the minor of 2 gpu devices: none of them is used"
+
+
+def test_what_a_running_pod_says_wrongly_of_its_cpus_or_devices_is_told_since_others_may_get_them() -> None:
+    said = {
+        "cpus": {"scheduling.koordinator.sh/resource-status": '{"cpuset": "0-99999999999"}'},
+        "gpus": {"scheduling.koordinator.sh/device-allocated": '{"gpu": {"minor": 0}}'},
+        "fine": {"scheduling.koordinator.sh/resource-status": '{"cpuset": "0-3"}'},
+    }
+    pods = [pod(name, metadata={"annotations": each}, nodeName="n1") for name, each in said.items()]
+    told = planned(node("n1"), *pods).warnings
+    assert [each.split(": ")[0] for each in told] == ["Pod shop/cpus", "Pod shop/gpus"]
+
+
+def test_columns_of_resources_that_end_alike_have_their_whole_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = node("n1")
+    one["status"]["allocatable"] |= {"nvidia.com/gpu": "8", "koordinator.sh/gpu": "800", "koordinator.sh/rdma": "1"}
+    path = tmp_path / "nodes.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [one, pod("p")]}))
+    assert run(["plan", "-o", "wide", "-f", str(path)]) == 0
+    (heading,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("NODE ")]
+    assert "KOORDINATOR.SH/GPU (ASKED/HAS)" in heading
+    assert "NVIDIA.COM/GPU (ASKED/HAS)" in heading
+    assert " RDMA (ASKED/HAS)" in heading

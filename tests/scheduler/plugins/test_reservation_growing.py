@@ -235,6 +235,16 @@ def test_a_fraction_of_a_cpu_is_refused_where_cpus_are_its_own() -> None:
     assert (cpus(found), size(found)) == ("0-1", {"cpu": "2"})
 
 
+@pytest.mark.parametrize("wrong", ["-4", "1e30", "many"])
+def test_a_size_that_nobody_understands_is_told_and_changes_nothing(wrong: str) -> None:
+    found = held_cpus("2")
+    resize(found, {"cpu": wrong})
+    found.settle()
+    assert pending(found).startswith("cannot be resized: Reservation r: annotation ")
+    assert "resources" in pending(found)
+    assert (cpus(found), size(found), found.requested()) == ("0-1", {"cpu": "2"}, 2000)
+
+
 def test_amounts_that_its_owners_have_of_the_node_already_are_not_asked_for_again() -> None:
     found = World(8)
     found.put(reservation(cpu="2", **MANY))

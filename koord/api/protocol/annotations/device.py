@@ -28,7 +28,7 @@ from koord.api.protocol.annotations.value import (
 )
 from koord.api.protocol.crd.fields import Int32
 from koord.api.protocol.old_names import with_current_names
-from koord.api.text.quantity import Quantity, ResourceList
+from koord.api.text.quantity import Quantity, ResourceList, value
 from koord.api.text.selector import LabelSelector, selector_faults
 from koord.api.text.timestamp import from_seconds, parse_timestamp
 
@@ -55,6 +55,10 @@ class AllocatedDevice(Struct):
     resources: ResourceList
     id: str = ""
     extension: AllocationExtension | None = None
+
+
+TYPES: Final = ("fpga", "gpu", "rdma")
+"""Of devices that pods may ask for."""
 
 
 class DeviceHint(Struct):
@@ -119,9 +123,16 @@ def _render_lock(lock: NodeLock) -> str:
 
 def _hint_faults(hints: Mapping[str, DeviceHint]) -> Iterator[Fault]:
     for type_, hint in hints.items():
+        if type_ not in TYPES:
+            yield Fault(f"[{type_[:40]}]", f"must be one of {', '.join(TYPES)}")
         for name, selector in (("selector", hint.selector), ("vfSelector", hint.vf_selector)):
             for fault in selector_faults(selector) if selector else ():
                 yield fault.under(f"{type_}.{name}")
+
+
+def _spec_faults(spec: GPUPartitionSpec) -> Iterator[Fault]:
+    if spec.ring_bus_bandwidth is not None and value(spec.ring_bus_bandwidth) < 0:
+        yield Fault("ringBusBandwidth", f"must not be negative, as {spec.ring_bus_bandwidth} is")
 
 
 _ALLOCATIONS: Final = json_map(tuple[AllocatedDevice, ...])
@@ -142,6 +153,14 @@ def _parse_partitions(text: str) -> Mapping[int, tuple[GPUPartition, ...]]:
     wrong = [size for size in by_text if not _SIZE.fullmatch(size)]
     if wrong:
         raise Invalid("", [Fault(f"[{size[:40]}]", "must be a number of GPUs") for size in wrong])
+    faults = [
+        Fault(f"[{size}][{i}].minors", f"must be {size} different GPUs, not {list(each.minors)}"[:200])
+        for size, partitions in by_text.items()
+        for i, each in enumerate(partitions)
+        if not len(each.minors) == len(set(each.minors)) == int(size)
+    ]
+    if faults:
+        raise Invalid("", faults)
     return {int(size): partitions for size, partitions in by_text.items()}
 
 
@@ -161,7 +180,7 @@ DEVICE_JOINT_ALLOCATE: Final = Annotation(
     names.ANNOTATION_DEVICE_JOINT_ALLOCATE, json_object(JointAllocate), None, on=POD_OR_RESERVATION
 )
 GPU_PARTITION_SPEC: Final = Annotation(
-    names.ANNOTATION_GPU_PARTITION_SPEC, json_object(GPUPartitionSpec), None, on=POD_OR_RESERVATION
+    names.ANNOTATION_GPU_PARTITION_SPEC, json_object(GPUPartitionSpec, _spec_faults), None, on=POD_OR_RESERVATION
 )
 GPU_ISOLATION_PROVIDER: Final = Label(names.LABEL_GPU_ISOLATION_PROVIDER, TEXT, "", on=("Pod", "Node"))
 

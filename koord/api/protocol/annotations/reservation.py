@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from koord.api.kubernetes.meta import ObjectReference
 from koord.api.kubernetes.pod import Toleration
-from koord.api.machinery.faults import Fault
+from koord.api.kubernetes.resources import amounts
+from koord.api.machinery.faults import BadInput, Fault
 from koord.api.machinery.struct import EMPTY, Struct
 from koord.api.protocol import names
 from koord.api.protocol.annotations.forms import INT64, SWITCH, TEXT, json_list, json_object, one_of
@@ -61,6 +62,15 @@ class ResizeAllocatable(Struct):
     resources: ResourceList = EMPTY
 
 
+def _resize_faults(resize: ResizeAllocatable) -> Iterator[Fault]:
+    for name, written in resize.resources.items():
+        try:
+            if amounts({name: written})[name] < 0:
+                yield Fault(f"resources[{name}]", f"must not be negative, as {written} is")
+        except BadInput as error:
+            yield Fault(f"resources[{name}]", str(error))
+
+
 class SchedulingHint(Struct):
     """Where another system thinks that a pod should go: only on `node_names`, first on the preferred ones."""
 
@@ -97,7 +107,10 @@ RESERVATION_RESTRICTED_OPTIONS: Final = Annotation(
     on=("Reservation", "Pod"),
 )
 RESERVATION_RESIZE_ALLOCATABLE: Final = Annotation(
-    names.ANNOTATION_RESERVATION_RESIZE_ALLOCATABLE, json_object(ResizeAllocatable), None, on=RESERVATION
+    names.ANNOTATION_RESERVATION_RESIZE_ALLOCATABLE,
+    json_object(ResizeAllocatable, _resize_faults),
+    None,
+    on=RESERVATION,
 )
 RESERVATION_ORDER: Final = Label(names.LABEL_RESERVATION_ORDER, INT64, 0, on=RESERVATION, bad=0)
 """The lowest goes first; 0 leaves the choice to the score."""

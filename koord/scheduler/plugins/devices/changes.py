@@ -109,6 +109,7 @@ def _without_scope(pod: Pod) -> Iterator[Change]:
         (names.ANNOTATION_DEVICE_JOINT_ALLOCATE, "requiredScope", "devices that need not lie on the same PCIe switch"),
         (names.ANNOTATION_DEVICE_ALLOCATE_HINT, "requiredTopologyScope", "devices that may lie further apart"),
         (names.ANNOTATION_DEVICE_ALLOCATE_HINT, "selector", "devices of any labels"),
+        (names.ANNOTATION_DEVICE_ALLOCATE_HINT, "vfSelector", "devices without a virtual function of its own"),
     ):
         if field in said.get(key, ""):
             kept = json.dumps(_dropped(json.loads(said[key]), field))

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from koord.api.kubernetes.meta import ObjectMeta
-from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.resources import stored_amounts
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
 from koord.api.protocol.annotations.device import (
@@ -20,7 +20,6 @@ from koord.api.protocol.annotations.device import (
     AllocationExtension,
 )
 from koord.api.text.quantity import from_value
-from koord.api.text.stored import stored_amount
 from koord.scheduler.framework.change import listed
 from koord.scheduler.state.pods import Amounts
 
@@ -101,7 +100,7 @@ def _some(type_: str, grants: tuple[Grant, ...]) -> str:
 def _grant(device: AllocatedDevice) -> Grant:
     extension = device.extension or AllocationExtension()
     vfs = tuple(VF(each.minor, each.bus_id) for each in extension.vfs)
-    taken = tuple(sorted((name, stored_amount(each)) for name, each in amounts(device.resources).items() if each > 0))
+    taken = tuple(sorted((name, each) for name, each in stored_amounts(device.resources).items() if each > 0))
     return Grant(device.minor, taken, device.id, vfs, extension.gpu_shared_resource_template)
 
 

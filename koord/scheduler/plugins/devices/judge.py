@@ -272,6 +272,8 @@ class DeviceJudge(Judge):
         if not counting.of_slot:
             return ""
         number = int(np.max(_fitting(cells, counting)))
+        if number >= counting.needed and request.vf_selector is not None:
+            return "no virtual function is free that the vfSelector of device-allocate-hint matches"
         if number >= counting.needed:
             return "not where they must lie"
         if counting.needed > 1:

@@ -19,7 +19,7 @@ from typing import ClassVar, Final, NamedTuple, TypeVar
 import numpy as np
 
 from koord.api.kubernetes.pod import Pod
-from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.resources import stored_amounts
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol.annotations.cpu import RESOURCE_SPEC, RESOURCE_STATUS, ResourceSpec
 from koord.api.protocol.annotations.value import AnnotationError
@@ -71,7 +71,7 @@ def held_by(pod: Pod) -> Held | None:
         return None
     try:
         status = RESOURCE_STATUS.read(meta)
-        zones = tuple((each.node, counted(amounts(each.resources))) for each in status.numa_node_resources)
+        zones = tuple((each.node, counted(stored_amounts(each.resources))) for each in status.numa_node_resources)
     except BadInput:
         return None
     held = Held(status.cpus.mask, tuple(sorted(zones)), exclusive_of(meta_spec(pod)) if status.cpuset else "")

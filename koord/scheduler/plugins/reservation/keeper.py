@@ -212,7 +212,7 @@ class Keeper:
         if target is None:
             self._growing.pop(uid, None)
             self._refused.pop(uid, None)
-            return _Size(pending="")
+            return _Size(pending=lifecycle.resize_fault(reservation))
         has, wants = amounts(reservation.status.allocatable), amounts(target)
         growth = self._growing.get(uid)
         if growth is not None and growth.target != wants:

@@ -179,6 +179,16 @@ def target_of(reservation: Reservation) -> ResourceList | None:
         return None
 
 
+def resize_fault(reservation: Reservation) -> str:
+    """Why nobody understands what a reservation is asked to reserve; empty where it is not, or somebody does."""
+    try:
+        if RESERVATION_RESIZE_ALLOCATABLE.is_on(reservation.metadata):
+            allocatable_of(reservation)
+    except BadInput as error:
+        return f"cannot be resized: {error}"
+    return ""
+
+
 def in_words(resources: ResourceList) -> str:
     return ", ".join(f"{name} {text}" for name, text in sorted(resources.items()))
 

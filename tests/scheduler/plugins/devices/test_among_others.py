@@ -260,6 +260,18 @@ def test_an_explanation_says_what_is_the_matter_with_devices(
     assert f"{against.reason}: {against.detail}" == why
 
 
+def test_an_explanation_says_that_no_virtual_function_is_free_and_what_would_help() -> None:
+    group = {"labels": {"kind": "fast"}, "vfs": [{"minor": 0, "busID": "0000:1f:00.2"}]}
+    scene = Scene().node(devices=[rdma(0, vfGroups=[group])], more={f"{K}/rdma": "100"})
+    wanted = {HINT: '{"rdma": {"vfSelector": {}}}'}
+    assert scene.place(rdma=1, annotations=wanted).minors("rdma") == [0]
+    found = explain(scene.engine, Ask(pod("p", requests={f"{K}/rdma": 1}, annotations=wanted)))
+    (against,) = found.why_not
+    assert against.detail == "no virtual function is free that the vfSelector of device-allocate-hint matches"
+    texts = [step.text for way in found.changes for step in way.steps]
+    assert any("vfSelector of device-allocate-hint left out" in text for text in texts), texts
+
+
 @pytest.mark.parametrize(
     ("left", "helps"),
     [(pod("web", on="n"), False), (pod("model", on="n", annotations=held(gpu={0: share(10)})), True), ("n", True)],

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from koord.api.kinds import DEVICES
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.object_faults import faults_of
 from koord.scheduler.plugins.devices.alignment import hints
 from koord.scheduler.plugins.devices.inventory import faults
 from koord.scheduler.plugins.devices.judge import DeviceJudge
@@ -117,6 +121,22 @@ def test_a_pod_on_a_minor_that_does_not_exist_counts_nowhere() -> None:
 def test_a_table_of_partitions_that_cannot_be_read_is_as_none() -> None:
     scene = Scene().node(devices=eight(), annotations={"scheduling.koordinator.sh/gpu-partitions": "{"})
     assert scene.place(nvidia=2).minors() == [0, 1]
+
+
+@pytest.mark.parametrize("minors", [[0], [0, 0], [0, 1, 2], []])
+def test_a_partition_that_has_not_as_many_gpus_as_it_is_listed_for_is_never_given(minors: list[int]) -> None:
+    table = {"scheduling.koordinator.sh/gpu-partitions": json.dumps({"2": [{"minors": minors}]})}
+    scene = Scene().node(devices=eight(), annotations=table)
+    assert len(scene.place(nvidia=2).minors()) == 2
+    (fault,) = faults_of(DEVICES, device("n", eight(), annotations=table))
+    assert "[2][0].minors: must be 2 different GPUs" in fault
+
+
+@pytest.mark.parametrize("amount", ["1e30", "9223372036854775808"])
+def test_a_pod_that_says_to_have_more_than_can_be_counted_has_all_of_its_device(amount: str) -> None:
+    scene = Scene().node(devices=[gpu(0), gpu(1)])
+    scene.holds(gpu={0: {"gpu-core": amount, "gpu-memory-ratio": amount}})
+    assert scene.place(gpu=1).minors() == [1]
 
 
 def test_selectors_choose_devices_by_their_labels() -> None:
