@@ -115,7 +115,7 @@ def _malformed(manifests: Manifests, core: Core) -> Iterator[str]:
     alike: dict[tuple[str, str], list[str]] = {}
     named = {kind: {"/".join(each) for each in core.feed.named(kind)} for kind in NAMED}
     for item in manifests.items:
-        if item.kind is kinds.PODS and not item.object.spec.node_name:
+        if isinstance(item.object, Pod) and not item.object.spec.node_name:
             continue
         if item.kind not in named or item.key in named[item.kind]:
             for fault in faults_of(item.kind, item.object):

@@ -266,8 +266,8 @@ class PackingRows:
         """A node has more GPUs than any had. Prices stay until they are made again between decisions: classes keep
         the scores of rows that do not change."""
         slots, narrow = self._devices().slots[GPU], self._fleet.devices
-        self._fleet.devices = np.zeros((len(narrow), slots), np.int64)
-        self._fleet.devices[:, : self._slots] = narrow
+        self._fleet.devices = _no_devices(len(narrow), slots)
+        self._fleet.devices[:, : self._slots] = narrow[:, : self._slots]
         self._slots, self._cells = slots, None
         self._scorer = self._scorer.over(self._fleet)
 
@@ -294,7 +294,7 @@ class PackingRows:
                 if other < percent:
                     percent = other
                 free.append(0 if percent < 0 else _MILLI * (percent if percent < 100 else 100))
-            fleet.devices[row] = free
+            fleet.devices[row] = free or 0
 
     def _regroup(self, rows: Sequence[Row]) -> None:
         nodes, numbers = self._cluster.nodes, self._cluster.table.columns[number(GPU)]
@@ -386,7 +386,12 @@ def _nearest(kind: _Kind, groups: Sequence[NodeGroup]) -> int:
 def _no_fleet(rows: int, slots: int) -> Fleet:
     """Rows that have nothing."""
     of_rows = [np.zeros(rows, np.int64) for _ in range(3)]
-    return Fleet((), of_rows[0], of_rows[1], of_rows[2], np.zeros((rows, slots), np.int64))
+    return Fleet((), of_rows[0], of_rows[1], of_rows[2], _no_devices(rows, slots))
+
+
+def _no_devices(rows: int, slots: int) -> Array:
+    """Where no node has a GPU, each has one of which nothing is left: scorers choose among some."""
+    return np.zeros((rows, max(1, slots)), np.int64)
 
 
 def _write(fleet: Fleet, rows: Array, cells: Many, slots: int) -> None:

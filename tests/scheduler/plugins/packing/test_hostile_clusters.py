@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
@@ -10,6 +11,7 @@ from koord.scheduler.plugins.packing.demand import Demand
 from koord.scheduler.plugins.packing.policy import rows_of
 from koord.scheduler.plugins.packing.rows import FEWEST_PODS, RENEW_S
 from koord.scheduler.plugins.packing.shapes import PodShape
+from tests.scheduler.builders import node
 from tests.scheduler.plugins.packing.test_policy import a_pod, add_node, engine
 
 
@@ -107,3 +109,18 @@ def test_a_restart_in_between_prices_from_the_pods_that_are_there() -> None:
     assert rows_of(made.cluster, "ShadowPrices").in_force == "ShadowPrices"
     for gpu, cpu in ((50, "3"), (100, "1"), (0, "8"), (200, "4")):
         assert points(again, gpu, cpu) == points(made, gpu, cpu)
+
+
+@pytest.mark.parametrize("policy", ["FGD", "ShadowPrices"])
+@pytest.mark.parametrize("known", [0, 400])
+def test_a_cluster_without_any_gpu_takes_pods_that_need_none(policy: str, known: int) -> None:
+    made = engine(policy=policy, known=known)
+    for i in range(3):
+        made.cluster.put_node(node(f"n{i}", cpu="16", memory="64Gi"))
+    for round_ in range(2):
+        assert made.place(Ask(a_pod(f"plain-{round_}"))).node is not None
+        assert made.place(Ask(a_pod(f"share-{round_}", gpu=50))).node is None
+        assert made.place(Ask(a_pod(f"whole-{round_}", gpu=100))).node is None
+        renew(made)
+    add_node(made.cluster, "gpus", gpus=2)
+    assert made.place(Ask(a_pod("late", gpu=50))).node == "gpus"
