@@ -1,7 +1,7 @@
 """`koord explain POD`: why a pod is where it is, or nowhere, and what would let it in.
 
 `koord explain node/NAME` is in `explain_node`, `podgroup/NAME` in `explain_gang`, `reservation/NAME` in
-`explain_reservation`.
+`explain_reservation`, `quota/NAME` in `explain_quota`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _PREFIX: Final = "preemption: "
 Example: koord explain web-0 -n shop                  on the cluster
          koord explain shop/report -f examples/plan   in files
          koord explain podgroup/train -n shop         why a gang waits
+         koord explain quota/research -f examples/quotas   who uses it, who waits for it
          koord explain node/n1                        its CPUs, its devices, what it lends"""
 )
-@click.argument("pod", metavar="POD|podgroup/NAME|reservation/NAME|node/NAME")
+@click.argument("pod", metavar="POD|podgroup/NAME|reservation/NAME|quota/NAME|node/NAME")
 @click.option(
     "-f",
     "--filename",
@@ -93,6 +94,9 @@ def explain(
 
     Of a reservation: why it is pending, or what is left of it and who uses it.
 
+    Of a quota: its figures with those above and below it, what it borrowed or lends, who uses it, who waits for it and
+    why.
+
     Of a node: its CPUs and devices with the pods that have them; how much of it is lent to batch and mid pods, line by
     line with the numbers used; and how what is published differs from that and why.
     """
@@ -101,10 +105,12 @@ def explain(
     from koord.api.configuration.scheduler_config import SHIPPED
     from koord.api.text.manifest import read
     from koord.cli.explain_gang import gang_key, print_gang
+    from koord.cli.explain_quota import print_quota, quota_name
     from koord.cli.explain_reservation import print_reservation, reservation_name
     from koord.offline.expand import expand
     from koord.offline.explain import explain as explain_of
     from koord.offline.explain_gang import explain_gang
+    from koord.offline.explain_quota import explain_quota
     from koord.offline.explain_reservation import explain_reservation
     from koord.offline.preview import has_config, preview
     from koord.scheduler.own_plugins import load
@@ -120,7 +126,7 @@ def explain(
         from koord.cli.explain_node import explain_node
 
         return explain_node(name, paths, namespace, now_s, output, live=live, kubeconfig=kubeconfig, context=context)
-    gang, reservation = gang_key(pod, namespace), reservation_name(pod)
+    gang, reservation, quota = gang_key(pod, namespace), reservation_name(pod), quota_name(pod)
     key = _key(pod, namespace)
     unanswered: Callable[[str], str] = everybody_answers
     with Progress() as progress:
@@ -150,6 +156,11 @@ def explain(
             of_reservation = explain_reservation(manifests, profiles, reservation, now_s=now_s, seed=seed)
             say_of(manifests, {} if live else of_reservation.ignored)
             print_reservation(of_reservation.explained, output, _paragraphs)
+            return 0
+        if quota is not None:
+            of_quota = explain_quota(manifests, profiles, quota, now_s=now_s, seed=seed)
+            say_of(manifests, {} if live else of_quota.ignored)
+            print_quota(of_quota.explained, output)
             return 0
         moves: tuple[str, ...] = ()
         slowdowns: tuple[str, ...] = ()

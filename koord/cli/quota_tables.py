@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
@@ -14,7 +15,7 @@ from koord.cli.tables import counted, heading, short, table
 
 if TYPE_CHECKING:
     from koord.offline.quotas import QuotaTop
-    from koord.scheduler.plugins.quota.told import QuotaPath
+    from koord.scheduler.plugins.quota.told import Borrower, QuotaFigures, QuotaPath
 
 WIDTH: Final = 24
 UNBOUNDED: Final = 1 << 53
@@ -23,23 +24,36 @@ UNBOUNDED: Final = 1 << 53
 
 def quota_path(told: QuotaPath) -> str:
     """For `koord explain`: figures at every level, who borrowed what, and what would free it."""
-    rows: list[tuple[str, ...]] = [("QUOTA", "RESOURCE", "REQUEST", "USED", "RUNTIME", "MIN", "MAX")]
-    for each in told.path:
-        for key in sorted(each.max):
-            figures = (each.request, each.used, each.runtime, each.min, each.max)
-            rows.append((each.name, key, *(str(listed.get(key, "0")) for listed in figures)))
-    lines = [f"{heading('QUOTA')}   {told.quota} and what is above it", *_indented(table(rows, right=_RIGHT))]
-    if told.borrowers:
-        lines.append("  who uses more than its min:")
-        lines += [
-            f"    {each.quota}, beside {each.beside}, uses {each.resource} {each.used}: "
-            f"{each.borrowed} more than the {each.guaranteed} that it is guaranteed"
-            for each in told.borrowers
-        ]
+    lines = [f"{heading('QUOTA')}   {told.quota} and what is above it", *_indented(figures_table(told.path))]
+    lines += borrowers(told.borrowers)
     if told.frees:
         lines.append("  any of these would give the pod room:")
         lines += [f"    {each}" for each in told.frees]
     return "\n".join(lines)
+
+
+def figures_table(quotas: Iterable[QuotaFigures]) -> str:
+    """A line for each resource that a quota bounds."""
+    rows: list[tuple[str, ...]] = [("QUOTA", "RESOURCE", "REQUEST", "USED", "RUNTIME", "MIN", "MAX")]
+    for each in quotas:
+        for key in sorted(each.max):
+            figures = (each.request, each.used, each.runtime, each.min, each.max)
+            rows.append((each.name, key, *(str(listed.get(key, "0")) for listed in figures)))
+    return table(rows, right=_RIGHT)
+
+
+def borrowers(found: Sequence[Borrower]) -> list[str]:
+    """Lines about who uses more than its min."""
+    if not found:
+        return []
+    return [
+        "  who uses more than its min:",
+        *(
+            f"    {each.quota}, beside {each.beside}, uses {each.resource} {each.used}: "
+            f"{each.borrowed} more than the {each.guaranteed} that it is guaranteed"
+            for each in found
+        ),
+    ]
 
 
 _RIGHT: Final = frozenset(range(2, 7))

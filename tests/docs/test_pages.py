@@ -89,6 +89,7 @@ ON_A_CLUSTER: Final[Mapping[str, tuple[Said, ...]]] = {
     "share-a-cluster.md": (
         "quota research may use cpu 12 and uses 14; the pod asks for 4",
         "pods of quota research that request cpu 6 end",
+        "research, beside web, uses cpu 14: 6 more than the 8 that it is guaranteed",
         "elasticquota.scheduling.sigs.k8s.io/research created",
         "  research",
     ),

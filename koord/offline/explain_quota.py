@@ -1,0 +1,194 @@
+"""`koord explain quota/NAME`: a quota with what is above and below it, what it borrowed or leaves to others, who uses
+it, who waits for it and why, and what would give room to the first of these."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from koord.api.kubernetes.resources import pod_requests
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol import names
+from koord.api.text.manifest import Manifests
+from koord.api.text.quantity import ResourceList, render
+from koord.offline.driver import Driver
+from koord.offline.world import World, world_of
+from koord.scheduler import explain as scheduler
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.plugins.quota.forest import OUTSIDE
+from koord.scheduler.plugins.quota.quotas import Quotas
+from koord.scheduler.plugins.quota.told import Borrower, QuotaFigures, figures, path_of
+from koord.scheduler.plugins.quota.tree import Quota, Tree
+from koord.scheduler.profiles import Profiles
+
+MOST_ASKED: Final = 5
+"""Of so many waiting pods it is said why they wait."""
+
+
+class NoSuchQuota(BadInput):
+    """There is no such quota; others with such a name may be."""
+
+
+class QuotaPod(msgspec.Struct, frozen=True, rename="camel"):
+    """A pod of the quota, or of one below it."""
+
+    pod: str
+    quota: str
+    node: str
+    "Empty while it waits."
+    requests: ResourceList
+    "Of what the quota bounds."
+    why: str = ""
+    "Why it waits, of the first that do."
+
+
+class QuotaExplained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is to be said of a quota. Printed whole: readers may count on every key."""
+
+    name: str
+    namespace: str
+    path: tuple[QuotaFigures, ...]
+    "The quota itself first, then all above it."
+    below: tuple[QuotaFigures, ...]
+    borrowed: ResourceList
+    "What it uses beyond what it is guaranteed."
+    lends: ResourceList
+    "What it is guaranteed, does not use, and leaves to those beside it."
+    borrowers: tuple[Borrower, ...]
+    "Who beside it uses more than it is guaranteed."
+    used_by: tuple[QuotaPod, ...]
+    waiting: tuple[QuotaPod, ...]
+    "In the order in which they came."
+    frees: tuple[str, ...]
+    "What would give the first one that lacks quota its room, each by itself."
+    problem: str = ""
+    "Why the scheduler cannot use it."
+
+
+class QuotaAnswer(msgspec.Struct, frozen=True):
+    explained: QuotaExplained
+    ignored: Mapping[str, int]
+    warnings: tuple[str, ...]
+
+
+def explain_quota(manifests: Manifests, profiles: Profiles, name: str, *, now_s: float, seed: int = 0) -> QuotaAnswer:
+    """Raises `Invalid` where manifests are faulty, `NoSuchQuota`."""
+    world = world_of(manifests, profiles, now_s=now_s, seed=seed, rounds=1)
+    Driver(world.core).wait(world.waiting)
+    quotas = world.cluster.noting.get(Quotas.name)
+    if not isinstance(quotas, Quotas):
+        raise NoSuchQuota("the scheduler's configuration has no plugin for quotas (ElasticQuota)")
+    quotas.refresh()
+    quota = quotas.forest.quotas.get(names.OLD_QUOTAS.get(name, name))
+    if quota is None:
+        spec = quotas.forest.specs.get(name)
+        if spec is not None:
+            raise NoSuchQuota(f"quota {name} cannot be used: {quotas.forest.why_not(name)}")
+        near = difflib.get_close_matches(name, [*quotas.forest.specs, *quotas.forest.quotas], n=3)
+        hint = f"; there is {', '.join(dict.fromkeys(near))}" if near else ""
+        raise NoSuchQuota(f"there is no quota {name}{hint}")
+    return QuotaAnswer(_explained(world, quotas, quota), world.ignored, (*profiles.warnings, *world.warnings))
+
+
+def _explained(world: World, quotas: Quotas, quota: Quota) -> QuotaExplained:
+    spec, tree = quotas.forest.specs.get(quota.name), quotas.forest.tree_of(quota.name)
+    own = {each.name for each in _with_below(quota)}
+    asks = [ask for ask in world.waiting if (of := quotas.quota_of(ask)) is not None and of.name in own]
+    asks.sort(key=lambda ask: (ask.meta.creation_timestamp or "", ask.key))
+    waiting, frees = _waiting(world, quotas, quota, asks)
+    return QuotaExplained(
+        name=quota.name,
+        namespace="" if spec is None else spec.namespace,
+        path=tuple(figures(quotas, each) for each in (quota.path() if quota.parent is not None else [quota])),
+        below=tuple(figures(quotas, each) for each in _with_below(quota) if each is not quota),
+        borrowed={} if tree is None else _over(tree, quota),
+        lends={} if tree is None else _spare(tree, quota),
+        borrowers=() if tree is None else tuple(_borrowers(tree, quota)),
+        used_by=tuple(_users(world, quotas, quota, own)),
+        waiting=waiting,
+        frees=frees,
+        problem=quotas.forest.why_not(quota.name) if quota.name not in OUTSIDE else "",
+    )
+
+
+def _with_below(quota: Quota) -> Iterator[Quota]:
+    yield quota
+    for name in sorted(quota.children):
+        yield from _with_below(quota.children[name])
+
+
+def _over(tree: Tree, quota: Quota) -> ResourceList:
+    more = {key: quota.used.get(key, 0) - tree.least_of(quota, key) for key in quota.bounds.max}
+    return {key: render(key, amount) for key, amount in sorted(more.items()) if amount > 0}
+
+
+def _spare(tree: Tree, quota: Quota) -> ResourceList:
+    if not quota.bounds.lends or quota.parent is None or len(quota.parent.children) < 2:
+        return {}
+    left = {key: tree.least_of(quota, key) - quota.used.get(key, 0) for key in quota.bounds.max}
+    return {key: render(key, amount) for key, amount in sorted(left.items()) if amount > 0}
+
+
+def _borrowers(tree: Tree, quota: Quota) -> Iterator[Borrower]:
+    """Beside it and beside all above it, those that borrowed most first."""
+    found: list[tuple[int, Borrower]] = []
+    for each in quota.path():
+        beside = {} if each.parent is None else each.parent.children
+        for other in beside.values():
+            for key in other.bounds.max:
+                used, least = other.used.get(key, 0), tree.least_of(other, key)
+                if other is not each and used > least:
+                    said = (render(key, amount) for amount in (used, least, used - least))
+                    found.append((used - least, Borrower(other.name, each.name, key, *said)))
+    yield from (borrower for _, borrower in sorted(found, key=lambda pair: (pair[1].resource, -pair[0], pair[1].quota)))
+
+
+def _users(world: World, quotas: Quotas, quota: Quota, own: set[str]) -> Iterator[QuotaPod]:
+    found = []
+    for key, node in world.running.items():
+        pod = world.pods.get(key)
+        if pod is None or pod.is_finished:
+            continue
+        of = quotas.bucket(pod.metadata.labels, pod.metadata.namespace).quota
+        if of is not None and of.name in own:
+            requests = pod_requests(pod, capped=True)
+            found.append((requests, QuotaPod(key, of.name, node, _bounded(quota, requests))))
+    cpu = names.RESOURCE_CPU
+    yield from (pod for _, pod in sorted(found, key=lambda pair: (-pair[0].get(cpu, 0), pair[1].pod)))
+
+
+def _waiting(
+    world: World, quotas: Quotas, quota: Quota, asks: list[Ask]
+) -> tuple[tuple[QuotaPod, ...], tuple[str, ...]]:
+    found: list[QuotaPod] = []
+    frees: tuple[str, ...] = ()
+    for at, ask in enumerate(asks):
+        why = ""
+        if at < MOST_ASKED:
+            told = path_of(quotas, ask)
+            short = "" if told is None else told.short
+            frees = frees or (() if told is None else told.frees)
+            why = short or _elsewhere(world, ask)
+        of = quotas.quota_of(ask)
+        own = "" if of is None else of.name
+        found.append(QuotaPod(ask.key, own, "", _bounded(quota, quotas.asked(ask)), why))
+    return tuple(found), frees
+
+
+def _elsewhere(world: World, ask: Ask) -> str:
+    """What else keeps a pod waiting that its quota has room for."""
+    engine = world.engine_of(ask) or next(iter(world.core.engines.values()))
+    try:
+        told = scheduler.explain(engine, ask)
+    except BadInput as error:
+        return str(error)
+    return f"its quota has room; {told.message}"
+
+
+def _bounded(quota: Quota, requests: Mapping[str, int]) -> ResourceList:
+    """Of what a quota says nothing of, nothing is said."""
+    keys = quota.bounds.max or requests
+    return {key: render(key, requests[key]) for key in sorted(keys) if requests.get(key)}
