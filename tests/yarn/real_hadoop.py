@@ -25,10 +25,13 @@ from koord.yarn.live import rpc
 from koord.yarn.live.java import Daemon, HadoopMissing, command, free_ports, installed
 
 STOPPED_WITHIN_S = 20.0
+COMMAND_S = 240.0
 QUICK = {
     "yarn.nm.liveness-monitor.expiry-interval-ms": "15000",
     "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "500",
     "yarn.resourcemanager.am.max-attempts": "5",
+    "yarn.acl.enable": "true",
+    "yarn.admin.acl": "root",
     "yarn.resourcemanager.opportunistic-container-allocation.enabled": "true",
     "yarn.nodemanager.opportunistic-containers-max-queue-length": "10",
     "yarn.client.failover-sleep-base-ms": "100",
@@ -60,7 +63,7 @@ async def rest(url: str, body: object = None) -> Any:
         return None
 
 
-async def submit(web: str, name: str, command: str, mib: int) -> str:
+async def submit(web: str, name: str, command: str, mib: int, queue: str = "default") -> str:
     """An application whose master is one command of a shell."""
     made = await rest(f"{web}/ws/v1/cluster/apps/new-application?user.name=root", {"a": 1})
     id_ = str(made["application-id"])
@@ -70,6 +73,7 @@ async def submit(web: str, name: str, command: str, mib: int) -> str:
         "max-app-attempts": 5,
         "am-container-spec": {"commands": {"command": command}},
         "application-type": "SHELL",
+        "queue": queue,
         "resource": {"memory": mib, "vCores": 1},
     }
     url = f"{web}/ws/v1/cluster/apps?user.name=root"
@@ -89,6 +93,8 @@ class Hadoop:
     rm_ids: tuple[str, ...] = ("",)
     properties: Mapping[str, str] = field(default_factory=dict)
     "Further ones of yarn-site.xml."
+    scheduler: str = ""
+    "Another capacity-scheduler.xml."
     ports: dict[str, dict[str, int]] = field(default_factory=dict)
     "Of each ResourceManager; the NodeManager's are among the first one's."
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -141,8 +147,18 @@ class Hadoop:
 
     def _write(self, conf: Path, further: Mapping[str, str]) -> None:
         conf.mkdir()
-        for name, text in files(self.ports[self.rm_ids[0]], str(self.directory), further).items():
+        written = files(self.ports[self.rm_ids[0]], str(self.directory), further)
+        if self.scheduler:
+            written["capacity-scheduler.xml"] = self.scheduler
+        for name, text in written.items():
             (conf / name).write_text(text)
+
+    def administrate(self, *arguments: str) -> None:
+        """`yarn rmadmin`, as Hadoop's script runs it."""
+        jars = installed(os.environ["KOORD_HADOOP"])
+        line = [jars.java, "-Xmx100m", "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.lang=ALL-UNNAMED"]
+        where = ["-cp", f"{self.conf}:{jars.classpath}", "org.apache.hadoop.yarn.client.cli.RMAdminCLI"]
+        subprocess.run([*line, *where, *arguments], check=True, timeout=COMMAND_S, stdout=subprocess.DEVNULL)
 
     def start(self, daemon: Daemon, rm_id: str = "") -> None:
         conf = self.conf if daemon == "nodemanager" else self._conf_of(rm_id)
@@ -189,12 +205,12 @@ async def containers(node_manager_web: str) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def hadoop(*rm_ids: str, properties: Mapping[str, str] | None = None) -> Iterator[Hadoop]:
+def hadoop(*rm_ids: str, properties: Mapping[str, str] | None = None, scheduler: str = "") -> Iterator[Hadoop]:
     """One of each, being started; with ids, so many ResourceManagers. All gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="koord-hadoop-") as directory:
         # Containers may be another user's.
         os.chmod(directory, 0o755)
-        found = Hadoop(Path(directory), rm_ids or ("",), properties or {})
+        found = Hadoop(Path(directory), rm_ids or ("",), properties or {}, scheduler=scheduler)
         found.configure()
         try:
             for each in found.rm_ids:

@@ -94,8 +94,11 @@ class StandIn:
             writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n<html>")
             return
         refusal = "org.apache.hadoop.security.AccessControlException"
-        if self.mode == "403" or (self.mode == "refuse-updates" and method == "updateNodeResource"):
+        if self.mode == "403":
             error = "User root doesn't have permission"
+        if self.mode == "refuse-updates" and method == "updateNodeResource":
+            # As a real one has it.
+            error, refusal = f"{refusal}: User root doesn't have permission", "org.apache.hadoop.yarn.YarnException"
         if self.mode == "standby":
             error, refusal = "ResourceManager rm1 is not Active!", "org.apache.hadoop.ipc.StandbyException"
         if error:

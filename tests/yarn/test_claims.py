@@ -14,6 +14,7 @@ from koord.yarn.claims import (
     Claim,
     Memory,
     NodeManagerReport,
+    Step,
     View,
     Wait,
     answered,
@@ -21,8 +22,9 @@ from koord.yarn.claims import (
     next_step,
     seen,
 )
+from koord.yarn.hadoop.messages import NodeReport
 from koord.yarn.judge import Look, judge
-from koord.yarn.nodes import Declared, NodeFacts
+from koord.yarn.nodes import Declared, NodeFacts, PodFacts
 from koord.yarn.split import Demand, Policy, PolicyError, ceiling, settled, share
 
 POLICY = Policy()
@@ -212,6 +214,23 @@ def test_what_a_node_manager_registers_with_is_kept_before_it_comes(pool: Amount
     assert verdict.condition is not None
     assert verdict.condition[1] == "UnknownNodeManager"
     assert (verdict.step.amount if isinstance(verdict.step, Claim) else None) == kept
+
+
+def test_when_its_pod_is_gone_a_node_manager_gets_nothing_and_then_the_claim_is_given_back() -> None:
+    of = ("", "n1:8041")
+    node = NodeFacts("n1", "u", "1", whole(), whole().minus(HALF), HALF, NOTHING, (), of, None, ("n1",))
+    pod = PodFacts("hadoop/nm", "p", "1", "n1", NOTHING, True, Declared("", "", ("nm",), "pod hadoop/nm"))
+    there = {"": Look({of[1]: NodeReport(of[1], "RUNNING", HALF, of_yarn(2, 1024))})}
+
+    def step(pods: tuple[PodFacts, ...], looks: dict[str, Look], absent_s: float = 0.0) -> Step:
+        memories, missing = {of: SURE}, {of: absent_s}
+        return judge(node, pods, looks, memories, missing, {}, POLICY, 1e6, kubernetes_waits=False).step
+
+    assert isinstance(step((pod,), there), Wait)
+    assert step((), there) == Call(NOTHING, "less is reclaimed", ends_containers=True)
+    # The pod's NodeManager is not known to the ResourceManager any more: one that starts anew may be late.
+    assert isinstance(step((), {"": Look({})}, 30), Wait)
+    assert step((), {"": Look({})}, 60) == Claim(NOTHING, "the node has no NodeManager any more")
 
 
 def test_a_claim_that_nobody_is_known_for_is_given_back() -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
+import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,6 +22,7 @@ from aiohttp import web
 from koord.agent.host.cgroups import Cgroups, Version
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.cli.main import run
+from koord.install.yarn import CAPABILITIES
 from koord.kube.clock import SystemClock
 from koord.yarn.amount import MIB, Amount, of_yarn
 from koord.yarn.containers import YarnContainer, listed, masters, release_order, to_release
@@ -368,3 +372,39 @@ async def test_a_pid_file_that_names_somebody_else_moves_and_ends_nobody(tmp_pat
         for each in strangers:
             each.kill()
             each.wait()
+
+
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        yield Path(directory)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv")
+async def test_containers_of_another_user_are_known_with_the_capabilities_of_a_pod(open_to_all: Path) -> None:
+    # The NodeManager's user starts a script that names the container, and that one a session that does not.
+    folder = open_to_all / OLD.id
+    folder.mkdir()
+    script, file = folder / "default_container_executor.sh", folder / "pid"
+    script.write_text(f"setsid sh -c 'echo $$ >{file}; exec sleep 60' & wait")
+    os.chown(folder, 65534, 65534)
+    running = await asyncio.create_subprocess_exec("sh", str(script), user=65534, start_new_session=True)
+    try:
+        await eventually(lambda: file.exists() and file.read_text().strip().isdigit())
+        program = (
+            "import sys, pathlib; from koord.yarn.live.processes import ProcessTable, written\n"
+            "named = written(pathlib.Path(sys.argv[1])); table = ProcessTable.read()\n"
+            "print(*(table.is_of(named, each) for each in sys.argv[2:]))"
+        )
+        kept = ",".join(f"+{name.lower()}" for name, _ in CAPABILITIES)
+        command = ("setpriv", f"--bounding-set=-all,{kept}", sys.executable, "-c", program, str(file), OLD.id, YOUNG.id)
+        asked = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+        said, _ = await asked.communicate()
+        assert said.split() == [b"True", b"False"]
+    finally:
+        with suppress(ValueError, OSError):
+            os.kill(int(file.read_text()), 9)
+        running.kill()
+        await running.wait()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import yaml
 
 from koord.agent.executor.audit import Audit
 from koord.agent.guests import with_guests
@@ -21,19 +24,27 @@ from koord.agent.qos.decision import Eviction
 from koord.agent.series.names import NODE_MEMORY, guest_memory
 from koord.api.kubernetes.node import Node
 from koord.kube.clock import SystemClock
+from koord.yarn.amount import of_yarn
 from koord.yarn.containers import YarnContainer, masters
+from koord.yarn.hadoop.configuration import properties
+from koord.yarn.hadoop.messages import NodeCap
 from koord.yarn.live.java import installed
+from koord.yarn.live.resource_manager import ResourceManager, Way
+from koord.yarn.live.rpc import YarnForbidden, YarnRefused
+from koord.yarn.live.run import read_clusters
 from tests.agent.states import GIB, NOW, evicting, samples
 from tests.agent.test_guests import MEMORY, full
-from tests.manager.live.managing import report
-from tests.yarn.real_hadoop import Hadoop, containers, state_of
-from tests.yarn.real_story import Story, story
+from tests.manager.live.managing import report, until
+from tests.yarn.real_hadoop import Hadoop, containers, hadoop, rest, state_of, submit
+from tests.yarn.real_story import SLOWLY_S, Story, story
 
 pytestmark = [pytest.mark.yarn, pytest.mark.root, pytest.mark.timeout(900)]
 
+ROOT = Path(__file__).parents[2]
 HALF_OR_MORE = 17, 32
 """Of 35: while applications wait, YARN has more."""
 SCRIPT = "sh -c 'sleep 600 & wait'"
+WAYS: tuple[Way, ...] = ("rpc", "rest")
 AT_ONCE = "--no-leader-elect"
 """Who takes over from one that was killed has to wait for its lease otherwise."""
 
@@ -68,8 +79,16 @@ async def test_real_yarn_follows_what_is_reclaimed_and_nothing_is_sold_twice(tmp
             return (await told.node()).claim.cpu_milli == 0
 
         await told.until(is_given_back)
-        # Idle times return, and with them the applications, since YARN tries them again; this time over REST.
+        # Only administrators may change a node's resource, and only of nodes that there are.
         told.kill("operator")
+        cluster = read_clusters(str(yarn.conf))[""]
+        with pytest.raises(YarnForbidden, match=r"add nobody to yarn\.admin\.acl"):
+            await ResourceManager(cluster, user="nobody").update([NodeCap(yarn.node_id, of_yarn(9, 512))])
+        for way in WAYS:
+            with pytest.raises(YarnRefused):
+                await ResourceManager(cluster, way=way, user="root").update([NodeCap("n9:1", of_yarn(9, 512))])
+        assert (await told.cap()).vcores == 0
+        # Idle times return, and with them the applications, since YARN tries them again; this time over REST.
         told.operate(AT_ONCE, "--via", "rest")
         await report(client, "n1")
         await told.until_cap(*HALF_OR_MORE)
@@ -166,6 +185,34 @@ async def test_workers_go_in_the_stated_order_and_the_application_goes_on_throug
         await report(client, "n1")
         await told.until_cap(*HALF_OR_MORE)
         assert first in await told.count(6)
+
+
+async def test_the_queue_of_the_page_runs_its_applications_on_nodes_with_the_label_of_the_page() -> None:
+    example = yaml.safe_load((ROOT / "examples" / "yarn" / "hadoop-conf.yaml").read_text())["data"]
+    site = properties(example["yarn-site.xml"], "")
+    labels = {name: text for name, text in site.items() if name.startswith("yarn.node-labels.")}
+    page = (ROOT / "docs" / "run-hadoop-jobs.md").read_text()
+    commands = re.findall(r"^yarn rmadmin (.*)$", page, re.MULTILINE)
+    assert len(commands) == 3
+    with tempfile.TemporaryDirectory() as store:
+        labels["yarn.node-labels.fs-store.root-dir"] = store
+        roomy = {"yarn.nodemanager.resource.memory-mb": "1024"}
+        with hadoop(properties={**labels, **roomy}, scheduler=example["capacity-scheduler.xml"]) as yarn:
+
+            async def is_there() -> bool:
+                return (await yarn.cap()).vcores == 1
+
+            await until(is_there, SLOWLY_S)
+            for each in commands:
+                await asyncio.to_thread(yarn.administrate, *each.replace("n1.example.com", "localhost").split())
+            await submit(yarn.web(), "script", SCRIPT, 256, queue="shared")
+
+            async def runs() -> bool:
+                return len(await yarn.running()) == 1
+
+            await until(runs, SLOWLY_S)
+            found = await rest(f"{yarn.web()}/ws/v1/cluster/nodes")
+            assert found["nodes"]["node"][0]["nodeLabels"] == ["shared"]
 
 
 EXECUTOR = os.environ.get("KOORD_CONTAINER_EXECUTOR", "")

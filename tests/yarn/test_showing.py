@@ -128,3 +128,4 @@ def test_a_round_is_quick_and_noise_disturbs_yarn_less_than_once_a_minute() -> N
     found = {each.metric: each for each in bench.run(quick=True)}
     assert found["calls about a node"].met
     assert found["a round, CPU"].value > 0
+    assert found["all change, CPU"].value > 0

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import os
+import re
+import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +22,6 @@ from koord.yarn.hadoop.configuration import properties
 from koord.yarn.live import java
 from koord.yarn.nodes import NodeFacts, node_facts
 from tests.minicluster.up.test_end_to_end import RunningUp, alive, koord, kubectl, status, up, wait_until
-from tests.yarn.real_hadoop import submit
 
 SLOWLY_S = 120.0
 
@@ -91,16 +94,28 @@ def has_share(data: Path) -> bool:
     return code == 0 and told["nodes"]["yarn"] == ["local"] and node(data, "local").claim.vcores >= 1
 
 
+NEEDED = ("curl", "jq")
+
+
+def submit_as_the_page_says(folder: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "run-hadoop-jobs.md").read_text()
+    (script,) = re.findall(r"```text\n(rm=.*?)```", page, re.DOTALL)
+    script = script.replace("sleep 60", "sleep 600 & wait")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "USER": "root"}
+    subprocess.run(["bash", "-exc", script], cwd=folder, env=environment, check=True, timeout=SLOWLY_S)
+
+
 @pytest.mark.yarn
 @pytest.mark.root
 @pytest.mark.kubectl
 @pytest.mark.timeout(600)
+@pytest.mark.skipif(not all(map(shutil.which, NEEDED)), reason=f"needs {' and '.join(NEEDED)}, as the page does")
 def test_up_with_yarn_runs_an_application_on_this_machine_and_leaves_no_java_behind(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with up(data, "--local-node", "--yarn") as running:
         wait_until(lambda: has_share(data), SLOWLY_S)
-        web = running.component("yarn-resourcemanager")["endpoints"]["web"]
-        asyncio.run(submit(web, "script", "sh -c 'sleep 600 & wait'", 256))
+        submit_as_the_page_says(tmp_path)
 
         def placed() -> list[Path]:
             return list(Path("/sys/fs/cgroup").rglob("koord-local-*/kubepods/besteffort/hadoop-yarn/container_*"))

@@ -1,7 +1,8 @@
 """This machine's processes, for whoever looks for those of a YARN container.
 
 A container of the default executor is a session. Shells in it may make process groups of their own; children may make
-sessions of their own, and lose their parents on purpose. YARN tells each its container by the environment.
+sessions of their own, and lose their parents on purpose. YARN tells each its container by the environment, which only
+whoever has SYS_PTRACE may read of other users' processes: without it, those that lost their parents stay unknown.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple
 INIT: Final = 1
 TICKS_A_S: Final = os.sysconf("SC_CLK_TCK")
 _TOLD_BY: Final = b"CONTAINER_ID="
+_NATIVE: Final = b"/container-executor"
 _LONGEST_NUMBER: Final = 10
 
 
@@ -62,14 +64,18 @@ class ProcessTable:
         return found
 
     def is_of(self, named: Written, container_id: str) -> bool:
-        """Whether a process that a file names says itself that it is a container's: by its environment, or, if it is
-        the file's owner's, by its command or that of the process which started it."""
+        """Whether a process that a file names is said to be a container's: by its environment, by its command, or by
+        that of the process which started it, if it is of the file's owner or Hadoop's native executor."""
         if named.pid <= INIT or named.pid not in self.all:
             return False
         if container_of(named.pid) == container_id:
             return True
-        both = named.pid, self.all[named.pid].parent
-        return _owner(named.pid) == named.owner and any(container_id.encode() in _read(one, "cmdline") for one in both)
+        for one in (named.pid, self.all[named.pid].parent):
+            command = _read(one, "cmdline").split(b"\0")
+            is_trusted = _owner(one) == named.owner or command[0].endswith(_NATIVE)
+            if is_trusted and any(container_id.encode() in each for each in command):
+                return True
+        return False
 
 
 def container_of(pid: int) -> str:

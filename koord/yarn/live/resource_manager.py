@@ -71,7 +71,7 @@ class Rpc:
 
 
 class Rest:
-    """The ResourceManager's web services. A change of a node's resource needs a user whom yarn.admin.acl names."""
+    """The ResourceManager's web services. Hadoop 3.4 itself lets any user change a node's resource there."""
 
     def __init__(self, user: str) -> None:
         self._user = user

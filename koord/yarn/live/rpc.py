@@ -13,6 +13,7 @@ from koord.yarn.hadoop.frames import FrameError, RpcAnswer
 CONNECT_S: Final = 10.0
 ANSWER_S: Final = 5.0
 LONGEST_ANSWER: Final = 256 << 20
+_ACCESS: Final = ("AccessControlException", "AuthorizationException")
 
 
 class YarnError(Exception):
@@ -52,9 +53,11 @@ async def call(
 
 
 def _refusal(address: str, method: str, user: str, answer: RpcAnswer) -> YarnRefused:
-    if "AccessControl" in answer.error_class and ("SIMPLE" in answer.error or "TOKEN" in answer.error):
+    # A ResourceManager wraps it: the class is then a general one, and the text begins with the true one.
+    is_access = any(each in answer.error_class or each in answer.error for each in _ACCESS)
+    if is_access and ("SIMPLE" in answer.error or "TOKEN" in answer.error):
         return YarnForbidden(f"{address} wants Kerberos or a token, which koord does not speak: {answer.error}")
-    if "AccessControl" in answer.error_class or "Authorization" in answer.error_class:
+    if is_access:
         return YarnForbidden(
             f"{address} does not let {user} call {method}: add {user} to yarn.admin.acl, or set --user ({answer.error})"
         )
