@@ -694,6 +694,8 @@ class TestBadInput:
                 "spec.owners[0]",
             ),
             ({"template": {"containers": [{"resources": "none"}]}}, "containers"),
+            ({"cpu": "-4"}, "requests of cpu must not be negative"),
+            ({"cpu": "1e30"}, "too large"),
         ],
     )
     def test_what_cannot_be_understood_is_told_on_the_reservation_and_others_go_on(
@@ -708,6 +710,13 @@ class TestBadInput:
         world.put(pod("p", cpu="2"))
         world.settle()
         assert world.inside("shop/p") == "good"
+
+    def test_one_with_an_empty_template_says_so_and_does_not_wait_in_silence(self) -> None:
+        world, empty = World(8), reservation("bad")
+        world.put(replace(empty, spec=replace(empty.spec, template={})))
+        world.settle()
+        (said,) = world.reservations["bad"].status.conditions
+        assert (said.reason, said.message.split(":")[0]) == ("Invalid", "spec.template")
 
     def test_one_whose_annotations_cannot_be_understood_holds_its_room_and_takes_nobody(self) -> None:
         world = World(8)

@@ -1,6 +1,7 @@
 """Reservation: room on nodes that is held for pods to come, by the plugin of that name.
 
 reserve_pod     the pod that stands for a Reservation: placed and held like any other
+usable          what keeps a reservation from being placed at all
 owners          whose room it is: which owners' lists a pod is on
 room            what a reservation has, and what its owners use of it
 selector_index  rooms by labels that the plugin's arguments name

@@ -21,7 +21,7 @@ from koord.api.protocol import names
 from koord.api.protocol.annotations.reservation import RESERVATION_RESIZE_ALLOCATABLE
 from koord.api.protocol.crd.reservation import Reservation, ReservationPhase
 from koord.api.text.quantity import ResourceList, render
-from koord.scheduler.plugins.reservation.owners import faults
+from koord.scheduler.plugins.reservation.usable import fault_of
 from koord.scheduler.state.stand_ins import stand_in_name
 
 _GOT: Final = frozenset(
@@ -64,8 +64,7 @@ def reserve_pod(reservation: Reservation) -> Pod:
 
 def template_is_usable(reservation: Reservation) -> bool:
     """Whether there is something to place, for somebody, and for a time."""
-    spec = reservation.spec
-    return bool(spec.template and spec.owners and (spec.ttl or spec.expires)) and not faults(spec.owners)
+    return not fault_of(reservation)
 
 
 def allocatable_of(reservation: Reservation) -> ResourceList:

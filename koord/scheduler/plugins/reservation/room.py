@@ -23,8 +23,8 @@ from koord.api.machinery.struct import EMPTY
 from koord.api.protocol.annotations.cpu import NODE_RESERVATION
 from koord.api.protocol.annotations.reservation import RESERVATION_ORDER, RESERVATION_RESTRICTED_OPTIONS
 from koord.api.protocol.crd.reservation import Reservation, ReservationPhase
-from koord.scheduler.plugins.reservation import owners as owner_lists
 from koord.scheduler.plugins.reservation.owners import OwnersId
+from koord.scheduler.plugins.reservation.usable import fault_of
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Row
 
@@ -64,7 +64,7 @@ UNKNOWN: Final = Terms("", "", False)
 
 def terms_of(reservation: Reservation) -> Terms:
     meta, spec = reservation.metadata, reservation.spec
-    fault, order = owner_lists.faults(spec.owners), 0
+    fault, order = fault_of(reservation), 0
     inner: Mapping[str, int] = EMPTY
     restricted: frozenset[str] | None = None
     try:
@@ -74,7 +74,6 @@ def terms_of(reservation: Reservation) -> Terms:
             inner = {**amounts(kept.resources), **({"cpu": kept.cpu_milli} if kept.cpu_milli else {})}
         if spec.allocate_policy == RESTRICTED:
             restricted = frozenset(RESERVATION_RESTRICTED_OPTIONS.read(meta, "Reservation").resources) or None
-        _ = reservation.spec.pod_template
     except BadInput as error:
         fault = fault or str(error)
     return Terms(
