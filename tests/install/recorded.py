@@ -13,6 +13,7 @@ from koord.install.live.cluster import Cluster
 from koord.install.manifest import Json
 from koord.install.rights import READ, Right
 from koord.kube.client import Client
+from koord.kube.cluster_config import ClusterConfig
 from koord.kube.transport import Call
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -138,8 +139,13 @@ async def client_with(admin: Client, objects: Iterable[Json], account: str) -> C
 
 async def as_account(admin: Client, account: str) -> Client:
     """A client with a token of a service account."""
+    return Client(await account_config(admin, account))
+
+
+async def account_config(admin: Client, account: str) -> ClusterConfig:
+    """The way to the same server with a token of a service account."""
     path = f"/api/v1/namespaces/koordinator-system/serviceaccounts/{account}/token"
     body = json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}).encode()
     _, _, answer = await admin.raw("POST", path, body=body)
     token = json.loads(answer)["status"]["token"]
-    return Client(replace(admin.config, token=token, cert_file="", cert_data=b"", key_file="", key_data=b""))
+    return replace(admin.config, token=token, cert_file="", cert_data=b"", key_file="", key_data=b"")
