@@ -4,7 +4,7 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: run test lint types layers compiled tests explore test-guest coverage bench clean help
+.PHONY: run test lint types layers compiled tests explore test-guest test-cluster coverage bench dist image clean help
 
 help:
 	@echo "make run            koord at work on this machine (ARGS='--report out.html'; LOCAL=1, as root: this machine is a node, too)"
@@ -12,8 +12,11 @@ help:
 	@echo "make lint types layers tests   one of them (tests: T='-k quantity')"
 	@echo "make explore        random search with the property tests for SECONDS=60 (T=tests/scheduler; SEED=17 repeats a failure)"
 	@echo "make test-guest     the agent on a kernel with cgroup v2, in a guest: minutes, since it is emulated"
+	@echo "make test-cluster   the story of an installation on both API servers, with components killed in the middle: minutes"
 	@echo "make coverage       the tests again, slower, and which lines they did not run"
 	@echo "make bench          the benchmarks (ARGS=informer)"
+	@echo "make dist           wheel, source distribution, wheels of what it needs, and SBOM, in dist/"
+	@echo "make image          a container image, from Debian's packages and dist/; needs root, buildah and mmdebstrap"
 	@echo "make clean          remove what was set up"
 
 .tools/bin/uv:
@@ -60,7 +63,7 @@ compiled: .venv/.dev
 	@found=$$($(BIN)/python -m pytest --collect-only -qq) || { echo "$$found"; exit 1; }
 
 tests: .venv/.dev
-	$(BIN)/python -m $(PYTEST) -m "not guest" $(T)
+	$(BIN)/python -m $(PYTEST) -m "not guest and not long" $(T)
 
 SECONDS ?= 60
 SEED ?=
@@ -70,14 +73,34 @@ explore: .venv/.dev
 test-guest: .venv/.dev
 	$(BIN)/python -m pytest -m guest tests/guest $(T)
 
+test-cluster: .venv/.dev
+	$(BIN)/python -m pytest -m "long or not long" -o log_cli=true -o log_cli_level=INFO tests/cluster $(T)
+
 coverage: .venv/.dev
 	rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m $(PYTEST) $(T)
+	$(BIN)/coverage run -m $(PYTEST) -m "not long" $(T)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report | tail -n 60
 
 bench: .venv/.dev
 	$(BIN)/koord bench $(ARGS)
 
+# What the lock file names, for the Python of the image: wheels only, each with the digest that the lock file has.
+PLATFORMS = --platform manylinux_2_28_$(1) --platform manylinux_2_17_$(1) --platform manylinux2014_$(1)
+dist: .venv/.dev
+	rm -rf dist && mkdir -p dist
+	$(UV) build --quiet --out-dir dist
+	$(UV) export --quiet --frozen --no-dev --all-extras --no-emit-project -o dist/requirements.txt
+	$(UV) export --quiet --frozen --no-dev --all-extras --preview-features sbom-export --format cyclonedx1.5 -o dist/koord.cdx.json
+	python3 -m pip download --quiet --no-deps --require-hashes --only-binary :all: --python-version 3.11 --implementation cp \
+		$(call PLATFORMS,x86_64) --dest dist/wheels -r dist/requirements.txt
+	cp dist/*.whl dist/wheels
+	$(UV) pip install --quiet --dry-run --python-version 3.11 --python-platform aarch64-manylinux_2_28 --only-binary :all: \
+		--require-hashes --target dist/aarch64 -r dist/requirements.txt && rm -rf dist/aarch64
+	$(BIN)/python -m pytest -q -m long tests/artifacts
+
+image: dist
+	tools/image.sh
+
 clean:
-	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	rm -rf dist .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

@@ -12,6 +12,7 @@ LONGEST_FIRST = (
     "tests/minicluster/apiserver/differential/test_records.py",
     "tests/scheduler/test_engine_story.py",
     "tests/minicluster/up/test_end_to_end.py",
+    "tests/cluster/test_story.py",
     "tests/scheduler/live/test_faults.py",
     "tests/minicluster/apiserver/differential/test_differential.py",
     "tests/scheduler/test_engine_recorded.py",

@@ -28,6 +28,7 @@ from koord.install.live.cluster import Cluster
 from koord.install.manifest import Key
 from koord.install.settings import AGENT, DESCHEDULER, MANAGER, SCHEDULER, Component
 from koord.kube.client import Client
+from koord.kube.cluster_config import ClusterConfig
 from koord.minicluster.up.program import own_program
 from tests.control_plane import free_port
 from tests.crowd import crowd
@@ -75,7 +76,8 @@ class Replica:
     async def until_ready(self) -> None:
         async with asyncio.timeout(READY_WITHIN_S * crowd()):
             while not await asyncio.to_thread(self._is_ready):
-                assert self.process is not None and self.process.poll() is None, f"{self.name} ended:\n{self.said}"
+                assert self.process is not None, f"{self.name} was not started"
+                assert self.process.poll() is None, f"{self.name} ended:\n{self.said}"
                 await asyncio.sleep(0.1)
 
     def _is_ready(self) -> bool:
@@ -99,11 +101,14 @@ class Installed:
         return [each for each in self.replicas if each.component is component]
 
     async def leader(self, component: Component) -> str:
-        """The name of the replica that holds the lease; empty if nobody does."""
+        """The name of the replica that leads; empty if nobody does."""
+        return (await self.holder(component)).rpartition("_")[0]
+
+    async def holder(self, component: Component) -> str:
+        """What the lease says: the name of a replica, and of its process."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE_KOORDINATOR}/leases/{LEASE[component]}"
         _, _, body = await self.admin.raw("GET", path)
-        holder = str(json.loads(body)["spec"].get("holderIdentity") or "")
-        return holder.rpartition("_")[0]
+        return str(json.loads(body)["spec"].get("holderIdentity") or "")
 
     def replica(self, name: str) -> Replica:
         (found,) = [each for each in self.replicas if each.name == name]
@@ -242,8 +247,7 @@ async def _made(
 ) -> Replica:
     config = await account_config(admin, component.full_name)
     kubeconfig = folder / f"{name}.kubeconfig"
-    authority = Path(config.ca_file).read_bytes() if config.ca_file else config.ca_data
-    kubeconfig.write_text(json.dumps(_kubeconfig(config.server, authority, config.token)))
+    kubeconfig.write_text(json.dumps(_kubeconfig(config)))
     kubeconfig.chmod(0o600)
     return Replica(
         component,
@@ -256,13 +260,14 @@ async def _made(
     )
 
 
-def _kubeconfig(server: str, authority: bytes, token: str) -> dict[str, Any]:
-    cluster = {"server": server, "certificate-authority-data": b64encode(authority).decode()}
+def _kubeconfig(config: ClusterConfig) -> dict[str, Any]:
+    authority = Path(config.ca_file).read_bytes() if config.ca_file else config.ca_data
+    cluster = {"server": config.server, "certificate-authority-data": b64encode(authority).decode()}
     return {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "c", "cluster": cluster}],
-        "users": [{"name": "u", "user": {"token": token}}],
+        "users": [{"name": "u", "user": {"token": config.token}}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "current-context": "c",
     }
