@@ -98,7 +98,7 @@ async def installation(place: Place, folder: Path, replicas: int) -> AsyncIterat
             yield story, installed
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @ON_BOTH
 async def test_an_installation_keeps_its_promises_with_the_rights_it_has_and_needs_them(
     server: str, tmp_path: Path

@@ -32,7 +32,12 @@ class ServerProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> ServerProcess:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            if self._process is not None:
+                self.kill()
+            raise
         return self
 
     def __exit__(
