@@ -24,7 +24,7 @@ from koord.cli.colocation_live import FIELD_MANAGER, TRIES, Done, config_map, ea
 from koord.cli.node_live import who_is_missing
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, Conflict, NotFound
-from koord.manager.rollout.features import FEATURES, Feature, RolloutError, begun, ended, is_begun
+from koord.manager.rollout.features import FEATURES, Feature, RolloutError, begun, ended, obstacle
 from koord.manager.rollout.state import Rollout, checked, chosen, parse, render
 from koord.manager.rollout.steps import resumed, stopped
 
@@ -139,11 +139,9 @@ async def stop(client: Client, feature: Feature, reason: str) -> RolloutResult:
 
 async def resume(client: Client, feature: Feature, *, again: bool) -> RolloutResult:
     config = await config_map(client, names.CONFIGMAP_SLO_CONTROLLER)
-    if config is None or not is_begun(config.data, feature):
-        raise RolloutError(
-            f"{names.CONFIGMAP_SLO_CONTROLLER}: {feature.section} has no item {feature.item}: undo the roll-out, and"
-            " start it again"
-        )
+    why = obstacle(config.data if config is not None else {}, feature)
+    if why:
+        raise RolloutError(f"{names.CONFIGMAP_SLO_CONTROLLER}: {why}; undo the roll-out, and start it again")
 
     def go_on(rollout: Rollout) -> Rollout:
         return rollout if rollout.state == "running" else resumed(rollout, time.time(), again=again)

@@ -105,7 +105,7 @@ def node_annotation(annotations: Mapping[str, str], *, on: bool) -> str | None:
     Off says so. On takes only that word away: whether the node lends is then up to the rest of the configuration.
     """
     text = annotations.get(COLOCATION_STRATEGY.key, "")
-    said = _object(text, f"annotation {COLOCATION_STRATEGY.key}") if text else {}
+    said = stored_object(text, f"annotation {COLOCATION_STRATEGY.key}") if text else {}
     if on:
         said.pop("enable", None)
     else:
@@ -192,10 +192,11 @@ def on_lent(pods: Iterable[Pod], nodes: Collection[str]) -> list[Evictee]:
 
 def _section(data: Mapping[str, str]) -> dict[str, Any]:
     text = data.get(COLOCATION, "")
-    return _object(text, f"{names.CONFIGMAP_SLO_CONTROLLER}: {COLOCATION}") if text else {}
+    return stored_object(text, f"{names.CONFIGMAP_SLO_CONTROLLER}: {COLOCATION}") if text else {}
 
 
-def _object(text: str, what: str) -> dict[str, Any]:
+def stored_object(text: str, what: str) -> dict[str, Any]:
+    """A JSON object that somebody wrote, to change something in it."""
     try:
         found = read_json(text)
     except BadInput as error:

@@ -158,11 +158,17 @@ def test_a_second_run_changes_nothing_and_uninstall_takes_all_of_it_away(server:
     assert node["metadata"]["labels"] == {"pool": "web"}
     assert "koord" not in json.dumps(node["metadata"].get("annotations", {}))
     server.delete(kinds.NODES, "n1")
+    assert server.ask(maps) <= {"kube-root-ca.crt"}
     left = {key.kind for key in server.versions(keys)}
     # No controller is there to finish the namespace.
     assert left <= {"CustomResourceDefinition", "Namespace"}
     assert "CustomResourceDefinition reservations.scheduling.koordinator.sh" in out
     assert server.koord("uninstall", "--yes")[0] == 2
+
+
+async def maps(cluster: Cluster) -> set[str]:
+    found = await cluster.client.list(kinds.CONFIG_MAPS, namespace=names.NAMESPACE_KOORDINATOR)
+    return {each.metadata.name for each in found}
 
 
 async def a_node_that_koord_wrote_on(cluster: Cluster) -> None:
@@ -176,6 +182,9 @@ async def a_node_that_koord_wrote_on(cluster: Cluster) -> None:
     await client.patch(kinds.NODES, "n1", more, subresource="status", field_manager="koord-manager")
     noted = {"metadata": {"annotations": {"node.koordinator.sh/last": "x"}, "labels": {"koord": "yes"}}}
     await client.patch(kinds.NODES, "n1", noted, field_manager="koord-agent")
+    meta = {"name": names.CONFIGMAP_ROLLOUTS, "namespace": names.NAMESPACE_KOORDINATOR}
+    rollouts = {"metadata": meta, "data": {"lending": "{}"}}
+    await client.create(kinds.CONFIG_MAPS, rollouts, field_manager="koord-cli")
 
 
 def test_an_upgrade_keeps_the_settings_and_refuses_to_go_back(server: Server) -> None:

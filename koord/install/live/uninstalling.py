@@ -98,6 +98,7 @@ def _further_rights(settings: Settings) -> list[Wanted]:
         *(Wanted(verb, "daemonsets", "apps", settings.namespace) for verb in ("get", "patch")),
         *(Wanted(verb, kind.plural, kind.group) for kind in REPORTS for verb in ("list", "delete")),
         *(Wanted(verb, "elasticquotas", "scheduling.sigs.k8s.io", own) for verb in ("list", "delete")),
+        *(Wanted(verb, "configmaps", "", own) for verb in ("get", "delete")),
         *(Wanted(verb, "leases", "coordination.k8s.io", own) for verb in ("list", "delete")),
     ]
 
@@ -119,6 +120,7 @@ async def take_away(cluster: Cluster, leaving: Leaving, progress: Progress, *, r
     await each_of((key_of(each).name for each in found), lambda name: _clean(cluster, name, taken))
     await _delete_reports(cluster, taken, progress)
     await _delete_quotas(cluster, taken)
+    await _delete_maps(cluster, taken)
     for key in plan.late:
         progress(f"deleting {key}")
         if await cluster.delete(key, propagation="Background"):
@@ -210,6 +212,18 @@ async def _delete_quotas(cluster: Cluster, taken: Taken) -> None:
     async for quota in cluster.all_of(ELASTIC_QUOTAS, namespace=names.NAMESPACE_KOORDINATOR):
         key = key_of(quota)
         if key.name in QUOTAS and is_by_koord_alone(quota) and await cluster.delete(key):
+            taken.deleted.append(key)
+
+
+async def _delete_maps(cluster: Cluster, taken: Taken) -> None:
+    """What the manager and `koord colocation` keep beside the configuration."""
+    for name in (names.CONFIGMAP_SLO_IN_FORCE, names.CONFIGMAP_ROLLOUTS):
+        key = Key("v1", "ConfigMap", name, names.NAMESPACE_KOORDINATOR)
+        found = await cluster.get(key)
+        # One in which nothing stands has nobody who wrote it.
+        if found is None or (found.get("data") and not is_by_koord_alone(found)):
+            continue
+        if await cluster.delete(key):
             taken.deleted.append(key)
 
 

@@ -37,7 +37,7 @@ from koord.manager.live.config import Configuration
 from koord.manager.live.metrics import ManagerMetrics
 from koord.manager.live.records import ON_NODE, NodeRecord
 from koord.manager.live.sources import Sources
-from koord.manager.rollout.features import Feature, feature_of, is_begun
+from koord.manager.rollout.features import Feature, feature_of, obstacle
 from koord.manager.rollout.state import Rollout, Suffering, chosen, parse, render
 from koord.manager.rollout.steps import PodHealth, SlowedService, next_of, stopped, suffering
 from koord.manager.writes import FIELD_MANAGER
@@ -155,9 +155,9 @@ class RolloutLoop:
         if rollout.state != "running":
             return rollout
         config = self._configuration.informer.get(STORED)
-        if config is None or not is_begun(config.data, feature):
-            why = f"{names.CONFIGMAP_SLO_CONTROLLER} has no item {feature.item} any more: somebody else wrote it"
-            return stopped(rollout, now_s, why)
+        why = obstacle(config.data if config is not None else {}, feature)
+        if why:
+            return stopped(rollout, now_s, f"{names.CONFIGMAP_SLO_CONTROLLER}: {why}")
         return next_of(rollout, await self._suffering(feature, rollout), now_s)
 
     async def _suffering(self, feature: Feature, rollout: Rollout) -> Suffering:

@@ -16,12 +16,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from koord.api.configuration.slo_config import read_json
 from koord.api.configuration.slo_config_types import COLOCATION, CPU_BURST, RESOURCE_QOS, RESOURCE_THRESHOLD
 from koord.api.machinery.codec import DecodeError, convert
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
 from koord.api.text.selector import NOTHING, LabelSelector, SelectorError, compile_labels
+from koord.manager.colocation_switch import stored_object
 
 ITEM: Final = "koord-rollout-"
 """Items of roll-outs are named by it."""
@@ -139,18 +139,21 @@ def is_begun(data: Mapping[str, str], feature: Feature) -> bool:
     return any(_is_own(item, feature) for item in _items_of(section_of(data, feature), feature))
 
 
+def obstacle(data: Mapping[str, str], feature: Feature) -> str:
+    """Why a roll-out cannot go on by this configuration; empty where it can."""
+    try:
+        if not is_begun(data, feature):
+            return f"{feature.section} has no item {feature.item} any more: somebody else wrote it"
+        if feature.is_lending and section_of(data, feature).get("enable") is not True:
+            return f"{feature.section}.enable is not true any more: co-location was turned off"
+    except BadInput as error:
+        return str(error)
+    return ""
+
+
 def section_of(data: Mapping[str, str], feature: Feature) -> dict[str, Any]:
     text = data.get(feature.section, "")
-    if not text:
-        return {}
-    where = f"{names.CONFIGMAP_SLO_CONTROLLER}: {feature.section}"
-    try:
-        found = read_json(text)
-    except BadInput as error:
-        raise RolloutError(f"{where} is not JSON, so that nothing can be changed in it: {error}") from None
-    if not isinstance(found, dict):
-        raise RolloutError(f"{where} must be a JSON object, so that something can be changed in it")
-    return found
+    return stored_object(text, f"{names.CONFIGMAP_SLO_CONTROLLER}: {feature.section}") if text else {}
 
 
 def _items_of(section: Mapping[str, Any], feature: Feature) -> Sequence[Any]:

@@ -161,7 +161,7 @@ async def test_configuration_that_others_overwrite_stops_it_and_a_malformed_one_
         await rollouts.start(client, LENDING, Rollout(every_seconds=3600.0))
         await configure(client, colocation={"enable": True})
         shown = await until_state(client, "stopped")
-        assert "slo-controller-config has no item koord-rollout-lending any more" in shown.reason
+        assert "has no item koord-rollout-lending any more" in shown.reason
         with pytest.raises(RolloutError, match="undo the roll-out"):
             await rollouts.resume(client, LENDING, again=False)
         patch = {"data": {"lending": '{"steps":[50,5]}'}}

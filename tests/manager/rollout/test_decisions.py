@@ -12,9 +12,18 @@ from msgspec.structs import replace
 
 from koord.admission.slo_config import verdict
 from koord.api.configuration.slo_config import SloConfig, parse
-from koord.api.machinery.faults import Invalid
+from koord.api.machinery.faults import BadInput, Invalid
 from koord.manager.colocation_switch import standing
-from koord.manager.rollout.features import FEATURES, Feature, RolloutError, begun, ended, everywhere, feature_of
+from koord.manager.rollout.features import (
+    FEATURES,
+    Feature,
+    RolloutError,
+    begun,
+    ended,
+    everywhere,
+    feature_of,
+    obstacle,
+)
 from koord.manager.rollout.state import Limits, Rollout, Suffering, checked, chosen, parse_steps, render
 from koord.manager.rollout.state import parse as parse_rollout
 from koord.manager.rollout.steps import PodHealth, SlowedService, next_of, resumed, suffering
@@ -134,8 +143,17 @@ def test_configuration_that_cannot_be_built_upon_is_refused(data: dict[str, str]
     if said is None:
         assert begun(data, LENDING, [])
         return
-    with pytest.raises(RolloutError, match=said):
+    with pytest.raises(BadInput, match=said):
         begun(data, LENDING, [])
+
+
+def test_what_keeps_a_roll_out_from_going_on_is_said() -> None:
+    data = {"colocation-config": begun({}, LENDING, [])}
+    assert obstacle(data, LENDING) == ""
+    assert "has no item koord-rollout-lending any more" in obstacle({}, LENDING)
+    assert "is not JSON" in obstacle({"colocation-config": "{"}, LENDING)
+    off = {"colocation-config": json.dumps({**json.loads(data["colocation-config"]), "enable": False})}
+    assert "co-location was turned off" in obstacle(off, LENDING)
 
 
 @pytest.mark.parametrize(
