@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MOST_NODES: Final = 20
 MOST_PODS: Final = 10
 GIB: Final = 1 << 30
+DESCHEDULING: Final = "descheduling"
 
 
 @click.command(epilog="Example: koord colocation preview lending -l pool=web --percent 10")
@@ -32,14 +33,24 @@ GIB: Final = 1 << 30
 )
 @kube_options
 @output_option("table", "json", "yaml")
+@click.pass_context
 def preview(
-    feature: str | None, selector: str, percent: int, kubeconfig: str | None, context: str | None, output: str
+    ctx: click.Context,
+    feature: str | None,
+    selector: str,
+    percent: int,
+    kubeconfig: str | None,
+    context: str | None,
+    output: str,
 ) -> int:
-    """Say what would be lent, held back and evicted with a feature, from what nodes report now. Nothing is changed.
+    """Say what would be lent, held back, evicted and moved with a feature, from what nodes report now. Nothing is
+    changed.
 
-    Without FEATURE: each of lending, suppress, cpu-burst and memory-qos by itself. What the descheduler would move is
-    said by koord deschedule --live --dry-run.
+    Without FEATURE: each of lending, suppress, cpu-burst and memory-qos by itself. With descheduling: which pods the
+    descheduler would move by its shipped configuration; koord deschedule --live takes another one.
     """
+    if feature == DESCHEDULING:
+        return _moves(ctx, selector, percent, kubeconfig, context, output)
     from koord.api.text.selector import parse_labels
     from koord.cli import plan_live
     from koord.manager.rollout.features import FEATURES, feature_of
@@ -58,6 +69,20 @@ def preview(
         structured.say(told, output)
     click.echo("note: this was a preview: nothing was changed", err=True)
     return 0
+
+
+def _moves(
+    ctx: click.Context, selector: str, percent: int, kubeconfig: str | None, context: str | None, output: str
+) -> int:
+    from koord.cli.deschedule import deschedule
+
+    if selector or percent != 100:
+        raise click.UsageError(f"-l and --percent have no effect on {DESCHEDULING}: it moves pods between all nodes")
+    nothing = {"paths": (), "config": None, "plugins": (), "namespace": "default", "now": None}
+    code = ctx.invoke(
+        deschedule, **nothing, dry_run=True, live=True, kubeconfig=kubeconfig, context=context, output=output
+    )
+    return code if isinstance(code, int) else 0
 
 
 def _tables(told: FeaturePreview) -> str:

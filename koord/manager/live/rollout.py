@@ -39,7 +39,7 @@ from koord.manager.live.records import ON_NODE, NodeRecord
 from koord.manager.live.sources import Sources
 from koord.manager.rollout.features import Feature, feature_of, obstacle
 from koord.manager.rollout.state import Rollout, Suffering, chosen, parse, render
-from koord.manager.rollout.steps import PodHealth, SlowedService, next_of, stopped, suffering
+from koord.manager.rollout.steps import PodHealth, SlowedService, began_s, next_of, stopped, suffering
 from koord.manager.writes import FIELD_MANAGER
 
 log = logging.getLogger(__name__)
@@ -170,13 +170,13 @@ class RolloutLoop:
         if since_s != rollout.since_s:
             before = rollout.found.evictions
             self._counted_before[feature.name] = (rollout.since_s, before)
-        first_s = min(each.since_s for each in self._running())
+        first_s = min((began_s(each) for each in self._stored_rollouts()), default=0.0)
         self._evicted = {uid: each for uid, each in self._evicted.items() if each[1] >= first_s}
-        evicted = sum(node in inside and at_s >= rollout.since_s for node, at_s in self._evicted.values())
+        evicted = sum(node in inside and at_s >= began_s(rollout) for node, at_s in self._evicted.values())
         pods = (each.health for each in self._pods.list() if each.health.node in inside)
         return suffering(rollout, pods, self._slowed(inside), before + evicted)
 
-    def _running(self) -> Iterator[Rollout]:
+    def _stored_rollouts(self) -> Iterator[Rollout]:
         found = self._stored.get(ROLLOUTS)
         for name, text in (found.data if found is not None else {}).items():
             try:

@@ -6,6 +6,7 @@ ready and is not, or if its node's agent says that batch pods slow it down. What
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -46,7 +47,7 @@ class SlowedService:
 
 def suffering(rollout: Rollout, pods: Iterable[PodHealth], slowed: Iterable[SlowedService], evicted: int) -> Suffering:
     """What began within the step. `evicted` are evictions seen in it."""
-    since_s = rollout.since_s
+    since_s = began_s(rollout)
     unready = [each for each in pods if _turned_unready(each, since_s)]
     slow = [each for each in slowed if each.at_s >= since_s]
     where = {*(each.node for each in unready), *(each.node for each in slow)}
@@ -56,6 +57,11 @@ def suffering(rollout: Rollout, pods: Iterable[PodHealth], slowed: Iterable[Slow
         evicted,
         tuple(sorted(where)),
     )
+
+
+def began_s(rollout: Rollout) -> float:
+    """Times on objects are in whole seconds: what happened in the second in which the step began counts."""
+    return math.floor(rollout.since_s)
 
 
 def _turned_unready(pod: PodHealth, since_s: float) -> bool:

@@ -20,7 +20,7 @@ from koord.kube.client import Client
 from koord.kube.locate import locate
 from koord.manager.live.run import ManagerOptions
 from koord.manager.rollout.features import RolloutError, feature_of
-from koord.manager.rollout.state import Rollout, chosen
+from koord.manager.rollout.state import Limits, Rollout, chosen
 from tests.control_plane import ControlPlane
 from tests.manager.live.managing import configure, fresh, lent, make_node, managing, report, until, until_lent
 from tests.scheduler.live.embedded import serving
@@ -124,11 +124,62 @@ async def test_lending_is_rolled_out_bit_by_bit_stops_when_a_service_suffers_and
     await client.delete(kinds.PODS, "web", namespace="default", grace_s=0)
 
 
+@pytest.mark.parametrize("client", ["embedded"], indirect=True)
+async def test_evictions_over_the_limit_and_services_that_agents_find_slow_stop_it_too(client: Client) -> None:
+    wanted = Rollout(steps=(100,), every_seconds=3600.0, limits=Limits(evictions=1), on_stop="hold")
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    for name in NODES:
+        await client.patch(kinds.NODES, name, ready, subresource="status")
+    async with managing(client, options=QUICK):
+        await all_metrics(client)
+        await rollouts.start(client, LENDING, wanted)
+        await until_inside(client, set(NODES))
+        for index in range(2):
+            spec = {"nodeName": f"n{index}", "containers": [{"name": "main", "image": "job:1"}]}
+            await client.create(
+                kinds.PODS, {"metadata": {"name": f"job-{index}", "namespace": "default"}, "spec": spec}
+            )
+        # What is evicted before the manager knows of the pod counts in no step.
+        await _until_counted(client, 0)
+        await client.evict("default", "job-0")
+        await _until_counted(client, 1)
+    # Another manager goes on counting where the first was killed.
+    async with managing(client, options=QUICK):
+        # It has seen all pods before it puts a label right that somebody took away.
+        await client.patch(kinds.NODES, "n3", {"metadata": {"labels": {LENDING.label: None}}})
+        await until_inside(client, set(NODES))
+        await client.evict("default", "job-1")
+        shown = await until_state(client, "stopped")
+        assert shown.reason == "2 pods evicted, and 1 are accepted in a step"
+        assert shown.taken_back == ()
+        assert await inside(client) == set(NODES)
+
+        await rollouts.resume(client, LENDING, again=False)
+        victim = {"namespace": "default", "kind": "StatefulSet", "name": "web"}
+        culprit = {"namespace": "default", "kind": "Job", "name": "build"}
+        blame = {"at": from_seconds(time.time() + 1), "verdict": "named", "victim": victim, "culprit": culprit}
+        told = {"namespace": "default", "name": "web-0", "extensions": {"slowedBy": [blame]}}
+        await client.patch(kinds.NODE_METRICS, "n0", {"status": {"podsMetric": [told]}}, subresource="status")
+        shown = await until_state(client, "stopped")
+        assert shown.reason == "1 service slowed down by batch pods (default/web)"
+
+
+async def _until_counted(client: Client, number: int) -> None:
+    async def holds() -> bool:
+        return (await rollouts.look(client, LENDING)).rollouts[0].evictions == number
+
+    await until(holds, within_s=30.0)
+
+
 async def test_a_killed_manager_is_followed_by_one_that_goes_on_and_new_nodes_join(client: Client) -> None:
     async with managing(client, options=QUICK):
         await all_metrics(client)
         await rollouts.start(client, LENDING, Rollout(steps=(50, 100), every_seconds=0.2))
-        await until_inside(client, set(chosen(NODES, 50)) | (await inside(client)))
+
+        async def has_begun() -> bool:
+            return await inside(client) >= chosen(NODES, 50)
+
+        await until(has_begun, within_s=30.0)
     await make_node(client, "n9")
     async with managing(client, options=QUICK):
         await until_state(client, "complete")
@@ -187,7 +238,13 @@ async def test_a_preview_and_a_dry_run_change_nothing(
     assert set(told["nodes"]) == set(chosen(NODES, 50))
     assert {each["batchCpuMilli"] for each in told["nodes"].values()} == {LENT}
     assert told["batchCpuMilli"] == 2 * LENT
-    for line in (["preview"], ["rollout", "start", "lending", "--dry-run"], ["rollout", "status"], ["status"]):
+    for line in (
+        ["preview"],
+        ["preview", "descheduling"],
+        ["rollout", "start", "lending", "--dry-run"],
+        ["rollout", "status"],
+        ["status"],
+    ):
         assert await asyncio.to_thread(koord, ["colocation", *line, *where]) == 0
     assert [each.metadata.resource_version for each in await client.list(kinds.NODES)] == before
     assert (await rollouts.look(client)).rollouts == ()
