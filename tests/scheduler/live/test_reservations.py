@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from koord.api.kinds import EVENTS, PODS, RESERVATIONS
+from koord.api.kinds import EVENTS, PODS, RESERVATIONS, Kind
 from koord.api.protocol.crd.reservation import ReservationStatus
 from koord.kube.client import Client
 from koord.minicluster.up.bootstrap import bootstrap
 from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until, until_bound
+from tests.scheduler.live.test_killed_scheduler import K, asking, cpus_of, gpus_of, make_machine
 
 
 def reserving(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
@@ -166,3 +167,56 @@ async def inside(client: Client) -> dict[str, str]:
         for each in pods
         if each.spec.node_name and key in each.metadata.annotations
     }
+
+
+async def test_one_that_grows_has_what_it_was_given_though_its_scheduler_is_killed_in_between(
+    anywhere: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = anywhere
+    await bootstrap(client)
+    await make_machine(client, "n0")
+    asked = asking("r", "web", "2", "50")
+    template = {"metadata": {"labels": asked["metadata"]["labels"]}, "spec": {**asked["spec"], "priority": 9500}}
+    await client.create(RESERVATIONS, {**reserving("r", "2", allocateOnce=False, template=template)})
+    async with scheduling(client):
+        await until(lambda: says(client, "r", "Available"))
+    small = (await client.get(RESERVATIONS, "r")).metadata
+    await resize(client, {"cpu": "6", f"{K}/gpu-core": "100", f"{K}/gpu-memory-ratio": "100"})
+    stuck, real = asyncio.Event(), Client.patch
+
+    async def patch(self: Client, kind: Kind[Any], name: str, body: Any, **more: Any) -> Any:
+        if kind is RESERVATIONS and "allocatable" in body.get("status", {}):
+            stuck.set()
+            await asyncio.Event().wait()
+        return await real(self, kind, name, body, **more)
+
+    monkeypatch.setattr(Client, "patch", patch)
+    async with scheduling(client):
+        await asyncio.wait_for(stuck.wait(), 20)
+    # Killed between its two writes: what it holds is said, and what it reserves is not.
+    between = await client.get(RESERVATIONS, "r")
+    assert between.status.allocatable["cpu"] == "2"
+    assert (cpus_of(small) < cpus_of(between.metadata), len(cpus_of(between.metadata))) == (True, 6)
+    monkeypatch.setattr(Client, "patch", real)
+
+    async def has_grown() -> bool:
+        return (await status(client, "r")).allocatable["cpu"] == "6"
+
+    async def is_deferred() -> bool:
+        told = [each.reason for each in await client.list(EVENTS) if each.regarding.name == "r"]
+        conditions = {each.type: each.message for each in (await status(client, "r")).conditions}
+        return "ResizePending" in told and "Insufficient cpu" in conditions.get("ResizePending", "")
+
+    async with scheduling(client):
+        await until(has_grown)
+        await resize(client, {"cpu": "30"})
+        await until(is_deferred)
+    last = await client.get(RESERVATIONS, "r")
+    assert cpus_of(last.metadata) == cpus_of(between.metadata)
+    assert gpus_of(last.metadata) == {0: 100}
+    assert last.status.allocatable["cpu"] == "6"
+
+
+async def resize(client: Client, resources: dict[str, str]) -> None:
+    said = {"scheduling.koordinator.sh/reservation-resize-allocatable": json.dumps({"resources": resources})}
+    await client.patch(RESERVATIONS, "r", {"metadata": {"annotations": said}})
