@@ -329,13 +329,20 @@ class NUMAJudge(Judge):
         return offer._replace(hints={name: keeping(each, zones) for name, each in offer.hints.items()})
 
     def check_more(self, ask: Ask, row: Row, agreed: object, having: object) -> Held | Objection | None:
-        """Chosen anew with its own CPUs first; where that would give up some of what it has, what is missing alone."""
+        """Chosen anew with its own CPUs first, on the same NUMA nodes where these suffice. Where that would give up
+        some of what it has, what is missing alone."""
         if not isinstance(having, Held):
             return self.check(ask, row, agreed)
         state = self._allocations.on[row]
         wish, nodes = self.wish(state.facts), agreed.nodes if isinstance(agreed, Agreed) else None
         if wish is None and nodes is None:
             return having
+        topology = state.facts.topology
+        if wish is not None and nodes is None and having.cpus and topology is not None:
+            near = _cpus_of(topology, sum(1 << zone for zone, _ in topology.nodes_of(having.cpus)))
+            beside = _taken(state, wish, {near: self._cpu // 1000}, having.cpus, having.zones)
+            if isinstance(beside, Held) and has_all(beside, having):
+                return beside
         found = self._allocate((state, self._cells(row), having.cpus), wish, nodes)
         if isinstance(found, Objection) or has_all(found, having):
             return found
