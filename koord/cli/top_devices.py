@@ -14,7 +14,7 @@ from koord.cli.tables import short, table
 if TYPE_CHECKING:
     from koord.scheduler.plugins.devices.figures import DeviceFigures
 
-_COLOURS: Final = {"unhealthy": "red", "missing": "red"}
+_COLOURS: Final = {"unhealthy": "red", "missing": "red", "no node": "red"}
 
 
 def show(node: str, free: bool, kubeconfig: str | None, context: str | None, output: str) -> int:
@@ -72,7 +72,8 @@ async def _look(kubeconfig: str | None, context: str | None) -> Sequence[DeviceF
         async with Client.from_config(kubeconfig, context) as client:
             pods = await client.list(kinds.PODS)
             held = unused(await reservations(client), pods)
-            return figures(await client.list(kinds.DEVICES), [*pods, *held])
+            nodes = {each.metadata.name for each in await client.list(kinds.NODES)}
+            return figures(await client.list(kinds.DEVICES), [*pods, *held], nodes)
     except NotFound:
         raise click.ClickException("this cluster does not serve Devices: koord crds | kubectl apply -f -") from None
     except ApiError as error:

@@ -35,3 +35,8 @@ def test_a_gpu_says_which_others_it_is_linked_with() -> None:
     said = {"scheduling.koordinator.sh/gpu-partitions": table}
     found = figures([device("n", [gpu(i) for i in range(5)], annotations=said)], [])
     assert [each.linked_with for each in found] == [(1,), (0,), (3,), (2,), ()]
+
+
+def test_devices_of_a_node_that_is_gone_are_not_told_as_healthy() -> None:
+    found = figures([device("here", [gpu(0)]), device("gone", [gpu(0)])], [], {"here"})
+    assert {each.node: each.state for each in found} == {"here": "healthy", "gone": "no node"}

@@ -14,7 +14,8 @@ from koord.api.protocol.crd.reservation import ReservationStatus
 from koord.kube.client import Client
 from koord.minicluster.up.bootstrap import bootstrap
 from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until, until_bound
-from tests.scheduler.live.test_killed_scheduler import K, asking, cpus_of, gpus_of, make_machine
+from tests.scheduler.live.test_killed_scheduler import asking, cpus_of, gpus_of, make_machine
+from tests.scheduler.plugins.devices.machines import K
 
 
 def reserving(name: str, cpu: str, **spec: Any) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """Every device of some nodes with what is taken of it and by whom, from objects alone: for people and programs.
 
-A device on which pods are and that no Device object lists is told as missing.
+A device on which pods are and that no Device object lists is told as missing; one of a node that is gone, as such.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.crd.device import Device
@@ -29,7 +30,7 @@ class DeviceFigures(msgspec.Struct, frozen=True, rename="camel"):
     type: str
     minor: int
     state: str
-    "healthy, unhealthy or missing."
+    "healthy, unhealthy, missing, or no node."
     id: str = ""
     numa_node: int | None = None
     pcie: str = ""
@@ -45,8 +46,10 @@ class DeviceFigures(msgspec.Struct, frozen=True, rename="camel"):
     "Minors of GPUs that it is linked with most closely, by the node's table of partitions."
 
 
-def figures(devices: Iterable[Device], pods: Iterable[Pod]) -> tuple[DeviceFigures, ...]:
-    """By node, type and minor."""
+def figures(
+    devices: Iterable[Device], pods: Iterable[Pod], nodes: Container[str] | None = None
+) -> tuple[DeviceFigures, ...]:
+    """By node, type and minor. `nodes`: the names of those that are there; None: all are."""
     taken: dict[tuple[str, str, int], list[tuple[str, dict[str, int]]]] = {}
     for pod in pods:
         granted = None if pod.is_finished or not pod.spec.node_name else read(pod.metadata)
@@ -57,8 +60,10 @@ def figures(devices: Iterable[Device], pods: Iterable[Pod]) -> tuple[DeviceFigur
     found = []
     for device in sorted(devices, key=lambda each: each.metadata.name):
         node, machine = device.metadata.name, machine_of(device)
+        state = "" if nodes is None or node in nodes else "no node"
         for units in machine.units.values():
-            found += [_of(node, unit, taken.pop((node, *unit.key), []), _linked(machine, unit)) for unit in units]
+            here = [_of(node, unit, taken.pop((node, *unit.key), []), _linked(machine, unit)) for unit in units]
+            found += [replace(each, state=state or each.state) for each in here]
     missing = [
         DeviceFigures(node, type_, minor, "missing", pods=tuple(Holder(pod, _largest(has)) for pod, has in holders))
         for (node, type_, minor), holders in taken.items()
