@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -52,13 +52,13 @@ def free_port() -> int:
 class ControlPlane:
     """etcd + kube-apiserver. `kubeconfig` is an administrator's; `kubectl(...)` runs against it."""
 
-    def __init__(self, *apiserver_flags: str, etcd: str = "etcd") -> None:
-        """`etcd` names the binary of the storage."""
+    def __init__(self, *apiserver_flags: str, etcd: str = "etcd", within: Sequence[str] = ()) -> None:
+        """`etcd` names the binary of the storage. `within`: what to start all by, a network namespace perhaps."""
         self.dir = Path(tempfile.mkdtemp(prefix="koord-control-plane-"))
         self.etcd_port, self.etcd_peer_port, self.port = free_port(), free_port(), free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.kubeconfig = self.dir / "kubeconfig"
-        self._apiserver_flags, self._etcd_binary = apiserver_flags, etcd
+        self._apiserver_flags, self._etcd_binary, self._within = apiserver_flags, etcd, within
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> ControlPlane:
@@ -130,7 +130,7 @@ class ControlPlane:
         binary = find_binary("kubectl")
         assert binary, "no kubectl"
         done = subprocess.run(
-            [str(binary), "--kubeconfig", str(self.kubeconfig), *args],
+            [*self._within, str(binary), "--kubeconfig", str(self.kubeconfig), *args],
             input=stdin,
             capture_output=True,
             text=True,
@@ -222,7 +222,7 @@ class ControlPlane:
         assert path, f"no {binary or name}"
         with (self.dir / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [str(path), *flags],
+                [*self._within, str(path), *flags],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
@@ -251,9 +251,12 @@ class ControlPlane:
                 if process.poll() is not None:
                     raise RuntimeError(f"{name} ended with {process.returncode}:\n{self.log(name)[-4000:]}")
             try:
+                if self._within:
+                    self.kubectl("get", "--raw", "/readyz")
+                    return
                 with urllib.request.urlopen(f"{self.url}/readyz", context=context, timeout=5):
                     return
-            except OSError as error:
+            except (OSError, AssertionError) as error:
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"not ready: {error}\n{self.log()[-4000:]}") from error
             time.sleep(0.1)

@@ -173,6 +173,32 @@ async def test_files_that_come_change_and_go_are_followed(tmp_path: Path) -> Non
         await asyncio.sleep(0)
 
 
+async def test_what_is_no_file_of_a_hook_server_is_named_once_and_keeps_nobody_from_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def one(method: str, request: bytes) -> bytes:
+        return encode(PodSandboxHookResponse(labels={"by": "one"}))
+
+    hooks = tmp_path / "hooks"
+    register(hooks, tmp_path / "one.sock")
+    (hooks / "a-folder.json").mkdir()
+    os.mkfifo(hooks / "b-pipe.json")
+    (hooks / "c-nowhere.json").symlink_to(tmp_path / "nowhere")
+    (hooks / "d-itself.json").symlink_to(hooks / "d-itself.json")
+    (hooks / "e-huge.json").write_bytes(b" " * (1 << 20))
+    (hooks / "f-bytes.json").write_bytes(b"\xff\xfe")
+    (hooks / "g-twice.json").write_text('{"remote-endpoint": "/a", "remote-endpoint": "b", "runtime-hooks": []}')
+    (hooks / "h-deep.json").write_text("[" * 50_000)
+    (hooks / "i-link.json").symlink_to(hooks / "koordlet.json")
+    (hooks / "koordlet.json.bak").write_text("{")
+    async with servers(tmp_path, 20) as asked, hook_server(tmp_path / "one.sock", one):
+        for _ in range(3):
+            asked.look()
+        assert (await asked.ask(Question(Stage.PRE_RUN_POD_SANDBOX, POD))).labels == {"by": "one"}
+    told = [Path(record.getMessage().split(" ")[0]).name[0] for record in caplog.records]
+    assert sorted(told) == list("abcdefgh")
+
+
 async def test_koords_hooks_answer_in_koordinators_protocol(tmp_path: Path) -> None:
     """What Koordinator's proxy would be told, asked by koord's own."""
     agent = Agent()

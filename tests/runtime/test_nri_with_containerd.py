@@ -25,7 +25,7 @@ from tests.runtime.containerd import Containerd, containerd
 from tests.runtime.cri_client import client, printed
 from tests.runtime.hook_server import register
 from tests.runtime.test_nri import SPEC, Agent
-from tests.runtime.test_proxy import SAYS, proxied
+from tests.runtime.test_proxy import SAYS, Processes, proxied, under_load
 
 pytestmark = [pytest.mark.runtime, pytest.mark.timeout(120)]
 NEWER = Path(find_binary("containerd") or "containerd")
@@ -41,6 +41,10 @@ def runtime(tmp_path: Path) -> Iterator[Containerd]:
 
 def said(file: Path) -> str:
     return file.read_text().strip()
+
+
+def cgroups(parent: str, *containers: str) -> list[Path]:
+    return [found for each in containers for found in Path(f"/sys/fs/cgroup/cpu{parent}").rglob(each)]
 
 
 async def until(what: Callable[[], bool], says: str) -> None:
@@ -90,6 +94,26 @@ async def test_the_plugin_on_a_real_containerd(runtime: Containerd, tmp_path: Pa
         await until(lambda: set(in_line) == set(agents), "plugins that are back after a restart")
         assert said(quota) == "50000"
         await cri.end(before[0])
+
+
+async def test_a_plugin_that_is_killed_under_load_brings_all_in_line_when_it_is_back(
+    runtime: Containerd, tmp_path: Path
+) -> None:
+    labels, annotations = {"koordinator.sh/qosClass": "BE"}, {"node.koordinator.sh/extended-resource-spec": SPEC}
+    async with AsyncExitStack() as stack:
+        serving = await asked.serve(tmp_path / "agent.sock", Agent().answer)
+        stack.push_async_callback(serving.cleanup)
+        cri = await stack.enter_async_context(client(runtime.socket))
+        processes = await stack.enter_async_context(Processes())
+        await processes.start(
+            "nri", "nri", "--socket", str(runtime.nri), "--agent-socket", str(tmp_path / "agent.sock")
+        )
+        made = await under_load(
+            cri, cri, runtime.parent, tmp_path, lambda: processes.kill_and_start("nri"), labels, annotations
+        )
+        quotas = [each / "cpu.cfs_quota_us" for each in cgroups(runtime.parent, *made.values())]
+        assert len(quotas) == 8
+        await until(lambda: {said(each) for each in quotas} == {"50000"}, "all are in line")
 
 
 SPECIFICATION = {
@@ -144,6 +168,32 @@ async def test_devices_come_into_a_container_by_all_ways(runtime: Containerd, tm
         await cri.start(await cri.create(pod, "main", ["/bin/sh", "-c", SEES]))
         assert await printed(tmp_path / "main.log", 4) == ["0,1 yes", "of the host", "4", "4"]
         await cri.end(pod[0])
+
+
+async def test_where_both_ways_are_on_one_node_the_nearer_one_counts(runtime: Containerd, tmp_path: Path) -> None:
+    agents = {"proxy": 30_000, "nri": 50_000}
+    async with AsyncExitStack() as stack:
+        for name, quota in agents.items():
+            serving = await asked.serve(tmp_path / f"{name}-agent.sock", partial(always, name, quota))
+            stack.push_async_callback(serving.cleanup)
+        (tmp_path / "cri").mkdir()
+        register(tmp_path / "cri" / "hooks", tmp_path / "proxy-agent.sock", protocol="koord")
+        ready = asyncio.Event()
+        plugin = asyncio.create_task(
+            run(NriOptions(str(runtime.nri), str(tmp_path / "nri-agent.sock")), on_ready=ready.set)
+        )
+        stack.push_async_callback(ended, plugin)
+        await asyncio.wait([plugin, asyncio.create_task(ready.wait())], return_when=asyncio.FIRST_COMPLETED)
+        cri = await stack.enter_async_context(proxied(runtime, tmp_path / "cri"))
+        pod = await cri.run_sandbox("job", runtime.parent, tmp_path)
+        await cri.start(await cri.create(pod, "main", ["/bin/sh", "-c", SAYS]))
+        first = await printed(tmp_path / "main.log", 3)
+        assert (first[0], first[2]) == ("50000", "nri")
+        await cri.end(pod[0])
+
+
+def always(name: str, quota_us: int, asking: Asking) -> Adjustment:
+    return Adjustment(cpu_quota_us=quota_us, cpu_period_us=100_000, env={"WISH": name})
 
 
 async def ended(task: asyncio.Task[None]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -208,50 +208,90 @@ async def answering(cri: CriClient) -> None:
     raise AssertionError("the proxy does not answer")
 
 
-async def test_killed_under_load_it_loses_and_doubles_nothing(runtime: Containerd, tmp_path: Path) -> None:
-    """A client that looks what is there and goes on, as kubelet does."""
-    socket = tmp_path / "proxy.sock"
-    command = [
-        sys.executable, "-m", "koord", "runtime-proxy", "--listen", str(socket), "--runtime-endpoint",
-        str(runtime.socket), "--hooks-dir", str(tmp_path / "hooks"), "--state-dir", str(tmp_path / "state"),
-    ]  # fmt: skip
+@pytest.mark.parametrize("killed", ["runtime-proxy", "runtime-hooks"])
+async def test_killed_under_load_it_loses_and_doubles_nothing(runtime: Containerd, tmp_path: Path, killed: str) -> None:
+    """The proxy, or koord's hooks behind it, while a client looks what is there and goes on, as kubelet does."""
+    commands = {
+        "runtime-hooks": [
+            "runtime-hooks", "--listen", str(tmp_path / "hook.sock"), "--agent-socket", str(tmp_path / "agent.sock"),
+            "--register-in", str(tmp_path / "hooks"),
+        ],
+        "runtime-proxy": [
+            "runtime-proxy", "--listen", str(tmp_path / "proxy.sock"), "--runtime-endpoint", str(runtime.socket),
+            "--hooks-dir", str(tmp_path / "hooks"), "--state-dir", str(tmp_path / "state"),
+        ],
+    }  # fmt: skip
+    async with Processes() as processes, client(tmp_path / "proxy.sock") as cri, client(runtime.socket) as direct:
+        for name, command in commands.items():
+            await processes.start(name, *command)
+        await answering(cri)
+        made = await under_load(cri, direct, runtime.parent, tmp_path, lambda: processes.kill_and_start(killed))
+        for each in made:
+            await direct.end(each)
 
-    async def ensure(cri: CriClient, name: str) -> None:
+
+class Processes:
+    """koord's commands as processes; they end with the block."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, tuple[asyncio.subprocess.Process, tuple[str, ...]]] = {}
+
+    async def __aenter__(self) -> Processes:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        for process, _ in self._running.values():
+            process.kill()
+            await process.wait()
+
+    async def start(self, name: str, *command: str) -> None:
+        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "koord", *command)
+        self._running[name] = process, command
+
+    async def kill_and_start(self, name: str) -> None:
+        process, command = self._running[name]
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+        await self.start(name, *command)
+
+
+async def under_load(
+    cri: CriClient,
+    direct: CriClient,
+    parent: str,
+    folder: Path,
+    kill: Callable[[], Awaitable[None]],
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Eight pods come about while somebody is killed three times: one container each. By sandbox, the containers."""
+
+    async def ensure(name: str) -> None:
         for _ in range(300):
             with suppress(grpc.aio.AioRpcError):
                 there = decode(PodSandboxes, await cri.call("ListPodSandbox", timeout=20)).items
                 ids = [each.id for each in there if each.metadata is not None and each.metadata.name == name]
-                pod = (ids[0], sandbox_config(name, runtime.parent, tmp_path)) if ids else None
-                pod = pod or await cri.run_sandbox(name, runtime.parent, tmp_path)
+                pod = (ids[0], sandbox_config(name, parent, folder, labels, annotations)) if ids else None
+                pod = pod or await cri.run_sandbox(name, parent, folder, labels, annotations)
                 made = decode(Containers, await cri.call("ListContainers", timeout=20)).containers
                 own = [each.id for each in made if each.pod_sandbox_id == pod[0]]
-                container = own[0] if own else await cri.create(pod, f"main-{name}", ["/bin/sleep", "1000"])
+                container = own[0] if own else await cri.create(pod, "main", ["/bin/sleep", "1000"])
                 with suppress(grpc.aio.AioRpcError):
                     await cri.start(container)
                 return
             await asyncio.sleep(0.1)
         raise AssertionError(f"{name} never came about")
 
-    process = await asyncio.create_subprocess_exec(*command)
-    try:
-        async with client(socket) as cri, client(runtime.socket) as direct:
-            await answering(cri)
-            before = set(await direct.sandboxes())
-            work = [asyncio.create_task(ensure(cri, f"load-{i}")) for i in range(8)]
-            for _ in range(3):
-                await asyncio.sleep(0.4)
-                process.send_signal(signal.SIGKILL)
-                await process.wait()
-                process = await asyncio.create_subprocess_exec(*command)
-            async with asyncio.timeout(90):
-                await asyncio.gather(*work)
-            sandboxes = set(await direct.sandboxes()) - before
-            made = decode(Containers, await direct.call("ListContainers")).containers
-            owners = [each.pod_sandbox_id for each in made if each.pod_sandbox_id in sandboxes]
-            assert len(sandboxes) == 8
-            assert sorted(owners) == sorted(sandboxes), "one each"
-            for each in sandboxes:
-                await direct.end(each)
-    finally:
-        process.terminate()
-        await process.wait()
+    before = set(await direct.sandboxes())
+    work = [asyncio.create_task(ensure(f"load-{i}")) for i in range(8)]
+    for _ in range(3):
+        await asyncio.sleep(0.4)
+        await kill()
+    async with asyncio.timeout(90):
+        await asyncio.gather(*work)
+    sandboxes = set(await direct.sandboxes()) - before
+    made = decode(Containers, await direct.call("ListContainers")).containers
+    own = [each for each in made if each.pod_sandbox_id in sandboxes]
+    assert len(sandboxes) == 8
+    assert sorted(each.pod_sandbox_id for each in own) == sorted(sandboxes), "one each"
+    return {each.pod_sandbox_id: each.id for each in own}

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import Final
 
 import pytest
 
+from koord.agent.adjustment import Adjustment
 from koord.agent.announced import Asking, PodTold, announced, answer
-from koord.agent.hooks.registry import wishes_for
-from koord.agent.host.knobs import CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, MEMORY_LIMIT, OOM_SCORE_ADJ, Value
+from koord.agent.devices.inventory import Gpu, Inventory, RdmaCard
+from koord.agent.hooks.registry import HOOKS, wishes_for
+from koord.agent.host.knobs import CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, GROUP_IDENTITY, MEMORY_LIMIT, OOM_SCORE_ADJ
+from koord.agent.host.knobs import Knob as HostKnob
 from koord.agent.pods import AgentPod, pod_of
-from koord.agent.state import NodeState
-from koord.agent.wish import Device, Env, Mount
+from koord.agent.state import Kernel, NodeState
+from koord.agent.wish import CdiDevice, Device, Env, Mount, Wish
 from koord.api.configuration.features import AgentGate
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.runnable import RunnablePod
@@ -20,12 +27,32 @@ from koord.api.machinery.codec import convert
 from koord.runtime import nri
 from koord.runtime.cri import LinuxContainerResources
 from koord.runtime.live.hook_servers import of_adjustment
+from tests.agent.hooks.test_hooks import RATIO, identities
 from tests.agent.states import node
 
 ALL_ON = dict.fromkeys(AgentGate, True)
 STATUS = "scheduling.koordinator.sh/resource-status"
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
-GPUS = json.dumps({"gpu": [{"minor": 1, "resources": {"koordinator.sh/gpu-core": "100"}}]})
+WHOLE = {"minor": 1, "resources": {"koordinator.sh/gpu-core": "100"}}
+SHARE = {
+    "minor": 1,
+    "resources": {
+        "koordinator.sh/gpu-core": "50",
+        "koordinator.sh/gpu-memory-ratio": "50",
+        "koordinator.sh/gpu-memory": "40Gi",
+    },
+}
+CARD = {"minor": 0, "resources": {}}
+DEVICES = Inventory(
+    gpus=(Gpu(minor=1, uuid="GPU-5e", model="H100", memory_bytes=80 << 30, bus_id="0000:3a:00.0"),),
+    # A device file that every machine has stands for the card's.
+    cards=(RdmaCard("mlx5_0", 0, "0000:3b:00.0", "null"),),
+    cdi=("nvidia.com/gpu=GPU-5e", "x.org/net-rdma=0000:3b:00.0"),
+)
+
+LEFT_TO_THE_AGENT: Final = {GROUP_IDENTITY}
+"""What no runtime can set."""
+BY_RUNTIMES: Final = {CPU_SHARES, CPU_QUOTA, MEMORY_LIMIT, OOM_SCORE_ADJ, CPUSET_CPUS}
 
 PODS = [
     ("BE", {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"}, {}),
@@ -33,53 +60,153 @@ PODS = [
     ("BE", {"kubernetes.io/batch-memory": "5"}, {}),
     ("LSR", {"cpu": "2", "memory": "1Gi"}, {STATUS: '{"cpuset": "0-1"}'}),
     ("LS", {"cpu": "500m"}, {"koordinator.sh/oom-score-adj": "-7"}),
-    ("LS", {"cpu": "1"}, {ALLOCATED: GPUS}),
+    ("LS", {"cpu": "1"}, {ALLOCATED: json.dumps({"gpu": [WHOLE]})}),
+    ("LS", {"cpu": "1"}, {ALLOCATED: json.dumps({"gpu": [SHARE]})}),
+    ("LS", {"cpu": "1"}, {ALLOCATED: json.dumps({"gpu": [WHOLE], "rdma": [CARD]})}),
     ("", {}, {}),
 ]
+STATES = {
+    "plain": node(slo={}),
+    "slower CPUs, by a ratio": node(slo={}, annotations={RATIO: "1.25"}),
+    "identities": replace(node(slo=identities(ls=2, be=-1)), kernel=Kernel(has_group_identity=True)),
+}
 
 
-def executed(state: NodeState, pod: AgentPod) -> dict[object, Value | str]:
-    return {each.setting: each.value for each in wishes_for(state, pod, pod.containers[0])}
-
-
-@pytest.mark.parametrize(("qos", "resources", "annotations"), PODS)
-def test_all_three_deliver_the_same(qos: str, resources: dict[str, str], annotations: dict[str, str]) -> None:
-    state = replace(node(slo={}), gates=ALL_ON)
+def made(qos: str, resources: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[AgentPod, PodTold]:
     labels = {"koordinator.sh/qosClass": qos} if qos else {}
-    meta = {"uid": "u1", "name": "p", "namespace": "ns", "labels": labels, "annotations": annotations}
+    labels["koordinator.sh/gpu-isolation-provider"] = "HAMi-core"
+    meta = {"uid": "u1", "name": "p", "namespace": "ns", "labels": labels, "annotations": dict(annotations)}
     spec = {"containers": [{"name": "main", "resources": {"requests": resources, "limits": resources}}]}
     pod = pod_of(convert(RunnablePod, {"metadata": meta, "spec": spec}), CgroupDriver.CGROUPFS)
-    wanted = executed(state, pod)
-    told = PodTold("u1", "p", "ns", labels, annotations, f"/{pod.directory}")
-    adjustment = answer(state, pod, Asking(told, "main"))
+    return pod, PodTold("u1", "p", "ns", labels, dict(annotations), f"/{pod.directory}")
 
-    by_proxy = of_adjustment(adjustment, is_pod=False)
-    numbers = by_proxy.resources or LinuxContainerResources()
-    assert (numbers.cpu_shares or None, numbers.cpu_quota or None) == (wanted.get(CPU_SHARES), wanted.get(CPU_QUOTA))
-    assert (numbers.memory_limit_in_bytes or None) == wanted.get(MEMORY_LIMIT)
-    assert (numbers.oom_score_adj or None) == wanted.get(OOM_SCORE_ADJ)
-    cpus = wanted.get(CPUSET_CPUS)
-    assert numbers.cpuset_cpus == ("" if cpus is None else str(cpus))
-    assert by_proxy.envs == {each.name: text for each, text in wanted.items() if isinstance(each, Env)}
-    devices = {each.path for each in wanted if isinstance(each, Device)}
-    mounts = {each.path for each in wanted if isinstance(each, Mount)}
-    assert {each.container_path for each in by_proxy.devices} == devices
-    assert {each.container_path for each in by_proxy.mounts} == mounts
 
-    by_nri = nri.adjustment(adjustment)
-    linux = by_nri.linux or nri.LinuxContainerAdjustment()
-    found = linux.resources or nri.LinuxResources()
-    cpu, memory = found.cpu or nri.LinuxCPU(), found.memory or nri.LinuxMemory()
-    for shown, knob in (
-        (cpu.shares, CPU_SHARES),
-        (cpu.quota, CPU_QUOTA),
-        (memory.limit, MEMORY_LIMIT),
-        (linux.oom_score_adj, OOM_SCORE_ADJ),
-    ):
-        assert (None if shown is None else shown.value) == wanted.get(knob)
-    assert cpu.cpus == numbers.cpuset_cpus
-    assert {each.key: each.value for each in by_nri.env} == by_proxy.envs
-    assert {each.destination for each in by_nri.mounts} == mounts
+def on(name: str) -> NodeState:
+    return replace(STATES[name], gates=ALL_ON, devices=DEVICES)
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize(("qos", "resources", "annotations"), PODS)
+def test_all_three_deliver_the_same(
+    qos: str, resources: dict[str, str], annotations: dict[str, str], state: str
+) -> None:
+    pod, told = made(qos, resources, annotations)
+    wishes = {each.setting: each.value for each in wishes_for(on(state), pod, pod.containers[0])}
+    executed = {each: value for each, value in wishes.items() if each not in LEFT_TO_THE_AGENT}
+    adjustment = answer(on(state), pod, Asking(told, "main"))
+    assert by_proxy(adjustment) == executed
+    # The plugin names devices by their numbers, so it passes over what this machine does not have.
+    has = {each: it for each, it in executed.items() if not isinstance(each, Device) or os.path.exists(str(it))}
+    assert by_nri(adjustment) == {each: "" if isinstance(each, Device) else it for each, it in has.items()}
+
+
+def by_proxy(adjustment: Adjustment) -> dict[object, object]:
+    """What a runtime is asked for by the proxy, as the wishes that it came of."""
+    found = of_adjustment(adjustment, is_pod=False)
+    numbers = found.resources or LinuxContainerResources()
+    shown: dict[object, object] = {
+        CPU_SHARES: numbers.cpu_shares or None,
+        CPU_QUOTA: numbers.cpu_quota or None,
+        MEMORY_LIMIT: numbers.memory_limit_in_bytes or None,
+        OOM_SCORE_ADJ: numbers.oom_score_adj or None,
+        CPUSET_CPUS: _cpus(adjustment, numbers.cpuset_cpus),
+        **{Env(name): text for name, text in found.envs.items()},
+        **{Device(each.container_path, each.permissions): each.host_path for each in found.devices},
+        **{Mount(each.container_path, each.readonly): each.host_path for each in found.mounts},
+        **{CdiDevice(name): name for name in found.cdi},
+    }
+    return {setting: value for setting, value in shown.items() if value is not None}
+
+
+def by_nri(adjustment: Adjustment) -> dict[object, object]:
+    found = nri.adjustment(adjustment)
+    linux = found.linux or nri.LinuxContainerAdjustment()
+    resources = linux.resources or nri.LinuxResources()
+    cpu, memory = resources.cpu or nri.LinuxCPU(), resources.memory or nri.LinuxMemory()
+    numbers = {CPU_SHARES: cpu.shares, CPU_QUOTA: cpu.quota, MEMORY_LIMIT: memory.limit}
+    shown: dict[object, object] = {
+        **{knob: number.value for knob, number in numbers.items() if number is not None},
+        OOM_SCORE_ADJ: linux.oom_score_adj.value if linux.oom_score_adj is not None else None,
+        CPUSET_CPUS: _cpus(adjustment, cpu.cpus),
+        **{Env(each.key): each.value for each in found.env},
+        **{Device(each.path): "" for each in linux.devices},
+        **{Mount(each.destination, "ro" in each.options): each.source for each in found.mounts},
+        **{CdiDevice(each.name): each.name for each in found.cdi},
+    }
+    return {setting: value for setting, value in shown.items() if value is not None}
+
+
+def _cpus(adjustment: Adjustment, text: str) -> object:
+    """No CPUs of its own is said by saying nothing."""
+    if adjustment.cpus is None:
+        assert text == ""
+        return None
+    return _Cpus(text)
+
+
+class _Cpus(str):
+    """Equal to the set of CPUs that it names."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == str(other)
+
+    __hash__ = str.__hash__
+
+
+def all_wishes() -> list[Wish]:
+    found = []
+    for state in STATES:
+        for each in PODS:
+            pod, _ = made(*each)
+            found += [*wishes_for(on(state), pod), *wishes_for(on(state), pod, pod.containers[0])]
+    return found
+
+
+def test_every_hook_and_every_setting_is_among_what_is_compared() -> None:
+    """A new hook needs a pod above for which it wants something; a new setting, somebody who delivers it."""
+    wishes = all_wishes()
+    assert {each.by for each in wishes} == {hook.name for hook in HOOKS}
+    knobs = {each.setting for each in wishes if isinstance(each.setting, HostKnob)}
+    assert knobs == BY_RUNTIMES | LEFT_TO_THE_AGENT
+    assert {type(each.setting) for each in wishes} == {HostKnob, Env, Device, Mount, CdiDevice}
+
+
+def test_the_table_of_the_docs_says_of_every_hook_what_it_sets_and_by_which_way() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "before-the-first-instruction.md").read_text()
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| `")
+    ]
+    told = {(hook.strip("`"), sets): ways for hook, sets, *ways in rows}
+    assert {hook for hook, _ in told} == {str(hook.gate) for hook in HOOKS}
+    wants = {hook.name: str(hook.gate) for hook in HOOKS}
+    for each in all_wishes():
+        # What it takes away from kubelet is no way of its own: `CPUs, and no CPU quota`.
+        (ways,) = {
+            tuple(ways) for (hook, sets), ways in told.items() if hook == wants[each.by] and WORDS[_kind(each)] in sets
+        }
+        alone = "not possible" if not isinstance(each.setting, HostKnob) else "within a second"
+        by_runtime = "left to the agent" if each.setting in LEFT_TO_THE_AGENT else "first instruction"
+        assert [way.partition(",")[0] for way in ways] == [by_runtime, by_runtime, alone], (each.by, each.setting)
+
+
+WORDS: Final[Mapping[object, str]] = {
+    CPU_SHARES: "CPU shares",
+    CPU_QUOTA: "quota",
+    MEMORY_LIMIT: "memory limit",
+    CPUSET_CPUS: "CPUs",
+    OOM_SCORE_ADJ: "oom_score_adj",
+    GROUP_IDENTITY: "group identity",
+    Env: "environment",
+    Mount: "mounts",
+    Device: "device files",
+    CdiDevice: "CDI name",
+}
+
+
+def _kind(wish: Wish) -> object:
+    return wish.setting if isinstance(wish.setting, HostKnob) else type(wish.setting)
 
 
 def test_a_pod_that_only_the_runtime_knows_is_made_like_one_that_kubelet_lists() -> None:

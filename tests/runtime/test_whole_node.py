@@ -19,7 +19,7 @@ from typing import IO
 
 import pytest
 
-from tests.control_plane import find_binary
+from tests.control_plane import ControlPlane, find_binary, missing_binaries
 from tests.runtime.containerd import CONTROLLERS, Containerd, containerd
 
 pytestmark = [pytest.mark.runtime, pytest.mark.kubectl, pytest.mark.timeout(300)]
@@ -27,7 +27,11 @@ pytestmark = [pytest.mark.runtime, pytest.mark.kubectl, pytest.mark.timeout(300)
 KUBELET = find_binary("kubelet")
 NEWER = Path(find_binary("containerd") or "containerd")
 ADDRESS = "10.77.0.1"
-PORT = 10250
+PORT, WEBHOOKS, FORWARDED = 10250, 9876, 18080
+FLAGS = (
+    "--disable-admission-plugins=TaintNodesByCondition,ServiceAccount",
+    "--kubelet-preferred-address-types=InternalIP",
+)
 WITHIN_S = 120.0
 
 KUBELET_CONFIG = """
@@ -42,7 +46,7 @@ address: {address}
 port: {port}
 readOnlyPort: 0
 healthzPort: 0
-authentication: {{anonymous: {{enabled: false}}, x509: {{clientCAFile: {data}/pki/ca.crt}}}}
+authentication: {{anonymous: {{enabled: false}}, x509: {{clientCAFile: {ca}}}}}
 authorization: {{mode: Webhook}}
 localStorageCapacityIsolation: false
 podLogsDir: {folder}/pod-logs
@@ -50,13 +54,16 @@ evictionHard: {{memory.available: 1Mi, nodefs.available: 0%, imagefs.available: 
 syncFrequency: 2s
 nodeStatusUpdateFrequency: 2s
 """
-SAYS = "cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/cpu/cpu.shares; sleep 1000"
+FIRST = "cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/cpu/cpu.shares"
+JOB = f"{FIRST}; while :; do busybox usleep 5000; done"
+PLACED = "cat /sys/fs/cgroup/cpuset/cpuset.cpus; echo $NVIDIA_VISIBLE_DEVICES; sleep 1000"
+WEB = "busybox httpd -p 8080 -h /etc; while :; do echo tick; sleep 1; done"
 POD = """
 apiVersion: v1
 kind: Pod
-metadata: {{name: {name}, labels: {{koordinator.sh/qosClass: {qos}}}}}
+metadata: {{name: {name}, labels: {{koordinator.sh/qosClass: {qos}}}, annotations: {annotations}}}
 spec:
-  schedulerName: koord-scheduler
+  {scheduler}
   priorityClassName: {priority}
   hostNetwork: true
   automountServiceAccountToken: false
@@ -75,7 +82,7 @@ class Node:
 
     def __init__(self, folder: Path, within: list[str]) -> None:
         self.folder, self._within = folder, within
-        self.data = folder / "data"
+        self.kubeconfig, self.ca = folder / "data" / "kubeconfig", folder / "data" / "pki" / "ca.crt"
         self._running: list[tuple[str, subprocess.Popen[bytes], IO[bytes]]] = []
 
     def start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
@@ -86,14 +93,25 @@ class Node:
         self._running.append((name, process, log))
         return process
 
+    @contextmanager
+    def running(self, name: str, *command: str) -> Iterator[None]:
+        """For as long as the block."""
+        process = self.start(name, *command)
+        try:
+            yield
+        finally:
+            self._running = [each for each in self._running if each[1] is not process]
+            process.terminate()
+            process.wait(20)
+
     def koord(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         return self.start(name, sys.executable, "-P", "-m", "koord", name, *arguments)
 
     @property
     def env(self) -> dict[str, str]:
-        return {"KUBECONFIG": str(self.data / "kubeconfig")}
+        return {"KUBECONFIG": str(self.kubeconfig)}
 
-    def kubectl(self, *arguments: str, given: str = "") -> str:
+    def kubectl(self, *arguments: str, given: str = "", must: bool = False) -> str:
         command = [*self._within, find_binary("kubectl") or "kubectl", *arguments]
         done = subprocess.run(
             command,
@@ -104,7 +122,12 @@ class Node:
             env={**os.environ, **self.env},
             check=False,
         )
+        assert not must or done.returncode == 0, f"{arguments}: {done.stderr}"
         return done.stdout if done.returncode == 0 else ""
+
+    def inside(self, *command: str) -> str:
+        done = subprocess.run([*self._within, *command], capture_output=True, text=True, timeout=60, check=False)
+        return done.stdout
 
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(errors="replace")
@@ -118,7 +141,8 @@ class Node:
             time.sleep(0.2)
 
     def _tails(self) -> str:
-        return "\n".join(f"--- {name}\n{self.log(name)[-1500:]}" for name, _, _ in self._running)
+        logs = [f"--- {name}\n{self.log(name)[-1500:]}" for name, _, _ in self._running]
+        return "\n".join([*logs, self.kubectl("get", "pods", "-o", "wide"), self.kubectl("events")[-1500:]])
 
     def end(self) -> None:
         for _, process, log in reversed(self._running):
@@ -150,7 +174,7 @@ def network() -> Iterator[list[str]]:
 
 
 @contextmanager
-def node(folder: Path, way: str) -> Iterator[tuple[Node, Containerd]]:
+def node(folder: Path, way: str, is_real: bool) -> Iterator[tuple[Node, Containerd]]:
     with ExitStack() as stack:
         inside = stack.enter_context(network())
         (folder / "cni").mkdir()
@@ -162,11 +186,15 @@ def node(folder: Path, way: str) -> Iterator[tuple[Node, Containerd]]:
         loopback.write_text('#!/bin/sh\necho \'{"cniVersion":"0.4.0","supportedVersions":["0.4.0"]}\'\n')
         loopback.chmod(0o755)
         runtime = stack.enter_context(containerd(folder, NEWER if way == "nri" else None, inside))
+        plane = stack.enter_context(ControlPlane(*FLAGS, within=inside)) if is_real else None
         found = Node(folder, inside)
         stack.callback(found.end)
         _make_cgroups(runtime.parent)
-        found.koord("up", "--nodes", "0", "--headless", "--data-dir", str(found.data))
-        found.until(lambda: "ready:" in found.log("up"), "a control plane")
+        if plane is not None:
+            _real_control_plane(found, plane)
+        else:
+            found.koord("up", "--nodes", "0", "--headless", "--data-dir", str(found.kubeconfig.parent))
+            found.until(lambda: "ready:" in found.log("up"), "a control plane")
         hooks = folder / "hooks.sock"
         endpoint = runtime.socket
         if way == "proxy":
@@ -184,26 +212,39 @@ def node(folder: Path, way: str) -> Iterator[tuple[Node, Containerd]]:
             found.koord("nri", "--socket", str(runtime.nri), "--agent-socket", str(hooks), "--agent-timeout", "2")
         (folder / "kubelet.yaml").write_text(
             KUBELET_CONFIG.format(
-                parent=runtime.parent, endpoint=endpoint, address=ADDRESS, port=PORT, data=found.data, folder=folder
+                parent=runtime.parent, endpoint=endpoint, address=ADDRESS, port=PORT, ca=found.ca, folder=folder
             )
         )
         assert KUBELET is not None
         found.start(
             "kubelet", str(KUBELET), "--config", str(folder / "kubelet.yaml"), "--kubeconfig",
-            str(found.data / "kubeconfig"), "--root-dir", str(folder / "kubelet"), "--cert-dir",
+            str(found.kubeconfig), "--root-dir", str(folder / "kubelet"), "--cert-dir",
             str(folder / "kubelet-pki"), "--hostname-override", "real", "--node-ip", ADDRESS,
         )  # fmt: skip
         ready = "jsonpath={.status.conditions[?(@.type=='Ready')].status}"
         found.until(lambda: found.kubectl("get", "node", "real", "-o", ready) == "True", "a node that is ready")
         found.koord(
-            "agent", "--node-name", "real", "--kubeconfig", str(found.data / "kubeconfig"), "--cgroup-root",
+            "agent", "--node-name", "real", "--kubeconfig", str(found.kubeconfig), "--cgroup-root",
             runtime.parent.strip("/"), "--cgroup-driver", "cgroupfs", "--state-dir", str(folder / "agent"),
             "--hooks-socket", str(hooks), "--kubelet-address", f"https://{ADDRESS}:{PORT}",
+            "--feature-gates", "BECPUEvict=true,GPUEnvInject=true",
         )  # fmt: skip
         lent = "jsonpath={.status.allocatable.kubernetes\\.io/batch-cpu}"
         found.until(lambda: found.kubectl("get", "node", "real", "-o", lent) not in ("", "0"), "something lent")
         found.until(lambda: hooks.exists(), "an agent that answers")
         yield found, runtime
+
+
+def _real_control_plane(found: Node, plane: ControlPlane) -> None:
+    """kube-apiserver and etcd, with koord's manager, its webhooks, and scheduler."""
+    found.kubeconfig, found.ca = plane.kubeconfig, plane.dir / "ca.crt"
+    said = found.inside(
+        sys.executable, "-P", "-m", "koord", "install", "--colocation", "--kubeconfig", str(plane.kubeconfig)
+    )
+    found.koord("manager", "--webhook-address", f"{ADDRESS}:{WEBHOOKS}", "--webhook-host", ADDRESS)
+    found.koord("scheduler")
+    profiles = "validatingwebhookconfigurations,mutatingwebhookconfigurations"
+    found.until(lambda: found.kubectl("get", profiles, "-o", "name") != "", f"webhooks; {said}")
 
 
 def _make_cgroups(parent: str) -> None:
@@ -216,42 +257,117 @@ def _make_cgroups(parent: str) -> None:
                     (own / file).write_text((root / file).read_text())
 
 
+LENT = {"enable": True, "cpuReclaimThresholdPercent": 1}
+"""Next to nothing: batch pods must be lent less than they are held back at."""
+HELD_BACK = {"enable": True, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 2}
+UNSATISFIED = {"cpuEvictBESatisfactionLowerPercent": 50, "cpuEvictBESatisfactionUpperPercent": 60}
+EVICTED = {**HELD_BACK, **UNSATISFIED, "cpuEvictTimeWindowSeconds": 2}
+GPU_3 = {"gpu": [{"minor": 3, "resources": {"koordinator.sh/gpu-core": "100"}}]}
+PLACEMENT = {
+    "scheduling.koordinator.sh/resource-status": '{"cpuset": "0"}',
+    "scheduling.koordinator.sh/device-allocated": json.dumps(GPU_3),
+}
+"""What a scheduler would write; koord's own takes away what others wrote in its place, so it is not asked."""
+RESIZED = '{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"300m"},"limits":{"cpu":"300m"}}}]}}'
+
+
 @pytest.mark.skipif(KUBELET is None, reason="put kubelet where $KUBEBUILDER_ASSETS points")
 @pytest.mark.parametrize("way", ["proxy", "nri"])
-def test_a_batch_pod_of_kubectls_starts_with_its_quota_already_right(tmp_path: Path, way: str) -> None:
+def test_a_batch_pod_on_a_real_node(tmp_path: Path, way: str) -> None:
+    """All is right at its first instruction; it is held back, and evicted. A service beside it is resized."""
     if way == "nri" and (not NEWER.is_absolute() or NEWER.parent == Path("/usr/bin")):
         pytest.skip("put a containerd 2.x where $KUBEBUILDER_ASSETS points")
-    with node(tmp_path, way) as (found, runtime):
-        batch = "{kubernetes.io/batch-cpu: 500, kubernetes.io/batch-memory: 64Mi}"
-        found.kubectl("create", "-f", "-", given=POD.format(
-            name="job", qos="BE", priority="koord-batch", says=SAYS, resources=batch))  # fmt: skip
-        found.kubectl("create", "-f", "-", given=POD.format(
-            name="web", qos="LS", priority="koord-prod", says="sleep 1000", resources="{cpu: 200m, memory: 32Mi}"
-        ))  # fmt: skip
-        found.until(lambda: len(found.kubectl("logs", "job").split()) >= 2, "the first lines of the pod")
-        assert found.kubectl("logs", "job").split()[:2] == ["50000", "512"], "at its first instruction"
+    is_real = way == "proxy" and not missing_binaries()
+    with node(tmp_path, way, is_real) as (found, runtime):
+        _create(found, "job", "BE", "batch", JOB, "{kubernetes.io/batch-cpu: 500, kubernetes.io/batch-memory: 64Mi}")
+        _create(found, "placed", "BE", "batch", PLACED, "{}", PLACEMENT)
+        _create(found, "web", "LS", "prod", WEB, "{cpu: 200m, memory: 32Mi}")
+        for name, first in (("job", ["50000", "512"]), ("placed", ["0", "3"])):
+            _until_printed(found, name)
+            assert found.kubectl("logs", name).split("\n")[:2] == first, "at its first instruction"
         pods = CONTROLLERS / "cpu" / runtime.parent.strip("/") / "kubepods"
-        uid = found.kubectl("get", "pod", "job", "-o", "jsonpath={.metadata.uid}")
-        assert (pods / "besteffort" / f"pod{uid}" / "cpu.cfs_quota_us").read_text().strip() == "50000", "its pod's too"
-        resized = (
-            '{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"300m"},"limits":{"cpu":"300m"}}}]}}'
-        )
-        found.until(lambda: found.kubectl("logs", "web", "--tail=1") == "" and _phase(found, "web") == "Running", "web")
-        assert found.kubectl("patch", "pod", "web", "--subresource", "resize", "--type", "strategic", "-p", resized)
-        web = found.kubectl("get", "pod", "web", "-o", "jsonpath={.metadata.uid}")
-        id = found.kubectl("get", "pod", "web", "-o", "jsonpath={.status.containerStatuses[0].containerID}")
-        own = pods / f"pod{web}" / id.removeprefix("containerd://") / "cpu.cfs_quota_us"
+        batch_pod = pods / "besteffort" / f"pod{_of(found, 'job', '.metadata.uid')}"
+        assert _said(batch_pod / "cpu.cfs_quota_us") == "50000", "its pod's too"
+
+        found.until(lambda: _of(found, "web", ".status.phase") == "Running", "web")
+        if is_real:
+            _streams(found)
+        assert found.kubectl("patch", "pod", "web", "--subresource", "resize", "--type", "strategic", "-p", RESIZED)
+        own = pods / f"pod{_of(found, 'web', '.metadata.uid')}" / _container(found, "web") / "cpu.cfs_quota_us"
         found.until(lambda: _said(own) == "30000", "a resize that reaches the container")
-        for name in ("job", "web"):
-            found.kubectl("delete", "pod", name, "--wait=false")
+
+        band, job = pods / "besteffort" / "cpu.cfs_quota_us", batch_pod / _container(found, "job")
+        assert _said(band) == "-1"
+        _configure(found, HELD_BACK)
+        found.until(lambda: 0 < int(_said(band)) <= 100_000, "best effort that is held back")
+        found.until(
+            lambda: _said(job / "cpu.cfs_quota_us") == "-1", "a container that all best effort is held back with"
+        )
+        throttled = _throttled(band.parent)
+        found.until(lambda: _throttled(band.parent) > throttled, "a job that feels it")
+
+        _configure(found, EVICTED)
+        found.until(
+            lambda: found.kubectl("get", "pods", "-o", "name").split() == ["pod/placed", "pod/web"], "an eviction"
+        )
+        found.until(lambda: not job.exists(), "a container that is gone")
+        events = found.kubectl("get", "events", "-o", "jsonpath={.items[*].message}")
+        assert "of CPU that they asked for" in events, "people are told why"
+        found.kubectl("delete", "pod", "placed", "web", "--wait=false")
         found.until(lambda: found.kubectl("get", "pods", "-o", "name") == "", "pods that are gone")
         asked = [line for line in (tmp_path / "agent").rglob("*") if line.is_file() and "audit" in line.name]
         told = "".join(each.read_text() for each in asked)
         assert f'"type":"{"runtime-proxy" if way == "proxy" else "nri"}"' in told, "the audit says who delivered"
 
 
-def _phase(found: Node, name: str) -> str:
-    return found.kubectl("get", "pod", name, "-o", "jsonpath={.status.phase}")
+def _create(
+    found: Node, name: str, qos: str, priority: str, says: str, resources: str, placement: dict[str, str] | None = None
+) -> None:
+    manifest = POD.format(
+        name=name,
+        qos=qos,
+        scheduler="nodeName: real" if placement else "schedulerName: koord-scheduler",
+        priority=f"koord-{priority}",
+        says=says,
+        resources=resources,
+        annotations=json.dumps(placement or {}),
+    )
+    found.kubectl("create", "-f", "-", must=True, given=manifest)
+
+
+def _until_printed(found: Node, name: str) -> None:
+    found.until(lambda: found.kubectl("logs", name).count("\n") >= 2, f"the first lines of {name}")
+
+
+def _streams(found: Node) -> None:
+    """What kubelet gets a URL for from the runtime: exec, attach and port-forward."""
+    assert found.kubectl("exec", "web", "--", "/bin/cat", "/proc/1/comm").strip() == "sh"
+    kubectl = str(find_binary("kubectl"))
+    with found.running("attach", kubectl, "attach", "web"):
+        found.until(lambda: "tick" in found.log("attach"), "what an attached container prints")
+    asks = f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:{FORWARDED}/hostname').status)"
+    with found.running("port-forward", kubectl, "port-forward", "pod/web", f"{FORWARDED}:8080"):
+        found.until(lambda: "Forwarding from" in found.log("port-forward"), "a forwarded port")
+        assert found.inside(sys.executable, "-c", asks).strip() == "200"
+
+
+def _configure(found: Node, strategy: dict[str, object]) -> None:
+    sections = {"colocation-config": LENT, "resource-threshold-config": {"clusterStrategy": strategy}}
+    patch = json.dumps({"data": {name: json.dumps(section) for name, section in sections.items()}})
+    name = "configmap/slo-controller-config"
+    found.kubectl("patch", name, "-n", "koordinator-system", "--type", "merge", "-p", patch, must=True)
+
+
+def _of(found: Node, pod: str, field: str) -> str:
+    return found.kubectl("get", "pod", pod, "-o", f"jsonpath={{{field}}}")
+
+
+def _container(found: Node, pod: str) -> str:
+    return _of(found, pod, ".status.containerStatuses[0].containerID").removeprefix("containerd://")
+
+
+def _throttled(directory: Path) -> int:
+    return int(dict(line.split() for line in _said(directory / "cpu.stat").splitlines())["nr_throttled"])
 
 
 def _said(file: Path) -> str:

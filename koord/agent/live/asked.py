@@ -40,6 +40,8 @@ class Unknown(Exception):
 async def serve(socket: Path, answer: Callable[[Asking], Adjustment]) -> web.AppRunner:
     """Serves until the runner is cleaned up. `answer` raises NotYet, Unknown, or ValueError for a pod that cannot
     be."""
+    # Only here: most agents answer nobody, and the server costs them memory.
+    from aiohttp import web
 
     async def ask(request: web.Request) -> web.Response:
         try:

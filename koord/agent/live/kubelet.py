@@ -35,7 +35,8 @@ STATE_FILE: Final = "var/lib/kubelet/cpu_manager_state"
 
 
 class _Pods(msgspec.Struct, frozen=True):
-    items: tuple[RunnablePod, ...] = ()
+    items: tuple[RunnablePod, ...] | None = ()
+    "None before the first pod."
 
 
 class _Config(msgspec.Struct, frozen=True, rename="camel"):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -30,6 +32,7 @@ log = logging.getLogger(__name__)
 
 LOOK_S: Final = 1.0
 MOST_BYTES: Final = 16 << 20
+LARGEST_FILE: Final = 64 << 10
 NOTHING: Final = Answer()
 
 
@@ -57,17 +60,16 @@ class HookServers:
     def look(self) -> None:
         found: dict[str, tuple[int, int, HookFile | None]] = {}
         for path in sorted(self._folder.glob("*.json")) if self._folder.is_dir() else ():
+            stamp = 0, 0
             try:
                 about = path.stat()
                 stamp = about.st_mtime_ns, about.st_size
                 known = self._seen.get(path.name)
                 if known is None or known[:2] != stamp:
-                    known = (*stamp, parse(path.read_bytes()))
+                    known = (*stamp, _read(path, about))
+                    self._complaints.pop(path.name, None)
                 found[path.name] = known
-                self._complaints.pop(path.name, None)
-            except OSError:
-                continue
-            except HookFileError as error:
+            except (OSError, HookFileError) as error:
                 found[path.name] = (*stamp, None)
                 self._complain(path.name, f"{path} registers no hook server: {error}")
         if found != self._seen:
@@ -152,6 +154,15 @@ def _channel(socket: str) -> grpc.aio.Channel:
 async def _call(channel: grpc.aio.Channel, stage: Stage, asked: bytes) -> bytes:
     ask: Callable[..., grpc.aio.UnaryUnaryCall[bytes, bytes]] = channel.unary_unary(f"/{SERVICE}/{stage.method}")
     return await ask(asked)
+
+
+def _read(path: Path, about: os.stat_result) -> HookFile:
+    """Raises OSError and HookFileError. Others' programs write there: a pipe would never end."""
+    if not stat.S_ISREG(about.st_mode):
+        raise HookFileError("it must be a plain file")
+    if about.st_size > LARGEST_FILE:
+        raise HookFileError(f"it has {about.st_size} bytes, and at most {LARGEST_FILE} are read")
+    return parse(path.read_bytes())
 
 
 def of_adjustment(wanted: Adjustment, *, is_pod: bool) -> Answer:
