@@ -1,0 +1,111 @@
+"""A thousand random timelines, from counters to names: who is named, who never is, and who is no victim.
+
+Seeded, so that they are the same for everybody. Each is a periodic service, some idle neighbours and one that begins to
+spin: in a third of them beside the service (it has to be named), in a third elsewhere while the service meets its own
+limit (nobody is a victim), in a third not at all.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from koord.agent.interference.control import Memory, Node, decide
+from koord.agent.interference.episode import Finding
+from koord.agent.interference.signals import Dimension
+from koord.agent.interference.window import PodWindow, Reading, pod_window
+from tests.agent.interference.nodes import BATCH, SERVICE, WINDOW_S
+
+TIMELINES = 1000
+WEB, SPINNER = "web", "spinner"
+
+
+class Timeline:
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        rng = self.rng
+        self.idle = [f"idle-{number}" for number in range(rng.randint(1, 4))]
+        self.standings = {WEB: SERVICE, SPINNER: BATCH, **dict.fromkeys(self.idle, BATCH)}
+        self.slices = rng.uniform(300, 5000)
+        "That the service gets in a window."
+        self.delay_ms = rng.uniform(0.02, 0.5)
+        self.cpu = rng.uniform(100, 800)
+        self.threads = rng.randint(1, 8)
+        self.now_s, self.wait_ns, self.count, self.throttled_ns, self.periods = 1000.0, 0.0, 0.0, 0.0, 0.0
+        self.memory, self.reading, self.last = Memory(), self._reading(), PodWindow()
+
+    def noisy(self, value: float) -> float:
+        return value * self.rng.uniform(0.8, 1.2)
+
+    def _reading(self) -> Reading:
+        return Reading(
+            wait_ns=self.wait_ns,
+            slices=self.count,
+            threads=self.threads,
+            throttled_ns=self.throttled_ns,
+            throttled=self.periods,
+            use={Dimension.CPU: self.noisy(self.cpu)},
+        )
+
+    def window(self, *, delay_ms: float = 0.0, spins: float = 0.0, own_limit: bool = False) -> list[Finding]:
+        """One more. `delay_ms`: what others add to each slice of the service."""
+        self.now_s += WINDOW_S
+        slices = self.noisy(self.slices)
+        self.count += slices
+        self.wait_ns += slices * (self.noisy(self.delay_ms) + delay_ms) * 1e6
+        if own_limit:
+            stopped_ns = self.rng.uniform(0.1, 0.9) * WINDOW_S * 1e9
+            self.throttled_ns += stopped_ns
+            self.periods += self.rng.randint(1, 100)
+            self.wait_ns += stopped_ns * self.rng.uniform(0, self.threads)
+        before, self.reading = self.reading, self._reading()
+        self.last = pod_window(before, self.reading, WINDOW_S, 0.9, self.last)
+        windows = {WEB: self.last, SPINNER: _uses(self.noisy(spins))}
+        windows |= {each: _uses(self.rng.uniform(0, 90)) for each in self.idle}
+        outcome = decide(Node(self.now_s, WINDOW_S, windows, self.standings, may_act=True), self.memory)
+        self.memory = outcome.memory
+        return outcome.findings
+
+    def calm(self) -> list[Finding]:
+        return [each for _ in range(self.rng.randint(7, 10)) for each in self.window()]
+
+
+def _uses(milli: float) -> PodWindow:
+    return PodWindow({}, {Dimension.CPU: milli})
+
+
+def listed(findings: list[Finding]) -> set[str]:
+    return {suspect.uid for each in findings for suspect in each.episode.suspects.listed}
+
+
+def named(findings: list[Finding]) -> set[str]:
+    return {culprit.uid for each in findings if (culprit := each.episode.suspects.culprit) is not None}
+
+
+def test_a_spinner_is_named_within_three_windows_and_an_idle_neighbour_never() -> None:
+    for seed in range(0, TIMELINES, 3):
+        timeline = Timeline(seed)
+        assert not timeline.calm(), f"timeline {seed}"
+        spins = timeline.rng.uniform(400, 4000)
+        # A task that shares its CPU with a spinner waits for its slice: milliseconds, where it waited for parts of one.
+        found = [each for _ in range(3) for each in timeline.window(delay_ms=timeline.rng.uniform(1.5, 8), spins=spins)]
+        assert named(found) == {SPINNER}, f"timeline {seed}"
+        later = [each for _ in range(5) for each in timeline.window(delay_ms=timeline.rng.uniform(0, 8), spins=spins)]
+        assert not listed(found + later) & set(timeline.idle), f"timeline {seed}"
+
+
+def test_a_task_throttled_by_its_own_limit_is_never_called_a_victim() -> None:
+    for seed in range(1, TIMELINES, 3):
+        timeline = Timeline(seed)
+        found = timeline.calm()
+        spins = timeline.rng.uniform(400, 4000)
+        found += [
+            each for _ in range(8) for each in timeline.window(spins=spins, own_limit=timeline.rng.random() < 0.9)
+        ]
+        assert not found, f"timeline {seed}"
+
+
+def test_where_nobody_spins_nobody_is_named() -> None:
+    for seed in range(2, TIMELINES, 3):
+        timeline = Timeline(seed)
+        found = timeline.calm() + timeline.calm()
+        assert not found, f"timeline {seed}"
