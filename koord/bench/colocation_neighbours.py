@@ -60,10 +60,10 @@ def _fork(directory: Path) -> None:
 
 
 def _fill(directory: Path) -> None:
-    """Reads a file without blocks: no disk has to be waited for."""
+    """Reads a file without blocks, so that no disk has to be waited for; in portions like those of `cat`."""
     fd = os.open(directory / f"fill-{os.getpid()}", os.O_RDWR | os.O_CREAT, 0o600)
     os.ftruncate(fd, _PAGE_CACHE_BYTES)
-    block = bytearray(1 << 20)
+    block = bytearray(128 << 10)
     while True:
         for at in range(0, _PAGE_CACHE_BYTES, len(block)):
             os.preadv(fd, [block], at)

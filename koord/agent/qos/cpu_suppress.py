@@ -20,15 +20,15 @@ from typing import Final
 from koord.agent import wish
 from koord.agent.cpu_pools import owned_cpus
 from koord.agent.host import usage
-from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.convert import LONG_PERIOD_US, UNLIMITED
-from koord.agent.host.knobs import CPU_IDLE, CPU_PERIOD, CPU_QUOTA, CPU_QUOTA_IN_LONG_PERIODS, CPUSET_CPUS
+from koord.agent.host.knobs import CPU_PERIOD, CPU_QUOTA, CPU_QUOTA_IN_LONG_PERIODS, CPUSET_CPUS
 from koord.agent.qos import best_effort_cpus
 from koord.agent.qos.best_effort_cpus import cpu_wishes, given, kept_away, others, owned_alone
 from koord.agent.qos.cpu_budget import CpuBudget, cpu_budget
 from koord.agent.qos.cpu_choice import choose
 from koord.agent.qos.decision import NOTHING, StrategyDecision
 from koord.agent.qos.strategy import NEVER, Reader, Sight, Strategy, Turn
+from koord.agent.qos.yielding import best_effort_yields
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
 from koord.agent.wish import Wish
@@ -171,7 +171,7 @@ def _look(reader: Reader, memory: QuotaSince) -> Held:
         cpus = NO_CPUS
     try:
         quota = usage.cpu_quota_us(cgroups, best_effort)
-        yields = _yields(cgroups, best_effort)
+        yields = best_effort_yields(cgroups, state.driver)
     except FileNotFoundError:
         quota, yields = UNLIMITED, False
     return Held(
@@ -182,13 +182,6 @@ def _look(reader: Reader, memory: QuotaSince) -> Held:
         yields=yields,
         for_s=reader.now_s - _since(memory, quota, reader.now_s).since_s,
     )
-
-
-def _yields(cgroups: Cgroups, best_effort: str) -> bool:
-    """In the idle class, best effort takes nothing from others; unless a quota of the whole node is for all."""
-    if not cgroups.has(CPU_IDLE, best_effort) or cgroups.get(CPU_IDLE, best_effort) != 1:
-        return False
-    return not cgroups.root or usage.cpu_quota_us(cgroups, "") == UNLIMITED
 
 
 def _decide(sight: Sight, held: Held, memory: QuotaSince) -> Turn[QuotaSince]:

@@ -8,15 +8,15 @@ not below their request; prod pods cannot. With the gate InterferenceDetection a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from koord.agent import wish
 from koord.agent.collect.pressure import RESOURCES
-from koord.agent.host.convert import quota_of_milli
+from koord.agent.host.convert import LONG_PERIOD_US, quota_of_milli
 from koord.agent.host.io_knobs import io_limit
-from koord.agent.host.knobs import CPU_QUOTA, MEMORY_HIGH
+from koord.agent.host.knobs import CPU_PERIOD, CPU_QUOTA, CPU_QUOTA_IN_LONG_PERIODS, MEMORY_HIGH
 from koord.agent.host.usage import disks_used
 from koord.agent.interference import control
 from koord.agent.interference.control import LEAST_MILLI, Node, Outcome, OwnMeans, Standing
@@ -27,10 +27,12 @@ from koord.agent.pods import BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY, Age
 from koord.agent.qos.decision import NOTHING, Eviction, Move, StrategyDecision
 from koord.agent.qos.evicting import may_be_evicted
 from koord.agent.qos.strategy import NEVER, Reader, Sight, Strategy, Turn
+from koord.agent.qos.yielding import best_effort_yields
 from koord.agent.series import names
 from koord.agent.series.samples import Samples, Series
 from koord.agent.wish import Wish
 from koord.api.configuration.features import AgentGate
+from koord.api.kubernetes.words import KubeQoS
 from koord.api.protocol.priority import PriorityClass, QoSClass
 
 NAME: Final = "interference"
@@ -62,6 +64,8 @@ class Means:
 
     has_memory: frozenset[str] = frozenset()
     disks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    yields: bool = False
+    "Whether best effort has only what nobody else would use: its quota is then counted by long periods."
 
 
 NO_MEANS: Final = Means()
@@ -84,6 +88,7 @@ def look_for_means(reader: Reader, memory: InterferenceMemory) -> Means:
     """Only while somebody suffers from what they are for: before anybody is held for it, it was unusual for two windows
     at least."""
     suffers = {signal.dimension for (_, signal), watched in memory.control.watched.items() if any(watched.unusual)}
+    yields = bool(suffers or memory.control.holds) and _yields(reader)
     pods = reader.state.pods.values() if suffers & {Dimension.MEMORY, Dimension.IO} else ()
     has_memory, disks = set(), {}
     for pod in pods:
@@ -96,7 +101,14 @@ def look_for_means(reader: Reader, memory: InterferenceMemory) -> Means:
                 disks[pod.uid] = disks_used(reader.cgroups, pod.directory)
         except OSError:
             continue
-    return Means(frozenset(has_memory), disks)
+    return Means(frozenset(has_memory), disks, yields)
+
+
+def _yields(reader: Reader) -> bool:
+    try:
+        return best_effort_yields(reader.cgroups, reader.state.driver)
+    except OSError:
+        return False
 
 
 def _window_ended(sight: Sight, means: Means, memory: InterferenceMemory, window_s: float) -> Turn[InterferenceMemory]:
@@ -125,7 +137,7 @@ def _window_ended(sight: Sight, means: Means, memory: InterferenceMemory, window
         usual=sight.usual,
     )
     outcome = control.decide(node, memory.control)
-    wishes = _wishes(state.pods, outcome.memory)
+    wishes = _wishes(state.pods, outcome.memory, means.yields)
     # The very same wishes are known to whoever delivers them.
     wishes = memory.wishes if wishes == memory.wishes else wishes
     after = InterferenceMemory(now_s, readings, waited, outcome.memory, wishes)
@@ -247,9 +259,9 @@ def _by_signal(found: Mapping[str, tuple[float, ...]]) -> dict[Signal, tuple[flo
     return {signal: found[signal.key] for signal in Signal if signal.key in found}
 
 
-def _wishes(pods: Mapping[str, AgentPod], memory: control.Memory) -> tuple[Wish, ...]:
+def _wishes(pods: Mapping[str, AgentPod], memory: control.Memory, yields: bool) -> tuple[Wish, ...]:
     """The pod and each of its containers: none may have more than what it is in. Disks are held for the pod alone."""
-    found = []
+    found: list[Wish] = []
     for uid, hold in memory.holds.items():
         pod = pods[uid]
         slows = f"{pod.key} slows {pods[hold.victim].key} down: held to"
@@ -263,15 +275,22 @@ def _wishes(pods: Mapping[str, AgentPod], memory: control.Memory) -> tuple[Wish,
             targets = [wish.pod(uid), *(wish.container(uid, each.name) for each in pod.containers)]
             found += [Wish(target, MEMORY_HIGH, hold.memory_bytes, NAME, why) for target in targets]
             continue
-        why = f"{slows} {hold.milli}m"
-        limits = [each.limits.get(CPU, 0) for each in pod.containers]
-        own = quota_of_milli(sum(limits)) if limits and all(limits) else None
-        quota = quota_of_milli(hold.milli)
-        found.append(Wish(wish.pod(uid), CPU_QUOTA, quota, NAME, why, own=own))
-        for container, limit in zip(pod.containers, limits, strict=True):
-            target, own = wish.container(uid, container.name), quota_of_milli(limit) if limit else None
-            found.append(Wish(target, CPU_QUOTA, quota, NAME, why, own=own))
+        found += _of_cpu(pod, hold.milli, f"{slows} {hold.milli}m", yields and pod.kube_qos is KubeQoS.BEST_EFFORT)
     return tuple(found)
+
+
+def _of_cpu(pod: AgentPod, milli: int, why: str, yields: bool) -> Iterator[Wish]:
+    """Each time that best effort gets its time anew, it can keep a service off its CPU until the next tick, also in the
+    idle class: where it yields, that is once a second."""
+    limits = [each.limits.get(CPU, 0) for each in pod.containers]
+    own = [quota_of_milli(limit) if limit else None for limit in limits]
+    places = [(wish.pod(pod.uid), quota_of_milli(sum(limits)) if limits and all(limits) else None)]
+    places += [(wish.container(pod.uid, each.name), its) for each, its in zip(pod.containers, own, strict=True)]
+    knob = CPU_QUOTA_IN_LONG_PERIODS if yields else CPU_QUOTA
+    for target, before in places:
+        if yields:
+            yield Wish(target, CPU_PERIOD, LONG_PERIOD_US, NAME, why)
+        yield Wish(target, knob, quota_of_milli(milli), NAME, why, own=before)
 
 
 def _decision(pods: Mapping[str, AgentPod], outcome: Outcome, wishes: tuple[Wish, ...]) -> StrategyDecision:

@@ -19,7 +19,7 @@ from koord.agent.qos.strategy import Reader, Sight
 from koord.agent.series import names
 from koord.agent.series.samples import Samples
 from koord.api.configuration.features import AgentGate
-from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.cgroup import CgroupDriver, qos_dir
 from koord.api.kubernetes.words import KubeQoS
 from tests.agent import states
 from tests.agent.interference.nodes import BATCH, SERVICE, Story
@@ -57,7 +57,9 @@ def test_a_neighbour_is_held_by_what_its_victim_lacks_else_by_cpu(
     assert held(signal, use, means) == expected
 
 
-def wishes(tmp_path: Path, version: Version, dimension: Dimension) -> tuple[dict[str, Value | str], dict[str, str]]:
+def wishes(
+    tmp_path: Path, version: Version, dimension: Dimension, *, is_idle: bool = False
+) -> tuple[dict[str, Value | str], dict[str, str]]:
     """What the strategy wants of the neighbour after three windows in which the service waited; and the pod's files
     afterwards, and when it was let go."""
     tree = Tree(tmp_path, version=version, driver=CgroupDriver.CGROUPFS)
@@ -67,6 +69,8 @@ def wishes(tmp_path: Path, version: Version, dimension: Dimension) -> tuple[dict
     if version is Version.V2:
         tree.write(f"sys/fs/cgroup/{directory}/io.stat", IO_STAT)
         tree.write(f"sys/fs/cgroup/{directory}/io.max", "")
+    if is_idle:
+        tree.write(f"{tree.cgroups.name('cpu', qos_dir(KubeQoS.BEST_EFFORT, CgroupDriver.CGROUPFS))}/cpu.idle", "1")
     state = states.node(web, build, slo={})
     state = replace(state, gates={**state.gates, AgentGate.INTERFERENCE_CONTROL: True})
     strategy, samples, now_s, stalled, moved = strategy_of(), Samples(), 1000.0, 0.0, 0.0
@@ -126,4 +130,14 @@ def test_on_v1_without_means_it_is_held_by_cpu(dimension: Dimension, tmp_path: P
     assert wanted == {
         "pod build cpu.cfs_quota_us": 10000,
         "container build main cpu.cfs_quota_us": 10000,
+    }
+
+
+def test_where_best_effort_yields_its_quota_counts_by_the_second(tmp_path: Path) -> None:
+    """Quotas that are filled up ten times a second keep services off their CPUs ten times a second."""
+    wanted, _ = wishes(tmp_path, Version.V1, Dimension.IO, is_idle=True)
+    assert wanted == {
+        f"{target} {knob}": value
+        for target in ("pod build", "container build main")
+        for knob, value in (("cpu.cfs_period_us", 1_000_000), ("cpu.cfs_quota_us", 10000))
     }

@@ -1,0 +1,22 @@
+"""Whether best effort yields: in the idle class it has only what nobody else would use, so no quota protects anybody.
+
+Asked by whoever sets quotas below best effort: each time that it gets its time anew, it can keep a service off its CPU
+until the next tick. Where it yields, quotas are counted by long periods.
+"""
+
+from __future__ import annotations
+
+from koord.agent.host import usage
+from koord.agent.host.cgroups import Cgroups
+from koord.agent.host.convert import UNLIMITED
+from koord.agent.host.knobs import CPU_IDLE
+from koord.api.kubernetes.cgroup import CgroupDriver, qos_dir
+from koord.api.kubernetes.words import KubeQoS
+
+
+def best_effort_yields(cgroups: Cgroups, driver: CgroupDriver) -> bool:
+    """Not where a quota of the whole node is for all: there it takes from others what it uses early."""
+    best_effort = qos_dir(KubeQoS.BEST_EFFORT, driver)
+    if not cgroups.has(CPU_IDLE, best_effort) or cgroups.get(CPU_IDLE, best_effort) != 1:
+        return False
+    return not cgroups.root or usage.cpu_quota_us(cgroups, "") == UNLIMITED
