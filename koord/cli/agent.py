@@ -276,7 +276,9 @@ def agent(
 
         await run(client, options, on_start=serve, on_ready=lambda: ready({}))
 
-    return run_component("agent", work, common, warning=idle, measured=measured.append, served=servers.append)
+    return run_component(
+        "agent", work, common, warning=idle, measured=measured.append, served=servers.append, is_small=True
+    )
 
 
 @agent.command(epilog="Example: koord agent audit --last 20")

@@ -110,11 +110,12 @@ def run_component(
     warning: str | None = None,
     measured: Callable[[Metrics], None] = lambda metrics: None,
     served: Callable[[HealthServer], None] = lambda server: None,
+    is_small: bool = False,
 ) -> int:
     """Runs a component that talks to an API server, until a signal; the exit code.
 
     `measured` gets the metrics that are served, for a component that has its own to add; `served` the server itself,
-    for one that has paths of its own. `warning` is logged once, at the start.
+    for one that has paths of its own. `warning` is logged once, at the start. `is_small`: every node has one of it.
     """
     from koord.kube import shell
     from koord.kube.locate import locate
@@ -147,7 +148,7 @@ def run_component(
 
             await work(client, ready)
 
-    return shell.run_component(main, name=name)
+    return shell.run_component(main, name=name, is_small=is_small)
 
 
 def run_configured(

@@ -60,21 +60,21 @@ def _container(this: Round, container: AgentContainer) -> None:
             this.cpu(series, usage.cpu_ns(this.cgroups, directory))
         if this.is_thorough:
             memory = usage.memory(this.cgroups, directory)
-            this.put(names.container_memory(container.id), memory.without_page_cache)
+            this.put_slowly(names.container_memory(container.id), memory.without_page_cache)
             this.put_slowly(names.container_page_cache(container.id), memory.page_cache)
     except FileNotFoundError:
         return
 
 
 def _throttled(this: Round, container_id: str, found: usage.Throttling | None) -> None:
-    """Only who has a limit can be throttled, and who runs."""
+    """Only who has a limit can be throttled, and who runs. Nobody asks for more than the last of it."""
     series, periods_series = names.container_throttled(container_id), names.container_periods(container_id)
     if found is None:
         this.rates.stands(series, this.now_s)
         this.rates.stands(periods_series, this.now_s)
-        this.put(series, 0.0)
+        this.put_slowly(series, 0.0)
         return
     periods = this.rates.growth(periods_series, found.periods, this.now_s)
     throttled = this.rates.growth(series, found.throttled, this.now_s)
     if periods is not None and throttled is not None:
-        this.put(series, throttled / periods if periods > 0 else 0.0)
+        this.put_slowly(series, throttled / periods if periods > 0 else 0.0)
