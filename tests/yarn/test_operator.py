@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from koord.api import kinds
 from koord.cli.main import run as command
 from koord.kube.client import Client
-from koord.yarn.amount import MIB, Amount, of_yarn
+from koord.yarn.amount import MIB, NOTHING, Amount, of_yarn
 from koord.yarn.hadoop.messages import NodeCap
+from koord.yarn.live import operator as operator_module
 from koord.yarn.live import resource_manager as module
 from koord.yarn.live import rpc
 from koord.yarn.live.resource_manager import ResourceManager, Way
@@ -22,7 +24,7 @@ from koord.yarn.live.run import OperatorOptions, run
 from koord.yarn.nodes import node_facts
 from koord.yarn.split import Policy
 from tests.manager.live.managing import fresh, make_node, managing, report, until, until_lent, until_there
-from tests.scheduler.live.embedded import serving
+from tests.scheduler.live.embedded import pod_manifest, scheduling, serving
 from tests.yarn.stand_in import StandIn, resource_manager
 
 QUICK = Policy(pace_s=0.3, heard_s=0.0)
@@ -108,6 +110,56 @@ async def test_yarns_cap_and_batch_allocatable_share_one_pool_through_restarts_a
                     return (await condition(client)) == ("", "", "")
 
                 await until(says_nothing, SLOWLY_S)
+
+
+def batch_pod(name: str) -> dict[str, Any]:
+    amounts = {"kubernetes.io/batch-cpu": "6k", "kubernetes.io/batch-memory": "1Gi"}
+    manifest = pod_manifest(name, priorityClassName="koord-batch", labels={"koordinator.sh/qosClass": "BE"})
+    manifest["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
+    return manifest
+
+
+async def test_batch_pods_and_applications_compete_for_one_pool_and_both_get_their_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operator_module, "WAITED_S", 1.0)
+    async with serving(tmp_path) as client, resource_manager(n1=of_yarn(1, 1024)) as rm:
+        await fresh(client)
+        async with managing(client), scheduling(client), never_sold_twice(client, rm):
+            await make_node(client, "n1", annotations=NODE_ID)
+            await until_there(client, kinds.NODE_METRICS, "n1")
+            await report(client, "n1")
+            async with operating(client, rm):
+                # Only YARN wants more: 35900 less the 10% that Kubernetes is guaranteed.
+                rm.pending = of_yarn(40, 4096)
+                await until_cap(rm, 32)
+                rm.used[ID] = of_yarn(5, 1024)
+                # Both do: half each, and three pods of 6 cores fit into 18900.
+                names = [f"crunch-{number}" for number in range(4)]
+                for each in names:
+                    await client.create(kinds.PODS, batch_pod(each), namespace="default")
+                await until_cap(rm, 17)
+                await until_lent(client, "n1", 18900, SLOWLY_S)
+
+                async def bound() -> int:
+                    return len([each for each in await client.list(kinds.PODS) if each.spec.node_name])
+
+                async def three_are() -> bool:
+                    return await bound() == 3
+
+                await until(three_are, SLOWLY_S)
+                # Only Kubernetes does: YARN keeps what its containers use, and the fourth pod comes.
+                rm.pending = NOTHING
+
+                async def all_are() -> bool:
+                    return await bound() == 4
+
+                await until(all_are, SLOWLY_S)
+                assert 5 in [cap.vcores for _, cap, _ in rm.updates]
+                # Only YARN again: all but what pods hold, 35900 - 24000.
+                rm.pending = of_yarn(40, 4096)
+                await until_cap(rm, 11)
+                assert node_facts(await client.get(kinds.NODES, "n1")).told.cpu_milli >= 24_000
 
 
 @pytest.mark.parametrize("way", ["rpc", "rest"])
