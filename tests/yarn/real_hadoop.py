@@ -63,8 +63,8 @@ async def rest(url: str, body: object = None) -> Any:
         return None
 
 
-async def submit(web: str, name: str, command: str, mib: int, queue: str = "default") -> str:
-    """An application whose master is one command of a shell."""
+async def submit(web: str, name: str, command: str, mib: int, *, queue: str = "default", label: str = "") -> str:
+    """An application whose master is one command of a shell. `label` of the nodes that it may run on."""
     made = await rest(f"{web}/ws/v1/cluster/apps/new-application?user.name=root", {"a": 1})
     id_ = str(made["application-id"])
     spec = {
@@ -74,6 +74,7 @@ async def submit(web: str, name: str, command: str, mib: int, queue: str = "defa
         "am-container-spec": {"commands": {"command": command}},
         "application-type": "SHELL",
         "queue": queue,
+        "am-container-node-label-expression": label,
         "resource": {"memory": mib, "vCores": 1},
     }
     url = f"{web}/ws/v1/cluster/apps?user.name=root"

@@ -205,7 +205,7 @@ async def test_the_queue_of_the_page_runs_its_applications_on_nodes_with_the_lab
             await until(is_there, SLOWLY_S)
             for each in commands:
                 await asyncio.to_thread(yarn.administrate, *each.replace("n1.example.com", "localhost").split())
-            await submit(yarn.web(), "script", SCRIPT, 256, queue="shared")
+            await submit(yarn.web(), "script", SCRIPT, 256, queue="shared", label="shared")
 
             async def runs() -> bool:
                 return len(await yarn.running()) == 1
