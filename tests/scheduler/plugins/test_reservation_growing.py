@@ -7,6 +7,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from koord.api.kinds import DEVICES, NODE_RESOURCE_TOPOLOGIES
@@ -15,7 +17,7 @@ from koord.scheduler.core.decision import Bind
 from koord.scheduler.framework.writes import Patch, Tell
 from tests.scheduler.builders import node
 from tests.scheduler.plugins.devices.machines import ALLOCATED, K, device, gpu
-from tests.scheduler.plugins.numa.machines import report
+from tests.scheduler.plugins.numa.machines import mask, report
 from tests.scheduler.reservations import PREFIX, World, pod, reservation
 
 STATUS = "scheduling.koordinator.sh/resource-status"
@@ -324,3 +326,59 @@ def test_gpus_that_must_be_linked_grow_into_a_linked_set_or_not_at_all() -> None
     found.settle()
     assert pending(found)
     assert minors(found) == [mine]
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    single=st.booleans(),
+    held=st.sampled_from((1, 2)),
+    wanted=st.integers(2, 8),
+    others=st.sets(st.integers(0, 7), max_size=5),
+    gpus=st.sampled_from(((50, 100), (25, 75), (100, 200), (100, 300), (200, 400))),
+    taken=st.lists(st.tuples(st.integers(0, GPUS - 1), st.sampled_from((25, 50, 100))), max_size=3),
+)
+def test_it_grows_where_what_it_lacks_exists_and_only_there(
+    single: bool,
+    held: int,
+    wanted: int,
+    others: set[int],
+    gpus: tuple[int, int],
+    taken: list[tuple[int, int]],
+) -> None:
+    """On small machines: whether it grows is told by a look at every CPU and every GPU."""
+    found = machine(SINGLE if single else None)
+    found.put(reservation(cpu=str(held), more=share(gpus[0]), labels=LSR, **MANY))
+    found.settle()
+    mine, own_gpus = mask(cpus(found)), minors(found)
+    used = dict.fromkeys(range(GPUS), 0)
+    for minor in own_gpus:
+        used[minor] = min(gpus[0], 100)
+    there = [cpu for cpu in others if not mine >> cpu & 1]
+    for cpu in there:
+        # They hold CPUs and ask for none: what is left is told by CPUs alone.
+        status = {STATUS: json.dumps({"cpuset": str(cpu)})}
+        found.put(pod(f"cpu-{cpu}", cpu="0", app="other", on="n0", annotations=status))
+    for i, (minor, percent) in enumerate(taken):
+        if used[minor] + percent <= 100:
+            used[minor] += percent
+            allocated = {ALLOCATED: json.dumps({"gpu": [{"minor": minor, "resources": share(percent)}]})}
+            found.put(pod(f"gpu-{i}", cpu="0", more=share(percent), app="other", on="n0", annotations=allocated))
+    resize(found, {"cpu": str(wanted)} | share(gpus[1]))
+    found.settle()
+    free = [cpu for cpu in range(8) if not mine >> cpu & 1 and cpu not in there]
+    zones = {0 if minor < 2 else 1 for minor in own_gpus} | {0 if cpu < 4 else 1 for cpu in range(8) if mine >> cpu & 1}
+    whole = [minor for minor in range(GPUS) if minor not in own_gpus and not used[minor]]
+    if gpus[1] <= 100:
+        has_gpus = used[own_gpus[0]] + gpus[1] - gpus[0] <= 100
+    else:
+        has_gpus = len(whole) >= gpus[1] // 100 - len(own_gpus)
+    if single:
+        free = [cpu for cpu in free if cpu // 4 in zones]
+        has_gpus = has_gpus and len([minor for minor in whole if minor // 2 in zones]) >= gpus[1] // 100 - len(own_gpus)
+    can = has_gpus and len(free) >= wanted - held
+    has_grown = size(found)["cpu"] == str(wanted) and size(found)[f"{K}/gpu-core"] == str(gpus[1])
+    assert has_grown == can, pending(found)
+    assert not mine & ~mask(cpus(found))
+    assert set(own_gpus) <= set(minors(found))
+    assert not mask(cpus(found)) & sum(1 << cpu for cpu in there)
+    assert bool(pending(found)) == (not can)

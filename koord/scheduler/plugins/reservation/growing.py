@@ -107,6 +107,8 @@ def grown(reservation: Reservation, target: ResourceList, room: Room, engine: En
     with cluster.transaction() as trial:
         for key in (record.key, *list(room.owners)):
             cluster.remove_pod(key)
+        # A quota gives by what is asked for.
+        cluster.expect(ask.record(cluster.now_s, cluster.noted(ask.pod, record, ask.template)))
         found = _tried(ask, row, engine, having)
         trial.undo()
     if isinstance(found, str):

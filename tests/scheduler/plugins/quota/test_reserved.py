@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from koord.api.kinds import RESERVATIONS
+from koord.scheduler.framework.writes import Patch
 from tests.scheduler import reservations
 from tests.scheduler.quotas import PREFIX, Teams, quota, team_pod
 
@@ -54,3 +55,18 @@ def test_an_owner_gets_what_its_quota_holds_for_it_and_only_there() -> None:
     teams.put(owner)
     assert teams.settle() == {"owner"}
     assert teams.known[next(key for key in teams.known if key[1] == "shop/owner")].spec.node_name == "n0"
+
+
+def test_a_reservation_grows_no_further_than_its_quota_lets_it() -> None:
+    teams = Teams(20)
+    teams.put(quota("a", "6", "6"))
+
+    def size_after(cpu: str) -> dict[str, str]:
+        said = {f"{reservations.PREFIX}reservation-resize-allocatable": f'{{"resources": {{"cpu": "{cpu}"}}}}'}
+        holding(teams, allocateOnce=False, annotations=said)
+        found = [each for each in teams.core.take_writes() if isinstance(each, Patch) and each.kind is RESERVATIONS]
+        return {key: str(value) for each in found for key, value in each.body["status"].items()}
+
+    assert "quota a may use cpu 6 and uses 0" in size_after("7")["conditions"]
+    assert size_after("6")["allocatable"] == "{'cpu': '6'}"
+    assert teams.status("a").used == {"cpu": 6000}
