@@ -187,6 +187,15 @@ ALERTS: Final = (
         "{{ $value }} of its sections cannot be used. The last valid value of each stays in force.",
     ),
     Alert(
+        "KoordRolloutStopped",
+        "manager",
+        "max by (feature) (koord_manager_rollout_stopped) == 1",
+        "1m",
+        "warning",
+        "the roll-out of {{ $labels.feature }} has stopped",
+        "Services suffered, or somebody stopped it. It does not grow until it is resumed.",
+    ),
+    Alert(
         "KoordWebhookBroken",
         "manager",
         "min(koord_manager_webhook_registered) == 0",
@@ -219,7 +228,7 @@ ALERTS: Final = (
         "max by (node, report) (koordlet_report_failing_seconds) > 300",
         "5m",
         "warning",
-        "the agent of {{ $labels.node }} cannot write its {{ $labels.report }}",
+        "the agent of {{ $labels.node }} cannot report ({{ $labels.report }})",
         "It has failed for {{ $value | humanizeDuration }}.",
     ),
     Alert(

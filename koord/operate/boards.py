@@ -113,6 +113,11 @@ OVERVIEW: Final = Board(
                 ),
             ),
             Panel("Pending pods", (Query("sum by (queue) (scheduler_pending_pods)", "{{queue}}"),)),
+            Panel(
+                "Roll-outs (percent of nodes)",
+                (Query("max by (feature) (koord_manager_rollout_percent)", "{{feature}}"),),
+                "percent",
+            ),
         ),
     ),
 )

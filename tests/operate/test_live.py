@@ -68,6 +68,14 @@ spec: {min: {cpu: 1}, max: {cpu: 2}}
 ---
 apiVersion: v1
 kind: Pod
+metadata: {name: huge, namespace: default}
+spec:
+  schedulerName: koord-scheduler
+  priorityClassName: koord-prod
+  containers: [{name: main, image: none, resources: {requests: {cpu: "1000"}}}]
+---
+apiVersion: v1
+kind: Pod
 metadata:
   name: count
   namespace: default
@@ -177,7 +185,29 @@ def test_everything_that_alerts_and_boards_name_is_exported(watched: Watched) ->
 def test_an_alert_fires_for_a_reservation_that_fits_nowhere(watched: Watched) -> None:
     found = watched.prometheus.until(lambda: watched.prometheus.firing().get("KoordReservationPending"))
     assert found["annotations"]["summary"] == "reservation too-large finds no node"
-    assert "KoordComponentDown" not in watched.prometheus.firing()
+    # At its start Prometheus has not scraped all of them yet.
+    watched.prometheus.until(lambda: "KoordComponentDown" not in watched.prometheus.firing())
+
+
+@pytest.mark.root
+@pytest.mark.kubectl
+@pytest.mark.prometheus
+@pytest.mark.parametrize(
+    "holds",
+    [
+        'koord_scheduler_oldest_pending_seconds{priority="koord-prod"} > 0',
+        'koord_scheduler_oldest_pending_seconds{priority="koord-mid"} == 0',
+        'koord_manager_nodes{report="fresh"} == 1',
+        "koord_manager_webhook_registered == 1",
+        "koord_manager_webhook_certificate_expiry_timestamp_seconds > time() + 180 * 86400",
+        "koord_manager_configuration_faults == 0",
+        'koordlet_report_failing_seconds{report="usage"} == 0',
+        'koord_descheduler_open_jobs{phase="Running"} == 0',
+        'koordlet_lent_to_pod{what="requested",resource="cpu",pod_name="count",quota="team"} == 0.2',
+    ],
+)
+def test_components_say_how_it_is(watched: Watched, holds: str) -> None:
+    assert watched.prometheus.until(lambda: watched.prometheus.query(holds))
 
 
 @pytest.mark.root

@@ -49,6 +49,12 @@ class ManagerMetrics:
             "koord_manager_configuration_faults",
             "Sections of slo-controller-config that cannot be used; the last valid value of each stays in force",
         )
+        self._shares = metrics.table(
+            "koord_manager_rollout_percent", "Share of the nodes that a roll-out has reached", "feature"
+        )
+        self._stopped = metrics.table(
+            "koord_manager_rollout_stopped", "1 while a roll-out is stopped, else 0", "feature"
+        )
         self._children: dict[tuple[str, ...], Gauge] = {}
 
     def wrote(self, what: str, reason: str, *, ok: bool = True) -> None:
@@ -75,6 +81,11 @@ class ManagerMetrics:
     def _with_report(self, word: str) -> int:
         # Scrapes run in a thread: a copy in one step, since nodes may come meanwhile.
         return list(self._reports.values()).count(word)
+
+    def rolls_out(self, feature: str, percent: int | None, *, is_stopped: bool = False) -> None:
+        """How far a roll-out is; None: there is none."""
+        self._shares.put({"feature": feature}, percent)
+        self._stopped.put({"feature": feature}, None if percent is None else is_stopped)
 
     def forget(self, node: str) -> None:
         self._lent.forget(node)

@@ -110,6 +110,7 @@ class RolloutLoop:
         self._stored: Informer[ConfigMap] = informers.get(
             CONFIG_MAPS, namespace=names.NAMESPACE_KOORDINATOR, fields=f"metadata.name={names.CONFIGMAP_ROLLOUTS}"
         )
+        self._metrics = metrics
         self._pods: Informer[HealthRecord] | None = None
         self._evicted: dict[str, tuple[str, float]] = {}
         "By the pod's uid: where and when."
@@ -132,6 +133,7 @@ class RolloutLoop:
         found = self._stored.get(ROLLOUTS)
         text = found.data.get(name) if found is not None else None
         if found is None or text is None:
+            self._metrics.rolls_out(name, None)
             self._counted_before.pop(name, None)
             return None
         try:
@@ -147,6 +149,7 @@ class RolloutLoop:
                 # Somebody else wrote it, of which the informer is about to tell.
                 return Requeue()
             self._say(found, feature, rollout, after)
+        self._metrics.rolls_out(name, after.percent, is_stopped=after.state == "stopped")
         await self._label(feature, after)
         return Requeue(self._look_s if after.state == "running" else AT_REST_S)
 
