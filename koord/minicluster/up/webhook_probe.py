@@ -31,9 +31,14 @@ async def webhooks(client: Client, *, ask: bool) -> WebhooksFact:
     missing = []
     for kind, name in CONFIGURATIONS:
         try:
-            await client.get(kind, name)
+            found = await client.get(kind, name)
         except NotFound:
             missing.append(name)
+            continue
+        off = found.metadata.annotations.get(names.OWN_ANNOTATION_BREAK_GLASS)
+        if off is not None:
+            said = f"admission is off by hand {off}; koord colocation break-glass off puts it back"
+            return WebhooksFact(asked=True, failure=said)
     if missing or not ask:
         return WebhooksFact(tuple(missing))
     client = client.limited(timeout_s=ANSWER_WITHIN_S, attempts=1)

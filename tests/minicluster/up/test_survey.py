@@ -12,6 +12,7 @@ import pytest
 
 from koord.api.kinds import LEASES, PODS, PRIORITY_CLASSES
 from koord.api.text.timestamp import micro_from_seconds
+from koord.cli import break_glass
 from koord.kube.client import Client
 from koord.minicluster.up.bootstrap import bootstrap
 from koord.minicluster.up.health import MANAGER_LEASE, Status, judge
@@ -88,6 +89,9 @@ async def test_webhooks_that_do_not_answer_are_noticed(
     assert set(told) == {"webhooks"}
     assert heard in told["webhooks"]
     assert await client.list(PODS) == [], "what is tried is never stored"
+    # Who took admission off by hand is told so, not that nobody answers.
+    await break_glass.turn(client, "on purpose")
+    assert "admission is off by hand since" in failing(await found(client))["webhooks"]
 
 
 async def test_missing_priority_classes_are_named_with_the_command_that_makes_them(client: Client) -> None:
