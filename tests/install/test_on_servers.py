@@ -290,7 +290,9 @@ def test_who_may_not_grant_rights_is_told_before_anything_is_written(server: Ser
     assert server.versions(ALL) == before
 
 
-def test_a_webhook_of_somebody_else_an_old_kind_and_a_dying_namespace_are_refused_together(server: Server) -> None:
+def test_a_webhook_of_somebody_else_an_old_kind_and_a_dying_namespace_are_refused_together(
+    server: Server, tmp_path: Path
+) -> None:
     name = names.WEBHOOK_MUTATING_CONFIGURATION
     server.create(kinds.MUTATING_WEBHOOK_CONFIGURATIONS, {"metadata": {"name": name, "labels": {"team": "others"}}})
     server.create(kinds.NAMESPACES, {"metadata": {"name": "koordinator-system", "finalizers": ["test/stay"]}})
@@ -304,8 +306,16 @@ def test_a_webhook_of_somebody_else_an_old_kind_and_a_dying_namespace_are_refuse
         assert (code, out) == (2, "")
         assert "Namespace koordinator-system: it is being deleted" in err
         assert "podgroups.scheduling.sigs.k8s.io: objects are stored as v1" in err
-        code, _, err = server.koord("install")
+        # Without --adopt, and by somebody who may look at everything and not write Deployments.
+        looking = {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]}
+        kubeconfig = account(server, tmp_path, everything_but("deployments"), looking)
+        code, out, err = server.koord("install", kubeconfig=kubeconfig)
+        assert (code, out) == (2, "")
+        assert "Namespace koordinator-system: it is being deleted" in err
+        assert "podgroups.scheduling.sigs.k8s.io: objects are stored as v1" in err
         assert f"MutatingWebhookConfiguration {name}: it exists and is not koord's" in err
+        assert "missing right: create deployments.apps in namespace koordinator-system" in err
+        assert "nothing was changed" in err
         assert server.versions(ALL) == {**before, Key("v1", "Namespace", "koordinator-system"): ANY}
         kept = server.get(kinds.MUTATING_WEBHOOK_CONFIGURATIONS, name)
         assert kept["metadata"]["labels"] == {"team": "others"}

@@ -31,6 +31,8 @@ OLDEST_SERVER: Final = (1, 29)
 """Streams lists and serves all that koord asks for."""
 WORKLOADS: Final = ("Deployment", "DaemonSet")
 
+_MAY_NOT: Final = "you may not do all that installing takes"
+
 Progress = Callable[[str], None]
 
 
@@ -77,14 +79,13 @@ async def prepare(cluster: Cluster, settings: Settings, *, adopt: bool = False, 
     try:
         return await _prepared(cluster, settings, wanted, adopt=adopt, downgrade=downgrade)
     except Forbidden:
-        await _may_all(cluster, keys, settings)
+        if lacking := await _lacking(cluster, keys, settings):
+            raise Refused(_MAY_NOT, lacking) from None
         raise
 
 
-async def _may_all(cluster: Cluster, keys: Sequence[Key], settings: Settings) -> None:
-    lacking = await missing(cluster, needed(keys, settings))
-    if lacking:
-        raise Refused("you may not do all that installing takes", [f"missing right: {each}" for each in lacking])
+async def _lacking(cluster: Cluster, keys: Sequence[Key], settings: Settings) -> list[str]:
+    return [f"missing right: {each}" for each in await missing(cluster, needed(keys, settings))]
 
 
 async def _prepared(
@@ -107,9 +108,12 @@ async def _prepared(
     live = await cluster.live(dict.fromkeys((*keys, *applied)))
     planned = plan(wanted, live, applied, adopt=adopt)
     reasons = [f"{each.key}: {each.why}" for each in planned.refusals]
-    if not reasons and planned.changes:
-        await _may_all(cluster, keys, settings)
-        reasons = await _tried(cluster, planned, live)
+    if reasons or planned.changes:
+        lacking = await _lacking(cluster, keys, settings)
+        if lacking and not reasons:
+            raise Refused(_MAY_NOT, lacking)
+        # Who may not write would only hear the same of each object once more.
+        reasons += lacking or await _tried(cluster, planned, live)
     if reasons:
         raise Refused("this cluster cannot take it", reasons)
     return Prepared(settings, wanted, planned, live, before)
@@ -131,8 +135,10 @@ def needed(keys: Sequence[Key], settings: Settings) -> list[Wanted]:
 
 
 async def _tried(cluster: Cluster, planned: Plan, live: dict[Key, Json]) -> list[str]:
-    """What the server says to a dry run of each step. What goes into a namespace yet to come cannot be tried."""
-    there = {key.name for key in live if key.kind == "Namespace"} | {"kube-system"}
+    """What the server says to a dry run of each step. What goes into a namespace yet to come cannot be tried, nor what
+    goes into one that is refused."""
+    refused = {each.key for each in planned.refusals}
+    there = {key.name for key in live if key.kind == "Namespace" and key not in refused} | {"kube-system"}
 
     async def one(step: Step) -> str:
         if step.key.namespace and step.key.namespace not in there:
