@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -71,6 +72,8 @@ def test_version_without_a_cluster_says_so_and_succeeds(tmp_path: object) -> Non
     assert done.returncode == 0
     told = json.loads(done.stdout)
     assert told["client"]["version"]
+    if (Path(__file__).parents[2] / ".git").exists():
+        assert re.fullmatch(r"[0-9a-f]{40}", told["client"]["commit"])
     assert "no cluster is configured" in told["server"]["error"]
 
 
