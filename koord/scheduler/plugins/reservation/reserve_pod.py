@@ -41,7 +41,7 @@ def reserve_pod(reservation: Reservation) -> Pod:
         return Pod(metadata=_meta(reservation, ObjectMeta()), status=PodStatus(phase=PodPhase.FAILED))
     found = _meta(reservation, template.metadata)
     spec = template.spec
-    if not template_is_usable(reservation):
+    if fault_of(reservation, template):
         return Pod(metadata=found, spec=spec, status=PodStatus(phase=PodPhase.FAILED))
     if spec.node_name:
         found = replace(found, annotations={**found.annotations, names.ANNOTATION_RESERVATION_NODE: spec.node_name})
@@ -60,11 +60,6 @@ def reserve_pod(reservation: Reservation) -> Pod:
         spec=replace(spec, node_name=status.node_name),
         status=PodStatus(conditions=_conditions(reservation)),
     )
-
-
-def template_is_usable(reservation: Reservation) -> bool:
-    """Whether there is something to place, for somebody, and for a time."""
-    return not fault_of(reservation)
 
 
 def allocatable_of(reservation: Reservation) -> ResourceList:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.pod import Pod, PodTemplateSpec
 from koord.api.kubernetes.resources import pod_requests
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol.crd.reservation import Reservation
 from koord.scheduler.plugins.reservation import owners
 
 
-def fault_of(reservation: Reservation) -> str:
-    """The first thing that is wrong with it; empty where nothing is."""
+def fault_of(reservation: Reservation, template: PodTemplateSpec | None = None) -> str:
+    """The first thing that is wrong with it; empty where nothing is. `template`: its own, where somebody has read
+    it."""
     spec = reservation.spec
     if not spec.template:
         return "spec.template: must be a pod template with a spec; there is nothing to reserve"
@@ -22,7 +23,7 @@ def fault_of(reservation: Reservation) -> str:
     if found:
         return found
     try:
-        requests = pod_requests(Pod(spec=spec.pod_template.spec))
+        requests = pod_requests(Pod(spec=(template or spec.pod_template).spec))
     except BadInput as error:
         return str(error)
     negative = sorted(name for name, amount in requests.items() if amount < 0)
