@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +13,7 @@ from click.testing import CliRunner
 
 from koord.agent.core import Agent, Done
 from koord.agent.executor.executor import Executor
-from koord.agent.host.cgroups import Version
+from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.network import packets, queues
 from koord.agent.host.network.look import PORTS_FOR_S, look
 from koord.agent.host.network.netlink import NETFILTER, Netlink
@@ -26,6 +24,7 @@ from koord.api.configuration.features import AgentGate
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.words import KubeQoS
 from koord.cli.agent import agent as command
+from tests.agent.dying import killed_at
 from tests.agent.namespaces import OUTSIDE_ADDRESS, POD_ADDRESS, Namespaces, namespaces, path, run, transfer_s
 from tests.agent.states import NOW, cpus, node, pod
 from tests.agent.trees import Tree
@@ -175,32 +174,12 @@ def test_killed_at_every_write_all_is_put_back(tmp_path: Path, spaces: Namespace
 
 
 def _killed_at(host: Host, step: int, is_after: bool) -> bool:
-    """An agent in a process of its own that kills itself at one of its writes; False if it wrote fewer."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            host.start()
-            cgroups = host.agent.cgroups
-            cgroups.put = _dying(cgroups.put, step, is_after)  # type: ignore[method-assign]  # in this process alone
-            host.round()
-        finally:
-            os._exit(0)
-    _, status = os.waitpid(pid, 0)
-    return os.WIFSIGNALED(status)
+    def work(dies: Callable[[Cgroups], None]) -> None:
+        host.start()
+        dies(host.agent.cgroups)
+        host.round()
 
-
-def _dying(put: Callable[..., None], step: int, is_after: bool) -> Callable[..., None]:
-    left = [step]
-
-    def counted(*given: Any) -> None:
-        left[0] -= 1
-        if left[0] < 0 and not is_after:
-            os.kill(os.getpid(), signal.SIGKILL)
-        put(*given)
-        if left[0] < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return counted
+    return killed_at(work, step, is_after=is_after)
 
 
 def test_the_ends_of_a_pod_are_looked_at_once_a_minute(tmp_path: Path, spaces: Namespaces) -> None:

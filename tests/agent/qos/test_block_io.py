@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,13 @@ from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.files import Files
 from koord.agent.host.io_knobs import LIMITS, io_cost_model, io_cost_qos, io_limit, io_weight
 from koord.agent.host.knobs import Knob
+from koord.agent.live.keeping import read_ledger, write_ledger
 from koord.agent.qos import block_io
 from koord.agent.qos.block_io import Block, Disks
 from koord.agent.state import NodeState
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.minicluster.local.live import tree as trees
+from tests.agent.dying import killed_at
 from tests.agent.states import NOW, node, pod
 from tests.agent.trees import Tree
 
@@ -227,8 +230,9 @@ def loop(tmp_path: Path) -> Iterator[str]:
         subprocess.run(["losetup", "-d", made.stdout.strip()], timeout=30, check=True)
 
 
-@pytest.mark.root
-def test_the_kernel_holds_best_effort_to_its_limit(loop: str) -> None:
+@contextmanager
+def _best_effort() -> Iterator[tuple[Cgroups, Path]]:
+    """A node of the test's own in the hierarchy of disks, with the directory of best effort."""
     mounted = Path("/sys/fs/cgroup/blkio")
     if not (mounted / "blkio.throttle.read_bps_device").exists():
         pytest.skip("needs the v1 hierarchy blkio")
@@ -238,20 +242,60 @@ def test_the_kernel_holds_best_effort_to_its_limit(loop: str) -> None:
     own = mounted / root / "kubepods/besteffort"
     own.mkdir(parents=True)
     try:
-        found = node(slo={"resourceQOSStrategy": {"beClass": {"blkioQOS": {"enable": True, "blocks": [_block(loop)]}}}})
-        known = block_io.resolved(cgroups.files, [Block("device", loop)])
-        executor = Executor(cgroups, Ledger())
-        number = known[Block("device", loop)][0]
-        assert _round(cgroups, executor, found, known) == [f"{number} 1048576"]
-        assert _seconds_to_read(loop, own) > 1.4, "two MiB at one a second"
-        assert _round(cgroups, executor, node(slo={}), known) == [f"{number} 0"]
-        assert (own / "blkio.throttle.read_bps_device").read_text().strip() == ""
+        yield cgroups, own
     finally:
         trees.remove_within(mounted / root, time.monotonic() + 10)
 
 
-def _block(loop: str) -> dict[str, Any]:
-    return {"name": loop, "type": "device", "ioCfg": {"readBPS": 1048576}}
+def _limited(loop: str, **limits: int) -> NodeState:
+    block = {"name": loop, "type": "device", "ioCfg": limits}
+    return node(slo={"resourceQOSStrategy": {"beClass": {"blkioQOS": {"enable": True, "blocks": [block]}}}})
+
+
+@pytest.mark.root
+def test_the_kernel_holds_best_effort_to_its_limit(loop: str) -> None:
+    with _best_effort() as (cgroups, own):
+        known = block_io.resolved(cgroups.files, [Block("device", loop)])
+        executor = Executor(cgroups, Ledger())
+        number = known[Block("device", loop)][0]
+        assert _round(cgroups, executor, _limited(loop, readBPS=1048576), known) == [f"{number} 1048576"]
+        assert _seconds_to_read(loop, own) > 1.4, "two MiB at one a second"
+        assert _round(cgroups, executor, node(slo={}), known) == [f"{number} 0"]
+        assert (own / "blkio.throttle.read_bps_device").read_text().strip() == ""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("is_after", [False, True])
+def test_killed_at_every_write_the_disks_limits_are_as_they_were_found(
+    tmp_path: Path, loop: str, is_after: bool
+) -> None:
+    with _best_effort() as (cgroups, own):
+        known = block_io.resolved(cgroups.files, [Block("device", loop)])
+        (number,) = known[Block("device", loop)]
+        (own / "blkio.throttle.write_bps_device").write_text(f"{number} 5000000")
+        before, state_dir = _limits_shown(own), tmp_path / "state"
+        limited = _limited(loop, readBPS=1048576, writeBPS=2097152, readIOPS=100, writeIOPS=200)
+
+        def agent() -> Executor:
+            return Executor(cgroups, read_ledger(state_dir), lambda text: write_ledger(state_dir, text))
+
+        def work(dies: Callable[[Cgroups], None]) -> None:
+            dies(cgroups)
+            _round(cgroups, agent(), limited, known)
+
+        step = 0
+        while killed_at(work, step, is_after=is_after):
+            agent().restore_all(NOW)
+            assert _limits_shown(own) == before, f"killed at write {step}"
+            step += 1
+        assert step == 4
+        assert _limits_shown(own) != before, "who is not killed sets them"
+        agent().restore_all(NOW)
+        assert _limits_shown(own) == before
+
+
+def _limits_shown(own: Path) -> dict[str, str]:
+    return {each.name: each.read_text() for each in sorted(own.glob("blkio.throttle.*_device"))}
 
 
 def _seconds_to_read(loop: str, cgroup: Path) -> float:
