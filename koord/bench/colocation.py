@@ -52,7 +52,6 @@ SPREAD: Final = Metric("difference of two runs", "of it")
 DELAY: Final = Metric("run-queue delay, p99", "ms")
 ANSWERED: Final = Metric("requests answered", "/s", more_is_better=True)
 IDLE_USED: Final = Metric("idle CPU used", "of 1", more_is_better=True)
-WRITTEN: Final = Metric("written", "of unprotected", more_is_better=True)
 NAMED: Final = Metric("named after", "windows")
 OFF: Final = Metric("off the budget", "of it")
 NEVER: Final = 999.0
@@ -106,14 +105,6 @@ class Visits:
     def goal_of_control(self) -> float:
         return self.alone * max(AFTER_ACTION, 1 + 2 * self.spread) if self.is_found_and_held else self.goal
 
-    def best_effort(self, way: str) -> float | None:
-        """Of what was idle; of a neighbour of disks, of what it wrote unprotected."""
-        got = self.median(way, lambda figures: figures.best_effort)
-        if got is None or not self.neighbour.is_of_disk:
-            return got
-        unprotected = self.median(UNPROTECTED, lambda figures: figures.best_effort)
-        return got / unprotected if unprotected else None
-
     @property
     def named_after(self) -> float | None:
         """Windows, where most visits named it."""
@@ -152,8 +143,8 @@ def results(visits: Visits, *, has_goals: bool = True) -> Iterator[Result]:
         yield from says(way, DELAY, visits.median(way, lambda figures: figures.delay_p99_ms))
         usual = visits.median(ALONE[0], lambda figures: figures.answered_s)
         yield from says(way, ANSWERED, visits.median(way, lambda figures: figures.answered_s), baseline=usual)
-        metric = WRITTEN if visits.neighbour.is_of_disk else IDLE_USED
-        yield from says(way, metric, visits.best_effort(way), goal=BEST_EFFORT if way == PROTECTED else None)
+        got = visits.median(way, lambda figures: figures.best_effort)
+        yield from says(way, IDLE_USED, got, goal=BEST_EFFORT if way == PROTECTED else None)
     is_slow = visits.is_found_and_held and visits.p99(PROTECTED) > visits.goal_of_control
     after = visits.named_after
     if after is not None or is_slow:

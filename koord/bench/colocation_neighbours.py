@@ -32,8 +32,6 @@ class Neighbour:
     work: Callable[[Path], None]
     needs_resctrl: bool = False
     "Whether nothing but resctrl can keep it from what services have: without, it has to be found and held back."
-    is_of_disk: bool = False
-    "Whether disks keep it from using more CPU, so that what it gets is what it writes."
 
 
 def _burn(directory: Path) -> None:
@@ -99,7 +97,7 @@ NEIGHBOURS: Final = (
     Neighbour("memory", "streams memory", _stream, needs_resctrl=True),
     Neighbour("fork", "starts processes", _fork),
     Neighbour("page-cache", "fills the page cache", _fill),
-    Neighbour("disk", "writes to disk", _write, is_of_disk=True),
+    Neighbour("disk", "writes to disk", _write),
     Neighbour("loopback", "floods loopback", _flood),
 )
 

@@ -91,8 +91,7 @@ class Figures:
     answered_s: float
     "Requests a second that were answered."
     best_effort: float | None
-    """Of the CPU time that nobody else used, what the neighbour got; of one of disks, bytes written a second. None: the
-    machine was too busy to look in time."""
+    "Of the CPU time that nobody else used, what the neighbour got. None: the machine was too busy to look in time."
     off_budget: float | None = None
     "By which part of it the neighbour missed what CPU suppress allowed."
 
@@ -327,8 +326,7 @@ class _Visiting:
         return Used(
             time.monotonic(),
             usage.cpu_ns(self._tree.cgroups, self._guest.directory) / 1e9,
-            (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK"),
-            sum(map(_written, self._tree.processes(self._guest.containers[0].directory))),
+            int(fields[4]) / os.sysconf("SC_CLK_TCK"),
         )
 
     def _got(self, before: Used, after: Used, allowed: Sequence[float]) -> tuple[float | None, float | None]:
@@ -337,9 +335,7 @@ class _Visiting:
         if took_s < self._seconds / 2:
             return None, None
         idle_s = after.idle_s - before.idle_s
-        is_of_disk = self._neighbour.is_of_disk
-        got = (after.written - before.written) / took_s if is_of_disk else used_s / max(used_s + idle_s, 1e-9)
-        return got, used_s / took_s / statistics.mean(allowed) - 1 if allowed else None
+        return used_s / max(used_s + idle_s, 1e-9), used_s / took_s / statistics.mean(allowed) - 1 if allowed else None
 
 
 class Used(NamedTuple):
@@ -347,9 +343,7 @@ class Used(NamedTuple):
     guest_s: float
     "CPU time of the neighbour."
     idle_s: float
-    "Of all CPUs."
-    written: int
-    "Bytes, by the neighbour."
+    "Of all CPUs. One on which somebody waits for a disk is not idle: more of it would not help whoever waits."
 
 
 def _figures(
@@ -369,14 +363,6 @@ def _figures(
 
 def percentile(ordered: Sequence[float], part: float) -> float:
     return ordered[min(int(len(ordered) * part), len(ordered) - 1)] if ordered else 0.0
-
-
-def _written(pid: int) -> int:
-    with suppress(OSError):
-        for line in Path(f"/proc/{pid}/io").read_text().splitlines():
-            if line.startswith("write_bytes: "):
-                return int(line.split()[1])
-    return 0
 
 
 def _say(process: subprocess.Popen[bytes], line: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from koord.bench.colocation import ANSWERED, IDLE_USED, NAMED, NEVER, OFF, P99, SPREAD, WRITTEN, Metric
+from koord.bench.colocation import ANSWERED, IDLE_USED, NAMED, NEVER, OFF, P99, SPREAD, Metric
 from koord.bench.colocation_node import CONTROLLED, PROTECTED, SUPPRESSED, THRESHOLD, UNPROTECTED
 from koord.bench.result import Result
 
@@ -16,8 +16,7 @@ HEADINGS: Final = (
 NOTES: Final = (
     "ALONE: p99 of the service. TWO RUNS: by how much two runs of it differ. Then p99 as times that of alone: without",
     "the agent, with its default gates, and with interference control too (windows of 1 s instead of 10).",
-    "ANSWERED: requests, protected, of alone. BEST EFFORT GOT: of the CPU time that nobody else used; of a neighbour",
-    "that writes to disk, what it wrote, of what it wrote unprotected.",
+    "ANSWERED: requests, protected, of alone. BEST EFFORT GOT: protected, of the CPU time that nobody else used.",
 )
 
 
@@ -35,7 +34,7 @@ class Figures:
         controlled, held = self.get(CONTROLLED, P99), self.get(PROTECTED, P99)
         judged = [each for each in (held, controlled) if each is not None]
         goals = [each.goal / alone.value for each in judged if each.goal is not None and alone and alone.value]
-        got = self.get(PROTECTED, IDLE_USED) or self.get(PROTECTED, WRITTEN)
+        got = self.get(PROTECTED, IDLE_USED)
         answered, named = self.get(PROTECTED, ANSWERED), self.get(CONTROLLED, NAMED)
         return (
             self.neighbour,

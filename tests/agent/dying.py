@@ -34,4 +34,4 @@ def _dies(cgroups: Cgroups, step: int, is_after: bool) -> None:
         if left[0] < 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    cgroups.put = counted  # type: ignore[method-assign]  # in this process alone
+    cgroups.put = counted  # type: ignore[method-assign,assignment]  # in this process alone

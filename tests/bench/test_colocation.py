@@ -17,7 +17,7 @@ from koord.bench.colocation_neighbours import NEIGHBOURS, Neighbour
 from koord.bench.colocation_node import CONTROLLED, NAME, PROTECTED, SUPPRESSED, UNPROTECTED, Figures, Visit
 from koord.bench.result import Result
 
-CPU, CACHE, DISK = (next(each for each in NEIGHBOURS if each.name == name) for name in ("cpu", "cache", "disk"))
+CPU, CACHE = (next(each for each in NEIGHBOURS if each.name == name) for name in ("cpu", "cache"))
 
 
 def figures(p99_ms: float, best_effort: float = 0.9, off_budget: float | None = None) -> Figures:
@@ -85,11 +85,10 @@ def test_with_resctrl_the_cache_is_protected_like_all_else() -> None:
     assert found(of, PROTECTED, "p99").met is False
 
 
-def test_best_effort_is_to_get_what_is_idle_and_who_writes_to_disk_what_it_wrote_before() -> None:
-    assert found(visits(CPU, visit(3.0)), PROTECTED, "idle CPU used").met
-    of = found(visits(DISK, visit(3.0)), PROTECTED, "written")
-    assert (of.value, of.met) == (0.9, True), "0.9 of 1.0 bytes a second"
-    assert found(visits(CPU, visit(3.0)), CONTROLLED, "idle CPU used").met is None, "who is held back gets less"
+def test_best_effort_is_to_get_what_is_idle_where_nothing_holds_it_back() -> None:
+    of = visits(CPU, visit(3.0))
+    assert found(of, PROTECTED, "idle CPU used").met
+    assert found(of, CONTROLLED, "idle CPU used").met is None, "who is held back gets less"
 
 
 def test_the_table_has_a_line_for_each_neighbour_with_goals_and_whether_they_are_met() -> None:

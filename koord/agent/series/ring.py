@@ -47,9 +47,10 @@ class Ring:
         return self._values[self._next - 1] if len(self) else 0.0
 
     def since(self, from_s: float) -> tuple[Sequence[float], Sequence[float]]:
-        """Times and values from a moment on, oldest first."""
-        times, values = self._times[: self._next], self._values[: self._next]
-        if self._full:
-            times, values = self._times[self._next :] + times, self._values[self._next :] + values
-        first = bisect_left(times, from_s)
-        return times[first:], values[first:]
+        """Times and values from a moment on, oldest first. Copies no more than these: most ask for a few seconds."""
+        times, values, at = self._times, self._values, self._next
+        if self._full and not (at and times[0] < from_s):
+            first = bisect_left(times, from_s, at, len(times))
+            return times[first:] + times[:at], values[first:] + values[:at]
+        first = bisect_left(times, from_s, 0, at)
+        return times[first:at], values[first:at]
