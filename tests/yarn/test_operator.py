@@ -309,6 +309,21 @@ async def test_a_refused_change_stays_on_the_condition_and_is_not_repeated_node_
             await until(says_again, SLOWLY_S)
 
 
+async def test_what_was_read_too_long_ago_lets_no_cap_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator_module, "FRESH_S", -1.0)
+    async with serving(tmp_path) as client, resource_manager(n1=of_yarn(1, 1024)) as rm:
+        await fresh(client)
+        async with managing(client), operating(client, rm):
+            await make_node(client, "n1", annotations=NODE_ID)
+            await until_there(client, kinds.NODE_METRICS, "n1")
+            await report(client, "n1")
+            await until_lent(client, "n1", 18900, SLOWLY_S)
+            await asyncio.sleep(1.0)  # Some rounds.
+            assert rm.updates == []
+            monkeypatch.undo()
+            await until_cap(rm, 17)
+
+
 async def test_each_node_gets_its_part_from_its_own_yarn_cluster(tmp_path: Path) -> None:
     async with (
         serving(tmp_path) as client,

@@ -43,6 +43,8 @@ SOON_S: Final = 1.0
 """After a step, and at least between two looks."""
 WAITED_S: Final = 60.0
 """A side that waited so recently still counts as waiting."""
+FRESH_S: Final = 10.0
+"""A cap grows only by what was read so recently: less than a successor waits for the lease."""
 AT_ONCE: Final = 16
 MOST_IN_A_CALL: Final = 100
 FIELD_MANAGER: Final = "koord-yarn-operator"
@@ -226,20 +228,32 @@ class Operator:
 
     async def _call(self, calls: Sequence[tuple[NodeFacts, Verdict]], kubernetes_waits: bool) -> None:
         by_cluster: dict[str, list[tuple[NodeFacts, Verdict]]] = {}
+        for node, verdict in calls:
+            by_cluster.setdefault(verdict.cluster, []).append((node, verdict))
+        for cluster, all_ in by_cluster.items():
+            for start in range(0, len(all_), MOST_IN_A_CALL):
+                if some := await self._allowed(all_[start : start + MOST_IN_A_CALL], kubernetes_waits):
+                    await self._update(cluster, some)
+
+    async def _allowed(
+        self, calls: Sequence[tuple[NodeFacts, Verdict]], kubernetes_waits: bool
+    ) -> list[tuple[NodeFacts, Verdict]]:
+        began_s = self._clock.monotonic()
+        allowed: list[tuple[NodeFacts, Verdict]] = []
 
         async def checked(node: NodeFacts, verdict: Verdict) -> None:
             if await self._may(node, verdict, kubernetes_waits):
-                by_cluster.setdefault(verdict.cluster, []).append((node, verdict))
+                allowed.append((node, verdict))
 
         await self._all(checked(node, verdict) for node, verdict in calls)
-        for cluster, all_ in by_cluster.items():
-            for start in range(0, len(all_), MOST_IN_A_CALL):
-                await self._update(cluster, all_[start : start + MOST_IN_A_CALL])
+        if self._clock.monotonic() - began_s > FRESH_S:
+            # A process that was stopped meanwhile may have a successor, which gave the same part to Kubernetes.
+            return [each for each in allowed if not _grows(each[1])]
+        return allowed
 
     async def _may(self, node: NodeFacts, verdict: Verdict, kubernetes_waits: bool) -> bool:
         """A cap that falls may always be told; one that grows, if the node as it is this moment lets it."""
-        assert isinstance(verdict.step, Call)
-        if verdict.report is None or verdict.step.cap.fits(verdict.report.cap):
+        if not _grows(verdict):
             return True
         fresh = node_facts(await self._client.get(NODES, node.name))
         pods = self.pods.by_index(ON_NODE, node.name)
@@ -316,6 +330,11 @@ def sources(informers: Informers) -> tuple[Informer[NodeFacts], Informer[PodFact
         PODS, transform=_pod, identity=_identity_of_pod, fields=UNFINISHED, indexes={ON_NODE: _by_node}
     )
     return nodes, pods
+
+
+def _grows(verdict: Verdict) -> bool:
+    assert isinstance(verdict.step, Call)
+    return verdict.report is not None and not verdict.step.cap.fits(verdict.report.cap)
 
 
 def _named(nodes: Iterable[NodeFacts]) -> str:
