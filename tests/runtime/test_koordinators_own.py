@@ -1,8 +1,10 @@
-"""Koordinator's own runtime proxy with koord's hooks behind it, where its binary lies beside the control plane's."""
+"""Koordinator's own runtime proxy with koord's hooks behind it, and its own agent behind koord's proxy, where their
+binaries lie beside the control plane's."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -12,14 +14,15 @@ from koord.agent.live import asked
 from koord.runtime.live import hook_service
 from koord.runtime.live.hook_service import HookServiceOptions
 from tests.control_plane import find_binary
-from tests.runtime.containerd import containerd
+from tests.runtime.containerd import CONTROLLERS, containerd
 from tests.runtime.cri_client import client, printed
 from tests.runtime.test_nri import SPEC, Agent
 from tests.runtime.test_nri_with_containerd import ended
 from tests.runtime.test_proxy import SAYS, answering
+from tests.runtime.test_whole_node import KUBELET, PLACED, PLACEMENT, Node, create, node, of, until_printed
 
 pytestmark = [pytest.mark.runtime, pytest.mark.timeout(120)]
-PROXY = find_binary("koord-runtime-proxy-go")
+PROXY, KOORDLET = find_binary("koord-runtime-proxy-go"), find_binary("koordlet-go")
 OWN_ETC = (
     "mount -t overlay overlay -o lowerdir=/etc,upperdir={folder}/upper,workdir={folder}/work /etc &&"
     " mkdir -p /etc/runtime/hookserver.d && mount --bind {folder}/hooks /etc/runtime/hookserver.d && exec"
@@ -62,3 +65,60 @@ async def test_koordinators_proxy_sets_containers_up_by_koords_hooks(tmp_path: P
     asked_for = [(each.by, each.container, each.is_over) for each in agent.asked]
     assert asked_for[:2] == [("RuntimeHookService", "", False), ("RuntimeHookService", "main", False)]
     assert asked_for[-1] == ("RuntimeHookService", "", True)
+
+
+class NodeOfKoordlets(Node):
+    """Koordinator's agent in the place of koord's. It is kept from the machine's settings, and finds kubelet's cgroups
+    where it looks for them by links."""
+
+    def start_agent(self, cgroup: str) -> None:
+        # It takes a kubelet without pods for one that fails.
+        create(self, "first", "LS", "prod", "sleep 1000", "{}", PLACEMENT)
+        self.until(lambda: of(self, "first", ".status.phase") == "Running", "a first pod")
+        stages = ["PreRunPodSandbox", "PreCreateContainer", "PostStopPodSandbox"]
+        (self.folder / "hooks.d" / "koord.json").unlink()
+        said = {"remote-endpoint": str(self.hooks), "failure-policy": "Fail", "runtime-hooks": stages}
+        (self.folder / "hooks.d" / "koordlet.json").write_text(json.dumps(said))
+        own = {name: self.folder / name for name in ("cgroups", "theirs", "run-root", "log", "series", "fs")}
+        for each in own.values():
+            each.mkdir(exist_ok=True)
+        for controller in CONTROLLERS.iterdir():
+            if (controller / cgroup).is_dir():
+                (own["cgroups"] / controller.name).symlink_to(controller / cgroup)
+        flags = {
+            "kubeconfig": self.kubeconfig,
+            "cgroup-root-dir": f"{own['cgroups']}/",
+            "sys-root-dir": "/sys/",
+            "sys-fs-root-dir": f"{own['fs']}/",
+            "run-root-dir": f"{own['run-root']}/",
+            "var-run-root-dir": f"{own['run-root']}/",
+            "var-lib-kubelet-dir": f"{self.folder}/kubelet/",
+            "runtime-hooks-addr": self.hooks,
+            "runtime-hooks-host-endpoint": self.hooks,
+            "runtime-hooks-config-path": own["theirs"],
+            "audit-log-dir": own["log"],
+            "tsdb-path": own["series"],
+            "prediction-checkpoint-filepath": own["series"],
+            "pod-resources-proxy-path": own["run-root"],
+            "addr": "127.0.0.1:0",
+            "pprof-addr": "127.0.0.1:0",
+            "enable-nri-runtime-hook": "false",
+            "logtostderr": "true",
+        }
+        run = " ".join([f"{KOORDLET}", *(f"-{name}={value}" for name, value in flags.items())])
+        self.start("koordlet", "unshare", "--mount", "sh", "-c", f"mount -o bind,ro /proc/sys /proc/sys && exec {run}")
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {**super().env, "NODE_NAME": "real"}
+
+
+@pytest.mark.kubectl
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(KOORDLET is None, reason="build Koordinator's cmd/koordlet as koordlet-go")
+@pytest.mark.skipif(KUBELET is None, reason="put kubelet where $KUBEBUILDER_ASSETS points")
+def test_koordinators_agent_sets_containers_up_behind_koords_proxy(tmp_path: Path) -> None:
+    with node(tmp_path, "proxy", is_real=False, kind=NodeOfKoordlets) as (found, _):
+        create(found, "placed", "BE", "batch", PLACED, "{}", PLACEMENT)
+        until_printed(found, "placed")
+        assert found.kubectl("logs", "placed").split("\n")[0] == "0", "its CPUs, at its first instruction"

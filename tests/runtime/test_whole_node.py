@@ -82,6 +82,7 @@ class Node:
 
     def __init__(self, folder: Path, within: list[str]) -> None:
         self.folder, self._within = folder, within
+        self.hooks = folder / "hooks.sock"
         self.kubeconfig, self.ca = folder / "data" / "kubeconfig", folder / "data" / "pki" / "ca.crt"
         self._running: list[tuple[str, subprocess.Popen[bytes], IO[bytes]]] = []
 
@@ -106,6 +107,16 @@ class Node:
 
     def koord(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         return self.start(name, sys.executable, "-P", "-m", "koord", name, *arguments)
+
+    def start_agent(self, cgroup: str) -> None:
+        """Whoever listens on the socket `hooks`; what it looks after is below `cgroup`."""
+        self.koord(
+            "agent", "--node-name", "real", "--kubeconfig", str(self.kubeconfig), "--cgroup-root", cgroup,
+            "--cgroup-driver", "cgroupfs", "--state-dir", str(self.folder / "agent"), "--hooks-socket", str(self.hooks),
+            "--kubelet-address", f"https://{ADDRESS}:{PORT}", "--feature-gates", "BECPUEvict=true,GPUEnvInject=true",
+        )  # fmt: skip
+        lent = "jsonpath={.status.allocatable.kubernetes\\.io/batch-cpu}"
+        self.until(lambda: self.kubectl("get", "node", "real", "-o", lent) not in ("", "0"), "something lent")
 
     @property
     def env(self) -> dict[str, str]:
@@ -174,7 +185,7 @@ def network() -> Iterator[list[str]]:
 
 
 @contextmanager
-def node(folder: Path, way: str, is_real: bool) -> Iterator[tuple[Node, Containerd]]:
+def node(folder: Path, way: str, is_real: bool, kind: type[Node] = Node) -> Iterator[tuple[Node, Containerd]]:
     with ExitStack() as stack:
         inside = stack.enter_context(network())
         (folder / "cni").mkdir()
@@ -187,7 +198,7 @@ def node(folder: Path, way: str, is_real: bool) -> Iterator[tuple[Node, Containe
         loopback.chmod(0o755)
         runtime = stack.enter_context(containerd(folder, NEWER if way == "nri" else None, inside))
         plane = stack.enter_context(ControlPlane(*FLAGS, within=inside)) if is_real else None
-        found = Node(folder, inside)
+        found = kind(folder, inside)
         stack.callback(found.end)
         _make_cgroups(runtime.parent)
         if plane is not None:
@@ -195,7 +206,7 @@ def node(folder: Path, way: str, is_real: bool) -> Iterator[tuple[Node, Containe
         else:
             found.koord("up", "--nodes", "0", "--headless", "--data-dir", str(found.kubeconfig.parent))
             found.until(lambda: "ready:" in found.log("up"), "a control plane")
-        hooks = folder / "hooks.sock"
+        hooks = found.hooks
         endpoint = runtime.socket
         if way == "proxy":
             endpoint = folder / "proxy.sock"
@@ -223,14 +234,7 @@ def node(folder: Path, way: str, is_real: bool) -> Iterator[tuple[Node, Containe
         )  # fmt: skip
         ready = "jsonpath={.status.conditions[?(@.type=='Ready')].status}"
         found.until(lambda: found.kubectl("get", "node", "real", "-o", ready) == "True", "a node that is ready")
-        found.koord(
-            "agent", "--node-name", "real", "--kubeconfig", str(found.kubeconfig), "--cgroup-root",
-            runtime.parent.strip("/"), "--cgroup-driver", "cgroupfs", "--state-dir", str(folder / "agent"),
-            "--hooks-socket", str(hooks), "--kubelet-address", f"https://{ADDRESS}:{PORT}",
-            "--feature-gates", "BECPUEvict=true,GPUEnvInject=true",
-        )  # fmt: skip
-        lent = "jsonpath={.status.allocatable.kubernetes\\.io/batch-cpu}"
-        found.until(lambda: found.kubectl("get", "node", "real", "-o", lent) not in ("", "0"), "something lent")
+        found.start_agent(runtime.parent.strip("/"))
         found.until(lambda: hooks.exists(), "an agent that answers")
         yield found, runtime
 
@@ -279,21 +283,21 @@ def test_a_batch_pod_on_a_real_node(tmp_path: Path, way: str) -> None:
         pytest.skip("put a containerd 2.x where $KUBEBUILDER_ASSETS points")
     is_real = way == "proxy" and not missing_binaries()
     with node(tmp_path, way, is_real) as (found, runtime):
-        _create(found, "job", "BE", "batch", JOB, "{kubernetes.io/batch-cpu: 500, kubernetes.io/batch-memory: 64Mi}")
-        _create(found, "placed", "BE", "batch", PLACED, "{}", PLACEMENT)
-        _create(found, "web", "LS", "prod", WEB, "{cpu: 200m, memory: 32Mi}")
+        create(found, "job", "BE", "batch", JOB, "{kubernetes.io/batch-cpu: 500, kubernetes.io/batch-memory: 64Mi}")
+        create(found, "placed", "BE", "batch", PLACED, "{}", PLACEMENT)
+        create(found, "web", "LS", "prod", WEB, "{cpu: 200m, memory: 32Mi}")
         for name, first in (("job", ["50000", "512"]), ("placed", ["0", "3"])):
-            _until_printed(found, name)
+            until_printed(found, name)
             assert found.kubectl("logs", name).split("\n")[:2] == first, "at its first instruction"
         pods = CONTROLLERS / "cpu" / runtime.parent.strip("/") / "kubepods"
-        batch_pod = pods / "besteffort" / f"pod{_of(found, 'job', '.metadata.uid')}"
+        batch_pod = pods / "besteffort" / f"pod{of(found, 'job', '.metadata.uid')}"
         assert _said(batch_pod / "cpu.cfs_quota_us") == "50000", "its pod's too"
 
-        found.until(lambda: _of(found, "web", ".status.phase") == "Running", "web")
+        found.until(lambda: of(found, "web", ".status.phase") == "Running", "web")
         if is_real:
             _streams(found)
         assert found.kubectl("patch", "pod", "web", "--subresource", "resize", "--type", "strategic", "-p", RESIZED)
-        own = pods / f"pod{_of(found, 'web', '.metadata.uid')}" / _container(found, "web") / "cpu.cfs_quota_us"
+        own = pods / f"pod{of(found, 'web', '.metadata.uid')}" / _container(found, "web") / "cpu.cfs_quota_us"
         found.until(lambda: _said(own) == "30000", "a resize that reaches the container")
 
         band, job = pods / "besteffort" / "cpu.cfs_quota_us", batch_pod / _container(found, "job")
@@ -320,7 +324,7 @@ def test_a_batch_pod_on_a_real_node(tmp_path: Path, way: str) -> None:
         assert f'"type":"{"runtime-proxy" if way == "proxy" else "nri"}"' in told, "the audit says who delivered"
 
 
-def _create(
+def create(
     found: Node, name: str, qos: str, priority: str, says: str, resources: str, placement: dict[str, str] | None = None
 ) -> None:
     manifest = POD.format(
@@ -335,7 +339,7 @@ def _create(
     found.kubectl("create", "-f", "-", must=True, given=manifest)
 
 
-def _until_printed(found: Node, name: str) -> None:
+def until_printed(found: Node, name: str) -> None:
     found.until(lambda: found.kubectl("logs", name).count("\n") >= 2, f"the first lines of {name}")
 
 
@@ -358,12 +362,12 @@ def _configure(found: Node, strategy: dict[str, object]) -> None:
     found.kubectl("patch", name, "-n", "koordinator-system", "--type", "merge", "-p", patch, must=True)
 
 
-def _of(found: Node, pod: str, field: str) -> str:
+def of(found: Node, pod: str, field: str) -> str:
     return found.kubectl("get", "pod", pod, "-o", f"jsonpath={{{field}}}")
 
 
 def _container(found: Node, pod: str) -> str:
-    return _of(found, pod, ".status.containerStatuses[0].containerID").removeprefix("containerd://")
+    return of(found, pod, ".status.containerStatuses[0].containerID").removeprefix("containerd://")
 
 
 def _throttled(directory: Path) -> int:
