@@ -379,11 +379,12 @@ class Story:
 
         await self.until(f"{hot} has cooled down", is_cool)
         jobs = await self.admin.list(POD_MIGRATION_JOBS)
-        moved = Counter(each.spec.pod_ref.uid for each in jobs)
         lost = {each.metadata.uid for each in first if each.metadata.uid in self.pods.gone}
         assert lost, "somebody was moved"
-        assert lost <= set(moved)
-        assert max(moved.values()) == 1, f"jobs by pod: {moved}"
+        assert lost <= {each.spec.pod_ref.uid for each in jobs}, "nobody else went"
+        # One that failed, since a place was taken meanwhile, is followed by another one.
+        moved = Counter(each.spec.pod_ref.uid for each in jobs if each.status.phase == "Succeeded")
+        assert {uid: times for uid, times in moved.items() if times > 1} == {}
 
     async def _is_hotter(self, node: str, percent: float) -> bool:
         status = (await self.admin.get(NODE_METRICS, node)).status
