@@ -12,15 +12,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from koord.agent.host.knobs import KNOBS, PROCESS_KNOBS, Knob, Place
+from koord.agent.host.system_knobs import SYSTEM_KNOBS
 from koord.api.text.yaml import dump
 from koord.install import access, node_agent
 from koord.install.cluster_objects import namespaces
 from koord.install.extras import EXTRAS
-from koord.install.manifest import Json
+from koord.install.manifest import Json, key_of
 from koord.install.objects import desired
 from koord.install.rights import BY_COMPONENT, Right
 from koord.install.settings import AGENT, COMPONENTS, DESCHEDULER, MANAGER, SCHEDULER, Component, Settings
 from koord.install.workloads import WEBHOOK_PORT
+from koord.install.yarn import OPERATOR
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = "docs/what-it-needs.md"
@@ -87,6 +90,8 @@ def _tables() -> Iterator[str]:
         yield from (_right(each) for each in BY_COMPONENT[component.name])
         yield ""
     for name, extra in sorted(EXTRAS.items()):
+        if not extra.rights:
+            continue
         yield f"### Rights of {name}\n\n{extra.what}\n"
         yield "| may | what | where | why |\n| --- | --- | --- | --- |"
         yield from (_right(each) for each in extra.rights)
@@ -96,6 +101,7 @@ def _tables() -> Iterator[str]:
     for component in COMPONENTS:
         whose = f"{component.name}, on the host" if component is AGENT else component.name
         yield f"| {component.port} | {whose} | kubelet (probes), Prometheus |"
+    yield f"| {OPERATOR.port} | {OPERATOR.name} (with `yarn`) | kubelet (probes), Prometheus |"
     yield f"| {WEBHOOK_PORT} | {MANAGER.name} | the API server, by the Service `koordinator-webhook-service` (443) |"
     yield "\n### Capabilities of the agent\n"
     yield "All others are dropped, and so are all of the other components, which run as an ordinary user.\n"
@@ -106,15 +112,34 @@ def _tables() -> Iterator[str]:
     yield "| folder | what for | may write | only with the gates |\n| --- | --- | --- | --- |"
     for mount in node_agent.MOUNTS:
         yield f"| `{mount.host}` | {mount.why} | {'no' if mount.read_only else 'yes'} | {_gates(mount.gates)} |"
+    yield "\n### Settings of the kernel that the agent may write\n"
+    yield "In cgroups of pods, unless it says otherwise; each only while a strategy wants it, and put back afterwards."
+    yield "Disks, network and resctrl have a file for each disk, interface or group, and are left out here.\n"
+    yield "| setting | cgroup v1 | cgroup v2 |\n| --- | --- | --- |"
+    for knob in (*KNOBS, *PROCESS_KNOBS, *SYSTEM_KNOBS):
+        yield f"| {knob.name}{_of(knob)} | {_file(knob.v1)} | {_file(knob.v2)} |"
     yield "\n### Objects\n"
     yield "| kind | names |\n| --- | --- |"
     by_kind: dict[str, list[str]] = {}
     for each in desired(SETTINGS):
-        meta = each["metadata"]
-        assert isinstance(meta, dict)
-        by_kind.setdefault(str(each["kind"]), []).append(f"`{meta['name']}`")
+        by_kind.setdefault(str(each["kind"]), []).append(f"`{key_of(each).name}`")
     for kind, listed in by_kind.items():
         yield f"| {kind} | {', '.join(dict.fromkeys(listed))} |"
+    for name, extra in sorted(EXTRAS.items()):
+        yield f"\nWith `--with {name}` also:\n\n| kind | names |\n| --- | --- |"
+        further: dict[str, list[str]] = {}
+        for each in extra.objects(SETTINGS):
+            further.setdefault(str(each["kind"]), []).append(f"`{key_of(each).name}`")
+        for kind, listed in further.items():
+            yield f"| {kind} | {', '.join(dict.fromkeys(listed))} |"
+
+
+def _of(knob: Knob) -> str:
+    return " (of the machine)" if knob.is_of_host else " (of processes)" if knob.is_of_processes else ""
+
+
+def _file(place: Place | None) -> str:
+    return "-" if place is None else f"`{place.file}`"
 
 
 def _right(right: Right) -> str:

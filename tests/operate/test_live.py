@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,9 +27,11 @@ from koord.operate.boards import ALL
 from koord.scheduler.live.metrics import SchedulerMetrics
 from koord.yarn.live.metrics import YarnMetrics
 from tests.agent import states
+from tests.control_plane import find_binary
 from tests.minicluster.local.test_loop import Machine
 from tests.operate.prometheus import Prometheus, prometheus
 from tests.operate.promql import named
+from tests.operate.test_runbooks import commands
 
 SCRAPED: Final = ("manager", "scheduler", "descheduler", "agent")
 OF_THE_TARGET: Final = frozenset({"job", "instance"})
@@ -218,6 +222,19 @@ def test_prometheus_answers_every_query_of_a_board(watched: Watched, board: Any)
     for query in board.queries():
         expr = query.expr.replace("$node", ".*").replace("$quota", ".*").replace("$resource", ".*")
         watched.prometheus.query(expr)
+
+
+@pytest.mark.root
+@pytest.mark.kubectl
+@pytest.mark.prometheus
+def test_kubectl_takes_the_commands_of_the_runbooks(watched: Watched) -> None:
+    lines = {line for _, line in commands() if line.startswith("kubectl") and " logs " not in line}
+    assert len(lines) > 5
+    for line in sorted(lines):
+        words = [str(find_binary("kubectl")), "--kubeconfig", str(watched.machine.data / "kubeconfig")]
+        done = subprocess.run([*words, *shlex.split(line)[1:]], capture_output=True, text=True, timeout=60, check=False)
+        # An object of that name need not be there; a kind, an option or a field has to.
+        assert done.returncode == 0 or "(NotFound)" in done.stderr, f"{line}: {done.stderr}"
 
 
 @pytest.mark.root
