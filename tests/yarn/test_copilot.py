@@ -33,9 +33,12 @@ from tests.agent.real import real_cgroups
 from tests.kube.manual_clock import ManualClock
 from tests.kube.waiting import eventually
 
+APPLICATION = f"17_{os.getpid():04}"
+"""Tests that run beside these have others: processes are told apart by the ids in their environment."""
+
 
 def container(number: int, *, started_s: float = 0.0, execution: str = "GUARANTEED", mib: int = 1024) -> YarnContainer:
-    return YarnContainer(f"container_17_0001_01_{number:06}", of_yarn(1, mib), "RUNNING", execution, started_s)
+    return YarnContainer(f"container_{APPLICATION}_01_{number:06}", of_yarn(1, mib), "RUNNING", execution, started_s)
 
 
 MASTER = container(1, started_s=400)
@@ -49,7 +52,7 @@ def test_opportunistic_ones_go_first_then_the_youngest_and_a_master_last() -> No
 
 
 def test_a_first_container_of_a_resource_manager_that_took_over_is_no_master() -> None:
-    later = YarnContainer("container_e01_17_0001_01_000001", of_yarn(1, 1024), started_s=10)
+    later = YarnContainer(f"container_e01_{APPLICATION}_01_000001", of_yarn(1, 1024), started_s=10)
     spare = YarnContainer("container_e02_17_0002_01_000001", of_yarn(1, 1024), execution="OPPORTUNISTIC")
     another = YarnContainer("container_e02_17_0003_01_000001", of_yarn(1, 1024), started_s=20)
     assert masters([later, MASTER, spare, another]) == {MASTER.id, another.id}
@@ -111,7 +114,7 @@ class NodeManager:
         self.pid_file(container_id).write_text(f"{process.pid}\n")
 
     def pid_file(self, container_id: str) -> Path:
-        directory = self.local / "nmPrivate" / "application_17_0001" / container_id
+        directory = self.local / "nmPrivate" / f"application_{APPLICATION}" / container_id
         directory.mkdir(parents=True, exist_ok=True)
         return directory / f"{container_id}.pid"
 
