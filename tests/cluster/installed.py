@@ -33,6 +33,7 @@ from koord.minicluster.up.program import own_program
 from tests.control_plane import free_port
 from tests.crowd import crowd
 from tests.install.recorded import account_config
+from tests.scheduler.live.servers import carry
 
 CONTROL_PLANE = (MANAGER, SCHEDULER, DESCHEDULER)
 READY_WITHIN_S = 60.0
@@ -129,8 +130,8 @@ class _Service:
             writer.transport.abort()
             return
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_carry(reader, far_writer))
-            tasks.create_task(_carry(far_reader, writer))
+            tasks.create_task(carry(reader, far_writer))
+            tasks.create_task(carry(far_reader, writer))
 
     async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         for _ in self.targets:
@@ -138,14 +139,6 @@ class _Service:
             with suppress(OSError):
                 return await asyncio.open_connection(*self.targets[self._next % len(self.targets)])
         raise ConnectionRefusedError("no replica answers")
-
-
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
-    writer.transport.abort()
 
 
 @dataclass(frozen=True)

@@ -124,8 +124,8 @@ class Line:
             ends.add(far_writer)
             self._ends |= ends
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(_carry(reader, far_writer))
-                tasks.create_task(_carry(far_reader, writer))
+                tasks.create_task(carry(reader, far_writer))
+                tasks.create_task(carry(far_reader, writer))
         except OSError:
             pass
         finally:
@@ -134,7 +134,7 @@ class Line:
                 end.transport.abort()
 
 
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with suppress(OSError):
         while data := await reader.read(1 << 16):
             writer.write(data)
