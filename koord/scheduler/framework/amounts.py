@@ -167,10 +167,17 @@ class _Together(Judge):
 
     def feasible(self, cells: Many) -> Numbers:
         has = cells.block(self._has)
-        if are_exact(has) and not np.count_nonzero(has - cells.block(self._taken) < self._needed_block):
+        if not are_exact(has):
+            return _short(cells, self._needs, self._needed)
+        short = has - cells.block(self._taken) < self._needed_block
+        if not np.count_nonzero(short):
             # As a rule nobody is turned away, which one comparison tells.
             return 0
-        return _short(cells, self._needs, self._needed)
+        masks: Numbers = 0
+        for i, of_resource in enumerate(short):
+            if np.count_nonzero(of_resource):
+                masks = masks | of_resource * np.int64(1 << i)
+        return masks
 
     def score(self, cells: Many) -> Numbers:
         assert self._shape is not None

@@ -127,7 +127,7 @@ class Groups:
         return counted
 
     def move_many(self, rows: Array, bases: Array, were: Array | None) -> bool | None:
-        """Many rows have changed. `were` tells which were candidates, None: those that are; then a row may be there
+        """Many rows have changed. `were`: which of them were candidates, None: those that are; then a row may be there
         twice, with its newest base last. Whether that changes how many candidates each group has; None where only a
         new grouping will do."""
         self._best = None

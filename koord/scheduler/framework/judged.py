@@ -28,11 +28,12 @@ _NODE: Final = int(Reason.NODE)
 OF_PODS: Final = int(Reason.REQUESTED | Reason.PODS | Reason.LOAD | Reason.EXACT)
 """Why a row changes when a pod comes or goes."""
 _ALL_BITS: Final = 0xFFFFFFFF
+_ALL_JOINT_BITS: Final = 0xFF
 _OUT: Final = 0
 """Turned away by somebody who is asked alone. By others perhaps too."""
 _CANDIDATE: Final = 1
 _JOINTLY_OUT: Final = 2
-"""Turned away by those alone who are asked together with other classes."""
+"""Turned away by those alone who are asked together with other classes. Where nobody counts candidates, one of both."""
 _NEVER: Final = np.int64(NEVER)
 FEW_APART: Final = 12
 """Up to so many rows are judged one by one, where answers for all others can be taken over."""
@@ -44,9 +45,12 @@ class _Plan(NamedTuple):
     """What is to be judged again after a change, by its reasons."""
 
     filters: list[tuple[_Body, int]]
-    "With the bit of each."
+    "Who is asked alone, with the bit of each."
     kept: int
-    "The bits of filters whose verdicts stay."
+    "The bits of those whose verdicts stay."
+    joint: list[tuple[_Body, int]]
+    "Who may be asked together with other classes, likewise."
+    kept_jointly: int
     others: list[tuple[_Body, int]] | None
     "Scorers that join nobody, with their weights; None where their scores stay."
     bodies: int
@@ -56,16 +60,18 @@ class _Single(NamedTuple):
     """The same for one row."""
 
     by_row: list[tuple[OfRow, Hashable, int]]
-    "Filters that take its number, with their own numbers and bits."
-    by_cells: list[tuple[_Body, int]]
+    "All who may be asked together with other classes: they take its number, with their own numbers and bits."
     plan: _Plan
 
 
 class Judged:
     """Verdicts and scores of every row."""
 
-    def __init__(self, key: Hashable, cluster: Cluster, parts: Sequence[Part], view: View | None = None) -> None:
-        self.parts, self._view = tuple(parts), view
+    def __init__(
+        self, key: Hashable, cluster: Cluster, parts: Sequence[Part], view: View | None = None, *, counts: bool = True
+    ) -> None:
+        """`counts`: whether it matters how many candidates there are, or only which one is best."""
+        self.parts, self._view, self._counts = tuple(parts), view, counts
         self._cluster, self._table = cluster, cluster.table
         # Flags as plain integers: an IntFlag's arithmetic costs more than a verdict.
         self.filters = [part for part in parts if int(part.judge.filters_on)]
@@ -73,15 +79,15 @@ class Judged:
         alone = any(part.judge.promised for part in parts)
         self._joining = [part for part in parts if part.judge.alike is not None and not alone]
         "Parts whose judges may be asked together with those of other classes."
-        joint_bits = [1 << i for i, part in enumerate(self.filters) if part in self._joining]
-        if len(joint_bits) > MOST_FILTERS:
-            self._joining, joint_bits = [], []
-        self._joint = sum(joint_bits)
+        if sum(part in self._joining for part in self.filters) > MOST_FILTERS:
+            self._joining = []
+        joint = [i for i, part in enumerate(self.filters) if part in self._joining]
+        self._bit_of = {id(self.filters[i]): 1 << k for k, i in enumerate(joint)}
+        "Of filters that may be asked together with other classes, as a panel numbers them."
         self._bits_of: Array = np.array(
-            [sum(bit for k, bit in enumerate(joint_bits) if mask >> k & 1) for mask in range(1 << len(joint_bits))],
-            np.uint32,
+            [sum(1 << i for k, i in enumerate(joint) if mask >> k & 1) for mask in range(1 << len(joint))], np.uint32
         )
-        "By the bits of an answer that was given together with others."
+        "By their bits in an answer, those among all filters."
         self._scorers: list[tuple[_Body, int]] = [
             (part.judge.score, part.weight) for part in self.scorers if part in self._joining
         ]
@@ -107,17 +113,19 @@ class Judged:
         self._salt = stable_hash(key, cluster.seed)
         self.barred: dict[Row, tuple[str, Objection]] = {}
         "Rows that failed an exact check, until they change: who says so, and why."
-        self._blocked: Array = np.zeros(0, np.uint32)
+        self._own: Array = np.zeros(0, np.uint32)
+        "Who turns rows away of those who are asked alone, by their places among the filters."
+        self._jointly: Array = np.zeros(0, np.uint8)
+        "The same of those who may be asked together with other classes, by their bits in an answer; see `_are_old`."
+        self._standing: Array = np.zeros(0, np.uint8)
+        "In a byte of every row, who turns it away: who takes over answers need not read it off larger arrays."
         self._others: Array = np.zeros(0, np.int32)
         "What those scorers give that join nobody."
         self._unscored: set[Row] = set()
         "Rows that were turned away when they changed, and whose other scores are therefore old."
         self.base: Array = np.zeros(0, np.int64)
-        self._standing: Array = np.zeros(0, np.uint8)
-        """In a byte of every row, who turns it away: who takes over answers need not read it off larger arrays."""
-        self._are_unasked = False
-        """Whether rows that somebody turns away who is asked alone may have changed since those were asked about them
-        who may be asked with others."""
+        self._are_old = False
+        "Whether answers were taken over, into bases alone: who turned rows away is asked again by who wants to know."
         self.verdicts: Verdicts | None = None
         self._panels = panels_of(cluster)
         self._seat: Seat | None = None
@@ -137,15 +145,20 @@ class Judged:
     @property
     def blocked(self) -> Array:
         """Which filters turn a row away, as bits."""
-        if self._are_unasked:
-            self._are_unasked = False
-            rows = np.flatnonzero((self._standing == _OUT) & self._table.alive)
-            cells, blocked = Many(self.columns, rows), self._blocked[rows] & np.uint32(_ALL_BITS ^ self._joint)
-            for i, part in enumerate(self.filters):
-                if part in self._joining:
-                    blocked |= (np.asarray(part.judge.feasible(cells)) != 0) * np.uint32(1 << i)
-            self._blocked[rows] = blocked
-        return self._blocked
+        if self._are_old:
+            self._are_old, rows = False, slice(0, self._table.used)
+            nobody = np.zeros(self._table.used, np.uint8)
+            self._jointly[rows] = self._ask(self._plan(_ANY, False).joint, Many(self.columns, rows), nobody)
+        blocked: Array = self._own | self._bits_of.take(self._jointly)
+        return blocked
+
+    def _ask(self, filters: Sequence[tuple[_Body, int]], cells: Many, known: Array) -> Array:
+        """The bits of filters that turn rows away, beside those that are known."""
+        for feasible, bit in filters:
+            out = np.asarray(feasible(cells))
+            if np.count_nonzero(out):
+                known = known | (out != 0) * known.dtype.type(bit)
+        return known
 
     def _take_rows(self) -> None:
         lists = [(part, rows) for part in self.parts if part.judge.pins and (rows := part.judge.only()) is not None]
@@ -179,11 +192,12 @@ class Judged:
     def judge_all(self) -> None:
         capacity = self._table.capacity
         self._take_rows()
-        self._blocked = np.zeros(capacity, np.uint32)
+        self._own, self._jointly = np.zeros(capacity, np.uint32), np.zeros(capacity, np.uint8)
+        self._standing = np.zeros(capacity, np.uint8)
         if self._other_scorers:
             self._others = np.zeros(capacity, np.int32)
-        self.base, self._standing = np.full(capacity, NEVER, np.int64), np.zeros(capacity, np.uint8)
-        self.barred, self._unscored, self.verdicts, self._are_unasked = {}, set(), None, False
+        self.base = np.full(capacity, NEVER, np.int64)
+        self.barred, self._unscored, self.verdicts, self._are_old = {}, set(), None, False
         self._singles.clear()
         if self._table.used:
             self._judge(slice(0, self._table.used), _ANY, None)
@@ -201,19 +215,18 @@ class Judged:
                 if self.barred.pop(row, None) is not None:
                     reasons |= _ANY
         self.verdicts = None
-        places = self._places(changed)
-        if places is not None:
+        first, places = self._first_place(changed), None
+        if first is not None:
             assert self._seat is not None
             apart = None if reasons & (_NODE | self._alone_on) else self._apart(changed)
             if apart is not None:
-                return self._take_over(changed, places, apart)
+                return self._take_over(changed, first, apart)
             if self._seat.panel.view is self._view:
-                self._panels.fill_in(self._seat, places, changed.entries)
-            else:
-                places = None
-        if self._are_unasked and places is None:
+                self._panels.fill_in(self._seat, first, changed)
+                places = changed.places + first
+        if self._are_old and places is None:
             reasons |= _ANY & ~_NODE
-        return changed.index, *self._judge(changed.index, reasons, places, changed.lasts)
+        return changed.index, *self._judge(changed.index, reasons, places)
 
     def bar(self, row: Row, plugin: str, objection: Objection) -> int:
         """An exact check failed: the row is out until something about it changes. Its base before."""
@@ -232,11 +245,11 @@ class Judged:
         """Whether it is asked together with others."""
         return self._seat is not None and self._seat.number >= 0
 
-    def _places(self, changed: Changes) -> slice | None:
-        """Where answers for what changed are, if they were given together with others."""
+    def _first_place(self, changed: Changes) -> int | None:
+        """Where answers for what changed begin, if they were given together with others."""
         if self._seat is None or changed.since is None or changed.lasts is None:
             return None
-        return self._panels.places(self._seat, changed.since)
+        return self._panels.first_place(self._seat, changed.since)
 
     def _apart(self, changed: Changes) -> list[Row] | None:
         """The rows for which answers that were given together with others do not count: the class sees them otherwise,
@@ -253,118 +266,117 @@ class Judged:
             found |= rows.intersection(changed_rows)
         return sorted(found) if len(found) <= FEW_APART else None
 
-    def _take_over(self, changed: Changes, places: slice, apart: Sequence[Row]) -> tuple[Array, Array, Array | None]:
+    def _take_over(self, changed: Changes, first: int, apart: Sequence[Row]) -> tuple[Array, Array, Array | None]:
         """Take answers as they are, for rows that nobody else turns away. Rows `apart` are judged by themselves."""
         seat, rows = self._seat, changed.entries
         assert seat is not None
-        self._panels.fill_in(seat, places, rows, self._standing)
-        panel, number = seat.panel, seat.number
+        self._panels.fill_in(seat, first, changed, self._standing)
+        panel, number, last = seat.panel, seat.number, first + len(rows)
         self.rows_judged += len(rows)
         self.bodies_run += len(rows) * panel.bodies
-        self._are_unasked = True
-        standing, against, base = self._standing[rows], panel.turned_away[number, places], panel.bases[number, places]
-        if apart or _JOINTLY_OUT in standing.tobytes() or against.tobytes().count(0) != len(rows):
-            return self._sort_out(changed, apart, against, base)
-        # As a rule nobody is turned away, now or before. Of a row that changed more than once, what is written last
-        # stays.
+        self._are_old = True
+        against, base = panel.turned_away[number, first:last], panel.bases[number, first:last]
+        standing = self._standing[rows]
+        # Comparing bytes is much cheaper than comparing arrays.
+        standings = standing.tobytes()
+        if apart or (self._counts and (_JOINTLY_OUT in standings or against.tobytes().count(0) != len(rows))):
+            return self._recount(changed, base, apart)
+        # As a rule nobody is turned away, now or before, or nobody counts them. Of a row that changed more than once,
+        # what is written last stays.
         if self._other_scorers:
             base = base + (self._others[rows].astype(np.int64) << TIE_BITS)
-        if _OUT in standing.tobytes():
+        if _OUT in standings:
             base = np.where(standing, base, _NEVER)
         self.base[rows] = base
         return rows, base, None
 
-    def _sort_out(
-        self, changed: Changes, apart: Sequence[Row], against: Array, bases: Array
-    ) -> tuple[Array, Array, Array | None]:
-        """The same where some rows are turned away by those who gave answers, or were."""
-        rows, lasts = changed.index, changed.lasts
-        before, against, base = self._standing[rows], against[lasts], bases[lasts]
-        blocked = self._bits_of.take(against)
-        now = (against != 0) + np.uint8(_CANDIDATE)
+    def _recount(self, changed: Changes, base: Array, apart: Sequence[Row]) -> tuple[Array, Array, Array | None]:
+        """The same where it counts which rows are turned away by those who gave answers, or were."""
+        rows = changed.index
+        before, base = self._standing[rows], base[changed.places]
         if self._other_scorers:
             base += self._others[rows].astype(np.int64) << TIE_BITS
-        if apart or _OUT in before.tobytes():
-            elsewhere = before == _OUT
-            for row in apart:
-                elsewhere |= rows == row
-            now[elsewhere], base[elsewhere] = _OUT, NEVER
-            blocked = np.where(elsewhere, self._blocked[rows], blocked)
-        self._blocked[rows], self.base[rows], self._standing[rows] = blocked, base, now
+        now = np.uint8(_JOINTLY_OUT) - (base > LOW)
+        if _OUT in before.tobytes():
+            is_out = before == _OUT
+            now[is_out], base[is_out] = _OUT, NEVER
+        self.base[rows], self._standing[rows] = base, now
         if apart:
             for row in apart:
                 self.judge_one(row, _ANY)
             base, now = self.base[rows], self._standing[rows]
-        were = before & _CANDIDATE
-        return rows, base, None if (now & _CANDIDATE).tobytes() == were.tobytes() else were.astype(np.bool_)
+        if now.tobytes() == before.tobytes():
+            return rows, base, None
+        were: Array = before == _CANDIDATE
+        return rows, base, were
 
     def _plan(self, reasons: int, answered: bool) -> _Plan:
         """`answered`: those who join others have given their answers."""
         found = self._plans.get((reasons, answered))
         if found is None:
-            joint = self._joining if answered else []
-            again = [
-                (part, 1 << i)
-                for i, part in enumerate(self.filters)
-                if int(part.judge.filters_on) & reasons or part in joint
+            again = [(part, 1 << i) for i, part in enumerate(self.filters) if int(part.judge.filters_on) & reasons]
+            filters: list[tuple[_Body, int]] = [
+                (part.judge.feasible, bit) for part, bit in again if part not in self._joining
             ]
-            filters: list[tuple[_Body, int]] = [(part.judge.feasible, bit) for part, bit in again if part not in joint]
+            joint: list[tuple[_Body, int]] = [
+                (part.judge.feasible, self._bit_of[id(part)]) for part, _ in again if part in self._joining
+            ]
             others: list[tuple[_Body, int]] | None = None
             if any(int(part.judge.scores_on) & reasons for part in self._other_scorers):
                 others = [(part.judge.score, part.weight) for part in self._other_scorers]
-            kept = _ALL_BITS ^ sum(bit for _, bit in again)
-            bodies = len(filters) + len(others or ())
-            found = self._plans[reasons, answered] = _Plan(filters, kept, others, bodies)
+            kept, kept_jointly = _ALL_BITS, _ALL_JOINT_BITS
+            for _, bit in filters:
+                kept ^= bit
+            for _, bit in joint:
+                kept_jointly ^= bit
+            if answered:
+                joint, kept_jointly = [], 0
+            found = _Plan(filters, kept, joint, kept_jointly, others, len(filters) + len(joint) + len(others or ()))
+            self._plans[reasons, answered] = found
         return found
 
-    def _judge(
-        self, rows: Array | slice, reasons: int, places: slice | None, lasts: Array | None = None
-    ) -> tuple[Array, Array | None]:
+    def _judge(self, rows: Array | slice, reasons: int, places: Array | None) -> tuple[Array, Array | None]:
         """Judge rows, and take the answers for changes at some places. Bases, and which rows were candidates."""
         cells = Many(self.columns, rows)
         plan = self._plan(reasons, places is not None)
-        before = self._blocked[rows]
-        blocked = before & np.uint32(plan.kept)
-        verdicts = [(np.asarray(feasible(cells)), bit) for feasible, bit in plan.filters]
+        own_before, jointly_before = self._own[rows], self._jointly[rows]
+        own = self._ask(plan.filters, cells, own_before & np.uint32(plan.kept))
         if places is not None:
             assert self._seat is not None
             panel, number = self._seat.panel, self._seat.number
-            blocked |= self._bits_of.take(panel.turned_away[number, places][lasts])
-            base = panel.bases[number, places][lasts]
-            self.bodies_run += len(before) * panel.bodies
+            jointly, base = panel.turned_away[number][places], panel.bases[number][places]
+            self.bodies_run += len(own) * panel.bodies
         else:
-            base = np.zeros(before.shape, np.int64)
+            jointly = self._ask(plan.joint, cells, jointly_before & np.uint8(plan.kept_jointly))
+            base = np.zeros(own.shape, np.int64)
             for score, weight in self._scorers:
                 base += score(cells) if weight == 1 else score(cells) * weight
             base <<= TIE_BITS
             base |= ties(self._cluster.node_hashes()[rows], self._salt)
-            self.bodies_run += len(before) * len(self._scorers)
-        for out, bit in verdicts:
-            if np.count_nonzero(out):
-                blocked |= out.astype(np.bool_) * np.uint32(bit)
+            self.bodies_run += len(own) * len(self._scorers)
         if plan.others is not None:
-            total = np.zeros(before.shape, np.int64)
+            total = np.zeros(own.shape, np.int64)
             for score, weight in plan.others:
                 total += score(cells) * weight
             self._others[rows] = total
         if self._other_scorers:
             base += self._others[rows].astype(np.int64) << TIE_BITS
         # Comparing bytes is much cheaper than comparing arrays.
-        same = not reasons & _NODE and blocked.tobytes() == before.tobytes()
-        out = (blocked & np.uint32(_ALL_BITS ^ self._joint)) != 0
+        same = not self._are_old and not reasons & _NODE
+        same = same and own.tobytes() == own_before.tobytes() and jointly.tobytes() == jointly_before.tobytes()
+        out = own != 0
         if reasons & _NODE:
             out |= ~self._table.alive[rows]
         if self._only is not None:
             elsewhere = np.ones(self._table.capacity, np.bool_)
             elsewhere[list(self._only)] = False
             out |= elsewhere[rows]
-        jointly = (blocked & np.uint32(self._joint)) != 0
-        base[out | jointly] = NEVER
+        base[out | (jointly != 0)] = NEVER
         were = None
         if not same:
-            self._blocked[rows] = blocked
             were = None if isinstance(rows, slice) else self.base[rows] > LOW
-            self._standing[rows] = np.where(out, np.uint8(_OUT), np.uint8(_CANDIDATE) + jointly)
+            self._own[rows], self._jointly[rows] = own, jointly
+            self._standing[rows] = np.where(out, np.uint8(_OUT), np.uint8(_CANDIDATE) + (jointly != 0))
         self.base[rows] = base
         self.rows_judged += len(base)
         self.bodies_run += len(base) * plan.bodies
@@ -375,43 +387,44 @@ class Judged:
         self._scorers_by_row = [
             (of_row[id(part)][1], part.judge.numbers, part.weight) for part in self.scorers if part in self._joining
         ]
-        again = [(part, 1 << i) for i, part in enumerate(self.filters) if int(part.judge.filters_on) & reasons]
-        by_row = [(of_row[id(part)][0], part.judge.numbers, bit) for part, bit in again if part in self._joining]
-        by_cells: list[tuple[_Body, int]] = [
-            (part.judge.feasible, bit) for part, bit in again if part not in self._joining
+        by_row = [
+            (of_row[id(part)][0], part.judge.numbers, self._bit_of[id(part)])
+            for part in self.filters
+            if part in self._joining
         ]
-        found = self._singles[reasons] = _Single(by_row, by_cells, self._plan(reasons, False))
+        found = self._singles[reasons] = _Single(by_row, self._plan(reasons, False))
         return found
 
     def judge_one(self, row: Row, reasons: int) -> None:
-        if self._are_unasked and self._standing.item(row) == _OUT:
-            reasons = _ANY
         single = self._singles.get(reasons)
         if single is None:
             single = self._single(reasons)
-        by_row, by_cells, plan = single
+        by_row, plan = single
         scorers = self._scorers_by_row
         self.rows_judged += 1
-        self.bodies_run += len(plan.filters) + len(scorers)
+        self.bodies_run += len(by_row) + len(plan.filters) + len(scorers)
         if self.barred:
             self.barred.pop(row, None)
-        blocked = before = self._blocked.item(row)
+        jointly = 0
         for feasible_row, numbers, bit in by_row:
-            blocked = blocked | bit if feasible_row(row, numbers) else blocked & ~bit
-        if by_cells:
-            cells = One(self.columns, row)
-            for feasible, bit in by_cells:
-                blocked = blocked | bit if feasible(cells) else blocked & ~bit
-        if blocked != before:
-            self._blocked[row] = blocked
+            if feasible_row(row, numbers):
+                jointly |= bit
+        self._jointly[row] = jointly
+        own = self._own.item(row)
+        if plan.filters:
+            before, cells = own, One(self.columns, row)
+            for feasible, bit in plan.filters:
+                own = own | bit if feasible(cells) else own & ~bit
+            if own != before:
+                self._own[row] = own
         if self.verdicts is not None:
-            self.verdicts.judge(row, blocked, One(self.columns, row))
-        is_there = self._table.alive.item(row) and (self._only is None or row in self._only)
-        if blocked or not is_there:
+            self.verdicts.judge(row, own | self._bits_of.item(jointly), One(self.columns, row))
+        is_open = not own and self._table.alive.item(row) and (self._only is None or row in self._only)
+        if jointly or not is_open:
             if self._other_scorers:
                 self._unscored.add(row)
             self.base[row] = NEVER
-            self._standing[row] = _JOINTLY_OUT if is_there and not blocked & ~self._joint else _OUT
+            self._standing[row] = _JOINTLY_OUT if is_open else _OUT
             return
         total = 0
         for score, numbers, weight in scorers:

@@ -49,11 +49,11 @@ class Objections:
             allowed = np.zeros(table.capacity, np.bool_)
             allowed[list(judged.only)] = True
             left &= allowed
-        bit = 0
+        bit, blocked = 0, judged.blocked
         for part in self._parts:
             judge = part.judge
             if judge.filters_on:
-                out = np.flatnonzero(left & ((judged.blocked >> np.uint32(bit)) & np.uint32(1)).astype(np.bool_))
+                out = np.flatnonzero(left & ((blocked >> np.uint32(bit)) & np.uint32(1)).astype(np.bool_))
                 bit += 1
                 if len(out):
                     masks = np.asarray(judge.feasible(Many(judged.columns, out)))
@@ -172,10 +172,11 @@ class Objections:
         Of rows that the same judges turn away there are several, of others one; the nearest of all come first.
         """
         table, judged = self._table, self._judged
-        against, lack = judged.blocked.copy().astype(np.int64), np.zeros(table.capacity)
+        blocked, lack = judged.blocked, np.zeros(table.capacity)
+        against = blocked.astype(np.int64)
         cells = Many(judged.columns, slice(None))
         for i, part in enumerate(judged.filters):
-            turned_away = (judged.blocked >> np.uint32(i)) & np.uint32(1)
+            turned_away = (blocked >> np.uint32(i)) & np.uint32(1)
             if turned_away.any():
                 lack += turned_away * part.judge.lack(cells)
         bit = len(judged.filters)

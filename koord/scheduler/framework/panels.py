@@ -6,12 +6,13 @@ not much more, and answers for all classes:
 
     bases[seat, change]         what the judges of a class give a row, by the change's place in the table's log
 
-Changes are judged when a class needs them, some at a time. What is too much for all is left to each class alone.
+Changes are judged when a class of the panel needs them, some at a time; of a row that changed more than once, the last
+change alone: nobody looks at the others any more. What is too much for all is left to each class alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -22,17 +23,17 @@ from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.stable import tie, ties
 from koord.scheduler.framework.verdicts import Part
 from koord.scheduler.state.cluster import NAME_HASH, Cluster
-from koord.scheduler.state.table import Array, Row, Table
+from koord.scheduler.state.table import Array, Changes, Row, Table
 from koord.scheduler.state.view import View
 
 WINDOW: Final = 1024
 """Answers are kept for so many changes at least. A class that was not asked for that long loses its seat."""
 FEW_CHANGES: Final = 7
 """Up to so many rows that changed are judged for one class alone, as plain numbers."""
-MOST_CHANGES: Final = 64
+MOST_CHANGES: Final = 512
 """Nor are more changes than that, however few the rows are."""
 MOST_ANSWERS: Final = 1 << 13
-"""Changes times seats. More than that takes longer than one class takes by itself."""
+"""Rows times seats. More than that takes longer than one class takes by itself."""
 MOST_FILTERS: Final = 8
 """That a class has in common with others: a byte of every answer says which of them turn a row away."""
 FIRST_SEATS: Final = 16
@@ -75,6 +76,8 @@ class Panel:
 
     def __init__(self, parts: Sequence[Part], table: Table, view: View | None) -> None:
         self._table, self._view = table, view
+        self.start = self.version = table.version
+        "Answers are kept for changes after the first, and judges have been asked together up to the second."
         self._filters = [i for i, part in enumerate(parts) if part.judge.filters_on]
         self._scorers = [(i, part.weight) for i, part in enumerate(parts) if part.judge.scores_on and part.weight]
         self._joint: list[Judge] = []
@@ -84,14 +87,31 @@ class Panel:
         self.waiting: list[Seat] = []
         self._rounds = 0
         self.turned_away: Array = np.zeros((FIRST_SEATS, 2 * WINDOW), np.uint8)
-        "Which filters turn rows away: a bit for each, in their order."
+        "Which filters turn rows away: a bit for each, in their order. 0 where nobody was asked."
         self.bases: Array = np.zeros((FIRST_SEATS, 2 * WINDOW), np.int64)
         "Scores times weights, and ties; far below zero where the row is turned away."
         self._of_row: _OfRow | None = None
 
-    def take_in(self, start: int, version: int) -> None:
-        """Give those who wait a seat, if it is worth while. Answers are kept from the version `start` on, and reach up
-        to another one."""
+    def catch_up(self) -> bool:
+        """Have changes judged for everybody, or forget them where they are too many. Whether answers were dropped."""
+        if self.waiting:
+            self._take_in()
+        table = self._table
+        if table.version - self.version > WINDOW or table.different(self.version) * len(self.seats) > MOST_ANSWERS:
+            self.start = self.version = table.read()
+            self.turned_away[:] = 0
+            return True
+        is_full = table.version - self.start > 2 * WINDOW
+        if is_full:
+            self._forget(WINDOW)
+        if self.seats:
+            places, rows = table.last_changes(self.version)
+            self._judge(rows, places + (self.version - self.start))
+        self.version = table.read()
+        return is_full
+
+    def _take_in(self) -> None:
+        """Give those who wait a seat, if it is worth while."""
         if self._view is not None and len(self.waiting) + len(self.seats) < FEW_OF_A_VIEW:
             return
         self._rounds += 1
@@ -99,6 +119,7 @@ class Panel:
             return
         self._rounds = 0
         newcomers, self.waiting = self.waiting, []
+        version = self.version
         for seat in newcomers:
             seat.number, seat.since = len(self.seats), version
             self.seats.append(seat)
@@ -106,13 +127,13 @@ class Panel:
         if more > 0:
             room = ((0, max(more, len(self.seats) // 4)), (0, 0))
             self.turned_away, self.bases = np.pad(self.turned_away, room), np.pad(self.bases, room)
-        since = max(start, min([seat.asked_at for seat in newcomers]))
+        self.turned_away[newcomers[0].number :] = 0
+        since = max(self.start, min([seat.asked_at for seat in newcomers]))
         if 0 < (version - since) * len(newcomers) <= MOST_ANSWERS and self._table.version - since <= WINDOW:
             # What happened since each of them was asked last is judged for all of them at once.
             self._join(newcomers)
-            rows = self._table.changed_rows(since)[: version - since, np.newaxis]
-            first = newcomers[0].number
-            self.judge(Many(self.columns(), rows), since - start, version - start, first)
+            places, rows = self._table.last_changes(since, version)
+            self._judge(rows, places + (since - self.start), newcomers[0].number)
             for seat in newcomers:
                 seat.since = since
         self._join(self.seats)
@@ -149,9 +170,12 @@ class Panel:
         """As all of its classes see them."""
         return self._table.columns if self._view is None else self._view.columns
 
-    def judge(self, cells: Many, start: int, end: int, first: int = 0) -> None:
-        """Judges that are joined answer for changes at these places, from the seat `first` on; the cells are columns,
-        so that answers for a row are one."""
+    def _judge(self, rows: Array, places: Array, first: int = 0) -> None:
+        """Judges that are joined answer for changes of rows at these places, from the seat `first` on. Cells are
+        columns, so that answers for a row are one."""
+        if not len(rows):
+            return
+        cells = Many(self.columns(), rows[:, np.newaxis])
         seats = slice(first, first + len(self._salts))
         blocked: Array | None = None
         for bit, i in enumerate(self._filters):
@@ -166,28 +190,24 @@ class Panel:
             total = more if total is None else total + more
         tied = ties(cells[NAME_HASH.name], self._salts)
         bases = tied if total is None else (total << TIE_BITS) | tied
+        where: Array | slice = places
+        if places.item(-1) - places.item(0) == len(places) - 1:
+            where = slice(places.item(0), places.item(-1) + 1)
         if blocked is None:
-            self.turned_away[seats, start:end] = 0
-            self.bases[seats, start:end] = bases.T
+            self.turned_away[seats, where] = 0
+            self.bases[seats, where] = bases.T
         else:
-            self.turned_away[seats, start:end] = blocked.T
-            self.bases[seats, start:end] = np.where(blocked, NEVER, bases).T
+            self.turned_away[seats, where] = blocked.T
+            self.bases[seats, where] = np.where(blocked, NEVER, bases).T
 
-    def judge_for(self, seat: Seat, changes: Iterable[tuple[int, Row]], columns: dict[Hashable, Array]) -> None:
-        """The judges of one class answer for changes at some places."""
+    def judge_for(self, seat: Seat, places: Mapping[Row, int], columns: dict[Hashable, Array]) -> None:
+        """The judges of one class answer for changes of rows at some places."""
         of_row = self._of_row
         if of_row is None or of_row.of is not columns[NAME_HASH.name]:
             of_row = self._of_row = self._look_up(seat.parts, columns)
         hashes, salt, number, numbers = of_row.of.data, seat.salt, seat.number, seat.numbers
         blocked, bases = self.turned_away[number].data, self.bases[number].data
-        answered: dict[Row, int] = {}
-        for place, row in changes:
-            before = answered.get(row)
-            if before is not None:
-                # One that changed again before anybody asked: it is as it is.
-                blocked[place], bases[place] = blocked[before], bases[before]
-                continue
-            answered[row] = place
+        for row, place in places.items():
             against = 0
             for i, feasible, bit in of_row.filters:
                 if feasible(row, numbers[i]):
@@ -209,24 +229,20 @@ class Panel:
         scorers = [(i, of_row[i][1], weight) for i, weight in self._scorers]
         return _OfRow(columns[NAME_HASH.name], filters, scorers)
 
-    def forget(self, places: int) -> None:
+    def _forget(self, places: int) -> None:
         """Drop the oldest answers."""
         for answers in (self.turned_away, self.bases):
             answers[:, :-places] = answers[:, places:]
-        self.clear(-places)
-
-    def clear(self, start: int = 0) -> None:
-        """From some place on, nobody has been turned away yet."""
-        self.turned_away[:, start:] = 0
+        self.turned_away[:, -places:] = 0
+        self.start += places
 
 
 class Panels:
-    """All panels of a cluster. The answers of all of them reach up to the same change."""
+    """All panels of a cluster. Each catches up when one of its classes asks: what others do is not its concern."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
         self._panels: dict[Hashable, Panel] = {}
-        self._start = self._version = table.version
 
     def seat(self, parts: Sequence[Part], salt: int, behind: int, view: View | None) -> Seat | None:
         """A seat for those judges of a class that can be asked with others. The class has caught up with so many
@@ -244,62 +260,39 @@ class Panels:
         panel.waiting.append(seat)
         return seat
 
-    def places(self, seat: Seat, since: int) -> slice | None:
-        """Where the answers for all changes after a version are, once they are filled in; None where a class has to
+    def first_place(self, seat: Seat, since: int) -> int | None:
+        """Where the answers for all changes after a version begin, once they are filled in; None where a class has to
         ask its judges itself."""
-        now = seat.asked_at = self._table.version
-        behind = now - self._version
-        if behind > FEW_CHANGES and (behind > MOST_CHANGES or self._table.different(self._version) > FEW_CHANGES):
-            self._catch_up()
-        start = self._start
+        panel, table = seat.panel, self._table
+        now = seat.asked_at = table.version
+        behind = now - panel.version
+        if behind > FEW_CHANGES and (behind > MOST_CHANGES or table.different(panel.version) > FEW_CHANGES):
+            self._catch_up(panel)
+        start = panel.start
         if seat.number < 0 or since < start or since < seat.since or now - start > 2 * WINDOW:
             return None
-        return slice(since - start, now - start)
+        return since - start
 
-    def fill_in(self, seat: Seat, places: slice, rows: Array, wanted: Array | None = None) -> None:
-        """Have those changes judged for one class that have not been for all: these rows changed. `wanted`: by row,
+    def fill_in(self, seat: Seat, first: int, changed: Changes, wanted: Array | None = None) -> None:
+        """Have those changes judged for one class that have not been for all, from some place on. `wanted`: by row,
         whether anybody asks; None: of all."""
-        judged = max(0, self._version - self._start - places.start)
-        if judged == len(rows):
+        panel, rows = seat.panel, changed.entries
+        judged = max(0, panel.version - panel.start - first)
+        if judged >= len(rows):
             return
-        changes: Iterable[tuple[int, Row]] = enumerate(rows[judged:].tolist(), places.start + judged)
+        # Of a row that changed more than once, the last place counts.
+        places = {row: place for place, row in enumerate(rows[judged:].tolist(), first + judged)}
         if wanted is not None:
             asked = wanted.data
-            changes = [each for each in changes if asked[each[1]]]
-        seat.panel.judge_for(seat, changes, seat.panel.columns())
+            places = {row: place for row, place in places.items() if asked[row]}
+        panel.judge_for(seat, places, panel.columns())
 
-    def _catch_up(self) -> None:
-        """Have changes judged for everybody, or forget them where they are too many."""
-        table = self._table
-        for panel in self._panels.values():
-            if panel.waiting:
-                panel.take_in(self._start, self._version)
-        behind = table.version - self._version
-        most = max([len(panel.seats) for panel in self._panels.values()], default=0)
-        if behind > WINDOW or behind * most > MOST_ANSWERS:
-            self._start = self._version = table.read()
-            for panel in self._panels.values():
-                panel.clear()
-            self._dismiss()
+    def _catch_up(self, panel: Panel) -> None:
+        if not panel.catch_up():
             return
-        if table.version - self._start > 2 * WINDOW:
-            for panel in self._panels.values():
-                panel.forget(WINDOW)
-            self._start += WINDOW
-            self._dismiss()
-        rows = table.changed_rows(self._version)[:, np.newaxis]
-        as_it_is = Many(table.columns, rows)
-        start, end = self._version - self._start, table.version - self._start
-        for panel in self._panels.values():
-            if panel.seats:
-                seen = panel.columns()
-                panel.judge(as_it_is if seen is table.columns else Many(seen, rows), start, end)
-        self._version = table.read()
-
-    def _dismiss(self) -> None:
-        for key, panel in list(self._panels.items()):
-            panel.dismiss(self._version - WINDOW)
-            if not panel.seats and not panel.waiting:
+        for key, each in list(self._panels.items()):
+            each.dismiss(self._table.version - WINDOW)
+            if not each.seats and not each.waiting:
                 del self._panels[key]
 
 

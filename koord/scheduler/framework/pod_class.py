@@ -62,7 +62,7 @@ class PodClass:
             (part, facet) for part in parts for facet in part.judge.facets if facet.gates or part.weight
         ]
         self._has_few_points = 100 * sum(part.weight for part in parts) < FEW_POINTS
-        self._judged = Judged(key if ties is None else ties, cluster, parts, view)
+        self._judged = Judged(key if ties is None else ties, cluster, parts, view, counts=bool(self._facets))
         self._objections = Objections(self._judged, self._facets, cluster.table)
         self._version = self._led_at = -1
         "Up to which changes all rows are judged; and facets are refreshed, with those rows judged that lead."
@@ -361,6 +361,9 @@ class PodClass:
         groups = self._groups
         assert groups is not None
         self._calm = 0
+        if not self._facets:
+            groups.move_many(rows, bases, were)
+            return
         if were is not None:
             self._worth = None
         if not self._is_grouped(groups):

@@ -97,13 +97,14 @@ class Changes(msgspec.Struct):
     "The version after which they changed, where this is a part of the log."
     lasts: Array | None = None
     "Which of its entries are the last ones of their rows; None: all."
+    _places: Array | None = None
     _last_of: memoryview | None = None
     "By row, the number of its last change, where this is a part of the log."
 
     def __len__(self) -> int:
         if self._rows is not None:
             return len(self._rows)
-        return len(self.rows) if self.lasts is None else int(np.count_nonzero(self.lasts))
+        return len(self.rows) if self.lasts is None else len(self.places)
 
     @property
     def rows(self) -> list[Row]:
@@ -115,8 +116,16 @@ class Changes(msgspec.Struct):
     def index(self) -> Array:
         """The same as an array."""
         if self._index is None:
-            self._index = np.array(self._rows, np.intp) if self._log is None else self._log[0][self.lasts]
+            self._index = np.array(self._rows, np.intp) if self._log is None else self._log[0][self.places]
         return self._index
+
+    @property
+    def places(self) -> Array:
+        """Of a part of the log: where in it the last entry of each of these rows is."""
+        if self._places is None:
+            assert self.lasts is not None
+            self._places = self.lasts.nonzero()[0]
+        return self._places
 
     @property
     def entries(self) -> Array:
@@ -438,9 +447,12 @@ class Table:
         why = self._reasons_after(since)
         return Changes(why, _log=(rows, reasons), since=since, lasts=lasts, _last_of=self._last_of)
 
-    def changed_rows(self, since: int) -> Array:
-        """The row of every change after a version, which is not too long ago to tell."""
-        return self._log_rows[since - self._log_start : self._logged]
+    def last_changes(self, since: int, to: int | None = None) -> tuple[Array, Array]:
+        """Of the changes after a version, which is not too long ago to tell, and up to another one, those that are the
+        last ones of their rows: their places among them, and the rows."""
+        start, end = since - self._log_start, self._logged if to is None else to - self._log_start
+        places = self._log_lasts[start:end].nonzero()[0]
+        return places, self._log_rows[start:end][places]
 
     def different(self, since: int) -> int:
         """How many rows changed after a version, which is not too long ago to tell."""

@@ -31,6 +31,8 @@ FEWEST_PODS: Final = 300
 """Pods with GPUs that must be known before prices are made of them: of 100, the mix is too coarse to gain by."""
 RENEW_S: Final = 300.0
 FEW_ROWS: Final = 4
+SCORES_KEPT: Final = 1 << 12
+"""Of single rows that have not changed since: whoever wins is asked for its device next."""
 TOLD: Final = 20
 """So many of the most frequent shapes are shown."""
 DRIFT: Final = 0.1
@@ -95,6 +97,9 @@ class PackingRows:
         self._made_s = 0.0
         self._nodes: Counter[_Kind] = Counter()
         "Of which kinds there were how many nodes when the tables were made."
+        self._scored: dict[Row, dict[PodShape, tuple[int, int]]] = {}
+        self._scores = 0
+        "How many scores were kept since that was empty."
         self._cells: tuple[Array, list[memoryview], list[tuple[memoryview, memoryview]]] | None = None
         "Columns, cell by cell, for as long as the first of them is this array."
 
@@ -123,16 +128,32 @@ class PackingRows:
         if changed.reasons & _KIND:
             self._regroup(changed.rows)
         for row in changed.rows:
+            self._scored.pop(row, None)
             self._scorer.refresh_one(row)
 
     def _read_again(self, rows: Array, *, regroup: bool = True) -> None:
         self._read(rows)
         if regroup:
             self._regroup(rows.tolist())
+        self._forget_scores()
         self._scorer.refresh(rows)
+
+    def _forget_scores(self) -> None:
+        self._scored.clear()
+        self._scores = 0
 
     def score_one(self, shape: PodShape, row: Row) -> tuple[int, int]:
         """The score and device of one row: as `score`."""
+        if self._scores >= SCORES_KEPT:
+            self._forget_scores()
+        of_row = self._scored.setdefault(row, {})
+        found = of_row.get(shape)
+        if found is None:
+            found = of_row[shape] = self._score_one(shape, row)
+            self._scores += 1
+        return found
+
+    def _score_one(self, shape: PodShape, row: Row) -> tuple[int, int]:
         fleet, milli, scorer = self._fleet, shape.gpu_milli, self._scorer
         if fleet.cpu.item(row) < shape.cpu_milli:
             return 0, -1
@@ -151,16 +172,12 @@ class PackingRows:
         fleet = self._fleet
         if not isinstance(self._scorer, Valuation):
             return np.stack([self.score(shape, rows).score for shape in batch.shapes], axis=1)
-        # Pods come to one row after the other: most changes are of few rows.
-        place_of: dict[Row, int] = {}
-        places = [place_of.setdefault(row, len(place_of)) for row in rows.tolist()]
-        different = np.array(list(place_of), np.intp)
-        room = batch.room(fleet.cpu[different], fleet.devices[different])
-        found = self._scorer.score_many(batch, room, different)
+        room = batch.room(fleet.cpu.take(rows), fleet.devices.take(rows, axis=0))
+        found = self._scorer.score_many(batch, room, rows)
         found += TOP
         np.maximum(found, 0, out=found)
         found *= room
-        return found.take(places, axis=0)
+        return found
 
     def score(self, shape: PodShape, rows: Array) -> Scores:
         """Of rows that may or may not have room: those without, or of which no devices are known, have 0."""
@@ -269,6 +286,7 @@ class PackingRows:
         self._fleet.devices = _no_devices(len(narrow), slots)
         self._fleet.devices[:, : self._slots] = narrow[:, : self._slots]
         self._slots, self._cells = slots, None
+        self._forget_scores()
         self._scorer = self._scorer.over(self._fleet)
 
     def _read(self, rows: Array) -> None:
@@ -334,6 +352,7 @@ class PackingRows:
         ] or [NodeGroup("", 0, 0, 0)]
         self.demand.measure_by(self._device_bytes())
         self.in_force, self._known = self._name(), mix
+        self._forget_scores()
         self._made_s = self._cluster.now_s
         self.epoch += 1
         if self.in_force == "ShadowPrices":
