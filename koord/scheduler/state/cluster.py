@@ -385,6 +385,10 @@ class Cluster:
         settled = self._settled.get(template) or self._settle(pod, template)
         return any(each.by_name(pod) for each in settled[1])
 
+    def settle_anew(self) -> None:
+        """Who makes notes by the spec alone would make others of it from now on."""
+        self._settled.clear()
+
     def _settle(self, pod: Pod, template: Template) -> tuple[NotesOf, list[Notes]]:
         """The notes of all pods of a template, and who looks at more than their spec."""
         if len(self._settled) >= TEMPLATES_KEPT:

@@ -8,6 +8,7 @@ again. One `Notes` counts for all profiles of a cluster; plugins find it by `clu
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from operator import itemgetter
 from typing import ClassVar
 
 from koord.api.kubernetes.pod import Pod, PodSpec
@@ -37,7 +38,8 @@ class Notes(Index):
         return None
 
     def by_spec(self, spec: PodSpec) -> bool:
-        """Whether `of` looks at nothing but such a spec: then it is asked once for all pods of a template."""
+        """Whether `of` looks at nothing but such a spec: then it is asked once for all pods of a template, and again
+        after `Cluster.settle_anew`."""
         return False
 
     def by_name(self, pod: Pod) -> bool:
@@ -65,4 +67,8 @@ class Notes(Index):
 def with_note(notes: NotesOf, name: str, note: object | None) -> NotesOf:
     """The same with another note under a name, or without one."""
     others = [each for each in notes if each[0] != name]
-    return tuple(sorted([*others, (name, note)] if note is not None else others, key=lambda each: each[0]))
+    if note is not None:
+        others.append((name, note))
+    if len(others) > 1:
+        others.sort(key=itemgetter(0))
+    return tuple(others)

@@ -20,6 +20,7 @@ from koord.api.protocol.crd.device import Device, DeviceInfo, VirtualFunctionGro
 from koord.api.protocol.names import LABEL_GPU_PARTITION_POLICY
 from koord.api.text.quantity import ResourceList
 from koord.api.text.stored import stored_amount
+from koord.scheduler.plugins.devices.requests import GPU
 
 ANY_NUMA: Final = -1
 MOST_DEVICES: Final = 64
@@ -85,6 +86,12 @@ class Machine:
     by_key: Mapping[tuple[str, int], Unit] = field(default_factory=dict, compare=False)
     gpus: Scope | None = field(default=None, compare=False)
     "The healthy GPUs that say where they are attached."
+    gpu_at: Mapping[int, Unit] = field(init=False, compare=False, repr=False)
+    "By slot."
+
+    def __post_init__(self) -> None:
+        gpu_at = {self.slots[unit.key]: unit for unit in self.units.get(GPU, ()) if unit.key in self.slots}
+        object.__setattr__(self, "gpu_at", gpu_at)
 
     @property
     def honours_partitions(self) -> bool:
@@ -184,7 +191,7 @@ def _machine(units: Iterable[Unit], labels: Mapping[str, str], partitions: Parti
     for unit in sorted(units, key=lambda unit: unit.key):
         by_type.setdefault(unit.type, []).append(unit)
     slots = {unit.key: i for of in by_type.values() for i, unit in enumerate(of)}
-    gpus = [unit for unit in by_type.get("gpu", ()) if unit.total and unit.place is not None]
+    gpus = [unit for unit in by_type.get(GPU, ()) if unit.total and unit.place is not None]
     by_key = {unit.key: unit for of in by_type.values() for unit in of}
     tree = _scopes(gpus) if gpus else None
     return Machine({type_: tuple(of) for type_, of in by_type.items()}, labels, partitions, slots, by_key, tree)

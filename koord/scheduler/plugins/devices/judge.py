@@ -326,13 +326,13 @@ class ShareJudge(DeviceJudge):
         slot, machine, usage = self._policy.slot(row), self._devices.machine(row), self._devices.usage(row)
         if slot is None or machine is None or machine.gpus is not None or (usage is not None and usage.alone):
             return None
-        request, slots = self.wanted.requests[0], machine.slots
-        for unit in machine.units[GPU]:
-            if slots[unit.key] == slot:
-                if unit.total and has_left(unit, request, _used(usage, unit)):
-                    return Granted(((GPU, (Grant(unit.minor, filled(request.each, unit), unit.id),)),))
-                break
-        return None
+        unit = machine.gpu_at.get(slot)
+        if unit is None or not unit.total:
+            return None
+        asked = filled(self.wanted.requests[0].each, unit)
+        if not has_left(unit, asked, _used(usage, unit)):
+            return None
+        return Granted(((GPU, (Grant(unit.minor, asked, unit.id),)),))
 
     def _whole_at_once(self, row: Row) -> Granted | None:
         """Whole GPUs where nothing tells devices apart but whether they are free: the first ones."""
@@ -343,8 +343,9 @@ class ShareJudge(DeviceJudge):
             return None
         request, grants = self.wanted.requests[0], list[Grant]()
         for unit in machine.units[GPU]:
-            if unit.total and has_left(unit, request, _used(usage, unit)):
-                grants.append(Grant(unit.minor, filled(request.each, unit), unit.id))
+            asked = filled(request.each, unit)
+            if unit.total and has_left(unit, asked, _used(usage, unit)):
+                grants.append(Grant(unit.minor, asked, unit.id))
                 if len(grants) == request.count:
                     return Granted(((GPU, tuple(grants)),))
         return None

@@ -62,7 +62,8 @@ class Room:
         """Whether enough is left of a device. A resource that it does not name is not limited, unless nothing is left
         of it at all."""
         most = self.most[unit.type].get(unit.minor, _NOTHING) if unit.type in self.most else None
-        return has_left(unit, request, self.used(unit), None if most is None else dict(most.amounts))
+        asked = filled(request.each, unit)
+        return has_left(unit, asked, self.used(unit), None if most is None else dict(most.amounts))
 
     def free_vf(self, unit: Unit, request: Request) -> VF | None:
         """The virtual function with the lowest bus id that nobody has, in a group that the request selects."""
@@ -97,10 +98,11 @@ class Room:
         return None if unit is None or unit.place is None else unit.place.pcie
 
 
-def has_left(unit: Unit, request: Request, used: Mapping[str, int], within: Mapping[str, int] | None = None) -> bool:
-    """As `Room.fits`, of a device of which so much is used. `within`: what a pod may have of it at most."""
+def has_left(unit: Unit, asked: Amounts, used: Mapping[str, int], within: Mapping[str, int] | None = None) -> bool:
+    """As `Room.fits`, of a device of which so much is used. `asked`: as `filled` says. `within`: what a pod may have
+    of it at most."""
     total, limited = unit.total, False
-    for name, amount in filled(request.each, unit):
+    for name, amount in asked:
         whole = total.get(name)
         if within is not None and amount > within.get(name, 0):
             return False

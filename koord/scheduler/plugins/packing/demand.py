@@ -21,7 +21,7 @@ from koord.scheduler.plugins.packing.pod_shapes import shape_of
 from koord.scheduler.plugins.packing.shapes import PodShape
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
-from koord.scheduler.state.pods import PodRecord, Shape, Template, scheduled_spec, template_of
+from koord.scheduler.state.pods import PodRecord, Shape, scheduled_spec, template_of
 from koord.scheduler.state.table import Row
 
 HALF_LIFE_S: Final = 3 * 86_400.0
@@ -79,8 +79,8 @@ class Demand(Notes):
         spec = scheduled_spec(pod.spec)
         return self.of_shape(template_of(pod, spec).shape, spec)
 
-    def of_alike(self, pod: Pod, template: Template) -> PodShape | None:
-        return self.of_shape(template.shape, scheduled_spec(pod.spec))
+    def by_spec(self, spec: PodSpec) -> bool:
+        return True
 
     def of_shape(self, shape: Shape, spec: PodSpec) -> PodShape | None:
         """The same, where it is known what the pod has in common with others."""
@@ -125,6 +125,7 @@ class Demand(Notes):
         if device_bytes != self._device_bytes:
             self._device_bytes = device_bytes
             self._shapes.clear()
+            self.cluster.settle_anew()
 
     def see(self, pod: str, shape: PodShape, at_s: float, stayed_s: float = 0.0) -> None:
         """A pod is known that came at a time, and was somewhere else."""

@@ -32,6 +32,7 @@ ROWS_AT_ONCE: Final = 2048
 """A row takes some 6 kB while it is worked out or scored: all at once would take 300 MB on a large cluster."""
 CPU_PRICE: Final = np.ascontiguousarray(GRID[:, 0])
 MEMORY_PRICE: Final = np.ascontiguousarray(GRID[:, 1])
+PRICES: Final = np.ascontiguousarray(GRID.T)
 MOST_LOSS: Final = 1e9
 MOST_SHAPES: Final = 512
 MOST_BATCHES: Final = 4
@@ -134,9 +135,7 @@ class Valuation:
         group: int = fleet.group.item(row)
         cpu, memory = fleet.cpu.item(row), fleet.memory.item(row)
         bracket = self._brackets[row]
-        np.multiply(CPU_PRICE, cpu, bracket)
-        bracket += MEMORY_PRICE * memory
-        bracket += self._sum(group, free)
+        np.add(np.dot((cpu, memory), PRICES), self._sum(group, free), bracket)
         whole = self._whole[row] = free.count(WHOLE)
         self._value[row] = np.minimum.reduce(bracket) + self._slots.of_one(group, whole, cpu, memory)
         self._distinct[row] = None

@@ -220,11 +220,26 @@ def test_scores_that_were_kept_equal_scores_from_scratch(policy: Any, sizes: int
         rows, shape = rows_of(cluster, policy), cluster.notes(Demand).of(ask.pod)
         assert shape is not None
         alive = np.flatnonzero(cluster.table.alive)
-        anew = rows.seen_through(Many(cluster.table.columns, alive)).score(shape, np.arange(len(alive))).score
-        by_row = dict(zip(alive.tolist(), anew.tolist(), strict=True))
+        anew = rows.seen_through(Many(cluster.table.columns, alive)).score(shape, np.arange(len(alive)))
+        by_row = dict(zip(alive.tolist(), zip(anew.score.tolist(), anew.device.tolist(), strict=True), strict=True))
         compared += len(kept)
-        assert kept == {row: by_row[row] for row in kept}
+        assert kept == {row: by_row[row][0] for row in kept}
+        assert {row: rows.score_one(shape, row) for row in kept} == {row: by_row[row] for row in kept}
     assert compared > 10
+
+
+def test_a_pod_that_asks_for_bytes_is_noted_anew_when_devices_are_larger() -> None:
+    cluster = Cluster()
+    demand = cluster.notes(Demand)
+    container = {"name": "main", "image": "a", "resources": {"requests": {"cpu": "2", f"{K}/gpu-memory": "8Gi"}}}
+    pod = convert(Pod, {"metadata": {"name": "p", "namespace": "a"}, "spec": {"containers": [container]}})
+    noted = []
+    for gib in (16, 32):
+        demand.measure_by(gib << 30)
+        ((_, shape),) = cluster.noted(pod)
+        assert isinstance(shape, PodShape)
+        noted.append(shape.gpu_milli)
+    assert noted == [500, 250]
 
 
 def test_rows_are_scored_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
