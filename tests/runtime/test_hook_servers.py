@@ -31,6 +31,7 @@ from tests.runtime.hook_server import hang, hook_server, register
 from tests.runtime.test_nri import SPEC, Agent
 
 POD = SandboxRecord("", "web", "u1", "shop")
+EVENTS = "/runtime.v1.RuntimeService/GetContainerEvents"
 
 
 @asynccontextmanager
@@ -248,6 +249,44 @@ async def test_a_proxy_that_is_ended_answers_the_calls_under_way(tmp_path: Path)
             assert failed.value.code() is grpc.StatusCode.UNIMPLEMENTED, "as this runtime, which is none, says it"
         with pytest.raises(asyncio.CancelledError):
             await running
+
+
+async def test_a_stream_of_container_events_passes_and_ends_with_its_client(tmp_path: Path) -> None:
+    ended, ready = asyncio.Event(), asyncio.Event()
+
+    class Events(grpc.GenericRpcHandler):
+        def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+            async def answer(request: bytes, context: object) -> AsyncIterator[bytes]:
+                try:
+                    for number in range(3):
+                        yield request + bytes([number])
+                    await asyncio.get_running_loop().create_future()
+                finally:
+                    ended.set()
+
+            is_stream = handler_call_details.method == EVENTS
+            return grpc.unary_stream_rpc_method_handler(answer) if is_stream else None
+
+    runtime = grpc.aio.server()
+    runtime.add_generic_rpc_handlers((Events(),))
+    runtime.add_insecure_port(f"unix:{tmp_path}/runtime.sock")
+    await runtime.start()
+    options = ProxyOptions(tmp_path / "proxy.sock", tmp_path / "runtime.sock", tmp_path / "hooks", tmp_path / "state")
+    running = asyncio.create_task(run(options, on_ready=ready.set))
+    try:
+        await asyncio.wait([running, asyncio.create_task(ready.wait())], return_when=asyncio.FIRST_COMPLETED)
+        async with grpc.aio.insecure_channel(f"unix:{options.listen}") as channel, asyncio.timeout(30):
+            stream: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(EVENTS)
+            call = stream(b"x")
+            answers = aiter(call)
+            assert [await anext(answers) for _ in range(3)] == [b"x\x00", b"x\x01", b"x\x02"]
+            call.cancel()
+            await ended.wait()
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        await runtime.stop(0)
 
 
 async def test_a_runtime_that_talks_nonsense_ends_nothing(tmp_path: Path) -> None:
