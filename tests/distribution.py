@@ -20,6 +20,7 @@ LONGEST_FIRST = (
     "tests/minicluster/apiserver/test_kubectl.py",
     "tests/minicluster/apiserver/differential/test_generated.py",
     "tests/minicluster/hollow/test_live.py",
+    "tests/operate/test_live.py",
     "tests/docs/test_pages.py",
     "tests/scheduler/test_kube_scheduler.py",
     "tests/scheduler/plugins/test_neighbours.py",

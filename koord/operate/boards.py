@@ -163,7 +163,7 @@ SCHEDULER: Final = Board(
             ),
         ),
         (
-            Panel("Moves under way", (Query("sum by (phase) (koord_descheduler_open_jobs)", "{{phase}}"),)),
+            Panel("Moves under way", (Query("max by (phase) (koord_descheduler_open_jobs)", "{{phase}}"),)),
             Panel(
                 "Moves that ended in an hour",
                 (Query("sum by (phase, reason) (increase(koord_descheduler_jobs_total[1h]))", "{{phase}} {{reason}}"),),
