@@ -1,0 +1,22 @@
+"""The HTTP client without the machine's certificate authorities, which others still find."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+CODE = """
+import os, ssl
+from koord.kube.lean import load_client
+before = dict(os.environ)
+load_client()
+from aiohttp.connector import _SSL_CONTEXT_VERIFIED as shared
+print(len(shared.get_ca_certs()), shared.verify_mode.name, dict(os.environ) == before)
+"""
+
+
+def test_the_clients_own_context_trusts_nobody_and_the_environment_is_as_it_was() -> None:
+    environ = {**os.environ, "SSL_CERT_FILE": "/etc/some.pem"}
+    told = subprocess.run([sys.executable, "-P", "-c", CODE], env=environ, capture_output=True, text=True, timeout=60)
+    assert told.stdout.split() == ["0", "CERT_REQUIRED", "True"], told.stderr
