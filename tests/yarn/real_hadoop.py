@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from koord.yarn.hadoop.messages import HA_SERVICE
 from koord.yarn.hadoop.one_machine import PORTS, files, resource_manager_addresses
 from koord.yarn.live import rpc
 from koord.yarn.live.java import Daemon, HadoopMissing, command, free_ports, installed
+from koord.yarn.live.processes import ProcessTable, written
 
 STOPPED_WITHIN_S = 20.0
 COMMAND_S = 240.0
@@ -180,6 +182,16 @@ class Hadoop:
             process.kill()
             process.wait()
 
+    def end_containers(self) -> None:
+        """A NodeManager that takes long to end leaves them behind."""
+        table = ProcessTable.read()
+        for file in self.local_dir.glob("nmPrivate/*/*/*.pid"):
+            named = written(file)
+            if table.is_of(named, file.stem):
+                for pid in table.family(named.pid):
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+
     async def make(self, rm_id: str, state: str) -> None:
         """`rmadmin -transitionToActive` or `-transitionToStandby`, as the administrator's command sends it."""
         by_user = message(1, integer(1, 0))
@@ -219,5 +231,7 @@ def hadoop(*rm_ids: str, properties: Mapping[str, str] | None = None, scheduler:
             found.start("nodemanager")
             yield found
         finally:
-            for each in list(found.processes):
+            # First those that would run containers again.
+            for each in sorted(found.processes, reverse=True):
+                found.end_containers()
                 found.stop(each)
