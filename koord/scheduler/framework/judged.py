@@ -380,7 +380,7 @@ class Judged:
         self.base[rows] = base
         self.rows_judged += len(base)
         self.bodies_run += len(base) * plan.bodies
-        return base, were
+        return base, None if were is None or were.tobytes() == (base > LOW).tobytes() else were
 
     def _single(self, reasons: int) -> _Single:
         of_row = {id(part): part.judge.of_row(self.columns) for part in self._joining}
