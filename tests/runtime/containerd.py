@@ -200,8 +200,21 @@ def _end_all(folder: Path) -> None:
                 if int(pid) > 1:
                     os.kill(int(pid), signal.SIGKILL)
         for name in _ctr(folder, "containers", "ls", "-q").split():
-            _ctr(folder, "tasks", "rm", "-f", name)
-            _ctr(folder, "containers", "rm", name)
+            for what in ("tasks", "rm", "-f", name), ("containers", "rm", name):
+                with suppress(subprocess.CalledProcessError):
+                    _ctr(folder, *what)
+    for shim in _shims(folder):
+        with suppress(ProcessLookupError):
+            os.kill(shim, signal.SIGKILL)
+
+
+def _shims(folder: Path) -> Iterator[int]:
+    """Of this containerd: they name its socket, and outlive it."""
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = entry.read_bytes().split(b"\0")
+            if b"containerd-shim" in words[0] and os.fsencode(folder / "containerd.sock") in words:
+                yield int(entry.parent.name)
 
 
 def _remove_cgroups(parent: str) -> None:
