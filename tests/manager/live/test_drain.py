@@ -28,9 +28,9 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         plane: ControlPlane = request.getfixturevalue("control_plane")
         async with Client(locate(str(plane.kubeconfig))) as client:
             await fresh(client)
+            await _clear(client)
             yield client, plane.kubeconfig
-            for each in await client.list(kinds.PODS, namespace="default"):
-                await client.delete(kinds.PODS, each.metadata.name, namespace="default", grace_s=0)
+            await _clear(client)
             await client.delete(kinds.POD_DISRUPTION_BUDGETS, "kept", namespace="default")
             for node in await client.list(kinds.NODES):
                 await client.delete(kinds.NODES, node.metadata.name)
@@ -94,6 +94,12 @@ async def test_a_drain_ends_batch_pods_within_their_budgets_and_nobody_puts_them
         await client.create(kinds.PODS, batch_pod("again", nodeSelector={"kubernetes.io/hostname": "n1"}))
         await until_bound(client, "again")
         assert await lent(client, "n1") is not None
+
+
+async def _clear(client: Client) -> None:
+    """The server is shared: tests before this one may have left pods behind."""
+    for each in await client.list(kinds.PODS, namespace="default"):
+        await client.delete(kinds.PODS, each.metadata.name, namespace="default", grace_s=0)
 
 
 async def _budget(client: Client, *, allowed: int) -> None:
