@@ -19,7 +19,7 @@ import pytest
 from tests.control_plane import find_binary
 
 DOCS = Path(__file__).parents[2] / "docs"
-LIMIT_S = 120
+LIMIT_S = 240
 
 
 @dataclass(frozen=True)
