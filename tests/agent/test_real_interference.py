@@ -79,6 +79,7 @@ def test_a_spinner_beside_a_periodic_task_is_named_and_held_back_and_all_is_put_
     with watched_node(tmp_path) as node, ExitStack() as running:
         web, build = node.pod("web", "LS", requests={"cpu": "400m"}), node.pod("build", **batch())
         idle, cpu = node.pod("idle", **batch()), min(node.topology.all)
+        node.round()
         before = node.settings()
         running.enter_context(Process(node.cgroups, web.containers[0].directory, periodic_on(cpu)))
         running.enter_context(Process(node.cgroups, idle.containers[0].directory, lambda: time.sleep(600)))

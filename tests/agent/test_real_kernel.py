@@ -106,14 +106,14 @@ def test_best_effort_runs_on_fewer_cpus_and_on_more_again(tmp_path: Path) -> Non
             pytest.skip("best effort has at least two CPUs: a machine of four is needed to see it have fewer")
         web, job, demand = node.pod("web", "LS", requests={"cpu": "1"}), node.pod("job", **batch()), Level(0.05)
         before = node.settings()
-        for _ in range(3):
+        for _ in range(len(all_cpus) - 1):
             running.enter_context(Process(node.cgroups, web.containers[0].directory, cores(demand)))
         burner = running.enter_context(Process(node.cgroups, job.containers[0].directory, burn))
 
         def count() -> int:
             return len(node.cpus(node.best_effort))
 
-        assert node.until(lambda: count() > 2), "65% of four CPUs are more than two"
+        assert node.until(lambda: count() > 2), "65% of four CPUs or more are more than two"
         demand.set(0.9)
         assert node.until(lambda: count() == 2, most=3)
         fewer = node.cpus(node.best_effort)

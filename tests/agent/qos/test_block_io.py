@@ -230,20 +230,30 @@ def loop(tmp_path: Path) -> Iterator[str]:
         subprocess.run(["losetup", "-d", made.stdout.strip()], timeout=30, check=True)
 
 
+BEST_EFFORT = "kubepods/besteffort"
+
+
 @contextmanager
 def _best_effort() -> Iterator[tuple[Cgroups, Path]]:
-    """A node of the test's own in the hierarchy of disks, with the directory of best effort."""
-    mounted = Path("/sys/fs/cgroup/blkio")
-    if not (mounted / "blkio.throttle.read_bps_device").exists():
-        pytest.skip("needs the v1 hierarchy blkio")
+    """A node of the test's own where disks are limited, in either version, with the directory of best effort."""
+    files = Files("/")
+    version = Cgroups.of(files).version
+    mounted = Path("/sys/fs/cgroup/blkio" if version is Version.V1 else "/sys/fs/cgroup")
+    if version is Version.V1 and not (mounted / "blkio.throttle.read_bps_device").exists():
+        pytest.skip("needs the hierarchy blkio")
+    if version is Version.V2 and "io" not in (mounted / "cgroup.subtree_control").read_text().split():
+        pytest.skip("needs the controller io, handed down from the top")
     root = f"koord-test-io-{os.getpid()}"
-    cgroups = Cgroups(Files("/"), Version.V1, root)
+    cgroups = Cgroups(files, version, root)
     cgroups.look_for_pods_in("kubepods")
-    own = mounted / root / "kubepods/besteffort"
-    own.mkdir(parents=True)
     try:
-        yield cgroups, own
+        for directory in (mounted / root, mounted / root / "kubepods", mounted / root / BEST_EFFORT):
+            directory.mkdir()
+            if version is Version.V2 and directory.name != "besteffort":
+                (directory / "cgroup.subtree_control").write_text("+io")
+        yield cgroups, mounted / root / BEST_EFFORT
     finally:
+        files.close()
         trees.remove_within(mounted / root, time.monotonic() + 10)
 
 
@@ -257,11 +267,13 @@ def test_the_kernel_holds_best_effort_to_its_limit(loop: str) -> None:
     with _best_effort() as (cgroups, own):
         known = block_io.resolved(cgroups.files, [Block("device", loop)])
         executor = Executor(cgroups, Ledger())
-        number = known[Block("device", loop)][0]
-        assert _round(cgroups, executor, _limited(loop, readBPS=1048576), known) == [f"{number} 1048576"]
+        knob, before = io_limit("rbps", known[Block("device", loop)][0]), _limits_shown(own)
+        _round(cgroups, executor, _limited(loop, readBPS=1048576), known)
+        assert cgroups.get(knob, BEST_EFFORT) == 1048576
         assert _seconds_to_read(loop, own) > 1.4, "two MiB at one a second"
-        assert _round(cgroups, executor, node(slo={}), known) == [f"{number} 0"]
-        assert (own / "blkio.throttle.read_bps_device").read_text().strip() == ""
+        _round(cgroups, executor, node(slo={}), known)
+        assert _limits_shown(own) == before
+        assert _seconds_to_read(loop, own) < 1.4
 
 
 @pytest.mark.root
@@ -271,8 +283,7 @@ def test_killed_at_every_write_the_disks_limits_are_as_they_were_found(
 ) -> None:
     with _best_effort() as (cgroups, own):
         known = block_io.resolved(cgroups.files, [Block("device", loop)])
-        (number,) = known[Block("device", loop)]
-        (own / "blkio.throttle.write_bps_device").write_text(f"{number} 5000000")
+        cgroups.set(io_limit("wbps", known[Block("device", loop)][0]), BEST_EFFORT, 5000000)
         before, state_dir = _limits_shown(own), tmp_path / "state"
         limited = _limited(loop, readBPS=1048576, writeBPS=2097152, readIOPS=100, writeIOPS=200)
 
@@ -295,7 +306,8 @@ def test_killed_at_every_write_the_disks_limits_are_as_they_were_found(
 
 
 def _limits_shown(own: Path) -> dict[str, str]:
-    return {each.name: each.read_text() for each in sorted(own.glob("blkio.throttle.*_device"))}
+    files = [*own.glob("blkio.throttle.*_device"), *own.glob("io.max")]
+    return {each.name: each.read_text() for each in sorted(files)}
 
 
 def _seconds_to_read(loop: str, cgroup: Path) -> float:
