@@ -15,6 +15,7 @@ koord, least of all koord.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -23,7 +24,7 @@ from koord.admission.profiles import CompiledProfile
 from koord.admission.request import Gates, Operation
 from koord.api.configuration.features import ManagerGate
 from koord.api.protocol import names
-from koord.api.text.selector import LabelSelector
+from koord.api.text.selector import LabelSelector, selector_faults
 
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 NEVER_ASKED: Final = (names.NAMESPACE_KUBE_SYSTEM, names.NAMESPACE_KOORDINATOR)
@@ -83,6 +84,7 @@ class Hook:
 MUTATE_POD: Final = "mpod-create.koordinator.sh"
 IN_PASSING_OF_POD: Final = "mpod-create-others.koordinator.sh"
 WAITS_S: Final = 5
+LONGEST_NAME: Final = 253
 
 
 def _in_passing(hook: Hook, name: str) -> Hook:
@@ -121,21 +123,34 @@ def registered(
         if hook.asked_with is not None and not gates[hook.asked_with]:
             continue
         if hook.name == IN_PASSING_OF_POD:
-            yield from (_of_profile(hook, each) for each in profiles if not each.faults)
+            yield from (_of_profile(hook, each) for each in profiles if _can_be_told(each))
         yield hook
 
 
+def _can_be_told(profile: CompiledProfile) -> bool:
+    """API servers take all entries or none. A selector that makes no sense has none, though such a profile counts as
+    matching: nobody can have meant that all pods wait for it. Labels that cannot be match nobody."""
+    selectors = (profile.spec.selector, profile.spec.namespace_selector)
+    return not any(selector_faults(each) for each in selectors if each is not None)
+
+
+def _name_of(profile: CompiledProfile) -> str:
+    name = f"{profile.name}.{MUTATE_POD}"
+    if len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(profile.name.encode()).hexdigest()[:16]
+    return f"{profile.name[: LONGEST_NAME - len(MUTATE_POD) - 18].rstrip('-.')}-{digest}.{MUTATE_POD}"
+
+
 def _of_profile(hook: Hook, profile: CompiledProfile) -> Hook:
-    """The entry for those that a profile matches. A selector that makes no sense has none: such a profile counts as
-    matching, but nobody can have meant that all pods wait for it."""
+    """The entry for those that a profile matches and that do not use koord otherwise: those wait already."""
     return replace(
         hook,
-        name=f"{profile.name}.{MUTATE_POD}",
+        name=_name_of(profile),
         fails_closed=True,
         timeout_s=WAITS_S,
         namespace_selector=(*hook.namespace_selector, *_expressions(profile.spec.namespace_selector)),
         object_selector=_expressions(profile.spec.selector),
-        conditions=(),
     )
 
 

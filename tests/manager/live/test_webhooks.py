@@ -207,6 +207,23 @@ async def test_an_entry_for_a_profile_comes_and_goes_with_it(client: Client) -> 
         await until(is_gone)
 
 
+async def test_no_profile_keeps_others_from_being_registered(client: Client) -> None:
+    hostile: dict[str, dict[str, Any]] = {
+        "a" * 253: {"selector": {"matchLabels": {"band": "long"}}},
+        "odd-key": {"selector": {"matchLabels": {"a b": "c"}}},
+        "odd-value": {"namespaceSelector": {"matchLabels": {"a": "c d"}}},
+    }
+    async with admitting(client):
+        for name, spec in hostile.items():
+            with suppress(ApiError):
+                await client.create(CLUSTER_COLOCATION_PROFILES, {"metadata": {"name": name}, "spec": spec})
+        await client.create(CLUSTER_COLOCATION_PROFILES, PROFILE)
+        await until(lambda: _is_registered(client, "batch.mpod-create"))
+        stored = (await client.get(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING)).webhooks
+        # One with a long name is a profile like any other; labels that cannot be match nobody.
+        assert len([each for each in stored if each.name.endswith(".mpod-create.koordinator.sh")]) == 2
+
+
 async def _is_registered(client: Client, *names: str) -> bool:
     found = {each.name for each in (await client.get(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING)).webhooks}
     return found >= {f"{name}.koordinator.sh" for name in names}
@@ -365,9 +382,20 @@ async def test_what_is_no_review_is_refused(tmp_path: Path, path: str, body: byt
 
 async def test_a_configuration_that_cannot_hold_is_refused_by_default(client: Client) -> None:
     broken = {"data": {"colocation-config": "{"}}
+
+    async def is_refused(*, dry_run: bool = True) -> bool:
+        try:
+            await client.patch(
+                CONFIG_MAPS, "slo-controller-config", broken, namespace=NAMESPACE_KOORDINATOR, dry_run=dry_run
+            )
+        except ApiError as error:
+            return "ParseConfigFail" in str(error)
+        return False
+
     async with admitting(client) as running:
-        with pytest.raises(ApiError, match="ParseConfigFail"):
-            await client.patch(CONFIG_MAPS, "slo-controller-config", broken, namespace=NAMESPACE_KOORDINATOR)
+        # A real server learns of webhooks a moment after they are stored.
+        await until(is_refused)
+        assert await is_refused(dry_run=False)
         # Others' are none of its business.
         await client.create(CONFIG_MAPS, {"metadata": {"name": "x", "namespace": NAMESPACE_KOORDINATOR}, **broken})
         await running.stop()
