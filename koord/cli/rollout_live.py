@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -194,38 +195,37 @@ def _there(feature: Feature, found: Rollout | None, change: Callable[[Rollout], 
 
 
 async def _change(client: Client, feature: Feature, change: Callable[[Rollout | None], Rollout | None]) -> None:
-    for _ in range(TRIES):
-        stored = await config_map(client, names.CONFIGMAP_ROLLOUTS)
-        data: Mapping[str, str] = stored.data if stored is not None else {}
-        present = data.get(feature.name)
+    def text_of(data: Mapping[str, str]) -> str | None:
         before = None
-        if present is not None:
-            try:
+        if (present := data.get(feature.name)) is not None:
+            # Who ends or replaces it need not understand it.
+            with suppress(BadInput):
                 before = parse(feature.name, present)
-            except BadInput:
-                # Who ends or replaces it need not understand it.
-                before = None
         after = change(before)
-        text = render(after) if after is not None else None
-        if text == present:
-            return
-        if await _write(client, names.CONFIGMAP_ROLLOUTS, stored, {feature.name: text}):
-            return
-    raise RolloutError(f"ConfigMap {names.CONFIGMAP_ROLLOUTS} changes so often that it cannot be written; try again")
+        return render(after) if after is not None else None
+
+    await _rewrite(client, names.CONFIGMAP_ROLLOUTS, feature.name, text_of)
 
 
 async def _configure(client: Client, feature: Feature, text_of: Callable[[Mapping[str, str]], str | None]) -> None:
+    """`text_of` is None where the section stays as it is."""
+
+    def kept(data: Mapping[str, str]) -> str | None:
+        text = text_of(data)
+        return data.get(feature.section) if text is None else text
+
+    await _rewrite(client, names.CONFIGMAP_SLO_CONTROLLER, feature.section, kept)
+
+
+async def _rewrite(client: Client, name: str, key: str, text_of: Callable[[Mapping[str, str]], str | None]) -> None:
+    """One value of a ConfigMap, by what the others say; None: it goes."""
     for _ in range(TRIES):
-        stored = await config_map(client, names.CONFIGMAP_SLO_CONTROLLER)
+        stored = await config_map(client, name)
         data: Mapping[str, str] = stored.data if stored is not None else {}
         text = text_of(data)
-        if text is None or text == data.get(feature.section):
+        if text == data.get(key) or await _write(client, name, stored, {key: text}):
             return
-        if await _write(client, names.CONFIGMAP_SLO_CONTROLLER, stored, {feature.section: text}):
-            return
-    raise RolloutError(
-        f"ConfigMap {names.CONFIGMAP_SLO_CONTROLLER} changes so often that it cannot be written; try again"
-    )
+    raise RolloutError(f"ConfigMap {name} changes so often that it cannot be written; try again")
 
 
 async def _write(client: Client, name: str, stored: ConfigMap | None, data: Mapping[str, str | None]) -> bool:

@@ -146,10 +146,10 @@ class Daemon:
         self._problems: set[tuple[str, str, str]] = set()
         "Those that were told."
         self.counts: dict[str, int] = {}
+        "By strategy and what it did."
         self.evictions: Counter[tuple[Charged, str]] = Counter()
         "By whose pod it was, and the strategy."
         self.reporter = Reporter(client, clock, options.node, self._facts)
-        "By strategy and what it did."
         self._kubelet_pods = kubelet.Pods()
         self._look = DeviceLook(self.files, options.gates)
         self._watch = DeviceWatch(self._look, clock)
