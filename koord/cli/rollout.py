@@ -165,6 +165,9 @@ def _end(feature: str, on: bool, force: bool, kubeconfig: str | None, context: s
 
     found = feature_of(feature)
     refused = _run(lambda client: live.end(client, found, on=on, force=force), kubeconfig, context)
+    if refused is None:
+        click.echo(f"there is no roll-out of {feature}: nothing was changed")
+        return 0
     click.echo(f"{feature} is {'on for the whole cluster' if on else 'off on all nodes, as before'}")
     for what, why in list(refused.items())[:MOST_NAMED]:
         click.echo(f"note: {what}: {why}", err=True)

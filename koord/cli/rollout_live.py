@@ -25,7 +25,7 @@ from koord.cli.colocation_live import FIELD_MANAGER, TRIES, Done, config_map, ea
 from koord.cli.node_live import who_is_missing
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, Conflict, NotFound
-from koord.manager.rollout.features import FEATURES, Feature, RolloutError, begun, ended, obstacle
+from koord.manager.rollout.features import FEATURES, Feature, RolloutError, begun, ended, is_begun, obstacle
 from koord.manager.rollout.state import Rollout, checked, chosen, parse, render
 from koord.manager.rollout.steps import resumed, stopped
 
@@ -151,8 +151,9 @@ async def resume(client: Client, feature: Feature, *, again: bool) -> RolloutRes
     return await look(client, feature)
 
 
-async def end(client: Client, feature: Feature, *, on: bool, force: bool = False) -> dict[str, str]:
-    """Ends a roll-out: on for the whole cluster, or off as before. What could not be written, and why.
+async def end(client: Client, feature: Feature, *, on: bool, force: bool = False) -> dict[str, str] | None:
+    """Ends a roll-out: on for the whole cluster, or off as before. What could not be written, and why; None where there
+    is none to undo.
 
     Labels go last: while the configuration goes by them, they are what keeps nodes as they are. When it does not, they
     say nothing.
@@ -168,12 +169,16 @@ async def end(client: Client, feature: Feature, *, on: bool, force: bool = False
                 f"the roll-out of {feature.name} is {rollout.state} at {rollout.percent}%: it can be finished when it"
                 " is complete at 100%; --force switches the feature on for the whole cluster as it is"
             )
+    config_before = await config_map(client, names.CONFIGMAP_SLO_CONTROLLER) or ConfigMap()
+    nodes = await client.list(NODES)
+    labelled = [each for each in nodes if feature.label in each.metadata.labels]
+    if not on and text is None and not labelled and not is_begun(config_before.data, feature):
+        return None
     await _configure(client, feature, lambda data: ended(data, feature, on=on))
     await _change(client, feature, lambda found: None)
     done = Done()
     data = (await config_map(client, names.CONFIGMAP_SLO_CONTROLLER) or ConfigMap()).data
     config = reload(None, data)[0]
-    nodes = await client.list(NODES)
 
     async def unlabel(node: Node) -> None:
         patch = {"metadata": {"uid": node.metadata.uid, "labels": {feature.label: None}}}
@@ -184,7 +189,8 @@ async def end(client: Client, feature: Feature, *, on: bool, force: bool = False
 
     if feature.is_lending and not on:
         await each_of(nodes, lambda node: take_back(client, node, config, done))
-    await each_of([each for each in nodes if feature.label in each.metadata.labels], unlabel)
+    # With the roll-out gone the manager gives nobody the label any more; it may have until then.
+    await each_of([each for each in await client.list(NODES) if feature.label in each.metadata.labels], unlabel)
     return done.refused
 
 

@@ -116,6 +116,7 @@ async def test_lending_is_rolled_out_bit_by_bit_stops_when_a_service_suffers_and
         assert victim not in await inside(client)
     # Without a manager it can be undone.
     assert await rollouts.end(client, LENDING, on=False) == {}
+    assert await rollouts.end(client, LENDING, on=False) is None, "said twice, it finds none"
     assert await inside(client) == set()
     for name in NODES:
         assert await lent(client, name) is None
@@ -202,7 +203,7 @@ async def test_two_people_at_once_and_commands_given_twice_leave_one_roll_out(cl
         shown = (await rollouts.stop(client, LENDING, "lunch")).rollouts[0]
         assert (shown.state, shown.reason) == ("stopped", "stopped by hand: lunch")
     for _ in range(2):
-        assert await rollouts.end(client, LENDING, on=False) == {}
+        assert not await rollouts.end(client, LENDING, on=False)
     with pytest.raises(RolloutError, match="there is no roll-out of lending"):
         await rollouts.stop(client, LENDING, "")
 
