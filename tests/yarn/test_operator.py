@@ -13,6 +13,7 @@ import pytest
 from koord.api import kinds
 from koord.cli.main import run as command
 from koord.kube.client import Client
+from koord.kube.metrics import Metrics
 from koord.yarn.amount import MIB, NOTHING, Amount, of_yarn
 from koord.yarn.hadoop.messages import NodeCap
 from koord.yarn.live import operator as operator_module
@@ -23,6 +24,7 @@ from koord.yarn.live.rpc import YarnRefused, YarnUnreachable
 from koord.yarn.live.run import OperatorOptions, run
 from koord.yarn.nodes import node_facts
 from koord.yarn.split import Policy
+from tests.kube.waiting import eventually
 from tests.manager.live.managing import fresh, make_node, managing, report, until, until_lent, until_there
 from tests.scheduler.live.embedded import pod_manifest, scheduling, serving
 from tests.yarn.stand_in import StandIn, resource_manager
@@ -34,9 +36,11 @@ NODE_ID = {"yarn.hadoop.apache.org/node-id": ID}
 
 
 @asynccontextmanager
-async def operating(client: Client, rm: StandIn, policy: Policy = QUICK) -> AsyncIterator[asyncio.Task[None]]:
+async def operating(
+    client: Client, rm: StandIn, policy: Policy = QUICK, metrics: Metrics | None = None
+) -> AsyncIterator[asyncio.Task[None]]:
     options = OperatorOptions({"": rm.cluster}, policy, look_s=0.2, soon_s=0.05)
-    task = asyncio.create_task(run(client, options))
+    task = asyncio.create_task(run(client, options, metrics=metrics))
     try:
         yield task
     finally:
@@ -282,7 +286,8 @@ async def test_a_refused_change_stays_on_the_condition_and_is_not_repeated_node_
         await fresh(client)
         rm.mode = "refuse-updates"
         names = ("n1", "n2")
-        async with managing(client), operating(client, rm, Policy(pace_s=600.0, heard_s=0.0)):
+        metrics = Metrics(process=False)
+        async with managing(client), operating(client, rm, Policy(pace_s=600.0, heard_s=0.0), metrics):
             for name in names:
                 await make_node(client, name, annotations={"yarn.hadoop.apache.org/node-id": f"{name}:8041"})
                 await until_there(client, kinds.NODE_METRICS, name)
@@ -307,6 +312,13 @@ async def test_a_refused_change_stays_on_the_condition_and_is_not_repeated_node_
                 return (await condition(client))[0] != ""
 
             await until(says_again, SLOWLY_S)
+            await eventually(lambda: set(shown(metrics)) == {"n1:8041"}, SLOWLY_S)
+
+
+def shown(metrics: Metrics) -> list[str]:
+    """The NodeManagers that Prometheus is told of."""
+    samples = [sample for family in metrics.registry.collect() for sample in family.samples]
+    return [each.labels.get("instance") or each.labels["node_manager"] for each in samples if "yarn" in each.name]
 
 
 async def test_what_was_read_too_long_ago_lets_no_cap_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,8 +41,9 @@ class YarnMetrics:
         self._unconfirmed.put({"node_manager": node_id, "cluster": cluster}, open_s)
 
     def keep(self, known: Collection[tuple[str, str]]) -> None:
-        """Nobody asks for caps of NodeManagers but these."""
+        """No other NodeManager is of a node that exists."""
         for cluster, node_id in self._noted - set(known):
+            self.forget(cluster, node_id)
             self._unconfirmed.put({"node_manager": node_id, "cluster": cluster}, None)
             self._since_s.pop((cluster, node_id), None)
         self._noted = set(known)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -45,6 +45,8 @@ WAITED_S: Final = 60.0
 """A side that waited so recently still counts as waiting."""
 FRESH_S: Final = 10.0
 """A cap grows only by what was read so recently: less than a successor waits for the lease."""
+REMEMBERED_S: Final = 600.0
+"""No call takes effect so long after it was sent."""
 AT_ONCE: Final = 16
 MOST_IN_A_CALL: Final = 100
 FIELD_MANAGER: Final = "koord-yarn-operator"
@@ -136,7 +138,7 @@ class Operator:
                 calls.append((node, verdict))
             if verdict.condition is not None and self._is_news(node, verdict.condition):
                 conditions.append((node, verdict.condition))
-        self._metrics.keep(noted)
+        self._forget(noted, now_s)
         await self._all(self._claim(node, verdict) for node, verdict in claims)
         await self._call(calls, kubernetes_waits)
         await self._all(self._condition(node, condition) for node, condition in conditions)
@@ -182,6 +184,19 @@ class Operator:
             else:
                 self._missing_s.setdefault(key, self._clock.monotonic())
                 self._metrics.forget(verdict.cluster, verdict.node_id)
+
+    def _forget(self, noted: Collection[Key], now_s: float) -> None:
+        """Nodes come and go for months. A call about a node that is gone may still take effect: that is remembered."""
+        self._metrics.keep(noted)
+        there = {each.name for each in self.nodes.list()}
+        self._own = {name: own for name, own in self._own.items() if name in there}
+        self._refused = {key: why for key, why in self._refused.items() if key in noted}
+        self._missing_s = {key: since_s for key, since_s in self._missing_s.items() if key in noted}
+        self._memories = {
+            key: memory
+            for key, memory in self._memories.items()
+            if key in noted or now_s - memory.called_s < REMEMBERED_S
+        }
 
     async def _look(self) -> dict[str, Look]:
         async def one(name: str, manager: ResourceManager) -> tuple[str, Look]:
