@@ -9,7 +9,7 @@ ARGS ?=
 help:
 	@echo "make run            koord at work on this machine (ARGS='--report out.html'; LOCAL=1, as root: this machine is a node, too)"
 	@echo "make test           lint, types, import rules and tests"
-	@echo "make lint types layers tests   one of them (tests: T='-k quantity')"
+	@echo "make lint types layers tests   one of them (tests: T='-k quantity'; STRICT=1: no second try)"
 	@echo "make explore        random search with the property tests for SECONDS=60 (T=tests/scheduler; SEED=17 repeats a failure)"
 	@echo "make test-guest     the agent on a kernel with cgroup v2, in a guest: minutes, since it is emulated"
 	@echo "make test-cluster   the story of an installation on both API servers, with components killed in the middle: minutes"
@@ -53,7 +53,7 @@ layers: .venv/.dev
 # since much of a test that talks to a server is waiting.
 T ?=
 WORKERS ?= 3
-PYTEST := pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST := pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(STRICT),--one-try)
 
 # Compiled modules are kept whatever the surroundings say, and made once beforehand: each worker, and each of the hundreds
 # of processes that the tests start, would compile the same again.

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from tests.control_plane import ControlPlane
 from tests.distribution import place_in_the_queue
 from tests.groups import GROUPS, missing_kubectl
+from tests.second_try import NEEDED, SecondTry
 
 GROUP = "group"
 """The property of a test that names a group of it."""
@@ -33,7 +34,13 @@ def required_groups() -> list[str]:
     return [name for name in os.environ.get("KOORD_REQUIRE", "").replace(",", " ").split() if name]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--one-try", action="store_true", help="no second try for tests with real processes")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("--one-try"):
+        config.pluginmanager.register(SecondTry())
     unknown = sorted(set(required_groups()) - set(GROUPS))
     if unknown:
         raise pytest.UsageError(f"KOORD_REQUIRE: unknown {', '.join(unknown)}; groups are {', '.join(GROUPS)}")
@@ -65,6 +72,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for outcome, reports in terminalreporter.stats.items():
         for report in reports:
             if not isinstance(report, pytest.TestReport) or (report.when != "call" and outcome != "skipped"):
+                continue
+            if outcome == NEEDED:
                 continue
             # Not by keywords: a folder of tests may be called like a group.
             groups = [str(value) for key, value in report.user_properties if key == GROUP] or ["none"]

@@ -1,0 +1,90 @@
+"""One second try for tests that depend on real processes, kernels and clocks.
+
+Such a test may fail once because the machine was busy elsewhere for too long. It then runs again with everything set up
+anew: fixtures of its module and of the session, too. A test that needed this is named at the end of the run, with what
+failed, since it should wait for a condition instead. Pure tests fail at once, and with `--one-try` (`make tests
+STRICT=1`) every test does.
+"""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+NEEDED = "second try"
+"""The outcome of a first try that is not the last."""
+
+REAL_GROUPS = ("root", "kubectl", "browser", "guest", "cluster", "gpu", "yarn", "runtime", "prometheus")
+REAL_FOLDERS = (
+    "tests/agent/live/",
+    "tests/cluster/",
+    "tests/descheduler/live/",
+    "tests/docs/test_pages.py",
+    "tests/kube/",
+    "tests/manager/live/",
+    "tests/minicluster/local/",
+    "tests/minicluster/up/",
+    "tests/operate/test_live.py",
+    "tests/scheduler/live/",
+)
+"""Where servers and processes are real, though the tests need nothing that a machine may lack."""
+
+_SECOND = pytest.StashKey[bool]()
+
+
+def runs_in_real_time(item: pytest.Item) -> bool:
+    return item.nodeid.startswith(REAL_FOLDERS) or any(item.get_closest_marker(name) for name in REAL_GROUPS)
+
+
+class SecondTry:
+    """The plugin, registered unless `--one-try` is given."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+        if _SECOND in item.stash or not runs_in_real_time(item):
+            return None
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        failed = [report for report in reports if report.failed]
+        if failed:
+            failed[0].outcome = NEEDED  # type: ignore[assignment] # as other outcomes of plugins, which pytest counts by name
+            failed[0].sections += _set_up_nothing(item.session)
+            reports = failed[:1]
+        for report in reports:
+            item.ihook.pytest_runtest_logreport(report=report)
+        if failed:
+            item.stash[_SECOND] = True
+            # The whole protocol, so that a test's time limit begins anew.
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=nextitem)
+        else:
+            item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+    def pytest_report_teststatus(self, report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str, str] | None:
+        return (NEEDED, "R", "SECOND TRY") if report.outcome == NEEDED else None
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """What failed in each first try, and the names of the tests once more at the end."""
+        first_tries: list[pytest.TestReport] = terminalreporter.stats.get(NEEDED, [])
+        if not first_tries:
+            return
+        terminalreporter.section("first tries that failed")
+        for report in first_tries:
+            terminalreporter.write_sep("_", report.nodeid)
+            terminalreporter.write_line(report.longreprtext)
+            for title, text in report.sections:
+                terminalreporter.write_sep("-", title)
+                terminalreporter.write_line(text)
+        for report in first_tries:
+            terminalreporter.write_line(f"needed a second try: {report.nodeid}", yellow=True)
+
+
+def _set_up_nothing(session: pytest.Session) -> list[tuple[str, str]]:
+    """Takes down every fixture that still is set up, and returns what went wrong with that."""
+    try:
+        session._setupstate.teardown_exact(None)
+    except Exception:  # noqa: BLE001 - the failure that is reported came before
+        return [("taking fixtures down", traceback.format_exc())]
+    return []
