@@ -205,6 +205,15 @@ ALERTS: Final = (
         "New pods do not get what their profile says, or cannot be created.",
     ),
     Alert(
+        "KoordAdmissionOff",
+        "manager",
+        "max(koord_manager_admission_off) == 1",
+        "1h",
+        "warning",
+        "admission has been off by hand for an hour",
+        "Somebody broke the glass. Until it is undone, no profile acts: new batch pods run on resources of services.",
+    ),
+    Alert(
         "KoordWebhookCertificateExpiring",
         "manager",
         "min(koord_manager_webhook_certificate_expiry_timestamp_seconds) - time() < 30 * 86400",

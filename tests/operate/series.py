@@ -51,6 +51,7 @@ WELL: Final = {
     "koord_manager_configuration_faults": always(0),
     'koord_manager_rollout_stopped{feature="lending"}': always(0),
     "koord_manager_webhook_registered": always(1),
+    "koord_manager_admission_off": always(0),
     "koord_manager_webhook_certificate_expiry_timestamp_seconds": always(4e9),
     'koordlet_report_failing_seconds{node="n1",report="usage"}': always(0),
     'koordlet_actions_total{node="n1",by="cpu_suppress",what="write"}': growing(5),
@@ -83,6 +84,7 @@ ILL: Final[dict[str, dict[str, str]]] = {
     "KoordConfigurationInvalid": {"koord_manager_configuration_faults": always(1)},
     "KoordRolloutStopped": {'koord_manager_rollout_stopped{feature="lending"}': always(1)},
     "KoordWebhookBroken": {"koord_manager_webhook_registered": always(0)},
+    "KoordAdmissionOff": {"koord_manager_admission_off": always(1)},
     # Long ago, whatever the time is.
     "KoordWebhookCertificateExpiring": {"koord_manager_webhook_certificate_expiry_timestamp_seconds": always(86400)},
     "KoordAgentDown": {'up{job="koord-agent",instance="n1"}': always(0)},

@@ -203,6 +203,7 @@ def test_an_alert_fires_for_a_reservation_that_fits_nowhere(watched: Watched) ->
         'koord_scheduler_oldest_pending_seconds{priority="koord-mid"} == 0',
         'koord_manager_nodes{report="fresh"} == 1',
         "koord_manager_webhook_registered == 1",
+        "koord_manager_admission_off == 0",
         "koord_manager_webhook_certificate_expiry_timestamp_seconds > time() + 180 * 86400",
         "koord_manager_configuration_faults == 0",
         'koordlet_report_failing_seconds{report="usage"} == 0',

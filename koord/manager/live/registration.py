@@ -95,6 +95,11 @@ class Registration:
         self._unconditional: set[str] = set()
         "Configurations that were kept without conditions."
 
+    @property
+    def is_off(self) -> bool:
+        """Whether somebody has taken admission off by hand, as last looked at."""
+        return bool(self._off)
+
     async def ensure(self, hooks: Iterable[Hook], endpoint: Endpoint, bundle: bytes) -> bool:
         """Makes the configurations what they should be. Whether something had to be mended."""
         listed = list(hooks)
@@ -108,6 +113,7 @@ class Registration:
         try:
             present = msgspec.json.decode(await self._client.get_bytes(kind, name))
         except NotFound:
+            self._off.pop(name, None)
             log.info("registering webhooks", extra={"configuration": name, "webhooks": len(wanted)})
             new = {"metadata": {"name": name}, "webhooks": wanted}
             try:

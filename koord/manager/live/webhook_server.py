@@ -198,6 +198,9 @@ class WebhookServer:
         own.gauge(
             "koord_manager_webhook_registered", "1 while certificate and registration of the webhooks are in order"
         ).set_function(lambda: self._fault is None)
+        own.gauge(
+            "koord_manager_admission_off", "1 while admission is off by hand (koord colocation break-glass on), else 0"
+        ).set_function(lambda: self._registration.is_off)
         self._expiry = own.gauge(
             "koord_manager_webhook_certificate_expiry_timestamp_seconds",
             "When the certificate that the webhooks show ends, in seconds since 1970",

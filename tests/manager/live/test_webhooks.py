@@ -185,9 +185,15 @@ async def test_break_glass_opens_a_cluster_without_a_manager_and_one_that_comes_
         assert running.server.check() is None
         assert (await client.get(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING)).webhooks == ()
         assert await break_glass.look(client) == told[MUTATING]
+        assert b"koord_manager_admission_off 1.0" in running.metrics.render()
         await break_glass.turn(client, None)
         await until(lambda: _is_registered(client, "mpod-create"))
         assert await break_glass.look(client) == ""
+
+        async def is_told() -> bool:
+            return b"koord_manager_admission_off 0.0" in running.metrics.render()
+
+        await until(is_told)
 
 
 async def test_an_entry_for_a_profile_comes_and_goes_with_it(client: Client) -> None:
