@@ -14,7 +14,7 @@ from koord.cli.break_glass import break_glass
 from koord.cli.colocation_preview import preview
 from koord.cli.options import kube_options, output_option
 from koord.cli.progress import Progress
-from koord.cli.rollout import rollout, rollout_table, rollouts_of
+from koord.cli.rollout import rollout, rollout_table
 from koord.cli.tables import table
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from koord.kube.client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 MOST_NAMED: Final = 5
 MOST_NODES: Final = 50
 GIB: Final = 1 << 30
@@ -142,18 +143,18 @@ def on(
 def status(
     nodes: tuple[str, ...], selector: str | None, kubeconfig: str | None, context: str | None, output: str
 ) -> int:
-    """Say where co-location is on or off, who switched it, what is lent, and how many pods run on it."""
-    from koord.cli import colocation_live as live
+    """Say where co-location is on or off, who switched it, what is lent, how many pods run on it, and how far roll-outs
+    are."""
+    from koord.cli import rollout_live
 
     scope = _scope(nodes, selector)
-    told = _run(lambda client: live.look(client, scope), kubeconfig, context)
+    told = _run(lambda client: rollout_live.status(client, scope), kubeconfig, context)
     if output == "table":
         _print(told)
-        rollouts = rollouts_of(kubeconfig, context)
-        if rollouts.rollouts:
+        if told.rollouts:
             click.echo()
-            click.echo(rollout_table(rollouts.rollouts))
-        for line in rollouts.faults:
+            click.echo(rollout_table(told.rollouts))
+        for line in told.rollout_faults:
             click.echo(f"note: {line}", err=True)
     else:
         structured.say(told, output)
@@ -169,9 +170,7 @@ def _scope(nodes: tuple[str, ...], selector: str | None) -> Scope:
     return Scope(tuple(dict.fromkeys(nodes)), parse_labels(selector) if selector else None)
 
 
-def _run(
-    work: Callable[[Client], Awaitable[SwitchResult]], kubeconfig: str | None, context: str | None
-) -> SwitchResult:
+def _run(work: Callable[[Client], Awaitable[T]], kubeconfig: str | None, context: str | None) -> T:
     from koord.cli import colocation_live as live
 
     return live.run(work, kubeconfig, context)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 import msgspec
@@ -46,6 +46,7 @@ from koord.manager.node_resource.state import node_facts
 from koord.notice.decision import Asker, Go
 from koord.notice.live.asking import ask, withdraw
 
+T = TypeVar("T")
 FIELD_MANAGER: Final = "koord-cli"
 AT_ONCE: Final = 16
 TRIES: Final = 5
@@ -129,11 +130,10 @@ class Done:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-def run(work: Callable[[Client], Any], kubeconfig: str | None, context: str | None) -> SwitchResult:
-    async def go() -> SwitchResult:
+def run(work: Callable[[Client], Awaitable[T]], kubeconfig: str | None, context: str | None) -> T:
+    async def go() -> T:
         async with Client.from_config(kubeconfig, context) as client:
-            found: SwitchResult = await work(client)
-            return found
+            return await work(client)
 
     try:
         return asyncio.run(go())

@@ -107,7 +107,9 @@ def start(
 @output_option("table", "json", "yaml")
 def status(kubeconfig: str | None, context: str | None, output: str) -> int:
     """Say how far roll-outs are, and why one stopped."""
-    _print(rollouts_of(kubeconfig, context), output)
+    from koord.cli import rollout_live as live
+
+    _print(_run(live.look, kubeconfig, context), output)
     return 0
 
 
@@ -172,13 +174,6 @@ def _end(feature: str, on: bool, force: bool, kubeconfig: str | None, context: s
     for what, why in list(refused.items())[:MOST_NAMED]:
         click.echo(f"note: {what}: {why}", err=True)
     return 1 if refused else 0
-
-
-def rollouts_of(kubeconfig: str | None, context: str | None) -> RolloutResult:
-    """How far roll-outs are."""
-    from koord.cli import rollout_live as live
-
-    return _run(live.look, kubeconfig, context)
 
 
 def _run(work: Callable[[Client], Awaitable[T]], kubeconfig: str | None, context: str | None) -> T:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 import msgspec
+from msgspec import structs
 from msgspec.structs import replace
 
 from koord.api.configuration.slo_config import reload
@@ -21,7 +22,8 @@ from koord.api.kubernetes.core import ConfigMap
 from koord.api.kubernetes.node import Node
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
-from koord.cli.colocation_live import FIELD_MANAGER, TRIES, Done, config_map, each_of, take_back
+from koord.cli import colocation_live as switch
+from koord.cli.colocation_live import FIELD_MANAGER, TRIES, Done, Scope, SwitchResult, config_map, each_of, take_back
 from koord.cli.node_live import who_is_missing
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, Conflict, NotFound
@@ -57,6 +59,19 @@ class RolloutResult(msgspec.Struct, frozen=True, rename="camel"):
     "Stored roll-outs that cannot be read."
     manager: str = ""
     "That no manager leads, if so."
+
+
+class StatusResult(SwitchResult, frozen=True, rename="camel"):
+    """How things stand, roll-outs included."""
+
+    rollouts: tuple[RolloutShown, ...] = ()
+    rollout_faults: tuple[str, ...] = ()
+    "What is wrong with stored roll-outs."
+
+
+async def status(client: Client, scope: Scope) -> StatusResult:
+    found, told = await switch.look(client, scope), await look(client)
+    return StatusResult(**structs.asdict(found), rollouts=told.rollouts, rollout_faults=told.faults)
 
 
 async def look(client: Client, only: Feature | None = None) -> RolloutResult:

@@ -15,6 +15,7 @@ from koord.api import kinds
 from koord.api.protocol.names import CONFIGMAP_ROLLOUTS, CONFIGMAP_SLO_CONTROLLER, NAMESPACE_KOORDINATOR
 from koord.api.text.timestamp import from_seconds
 from koord.cli import rollout_live as rollouts
+from koord.cli.colocation_live import Scope
 from koord.cli.main import run as koord
 from koord.kube.client import Client
 from koord.kube.locate import locate
@@ -195,6 +196,9 @@ async def test_two_people_at_once_and_commands_given_twice_leave_one_roll_out(cl
     wanted = Rollout(steps=(50, 100), every_seconds=3600.0)
     await asyncio.gather(*(rollouts.start(client, LENDING, wanted) for _ in range(3)))
     assert len((await rollouts.look(client)).rollouts) == 1
+    standing = await rollouts.status(client, Scope())
+    assert [(each.feature, each.percent) for each in standing.rollouts] == [("lending", 50)]
+    assert set(standing.nodes) == set(NODES)
     with pytest.raises(RolloutError, match="already, with other settings"):
         await rollouts.start(client, LENDING, Rollout(steps=(10,)))
     with pytest.raises(RolloutError, match="is running at 50%"):
