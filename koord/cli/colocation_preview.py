@@ -94,18 +94,33 @@ def _tables(told: FeaturePreview) -> str:
     if not told.nodes:
         lines.append("no node would change")
     else:
-        rows: list[tuple[str, ...]] = [("NODE", "WOULD LEND", "HELD BACK", "SERVICES", "BATCH PODS", "WHY NOT")]
-        for name, node in list(told.nodes.items())[:MOST_NODES]:
-            lends = f"{node.batch_cpu_milli / 1000:g} CPUs, {node.batch_memory_bytes / GIB:.1f}Gi"
-            held = f"{node.held_back_milli / 1000:g} CPUs" if node.held_back_milli else "-"
-            rows.append((name, lends, held, str(node.services), str(node.batch_pods), node.why or "-"))
-        lines.append(table(rows))
+        lines.append(_table(told))
         if len(told.nodes) > MOST_NODES:
             lines.append(f"and {len(told.nodes) - MOST_NODES} more nodes (all of them with -o json)")
-    lines.append(
-        f"in all: {len(told.nodes)} nodes, {told.batch_cpu_milli / 1000:g} CPUs and"
-        f" {told.batch_memory_bytes / GIB:.1f}Gi lent, {len(told.evictions)} pods evicted"
+    lent = (
+        f", {told.batch_cpu_milli / 1000:g} CPUs and {told.batch_memory_bytes / GIB:.1f}Gi lent" if told.lends else ""
     )
+    evicted = f", {len(told.evictions)} pods evicted" if told.evictions or told.lends or told.holds_back else ""
+    lines.append(f"in all: {len(told.nodes)} nodes{lent}{evicted}")
     lines += [f"  {each.pod} on {each.node} by {each.by}: {each.why}" for each in told.evictions[:MOST_PODS]]
     lines += [f"note: {note}" for note in told.notes]
     return "\n".join(lines)
+
+
+def _table(told: FeaturePreview) -> str:
+    """Each feature with the columns that it has figures for."""
+    nodes = dict(list(told.nodes.items())[:MOST_NODES])
+    columns: list[tuple[str, list[str]]] = [("NODE", list(nodes))]
+    if told.lends:
+        lent = [
+            f"{each.batch_cpu_milli / 1000:g} CPUs, {each.batch_memory_bytes / GIB:.1f}Gi" for each in nodes.values()
+        ]
+        columns.append(("WOULD LEND", lent))
+    if told.holds_back:
+        held = [f"{each.held_back_milli / 1000:g} CPUs" if each.held_back_milli else "-" for each in nodes.values()]
+        columns.append(("HELD BACK", held))
+    columns.append(("SERVICES", [str(each.services) for each in nodes.values()]))
+    columns.append(("BATCH PODS", [str(each.batch_pods) for each in nodes.values()]))
+    if told.lends:
+        columns.append(("WHY NOT", [each.why or "-" for each in nodes.values()]))
+    return table([tuple(head for head, _ in columns), *zip(*(cells for _, cells in columns), strict=True)])

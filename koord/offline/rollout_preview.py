@@ -33,19 +33,23 @@ BATCH_MEMORY: Final = str(names.RESOURCE_BATCH_MEMORY)
 
 class NodeOutlook(msgspec.Struct, frozen=True, rename="camel"):
     batch_cpu_milli: int
-    "Lent with the feature."
+    "Lent by the feature; 0 for features that lend nothing."
     batch_memory_bytes: int
     held_back_milli: int
-    "CPU that batch pods use now and would not get."
+    "CPU that batch pods use now and would not get; 0 for features that hold nobody back."
     services: int
     batch_pods: int
     why: str
-    "Why it would lend nothing."
+    "Why it would lend nothing, with a feature that lends."
 
 
 class FeaturePreview(msgspec.Struct, frozen=True, rename="camel"):
     feature: str
     about: str
+    lends: bool
+    "Whether the feature is one that lends."
+    holds_back: bool
+    "Whether it is one that holds batch pods back and evicts them."
     nodes: dict[str, NodeOutlook]
     "Those that would get it."
     already: tuple[str, ...]
@@ -82,17 +86,22 @@ def feature_preview(
         if name not in inside or name in had:
             continue
         there = pods.get(name, [])
-        settings = config.for_node(node.metadata.labels, node.metadata.annotations)
-        held = held_back_milli(node, there, metrics[name], settings.node_slo, now_s) if name in metrics else 0
-        told[name] = _outlook(previewed.nodes[name], there, held)
+        held = 0
+        if feature.holds_back and name in metrics:
+            settings = config.for_node(node.metadata.labels, node.metadata.annotations)
+            held = held_back_milli(node, there, metrics[name], settings.node_slo, now_s)
+        told[name] = _outlook(previewed.nodes[name] if feature.is_lending else None, there, held)
+    anyway = {each.pod for each in preview(as_is, now_s=now_s)[0].evictions} if previewed.evictions else set()
     return FeaturePreview(
         feature.name,
         feature.about,
+        feature.is_lending,
+        feature.holds_back,
         told,
         tuple(sorted(had)),
         sum(each.batch_cpu_milli for each in told.values()),
         sum(each.batch_memory_bytes for each in told.values()),
-        tuple(each for each in previewed.evictions if each.node in told),
+        tuple(each for each in previewed.evictions if each.node in told and each.pod not in anyway),
         previewed.notes,
     )
 
@@ -114,9 +123,10 @@ def _on(feature: Feature, config: SloConfig, node: Node) -> object:
     return settings.node_slo
 
 
-def _outlook(node: NodePreview, pods: Sequence[Pod], held_milli: int) -> NodeOutlook:
-    lent = {key: value(each.after) for key, each in node.resources.items() if each.after is not None}
+def _outlook(lending: NodePreview | None, pods: Sequence[Pod], held_milli: int) -> NodeOutlook:
     batch = sum(qos_class(pod) is QoSClass.BE for pod in pods)
-    return NodeOutlook(
-        lent.get(BATCH_CPU, 0), lent.get(BATCH_MEMORY, 0), held_milli, len(pods) - batch, batch, node.why
-    )
+    services = len(pods) - batch
+    if lending is None:
+        return NodeOutlook(0, 0, held_milli, services, batch, "")
+    lent = {key: value(each.after) for key, each in lending.resources.items() if each.after is not None}
+    return NodeOutlook(lent.get(BATCH_CPU, 0), lent.get(BATCH_MEMORY, 0), held_milli, services, batch, lending.why)

@@ -11,7 +11,9 @@ from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.text.manifest import Manifest, read
 from koord.api.text.selector import parse_labels
 from koord.api.text.timestamp import parse_timestamp
+from koord.cli.colocation_preview import _tables
 from koord.manager.rollout.features import FEATURES, feature_of
+from koord.offline.preview import preview
 from koord.offline.rollout_preview import FeaturePreview, feature_preview
 
 CLUSTER = Path(__file__).parents[2] / "examples" / "colocation" / "offline"
@@ -73,6 +75,24 @@ def test_a_node_that_has_a_feature_already_is_not_counted_again() -> None:
     assert previewed("lending", *both).nodes == {}
 
 
-def test_every_feature_can_be_previewed() -> None:
+def test_every_feature_can_be_previewed_and_tells_only_figures_that_it_has() -> None:
     for feature in FEATURES:
-        assert previewed(feature.name).about == feature.about
+        told = previewed(feature.name)
+        assert told.about == feature.about
+        assert bool(told.batch_cpu_milli) is (feature.name == "lending")
+        assert bool(told.evictions) is (feature.name == "suppress")
+        assert ("WOULD LEND" in _tables(told), "HELD BACK" in _tables(told)) == (
+            feature.name == "lending",
+            feature.name == "suppress",
+        )
+        assert (" lent" in _tables(told).rpartition("in all")[2]) is (feature.name == "lending")
+
+
+def test_what_happens_without_the_feature_is_not_told_as_its_doing() -> None:
+    both = ("cluster.yaml", "slo-controller-config.yaml")
+    anyway, _ = preview(read([CLUSTER / each for each in both]), now_s=NOW_S)
+    assert {each.pod for each in anyway.evictions} == {"jobs/crunch"}
+    for name in ("cpu-burst", "memory-qos"):
+        told = previewed(name, *both)
+        assert set(told.nodes) == {"n1", "n2"}
+        assert told.evictions == ()

@@ -52,6 +52,10 @@ class Feature:
         return self.section == COLOCATION
 
     @property
+    def holds_back(self) -> bool:
+        return self.section == RESOURCE_THRESHOLD
+
+    @property
     def _items(self) -> str:
         return "nodeConfigs" if self.is_lending else "nodeStrategies"
 
