@@ -61,9 +61,10 @@ UNPROTECTED: Final = "unprotected"
 LOAD: Final = 0.25
 """The part of every CPU that the service uses."""
 REQUEST_MS: Final = 1.0
-MEMORY_BYTES: Final = 2 << 30
-"""Of the node."""
-NEIGHBOUR_BYTES: Final = 1 << 30
+CPUS: Final = os.cpu_count() or 1
+MEMORY_BYTES: Final = CPUS << 30
+"""Of the node: services and neighbours have a process on every CPU."""
+NEIGHBOUR_BYTES: Final = MEMORY_BYTES // 2
 WINDOW_S: Final = 1.0
 WATCHED: Final = 5
 """Windows from a neighbour's arrival until what control made of it is measured."""
@@ -175,7 +176,6 @@ class _Visiting:
     def __init__(self, tree: Tree, directory: Path, neighbour: Neighbour, seconds: float, stack: ExitStack) -> None:
         self._tree, self._directory, self._neighbour, self._seconds = tree, directory, neighbour, seconds
         self._stack = stack
-        self._cpus = os.cpu_count() or 1
         self._service, self._guest = _pod("service", "LS"), _pod("neighbour", "BE")
         for pod in (self._service, self._guest):
             tree.directory(pod.directory)
@@ -271,7 +271,7 @@ class _Visiting:
 
     def _start_services(self) -> list[subprocess.Popen[bytes]]:
         started = []
-        for number in range(self._cpus):
+        for number in range(CPUS):
             with (self._directory / f"data-{number}").open("wb") as file:
                 file.write(os.urandom(DATA_BYTES))
                 file.flush()
@@ -291,7 +291,7 @@ class _Visiting:
     def _start_guests(self, arrives_s: float) -> None:
         args = (self._neighbour.name, str(self._directory), str(arrives_s))
         module = "koord.bench.colocation_neighbours"
-        self._guests = [self._started(self._guest, module, *args) for _ in range(self._cpus)]
+        self._guests = [self._started(self._guest, module, *args) for _ in range(CPUS)]
 
     def _end_guests(self) -> None:
         for pid in self._tree.processes(self._guest.containers[0].directory):

@@ -15,8 +15,14 @@ RATE: Final = 0.1
 UNUSUAL_RATE: Final = 0.002
 DEVIATIONS: Final = 3.0
 TIMES: Final = 1.5
-LEAST_SPREAD: Final = 0.1
-"""Of the mean: a signal that never moved would make anything unusual."""
+LEAST_SPREAD: Final = 0.2
+"""Of what a signal has to rise by: one that never moved would make anything unusual."""
+
+
+def is_exceeded(value: float, mean: float, deviation: float, times: float = TIMES) -> bool:
+    """Whether a value is above mean + 3 deviations, and above so many times the mean."""
+    spread = max(deviation, LEAST_SPREAD * (times - 1) * mean)
+    return value > mean + DEVIATIONS * spread and value > times * mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +35,10 @@ class Baseline:
     def is_learnt(self) -> bool:
         return self.windows >= LEARNT_AFTER
 
-    @property
-    def spread(self) -> float:
-        """Standard deviation, never nothing."""
-        return max(float(self.variance**0.5), LEAST_SPREAD * self.mean)
-
-    def is_unusual(self, value: float, least: float) -> bool:
+    def is_unusual(self, value: float, least: float, times: float = TIMES) -> bool:
         if not self.is_learnt or value < least:
             return False
-        return value > self.mean + DEVIATIONS * self.spread and value > TIMES * self.mean
+        return is_exceeded(value, self.mean, float(self.variance**0.5), times)
 
     def after(self, value: float, *, is_unusual: bool) -> Baseline:
         rate = UNUSUAL_RATE if is_unusual else max(RATE, 1 / (self.windows + 1))

@@ -16,7 +16,7 @@ from typing import Final
 from koord.agent.interference.culprits import WINDOWS, Candidate, Suspect, suspects
 from koord.agent.interference.episode import ACTIONS, Episode, Finding, Step, Taken
 from koord.agent.interference.hours import Usual
-from koord.agent.interference.signals import Dimension, Signal
+from koord.agent.interference.signals import OF_WORK, Dimension, Signal
 from koord.agent.interference.suffering import NEEDED, Compared, Watched, compared
 from koord.agent.interference.window import PodWindow
 
@@ -30,7 +30,11 @@ HELD_FOR: Final = 12
 """Windows for which a culprit is held back after its victim is well again."""
 HELD_TO: Final = 0.25
 """Of what the culprit used."""
+HELD_AT_WORK_TO: Final = 0.005
+"""Likewise, where the victim works slower: whoever is not there for 99.5% of the time does not show in its p99."""
 LEAST_MILLI: Final = 100
+LEAST_AT_WORK_MILLI: Final = 10
+"""The kernel's least quota."""
 LEAST_IO: Final = 1 << 20
 """Bytes a second."""
 SPARED_S: Final = 600.0
@@ -58,8 +62,8 @@ class Standing:
     is_offline: bool
     can_be_evicted: bool = False
     can_be_held: bool = False
-    least_milli: int = LEAST_MILLI
-    "It is not held below that."
+    least_milli: int = 0
+    "It is not held below what it asked for, if that counts."
     can_move: bool = False
     "Whether somebody makes it anew elsewhere."
     means: OwnMeans = OwnMeans()
@@ -283,7 +287,7 @@ def _acted(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dic
         if step is None:
             continue
         if step is Step.HELD_BACK:
-            memory.holds[culprit.uid] = _hold(uid, episode.signal.dimension, culprit.uid, node)
+            memory.holds[culprit.uid] = _hold(uid, episode.signal, culprit.uid, node)
         episode = _tell(episode, step, node, outcome, culprit.uid)
         episode = found[uid] = replace(episode, level=episode.value, waits=1)
         if step is Step.EVICTED:
@@ -295,16 +299,17 @@ def _acted(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dic
     return found
 
 
-def _hold(victim: str, dimension: Dimension, culprit: str, node: Node) -> Hold:
+def _hold(victim: str, signal: Signal, culprit: str, node: Node) -> Hold:
     """By what the victim lacks, where there are means; else by CPU: who gets less of it also streams, writes and faults
     less, on every kernel."""
     standing, use = node.standings[culprit], node.windows[culprit].use
-    means = standing.means
+    means, dimension = standing.means, signal.dimension
     if dimension is Dimension.IO and means.disks:
         return Hold(0, victim, io_bytes_s=max(int(use.get(dimension, 0.0) * HELD_TO), LEAST_IO), disks=means.disks)
     if dimension is Dimension.MEMORY and means.memory_bytes:
         return Hold(0, victim, memory_bytes=means.memory_bytes)
-    return Hold(max(int(use.get(Dimension.CPU, 0.0) * HELD_TO), standing.least_milli), victim)
+    part, least = (HELD_AT_WORK_TO, LEAST_AT_WORK_MILLI) if signal in OF_WORK else (HELD_TO, LEAST_MILLI)
+    return Hold(max(int(use.get(Dimension.CPU, 0.0) * part), least, standing.least_milli), victim)
 
 
 def _step(episode: Episode, culprit: Suspect, node: Node, memory: Memory) -> Step | None:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from koord.agent.interference.baseline import DEVIATIONS, LEAST_SPREAD, TIMES
+from koord.agent.interference.baseline import TIMES, is_exceeded
 
 DAYS: Final = 7
 LEAST_DAYS: Final = 3
@@ -35,10 +35,9 @@ class Usual(NamedTuple):
     mean: float
     deviation: float
 
-    def is_exceeded(self, value: float) -> bool:
+    def is_exceeded(self, value: float, times: float = TIMES) -> bool:
         """By the rule for a pod's own baseline."""
-        spread = max(self.deviation, LEAST_SPREAD * self.mean)
-        return value > self.mean + DEVIATIONS * spread and value > TIMES * self.mean
+        return is_exceeded(value, self.mean, self.deviation, times)
 
 
 class OfDays(msgspec.Struct, array_like=True, gc=False):

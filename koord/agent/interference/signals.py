@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from koord.agent.interference.baseline import TIMES
+
 
 class Dimension(Enum):
     """What neighbours compete for, and below which amount a neighbour's use of it counts as none."""
@@ -46,6 +48,17 @@ class Signal(Enum):
         self.text: Final = text
         self.unit: Final = unit
 
+    @property
+    def times(self) -> float:
+        """How many times its usual value is too much."""
+        return WORKS_SLOWER if self in OF_WORK else TIMES
+
+
+OF_WORK: Final = frozenset({Signal.CPI, Signal.PROBE})
+"""How slowly a pod works, not how long it waits. It does so beside whoever takes caches, memory bandwidth or the other
+thread of its core, whenever that one runs."""
+WORKS_SLOWER: Final = 1.25
+"""A wait that grows by half may still be short. A request that takes a quarter longer is what users notice."""
 
 EXCUSED_BY_QUOTA: Final = frozenset({Signal.MEMORY_PRESSURE, Signal.IO_PRESSURE, Signal.IO_WAIT, Signal.PROBE})
 """What also rises when a pod meets its own CPU limit, by how much nobody can tell: not judged in such a window."""

@@ -1,6 +1,7 @@
 """Who suffers: against its own usual (vertically), and against its replicas elsewhere (horizontally).
 
-Above mean + 3 deviations and above 1.5 times the mean, in 3 of the last 5 windows; and above the replicas' median by 3
+Above mean + 3 deviations and above 1.5 times the mean (1.25 times for signals of work: `Signal.times`), in 3 of the last
+5 windows; and above the replicas' median by 3
 deviations, where there are enough of them to have one. If all replicas are as badly off, it is the workload itself.
 """
 
@@ -45,8 +46,8 @@ class Watched:
         week, where that is known: what does not exceed it is not unusual, however quiet the hour before was."""
         if value is None:
             return Watched(self.baseline, (*self.unusual, False)[-LOOKED_AT:])
-        unusual = self.baseline.is_unusual(value, signal.least)
-        unusual = unusual and (at_this_hour is None or at_this_hour.is_exceeded(value))
+        unusual = self.baseline.is_unusual(value, signal.least, signal.times)
+        unusual = unusual and (at_this_hour is None or at_this_hour.is_exceeded(value, signal.times))
         return Watched(self.baseline.after(value, is_unusual=unusual), (*self.unusual, unusual)[-LOOKED_AT:])
 
 

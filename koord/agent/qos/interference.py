@@ -19,7 +19,7 @@ from koord.agent.host.io_knobs import io_limit
 from koord.agent.host.knobs import CPU_PERIOD, CPU_QUOTA, CPU_QUOTA_IN_LONG_PERIODS, MEMORY_HIGH
 from koord.agent.host.usage import disks_used
 from koord.agent.interference import control
-from koord.agent.interference.control import LEAST_MILLI, Node, Outcome, OwnMeans, Standing
+from koord.agent.interference.control import Node, Outcome, OwnMeans, Standing
 from koord.agent.interference.signals import Dimension, Signal
 from koord.agent.interference.story import reason
 from koord.agent.interference.window import PodWindow, Reading, pod_window
@@ -227,7 +227,7 @@ def standing_of(pod: AgentPod, sight: Sight, means: Means = NO_MEANS) -> Standin
         is_offline=is_offline,
         can_be_evicted=is_offline and not goes and may_be_evicted(pod, str(AgentGate.INTERFERENCE_CONTROL)),
         can_be_held=_can_be_held(pod),
-        least_milli=LEAST_MILLI if is_offline else max(requested, LEAST_MILLI),
+        least_milli=0 if is_offline else requested,
         can_move=any(owner.controller for owner in pod.meta.owner_references),
         means=OwnMeans(
             _memory_left(pod, sight) if pod.uid in means.has_memory else 0,

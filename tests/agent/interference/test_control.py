@@ -61,6 +61,47 @@ def test_a_spinner_is_named_within_three_windows_and_held_back() -> None:
     assert node.findings[-1].episode.times == pytest.approx(10.0, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("signal", "steps"),
+    [
+        (Signal.PROBE, [(Step.SLOWED, ""), (Step.HELD_BACK, "build")]),
+        (Signal.CPI, [(Step.SLOWED, ""), (Step.HELD_BACK, "build")]),
+        (Signal.RUN_QUEUE_DELAY, []),
+    ],
+)
+def test_a_service_that_works_a_third_slower_suffers_and_one_that_waits_a_third_longer_does_not(
+    signal: Signal, steps: list[tuple[Step, str]]
+) -> None:
+    node = story()
+    for _ in range(8):
+        node.window({"web": 3.0}, QUIET, signal)
+    for _ in range(3):
+        node.window({"web": 4.0}, BUSY, signal)
+    assert node.steps == steps
+
+
+@pytest.mark.parametrize(("used_milli", "held_milli"), [(1900.0, 10), (16000.0, 80)])
+def test_who_slows_work_down_hardly_runs_since_a_hundredth_of_the_time_shows_in_p99(
+    used_milli: float, held_milli: int
+) -> None:
+    node = story()
+    for _ in range(8):
+        node.window({"web": 3.0}, QUIET, Signal.PROBE)
+    for _ in range(3):
+        node.window({"web": 9.0}, {**BUSY, "build": used_milli}, Signal.PROBE)
+    assert node.memory.holds["build"].milli == held_milli
+
+
+def test_a_mid_pod_keeps_its_request_also_where_its_victim_works_slower() -> None:
+    mid = Standing(is_service=True, is_offline=False, can_be_held=True, least_milli=500)
+    node = Story({"web": SERVICE, "build": mid})
+    for _ in range(8):
+        node.window({"web": 3.0}, QUIET, Signal.CPI)
+    for _ in range(3):
+        node.window({"web": 9.0}, BUSY, Signal.CPI)
+    assert node.memory.holds["build"].milli == 500
+
+
 def test_an_idle_neighbour_is_never_suspected() -> None:
     node = story()
     node.calm()
