@@ -7,7 +7,8 @@ visits are interleaved; figures are medians over rounds. How much two runs of "a
 
 Goals: p99 at most 1.1 times that of alone, or twice that difference if it is larger. Where only resctrl can keep a
 neighbour off (cache, bandwidth) and there is none: it is named within 3 windows, and after the action p99 is back
-within 1.25 times. Best effort gets at least 85% of what was idle.
+within 1.25 times. Best effort gets at least 85% of what was idle: of CPU time, and if it lives on the disk, of what it
+writes without the agent.
 
 Needs root: real cgroups below one that is made here, and taken away; also what a run left that was killed.
 """
@@ -52,6 +53,9 @@ SPREAD: Final = Metric("difference of two runs", "of it")
 DELAY: Final = Metric("run-queue delay, p99", "ms")
 ANSWERED: Final = Metric("requests answered", "/s", more_is_better=True)
 IDLE_USED: Final = Metric("idle CPU used", "of 1", more_is_better=True)
+DISK_USED: Final = Metric("written, of unprotected", "of 1", more_is_better=True)
+WORKED: Final = Metric("CPU time of a request", "ms")
+STOLEN: Final = Metric("stolen by the hypervisor", "of 1")
 NAMED: Final = Metric("named after", "windows")
 OFF: Final = Metric("off the budget", "of it")
 NEVER: Final = 999.0
@@ -91,6 +95,14 @@ class Visits:
         """By which part two runs of "alone" differ."""
         one, other = sorted(self.p99(way) for way in ALONE)
         return other / one - 1 if one else 0.0
+
+    def got(self, way: str) -> float | None:
+        """Of what was idle, what the neighbour got."""
+        if not self.neighbour.lives_on_disk:
+            return self.median(way, lambda figures: figures.best_effort)
+        written = [(each.ways[way].written_s, each.ways[UNPROTECTED].written_s) for each in self.of]
+        shares = [one / other for one, other in written if one is not None and other]
+        return statistics.median(shares) if shares else None
 
     @property
     def is_found_and_held(self) -> bool:
@@ -143,8 +155,11 @@ def results(visits: Visits, *, has_goals: bool = True) -> Iterator[Result]:
         yield from says(way, DELAY, visits.median(way, lambda figures: figures.delay_p99_ms))
         usual = visits.median(ALONE[0], lambda figures: figures.answered_s)
         yield from says(way, ANSWERED, visits.median(way, lambda figures: figures.answered_s), baseline=usual)
-        got = visits.median(way, lambda figures: figures.best_effort)
-        yield from says(way, IDLE_USED, got, goal=BEST_EFFORT if way == PROTECTED else None)
+        usual = visits.median(ALONE[0], lambda figures: figures.worked_ms)
+        yield from says(way, WORKED, visits.median(way, lambda figures: figures.worked_ms), baseline=usual)
+        yield from says(way, STOLEN, visits.median(way, lambda figures: figures.stolen))
+        goal = BEST_EFFORT if way == PROTECTED else None
+        yield from says(way, DISK_USED if visits.neighbour.lives_on_disk else IDLE_USED, visits.got(way), goal=goal)
     is_slow = visits.is_found_and_held and visits.p99(PROTECTED) > visits.goal_of_control
     after = visits.named_after
     if after is not None or is_slow:

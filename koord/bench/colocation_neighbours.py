@@ -32,6 +32,8 @@ class Neighbour:
     work: Callable[[Path], None]
     needs_resctrl: bool = False
     "Whether nothing but resctrl can keep it from what services have: without, it has to be found and held back."
+    lives_on_disk: bool = False
+    "Whether it waits for the disk most of the time, so that what it gets is counted in bytes."
 
 
 def _burn(directory: Path) -> None:
@@ -97,7 +99,7 @@ NEIGHBOURS: Final = (
     Neighbour("memory", "streams memory", _stream, needs_resctrl=True),
     Neighbour("fork", "starts processes", _fork),
     Neighbour("page-cache", "fills the page cache", _fill),
-    Neighbour("disk", "writes to disk", _write),
+    Neighbour("disk", "writes to disk", _write, lives_on_disk=True),
     Neighbour("loopback", "floods loopback", _flood),
 )
 

@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
@@ -61,8 +61,9 @@ UNPROTECTED: Final = "unprotected"
 LOAD: Final = 0.25
 """The part of every CPU that the service uses."""
 REQUEST_MS: Final = 1.0
-CPUS: Final = os.cpu_count() or 1
-MEMORY_BYTES: Final = CPUS << 30
+CPUS: Final = frozenset(os.sched_getaffinity(0))
+"""Those of the node: all that this process may use (`taskset` makes it fewer)."""
+MEMORY_BYTES: Final = len(CPUS) << 30
 """Of the node: services and neighbours have a process on every CPU."""
 NEIGHBOUR_BYTES: Final = MEMORY_BYTES // 2
 WINDOW_S: Final = 1.0
@@ -91,10 +92,16 @@ class Figures:
     "Of run-queue delay: how long a request's thread waited for a CPU, in all."
     answered_s: float
     "Requests a second that were answered."
-    best_effort: float | None
+    worked_ms: float = 0.0
+    "CPU time of a request, the median: whoever shares caches, memory or a core with the service makes it longer."
+    best_effort: float | None = None
     "Of the CPU time that nobody else used, what the neighbour got. None: the machine was too busy to look in time."
     off_budget: float | None = None
     "By which part of it the neighbour missed what CPU suppress allowed."
+    written_s: float | None = None
+    "Bytes a second that the neighbour wrote to disk."
+    stolen: float | None = None
+    "Of the CPUs' time, what the hypervisor gave to others."
 
 
 @dataclass(slots=True)
@@ -217,7 +224,7 @@ class _Visiting:
         answers = [json.loads(service.communicate(timeout=STARTED_WITHIN_S)[0]) for service in services]
         for number, phase in enumerate(phases):
             own = [answer[number] for answer in answers]
-            self._found.ways[phase.way] = _figures(own, phase, *measured[phase.way])
+            self._found.ways[phase.way] = _figures(own, phase, measured[phase.way])
         return self._found
 
     def _phases(self, begins_s: float) -> list[Phase]:
@@ -242,6 +249,7 @@ class _Visiting:
         }
         pods = {pod.uid: pod for pod in (self._service, self._guest)}
         shape, spec = topology(self._tree.files), convert(NodeSLOSpec, slo)
+        shape = replace(shape, cpus=tuple(each for each in shape.cpus if each.id in CPUS))
         return state_of(self._tree.cgroups, shape, DRIVER, Node(), spec, pods, Kubelet(), gates)
 
     def _rounds(self, state: NodeState | None, until_s: float, arrives_s: float) -> list[float]:
@@ -271,7 +279,7 @@ class _Visiting:
 
     def _start_services(self) -> list[subprocess.Popen[bytes]]:
         started = []
-        for number in range(CPUS):
+        for number in range(len(CPUS)):
             with (self._directory / f"data-{number}").open("wb") as file:
                 file.write(os.urandom(DATA_BYTES))
                 file.flush()
@@ -291,7 +299,7 @@ class _Visiting:
     def _start_guests(self, arrives_s: float) -> None:
         args = (self._neighbour.name, str(self._directory), str(arrives_s))
         module = "koord.bench.colocation_neighbours"
-        self._guests = [self._started(self._guest, module, *args) for _ in range(CPUS)]
+        self._guests = [self._started(self._guest, module, *args) for _ in range(len(CPUS))]
 
     def _end_guests(self) -> None:
         for pid in self._tree.processes(self._guest.containers[0].directory):
@@ -322,20 +330,27 @@ class _Visiting:
         return process
 
     def _used(self) -> Used:
-        fields = self._tree.files.once("proc/stat").split(b"\n", 1)[0].split()
+        lines = [line.split() for line in self._tree.files.once("proc/stat").splitlines() if line.startswith(b"cpu")]
+        own = [line for line in lines if line[0][3:].isdigit() and int(line[0][3:]) in CPUS]
+        tick_s = 1 / os.sysconf("SC_CLK_TCK")
         return Used(
             time.monotonic(),
             usage.cpu_ns(self._tree.cgroups, self._guest.directory) / 1e9,
-            int(fields[4]) / os.sysconf("SC_CLK_TCK"),
+            sum(int(line[4]) for line in own) * tick_s,
+            sum(int(line[8]) for line in own) * tick_s,
+            sum(map(_written_bytes, self._tree.processes(self._guest.containers[0].directory))),
         )
 
-    def _got(self, before: Used, after: Used, allowed: Sequence[float]) -> tuple[float | None, float | None]:
-        """What best effort got, and by how much it missed what it was allowed."""
+    def _got(self, before: Used, after: Used, allowed: Sequence[float]) -> Got:
         took_s, used_s = after.at_s - before.at_s, after.guest_s - before.guest_s
         if took_s < self._seconds / 2:
-            return None, None
-        idle_s = after.idle_s - before.idle_s
-        return used_s / max(used_s + idle_s, 1e-9), used_s / took_s / statistics.mean(allowed) - 1 if allowed else None
+            return Got()
+        return Got(
+            used_s / max(used_s + after.idle_s - before.idle_s, 1e-9),
+            used_s / took_s / statistics.mean(allowed) - 1 if allowed else None,
+            max(after.written_bytes - before.written_bytes, 0) / took_s,
+            (after.stolen_s - before.stolen_s) / took_s / len(CPUS),
+        )
 
 
 class Used(NamedTuple):
@@ -344,20 +359,41 @@ class Used(NamedTuple):
     "CPU time of the neighbour."
     idle_s: float
     "Of all CPUs. One on which somebody waits for a disk is not idle: more of it would not help whoever waits."
+    stolen_s: float
+    "Likewise, by the hypervisor."
+    written_bytes: int
+    "By the neighbour."
 
 
-def _figures(
-    answers: Sequence[Mapping[str, list[float]]], phase: Phase, got: float | None, off_budget: float | None
-) -> Figures:
-    taken = sorted(one for answer in answers for one in answer["taken_ms"])
-    delays = sorted(one for answer in answers for one in answer["delays_ms"])
+class Got(NamedTuple):
+    """Between two looks, as `Figures` says it."""
+
+    best_effort: float | None = None
+    off_budget: float | None = None
+    written_s: float | None = None
+    stolen: float | None = None
+
+
+def _written_bytes(pid: int) -> int:
+    """What a process had written to disk, or was going to; nothing of one that has ended."""
+    try:
+        fields = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    except OSError:
+        return 0
+    return int(fields["write_bytes"])
+
+
+def _figures(answers: Sequence[Mapping[str, list[float]]], phase: Phase, got: Got) -> Figures:
+    taken, delays, worked = (
+        sorted(one for answer in answers for one in answer[which]) for which in ("taken_ms", "delays_ms", "worked_ms")
+    )
     return Figures(
         p50_ms=percentile(taken, 0.5),
         p99_ms=percentile(taken, 0.99),
         delay_p99_ms=percentile(delays, 0.99),
         answered_s=len(delays) / (phase.ends_s - phase.begins_s),
-        best_effort=got,
-        off_budget=off_budget,
+        worked_ms=percentile(worked, 0.5),
+        **got._asdict(),
     )
 
 

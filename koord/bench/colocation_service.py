@@ -42,6 +42,8 @@ class Seen:
     "From each request's arrival to its end."
     delays_ms: list[float] = field(default_factory=list)
     "For how long its thread had waited for the CPU."
+    worked_ms: list[float] = field(default_factory=list)
+    "CPU time of each: the work is the same each time, so it says how quick the CPU was."
 
 
 class Work:
@@ -120,7 +122,9 @@ def main(number: int, data: Path, load: float, request_ms: float) -> None:
                 pause_s = arrival - time.monotonic()
                 if pause_s > 0:
                     time.sleep(pause_s)
+                began_s = time.thread_time()
                 work()
+                seen.worked_ms.append((time.thread_time() - began_s) * 1000)
                 now_s, now_ns = time.monotonic(), run_queue_delay_ns(files, "thread-self")
                 seen.taken_ms.append((now_s - arrival) * 1000)
                 seen.delays_ms.append((now_ns - waited_ns) / 1e6)

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from koord.bench.colocation import ANSWERED, IDLE_USED, NAMED, NEVER, OFF, P99, SPREAD, Metric
+from koord.bench.colocation import (
+    ANSWERED,
+    DELAY,
+    DISK_USED,
+    IDLE_USED,
+    NAMED,
+    NEVER,
+    OFF,
+    P99,
+    SPREAD,
+    STOLEN,
+    WORKED,
+    Metric,
+)
 from koord.bench.colocation_node import CONTROLLED, PROTECTED, SUPPRESSED, THRESHOLD, UNPROTECTED
 from koord.bench.result import Result
 
@@ -16,7 +29,8 @@ HEADINGS: Final = (
 NOTES: Final = (
     "ALONE: p99 of the service. TWO RUNS: by how much two runs of it differ. Then p99 as times that of alone: without",
     "the agent, with its default gates, and with interference control too (windows of 1 s instead of 10).",
-    "ANSWERED: requests, protected, of alone. BEST EFFORT GOT: protected, of the CPU time that nobody else used.",
+    "ANSWERED: requests, protected, of alone. BEST EFFORT GOT: protected, of the CPU time that nobody else used; who",
+    "writes to disk, of what it wrote unprotected.",
 )
 
 
@@ -34,7 +48,7 @@ class Figures:
         controlled, held = self.get(CONTROLLED, P99), self.get(PROTECTED, P99)
         judged = [each for each in (held, controlled) if each is not None]
         goals = [each.goal / alone.value for each in judged if each.goal is not None and alone and alone.value]
-        got = self.get(PROTECTED, IDLE_USED)
+        got = self.get(PROTECTED, IDLE_USED) or self.get(PROTECTED, DISK_USED)
         answered, named = self.get(PROTECTED, ANSWERED), self.get(CONTROLLED, NAMED)
         return (
             self.neighbour,
@@ -55,6 +69,20 @@ class Figures:
         found = self.get(way, P99)
         return f"{found.value / found.baseline:.2f}x" if found and found.baseline else "-"
 
+    def missed(self) -> Iterator[str]:
+        """Where p99 is above its goal, what it is made of: waiting for a CPU, or a CPU that is slower, or away."""
+        for way in (PROTECTED, CONTROLLED):
+            p99 = self.get(way, P99)
+            if p99 is None or p99.met is not False:
+                continue
+            delay, worked, stolen = (self.get(way, each) for each in (DELAY, WORKED, STOLEN))
+            if delay and worked and worked.baseline and stolen:
+                yield (
+                    f"{self.neighbour}, {way}: p99 of waiting for a CPU was {delay.value:.2f} ms. A request took "
+                    f"{worked.value / worked.baseline:.2f}x the CPU time that it takes alone, and the hypervisor gave "
+                    f"{100 * stolen.value:.1f}% of the CPUs' time to others."
+                )
+
     def suppressed(self) -> Iterator[str]:
         off = self.get(SUPPRESSED, OFF)
         if off is not None:
@@ -71,7 +99,8 @@ def table(results: Sequence[Result]) -> str:
     rows = [HEADINGS, *(each.row() for each in found)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
     lines = ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*lines, "", *NOTES, *(line for each in found for line in each.suppressed())]) + "\n"
+    more = [line for each in found for line in (*each.missed(), *each.suppressed())]
+    return "\n".join([*lines, "", *NOTES, *more]) + "\n"
 
 
 def _met(*judged: Result | None) -> str:

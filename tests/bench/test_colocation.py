@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,11 @@ from koord.bench.colocation_neighbours import NEIGHBOURS, Neighbour
 from koord.bench.colocation_node import CONTROLLED, NAME, PROTECTED, SUPPRESSED, UNPROTECTED, Figures, Visit
 from koord.bench.result import Result
 
-CPU, CACHE = (next(each for each in NEIGHBOURS if each.name == name) for name in ("cpu", "cache"))
+CPU, CACHE, DISK = (next(each for each in NEIGHBOURS if each.name == name) for name in ("cpu", "cache", "disk"))
 
 
 def figures(p99_ms: float, best_effort: float = 0.9, off_budget: float | None = None) -> Figures:
-    return Figures(1.0, p99_ms, 0.1, 500.0, best_effort, off_budget)
+    return Figures(1.0, p99_ms, 0.1, 500.0, 1.0, best_effort, off_budget, 100e6, 0.02)
 
 
 def visit(protected: float, controlled: float = 3.0, named: int | None = None, again: float = 3.0) -> Visit:
@@ -89,6 +90,26 @@ def test_best_effort_is_to_get_what_is_idle_where_nothing_holds_it_back() -> Non
     of = visits(CPU, visit(3.0))
     assert found(of, PROTECTED, "idle CPU used").met
     assert found(of, CONTROLLED, "idle CPU used").met is None, "who is held back gets less"
+
+
+def test_who_lives_on_the_disk_is_to_write_what_it_writes_unprotected() -> None:
+    """Its CPUs are idle while it waits for the disk: no agent could give it more of them."""
+    waiting = visit(3.0)
+    waiting.ways[PROTECTED] = replace(figures(3.0, 0.15), written_s=90e6)
+    of = visits(DISK, waiting)
+    assert found(of, PROTECTED, "written, of unprotected").value == pytest.approx(0.9)
+    assert found(of, PROTECTED, "written, of unprotected").met
+    assert not any(each.metric == "idle CPU used" for each in of)
+    assert "90%" in colocation_table.table(of).splitlines()[1]
+
+
+def test_where_p99_is_too_high_the_table_says_what_it_is_made_of() -> None:
+    slow = visit(6.0)
+    slow.ways[PROTECTED] = replace(figures(6.0), worked_ms=1.4)
+    line = next(line for line in colocation_table.table(visits(CPU, slow)).splitlines() if line.startswith("cpu, "))
+    assert "waiting for a CPU was 0.10 ms" in line
+    assert "1.40x the CPU time" in line
+    assert "2.0% of the CPUs' time" in line
 
 
 def test_the_table_has_a_line_for_each_neighbour_with_goals_and_whether_they_are_met() -> None:

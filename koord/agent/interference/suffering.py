@@ -1,8 +1,8 @@
 """Who suffers: against its own usual (vertically), and against its replicas elsewhere (horizontally).
 
-Above mean + 3 deviations and above 1.5 times the mean (1.25 times for signals of work: `Signal.times`), in 3 of the last
-5 windows; and above the replicas' median by 3
-deviations, where there are enough of them to have one. If all replicas are as badly off, it is the workload itself.
+Above mean + 3 deviations and above 1.5 times the mean (1.25 times for signals of work: `Signal.times`), in 3 of the
+last 5 windows; and above the replicas' median by 3 deviations, where there are enough of them to have one. If all
+replicas are as badly off, it is the workload itself.
 """
 
 from __future__ import annotations
