@@ -49,6 +49,11 @@ def labels_of(manifest: Mapping[str, object]) -> Mapping[str, object]:
     return found if isinstance(found, Mapping) else {}
 
 
+def annotations_of(manifest: Mapping[str, object]) -> Mapping[str, object]:
+    found = metadata_of(manifest).get("annotations")
+    return found if isinstance(found, Mapping) else {}
+
+
 def made(api_version: str, kind: str, name: str, namespace: str = "", *, component: str = "", **rest: object) -> Json:
     """An object of koord's, labelled as such."""
     labels: Json = {NAME: f"koord-{component}" if component else KOORD, PART_OF: KOORD}

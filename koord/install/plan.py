@@ -2,7 +2,8 @@
 
 Most objects are koord's alone and are applied. Some are made once and are then somebody else's to change: namespaces,
 priorities and the configuration are the users', webhooks and their certificates the manager's. An object under one of
-koord's names that is not koord's is refused, and nothing at all is then done.
+koord's names that is not koord's is refused, and nothing at all is then done. Kinds are shared with other systems: a
+definition is changed only where no object loses anything by it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import msgspec
 
 from koord.api.protocol import names
 from koord.install.cluster_objects import POD_SECURITY
-from koord.install.manifest import FIELD_MANAGER, KOORD, PART_OF, Json, Key, key_of, labels_of, metadata_of
+from koord.install.kind_change import losses
+from koord.install.manifest import FIELD_MANAGER, KOORD, PART_OF, Json, Key, annotations_of, key_of, labels_of, metadata_of
 
 Action = Literal["create", "patch", "delete", "nothing", "refuse"]
 
@@ -25,7 +27,9 @@ MADE_ONCE: Final = frozenset(
 )
 OWN_MANAGERS: Final = frozenset({FIELD_MANAGER, "koord-up", "koord-manager-webhooks"})
 """Who makes objects of koord's, as managedFields name them."""
-NEVER_PRUNED: Final = MADE_ONCE | {"CustomResourceDefinition"}
+DEFINITION: Final = "CustomResourceDefinition"
+NEVER_PRUNED: Final = MADE_ONCE | {DEFINITION}
+_MOST_NAMED: Final = 6
 _LEVELS: Final = ("privileged", "baseline", "restricted")
 
 
@@ -61,11 +65,13 @@ def plan(
     applied: Mapping[Key, str] | None = None,
     *,
     adopt: bool = False,
+    may_prune: bool = False,
 ) -> Plan:
-    """`applied`: by object, the fingerprint of what was last applied. `adopt`: objects of others are taken over."""
+    """`applied`: by object, the fingerprint of what was last applied. `adopt`: objects of others are taken over.
+    `may_prune`: kinds may lose fields, as in an older version of koord."""
     applied = applied or {}
     wanted = {key_of(each): each for each in desired}
-    steps = [_step(key, each, live.get(key), applied.get(key, ""), adopt) for key, each in wanted.items()]
+    steps = [_step(key, each, live.get(key), applied.get(key, ""), adopt, may_prune) for key, each in wanted.items()]
     for key in applied:
         if key not in wanted and key in live and key.kind not in NEVER_PRUNED and not _is_configuration(key):
             steps.append(Step("delete", key, {}, "it is no longer part of the installation"))
@@ -76,7 +82,7 @@ def fingerprint(manifest: Json) -> str:
     return hashlib.sha256(msgspec.json.encode(manifest, order="sorted")).hexdigest()[:16]
 
 
-def _step(key: Key, wanted: Json, live: Json | None, applied: str, adopt: bool) -> Step:
+def _step(key: Key, wanted: Json, live: Json | None, applied: str, adopt: bool, may_prune: bool) -> Step:
     if live is None:
         return Step("create", key, wanted)
     if metadata_of(live).get("deletionTimestamp"):
@@ -92,9 +98,41 @@ def _step(key: Key, wanted: Json, live: Json | None, applied: str, adopt: bool) 
     same = contains(live, wanted)
     if same and applied == fingerprint(wanted):
         return Step("nothing", key, wanted)
-    if own or adopt or (same and key.kind == "CustomResourceDefinition"):
+    if key.kind == DEFINITION:
+        return _definition(key, wanted, live, take=own or adopt or same, may_prune=may_prune)
+    if own or adopt:
         return Step("patch", key, wanted)
     return Step("refuse", key, wanted, _of_another(live))
+
+
+def _definition(key: Key, wanted: Json, live: Json, *, take: bool, may_prune: bool) -> Step:
+    if not take:
+        return Step("refuse", key, wanted, _of_another(live))
+    lost = () if may_prune else losses(live, wanted)
+    if not lost:
+        return Step("patch", key, _marked(wanted, live))
+    if not losses(wanted, live):
+        return Step("nothing", key, wanted, "it has all that koord needs, and more")
+    further = f" and {len(lost) - _MOST_NAMED} more" if len(lost) > _MOST_NAMED else ""
+    return Step(
+        "refuse",
+        key,
+        wanted,
+        f"its objects would lose {', '.join(lost[:_MOST_NAMED])}{further}, which koord does not know;"
+        " use a version of koord that does",
+    )
+
+
+def _marked(wanted: Json, live: Json) -> Json:
+    """Says on a kind that was there before koord who made it, so that it stays when koord goes."""
+    mark = annotations_of(live).get(names.OWN_ANNOTATION_FOUND)
+    if mark is None:
+        if is_own(live):
+            return wanted
+        mark = _makers(live)
+    meta = metadata_of(wanted)
+    annotations = {**annotations_of(wanted), names.OWN_ANNOTATION_FOUND: mark}
+    return {**wanted, "metadata": {**meta, "annotations": annotations}}
 
 
 def is_own(live: Mapping[str, object]) -> bool:
@@ -127,8 +165,11 @@ def _is_configuration(key: Key) -> bool:
 
 
 def _of_another(live: Mapping[str, object]) -> str:
-    by = ", ".join(managers_of(live)) or "somebody else"
-    return f"it exists and is not koord's (written by {by}); delete it, or take it over with --adopt"
+    return f"it exists and is not koord's (written by {_makers(live)}); delete it, or take it over with --adopt"
+
+
+def _makers(live: Mapping[str, object]) -> str:
+    return ", ".join(managers_of(live)) or "somebody else"
 
 
 def _obstacle(key: Key, wanted: Json, live: Json) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 
 from koord.api.kinds import DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS
 from koord.api.protocol import names
-from koord.install.manifest import FIELD_MANAGER, Json, Key
+from koord.install.manifest import FIELD_MANAGER, Json, Key, annotations_of
 from koord.install.plan import is_own
 from koord.install.traces import is_by_koord_alone
 
@@ -71,6 +71,8 @@ def _rank(kind: str, order: Sequence[str]) -> int:
 
 
 def _stays(key: Key, manifest: Json, classes_in_use: Collection[str], delete_crds: bool) -> str:
+    if maker := annotations_of(manifest).get(names.OWN_ANNOTATION_FOUND):
+        return f"it was there before koord (written by {maker})"
     if key.kind == _ON_DEMAND and not delete_crds:
         return "its objects are your data; --delete-crds deletes both"
     if key.kind == "PriorityClass" and key.name in classes_in_use:

@@ -106,7 +106,7 @@ async def _prepared(
     keys = [key_of(each) for each in wanted]
     await _others_kinds(cluster, keys)
     live = await cluster.live(dict.fromkeys((*keys, *applied)))
-    planned = plan(wanted, live, applied, adopt=adopt)
+    planned = plan(wanted, live, applied, adopt=adopt, may_prune=downgrade)
     reasons = [f"{each.key}: {each.why}" for each in planned.refusals]
     if reasons or planned.changes:
         lacking = await _lacking(cluster, keys, settings)
