@@ -73,7 +73,7 @@ def manager(
         serving["webhooks"] = url
         told[0]()
 
-    webhooks = webhook_flags.webhooks(gates, webhooks_serve)
+    webhooks = webhook_flags.webhooks(gates, webhooks_serve, namespace if leader_elect else "")
     options = ManagerOptions(
         beside=(webhooks.run,) if webhooks is not None else (),
         elect=leader_elect,

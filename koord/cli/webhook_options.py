@@ -33,7 +33,7 @@ class WebhookFlags:
     binding_admission_bypass_annotations: str
     binding_admission_dry_run: bool
 
-    def webhooks(self, gates: Gates, on_ready: Callable[[str], None]) -> Webhooks | None:
+    def webhooks(self, gates: Gates, on_ready: Callable[[str], None], lease_namespace: str) -> Webhooks | None:
         """What is to be served; None where nothing is."""
         from dataclasses import replace
 
@@ -52,7 +52,7 @@ class WebhookFlags:
         return Webhooks(
             gates,
             address,
-            replace(options, host=self.webhook_host or options.host),
+            replace(options, host=self.webhook_host or options.host, lease_namespace=lease_namespace),
             BindingSettings(
                 user_names=listed(self.binding_admission_user_name),
                 namespaces=listed(self.binding_admission_namespaces),

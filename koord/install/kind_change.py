@@ -47,11 +47,11 @@ def _dropped(live: Mapping[str, object], wanted: Mapping[str, object], path: str
     known, further = _part(wanted, "properties"), wanted.get("additionalProperties")
     for name, schema in _part(live, "properties").items():
         here = f"{path}.{name}" if path else name
-        after = known.get(name, further)
-        if after is True or (not path and name in _ROOT):
+        same = known.get(name, further)
+        if same is True or (not path and name in _ROOT):
             continue
-        if isinstance(after, Mapping) and isinstance(schema, Mapping):
-            yield from _dropped(schema, after, here)
+        if isinstance(same, Mapping) and isinstance(schema, Mapping):
+            yield from _dropped(schema, same, here)
         elif not keeps:
             yield here
     values = live.get("additionalProperties")

@@ -18,7 +18,17 @@ import msgspec
 from koord.api.protocol import names
 from koord.install.cluster_objects import POD_SECURITY
 from koord.install.kind_change import losses
-from koord.install.manifest import FIELD_MANAGER, KOORD, PART_OF, Json, Key, annotations_of, key_of, labels_of, metadata_of
+from koord.install.manifest import (
+    FIELD_MANAGER,
+    KOORD,
+    PART_OF,
+    Json,
+    Key,
+    annotations_of,
+    key_of,
+    labels_of,
+    metadata_of,
+)
 
 Action = Literal["create", "patch", "delete", "nothing", "refuse"]
 

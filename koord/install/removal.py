@@ -11,8 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from koord.api.kinds import DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS
 from koord.api.protocol import names
+from koord.api.protocol.holders import is_anothers
 from koord.install.manifest import FIELD_MANAGER, Json, Key, annotations_of
 from koord.install.plan import is_own
 from koord.install.traces import is_by_koord_alone
@@ -42,6 +45,8 @@ class Removal:
 
     early: tuple[Key, ...]
     late: tuple[Key, ...]
+    handed_back: Mapping[Key, Json]
+    "Others' webhook configurations, and the patch that gives them what they had. Before anything goes."
     namespaces: tuple[Key, ...]
     "If nothing of others is in them."
     kept: tuple[Kept, ...]
@@ -51,8 +56,12 @@ def removal(live: Mapping[Key, Json], classes_in_use: Collection[str], *, delete
     """`live`: the objects of the record that exist. `classes_in_use`: PriorityClasses that pods name."""
     kept: list[Kept] = []
     going: list[Key] = []
+    handed_back: dict[Key, Json] = {}
     for key, manifest in live.items():
-        if why := _stays(key, manifest, classes_in_use, delete_crds):
+        if patch := before_koord(manifest):
+            handed_back[key] = patch
+            kept.append(Kept(key, "it was there before koord; its webhooks are as before"))
+        elif why := _stays(key, manifest, classes_in_use, delete_crds):
             kept.append(Kept(key, why))
         else:
             going.append(key)
@@ -61,9 +70,29 @@ def removal(live: Mapping[Key, Json], classes_in_use: Collection[str], *, delete
     return Removal(
         tuple(sorted(early, key=lambda key: _rank(key.kind, (*_RIGHTS, *_WEBHOOKS)))),
         tuple(sorted(late, key=lambda key: _rank(key.kind, (*_LAST, _ON_DEMAND)))),
+        handed_back,
         tuple(key for key in going if key.kind == "Namespace"),
         tuple(kept),
     )
+
+
+def before_koord(configuration: Json) -> Json | None:
+    """The patch that gives a webhook configuration the webhooks that another system had in it; None for one of koord's.
+    The annotation stays: it says whose the configuration is."""
+    kept = annotations_of(configuration).get(names.OWN_ANNOTATION_WEBHOOKS_BEFORE)
+    if configuration.get("kind") not in _WEBHOOKS or not kept:
+        return None
+    try:
+        return {"webhooks": msgspec.json.decode(str(kept), type=list[dict[str, object]])}
+    except msgspec.MsgspecError:
+        # Nobody can say what was there. Pods must not wait for a manager that is gone.
+        return {"webhooks": []}
+
+
+def is_of_another(lease: Json) -> bool:
+    """Whether a component of another system holds a lease, or was the last to do so."""
+    spec = lease.get("spec")
+    return is_anothers(str(spec.get("holderIdentity") or "") if isinstance(spec, Mapping) else "")
 
 
 def _rank(kind: str, order: Sequence[str]) -> int:

@@ -29,6 +29,7 @@ from koord.api.kinds import LEASES, NAMESPACES
 from koord.api.kubernetes.coordination import Lease
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.machinery.codec import DecodeError
+from koord.api.protocol.holders import identity
 from koord.api.protocol.names import NAMESPACE_KOORDINATOR
 from koord.api.text.duration import parse_duration
 from koord.kube.beside import beside
@@ -57,7 +58,7 @@ def boot_time() -> float:
 
 def unique_identity() -> str:
     """A name for this process that no other has, readable in `kubectl get lease`."""
-    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"
+    return identity(os.environ.get("POD_NAME") or socket.gethostname(), str(uuid.uuid4()))
 
 
 class LeaderElection:

@@ -1,4 +1,4 @@
-"""What objects would lose by another definition of their kind."""
+"""What objects of others would lose by koord, and what they get back: kinds, and webhooks."""
 
 from __future__ import annotations
 
@@ -99,3 +99,15 @@ def test_a_kind_that_was_there_before_koord_says_so_and_stays_when_koord_goes() 
     assert again.manifest["metadata"] == patched["metadata"]
     (kept,) = removal({step.key: patched}, (), delete_crds=True).kept
     assert kept.why == "it was there before koord (written by helm)"
+
+
+def test_webhooks_of_another_system_are_given_back_and_what_cannot_be_read_makes_no_pod_wait() -> None:
+    def found(kept: str) -> dict[Key, Any]:
+        meta = {"name": "x", "annotations": {"install.koord.sh/webhooks-before": kept}}
+        live = {"apiVersion": "v1", "kind": "MutatingWebhookConfiguration", "metadata": meta, "webhooks": [{"a": 1}]}
+        return {key_of(live): live}
+
+    back = removal(found('[{"name":"theirs"}]'), (), delete_crds=False)
+    assert list(back.handed_back.values()) == [{"webhooks": [{"name": "theirs"}]}]
+    assert (back.early, back.late) == ((), ())
+    assert list(removal(found("{"), (), delete_crds=False).handed_back.values()) == [{"webhooks": []}]

@@ -121,10 +121,12 @@ descheduler last moved pods of an owner away: `{"owner/UID": ...}`."""
 OWN_ANNOTATION_BREAK_GLASS: Final = AnnotationKey("koordinator.sh/break-glass")
 """Since when admission is off by hand, and why. The manager registers no webhooks where it stands."""
 
-# What koord adds to the protocol, for objects that were there before koord was installed. koord's command line > itself,
-# and the webhooks also M.
+# What koord adds to the protocol, for objects that were there before koord was installed. The command line > itself;
+# M > the command line.
 OWN_ANNOTATION_FOUND: Final = AnnotationKey("install.koord.sh/found")
 """On a CustomResourceDefinition: who wrote it before koord did. It stays when koord goes."""
+OWN_ANNOTATION_WEBHOOKS_BEFORE: Final = AnnotationKey("install.koord.sh/webhooks-before")
+"""On a webhook configuration of Koordinator's: its webhooks before koord's manager registered its own, as JSON."""
 
 # What koord adds to the protocol. Nodes; M > M, and whoever reads slo-controller-config.
 OWN_LABEL_PREFIX_ROLLOUT: Final = "rollout.koordinator.sh/"

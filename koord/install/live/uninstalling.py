@@ -24,15 +24,16 @@ from koord.api.kinds import (
 from koord.api.protocol import names
 from koord.api.protocol.announcements import ANNOUNCED
 from koord.api.protocol.priority import BANDS
+from koord.install.kinds import kind_of
 from koord.install.live.cluster import Cluster, each_of
 from koord.install.live.installing import LOOK_AGAIN_S, Progress, Refused, find_record, standing
 from koord.install.live.may_i import Wanted, for_objects, missing
-from koord.install.manifest import Key, key_of, labels_of
+from koord.install.manifest import FIELD_MANAGER, Key, key_of, labels_of
 from koord.install.node_agent import restoring
 from koord.install.plan import is_own
 from koord.install.record import NAME, Record
 from koord.install.removal import LEASES as OWN_LEASES
-from koord.install.removal import QUOTAS, REPORTS, Kept, Removal, removal
+from koord.install.removal import QUOTAS, REPORTS, Kept, Removal, is_of_another, removal
 from koord.install.settings import AGENT, Settings
 from koord.install.traces import is_by_koord_alone, traces
 from koord.kube.errors import ApiError, Conflict, NotFound
@@ -110,6 +111,9 @@ async def _count(cluster: Cluster, kind: Kind[Any]) -> int:
 async def take_away(cluster: Cluster, leaving: Leaving, progress: Progress, *, restore_s: float) -> Taken:
     taken, plan = Taken(), leaving.removal
     taken.kept += plan.kept
+    for key, patch in plan.handed_back.items():
+        progress(f"giving {key} its webhooks back")
+        await cluster.client.patch(kind_of(key), key.name, patch, type="merge", field_manager=FIELD_MANAGER)
     for key in plan.early:
         progress(f"deleting {key}")
         if await cluster.delete(key, propagation="Background"):
@@ -230,7 +234,8 @@ async def _delete_maps(cluster: Cluster, taken: Taken) -> None:
 async def _delete_leases(cluster: Cluster, taken: Taken) -> None:
     async for lease in cluster.all_of(LEASES, namespace=names.NAMESPACE_KOORDINATOR):
         key = key_of(lease)
-        if (key.name in OWN_LEASES or ANNOUNCED in labels_of(lease)) and await cluster.delete(key):
+        own = key.name in OWN_LEASES and not is_of_another(lease)
+        if (own or ANNOUNCED in labels_of(lease)) and await cluster.delete(key):
             taken.deleted.append(key)
 
 

@@ -1,6 +1,7 @@
 """How API servers find the webhooks: two configurations, made where they are absent, mended where someone edits them.
 
-Their webhooks are koord's entirely: an entry too many, too few or changed is put right. Metadata is left to others.
+Their webhooks are koord's entirely: an entry too many, too few or changed is put right. Metadata is left to others. A
+configuration that was another system's keeps that one's webhooks in an annotation, for when koord goes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from koord.admission import break_glass
 from koord.admission.hooks import REVIEW_VERSIONS, Hook
 from koord.admission.plain import part
 from koord.api.kinds import MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_WEBHOOK_CONFIGURATIONS, Kind
+from koord.api.protocol import names
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, Conflict, NotFound
 
@@ -40,6 +42,13 @@ class Endpoint:
             service = {"namespace": self.namespace, "name": self.service, "path": path, "port": _SERVICE_PORT}
             where = {"service": service}
         return {**where, "caBundle": base64.b64encode(bundle).decode()}
+
+    def is_called_by(self, entry: Mapping[str, Any]) -> bool:
+        called = part(entry, "clientConfig")
+        if self.url:
+            return str(called.get("url", "")).startswith(self.url)
+        service = part(called, "service")
+        return (service.get("namespace"), service.get("name")) == (self.namespace, self.service)
 
 
 def entries(hooks: Iterable[Hook], endpoint: Endpoint, bundle: bytes) -> list[dict[str, Any]]:
@@ -81,6 +90,20 @@ def _selector(expressions: tuple[dict[str, Any], ...]) -> dict[str, Any]:
     return {"matchExpressions": [dict(each) for each in expressions]} if expressions else {}
 
 
+def before_koord(present: Mapping[str, Any], endpoint: Endpoint) -> str | None:
+    """The webhooks of another system's configuration, as they are kept for when koord goes; None where they are koord's
+    own, of an earlier address perhaps."""
+    found = present.get("webhooks") or []
+    meta = part(present, "metadata")
+    if not found or any(endpoint.is_called_by(each) for each in found):
+        return None
+    if names.OWN_ANNOTATION_WEBHOOKS_BEFORE not in part(meta, "annotations"):
+        made_by_koord = part(meta, "labels").get("app.kubernetes.io/part-of") == "koord"
+        if made_by_koord or any(each.get("manager") == FIELD_MANAGER for each in meta.get("managedFields") or []):
+            return None
+    return msgspec.json.encode(found).decode()
+
+
 class Registration:
     """The two configurations, by name."""
 
@@ -106,10 +129,10 @@ class Registration:
         mended = False
         for mutating, (kind, name) in self._names.items():
             wanted = entries((hook for hook in listed if hook.mutating is mutating), endpoint, bundle)
-            mended |= await self._ensure(kind, name, wanted)
+            mended |= await self._ensure(kind, name, wanted, endpoint)
         return mended
 
-    async def _ensure(self, kind: Kind[Any], name: str, wanted: list[dict[str, Any]]) -> bool:
+    async def _ensure(self, kind: Kind[Any], name: str, wanted: list[dict[str, Any]], endpoint: Endpoint) -> bool:
         try:
             present = msgspec.json.decode(await self._client.get_bytes(kind, name))
         except NotFound:
@@ -134,10 +157,12 @@ class Registration:
             return False
         log.info("changing the registration of webhooks", extra={"configuration": name})
         # Of the version that was read: somebody may be taking admission off at this moment.
-        version = {"resourceVersion": part(present, "metadata").get("resourceVersion")}
+        meta: dict[str, Any] = {"resourceVersion": part(present, "metadata").get("resourceVersion")}
+        if before := before_koord(present, endpoint):
+            meta["annotations"] = {names.OWN_ANNOTATION_WEBHOOKS_BEFORE: before}
         try:
             kept = await self._client.patch(
-                kind, name, {"metadata": version, "webhooks": wanted}, field_manager=FIELD_MANAGER
+                kind, name, {"metadata": meta, "webhooks": wanted}, field_manager=FIELD_MANAGER
             )
         except Conflict:
             # What is watched wakes the loop again.

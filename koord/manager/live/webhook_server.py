@@ -3,7 +3,8 @@
     await serve_webhooks(client, known, gates, "0.0.0.0:9876")
 
 Every replica serves. One loop keeps certificate and registration what they should be: each minute, and whenever the
-Secret or a configuration changes. A certificate is changed on the running server; connections stay.
+Secret or a configuration changes. A certificate is changed on the running server; connections stay. While a manager of
+Koordinator's holds the lease, the registration is that one's, and is left alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -25,9 +27,10 @@ from koord.api import kinds
 from koord.api.configuration.features import ManagerGate
 from koord.api.machinery.codec import DecodeError
 from koord.api.protocol import names
+from koord.api.protocol.holders import is_anothers
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
-from koord.kube.errors import ApiError
+from koord.kube.errors import ApiError, NotFound
 from koord.kube.health import Address, parse_address
 from koord.kube.informer import Informer
 from koord.kube.informers import Informers
@@ -47,6 +50,8 @@ MOST_RETRY_S: Final = 30.0
 KEEP_ALIVE_S: Final = 120.0
 """Longer than API servers keep a connection that they do not use: it is for them to close it."""
 SHUTDOWN_S: Final = 5.0
+STAND_BY_S: Final = 2.0
+"""How often to look whether another system's manager still leads."""
 CERTIFICATE_FOLDER: Final = "/tmp/koordinator-webhook-certs"
 
 
@@ -63,6 +68,8 @@ class WebhookOptions:
     "Keep certificates in files there instead of in the Secret."
     mutating: str = names.WEBHOOK_MUTATING_CONFIGURATION
     validating: str = names.WEBHOOK_VALIDATING_CONFIGURATION
+    lease_namespace: str = ""
+    "Of the managers' lease; empty where managers elect no leader."
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
     resync_s: float = RESYNC_S
     seed: int = 0
@@ -193,6 +200,8 @@ class WebhookServer:
         self._told, self._told_at = b"", 0.0
         "Which bundle API servers are told to trust, and since when."
         self._wake = asyncio.Event()
+        self._leader_of_others = ""
+        "Who of another system led when that was last looked at."
         self._fault: str | None = "the webhooks are not registered yet"
         self.port = self._address.port
         own.gauge(
@@ -266,6 +275,8 @@ class WebhookServer:
             try:
                 mended_in_a_row = mended_in_a_row + 1 if await self._sync() else 0
                 self._fault = None
+                if self._leader_of_others:
+                    wait_s = min(STAND_BY_S, wait_s)
             except (ApiError, DecodeError, OSError, TimeoutError) as error:
                 log.error("cannot keep the webhooks' certificate and registration: %s", error)
                 self._fault, wait_s = str(error), RETRY_S
@@ -295,6 +306,9 @@ class WebhookServer:
     async def _sync(self) -> bool:
         """Whether the registration had to be mended."""
         await self._keep_certificate()
+        if await self._another_leads():
+            self._fault = None
+            return False
         options = self._options
         url = f"https://{Address(options.host, self.port)}" if options.host else ""
         endpoint = Endpoint(options.namespace, options.service, url)
@@ -304,6 +318,20 @@ class WebhookServer:
             self._told, self._told_at = self._shown.bundle, self._clock.monotonic()
         self._fault = None
         return mended
+
+    async def _another_leads(self) -> bool:
+        """Whether the lease is in the hands of a manager of another system, which registers webhooks itself."""
+        if not self._options.lease_namespace:
+            return False
+        holder = ""
+        with suppress(NotFound):
+            lease = await self._client.get(kinds.LEASES, names.LEASE_MANAGER, namespace=self._options.lease_namespace)
+            holder = lease.spec.holder_identity
+        leads = holder if is_anothers(holder) else ""
+        if leads and not self._leader_of_others:
+            log.info("another system's manager leads, and registers the webhooks; waiting", extra={"holder": leads})
+        self._leader_of_others = leads
+        return bool(leads)
 
     async def _keep_certificate(self) -> None:
         """Renews what is kept where that is due, and shows what is kept."""

@@ -23,6 +23,7 @@ from koord.api.kinds import (
     CONFIG_MAPS,
     ELASTIC_QUOTA_PROFILES,
     ELASTIC_QUOTAS,
+    LEASES,
     MUTATING_WEBHOOK_CONFIGURATIONS,
     NAMESPACES,
     NODES,
@@ -32,11 +33,12 @@ from koord.api.kinds import (
     VALIDATING_WEBHOOK_CONFIGURATIONS,
     Kind,
 )
-from koord.api.protocol.names import NAMESPACE_KOORDINATOR
+from koord.api.protocol.names import LEASE_MANAGER, NAMESPACE_KOORDINATOR
 from koord.cli import break_glass
 from koord.kube.client import Client
 from koord.kube.errors import ApiError, BadRequest, Forbidden, Invalid, ServerError
 from koord.kube.health import parse_address
+from koord.kube.leader import unique_identity
 from koord.manager.live.certificate_store import FileStore
 from koord.manager.live.certificates import Lifetimes, Material, renewed
 from koord.manager.live.webhook_server import WebhookOptions, address_from, options_from
@@ -266,6 +268,42 @@ async def test_whoever_edits_or_deletes_the_registration_finds_it_mended(client:
         await client.delete(VALIDATING_WEBHOOK_CONFIGURATIONS, VALIDATING)
         await until(mended)
         assert (await client.get(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING)).metadata.labels == {"mine": "1"}
+
+
+async def test_webhooks_stay_koordinators_while_its_manager_leads_and_are_kept_when_koord_takes_over(
+    client: Client,
+) -> None:
+    theirs = {
+        "name": "mpod-create.koordinator.sh",
+        "clientConfig": {"service": {"namespace": "elsewhere", "name": "webhooks", "path": "/mutate-pod"}},
+        "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
+        "failurePolicy": "Ignore",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    await client.create(MUTATING_WEBHOOK_CONFIGURATIONS, {"metadata": {"name": MUTATING}, "webhooks": [theirs]})
+    meta = {"name": LEASE_MANAGER, "namespace": NAMESPACE_KOORDINATOR}
+    await client.create(LEASES, {"metadata": meta, "spec": {"holderIdentity": "koord-manager-7d_0b1c"}})
+
+    async def configuration() -> Any:
+        return json.loads(await client.get_bytes(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING))
+
+    before = await configuration()
+    options = WebhookOptions(host="127.0.0.1", lease_namespace=NAMESPACE_KOORDINATOR, resync_s=0.05)
+    async with admitting(client, options=options) as running:
+        assert running.server.check() is None
+        assert await configuration() == before
+        holder = {"spec": {"holderIdentity": unique_identity()}}
+        await client.patch(LEASES, LEASE_MANAGER, holder, namespace=NAMESPACE_KOORDINATOR)
+
+        async def taken_over() -> bool:
+            return bool(await configuration() != before)
+
+        await until(taken_over)
+        found = await configuration()
+        assert json.loads(found["metadata"]["annotations"]["install.koord.sh/webhooks-before"]) == before["webhooks"]
+        assert "elsewhere" not in json.dumps(found["webhooks"])
+    await client.delete(LEASES, LEASE_MANAGER, namespace=NAMESPACE_KOORDINATOR)
 
 
 async def test_an_expired_certificate_heals_by_itself(client: Client) -> None:
