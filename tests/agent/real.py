@@ -28,7 +28,7 @@ from tests.agent import slices
 
 CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory")
 UNIFIED_CONTROLLERS = ("cpu", "cpuset", "memory")
-GONE_WITHIN_S = 10.0
+GONE_WITHIN_S = 30.0
 _number = count()
 
 

@@ -17,7 +17,7 @@ from koord.kube.health import HealthServer
 from koord.kube.leader import LeaderElection, run_as_leader
 from koord.kube.serving_tls import ServingTls
 from koord.kube.shell import run_component
-from tests.kube.test_leader_time import QUICK, LeaseServer
+from tests.kube.test_leader_time import CALM, LeaseServer
 
 POD = ObjectReference("v1", "Pod", "shop", "web", "u1")
 
@@ -84,7 +84,7 @@ async def test_a_recorder_that_fails_ends_its_component() -> None:
             raise ZeroDivisionError("a fault of the recorder")
 
     with pytest.raises((ZeroDivisionError, ExceptionGroup)) as raised:
-        async with asyncio.timeout(5), EventRecorder(cast(Client, Broken()), controller="koord-test") as events:
+        async with asyncio.timeout(20), EventRecorder(cast(Client, Broken()), controller="koord-test") as events:
             events.record(POD, "Killed", "x")
             await asyncio.sleep(60)
     assert "a fault of the recorder" in repr(raised.value)
@@ -98,7 +98,7 @@ async def test_a_health_server_that_cannot_follow_its_certificate_ends_its_compo
     tls = ServingTls(str(tmp_path / "both.pem"), str(tmp_path / "both.pem"))
     monkeypatch.setattr(tls, "follow", fails)
     with pytest.raises(LookupError):
-        async with asyncio.timeout(5), HealthServer("127.0.0.1:0", tls=tls):
+        async with asyncio.timeout(20), HealthServer("127.0.0.1:0", tls=tls):
             await asyncio.sleep(60)
 
 
@@ -111,7 +111,7 @@ async def test_an_election_that_fails_ends_the_work_at_once_and_says_why(monkeyp
         await lasts(ended)
 
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(run_as_leader(cast(Client, server), work, name="l", timing=QUICK), 5)
+        await asyncio.wait_for(run_as_leader(cast(Client, server), work, name="l", timing=CALM), 20)
     assert ended == ["work"]
     assert server.lease is not None
     assert server.lease.spec.holder_identity == "", "the next may begin"

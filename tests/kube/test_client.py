@@ -450,7 +450,7 @@ async def test_watches_do_not_take_the_places_of_other_calls() -> None:
         for _ in range(70):
             watch = await stack.enter_async_context(contextlib.aclosing(c.watch(PODS)))
             assert await anext(watch) == []
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await c.get(CONFIG_MAPS, "a", namespace="d")
 
 

@@ -58,7 +58,7 @@ async def test_changes_become_keys_and_keys_are_reconciled() -> None:
     source.change("web")
     await eventually(lambda: len(seen) == 2)
     controller.stop()
-    await asyncio.wait_for(task, 1)
+    await asyncio.wait_for(task, 20)
     assert sorted(seen) == ["all", "shop/web"]
 
 
@@ -78,7 +78,7 @@ async def test_nothing_is_reconciled_before_informers_have_synced() -> None:
     source.is_synced.set()
     await eventually(lambda: seen == ["web"])
     controller.stop()
-    await asyncio.wait_for(task, 1)
+    await asyncio.wait_for(task, 20)
 
 
 async def test_stopping_before_sync_ends_the_run() -> None:
@@ -89,7 +89,7 @@ async def test_stopping_before_sync_ends_the_run() -> None:
     task = asyncio.create_task(controller.run())
     await asyncio.sleep(0.01)
     controller.stop()
-    await asyncio.wait_for(task, 1)
+    await asyncio.wait_for(task, 20)
 
 
 async def test_one_objects_failure_is_logged_with_its_name_and_leaves_others_alone(
@@ -113,7 +113,7 @@ async def test_one_objects_failure_is_logged_with_its_name_and_leaves_others_alo
     with caplog.at_level(logging.ERROR):
         await eventually(lambda: len(done) == 11)
     controller.stop()
-    await asyncio.wait_for(task, 1)
+    await asyncio.wait_for(task, 20)
     assert attempts["bad"] == 4
     assert {getattr(record, "object", None) for record in caplog.records} == {"bad"}
     text = metrics.render().decode()
@@ -135,7 +135,7 @@ async def test_a_reconcile_that_hangs_is_given_up_and_retried() -> None:
     controller.add("slow")
     await eventually(lambda: attempts["slow"] == 2)
     controller.stop()
-    await asyncio.wait_for(task, 1)
+    await asyncio.wait_for(task, 20)
 
 
 async def test_a_cancellation_from_within_a_reconcile_does_not_end_its_worker() -> None:
@@ -155,7 +155,7 @@ async def test_a_cancellation_from_within_a_reconcile_does_not_end_its_worker() 
     controller.add("next")
     await eventually(lambda: attempts["next"] == 2)
     controller.stop()
-    await asyncio.wait_for(task, 1)
+    await asyncio.wait_for(task, 20)
 
 
 async def test_requeue_asks_for_the_key_again() -> None:
@@ -174,7 +174,7 @@ async def test_requeue_asks_for_the_key_again() -> None:
     await asyncio.sleep(0.03)
     assert len(seen) == 3
     controller.stop()
-    await asyncio.wait_for(task, 1)
+    await asyncio.wait_for(task, 20)
 
 
 async def test_stop_lets_reconciles_under_way_finish_and_starts_no_more() -> None:
@@ -192,7 +192,7 @@ async def test_stop_lets_reconciles_under_way_finish_and_starts_no_more() -> Non
     controller.add("second")
     await begun.wait()
     controller.stop()
-    await asyncio.wait_for(task, 1)
+    await asyncio.wait_for(task, 20)
     assert finished == ["first"]
 
 
@@ -209,7 +209,7 @@ async def test_cancelling_the_run_cancels_reconciles_under_way() -> None:
     await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 1)
+        await asyncio.wait_for(task, 20)
 
 
 async def test_a_resync_asks_for_every_key_each_period() -> None:
@@ -222,7 +222,7 @@ async def test_a_resync_asks_for_every_key_each_period() -> None:
     task = asyncio.create_task(controller.run())
     await eventually(lambda: min(seen["a"], seen["b"]) >= 3)
     controller.stop()
-    await asyncio.wait_for(task, 1)
+    await asyncio.wait_for(task, 20)
 
 
 async def test_a_change_that_cannot_be_mapped_is_reported_and_others_still_are() -> None:
@@ -244,7 +244,7 @@ async def test_a_change_that_cannot_be_mapped_is_reported_and_others_still_are()
     source.change("whole")
     await eventually(lambda: seen == ["whole"])
     controller.stop()
-    await asyncio.wait_for(task, 1)
+    await asyncio.wait_for(task, 20)
 
 
 async def test_queue_metrics_have_kubernetes_names_and_true_values() -> None:
@@ -323,7 +323,7 @@ async def test_a_controller_on_a_real_informer_converges_on_what_the_server_has(
 
             await eventually(converged, 20)
             controller.stop()
-            await asyncio.wait_for(running, 5)
+            await asyncio.wait_for(running, 20)
             following.cancel()
         text = metrics.render().decode()
         assert 'controller_runtime_reconcile_errors_total{controller="copier"} 0.0' not in text

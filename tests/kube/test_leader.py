@@ -193,8 +193,8 @@ async def test_a_terminated_leader_hands_over_within_three_seconds(client: Clien
 
 
 async def test_leaving_releases_the_lease_as_client_go_does(client: Client) -> None:
-    async with LeaderElection(client, name="released", namespace=NAMESPACE, identity="me", timing=SHORT) as leader:
-        await asyncio.wait_for(leader.acquired(), 10)
+    async with LeaderElection(client, name="released", namespace=NAMESPACE, identity="me", timing=CALM) as leader:
+        await asyncio.wait_for(leader.acquired(), 30)
         assert leader.leading
         held = await client.get(LEASES, "released", namespace=NAMESPACE)
         assert held.spec.holder_identity == leader.holder == "me"
@@ -218,13 +218,13 @@ async def test_a_stolen_lease_ends_the_work_and_is_not_released(client: Client) 
             ended.set()
 
     run = asyncio.create_task(
-        run_as_leader(client, work, name="stolen", namespace=NAMESPACE, identity="me", timing=SHORT)
+        run_as_leader(client, work, name="stolen", namespace=NAMESPACE, identity="me", timing=CALM)
     )
-    await asyncio.wait_for(begun.wait(), 10)
+    await asyncio.wait_for(begun.wait(), 30)
     thief = {"spec": {"holderIdentity": "thief", "renewTime": "2026-11-01T00:00:00.000000Z"}}
     await client.patch(LEASES, "stolen", thief, namespace=NAMESPACE)
     with pytest.raises(NotLeader):
-        await asyncio.wait_for(run, 10)
+        await asyncio.wait_for(run, 30)
     assert ended.is_set()
     lease = await client.get(LEASES, "stolen", namespace=NAMESPACE)
     assert lease.spec.holder_identity == "thief"
@@ -241,7 +241,7 @@ async def test_koords_own_namespace_is_made_and_another_is_asked_for(
     own_control_plane.kubectl("create", "clusterrolebinding", "leads", "--clusterrole=leads", "--user=nobody")
     async with Client.from_config(str(nobody)) as stranger:
         for namespace in ("koordinator-system", "koordinator-sytem"):
-            async with LeaderElection(stranger, name="n", namespace=namespace, timing=SHORT):
+            async with LeaderElection(stranger, name="n", namespace=namespace, timing=CALM):
                 await asyncio.sleep(1.5)
     said = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert len(said) == 2, "each once, however often it was tried"
@@ -249,7 +249,7 @@ async def test_koords_own_namespace_is_made_and_another_is_asked_for(
     assert "kubectl create namespace koordinator-system" in said[0]
     assert "no namespace koordinator-sytem: make it (kubectl create namespace koordinator-sytem)" in said[1]
     async with Client.from_config(str(own_control_plane.kubeconfig)) as client:
-        assert await run_as_leader(client, nothing, name="n", timing=SHORT) == "done"
+        assert await run_as_leader(client, nothing, name="n", timing=CALM) == "done"
         await client.get(NAMESPACES, "koordinator-system")
 
 
@@ -261,7 +261,7 @@ async def test_the_result_of_the_work_comes_back(client: Client) -> None:
 
     told: list[bool] = []
     result = await asyncio.wait_for(
-        run_as_leader(client, work, name="result", namespace=NAMESPACE, timing=SHORT, on_change=told.append), 10
+        run_as_leader(client, work, name="result", namespace=NAMESPACE, timing=CALM, on_change=told.append), 30
     )
     assert result == "done"
     assert told == [False, True, False]
@@ -273,11 +273,11 @@ async def test_leadership_ends_at_the_deadline_when_the_server_is_away(own_contr
         Client.from_config(str(plane.kubeconfig)) as client,
         LeaderElection(client, name="away", namespace="default", timing=SHORT) as leader,
     ):
-        await asyncio.wait_for(leader.acquired(), 10)
+        await asyncio.wait_for(leader.acquired(), 30)
         os.kill(plane.pid(), signal.SIGSTOP)
         stopped = time.monotonic()
         try:
-            await asyncio.wait_for(leader.lost.wait(), 10)
+            await asyncio.wait_for(leader.lost.wait(), 30)
             assert time.monotonic() - stopped <= SHORT.renew_deadline_s + 0.5 * crowd()
             with pytest.raises(NotLeader):
                 leader.check()

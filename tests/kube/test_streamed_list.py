@@ -175,7 +175,7 @@ async def test_a_bookmark_before_the_end_says_that_the_request_for_a_stream_was_
         task = asyncio.create_task(informer.run())
         await eventually(lambda: server.watching > 0)
         server.bookmark()
-        await asyncio.wait_for(informer.synced(), 5)
+        await asyncio.wait_for(informer.synced(), 20)
         task.cancel()
 
 

@@ -77,7 +77,7 @@ async def test_a_failure_is_over_soon_and_the_policy_decides(
         else:
             async with hook_server(socket, how):
                 await outcome()
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
         assert asked.failures == 1
 
 

@@ -32,7 +32,7 @@ async def managing(
     ready = asyncio.Event()
     task = asyncio.create_task(run(client, options=options, metrics=metrics, on_ready=ready.set))
     waiting = asyncio.create_task(ready.wait())
-    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED, timeout=30)
+    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED, timeout=60)
     waiting.cancel()
     if task.done():
         task.result()
@@ -113,7 +113,7 @@ async def report(
     await client.patch(kinds.NODE_METRICS, name, {"status": status}, subresource="status")
 
 
-async def until(holds: Callable[[], Awaitable[bool]], within_s: float = 15.0) -> None:
+async def until(holds: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> None:
     async with asyncio.timeout(within_s):
         while not await holds():  # noqa: ASYNC110 - others bring it about
             await asyncio.sleep(0.05)
@@ -127,7 +127,7 @@ async def lent(client: Client, name: str) -> int | None:
     return value(shown[CPU]) if CPU in shown else None
 
 
-async def until_lent(client: Client, name: str, cpu_milli: int | None, within_s: float = 15.0) -> None:
+async def until_lent(client: Client, name: str, cpu_milli: int | None, within_s: float = 60.0) -> None:
     async def shows() -> bool:
         return await lent(client, name) == cpu_milli
 

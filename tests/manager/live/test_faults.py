@@ -179,7 +179,7 @@ async def test_a_cluster_that_reports_at_once_is_written_a_few_at_a_time() -> No
         crowd.report(version)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(crowd.loop.controller.run())
-        await until(lambda: _true(crowd.loop.controller.queue.state.idle and crowd.patches >= 600), within_s=30)
+        await until(lambda: _true(crowd.loop.controller.queue.state.idle and crowd.patches >= 600), within_s=60)
         running.cancel()
     assert crowd.most_at_once <= WORKERS
     assert crowd.patches <= 2 * 600
@@ -206,12 +206,13 @@ async def test_while_thousands_are_looked_at_others_have_their_turn() -> None:
 
     crowd = Crowd(1000, never)
     crowd.report("1")
-    longest_s, last_s = 0.0, time.perf_counter()
+    # By the thread's own time: others of the machine may have theirs in between.
+    longest_s, last_s = 0.0, time.thread_time()
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(crowd.loop.controller.run())
         while not (crowd.loop.controller.queue.state.idle and crowd.patches >= 1000):
             await asyncio.sleep(0)
-            now_s = time.perf_counter()
+            now_s = time.thread_time()
             longest_s, last_s = max(longest_s, now_s - last_s), now_s
         running.cancel()
     # 1,000 nodes take 0.1 s and more in one piece; a turn is as long as a round of the workers.

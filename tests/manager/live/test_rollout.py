@@ -72,14 +72,14 @@ async def until_inside(client: Client, wanted: set[str]) -> None:
     async def holds() -> bool:
         return await inside(client) == wanted
 
-    await until(holds, within_s=30.0)
+    await until(holds, within_s=60.0)
 
 
 async def until_state(client: Client, state: str) -> rollouts.RolloutShown:
     async def holds() -> bool:
         return (await rollouts.look(client, LENDING)).rollouts[0].state == state
 
-    await until(holds, within_s=30.0)
+    await until(holds, within_s=60.0)
     return (await rollouts.look(client, LENDING)).rollouts[0]
 
 
@@ -170,7 +170,7 @@ async def _until_counted(client: Client, number: int) -> None:
     async def holds() -> bool:
         return (await rollouts.look(client, LENDING)).rollouts[0].evictions == number
 
-    await until(holds, within_s=30.0)
+    await until(holds, within_s=60.0)
 
 
 async def test_a_killed_manager_is_followed_by_one_that_goes_on_and_new_nodes_join(client: Client) -> None:
@@ -181,7 +181,7 @@ async def test_a_killed_manager_is_followed_by_one_that_goes_on_and_new_nodes_jo
         async def has_begun() -> bool:
             return await inside(client) >= chosen(NODES, 50)
 
-        await until(has_begun, within_s=30.0)
+        await until(has_begun, within_s=60.0)
     await make_node(client, "n9")
     async with managing(client, options=QUICK):
         await until_state(client, "complete")

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from koord.admission.binding import BindingSettings
-from koord.admission.hooks import IN_PASSING_S, hooks
+from koord.admission.hooks import WAITS_S, hooks
 from koord.api.configuration.features import ManagerGate, parse_gates
 from koord.api.kinds import (
     CLUSTER_COLOCATION_PROFILES,
@@ -149,7 +149,7 @@ async def test_without_a_manager_plain_pods_are_created_as_ever_and_those_of_pro
         for i in range(10):
             began_s = time.monotonic()
             await once.create(PODS, pod(f"plain-{i}", "shop", labels={"app": "web"}))
-            assert time.monotonic() - began_s < IN_PASSING_S * 2 + 1
+            assert time.monotonic() - began_s < 2 * WAITS_S, "both webhooks, as if they had to answer"
             await once.patch(PODS, f"plain-{i}", {"metadata": {"labels": {"app": "x"}}}, namespace="shop")
             await client.delete(PODS, f"plain-{i}", namespace="shop", grace_s=0)
         who_waits = (
@@ -349,8 +349,8 @@ async def test_certificates_rotate_under_load_without_a_failed_request(client: C
         certificate_s=20_000,
         renew_before_s=1000,
         renew_authority_before_s=5000,
-        settle_s=2,
-        keep_s=1,
+        settle_s=4,
+        keep_s=2,
     )
     options = WebhookOptions(host="127.0.0.1", lifetimes=times, resync_s=0.2)
     clock = ShiftedClock()
@@ -371,19 +371,18 @@ async def test_certificates_rotate_under_load_without_a_failed_request(client: C
         async with asyncio.TaskGroup() as tasks:
             for worker in range(4):
                 tasks.create_task(load(worker))
-            # The authority is due: its successor is announced, relied on 2 s later, and alone 1 s after that.
+            # The authority is due: its successor is announced, relied on 4 s later, and alone 2 s after that.
             clock.ahead_s = 0.0
-            deadline = asyncio.get_running_loop().time() + 6
-            while asyncio.get_running_loop().time() < deadline:
-                bundles.add(await bundle_of(client))
-                secret = await client.get(SECRETS, SECRET, namespace=NAMESPACE_KOORDINATOR)
-                shown.add(secret.data["cert.pem"])
-                await asyncio.sleep(0.1)
+            async with asyncio.timeout(60):
+                while len(bundles) < 3 or len(shown) < 2 or count <= 50:
+                    bundles.add(await bundle_of(client))
+                    secret = await client.get(SECRETS, SECRET, namespace=NAMESPACE_KOORDINATOR)
+                    shown.add(secret.data["cert.pem"])
+                    await asyncio.sleep(0.1)
+            await asyncio.sleep(1.0)
             done.set()
         assert running.server.check() is None
-        assert count > 50
-        assert len(shown) >= 2
-        assert len(bundles) >= 3, "the old one, both, the new one"
+        assert len(bundles) == 3, "the old one, both, the new one"
 
 
 async def test_reviews_of_both_versions_are_answered(client: Client) -> None:

@@ -167,7 +167,7 @@ async def caller(bundle: str) -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def until(holds: Callable[[], Awaitable[bool]], within_s: float = 20.0) -> None:
+async def until(holds: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> None:
     async with asyncio.timeout(within_s):
         while True:
             with suppress(ApiError):

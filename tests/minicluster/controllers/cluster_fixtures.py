@@ -128,7 +128,7 @@ async def controllers(plane: Plane, namespace: str, options: ControllersOptions 
             await asyncio.gather(*tasks, waiting, return_exceptions=True)
 
 
-async def eventually(condition: Callable[[], Awaitable[bool]], within_s: float = 30.0) -> None:
+async def eventually(condition: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> None:
     """Returns once `condition` holds; TimeoutError if it never does."""
     async with asyncio.timeout(within_s):
         while not await condition():  # noqa: ASYNC110 - the server has no event for it

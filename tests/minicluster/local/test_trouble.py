@@ -261,7 +261,7 @@ async def test_the_logs_of_a_pod_are_gone_with_it(client: Client, tmp_path: Path
     await client.create(PODS, pod("wordy", "echo one; sleep 300", terminationGracePeriodSeconds=1))
     await until(client, "wordy", is_running)
     folder = tmp_path / "logs" / NAME
-    for _ in range(100):
+    for _ in range(600):
         if await log_of(client, "wordy"):
             break
         await asyncio.sleep(0.1)
@@ -269,6 +269,6 @@ async def test_the_logs_of_a_pod_are_gone_with_it(client: Client, tmp_path: Path
     assert len(list(folder.iterdir())) == 1
     await client.delete(PODS, "wordy", namespace="default")
     await gone(client, "wordy")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while any(folder.iterdir()):  # noqa: ASYNC110
             await asyncio.sleep(0.05)

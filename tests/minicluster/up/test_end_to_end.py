@@ -22,8 +22,8 @@ from tests.minicluster.up.screen import OnATerminal
 
 pytestmark = pytest.mark.timeout(120)
 
-READY_WITHIN_S = 40.0
-STOP_WITHIN_S = 40.0
+READY_WITHIN_S = 90.0
+STOP_WITHIN_S = 90.0
 COMPONENTS = {"apiserver", "controllers", "scheduler", "manager", "descheduler", "hollow"}
 
 
@@ -94,7 +94,7 @@ def alive(pid: int) -> bool:
     return True
 
 
-def wait_until(holds: Any, within_s: float = 30.0) -> None:
+def wait_until(holds: Any, within_s: float = 60.0) -> None:
     deadline = time.monotonic() + within_s * crowd()
     while not holds():
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -104,7 +104,7 @@ async def test_one_that_does_not_stop_is_killed_in_the_end(tmp_path: Path) -> No
         async with supervised(data, "deaf", stop_within_s=0.3) as supervisor:
             pid = supervisor.children["c0"].pid
             began = time.monotonic()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         assert not alive(pid)
 
 

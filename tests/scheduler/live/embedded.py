@@ -77,13 +77,13 @@ async def make_nodes(client: Client, number: int, **more: Any) -> None:
         await client.create(NODES, node_manifest(f"node-{index:03}", **more))
 
 
-async def until(holds: Callable[[], Awaitable[bool]], within_s: float = 20.0) -> None:
+async def until(holds: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> None:
     async with asyncio.timeout(within_s):
         while not await holds():  # noqa: ASYNC110 - others bring it about
             await asyncio.sleep(0.05)
 
 
-async def until_bound(client: Client, *names: str, within_s: float = 20.0) -> dict[str, str]:
+async def until_bound(client: Client, *names: str, within_s: float = 60.0) -> dict[str, str]:
     """Waits until all these pods have a node; which."""
     found: dict[str, str] = {}
 

@@ -326,7 +326,7 @@ async def test_figures_have_kube_schedulers_names(tmp_path: Path, caplog: pytest
             return not missing[-1]
 
         try:
-            await until(measured, within_s=10)
+            await until(measured, within_s=60)
         except TimeoutError:
             pytest.fail(f"missing: {missing[-1]}")
         text = (await run.ask("/metrics"))[1]
@@ -435,7 +435,7 @@ async def test_from_afar_only_those_whom_the_api_server_allows_look_into_it(
                 async def may_look() -> bool:
                     return await status("/apis/v1/plugins/none", "nobody-token") == 404
 
-                await until(may_look, within_s=30)
+                await until(may_look, within_s=60)
                 assert await status("/debug/flags/f", "nobody-token", "PUT", "true") == 403
         finally:
             await server.close()

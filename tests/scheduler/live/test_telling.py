@@ -125,7 +125,7 @@ async def test_a_pod_that_is_about_to_be_bound_waits_for_what_is_being_written()
         await asyncio.sleep(0.01)
         assert not settled.done()
         bench.client.go.set()
-        await asyncio.wait_for(settled, 1)
+        await asyncio.wait_for(settled, 20)
     assert len(bench.client.patches) == 1
 
 
