@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +16,14 @@ from koord.cli.progress import Progress
 from koord.cli.tables import table
 
 if TYPE_CHECKING:
+    from koord.api.kubernetes.pod import Pod
+    from koord.api.protocol.crd.recommendation import Recommendation
+    from koord.kube.client import Client
+    from koord.operate.sizing import Sizing
     from koord.operate.worth import By, Entry, NodeSize, Worth
 
 BYS: tuple[By, ...] = ("namespace", "quota", "workload")
+API_WITHIN_S = 10.0
 _COLUMNS = (
     *("namespace", "quota", "workload", "core_hours_lent", "core_hours_used", "gib_hours_lent", "gib_hours_used"),
     *("evicted", "node_hours_saved"),
@@ -93,16 +100,18 @@ def report(
         now_s = time.time()
         if url:
             found = _from_prometheus(url, token_file, ca, now_s, window_s)
+            sizings, note = _right_sizing(kubeconfig, context)
         else:
-            found = _from_the_api(kubeconfig, context, now_s, window_s)
+            found, sizings, note = _from_the_api(kubeconfig, context, now_s, window_s)
+        found = replace(found, notes=(*found.notes, *((note,) if note else ())))
     if output == "html":
-        click.echo(page(found, node), nl=False)
+        click.echo(page(found, node, sizings), nl=False)
     elif output == "csv":
         click.echo(_csv(found, node), nl=False)
     elif output in ("json", "yaml"):
-        structured.say(_structured(found, node), output)
+        structured.say(_structured(found, node, sizings), output)
     else:
-        _print(found, node, (by,) if by else BYS)
+        _print(found, node, (by,) if by else BYS, sizings)
     return 0
 
 
@@ -114,7 +123,9 @@ def _from_prometheus(url: str, token_file: Path | None, ca: str | None, now_s: f
     return of_series(Prometheus(url, token=token, ca=ca).recorded(now_s - window_s, now_s))
 
 
-def _from_the_api(kubeconfig: str | None, context: str | None, now_s: float, window_s: float) -> Worth:
+def _from_the_api(
+    kubeconfig: str | None, context: str | None, now_s: float, window_s: float
+) -> tuple[Worth, list[Sizing], str]:
     import asyncio
 
     from koord.api import kinds
@@ -135,15 +146,16 @@ def _from_the_api(kubeconfig: str | None, context: str | None, now_s: float, win
             lacking.append(f"list {kind.plural}{f'.{kind.group}' if kind.group else ''}")
             return []
 
-    async def look() -> Worth:
+    async def look() -> tuple[Worth, list[Sizing], str]:
         async with Client.from_config(kubeconfig, context) as client:
             wanted = (kinds.PODS, kinds.NODES, kinds.NODE_METRICS, kinds.EVENTS)
             pods, nodes, metrics, events = [await all_of(client, kind) for kind in wanted]
+            recommendations, note = await _recommendations(client)
         if lacking:
             raise click.ClickException(
                 f"you may not read all that a report takes; missing rights: {', '.join(lacking)}"
             )
-        return of_objects(pods, nodes, metrics, events, now_s, window_s)
+        return of_objects(pods, nodes, metrics, events, now_s, window_s), _sizings(recommendations, pods), note
 
     try:
         return asyncio.run(look())
@@ -151,7 +163,65 @@ def _from_the_api(kubeconfig: str | None, context: str | None, now_s: float, win
         raise click.ClickException(str(error)) from None
 
 
-def _print(found: Worth, node: NodeSize, shown: tuple[By, ...]) -> None:
+def _right_sizing(kubeconfig: str | None, context: str | None) -> tuple[list[Sizing], str]:
+    """What the cluster's Recommendations would save; and why that is not known. A report from Prometheus needs no
+    cluster."""
+    import asyncio
+
+    from koord.api.kinds import PODS
+    from koord.api.machinery.faults import BadInput
+    from koord.kube.client import Client
+    from koord.kube.errors import ApiError
+
+    async def look() -> tuple[list[Sizing], str]:
+        async with asyncio.timeout(API_WITHIN_S), Client.from_config(kubeconfig, context) as whole:
+            client = whole.limited(attempts=1)
+            recommendations, note = await _recommendations(client)
+            pods = list(await client.list(PODS)) if recommendations else []
+        return _sizings(recommendations, pods), note
+
+    try:
+        return asyncio.run(look())
+    except TimeoutError:
+        why = f"no answer within {API_WITHIN_S:g} s"
+    except (ApiError, BadInput, OSError) as error:
+        why = str(error)
+    return [], f"what right-sizing would save is not known, since the cluster cannot be asked: {why}"
+
+
+async def _recommendations(client: Client) -> tuple[list[Recommendation], str]:
+    """Who may not read them gets the rest of the report."""
+    from koord.api.kinds import RECOMMENDATIONS
+    from koord.kube.errors import Forbidden, NotFound
+
+    try:
+        return list(await client.list(RECOMMENDATIONS)), ""
+    except NotFound:
+        return [], ""
+    except Forbidden:
+        kind = f"{RECOMMENDATIONS.plural}.{RECOMMENDATIONS.group}"
+        return [], f"what right-sizing would save is not known: you may not list {kind}"
+
+
+def _sizings(recommendations: Sequence[Recommendation], pods: Sequence[Pod]) -> list[Sizing]:
+    """Largest first; workloads that request what they should are left out."""
+    from koord.offline.recommend import advised
+    from koord.operate.sizing import Sizing
+    from koord.operate.worth import GIB
+
+    by_workload: dict[str, dict[str, int]] = {}
+    for row in advised(recommendations, pods):
+        name = f"{row.namespace}/{row.workload or f'selector of {row.recommendation}'}"
+        saved = by_workload.setdefault(name, {})
+        for resource, amount in row.saving.items():
+            saved[resource] = saved.get(resource, 0) + amount
+    found = [
+        Sizing(name, saved.get("cpu", 0) / 1000, saved.get("memory", 0) / GIB) for name, saved in by_workload.items()
+    ]
+    return sorted((each for each in found if each.cores or each.gib), key=lambda each: (-each.cores, each.workload))
+
+
+def _print(found: Worth, node: NodeSize, shown: tuple[By, ...], sizings: Sequence[Sizing]) -> None:
     right = frozenset(range(1, 8))
     for by in shown:
         lines = [
@@ -167,8 +237,20 @@ def _print(found: Worth, node: NodeSize, shown: tuple[By, ...]) -> None:
         f"nodes offered {of_nodes.core_hours:.2f} core-hours and {of_nodes.gib_hours:.2f} GiB-hours;"
         f" nobody requested {nobody:.2f} core-hours of it"
     )
+    if sizings:
+        click.echo(f"\n{_sizing_table(sizings, node)}")
     for note in (f"from {found.source}", *found.notes):
         click.echo(f"note: {note}", err=True)
+
+
+def _sizing_table(sizings: Sequence[Sizing], node: NodeSize) -> str:
+    from koord.operate.sizing import nodes, summed
+
+    whole = summed(sizings)
+    lines = [("RIGHT-SIZING WOULD SAVE", "CORES", "GIB", "NODES")]
+    for each in (*sizings, whole):
+        lines.append((each.workload, f"{each.cores:.2f}", f"{each.gib:.2f}", f"{nodes(whole, each, node):.2f}"))
+    return table(lines, right=frozenset((1, 2, 3)))
 
 
 def _price_head(node: NodeSize) -> tuple[str, ...]:
@@ -192,8 +274,14 @@ def _figures(entry: Entry, found: Worth, node: NodeSize) -> dict[str, Any]:
     }
 
 
-def _structured(found: Worth, node: NodeSize) -> dict[str, Any]:
+def _structured(found: Worth, node: NodeSize, sizings: Sequence[Sizing]) -> dict[str, Any]:
     from koord.api.text.timestamp import from_seconds as timestamp
+    from koord.operate.sizing import nodes, summed
+
+    whole = summed(sizings)
+
+    def sized(each: Sizing) -> dict[str, float]:
+        return {"cores": each.cores, "gib": each.gib, "nodes": nodes(whole, each, node)}
 
     parts = {
         f"{by}s": [{by: name, **_figures(entry, found, node)} for name, entry in found.by(by).items()] for by in BYS
@@ -206,6 +294,10 @@ def _structured(found: Worth, node: NodeSize) -> dict[str, Any]:
         "offered": {"coreHours": found.published.core_hours, "gibHours": found.published.gib_hours},
         "total": _figures(found.total, found, node),
         **parts,
+        "rightSizing": {
+            "total": sized(whole),
+            "workloads": [{"workload": each.workload, **sized(each)} for each in sizings],
+        },
     }
 
 

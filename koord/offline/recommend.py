@@ -5,8 +5,9 @@ Within 10% of what is requested a recommendation says "keep": a roll-out costs m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -60,12 +61,27 @@ def advice(manifests: Manifests, namespace: str = "", workload: str = "") -> lis
 
     `workload` as in deployment/web, or the name alone.
     """
-    pods = [facts_of(each) for each in manifests.of(kinds.PODS) if not each.is_finished]
-    found: list[Advice] = []
-    for each in sorted(manifests.of(kinds.RECOMMENDATIONS), key=lambda each: each.metadata.key):
-        if namespace in ("", each.metadata.namespace):
-            found += _advised(each, pods, manifests)
+    listed = [each for each in manifests.of(kinds.RECOMMENDATIONS) if namespace in ("", each.metadata.namespace)]
+    found = advised(listed, manifests.of(kinds.PODS), partial(_by_template, manifests=manifests))
     return [row for row in found if workload in ("", row.workload, row.workload.partition("/")[2])]
+
+
+Otherwise: TypeAlias = Callable[[Target], tuple[int, dict[str, ContainerFacts]]]
+"""How many pods a workload without pods would have, and its containers by name."""
+
+
+def _unknown(target: Target) -> tuple[int, dict[str, ContainerFacts]]:
+    return 0, {}
+
+
+def advised(
+    recommendations: Iterable[Recommendation], pods: Iterable[Pod], otherwise: Otherwise = _unknown
+) -> list[Advice]:
+    running = [facts_of(each) for each in pods if not each.is_finished]
+    found: list[Advice] = []
+    for each in sorted(recommendations, key=lambda each: each.metadata.key):
+        found += _advised(each, running, otherwise)
+    return found
 
 
 def total(rows: Iterable[Advice]) -> dict[str, int]:
@@ -109,12 +125,12 @@ def _changes(row: Advice) -> dict[str, Any]:
     return {"name": row.container, "resources": {"requests": wanted, **({"limits": short} if short else {})}}
 
 
-def _advised(each: Recommendation, pods: Sequence[PodFacts], manifests: Manifests) -> Iterable[Advice]:
+def _advised(each: Recommendation, pods: Sequence[PodFacts], otherwise: Otherwise) -> Iterable[Advice]:
     target = target_of(each)
     concerned = [pod for pod in pods if pod.is_of(target)]
     number, containers = len(concerned), {c.name: c for pod in concerned for c in pod.containers}
     if not concerned:
-        number, containers = _by_template(target, manifests)
+        number, containers = otherwise(target)
     told = each.status.pod_status.container_statuses if each.status.pod_status is not None else ()
     note = "; ".join(f"{c.type}: {c.message}" for c in each.status.conditions if c.status == "True")
     if not told:

@@ -8,6 +8,7 @@ from typing import Final
 
 from koord.api.text.timestamp import from_seconds as timestamp
 from koord.operate.since import said
+from koord.operate.sizing import Sizing, nodes, summed
 from koord.operate.worth import By, Entry, Moment, NodeSize, Worth
 from koord.plots import svg
 from koord.plots.svg import Axes, figure, thinned
@@ -20,7 +21,8 @@ TITLES: Final[tuple[tuple[By, str], ...]] = (
 )
 
 
-def page(found: Worth, node: NodeSize) -> str:
+def page(found: Worth, node: NodeSize, sizings: Sequence[Sizing] = ()) -> str:
+    """`sizings`: what right-sizing would save, by workload."""
     total = found.total
     hours = found.node_hours(total, node)
     cost = f" for {hours * node.price:.2f}" if node.price is not None else ""
@@ -32,6 +34,8 @@ def page(found: Worth, node: NodeSize) -> str:
     ]
     for by, title in TITLES:
         body += [f"<h2>{title}</h2>", _table(found, by, node)]
+    if sizings:
+        body += ["<h2>What right-sizing would save</h2>", _sizing_table(sizings, node)]
     told = "; ".join((f"{timestamp(found.from_s)} to {timestamp(found.until_s)}, from {found.source}", *found.notes))
     return svg.page("koord report", [*body, f"<footer>{escape(told)}.</footer>"])
 
@@ -41,6 +45,16 @@ def _table(found: Worth, by: By, node: NodeSize) -> str:
     rows = "".join(_row(name, entry, found, node) for name, entry in found.by(by).items())
     whole = _row("all", found.total, found, node, ' class="all"')
     return f'<table class="wide"><tr>{"".join(f"<th>{escape(each)}</th>" for each in heads)}</tr>{rows}{whole}</table>'
+
+
+def _sizing_table(sizings: Sequence[Sizing], node: NodeSize) -> str:
+    whole = summed(sizings)
+    rows = "".join(
+        f"<tr{how}><td>{escape(each.workload)}</td><td>{each.cores:.2f}</td><td>{each.gib:.2f}</td>"
+        f"<td>{nodes(whole, each, node):.2f}</td></tr>"
+        for each, how in (*((each, "") for each in sizings), (whole, ' class="all"'))
+    )
+    return f"<table><tr><th>workload</th><th>cores</th><th>GiB</th><th>nodes</th></tr>{rows}</table>"
 
 
 def _row(name: str, entry: Entry, found: Worth, node: NodeSize, how: str = "") -> str:

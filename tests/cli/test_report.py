@@ -1,18 +1,24 @@
-"""`koord report` and a Prometheus that cannot answer: each failure has its own words."""
+"""`koord report`: a Prometheus that cannot answer has its own words for each failure; what right-sizing would save."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from koord.api.kinds import PODS, RECOMMENDATIONS
 from koord.cli.main import run as koord
+from koord.minicluster.up.bootstrap import bootstrap
 from tests.control_plane import free_port
+from tests.scheduler.live.embedded import serving
 
 Answer = Callable[[], tuple[int, object]]
 
@@ -101,3 +107,50 @@ def test_a_prometheus_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> N
 def test_what_means_nothing_is_refused(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert koord(["report", *arguments]) == 2
     assert says in capsys.readouterr().err
+
+
+def recommended(name: str, cpu: str, memory: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """A pod, a Recommendation for it, and that one's status."""
+    resources = {"requests": {"cpu": "4", "memory": "8Gi"}}
+    meta = {"name": name, "namespace": "default", "labels": {"app": name}}
+    pod = {"metadata": meta, "spec": {"containers": [{"name": "main", "image": "web", "resources": resources}]}}
+    target = {"type": "podSelector", "podSelector": {"matchLabels": {"app": name}}}
+    wanted = {"containerName": "main", "resources": {"cpu": cpu, "memory": memory}}
+    status = {"status": {"podStatus": {"containerStatuses": [wanted]}}}
+    return pod, {"metadata": {"name": name, "namespace": "default"}, "spec": {"target": target}}, status
+
+
+async def test_a_report_says_what_right_sizing_would_save(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with serving(tmp_path) as client:
+        await bootstrap(client)
+        for name, cpu, memory in (("web", "1", "2Gi"), ("small", "6", "8Gi"), ("right", "4", "8Gi")):
+            pod, recommendation, status = recommended(name, cpu, memory)
+            await client.create(PODS, pod)
+            await client.create(RECOMMENDATIONS, recommendation)
+            await client.patch(RECOMMENDATIONS, name, status, namespace="default", subresource="status")
+        where = ("--kubeconfig", str(tmp_path / "kubeconfig"), "--node-cpu", "4", "--node-memory", "4")
+        assert await asyncio.to_thread(koord, ["report", "--since", "1h", "-o", "json", *where]) == 0
+        told = json.loads(capsys.readouterr().out)["rightSizing"]
+        # 3 cores and 6 GiB less, and 2 cores more: a quarter of a node by CPU, which is the scarcer of the two.
+        assert told["total"] == {"cores": 1.0, "gib": 6.0, "nodes": 0.25}
+        assert [each["workload"] for each in told["workloads"]] == [
+            "default/selector of web",
+            "default/selector of small",
+        ]
+        assert sum(each["nodes"] for each in told["workloads"]) == told["total"]["nodes"]
+        assert await asyncio.to_thread(koord, ["report", "--since", "1h", *where]) == 0
+        assert "RIGHT-SIZING WOULD SAVE" in capsys.readouterr().out
+        # Figures of Prometheus, and Recommendations of the cluster.
+        with answering(recently) as url:
+            line = ["report", "--prometheus", url, "--since", "1h", "-o", "html", *where]
+            assert await asyncio.to_thread(koord, line) == 0
+        assert "What right-sizing would save" in capsys.readouterr().out
+
+
+def test_a_report_from_prometheus_needs_no_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with answering(recently) as url:
+        line = ["report", "--prometheus", url, "--since", "1h", "--kubeconfig", str(tmp_path / "none")]
+        assert koord(line) == 0
+    said = capsys.readouterr()
+    assert "RIGHT-SIZING" not in said.out
+    assert "what right-sizing would save is not known, since the cluster cannot be asked" in said.err
