@@ -249,7 +249,7 @@ def _sizing_table(sizings: Sequence[Sizing], node: NodeSize) -> str:
     whole = summed(sizings)
     lines = [("RIGHT-SIZING WOULD SAVE", "CORES", "GIB", "NODES")]
     for each in (*sizings, whole):
-        lines.append((each.workload, f"{each.cores:.2f}", f"{each.gib:.2f}", f"{nodes(whole, each, node):.2f}"))
+        lines.append((each.workload, f"{each.cores:z.2f}", f"{each.gib:z.2f}", f"{nodes(whole, each, node):z.2f}"))
     return table(lines, right=frozenset((1, 2, 3)))
 
 

@@ -21,6 +21,9 @@ TITLES: Final[tuple[tuple[By, str], ...]] = (
 )
 
 
+HEADS: Final = ("core-hours lent", "used", "GiB-hours lent", "used", "evicted", "node-hours saved")
+
+
 def page(found: Worth, node: NodeSize, sizings: Sequence[Sizing] = ()) -> str:
     """`sizings`: what right-sizing would save, by workload."""
     total = found.total
@@ -41,7 +44,7 @@ def page(found: Worth, node: NodeSize, sizings: Sequence[Sizing] = ()) -> str:
 
 
 def _table(found: Worth, by: By, node: NodeSize) -> str:
-    heads = (by, "core-hours lent", "used", "GiB-hours lent", "used", "evicted", "node-hours saved")
+    heads = (by, *HEADS)
     rows = "".join(_row(name, entry, found, node) for name, entry in found.by(by).items())
     whole = _row("all", found.total, found, node, ' class="all"')
     return f'<table class="wide"><tr>{"".join(f"<th>{escape(each)}</th>" for each in heads)}</tr>{rows}{whole}</table>'
@@ -50,8 +53,8 @@ def _table(found: Worth, by: By, node: NodeSize) -> str:
 def _sizing_table(sizings: Sequence[Sizing], node: NodeSize) -> str:
     whole = summed(sizings)
     rows = "".join(
-        f"<tr{how}><td>{escape(each.workload)}</td><td>{each.cores:.2f}</td><td>{each.gib:.2f}</td>"
-        f"<td>{nodes(whole, each, node):.2f}</td></tr>"
+        f"<tr{how}><td>{escape(each.workload)}</td><td>{each.cores:z.2f}</td><td>{each.gib:z.2f}</td>"
+        f"<td>{nodes(whole, each, node):z.2f}</td></tr>"
         for each, how in (*((each, "") for each in sizings), (whole, ' class="all"'))
     )
     return f"<table><tr><th>workload</th><th>cores</th><th>GiB</th><th>nodes</th></tr>{rows}</table>"
@@ -61,7 +64,8 @@ def _row(name: str, entry: Entry, found: Worth, node: NodeSize, how: str = "") -
     lent, used = entry.lent, entry.used
     figures = (lent.core_hours, used.core_hours, lent.gib_hours, used.gib_hours)
     cells = [*(f"{each:.2f}" for each in figures), str(entry.evicted), f"{found.node_hours(entry, node):.2f}"]
-    return f"<tr{how}><td>{escape(name)}</td>{''.join(f'<td>{each}</td>' for each in cells)}</tr>"
+    told = "".join(f'<td data-name="{head}">{each}</td>' for head, each in zip(HEADS, cells, strict=True))
+    return f"<tr{how}><td>{escape(name)}</td>{told}</tr>"
 
 
 def _plot(course: Sequence[Moment]) -> str:

@@ -8,17 +8,19 @@ from typing import Final, TypeVar
 
 WIDTH: Final = 480
 HEIGHT: Final = 260
-LEFT: Final = 44
+LEFT: Final = 48
 RIGHT: Final = 12
 ABOVE: Final = 34
-BELOW: Final = 40
+BELOW: Final = 46
+LETTERS: Final = 15
+"""So high that they can be read where the picture is as narrow as a phone."""
 MOST_POINTS: Final = 300
 
 STYLE: Final = """
 body{font:16px/1.5 system-ui,sans-serif;color:#222;background:#fff;margin:0 auto;max-width:1000px;padding:16px}
 h1{font-size:1.5rem;margin:.5rem 0}h2{font-size:1.1rem;margin:1.5rem 0 .5rem}
 p.big{font-size:1.15rem;margin:.25rem 0 1rem}
-.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,430px),1fr));gap:16px}
+.plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,430px),1fr));gap:16px}
 figure{margin:0;border:1px solid #e4e7eb;border-radius:6px;padding:8px}
 svg{width:100%;height:auto;display:block}
 table{border-collapse:collapse;width:100%;max-width:560px}
@@ -27,9 +29,18 @@ td,th{padding:.3rem .5rem;border-bottom:1px solid #e4e7eb;text-align:right}
 td:first-child,th:first-child{text-align:left}
 tr.all td{font-weight:600}
 dt{font-weight:600;margin-top:.5rem}dd{margin:0}
-.legend{font-size:.85rem;color:#555;margin:.25rem .25rem 0}.legend i{display:inline-block;width:.8em;height:.8em;
-margin:0 .35em 0 .8em;border-radius:2px}
-footer{color:#555;font-size:.85rem;margin-top:2rem}
+.legend{font-size:.85rem;color:#555;margin:.25rem .25rem 0}.legend span{white-space:nowrap;margin:0 .4em}
+.legend i{display:inline-block;width:.8em;height:.8em;margin-right:.35em;border-radius:2px}
+footer{color:#555;font-size:.85rem;margin-top:2rem;overflow-wrap:anywhere}
+td:first-child{overflow-wrap:anywhere}
+@media(max-width:640px){
+table.wide tr:first-child{display:none}
+table.wide tr{display:grid;grid-template-columns:1fr 1fr;border-bottom:1px solid #e4e7eb;padding:.3rem 0}
+table.wide td{border:0;padding:.1rem .5rem}
+table.wide td:first-child{grid-column:1/-1;font-weight:600}
+table.wide td[data-name]{display:flex;justify-content:space-between;gap:.5rem;font-size:.85rem}
+table.wide td[data-name]::before{content:attr(data-name);color:#555;font-weight:400;text-align:left}
+}
 """
 
 Point = tuple[float, float]
@@ -49,8 +60,8 @@ def figure(title: str, drawn: str, marks: Iterable[tuple[str, str]]) -> str:
     """`marks`: colours and what they mean."""
     about = f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}"'
     text = f'<text x="{LEFT}" y="20" font-weight="bold" fill="#222">{escape(title)}</text>'
-    drawing = f'<svg {about} font-family="sans-serif" font-size="13">{text}{drawn}</svg>'
-    told = "".join(f'<i style="background:{colour}"></i>{escape(name)}' for colour, name in marks)
+    drawing = f'<svg {about} font-family="sans-serif" font-size="{LETTERS}">{text}{drawn}</svg>'
+    told = "".join(f'<span><i style="background:{colour}"></i>{escape(name)}</span> ' for colour, name in marks)
     return f'<figure>{drawing}<figcaption class="legend">{told}</figcaption></figure>'
 
 
@@ -84,7 +95,7 @@ class Axes:
             anchor = "start" if i == 0 else "end" if i == 4 else "middle"
             at = f'x="{self.x(time_s):.1f}" text-anchor="{anchor}" fill="#555"'
             for row, text in enumerate(lines):
-                parts.append(f'<text {at} y="{HEIGHT - BELOW + 17 + 16 * row}">{escape(text)}</text>')
+                parts.append(f'<text {at} y="{HEIGHT - BELOW + 18 + 19 * row}">{escape(text)}</text>')
         return "".join(parts)
 
     def line(self, points: Sequence[Point], colour: str, dashes: str = "") -> str:

@@ -49,12 +49,16 @@ def page(found: Summary, nodes: int, looks: Sequence[Look], alone: Sequence[Look
 def _facts(found: Summary) -> list[tuple[str, str]]:
     evicted = [f"{count} {cause}" for cause, count in found.evicted.items()]
     return [
-        ("Reclaimed", f"{found.lent_cores:.0f} cores on average were lent to batch pods"),
-        ("Held back", f"{found.held_back_cores:.0f} cores on average that batch pods would have used"),
-        ("Moved", f"{found.moved} pods, away from hot nodes"),
+        ("Reclaimed", f"{_number(found.lent_cores, 'core')} on average lent to batch pods"),
+        ("Held back", f"{_number(found.held_back_cores, 'core')} on average that batch pods would have used"),
+        ("Moved", f"{_number(found.moved, 'pod')}, away from hot nodes"),
         ("Evicted", ", ".join(evicted) or "none"),
         ("Violations", "; ".join(found.violations) or "none"),
     ]
+
+
+def _number(amount: float, what: str) -> str:
+    return f"{amount:.0f} {what}" + "s" * (round(amount) != 1)
 
 
 def _table(came: Came, without: Came | None) -> str:
