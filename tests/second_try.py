@@ -1,14 +1,15 @@
 """One second try for tests that depend on real processes, kernels and clocks.
 
 Such a test may fail once because the machine was busy elsewhere for too long. It then runs again with everything set up
-anew: fixtures of its module and of the session, too. A test that needed this is named at the end of the run, with what
-failed, since it should wait for a condition instead. Pure tests fail at once, and with `--one-try` (`make tests
-STRICT=1`) every test does.
+anew: fixtures of its module and of the session, too. In a file where a second try failed, there are no more of them.
+A test that needed one is named at the end of the run, with what failed, since it should wait for a condition instead.
+Pure tests fail at once, and with `--one-try` (`make tests STRICT=1`) every test does.
 """
 
 from __future__ import annotations
 
 import traceback
+from pathlib import Path
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -41,9 +42,13 @@ def runs_in_real_time(item: pytest.Item) -> bool:
 class SecondTry:
     """The plugin, registered unless `--one-try` is given."""
 
+    def __init__(self) -> None:
+        self._in_vain: set[Path] = set()
+        """Files in which a second try failed, too. Their fixtures may take minutes: they are not set up once a test."""
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-        if _SECOND in item.stash or not runs_in_real_time(item):
+        if _SECOND in item.stash or item.path in self._in_vain or not runs_in_real_time(item):
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
@@ -56,8 +61,11 @@ class SecondTry:
             item.ihook.pytest_runtest_logreport(report=report)
         if failed:
             item.stash[_SECOND] = True
+            failures = item.session.testsfailed
             # The whole protocol, so that a test's time limit begins anew.
             item.ihook.pytest_runtest_protocol(item=item, nextitem=nextitem)
+            if item.session.testsfailed > failures:
+                self._in_vain.add(item.path)
         else:
             item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
