@@ -1,7 +1,8 @@
 """Objects that cannot be understood, told on themselves: one event per change.
 
 A component lists the labels and annotations that it reads. Whoever reads a malformed one makes do without it, and says
-nothing: `MalformedTeller` says it, once when the object comes and again when the text changes. `FailureTeller` says
+nothing: `MalformedTeller` says it, once when the object comes and again when the text changes; so it does of parts that
+have no effect, such as a misspelt field. `FailureTeller` says
 what a component could not do for an object, which kept nobody else from their turn.
 """
 
@@ -59,7 +60,11 @@ class MalformedTeller:
             if error := value.check(meta, kind.kind):
                 reason = f"Malformed{type(value).__name__}"
                 note = f"{error}. It takes effect when it is corrected."
-                self._events.record(reference_to(kind, meta), reason, note, action="Reading", type="Warning")
+            elif error := value.idle(meta, kind.kind):
+                reason, note = "WithoutEffect", f"{error}. It has no effect."
+            else:
+                continue
+            self._events.record(reference_to(kind, meta), reason, note, action="Reading", type="Warning")
 
     def hear_faults(self, kind: Kind[T], faults: Callable[[T], Iterable[Fault]]) -> Callable[[Delta[T]], None]:
         """For an informer of a kind whose objects may be wrong in more than labels and annotations: one event for all

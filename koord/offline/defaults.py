@@ -20,6 +20,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import PodSpec
 from koord.api.kubernetes.pod_defaults import Obj, default_pod
 from koord.api.kubernetes.storage import PersistentVolumeClaim, StorageClass
+from koord.api.kubernetes.taints import taint_faults
 from koord.api.machinery.codec import convert
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol.crd.reservation import Reservation, ReservationOwner
@@ -40,6 +41,9 @@ def pod_spec(spec: PodSpec) -> PodSpec:
 
 
 def node(given: Node) -> Node:
+    """Raises what an API server would refuse."""
+    for fault in taint_faults(given.spec.taints):
+        raise BadInput(str(fault.under("spec.taints")))
     if given.status.allocatable or not given.status.capacity:
         return given
     return replace(given, status=replace(given.status, allocatable=given.status.capacity))

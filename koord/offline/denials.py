@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from koord.api.kubernetes.pod import PodSpec, ResourceRequirements, TopologySpreadConstraint
 from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.taints import toleration_faults
 from koord.api.kubernetes.words import WhenUnsatisfiable
 from koord.api.text.quantity import render
 
@@ -26,6 +27,8 @@ def _faults(spec: PodSpec) -> Iterator[str]:
         yield from _resource_faults("spec.resources", spec.resources)
     for i, constraint in enumerate(spec.topology_spread_constraints):
         yield from _spread_faults(f"spec.topologySpreadConstraints[{i}]", constraint)
+    for fault in toleration_faults(spec.tolerations):
+        yield str(fault.under("spec.tolerations"))
 
 
 def _resource_faults(path: str, resources: ResourceRequirements) -> Iterator[str]:

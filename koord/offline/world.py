@@ -35,7 +35,7 @@ from koord.scheduler.core.inputs import BY_KIND, INPUTS
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.object_faults import faults_of
+from koord.scheduler.object_faults import faults_of, idle_parts_of
 from koord.scheduler.plugins.load_basis import load_basis_of
 from koord.scheduler.profiles import Profiles
 from koord.scheduler.state.cluster import Cluster
@@ -115,11 +115,12 @@ def _malformed(manifests: Manifests, core: Core) -> Iterator[str]:
     alike: dict[tuple[str, str], list[str]] = {}
     named = {kind: {"/".join(each) for each in core.feed.named(kind)} for kind in NAMED}
     for item in manifests.items:
-        if isinstance(item.object, Pod) and not item.object.spec.node_name:
+        if item.kind in named and item.key not in named[item.kind]:
             continue
-        if item.kind not in named or item.key in named[item.kind]:
-            for fault in faults_of(item.kind, item.object):
-                alike.setdefault((item.kind.kind, fault), []).append(item.key)
+        waits = isinstance(item.object, Pod) and not item.object.spec.node_name
+        found = () if waits else faults_of(item.kind, item.object)
+        for fault in (*found, *idle_parts_of(item.kind, item.object)):
+            alike.setdefault((item.kind.kind, fault), []).append(item.key)
     for (kind, fault), keys in alike.items():
         more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
         yield f"{kind} {keys[0]}{more}: {fault}"

@@ -12,11 +12,28 @@ from typing import Any, Final
 from koord.api import kinds
 from koord.api.kinds import Kind
 from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.machinery.codec import DecodeError
 from koord.api.machinery.faults import Fault
+from koord.api.protocol.annotations.value import AnnotationError, Value
+from koord.api.protocol.crd.reservation import Reservation
 from koord.scheduler.annotations import READ
 from koord.scheduler.plugins.devices.inventory import faults as device_faults
 from koord.scheduler.plugins.devices.templates import faults as template_faults
 from koord.scheduler.plugins.gang_rules import group_faults
+from koord.scheduler.plugins.reservation.usable import faults as reservation_faults
+
+
+def _of_reservation(reservation: Reservation) -> Iterator[Fault]:
+    yield from reservation_faults(reservation)
+    try:
+        meta = reservation.spec.pod_template.metadata
+    except DecodeError:
+        return
+    for value in _READ_ON[kinds.PODS] if meta.annotations else ():
+        if value.key in meta.annotations and not value.check(meta) and (error := value.idle(meta)):
+            for fault in error.faults:
+                yield Fault(f"spec.template.metadata.annotations[{error.key}]", f"{fault}; it has no effect")
+
 
 ANNOTATED: Final[tuple[Kind[Any], ...]] = (
     kinds.NODES,
@@ -32,6 +49,7 @@ FAULTS: Final[Mapping[Kind[Any], Callable[[Any], Iterable[Fault]]]] = {
     kinds.DEVICES: device_faults,
     kinds.CONFIG_MAPS: template_faults,
     kinds.POD_GROUPS: group_faults,
+    kinds.RESERVATIONS: _of_reservation,
 }
 """What else may be wrong. Of ConfigMaps, those that plugins name."""
 
@@ -45,6 +63,19 @@ def faults_of(kind: Kind[Any], obj: Any) -> Iterator[str]:
     if kind in ANNOTATED and (meta.annotations or meta.labels):
         for value in _READ_ON[kind]:
             if error := value.check(meta):
-                yield f"{type(value).__name__.lower()} {error.key}: {'; '.join(map(str, error.faults))}"
+                yield _said(value, error)
     if kind in FAULTS:
         yield from map(str, FAULTS[kind](obj))
+
+
+def idle_parts_of(kind: Kind[Any], obj: Any) -> Iterator[str]:
+    """Parts of an object's annotations that have no effect, in words."""
+    meta: ObjectMeta = obj.metadata
+    if kind in ANNOTATED and meta.annotations:
+        for value in _READ_ON[kind]:
+            if value.key in meta.annotations and not value.check(meta) and (error := value.idle(meta)):
+                yield f"{_said(value, error)}; it has no effect"
+
+
+def _said(value: Value[Any, Any], error: AnnotationError) -> str:
+    return f"{type(value).__name__.lower()} {error.key}: {'; '.join(map(str, error.faults))}"

@@ -16,6 +16,7 @@ from koord.api.machinery.shield import Shield
 from koord.api.protocol import annotations
 from koord.api.protocol.annotations import cpu, device, gang, load, pod_qos, reservation
 from koord.api.protocol.annotations.value import Value
+from koord.api.protocol.crd.reservation import Reservation
 from koord.descheduler import annotations as of_descheduler
 from koord.kube.client import Client
 from koord.kube.events import EventRecorder
@@ -24,7 +25,7 @@ from koord.kube.metrics import Metrics
 from koord.kube.store import Delta
 from koord.manager import annotations as of_manager
 from koord.scheduler import annotations as of_scheduler
-from koord.scheduler.object_faults import ANNOTATED, faults_of
+from koord.scheduler.object_faults import ANNOTATED, FAULTS, faults_of
 from koord.scheduler.plugins.gang_rules import group_faults
 from tests.scheduler.gangs import pod_group
 from tests.scheduler.live.embedded import make_nodes, node_manifest, pod_manifest, scheduling, serving, until
@@ -153,6 +154,80 @@ def test_what_a_reservation_says_wrongly_is_told_on_it_and_by_a_plan(value: Valu
     assert RESERVATIONS in ANNOTATED
     (warning,) = faults_of(RESERVATIONS, found)
     assert value.key in warning
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "said"),
+    [
+        (cpu.RESOURCE_SPEC, '{"preferredBindPolicy": "FullPCPUs"}', "preferredBindPolicy: unknown field"),
+        (cpu.NUMA_TOPOLOGY_SPEC, '{"policy": "x"}', "(valid: numaTopologyPolicy, singleNUMANodeExclusive)"),
+        (device.DEVICE_ALLOCATE_HINT, '{"gpu": {"selektor": {}}}', "gpu.selektor: unknown field (did you mean"),
+        (device.DEVICE_JOINT_ALLOCATE, '{"scope": ""}', "scope: unknown field (valid: deviceTypes, requiredScope)"),
+        (reservation.SCHEDULING_HINT, '{"nodes": ["n1"]}', "nodes: unknown field"),
+        (reservation.RESERVATION_AFFINITY, '{"tolerations": [{"effect": "No", "operator": "Exists"}]}', "effect: must"),
+        (gang.NETWORK_TOPOLOGY_SPEC, '{"gather": []}', "gather: unknown field"),
+        (pod_qos.MEMORY_QOS, '{"minLimitPercents": 5}', "(did you mean minLimitPercent?)"),
+    ],
+)
+def test_parts_without_effect_are_told_and_the_rest_counts(value: Value[Any, Any], text: str, said: str) -> None:
+    told = Told()
+    told.teller = MalformedTeller(cast(EventRecorder, told), [value])
+    carrying = ObjectMeta(name="p", namespace="shop", annotations={value.key: text})
+    told.teller.tell(PODS, carrying, None)
+    told.teller.tell(PODS, carrying, carrying)
+    ((reason, note),) = told.events
+    assert (reason, said in note, note.endswith("It has no effect.")) == ("WithoutEffect", True, True)
+    value.read(carrying)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (cpu.RESOURCE_SPEC, '{"preferredcpubindpolicy": "FullPCPUs"}'),
+        (cpu.RESOURCE_STATUS, '{"cpuset": "0-3", "fromANewerScheduler": 1}'),
+        (device.DEVICE_ALLOCATED, '{"gpu": [{"minor": 0, "resources": {}, "fromANewerScheduler": 1}]}'),
+        (reservation.SCHEDULING_HINT, '{"extensions": {"anything": {"at": "all"}}}'),
+        (reservation.SCHEDULING_HINT, "null"),
+    ],
+)
+def test_other_spellings_and_what_a_newer_program_adds_are_nobodys_fault(value: Value[Any, Any], text: str) -> None:
+    told = Told()
+    told.teller = MalformedTeller(cast(EventRecorder, told), [value])
+    told.teller.tell(PODS, ObjectMeta(name="p", annotations={value.key: text}), None)
+    assert told.events == []
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (held(ttl="-1h"), "spec.ttl: is -1h, so it expires at once; it must be more than 0, or 0 for no end"),
+        (
+            held(taints=[{"key": "x", "effect": "NoScheduled"}]),
+            "spec.taints[0].effect: must be one of NoSchedule, PreferNoSchedule, NoExecute, not 'NoScheduled'",
+        ),
+        (
+            held(template={"tolerations": [{"key": "x", "operator": "Is"}]}),
+            "spec.template.spec.tolerations[0].operator: must be one of Equal, Exists, Lt, Gt, not 'Is'",
+        ),
+    ],
+)
+def test_a_reservation_that_cannot_mean_what_it_says_is_told_so_and_a_plan_says_it(
+    found: Reservation, said: str
+) -> None:
+    told = Told()
+    told.teller.hear_faults(RESERVATIONS, FAULTS[RESERVATIONS])(Delta("r", None, found))
+    assert told.events == [("MalformedReservation", said)]
+    assert list(faults_of(RESERVATIONS, found)) == [said]
+
+
+def test_a_misspelt_field_in_the_template_of_a_reservation_is_told_on_it() -> None:
+    sound = held()
+    annotations = {str(cpu.RESOURCE_SPEC.key): '{"preferredCPUBindPolizy": "FullPCPUs"}'}
+    template = {**sound.spec.template, "metadata": {"annotations": annotations}}
+    found = replace(sound, spec=replace(sound.spec, template=template))
+    (said,) = faults_of(RESERVATIONS, found)
+    assert said.startswith(f"spec.template.metadata.annotations[{cpu.RESOURCE_SPEC.key}]: preferredCPUBindPolizy: unkn")
+    assert list(faults_of(RESERVATIONS, sound)) == []
 
 
 def test_a_pod_group_without_a_minimum_is_told_so_once() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from koord.api.kubernetes.node import Taint
 from koord.api.kubernetes.pod import Toleration
 from koord.api.kubernetes.words import TaintEffect, TolerationOperator
+from koord.api.machinery.faults import Fault
+
+EFFECTS: Final = (TaintEffect.NO_SCHEDULE, TaintEffect.PREFER_NO_SCHEDULE, TaintEffect.NO_EXECUTE)
+OPERATORS: Final = tuple(TolerationOperator)
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -45,3 +50,32 @@ def untolerated(
         if taint.effect in effects and not any(tolerates(toleration, taint) for toleration in tolerations):
             return taint
     return None
+
+
+def taint_faults(taints: Sequence[Taint]) -> Iterator[Fault]:
+    """What an API server would refuse of a node's taints."""
+    seen: set[tuple[str, str]] = set()
+    for i, taint in enumerate(taints):
+        if not taint.key:
+            yield Fault(f"[{i}].key", "is required")
+        if taint.effect not in EFFECTS:
+            yield Fault(f"[{i}].effect", f"must be one of {', '.join(EFFECTS)}, not {str(taint.effect)[:60]!r}")
+        elif (taint.key, taint.effect) in seen:
+            yield Fault(f"[{i}]", f"there is another taint with key {taint.key} and effect {taint.effect}")
+        seen.add((taint.key, taint.effect))
+
+
+def toleration_faults(tolerations: Sequence[Toleration]) -> Iterator[Fault]:
+    """What an API server would refuse of a pod's tolerations: they cover nothing, or not what they seem to."""
+    for i, each in enumerate(tolerations):
+        at, operator = f"[{i}]", each.operator or TolerationOperator.EQUAL
+        if operator not in OPERATORS:
+            yield Fault(f"{at}.operator", f"must be one of {', '.join(OPERATORS)}, not {str(operator)[:60]!r}")
+        elif not each.key and operator is not TolerationOperator.EXISTS:
+            yield Fault(f"{at}.operator", f"must be Exists where no key is given, not {operator}")
+        if operator is TolerationOperator.EXISTS and each.value:
+            yield Fault(f"{at}.value", "must be empty where the operator is Exists")
+        if each.effect and each.effect not in EFFECTS:
+            yield Fault(f"{at}.effect", f"must be one of {', '.join(EFFECTS)}, not {str(each.effect)[:60]!r}")
+        elif each.toleration_seconds is not None and each.effect != TaintEffect.NO_EXECUTE:
+            yield Fault(f"{at}.effect", "must be NoExecute where tolerationSeconds is given")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from msgspec import inspect
@@ -19,6 +19,9 @@ from koord.api.kubernetes.words import Word
 from koord.api.machinery import quick_check
 
 T = TypeVar("T")
+
+_FEW: Final = 12
+"""So many names of fields are listed where none is near."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,18 @@ def check(type_: type[T], data: object, what: str, *, allow_unknown: bool = Fals
     except msgspec.ValidationError as error:
         # The walk covers what koord's types use; this is for the day when it does not.
         raise Invalid(what, [msgspec_fault(error)]) from None
+
+
+def unknown_fields(type_: type[Any], data: object) -> tuple[Fault, ...]:
+    """Fields of `data`, right as a `type_` otherwise, that nobody reads."""
+    info = _type_info(cast("Any", type_))
+    try:
+        quick_check.cleaned(info, False, _fits)(data)
+    except (quick_check.Doubtful, TypeError):
+        faults: list[Fault] = []
+        _walk(info, data, "", faults, False)
+        return tuple(faults)
+    return ()
 
 
 def msgspec_fault(error: msgspec.ValidationError) -> Fault:
@@ -275,4 +290,7 @@ def _suggestion(name: str, known: Iterable[str]) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
-    return f" (did you mean {near[0]}?)" if near else ""
+    if near:
+        return f" (did you mean {near[0]}?)"
+    valid = sorted(known)
+    return f" (valid: {', '.join(valid)})" if 0 < len(valid) <= _FEW else ""

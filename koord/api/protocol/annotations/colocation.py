@@ -59,10 +59,13 @@ NETWORK_BANDWIDTH: Final = Annotation(names.ANNOTATION_NETWORK_BANDWIDTH, COUNT,
 """Bit/s."""
 
 ORIGIN_EXTENDED_ALLOCATABLE: Final = Annotation(
-    names.ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE, json_object(OriginExtendedAllocatable), None, on=NODE
+    names.ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE, json_object(OriginExtendedAllocatable, by_program=True), None, on=NODE
 )
 THIRD_PARTY_ALLOCATIONS: Final = Annotation(
-    names.ANNOTATION_THIRD_PARTY_ALLOCATIONS, json_object(ThirdPartyAllocations), ThirdPartyAllocations(), on=NODE
+    names.ANNOTATION_THIRD_PARTY_ALLOCATIONS,
+    json_object(ThirdPartyAllocations, by_program=True),
+    ThirdPartyAllocations(),
+    on=NODE,
 )
 CPU_NORMALIZATION_RATIO: Final = Annotation(names.ANNOTATION_CPU_NORMALIZATION_RATIO, RATIO, None, on=NODE)
 RESOURCE_AMPLIFICATION_RATIO: Final = Annotation(

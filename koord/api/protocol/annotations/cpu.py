@@ -189,7 +189,10 @@ RESOURCE_SPEC: Final = Annotation(
     names.ANNOTATION_RESOURCE_SPEC, json_object(ResourceSpec), ResourceSpec(), on=POD_OR_RESERVATION
 )
 RESOURCE_STATUS: Final = Annotation(
-    names.ANNOTATION_RESOURCE_STATUS, json_object(ResourceStatus), ResourceStatus(), on=POD_OR_RESERVATION
+    names.ANNOTATION_RESOURCE_STATUS,
+    json_object(ResourceStatus, by_program=True),
+    ResourceStatus(),
+    on=POD_OR_RESERVATION,
 )
 NUMA_TOPOLOGY_SPEC: Final = Annotation(
     names.ANNOTATION_NUMA_TOPOLOGY_SPEC, json_object(NUMATopologySpec), NUMATopologySpec(), on=POD_OR_RESERVATION
@@ -219,15 +222,29 @@ NODE_RESERVATION: Final = Annotation(
 )
 
 CPU_TOPOLOGY: Final = Annotation(
-    names.ANNOTATION_CPU_TOPOLOGY, json_object(CPUTopology, _topology_faults), CPUTopology(), on=TOPOLOGY
+    names.ANNOTATION_CPU_TOPOLOGY,
+    json_object(CPUTopology, _topology_faults, by_program=True),
+    CPUTopology(),
+    on=TOPOLOGY,
 )
-POD_CPU_ALLOCS: Final = Annotation(names.ANNOTATION_POD_CPU_ALLOCS, json_list(PodCPUAlloc), (), on=TOPOLOGY)
-CPU_SHARED_POOLS: Final = Annotation(names.ANNOTATION_CPU_SHARED_POOLS, json_list(CPUSharedPool), (), on=TOPOLOGY)
-BE_CPU_SHARED_POOLS: Final = Annotation(names.ANNOTATION_BE_CPU_SHARED_POOLS, json_list(CPUSharedPool), (), on=TOPOLOGY)
+POD_CPU_ALLOCS: Final = Annotation(
+    names.ANNOTATION_POD_CPU_ALLOCS, json_list(PodCPUAlloc, by_program=True), (), on=TOPOLOGY
+)
+CPU_SHARED_POOLS: Final = Annotation(
+    names.ANNOTATION_CPU_SHARED_POOLS, json_list(CPUSharedPool, by_program=True), (), on=TOPOLOGY
+)
+BE_CPU_SHARED_POOLS: Final = Annotation(
+    names.ANNOTATION_BE_CPU_SHARED_POOLS, json_list(CPUSharedPool, by_program=True), (), on=TOPOLOGY
+)
 CPU_MANAGER_POLICY: Final = Annotation(
-    names.ANNOTATION_CPU_MANAGER_POLICY, json_object(KubeletCPUManagerPolicy), KubeletCPUManagerPolicy(), on=TOPOLOGY
+    names.ANNOTATION_CPU_MANAGER_POLICY,
+    json_object(KubeletCPUManagerPolicy, by_program=True),
+    KubeletCPUManagerPolicy(),
+    on=TOPOLOGY,
 )
-CPU_BASIC_INFO: Final = Annotation(names.ANNOTATION_CPU_BASIC_INFO, json_object(CPUBasicInfo), None, on=TOPOLOGY)
+CPU_BASIC_INFO: Final = Annotation(
+    names.ANNOTATION_CPU_BASIC_INFO, json_object(CPUBasicInfo, by_program=True), None, on=TOPOLOGY
+)
 
 VALUES: Final[tuple[Value[Any, Any], ...]] = (
     RESOURCE_SPEC,

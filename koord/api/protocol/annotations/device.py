@@ -135,8 +135,8 @@ def _spec_faults(spec: GPUPartitionSpec) -> Iterator[Fault]:
         yield Fault("ringBusBandwidth", f"must not be negative, as {spec.ring_bus_bandwidth} is")
 
 
-_ALLOCATIONS: Final = json_map(tuple[AllocatedDevice, ...])
-_PARTITIONS: Final = json_map(tuple[GPUPartition, ...])
+_ALLOCATIONS: Final = json_map(tuple[AllocatedDevice, ...], by_program=True)
+_PARTITIONS: Final = json_map(tuple[GPUPartition, ...], by_program=True)
 
 
 def _parse_allocations(text: str) -> Mapping[str, tuple[AllocatedDevice, ...]]:

@@ -1,8 +1,10 @@
 """The ways in which labels and annotations write their values: JSON, numbers, switches, lists.
 
 Numbers, booleans and the names of JSON fields are read as Go reads them, because that is what their other readers are
-written in. Unknown fields of JSON objects are left alone: a newer writer may have added them. Written JSON is compact,
-with maps in the order of their keys and fields in the order of the protocol, so that equal values are equal texts.
+written in. Unknown fields of JSON objects are left alone: a newer writer may have added them. What people write is
+looked over for such fields all the same (`idle`), since most are misspelt; what programs write (`by_program`) is not.
+Written JSON is compact, with maps in the order of their keys and fields in the order of the protocol, so that equal
+values are equal texts.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta
 
-from koord.api.machinery.faults import Fault, Invalid, check
+from koord.api.machinery.faults import Fault, Invalid, check, unknown_fields
 from koord.api.protocol.annotations.value import Form
 from koord.api.text import duration, quantity
 from koord.api.text.cpuset import CPUSet
@@ -38,30 +40,38 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 _FLOAT: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-def json_object(type_: type[T], faults: Faults[T] = no_faults) -> Form[T]:
-    """A JSON object. All faults are reported, with their paths; `faults` adds those that no field has by itself."""
-    return Form(lambda text: _checked(type_, text, {}, faults), _render_json)
+def json_object(
+    type_: type[T], faults: Faults[T] = no_faults, *, by_program: bool = False, idle: Faults[T] = no_faults
+) -> Form[T]:
+    """A JSON object. All faults are reported, with their paths; `faults` adds those that no field has by itself, `idle`
+    what has no effect beside unknown fields."""
+    return _form(type_, {}, faults, by_program, idle)
 
 
 def json_map(
-    values: type[T], rule: Meta | None = None, faults: Faults[Mapping[str, T]] = no_faults
+    values: type[T], rule: Meta | None = None, faults: Faults[Mapping[str, T]] = no_faults, *, by_program: bool = False
 ) -> Form[Mapping[str, T]]:
     """A JSON object with any keys, and values of one type that keep a rule."""
-    type_ = GenericAlias(dict, (str, Annotated[values, rule or Meta()]))
-    return Form(lambda text: _checked(type_, text, {}, faults), _render_json)
+    return _form(GenericAlias(dict, (str, Annotated[values, rule or Meta()])), {}, faults, by_program)
 
 
-def json_list(items: type[T]) -> Form[tuple[T, ...]]:
+def json_list(items: type[T], *, by_program: bool = False) -> Form[tuple[T, ...]]:
     """A JSON list."""
-    type_ = GenericAlias(tuple, (items, ...))
-    return Form(lambda text: _checked(type_, text, ()), _render_json)
+    return _form(GenericAlias(tuple, (items, ...)), (), no_faults, by_program)
+
+
+def _form(type_: Any, null: object, faults: Faults[Any], by_program: bool, idle: Faults[Any] = no_faults) -> Form[Any]:
+    def without_effect(text: str) -> tuple[Fault, ...]:
+        data = fold_names(type_, _decoded(text, null))
+        return (*unknown_fields(type_, data), *idle(check(type_, data, "", allow_unknown=True)))
+
+    return Form(lambda text: _checked(type_, text, null, faults), _render_json, None if by_program else without_effect)
 
 
 def _checked(type_: Any, text: str, null: object, faults: Faults[Any] = no_faults) -> Any:
-    """The value in `text`. As in Go, a bare `null` is the empty value."""
+    """The value in `text`."""
     try:
-        data = msgspec.json.decode(text)
-        value = check(type_, null if data is None else fold_names(type_, data), "", allow_unknown=True)
+        value = check(type_, fold_names(type_, _decoded(text, null)), "", allow_unknown=True)
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeError) as error:
@@ -70,6 +80,12 @@ def _checked(type_: Any, text: str, null: object, faults: Faults[Any] = no_fault
     if found:
         raise Invalid("", found)
     return value
+
+
+def _decoded(text: str, null: object) -> object:
+    # As in Go, a bare `null` is the empty value.
+    data: object = msgspec.json.decode(text)
+    return null if data is None else data
 
 
 def _render_json(value: object) -> str:

@@ -75,7 +75,7 @@ before it moves one: `owner/UID`. The scheduler keeps the node closed to them fo
 OF_OWNER: Final = "owner/"
 
 EVICTION_COST: Final = Annotation(names.ANNOTATION_EVICTION_COST, Form(_parse_cost, str), 0, bad=0)
-SOFT_EVICTION: Final = Annotation(names.ANNOTATION_SOFT_EVICTION, json_object(SoftEviction), None)
+SOFT_EVICTION: Final = Annotation(names.ANNOTATION_SOFT_EVICTION, json_object(SoftEviction, by_program=True), None)
 EVICT_POLICY: Final = Label(
     names.LABEL_EVICT_POLICY, one_of("Eviction", "Delete", "SoftEviction"), None, on=("Pod", "PodMigrationJob")
 )

@@ -68,7 +68,9 @@ EVICTION_NOTICE: Final = Annotation(
 )
 """How long before it is evicted a pod wants to know, in seconds."""
 EVICTION_DEADLINE: Final = Annotation(names.OWN_ANNOTATION_EVICTION_DEADLINE, _TIME, None, bad=None)
-EVICTION_ASKED_BY: Final = Annotation(names.OWN_ANNOTATION_EVICTION_ASKED_BY, json_list(AskedBy), (), bad=())
+EVICTION_ASKED_BY: Final = Annotation(
+    names.OWN_ANNOTATION_EVICTION_ASKED_BY, json_list(AskedBy, by_program=True), (), bad=()
+)
 EVICTION_READY: Final = Annotation(names.OWN_ANNOTATION_EVICTION_READY, TEXT, "")
 """By `true` or the text of the deadline that is meant, a pod says that it can go."""
 CHECKPOINTED_AT: Final = Annotation(names.OWN_ANNOTATION_CHECKPOINTED_AT, _TIME, None, bad=None)
@@ -77,7 +79,7 @@ CHECKPOINTED_AT: Final = Annotation(names.OWN_ANNOTATION_CHECKPOINTED_AT, _TIME,
 SCALE_FIRST: Final = Annotation(names.OWN_ANNOTATION_SCALE_FIRST, SWITCH, False, on=DEPLOYMENT, bad=False)
 """Whether pods of a Deployment are to be replaced before they go."""
 SCALED_FIRST: Final = Annotation(
-    names.OWN_ANNOTATION_SCALED_FIRST, json_object(ScaledFirst), None, on=DEPLOYMENT, bad=None
+    names.OWN_ANNOTATION_SCALED_FIRST, json_object(ScaledFirst, by_program=True), None, on=DEPLOYMENT, bad=None
 )
 
 VALUES: Final[tuple[Value[Any, Any], ...]] = (

@@ -115,7 +115,7 @@ REPLACEMENTS: Final = Form(
 OOM_SCORE: Final = integer(-1000, 1000)
 
 EXTENDED_RESOURCE_SPEC: Final = Annotation(
-    names.ANNOTATION_EXTENDED_RESOURCE_SPEC, json_object(ExtendedResourceSpec), ExtendedResourceSpec()
+    names.ANNOTATION_EXTENDED_RESOURCE_SPEC, json_object(ExtendedResourceSpec, by_program=True), ExtendedResourceSpec()
 )
 REPLACE_RESOURCES: Final = Annotation(names.ANNOTATION_REPLACE_RESOURCES, REPLACEMENTS, EMPTY)
 """Resource names to rename; None erases the resource."""

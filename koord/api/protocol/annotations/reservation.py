@@ -12,6 +12,7 @@ from typing import Any, Final
 from koord.api.kubernetes.meta import ObjectReference
 from koord.api.kubernetes.pod import Toleration
 from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.taints import toleration_faults
 from koord.api.machinery.faults import BadInput, Fault
 from koord.api.machinery.struct import EMPTY, Struct
 from koord.api.protocol import names
@@ -87,14 +88,19 @@ def _affinity_faults(affinity: ReservationAffinity) -> Iterator[Fault]:
             yield fault.under(at)
 
 
+def _idle_tolerations(affinity: ReservationAffinity) -> Iterator[Fault]:
+    for fault in toleration_faults(affinity.tolerations):
+        yield fault.under("tolerations")
+
+
 RESERVATION_AFFINITY: Final = Annotation(
     names.ANNOTATION_RESERVATION_AFFINITY,
-    json_object(ReservationAffinity, _affinity_faults),
+    json_object(ReservationAffinity, _affinity_faults, idle=_idle_tolerations),
     None,
     empty=ReservationAffinity(),
 )
 RESERVATION_ALLOCATED: Final = Annotation(
-    names.ANNOTATION_RESERVATION_ALLOCATED, json_object(ReservationAllocated), None
+    names.ANNOTATION_RESERVATION_ALLOCATED, json_object(ReservationAllocated, by_program=True), None
 )
 RESERVATION_IGNORED: Final = Label(names.LABEL_RESERVATION_IGNORED, SWITCH, False, bad=False)
 EXACT_MATCH_RESERVATION: Final = Annotation(
@@ -123,7 +129,7 @@ OPERATING_MODE: Final = Label(
 )
 RESERVATION_OWNERS: Final = Annotation(names.ANNOTATION_RESERVATION_OWNERS, json_list(ReservationOwner), ())
 RESERVATION_CURRENT_OWNER: Final = Annotation(
-    names.ANNOTATION_RESERVATION_CURRENT_OWNER, json_object(ObjectReference), None
+    names.ANNOTATION_RESERVATION_CURRENT_OWNER, json_object(ObjectReference, by_program=True), None
 )
 
 PREEMPTION_POLICY: Final = Label(

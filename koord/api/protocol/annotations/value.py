@@ -2,8 +2,9 @@
 
 Each is one constant, `RESOURCE_SPEC = Annotation(names.ANNOTATION_RESOURCE_SPEC, ...)`, with three uses:
 `read(meta)` gives the typed value, or the default where the key is absent; `check(meta)` gives the fault, if there is
-one; `render(value)` gives the text to write. A malformed value makes `read` raise `AnnotationError`, except for the few
-keys for which the protocol itself says what a malformed value counts as (`bad`); `check` reports those too.
+one; `render(value)` gives the text to write. `idle(meta)` gives what readers pass over, such as a misspelt field, which
+is no fault since a newer writer may have added it. A malformed value makes `read` raise `AnnotationError`, except for
+the few keys for which the protocol itself says what a malformed value counts as (`bad`); `check` reports those too.
 An empty text counts as absent unless `empty` says otherwise.
 """
 
@@ -46,6 +47,8 @@ class Form(Generic[T]):
 
     parse: Callable[[str], T]
     render: Callable[[T], str]
+    idle: Callable[[str], tuple[Fault, ...]] | None = None
+    "Parts of a text that can be parsed which have no effect."
 
 
 class Rule(Enum):
@@ -95,6 +98,14 @@ class Value(ABC, Generic[T, D]):
         except ValueError as error:
             return self._error(meta, kind, key, error)
         return None
+
+    def idle(self, meta: ObjectMeta, kind: str = "") -> AnnotationError | None:
+        """Parts of the value that have no effect, where it can be understood."""
+        key, text = self._found(meta)
+        if not text or self.form.idle is None:
+            return None
+        found = _remembered_idle(self.form.idle, text) if len(text) <= _SHORT else self.form.idle(text)
+        return self._error(meta, kind, key, Invalid("", found)) if found else None
 
     def is_on(self, meta: ObjectMeta) -> bool:
         """Whether the key is there at all, whatever its value."""
@@ -161,3 +172,8 @@ def _remembered(form: Form[T], text: str) -> T:
 def _remembered_long(form: Form[T], text: str) -> T:
     # Nodes of one type have the same topology, which takes a millisecond. Other long texts are rarely shared.
     return form.parse(text)
+
+
+@lru_cache(maxsize=1024)
+def _remembered_idle(idle: Callable[[str], tuple[Fault, ...]], text: str) -> tuple[Fault, ...]:
+    return idle(text)

@@ -1,11 +1,19 @@
-"""What keeps a reservation from being placed and used at all, for people: on the object, and in a plan."""
+"""What is wrong with a reservation, for people: on the object, and in a plan.
+
+`fault_of` says what keeps it from being placed and used at all, `faults` what has another effect than it seems to.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from koord.api.kubernetes.pod import Pod, PodTemplateSpec
 from koord.api.kubernetes.resources import pod_requests
-from koord.api.machinery.faults import BadInput
+from koord.api.kubernetes.taints import taint_faults, toleration_faults
+from koord.api.machinery.codec import DecodeError
+from koord.api.machinery.faults import BadInput, Fault
 from koord.api.protocol.crd.reservation import Reservation
+from koord.api.text.stored import stored_duration
 from koord.scheduler.plugins.reservation import owners
 
 
@@ -28,3 +36,19 @@ def fault_of(reservation: Reservation, template: PodTemplateSpec | None = None) 
         return str(error)
     negative = sorted(name for name, amount in requests.items() if amount < 0)
     return f"spec.template.spec: requests of {', '.join(negative)} must not be negative" if negative else ""
+
+
+def faults(reservation: Reservation) -> Iterator[Fault]:
+    """What an API server takes, and nobody means."""
+    spec = reservation.spec
+    lives_s = stored_duration(spec.ttl) if spec.ttl else None
+    if lives_s is not None and lives_s < 0:
+        yield Fault("spec.ttl", f"is {spec.ttl}, so it expires at once; it must be more than 0, or 0 for no end")
+    for fault in taint_faults(spec.taints):
+        yield fault.under("spec.taints")
+    try:
+        tolerations = spec.pod_template.spec.tolerations
+    except DecodeError:
+        return
+    for fault in toleration_faults(tolerations):
+        yield fault.under("spec.template.spec.tolerations")
