@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,20 @@ def test_only_its_owner_may_use_it_and_a_second_process_is_refused(tmp_path: Pat
             bound(path)
     assert path.exists(), "closed, and left behind as by one that was killed"
     bound(path).close()
+
+
+def test_one_with_more_callers_than_it_takes_is_not_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "a.sock"
+    with bound(path) as busy, ExitStack() as callers:
+        busy.listen(0)
+        with suppress(BlockingIOError):
+            for _ in range(100):
+                caller = callers.enter_context(socket.socket(socket.AF_UNIX))
+                caller.setblocking(False)
+                caller.connect(str(path))
+        with pytest.raises(BadInput, match="another process listens"):
+            bound(path)
+        assert path.exists()
 
 
 def test_what_is_no_socket_or_cannot_be_one_is_left_alone(tmp_path: Path) -> None:

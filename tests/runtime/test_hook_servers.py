@@ -26,7 +26,7 @@ from koord.runtime.live.hook_service import HookServiceOptions
 from koord.runtime.live.run import ProxyOptions, run
 from koord.runtime.records import ContainerRecord, SandboxRecord
 from koord.runtime.stages import Stage
-from tests.runtime.cri_client import client
+from tests.runtime.cri_client import CriClient, client
 from tests.runtime.hook_server import hang, hook_server, register
 from tests.runtime.test_nri import SPEC, Agent
 
@@ -289,6 +289,58 @@ async def test_a_stream_of_container_events_passes_and_ends_with_its_client(tmp_
         await runtime.stop(0)
 
 
+async def test_the_callers_own_deadline_counts_for_runtime_and_hooks(tmp_path: Path) -> None:
+    """A call passes with the time that is left of it. One whose time is up while a hook is asked never reaches the
+    runtime."""
+    left: dict[str, float | None] = {}
+
+    class Runtime(grpc.GenericRpcHandler):
+        def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+            async def answer(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+                left[handler_call_details.method.rpartition("/")[2]] = context.time_remaining()
+                return b""
+
+            return grpc.unary_unary_rpc_method_handler(answer)
+
+    async def hangs(method: str, request: bytes) -> bytes:
+        await asyncio.get_running_loop().create_future()
+        return b""
+
+    register(tmp_path / "hooks", tmp_path / "hook.sock", "Fail")
+    async with hook_server(tmp_path / "hook.sock", hangs), in_front_of(Runtime(), tmp_path, 1000) as cri:
+        await cri.call("Status", timeout=1000)
+        await cri.call("Version", timeout=60)
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await cri.call("RunPodSandbox", timeout=0.3)
+        assert failed.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    status, version = left["Status"], left["Version"]
+    assert status is not None
+    assert version is not None
+    assert 0 < version < 100 < status < 1100, "the wire rounds"
+    assert "RunPodSandbox" not in left
+
+
+@asynccontextmanager
+async def in_front_of(runtime: grpc.GenericRpcHandler, folder: Path, hook_s: float = 5.0) -> AsyncIterator[CriClient]:
+    """A proxy before a runtime that is none."""
+    server, ready = grpc.aio.server(), asyncio.Event()
+    server.add_generic_rpc_handlers((runtime,))
+    server.add_insecure_port(f"unix:{folder}/runtime.sock")
+    await server.start()
+    options = ProxyOptions(folder / "proxy.sock", folder / "runtime.sock", folder / "hooks", folder / "state", hook_s)
+    running = asyncio.create_task(run(options, on_ready=ready.set))
+    try:
+        await asyncio.wait([running, asyncio.create_task(ready.wait())], return_when=asyncio.FIRST_COMPLETED)
+        async with client(options.listen) as cri:
+            yield cri
+        assert not running.done()
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        await server.stop(0)
+
+
 async def test_a_runtime_that_talks_nonsense_ends_nothing(tmp_path: Path) -> None:
     class Nonsense(grpc.GenericRpcHandler):
         def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
@@ -297,20 +349,6 @@ async def test_a_runtime_that_talks_nonsense_ends_nothing(tmp_path: Path) -> Non
 
             return grpc.unary_unary_rpc_method_handler(answer)
 
-    runtime, ready = grpc.aio.server(), asyncio.Event()
-    runtime.add_generic_rpc_handlers((Nonsense(),))
-    runtime.add_insecure_port(f"unix:{tmp_path}/runtime.sock")
-    await runtime.start()
-    options = ProxyOptions(tmp_path / "proxy.sock", tmp_path / "runtime.sock", tmp_path / "hooks", tmp_path / "state")
-    running = asyncio.create_task(run(options, on_ready=ready.set))
-    try:
-        await asyncio.wait([running, asyncio.create_task(ready.wait())], return_when=asyncio.FIRST_COMPLETED)
-        async with client(options.listen) as cri:
-            for method in ("ListPodSandbox", "RunPodSandbox", "CreateContainer", "StartContainer", "Version"):
-                assert await cri.call(method) == b"\xff\xff\xff", "it passes, for kubelet to judge"
-        assert not running.done()
-    finally:
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
-        await runtime.stop(0)
+    async with in_front_of(Nonsense(), tmp_path) as cri:
+        for method in ("ListPodSandbox", "RunPodSandbox", "CreateContainer", "StartContainer", "Version"):
+            assert await cri.call(method) == b"\xff\xff\xff", "it passes, for kubelet to judge"

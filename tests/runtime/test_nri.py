@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
 import pytest
+from aiohttp import web
 
 from koord.agent.adjustment import Adjustment, DeviceNode, MountPoint
 from koord.agent.announced import Asking, announced, answer
@@ -168,6 +170,49 @@ async def test_without_an_agent_the_policy_decides(tmp_path: Path, fails: bool) 
             given = await runtime.call("CreateContainer", about, nri.CreateContainerResponse)
             assert given.adjust is None
         await runtime.call("Synchronize", nri.SynchronizeRequest(), nri.SynchronizeResponse)
+
+
+@asynccontextmanager
+async def hanging(folder: Path) -> AsyncIterator[asyncio.Queue[Asking]]:
+    """An agent that answers, but for looks at what runs. Gives all that it was asked."""
+    questions: asyncio.Queue[Asking] = asyncio.Queue()
+
+    async def answered(request: web.Request) -> web.Response:
+        asking = msgspec.json.decode(await request.read(), type=Asking)
+        questions.put_nowait(asking)
+        if asking.is_look:
+            await asyncio.get_running_loop().create_future()
+        return web.Response(body=msgspec.json.encode(Adjustment()))
+
+    app = web.Application()
+    app.router.add_post("/v1/adjustment", answered)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.UnixSite(runner, str(folder / "agent.sock")).start()
+    try:
+        yield questions
+    finally:
+        await runner.cleanup()
+
+
+async def test_while_an_agent_hangs_over_what_runs_containers_are_made(tmp_path: Path) -> None:
+    async with hanging(tmp_path) as questions, plugged(tmp_path, look_s=0.01, agent_s=1000) as runtime:
+        for id in ("c1", "c2"):
+            about = nri.PodAndContainer(pod(), nri.Container(id, "s-job", "main"))
+            await runtime.call("CreateContainer", about, nri.CreateContainerResponse)
+            async with asyncio.timeout(20):
+                assert not (await questions.get()).is_look
+                if id == "c1":
+                    assert (await questions.get()).is_look, "and nobody answers"
+
+
+async def test_an_agent_that_does_not_answer_is_asked_about_one_container_that_runs(tmp_path: Path) -> None:
+    """The runtime gives a plugin two seconds for all of them."""
+    running = [nri.Container(f"c{i}", "s-job", "main", nri.RUNNING) for i in range(20)]
+    async with hanging(tmp_path) as questions, plugged(tmp_path, look_s=1000, agent_s=0.2) as runtime:
+        given = await runtime.call("Synchronize", nri.SynchronizeRequest([pod()], running), nri.SynchronizeResponse)
+        assert given.update == []
+        assert questions.qsize() == 1
 
 
 async def test_a_runtime_that_restarts_is_registered_with_again(tmp_path: Path) -> None:

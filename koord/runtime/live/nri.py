@@ -109,16 +109,19 @@ class Plugin:
         self._synchronizing = nri.SynchronizeRequest()
         pods = {pod.id: pod for pod in whole.pods}
         self.known = {}
-        updates = []
+        updates: list[nri.ContainerUpdate] = []
+        is_silent = False
         for container in whole.containers:
             pod = pods.get(container.pod_sandbox_id)
             if pod is None or container.state not in (nri.CREATED, nri.RUNNING):
                 continue
             self.known[container.id] = known = _Known(pod, container.name)
-            wanted = await self._looked(known)
+            # The runtime waits, and not for long: an agent that does not answer is asked about one container alone.
+            wanted = None if is_silent else await self._looked(known)
+            is_silent = bool(self._told)
             has = container.linux.resources if container.linux is not None else None
             if wanted is not None and nri.differs(has, wanted):
-                updates += await self._changed(container.id, known)
+                updates += await self._changed(container.id, known) or []
             known.given = known.given or wanted
         log.info("%d containers run here, of which %d are brought in line", len(self.known), len(updates))
         self.is_in_line = True
@@ -174,24 +177,36 @@ class Plugin:
             await self._pod_goes(about.pod)
         return Message()
 
-    async def changes(self) -> list[nri.ContainerUpdate]:
-        """What the agent wants by now of containers that run."""
+    async def outdated(self) -> list[tuple[str, _Known]]:
+        """Containers that run, of which the agent wants something else by now. It may be slow: the runtime's calls do
+        not wait for this, since it changes nothing that they depend on."""
         found = []
         for id, each in list(self.known.items()):
             try:
                 wanted = await self._ask(nri.asking(each.pod, each.name, is_look=True), may_fail=True)
             except UnknownPod:
                 each.unknown_looks += 1
-                if each.unknown_looks >= UNKNOWN_LOOKS:
-                    self.known.pop(id, None)
+                if each.unknown_looks >= UNKNOWN_LOOKS and self.known.get(id) is each:
+                    del self.known[id]
                 continue
-            each.unknown_looks = 0
             if wanted is None:
-                continue
+                break
+            each.unknown_looks = 0
             if each.given is None or nri.resources(wanted) != nri.resources(each.given):
-                found += await self._changed(id, each)
+                found.append((id, each))
             else:
                 each.given = wanted
+        return found
+
+    async def changes(self, outdated: list[tuple[str, _Known]]) -> list[nri.ContainerUpdate]:
+        """What is told to the runtime of these, as far as they are still there."""
+        found: list[nri.ContainerUpdate] = []
+        for id, each in outdated:
+            if self.known.get(id) is each:
+                changed = await self._changed(id, each)
+                if changed is None:
+                    break
+                found += changed
         return found
 
     async def _looked(self, known: _Known) -> Adjustment | None:
@@ -206,11 +221,11 @@ class Plugin:
         except UnknownPod:
             return None
 
-    async def _changed(self, id: str, known: _Known) -> list[nri.ContainerUpdate]:
-        """Asked as it is delivered, which the agent writes down."""
+    async def _changed(self, id: str, known: _Known) -> list[nri.ContainerUpdate] | None:
+        """Asked as it is delivered, which the agent writes down. None: it did not answer."""
         wanted = await self._ask(nri.asking(known.pod, known.name), may_fail=True)
         if wanted is None:
-            return []
+            return None
         known.given = wanted
         change = nri.update(id, wanted)
         return [change] if change is not None else []
@@ -223,6 +238,7 @@ class Plugin:
             self._told = ""
             return found
         except UnknownPod:
+            self._told = ""
             raise
         except TimeoutError:
             why = f"no answer within {self.options.agent_s:g} s"
@@ -277,8 +293,11 @@ class Connection:
         """Decisions change while containers run."""
         while True:
             await self._plugin.clock.sleep(self._plugin.options.look_s)
+            outdated = await self._plugin.outdated()
+            if not outdated:
+                continue
             async with self._answering:
-                changes = await self._plugin.changes()
+                changes = await self._plugin.changes(outdated)
             if changes:
                 given = await self._call("UpdateContainers", nri.UpdateContainersRequest(changes))
                 failed = decode(nri.UpdateContainersResponse, given).failed
