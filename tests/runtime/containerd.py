@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,10 +17,13 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import grpc
+
+from tests.control_plane import find_binary
 
 CONFIG = """
 version = 2
@@ -57,6 +61,19 @@ state = "{folder}/run"
     conf_dir = "{folder}/cni"
 """
 """Of containerd 2, which has NRI."""
+BETWEEN = CONFIG.replace(
+    '[plugins."io.containerd.grpc.v1.cri"]\n',
+    """[plugins."io.containerd.nri.v1.nri"]
+  disable = false
+  socket_path = "{folder}/nri.sock"
+  plugin_path = "{folder}/nri-plugins"
+  plugin_config_path = "{folder}/nri-conf"
+[plugins."io.containerd.grpc.v1.cri"]
+  enable_cdi = true
+  cdi_spec_dirs = ["{folder}/cdi"]
+""",
+)
+"""Of containerd 1.7, which has NRI and CDI if they are switched on."""
 
 PAUSE, BUSYBOX = "localhost/pause:1", "localhost/busybox:1"
 WITHIN_S = 30.0
@@ -95,10 +112,23 @@ class Containerd:
         return self.folder / "nri.sock"
 
 
+def newer_containerd() -> Path | None:
+    """One with NRI, where there is one: by $KOORD_CONTAINERD, or beside the control plane's binaries."""
+    found = Path(os.environ.get("KOORD_CONTAINERD") or find_binary("containerd") or "")
+    return found if found.is_absolute() and found.parent != Path("/usr/bin") else None
+
+
+@cache
+def _is_of_one(binary: Path) -> bool:
+    said = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    return re.search(r" v?1\.", said) is not None
+
+
 @contextmanager
 def containerd(folder: Path, newer: Path | None = None, within: Sequence[str] = ()) -> Iterator[Containerd]:
     """Debian's, which has no NRI; or a newer one by its path. `within`: what to start it by."""
-    (folder / "config.toml").write_text((NEWER if newer else CONFIG).format(folder=folder))
+    config = CONFIG if newer is None else BETWEEN if _is_of_one(newer) else NEWER
+    (folder / "config.toml").write_text(config.format(folder=folder))
     parent = f"/koord-test-{uuid.uuid4().hex[:8]}"
     command = [*within, str(newer or "containerd"), "-c", str(folder / "config.toml")]
     # The shim lies beside it.

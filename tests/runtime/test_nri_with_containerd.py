@@ -1,4 +1,4 @@
-"""The NRI plugin with a containerd that has NRI, where one is: 2.x beside the control plane's binaries."""
+"""The NRI plugin with a containerd that has NRI, where one is: 1.7 or later, as `newer_containerd` finds it."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ from koord.api.configuration.features import AgentGate
 from koord.runtime.cri import LinuxContainerResources
 from koord.runtime.live.nri import NriOptions, run
 from tests.agent.states import node
-from tests.control_plane import find_binary
-from tests.runtime.containerd import Containerd, containerd
+from tests.runtime.containerd import Containerd, containerd, newer_containerd
 from tests.runtime.cri_client import client, printed
 from tests.runtime.hook_server import register
 from tests.runtime.test_nri import SPEC, Agent
 from tests.runtime.test_proxy import SAYS, Processes, proxied, under_load
 
 pytestmark = [pytest.mark.runtime, pytest.mark.timeout(120)]
-NEWER = Path(find_binary("containerd") or "containerd")
+NEWER = newer_containerd()
 
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Iterator[Containerd]:
-    if NEWER.parent == Path("/usr/bin") or not NEWER.is_absolute():
+    if NEWER is None:
         pytest.skip("put a containerd 2.x where $KUBEBUILDER_ASSETS points")
     with containerd(tmp_path, NEWER) as found:
         yield found
