@@ -90,7 +90,7 @@ async def _look(cluster: Cluster, namespace: str) -> Seen:
     try:
         settings = await looking.settings_of(cluster, namespace)
         shape = settings or Settings(image="koord", version=__version__, namespace=namespace)
-        own, foreign = await looking.workloads(cluster, shape)
+        own, others = await looking.workloads(cluster, shape)
         stored, published = await looking.configuration(
             cluster, (names.CONFIGMAP_SLO_CONTROLLER, names.CONFIGMAP_SLO_IN_FORCE)
         )
@@ -102,7 +102,7 @@ async def _look(cluster: Cluster, namespace: str) -> Seen:
             lacking=await looking.lacking(cluster, shape),
             leases=await looking.leases(cluster),
             workloads=own,
-            foreign=foreign,
+            others=others,
             nodes=await looking.nodes(cluster),
             config=held.config,
             config_problems=[str(each) for each in held.problems],

@@ -13,6 +13,7 @@ import msgspec
 from koord.api.configuration.features import AgentGate, Gate
 from koord.api.configuration.slo_config import SloConfig
 from koord.api.protocol import names
+from koord.install.others import LENDING, Neighbour
 from koord.install.settings import AGENT, COMPONENTS, Component, Settings
 
 State = Literal["works", "partly", "off", "missing", "broken"]
@@ -61,8 +62,8 @@ class Seen:
     leases: Mapping[str, Held] = field(default_factory=dict)
     workloads: Mapping[str, str] = field(default_factory=dict)
     "By component: what is wrong with it, empty if nothing."
-    foreign: Sequence[str] = ()
-    "Workloads of other co-location systems."
+    others: Sequence[Neighbour] = ()
+    "Other systems on the cluster."
     nodes: Sequence[NodeSeen] = ()
     silent: Sequence[str] = ()
     "Nodes whose agent does not report."
@@ -137,10 +138,14 @@ def _others(seen: Seen) -> Iterator[Finding]:
     for writer, number in sorted(writers.items()):
         why = f"{writer} writes {names.RESOURCE_BATCH_CPU} on {number} nodes too"
         yield Finding(area, "batch resources", "broken", why, f"take {writer} off these nodes, or keep koord off them")
-    for each in seen.foreign:
-        how = "koord takes part in the same elections, so only one acts at a time; take one of them away"
-        yield Finding(area, each, "broken", "it does the same work as koord", how)
-    if not writers and not seen.foreign:
+    for other in seen.others:
+        system = other.system
+        # One that clashes with what is not installed is for `koord install` to refuse.
+        harmless = system.relation == "beside" or (
+            system.relation == "clashes" and seen.settings is not None and not any(_has(seen, c) for c in LENDING)
+        )
+        yield Finding(area, str(other), "works" if harmless else "broken", system.why, system.how)
+    if not writers and all(each.system.relation == "beside" for each in seen.others):
         yield Finding(area, "other co-location systems", "works", "none found")
 
 

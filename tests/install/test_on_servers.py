@@ -324,6 +324,28 @@ def test_a_webhook_of_somebody_else_an_old_kind_and_a_dying_namespace_are_refuse
         server.delete(kinds.CUSTOM_RESOURCE_DEFINITIONS, "podgroups.scheduling.sigs.k8s.io")
 
 
+def test_an_agent_of_another_system_on_the_same_names_is_refused_with_its_reason(server: Server) -> None:
+    where = {"name": "volcano-agent", "namespace": "default"}
+    labels = {"name": "volcano-agent"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "volcano-agent", "image": "a:1"}]}}
+    server.create(
+        kinds.DAEMON_SETS, {"metadata": where, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+    )
+    try:
+        before = server.versions(ALL)
+        code, out, err = server.koord("install")
+        assert (code, out) == (2, "")
+        assert "DaemonSet default/volcano-agent is Volcano's node agent: it writes kubernetes.io/batch-cpu" in err
+        assert "nothing was changed" in err
+        assert server.versions(ALL) == before
+        code, out, _ = server.koord("check", "-o", "json")
+        checks = {each["feature"]: each["state"] for each in json.loads(out)["checks"]}
+        assert (code, checks["Volcano's node agent (DaemonSet default/volcano-agent)"]) == (1, "broken")
+        assert server.koord("install", "--components", "scheduler,descheduler")[0] == 0
+    finally:
+        server.delete(kinds.DAEMON_SETS, "volcano-agent", "default")
+
+
 def _old_kind() -> dict[str, Any]:
     """podgroups as somebody else defines them: stored in a version that koord does not serve."""
     version = {

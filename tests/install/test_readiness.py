@@ -8,6 +8,7 @@ import pytest
 
 from koord.api.configuration.slo_config import SloConfig
 from koord.api.configuration.slo_config_types import ColocationConfig
+from koord.install.others import SYSTEMS, Neighbour
 from koord.install.readiness import Finding, Held, NodeSeen, Seen, findings, is_ready, kernel
 from koord.install.settings import Settings
 
@@ -19,6 +20,10 @@ WELL = Seen(
     workloads=dict.fromkeys(("manager", "scheduler", "descheduler", "agent"), ""),
     nodes=[NodeSeen("n1", "6.1.0-18-amd64", lends=True), NodeSeen("n2", "6.1.0-18-amd64", lends=True)],
     config=SloConfig(colocation=ColocationConfig(enable=True)),
+)
+VOLCANO, OTHER_MANAGER, AUTOSCALER = (
+    Neighbour(next(each for each in SYSTEMS if each.what == what), "DaemonSet a/b")
+    for what in ("Volcano's node agent", "Koordinator's manager", "Cluster Autoscaler")
 )
 
 
@@ -50,7 +55,8 @@ def test_an_installation_that_is_well_is_ready_though_much_is_off() -> None:
         (replace(WELL, leases={}), "scheduler", "broken", "koord-scheduler"),
         (replace(WELL, webhook_failure="connection refused"), "webhooks", "broken", "refused"),
         (replace(WELL, silent=["n1"]), "agent", "partly", "n1"),
-        (replace(WELL, foreign=["Volcano's node agent"]), "Volcano's node agent", "broken", "same work"),
+        (replace(WELL, others=[VOLCANO]), str(VOLCANO), "broken", "each would undo what the other wrote"),
+        (replace(WELL, others=[OTHER_MANAGER]), str(OTHER_MANAGER), "broken", "same work"),
         (replace(WELL, config=SloConfig()), "batch resources", "off", "co-location is off"),
         (replace(WELL, config_problems=["colocation-config: bad"]), "configuration", "broken", "bad"),
         (
@@ -73,6 +79,19 @@ def test_what_is_wrong_is_said_with_its_cause(seen: Seen, feature: str, state: s
     assert says in found.why
     assert found.how
     assert is_ready(findings(seen)) is (state in ("off", "partly"))
+
+
+def test_a_neighbour_is_named_and_leaves_the_cluster_ready() -> None:
+    seen = replace(WELL, others=[AUTOSCALER])
+    assert of(seen, "Cluster Autoscaler (DaemonSet a/b)").state == "works"
+    assert of(seen, "other co-location systems").why == "none found"
+    assert is_ready(findings(seen))
+
+
+def test_an_agent_of_others_is_no_fault_where_koord_only_schedules() -> None:
+    settings = Settings(image="koord:1", version="1", components=("scheduler", "descheduler"))
+    assert of(replace(WELL, settings=settings, others=[VOLCANO]), str(VOLCANO)).state == "works"
+    assert of(replace(WELL, settings=None, others=[VOLCANO]), str(VOLCANO)).state == "broken"
 
 
 def test_a_gate_that_is_off_is_named_with_the_command_that_opens_it() -> None:

@@ -69,6 +69,12 @@ class Cluster:
             return False
         return True
 
+    async def groups(self) -> frozenset[str]:
+        """The API groups that are served; whoever may log in may ask."""
+        _, _, answer = await self.client.raw("GET", "/apis")
+        listed = said(msgspec.json.decode(answer), "groups")
+        return frozenset(str(each["name"]) for each in listed) if isinstance(listed, list) else frozenset()
+
     async def all_of(self, kind: Kind[Any], **selection: str) -> AsyncIterator[Json]:
         """The objects of a kind; none where the kind is not served."""
         try:

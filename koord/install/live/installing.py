@@ -12,14 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from koord.api.kinds import CONFIG_MAPS
+from koord.api.kinds import CONFIG_MAPS, DAEMON_SETS
 from koord.api.machinery.faults import BadInput
 from koord.install.kinds import OF_OTHERS
 from koord.install.live.cluster import Cluster, each_of, said
 from koord.install.live.may_i import Wanted, for_objects, missing
 from koord.install.manifest import Json, Key, key_of
 from koord.install.objects import desired
-from koord.install.plan import Plan, Step, plan
+from koord.install.others import neighbour, refusals
+from koord.install.plan import Plan, Step, is_own, plan
 from koord.install.record import NAME, Record, begun, finished, read
 from koord.install.settings import Settings, is_newer
 from koord.kube.errors import ApiError, Forbidden
@@ -108,6 +109,7 @@ async def _prepared(
     live = await cluster.live(dict.fromkeys((*keys, *applied)))
     planned = plan(wanted, live, applied, adopt=adopt, may_prune=downgrade)
     reasons = [f"{each.key}: {each.why}" for each in planned.refusals]
+    reasons += await _clashes(cluster, settings, before.settings if before is not None else None)
     if reasons or planned.changes:
         lacking = await _lacking(cluster, keys, settings)
         if lacking and not reasons:
@@ -127,6 +129,17 @@ async def _others_kinds(cluster: Cluster, keys: Sequence[Key]) -> None:
     if absent:
         reasons = [f"the API server does not have {kind.plural}.{kind.group}: {used[kind]}" for kind in absent]
         raise Refused("kinds are missing", reasons)
+
+
+async def _clashes(cluster: Cluster, settings: Settings, installed: Settings | None) -> list[str]:
+    """Agents of other systems that would write what koord's write."""
+    try:
+        agents = [each async for each in cluster.all_of(DAEMON_SETS)]
+    except Forbidden:
+        # Whoever may install and not list them is not kept from it: `koord check` says what nodes show.
+        return []
+    found = [other for each in agents if not is_own(each) and (other := neighbour(each)) is not None]
+    return refusals(found, settings, installed)
 
 
 def needed(keys: Sequence[Key], settings: Settings) -> list[Wanted]:

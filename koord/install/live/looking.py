@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from koord.api.kinds import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, DEVICES, LEASES, NODE_RESOURCE_TOPOLOGIES, NODES
 from koord.api.protocol import names
@@ -13,20 +14,12 @@ from koord.install.live.installing import find_record, needed, standing
 from koord.install.live.may_i import missing
 from koord.install.manifest import COMPONENT, Json, Key, key_of, labels_of, metadata_of
 from koord.install.objects import desired
+from koord.install.others import AUTOSCALER_STATUS, BY_GROUP, CLUSTER_AUTOSCALER, Neighbour, System, neighbour
 from koord.install.plan import is_own
 from koord.install.readiness import Held, NodeSeen
 from koord.install.settings import Settings
 from koord.install.traces import WRITERS, written_by
-
-OTHERS = {
-    "koordlet": "Koordinator's node agent",
-    "koord-manager": "Koordinator's manager",
-    "koord-scheduler": "Koordinator's scheduler",
-    "koord-descheduler": "Koordinator's descheduler",
-    "volcano-agent": "Volcano's node agent",
-    "katalyst-agent": "Katalyst's node agent",
-}
-"""Workloads by which other co-location systems are known; koord's own carry its label."""
+from koord.kube.errors import Forbidden
 
 
 async def settings_of(cluster: Cluster, namespace: str) -> Settings | None:
@@ -52,18 +45,27 @@ async def leases(cluster: Cluster) -> dict[str, Held]:
     return found
 
 
-async def workloads(cluster: Cluster, settings: Settings) -> tuple[dict[str, str], list[str]]:
-    """By component of koord's what it lacks; and the workloads of other co-location systems."""
+async def workloads(cluster: Cluster, settings: Settings) -> tuple[dict[str, str], list[Neighbour]]:
+    """By component of koord's what it lacks; and the other systems on the cluster."""
     own: dict[str, str] = {}
-    foreign = []
+    others: list[Neighbour] = []
     for kind in (DEPLOYMENTS, DAEMON_SETS):
         async for found in cluster.all_of(kind):
-            key = key_of(found)
-            if is_own(found) and key.namespace == settings.namespace:
+            if is_own(found) and key_of(found).namespace == settings.namespace:
                 own[str(labels_of(found).get(COMPONENT, ""))] = standing(found)
-            elif key.name in OTHERS:
-                foreign.append(f"{OTHERS[key.name]} ({key})")
-    return own, foreign
+            elif (other := neighbour(found)) is not None:
+                others.append(other)
+    return own, [*others, *await _run_elsewhere(cluster, {each.system for each in others})]
+
+
+async def _run_elsewhere(cluster: Cluster, seen: set[System]) -> list[Neighbour]:
+    """Systems whose workloads are not on the cluster, by what they leave on it."""
+    groups = await cluster.groups()
+    found = [Neighbour(system, f"API group {group}") for group, system in BY_GROUP.items() if group in groups]
+    with suppress(Forbidden):
+        if await cluster.get(AUTOSCALER_STATUS) is not None:
+            found.append(Neighbour(CLUSTER_AUTOSCALER, str(AUTOSCALER_STATUS)))
+    return [each for each in found if each.system not in seen]
 
 
 async def nodes(cluster: Cluster) -> list[NodeSeen]:
