@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from koord.api.configuration.descheduler_args import MigrationControllerArgs
+from koord.api.kubernetes import autoscaling
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol import names
 from koord.api.protocol.annotations.load import EVICTION_COST, NEVER_EVICT
@@ -27,6 +28,8 @@ _SOURCE: Final = "kubernetes.io/config.source"
 class Moves:
     """The pods that are on the move: those with a job under way, and those let through since."""
 
+    at_s: float = 0.0
+    "When it is so."
     pods: dict[str, Pod] = field(default_factory=dict)
     "By uid, or by key where there is none."
     per_node: Counter[str] = field(default_factory=Counter)
@@ -66,6 +69,8 @@ def _by_itself(pod: Pod, rules: Rules) -> str | None:
         return f"pods in the namespace {meta.namespace} are left alone (namespaces)"
     if EVICTION_COST.read(meta) == NEVER_EVICT:
         return f"its eviction cost is {NEVER_EVICT}: never"
+    if "Autoscalers" not in skipped and (kept := autoscaling.is_kept(meta)) is not None:
+        return f"it asks to stay ({kept})"
     if meta.deletion_timestamp is not None:
         return "it is being deleted"
     if _MIRROR in meta.annotations or meta.annotations.get(_SOURCE, "api") != "api":
@@ -128,6 +133,8 @@ def not_yet(pod: Pod, rules: Rules, workloads: Workloads, moves: Moves) -> str |
     if asks_for_it(pod) or not rules.filters:
         return None
     args, skipped = rules.args, rules.skipped
+    if "Autoscalers" not in skipped and (kept := autoscaling.is_kept_now(pod, moves.at_s)) is not None:
+        return f"it asks to stay for a time ({kept})"
     others = len(moves.pods) - (pod in moves)
     on_node = moves.per_node[pod.spec.node_name] - (pod in moves)
     in_namespace = moves.per_namespace[pod.metadata.namespace] - (pod in moves)

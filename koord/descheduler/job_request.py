@@ -97,7 +97,7 @@ def sorted_out(
 ) -> tuple[list[Asked], Moves]:
     """The jobs to rule on, and the moves under way. Several jobs for one pod wait for one of them: that which is under
     way, else the oldest."""
-    moves, waiting, shield = Moves(), list[PodMigrationJob](), shield or Shield()
+    moves, waiting, shield = Moves(now_s), list[PodMigrationJob](), shield or Shield()
     first: dict[str, str] = {}
     for job in jobs:
         with shield.about("rule on it", POD_MIGRATION_JOBS, job.metadata):

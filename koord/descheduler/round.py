@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from koord.api.configuration.descheduler_config import DeschedulerConfiguration
 from koord.api.kinds import PODS
+from koord.api.kubernetes.autoscaling import going
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.shield import Shield
 from koord.descheduler.compiled import Compiled, ReadyProfile
@@ -82,7 +83,7 @@ def _run(
     shield: Shield,
 ) -> Outcome:
     outcome = Outcome(memory=dict(memory or {}))
-    nodes = [name for name in sight.ready_nodes() if compiled.nodes.matches(sight.nodes[name].metadata.labels)]
+    nodes = [name for name in sight.steady_nodes() if compiled.nodes.matches(sight.nodes[name].metadata.labels)]
     if len(nodes) <= 1:
         outcome.skipped = TOO_FEW
         return outcome
@@ -158,7 +159,7 @@ class _Gate:
         found, is_judged = None, False
         left = self.letting.left_by_siblings(proposal.pod)
         with self._shield.about("find another node for it", PODS, proposal.pod.metadata):
-            found = places.move(proposal.pod, among, left)
+            found = places.move(proposal.pod, among, (*left, *self.letting.going))
             is_judged = True
         if not is_judged:
             self.letting.hold(proposal, UNKNOWN)
@@ -184,11 +185,13 @@ class _Letting:
 
     def __init__(self, config: DeschedulerConfiguration, sight: Sight, outcome: Outcome) -> None:
         self._config, self._sight, self._outcome = config, sight, outcome
-        self.moves = Moves()
+        self.moves = Moves(sight.now_s)
         for pod in sight.moving:
             self.moves.add(pod)
         self._per_node: Counter[str] = Counter()
         self._per_namespace: Counter[str] = Counter()
+        self.going = tuple(name for name, node in sight.nodes.items() if going(node) is not None)
+        "Nodes that an autoscaler takes away: not even pods that tolerate everything go there."
         self._left: dict[str, list[str]] = {}
         "By workload, the nodes that its pods leave in this round."
 

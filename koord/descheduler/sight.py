@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from koord.api.kubernetes.autoscaling import going
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.crd.node_metric import NodeMetric
@@ -30,11 +31,11 @@ class Sight:
     has_all_pods: bool = False
     "Whether a pod that is not listed is gone. Files may only not tell of it."
 
-    def ready_nodes(self) -> list[str]:
-        """Nodes that are ready, or do not say, by name."""
+    def steady_nodes(self) -> list[str]:
+        """Nodes that are ready, or do not say, by name. An autoscaler that takes a node away moves its pods itself."""
         found = []
         for name, node in self.nodes.items():
             ready = node.status.condition("Ready")
-            if ready is None or ready.status == "True":
+            if (ready is None or ready.status == "True") and going(node) is None:
                 found.append(name)
         return sorted(found)

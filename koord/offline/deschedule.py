@@ -138,7 +138,7 @@ def _sight(manifests: Manifests, world: World, now_s: float, scales: Mapping[str
 def _migrations(sight: Sight, outcome: Outcome) -> tuple[Migration, ...]:
     """In the order in which they begin, profile by profile, then those that must wait."""
     found: list[Migration] = []
-    moves = Moves()
+    moves = Moves(sight.now_s)
     by_profile: dict[str, tuple[ReadyProfile, dict[str, Proposal]]] = {}
     for each in outcome.moves:
         key = each.pod.metadata.key

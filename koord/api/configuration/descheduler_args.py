@@ -44,6 +44,7 @@ EvictionGate: TypeAlias = Literal[
     "LabelSelector",
     "Namespaces",
     "NodeFit",
+    "Autoscalers",
 ]
 
 

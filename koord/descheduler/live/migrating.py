@@ -145,7 +145,7 @@ class Migrating:
         ]
         if pod is None or not others:
             return False
-        moves = Moves()
+        moves = Moves(self._clock.now())
         for moving in (pod_of(each, self._picture.pods.get) for each in others):
             if moving is not None:
                 moves.add(moving)
