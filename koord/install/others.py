@@ -38,18 +38,21 @@ def _koordinator(part: str, name: str) -> System:
     return System(f"Koordinator's {part}", frozenset({name}), "alternates", "it does the same work as koord", how)
 
 
+_AUTOSCALES: Final = (
+    "pods beyond their quota add no nodes; nodes that it takes away get no pods; pods that ask it to stay are not moved"
+)
 CLUSTER_AUTOSCALER: Final = System(
     "Cluster Autoscaler",
     frozenset({"cluster-autoscaler"}),
     "beside",
-    "batch pods add no nodes; nodes that it takes away get no pods; its annotations keep pods from being moved",
+    _AUTOSCALES,
     f"see {PAGE}",
 )
 KARPENTER: Final = System(
     "Karpenter",
     frozenset({"karpenter"}),
     "beside",
-    "batch pods add no nodes; nodes that it disrupts get no pods; its annotations keep pods from being moved",
+    _AUTOSCALES,
     f"see {PAGE}",
 )
 KUEUE: Final = System(

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from koord.api.kubernetes.autoscaling import SAFE_TO_EVICT
 from koord.api.protocol import names
 from koord.install.manifest import KOORD, NAME, PART_OF, Json, made
 from koord.install.settings import DESCHEDULER, MANAGER, SCHEDULER, Component, Settings
@@ -96,7 +97,8 @@ def deployed(
             "replicas": settings.replicas,
             "selector": selector(component),
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-            "template": template(component, settings, pod),
+            # The folder for temporary files must not keep an autoscaler from draining a node.
+            "template": template(component, settings, pod, {SAFE_TO_EVICT: "true"}),
         },
     )
 
@@ -146,9 +148,10 @@ def selector(component: Component) -> Json:
     return {"matchLabels": {NAME: component.full_name}}
 
 
-def template(component: Component, settings: Settings, pod: Json) -> Json:
+def template(component: Component, settings: Settings, pod: Json, annotations: Mapping[str, str] | None = None) -> Json:
     labels = {NAME: component.full_name, PART_OF: KOORD, "app.kubernetes.io/version": settings.version}
-    return {"metadata": {"labels": labels}, "spec": pod}
+    noted = {"annotations": dict(annotations)} if annotations else {}
+    return {"metadata": {"labels": labels, **noted}, "spec": pod}
 
 
 def budget(component: Component, settings: Settings) -> Json:

@@ -105,6 +105,7 @@ ON_A_CLUSTER: Final[Mapping[str, tuple[Said, ...]]] = {
 }
 """Pages whose first command starts a cluster, and what their commands print."""
 IN_A_SHELL: Final[Mapping[str, tuple[Said, ...]]] = {
+    "beside-other-systems.md": ('"cluster-autoscaler.kubernetes.io/pod-scale-up-delay":"87600h"',),
     "pack-gpus.md": (
         "GPU allocated (%) when as much GPU was asked for as there is",
         "GPU time refused (%)",

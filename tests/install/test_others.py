@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from koord.install.objects import desired
 from koord.install.others import SYSTEMS, Neighbour, neighbour, refusals
 from koord.install.settings import Settings
 
@@ -86,6 +87,15 @@ def test_neighbours_and_koordinator_refuse_nothing() -> None:
     others = [Neighbour(each, "x") for each in SYSTEMS if each.relation != "clashes"]
     assert len(others) == 7
     assert refusals(others, ALL, None) == []
+
+
+def test_koords_own_pods_keep_no_node_from_being_drained() -> None:
+    """Cluster Autoscaler keeps a node for a pod with local storage, unless the pod says otherwise."""
+    deployments: list[Any] = [each for each in desired(ALL) if each["kind"] == "Deployment"]
+    assert len(deployments) == 3
+    for each in deployments:
+        noted = each["spec"]["template"]["metadata"]["annotations"]
+        assert noted == {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
 
 
 def test_every_system_says_what_it_means_and_what_to_do() -> None:

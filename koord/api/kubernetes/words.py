@@ -52,6 +52,15 @@ class PodConditionType(Word):
     RESIZE_IN_PROGRESS = "PodResizeInProgress"
 
 
+class NotScheduled(Word):
+    """Why a pod has no node: reasons of its condition PodScheduled."""
+
+    UNSCHEDULABLE = "Unschedulable"
+    "Autoscalers add nodes for it."
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    "koord's: its quota may have no more, however many nodes there are."
+
+
 class NodeConditionType(Word):
     READY = "Ready"
     MEMORY_PRESSURE = "MemoryPressure"

@@ -13,7 +13,7 @@ import msgspec
 
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
-from koord.api.kubernetes.words import PodConditionType, PodPhase
+from koord.api.kubernetes.words import NotScheduled, PodConditionType, PodPhase
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.protocol.names import CONDITION_YARN
 from koord.api.text.timestamp import TimestampError, parse_timestamp
@@ -216,7 +216,7 @@ def _oddities(pod: Pod, nodes: Collection[str], now_s: float) -> Iterable[str]:
         yield "astray"
         return
     scheduled = status.condition(PodConditionType.SCHEDULED)
-    if pending and scheduled is not None and scheduled.reason == "Unschedulable":
+    if pending and scheduled is not None and scheduled.reason in tuple(NotScheduled):
         yield "unschedulable"
     if pending and pod.spec.node_name:
         since = scheduled.last_transition_time if scheduled is not None else None

@@ -209,7 +209,8 @@ class Engine:
         if self._refusing and (refused := self.refusal(ask)) is not None:
             plugin, why = refused
             nodes = {why: len(self.cluster.table)}
-            return Placement(ask.key, None, rejections=nodes, why_not={plugin: nodes}, refusal=why)
+            held_as = self._held_as(plugin, ask)
+            return Placement(ask.key, None, rejections=nodes, why_not={plugin: nodes}, refusal=why, held_as=held_as)
         nominations = self.cluster.nominations
         if not nominations.any and not ask.pod.status.nominated_node_name:
             return self._place(ask, self._class(ask, None), None, explain)
@@ -241,6 +242,12 @@ class Engine:
             if why is not None:
                 return plugin.name, why
         return None
+
+    def _held_as(self, refusing: str, ask: Ask) -> str:
+        for plugin in self._refusing:
+            if plugin.name == refusing and plugin.held_as is not None:
+                return plugin.held_as(ask, self.cluster)
+        return ""
 
     def frees(self, ask: Ask) -> list[PodRecord]:
         """Pods on nodes whose going may let in a pod that is refused: what those say who refuse it."""

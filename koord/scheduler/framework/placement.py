@@ -22,6 +22,8 @@ class Placement(msgspec.Struct, frozen=True):
     "The same by plugin."
     refusal: str = ""
     "Why the pod is turned away whatever the node, where that is so."
+    held_as: str = ""
+    "The reason for the pod's condition, where more nodes could not help it either."
     short_of: str = ""
     "What its job is short of, where that is why."
     fit: int = 0

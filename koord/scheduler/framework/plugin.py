@@ -149,6 +149,9 @@ class Plugin:
     refuses: Callable[[Ask, Cluster], str | None] | None = None
     """Why a pod is turned away whatever the node, as things are now; None: it is not. Asked at every attempt, before
     any node is looked at. What changes all the time and says nothing of nodes belongs here and not in a class."""
+    held_as: Callable[[Ask, Cluster], str] | None = None
+    """Of a plugin that refuses pods: the reason for the condition of one whom more nodes could not help either, or "".
+    Autoscalers add nodes for pods whose reason is Unschedulable, and for no others."""
     lets_through: Callable[[Sequence[Ask], Cluster], int] | None = None
     """Of a plugin that refuses pods: how many of some pods, the first ones, it would let through one after the other if
     each were placed. Fewer than that may be said: whoever is left is asked about alone."""

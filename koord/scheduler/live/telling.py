@@ -138,7 +138,8 @@ class Telling:
         theme = f"{reasons}{' makes room' if remedy.helps else ''}"
         promises = {decision.ask.key: promised, **{move.pod: move.node for move in remedy.others}}
         for ask in decision.asks:
-            word = _Word(UNSCHEDULABLE, decision.message, promises.get(ask.key))
+            reason = placement.held_as if self.subject(ask)[0] is PODS else ""
+            word = _Word(reason or UNSCHEDULABLE, decision.message, promises.get(ask.key))
             self._say(ask, word, theme)
         if remedy.event is not None:
             reason, note = remedy.event

@@ -61,6 +61,17 @@ def shortage(
     return None
 
 
+def is_beyond_nodes(quotas: Quotas, asked: Mapping[str, int], short: Shortage, held: Held = NOT_HELD) -> bool:
+    """Whether more nodes would not make room either. Shares grow with the cluster; what a quota may have at most, and
+    what pods that must not be preempted may have of it, do not."""
+    if short.what in ("unusable", "guarantee"):
+        return True
+    quota, key = short.quota, short.resource
+    most = quota.bounds.max.get(key)
+    used = held.used(quota, quota.used if short.what == "parent" else quotas.used(quota))
+    return most is not None and used.get(key, 0) + asked.get(key, 0) > most
+
+
 def is_unbounded(quota: Quota) -> bool:
     """Whether a quota is outside of the sharing, and nothing bounds it."""
     if quota.name not in OUTSIDE:

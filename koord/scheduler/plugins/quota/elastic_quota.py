@@ -16,6 +16,7 @@ from koord.api.configuration.scheduler_args import ElasticQuotaArgs
 from koord.api.kinds import ELASTIC_QUOTAS, PODS
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.words import NotScheduled
 from koord.api.protocol import names
 from koord.api.protocol.crd.elastic_quota import ElasticQuota as ElasticQuotaObject
 from koord.api.text.duration import parse_duration
@@ -24,7 +25,7 @@ from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.plugin import Measure, Plugin, Remedy, Taking
 from koord.scheduler.framework.writes import Evict, Write
-from koord.scheduler.plugins.quota.check import is_unbounded, shortage, words
+from koord.scheduler.plugins.quota.check import is_beyond_nodes, is_unbounded, shortage, words
 from koord.scheduler.plugins.quota.held import held_for
 from koord.scheduler.plugins.quota.latency import Latencies
 from koord.scheduler.plugins.quota.measured import Measured
@@ -109,6 +110,15 @@ class ElasticQuota(Plugin):
         if short is None or self._rooms(ask, cluster):
             return None
         return words(quotas, quota, asked, short)
+
+    def held_as(self, ask: Ask, cluster: Cluster) -> str:
+        quotas = self.quotas
+        quota = quotas.quota_of(ask)
+        if quota is None:
+            return ""
+        asked, held = quotas.asked(ask), held_for(quotas, ask)
+        short = shortage(quotas, quota, asked, fixed=is_fixed(ask.pod), held=held)
+        return NotScheduled.QUOTA_EXCEEDED if short is not None and is_beyond_nodes(quotas, asked, short, held) else ""
 
     def keyed_by_name(self, cluster: Cluster) -> bool:
         """Owners of reserved room may be named."""

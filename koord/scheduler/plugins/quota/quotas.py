@@ -1,8 +1,9 @@
 """What pods ask for and use of each quota, in the whole cluster.
 
-A pod asks for its requests from when it exists until it is gone or has ended, and uses them while it has a node. Pods
-are added up by what tells their quota: the label that names one, and their namespace. So a quota that comes, goes or
-takes another namespace moves sums and not pods, and everything follows from the objects that exist.
+A pod asks for its requests from when it exists and has no scheduling gate until it is gone or has ended, and uses them
+while it has a node. Pods are added up by what tells their quota: the label that names one, and their namespace. So a
+quota that comes, goes or takes another namespace moves sums and not pods, and everything follows from the objects that
+exist.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ class Quotas(Notes):
         if pod.metadata.deletion_timestamp is not None and self.rules is not None and self.rules.ignores_overdue:
             self._leaves(pod)
         known = self._waiting.get(key)
-        if pod.spec.node_name or pod.is_finished or self._is_ignored(pod):
+        if pod.spec.node_name or pod.is_finished or pod.spec.scheduling_gates or self._is_ignored(pod):
             if known is not None:
                 self._wait_no_more(key, known)
             return
