@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from koord.api.kubernetes.node import Node, Taint
 from koord.api.kubernetes.pod import Pod, Toleration
+from koord.api.kubernetes.words import TaintEffect
+from koord.api.machinery.codec import convert
 from koord.api.text.timestamp import from_seconds
 from koord.descheduler.arbitration import Asked, arbitrate
 from koord.descheduler.evictable import Moves, never, not_yet
@@ -71,7 +73,7 @@ def test_a_move_asked_for_by_hand_is_refused_with_the_annotation() -> None:
 
 def tainted(name: str, key: str) -> Node:
     plain = node(name)
-    return replace(plain, spec=replace(plain.spec, taints=(Taint(key=key, effect="NoSchedule"),)))
+    return replace(plain, spec=replace(plain.spec, taints=(convert(Taint, {"key": key, "effect": "NoSchedule"}),)))
 
 
 GOING = ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"]
@@ -86,7 +88,7 @@ def test_pods_of_a_node_that_is_taken_away_are_left_to_the_autoscaler(key: str) 
 
 def test_not_even_a_pod_that_tolerates_everything_goes_to_such_a_node() -> None:
     plain = pod("p0", "a", age_s=100)
-    everywhere = replace(plain, spec=replace(plain.spec, tolerations=(Toleration(operator="Exists"),)))
+    everywhere = replace(plain, spec=replace(plain.spec, tolerations=(convert(Toleration, {"operator": "Exists"}),)))
     full = pod("full", "b", cpu="32", annotations={SAFE: "false"})
     nodes = [node("a"), tainted("going", GOING[0]), node("b")]
     assert moved(run(profile(OLD, {**FREELY, "nodeFit": True}), Scene(nodes, [everywhere, full]).sight())) == []
@@ -96,7 +98,7 @@ def test_not_even_a_pod_that_tolerates_everything_goes_to_such_a_node() -> None:
 def test_a_candidate_for_deletion_is_still_a_place() -> None:
     """Cluster Autoscaler keeps a node that pods go to."""
     soft = tainted("candidate", "DeletionCandidateOfClusterAutoscaler")
-    taint = replace(soft.spec.taints[0], effect="PreferNoSchedule")
+    taint = replace(soft.spec.taints[0], effect=TaintEffect.PREFER_NO_SCHEDULE)
     scene = Scene([node("a"), replace(soft, spec=replace(soft.spec, taints=(taint,)))], [pod("p0", "a", age_s=100)])
     outcome = run(profile(OLD, FREELY), scene.sight())
     assert [each.to for each in outcome.moves] == ["candidate"]
