@@ -17,6 +17,7 @@ import socket
 import struct
 import sys
 import time
+from collections import deque
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
@@ -32,6 +33,7 @@ BLOCK_BYTES: Final = 16 << 10
 MESSAGE: Final = b"x" * 512
 LINE: Final = b"a request was answered\n"
 PROBED_S: Final = 1.0
+SAID_EVERY_S: Final = 0.2
 
 
 @dataclass(slots=True)
@@ -93,14 +95,17 @@ class Probe:
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:
             self._shared = mmap.mmap(file.fileno(), 8)
-        self._since_s, self._taken = time.monotonic(), list[float]()
+        self._said_s, self._taken = time.monotonic(), deque[tuple[float, float]]()
 
     def add(self, now_s: float, taken_ms: float) -> None:
-        self._taken.append(taken_ms)
-        if now_s - self._since_s >= PROBED_S:
-            ordered = sorted(self._taken)
-            struct.pack_into("d", self._shared, 0, ordered[int(len(ordered) * 0.95)])
-            self._since_s, self._taken = now_s, []
+        self._taken.append((now_s, taken_ms))
+        if now_s - self._said_s < SAID_EVERY_S:
+            return
+        while self._taken[0][0] < now_s - PROBED_S:
+            self._taken.popleft()
+        ordered = sorted(taken for _, taken in self._taken)
+        struct.pack_into("d", self._shared, 0, ordered[int(len(ordered) * 0.95)])
+        self._said_s = now_s
 
 
 def main(number: int, data: Path, load: float, request_ms: float) -> None:

@@ -231,19 +231,25 @@ def _went_on(before: Episode, node: Node, outcome: Outcome) -> Episode | None:
 
 def _suspected(episode: Episode, node: Node, memory: Memory) -> Episode:
     """The victim is a candidate as well: threads of a pod that has more to do wait for each other."""
-    dimension = episode.signal.dimension
-    values = _values(memory, episode.victim, episode.signal)
-    level = episode.usual + (episode.worst - episode.usual) / 2
+    signal, usual = episode.signal, episode.usual
+    dimension = signal.dimension
+    values = _values(memory, episode.victim, signal)
+    level = usual * signal.times if signal in OF_WORK else usual + (episode.worst - usual) / 2
     is_slow = [value >= level for value in values]
-    candidates = [
-        Candidate(uid, _uses(memory, uid, dimension), standing.is_offline)
-        for uid, standing in node.standings.items()
-        if uid in node.windows
-    ]
+    uses = {uid: _uses(memory, uid, dimension) for uid in node.standings if uid in node.windows}
+    if signal in OF_WORK and episode.victim in uses:
+        uses[episode.victim] = _at_usual_speed(uses[episode.victim], values, usual)
+    candidates = [Candidate(uid, use, node.standings[uid].is_offline) for uid, use in uses.items()]
     direct = None
     if node.direct is not None and dimension is Dimension.CPU:
         direct = node.direct.get(episode.victim, {})
     return replace(episode, suspects=suspects(dimension, values, is_slow, candidates, direct))
+
+
+def _at_usual_speed(uses: Sequence[float], values: Sequence[float], usual: float) -> list[float]:
+    """The CPU time that the victim's work would have taken: who works slower needs more of it for the same work, and
+    does not slow itself down by that."""
+    return [use * usual / value if value > usual else use for use, value in zip(uses, values, strict=True)]
 
 
 def _judged(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dict[str, Episode]:

@@ -92,6 +92,29 @@ def test_who_slows_work_down_hardly_runs_since_a_hundredth_of_the_time_shows_in_
     assert node.memory.holds["build"].milli == held_milli
 
 
+@pytest.mark.parametrize(
+    ("build", "web", "culprit"),
+    [
+        ({}, [540.0, 500.0, 520.0], "build"),  # 1.7 times the CPU time for the same work, 1.8 times as slow
+        ({"build": 10.0}, [540.0, 500.0, 520.0], None),  # as much work as ever, and nobody came
+        ({"build": 10.0}, [1800.0, 1700.0, 1900.0], "web"),  # six times the CPU time: it has more to do itself
+    ],
+    ids=["a neighbour came", "nobody came", "its own load rose"],
+)
+def test_a_victim_that_needs_more_cpu_time_for_the_same_work_does_not_slow_itself_down(
+    build: dict[str, float], web: list[float], culprit: str | None
+) -> None:
+    """The service's own figures beside a neighbour that streams memory: requests, and with them its CPU time, grow."""
+    node = story()
+    for noise in (0.0, 0.2, -0.1, 0.1, 0.0, -0.2, 0.1, 0.0):
+        node.window({"web": 4.6 + noise}, {**QUIET, "web": 300.0 + 50 * noise}, Signal.PROBE)
+    for probe, use in zip((9.0, 6.6, 8.0), web, strict=True):
+        node.window({"web": probe}, {**BUSY, "web": use, **build}, Signal.PROBE)
+    assert node.steps[0] == (Step.SLOWED, "")
+    found = node.findings[0].episode.suspects.culprit
+    assert (found.uid if found else None) == culprit
+
+
 def test_a_mid_pod_keeps_its_request_also_where_its_victim_works_slower() -> None:
     mid = Standing(is_service=True, is_offline=False, can_be_held=True, least_milli=500)
     node = Story({"web": SERVICE, "build": mid})
