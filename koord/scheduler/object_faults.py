@@ -20,6 +20,7 @@ from koord.scheduler.annotations import READ
 from koord.scheduler.plugins.devices.inventory import faults as device_faults
 from koord.scheduler.plugins.devices.templates import faults as template_faults
 from koord.scheduler.plugins.gang_rules import group_faults
+from koord.scheduler.plugins.numa.report_faults import faults as report_faults
 from koord.scheduler.plugins.reservation.usable import faults as reservation_faults
 
 
@@ -47,6 +48,7 @@ ANNOTATED: Final[tuple[Kind[Any], ...]] = (
 """Kinds whose labels and annotations the scheduler reads."""
 FAULTS: Final[Mapping[Kind[Any], Callable[[Any], Iterable[Fault]]]] = {
     kinds.DEVICES: device_faults,
+    kinds.NODE_RESOURCE_TOPOLOGIES: report_faults,
     kinds.CONFIG_MAPS: template_faults,
     kinds.POD_GROUPS: group_faults,
     kinds.RESERVATIONS: _of_reservation,

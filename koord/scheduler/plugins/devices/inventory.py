@@ -1,20 +1,22 @@
 """What a node has of devices, as its Device object says.
 
 A device without a minor, or with one below 0, or one of several that claim the same minor, is not used: nobody could
-tell which one a pod got. Nor is one with amounts below 0. The object's other devices are. `faults` says so for the
-people who read the object's events.
+tell which one a pod got. Nor is one with amounts below 0, nor a virtual function that several devices claim. The
+object's other devices are. `faults` says so for the people who read the object's events.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import msgspec
+
 from koord.api.kubernetes.resources import amounts
 from koord.api.machinery.faults import BadInput, Fault
-from koord.api.protocol.annotations.device import GPU_PARTITIONS, GPUPartition
+from koord.api.protocol.annotations.device import GPU_PARTITIONS, TYPES, GPUPartition
 from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.device import Device, DeviceInfo, VirtualFunctionGroup
 from koord.api.protocol.names import LABEL_GPU_PARTITION_POLICY
@@ -118,10 +120,11 @@ def machine_of(device: Device) -> Machine:
     """What a Device object says."""
     claimed = _claims(device)
     found: dict[tuple[str, int], Unit] = {}
+    elsewhere = _on_several(device)
     for info in device.spec.devices:
         if info.minor is not None and info.minor >= 0:
             usable = info.health and claimed[info.type, info.minor] == 1
-            found[info.type, info.minor] = _unit(info, info.minor, usable)
+            found[info.type, info.minor] = _unit(info, info.minor, usable, elsewhere)
     for key in _beyond(found):
         del found[key]
     try:
@@ -146,6 +149,7 @@ def faults(device: Device) -> Iterator[Fault]:
     claimed = _claims(device)
     told = set[tuple[str, int]]()
     beyond = set(_beyond(claimed))
+    elsewhere = _on_several(device)
     for i, info in enumerate(device.spec.devices):
         where = f"spec.devices[{i}]"
         if info.minor is None:
@@ -163,6 +167,15 @@ def faults(device: Device) -> Iterator[Fault]:
                 f"{where}.minor",
                 f"{info.minor} is beyond the {MOST_DEVICES} {info.type} devices that a node may have: it is not used",
             )
+        if info.type not in TYPES:
+            yield Fault(
+                f"{where}.type", f"must be one of {', '.join(TYPES)}, not {info.type[:60]!r}: nobody can ask for it"
+            )
+        at = info.topology
+        if at is not None and not ANY_NUMA <= at.node_id < MOST_NUMA_NODES:
+            known = f"from 0 to {MOST_NUMA_NODES - 1}, or {ANY_NUMA} if unknown"
+            yield Fault(f"{where}.topology.nodeID", f"must be {known}, not {at.node_id}: it counts as unknown")
+        yield from _function_faults(where, info, elsewhere)
         try:
             below = {name: amount for name, amount in amounts(info.resources).items() if amount < 0}
         except BadInput as error:
@@ -171,6 +184,32 @@ def faults(device: Device) -> Iterator[Fault]:
             for name in below:
                 said = f"{info.resources[name]} must be 0 or more: the device is not used"
                 yield Fault(f"{where}.resources[{name}]", said)
+
+
+def _function_faults(where: str, info: DeviceInfo, elsewhere: Set[str]) -> Iterator[Fault]:
+    for g, group in enumerate(info.vf_groups):
+        for v, function in enumerate(group.vfs):
+            if function.bus_id in elsewhere:
+                said = f"{function.bus_id[:60]} is a virtual function of several devices: it is not used"
+                yield Fault(f"{where}.vfGroups[{g}].vfs[{v}].busID", said)
+
+
+def _on_several(device: Device) -> frozenset[str]:
+    """Virtual functions that more than one device claims: given to two pods, they would be one."""
+    claimed: dict[str, int] = {}
+    found = set[str]()
+    for i, info in enumerate(device.spec.devices):
+        for bus_id in {function.bus_id for group in info.vf_groups for function in group.vfs if function.bus_id}:
+            if claimed.setdefault(bus_id, i) != i:
+                found.add(bus_id)
+    return frozenset(found)
+
+
+def _without(groups: tuple[VirtualFunctionGroup, ...], unusable: Set[str]) -> tuple[VirtualFunctionGroup, ...]:
+    return tuple(
+        msgspec.structs.replace(group, vfs=tuple(each for each in group.vfs if each.bus_id not in unusable))
+        for group in groups
+    )
 
 
 def _beyond(keys: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -215,11 +254,12 @@ def _scope(depth: int, units: Iterable[Unit], children: tuple[Scope, ...] = ()) 
     return Scope(depth, ordered, frozenset(unit.minor for unit in ordered), children)
 
 
-def _unit(info: DeviceInfo, minor: int, usable: bool) -> Unit:
+def _unit(info: DeviceInfo, minor: int, usable: bool, elsewhere: Set[str]) -> Unit:
     at = info.topology
     place = None if at is None else Place(at.node_id if 0 <= at.node_id < MOST_NUMA_NODES else ANY_NUMA, at.pcie_id)
     total = _total(info.resources) if usable else {}
-    return Unit(info.type, minor, info.id, total, place, info.labels, info.vf_groups)
+    groups = _without(info.vf_groups, elsewhere) if elsewhere else info.vf_groups
+    return Unit(info.type, minor, info.id, total, place, info.labels, groups)
 
 
 def _total(resources: ResourceList) -> Mapping[str, int]:

@@ -11,7 +11,7 @@ A value that cannot be read counts as absent. Whoever watches the objects report
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Literal, TypeVar
@@ -94,7 +94,7 @@ def facts_of(node: Node, report: NodeResourceTopology | None) -> Facts:
         return Facts(policy=wanted, bind=bind, most=most, ratio=ratio)
     told = report.metadata
     kubelet = _read(cpu.CPU_MANAGER_POLICY, told, cpu.KubeletCPUManagerPolicy())
-    topology = _topology(told.annotations.get(cpu.CPU_TOPOLOGY.key, ""))
+    topology = cpus_of(report)
     reserved = _reserved(meta) | _reserved(told) | kubelet.cpus.mask
     for alloc in _read(cpu.POD_CPU_ALLOCS, told, ()):
         if alloc.managed_by_kubelet:
@@ -106,8 +106,24 @@ def facts_of(node: Node, report: NodeResourceTopology | None) -> Facts:
         bind="FullPCPUs" if kubelet.full_pcpus_only else bind,
         most=most,
         ratio=ratio,
-        zones=_zones(report, topology, reserved, {} if RESOURCE_AMPLIFICATION_RATIO.is_on(told) else ratios),
+        zones=_zones(report, topology, reserved, {} if is_amplified(report) else ratios),
     )
+
+
+def cpus_of(report: NodeResourceTopology) -> Topology | None:
+    return _topology(report.metadata.annotations.get(cpu.CPU_TOPOLOGY.key, ""))
+
+
+def is_amplified(report: NodeResourceTopology) -> bool:
+    """Whether the amounts of its zones are amplified already."""
+    return RESOURCE_AMPLIFICATION_RATIO.is_on(report.metadata)
+
+
+def number_of(zone: Zone) -> int | None:
+    """Of a NUMA node that pods are placed by."""
+    number = zone.name.removeprefix(_ZONE_PREFIX)
+    is_known = zone.type == "Node" and zone.name.startswith(_ZONE_PREFIX) and number in _NUMBERS
+    return int(number) if is_known else None
 
 
 @lru_cache(maxsize=256)
@@ -144,20 +160,16 @@ def _zones(
     report: NodeResourceTopology, topology: Topology | None, reserved: int, ratios: Mapping[str, float]
 ) -> dict[int, dict[str, int]]:
     found = {}
-    for number, zone in _numbered(report.zones):
+    for zone in report.zones:
+        number = number_of(zone)
+        if number is None:
+            continue
         has = _amounts(zone)
         if CPU in has and topology is not None:
             taken_off = (topology.nodes.get(number, 0) & reserved).bit_count() * 1000
             has[CPU] = max(0, has[CPU] - taken_off)
         found[number] = {name: stored_amount(amplified(each, ratios.get(name, 1.0))) for name, each in has.items()}
     return dict(sorted(found.items()))
-
-
-def _numbered(zones: tuple[Zone, ...]) -> Iterator[tuple[int, Zone]]:
-    for zone in zones:
-        number = zone.name.removeprefix(_ZONE_PREFIX)
-        if zone.type == "Node" and zone.name.startswith(_ZONE_PREFIX) and number in _NUMBERS:
-            yield int(number), zone
 
 
 def _amounts(zone: Zone) -> dict[str, int]:

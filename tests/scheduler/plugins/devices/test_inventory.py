@@ -10,7 +10,7 @@ from koord.api.kinds import DEVICES
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.object_faults import faults_of
 from koord.scheduler.plugins.devices.alignment import hints
-from koord.scheduler.plugins.devices.inventory import faults
+from koord.scheduler.plugins.devices.inventory import faults, machine_of
 from koord.scheduler.plugins.devices.judge import DeviceJudge
 from koord.scheduler.plugins.numa.hints import Hint
 from tests.scheduler.build import node, pod
@@ -99,6 +99,28 @@ def test_an_amount_that_is_none_is_reported_and_its_device_is_not_used() -> None
     (told,) = faults(device("n", wrong))
     assert told.path == "spec.devices[0].resources"
     assert Scene().node(devices=wrong).place(gpu=100).minors() == [1]
+
+
+def test_what_nobody_can_ask_for_and_a_numa_node_that_none_is_are_reported() -> None:
+    far = {"topology": {"socketID": 0, "nodeID": 9999, "pcieID": "a"}}
+    told = [str(fault) for fault in faults(device("n", [{**gpu(0), **far}, {**gpu(1), "type": "GPU"}]))]
+    assert told == [
+        "spec.devices[0].topology.nodeID: must be from 0 to 63, or -1 if unknown, not 9999: it counts as unknown",
+        "spec.devices[1].type: must be one of fpga, gpu, rdma, not 'GPU': nobody can ask for it",
+    ]
+
+
+def test_a_virtual_function_that_two_cards_claim_is_given_to_nobody() -> None:
+    groups = [
+        [{"labels": {}, "vfs": [{"minor": 0, "busID": "f0"}, {"minor": 1, "busID": f"f{card}"}]}] for card in (1, 2)
+    ]
+    cards = [{**rdma(i), "vfGroups": of} for i, of in enumerate(groups)]
+    assert [str(fault) for fault in faults(device("n", cards))] == [
+        f"spec.devices[{i}].vfGroups[0].vfs[0].busID: f0 is a virtual function of several devices: it is not used"
+        for i in (0, 1)
+    ]
+    found = machine_of(device("n", cards))
+    assert [[vf.bus_id for vf in unit.vf_groups[0].vfs] for unit in found.units["rdma"]] == [["f1"], ["f2"]]
 
 
 @pytest.mark.parametrize(
