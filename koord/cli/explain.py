@@ -293,7 +293,7 @@ def _first_line(found: Explained) -> str:
     if found.foreign and not found.unanswered:
         beside.append(f"though it is left to the scheduler {found.foreign}")
     if found.placed_before:
-        beside.append(f"after {counted(found.placed_before, 'pod')} that come before it")
+        beside.append(f"after {counted(found.placed_before, 'pod')} ahead of it in the queue")
     where = f"({', '.join(beside)})"
     if told.chosen is None:
         said = click.style("fits nowhere", fg="red")

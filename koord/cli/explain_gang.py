@@ -57,7 +57,7 @@ def _text(found: GangExplained) -> list[str]:
 
 def _first_line(found: GangExplained) -> str:
     name = click.style(found.gang, bold=True)
-    after = f" (after {counted(found.placed_before, 'pod')} that come before it)" if found.placed_before else ""
+    after = f" (after {counted(found.placed_before, 'pod')} ahead of it in the queue)" if found.placed_before else ""
     if found.outcome == "unschedulable":
         return f"{name} {click.style('fits nowhere', fg='red')}: {found.message}{after}"
     if found.outcome == "fits":

@@ -10,16 +10,22 @@ pod, which stays pending.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
 
 from koord.api.configuration.scheduler_args import SchedulingHintArgs
 from koord.api.protocol import names
 from koord.api.protocol.annotations.reservation import SCHEDULING_HINT
 from koord.api.protocol.annotations.reservation import SchedulingHint as Hint
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.change import Change, listed
 from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Reason, Row
+
+MOST_NAMED: Final = 5
 
 
 class SchedulingHint(Plugin):
@@ -58,6 +64,29 @@ class _Hinted(Judge):
 
     def unresolvable(self, mask: int, row: Row) -> bool:
         return True
+
+    def mend(self, ask: Ask, row: Row) -> list[Change]:
+        """The pod without the nodes that are the only ones for it."""
+        hint = _hint(ask)
+        if hint is None:
+            return []
+        meta = ask.pod.metadata
+        key = SCHEDULING_HINT.key if SCHEDULING_HINT.key in meta.annotations else SCHEDULING_HINT.old_keys[0]
+        kept = SCHEDULING_HINT.render(replace(hint, node_names=()))
+        annotations = {**meta.annotations, str(key): kept}
+        pod = replace(ask.pod, metadata=replace(meta, annotations=annotations))
+        return [Change(f"nodeNames of {key.partition('/')[2]} left out", pod=pod)]
+
+    def detail(self, reason: str, rows: Sequence[Row]) -> str:
+        known = self._cluster.table.row_of
+        absent = [name for name in self._nodes if name not in known]
+        said = f"the scheduling-hint allows {_few(self._nodes)} alone"
+        return f"{said}; there is no node {_few(absent)}" if absent else said
+
+
+def _few(names: Sequence[str]) -> str:
+    more = [f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
+    return listed([*names[:MOST_NAMED], *more])
 
 
 def _hint(ask: Ask) -> Hint | None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from koord.api.configuration.scheduler_args import SchedulingHintArgs
 from koord.api.configuration.scheduler_config import SHIPPED
 from koord.api.machinery.faults import check
+from koord.scheduler.explain import explain
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
 from koord.scheduler.plugins.node_resources_fit import NodeResourcesFit
@@ -103,3 +104,14 @@ def test_the_shipped_profile_has_it() -> None:
     (profile,) = profiles_of(SHIPPED).profiles.values()
     assert isinstance(profile, Profile)
     assert "SchedulingHint" in [plugin.name for plugin in profile.plugins]
+
+
+@pytest.mark.parametrize("key", [HINT, OLD_HINT])
+def test_a_hint_that_names_no_node_that_would_do_says_so_and_what_would_help(key: str) -> None:
+    scheduler = three()
+    asking = hinted({"nodeNames": ["gone", *(f"x{i}" for i in range(9))]}, key=key)
+    assert scheduler.place(asking).node is None
+    found = explain(scheduler, asking)
+    (why,) = found.why_not
+    assert "the scheduling-hint allows gone, x0, x1, x2, x3 and 5 more alone; there is no node gone, x0" in why.detail
+    assert [step.text for change in found.changes for step in change.steps] == ["nodeNames of scheduling-hint left out"]
