@@ -31,6 +31,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "install": CommandEntry("koord.cli.install", "Install koord on a cluster, or change an installation."),
     "uninstall": CommandEntry("koord.cli.uninstall", "Take koord off a cluster without a trace."),
     "upgrade": CommandEntry("koord.cli.upgrade", "Bring an installation to this version of koord."),
+    "migrate": CommandEntry("koord.cli.migrate", "Take over from Koordinator, component by component, or give back."),
     "check": CommandEntry(
         "koord.cli.check", "Say whether a cluster and its kernels are ready, feature by feature, and what is missing."
     ),

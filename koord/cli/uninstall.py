@@ -77,6 +77,9 @@ def _say(leaving: Leaving, delete_crds: bool) -> None:
     if leaving.custom:
         listed = ", ".join(f"{number} {name}" for name, number in sorted(leaving.custom.items()))
         click.echo(f"{'LOST with their kinds' if delete_crds else 'kept, but for reports of nodes'}: {listed}")
+    if leaving.paused:
+        shown = ", ".join(leaving.paused)
+        click.echo(f"Koordinator's {shown} stay paused: koord migrate COMPONENT --back first lets them run again")
     if leaving.waiting:
         shown = ", ".join(leaving.waiting[:5])
         click.echo(f"{len(leaving.waiting)} pods wait for koord-scheduler, and nobody will place them: {shown}")

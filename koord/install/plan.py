@@ -97,9 +97,10 @@ def _step(key: Key, wanted: Json, live: Json | None, applied: str, adopt: bool, 
         return Step("create", key, wanted)
     if metadata_of(live).get("deletionTimestamp"):
         return Step("refuse", key, wanted, "it is being deleted; run this again when it is gone")
-    if why := _obstacle(key, wanted, live):
-        return Step("refuse", key, wanted, why)
     own = is_own(live)
+    if why := _obstacle(key, wanted, live):
+        # koord's own namespace is made as strict as its components allow: another one may need more.
+        return Step("patch" if own and key.kind == "Namespace" else "refuse", key, wanted, why)
     if key.kind in MADE_ONCE or _is_configuration(key):
         # Anybody's namespace, priorities and configuration will do; a webhook of somebody else's will not.
         if own or adopt or key.kind in ("Namespace", "PriorityClass", "ConfigMap"):

@@ -14,7 +14,7 @@ import msgspec
 
 from koord.api.machinery.faults import BadInput
 from koord.install.manifest import Json, Key, key_of, made
-from koord.install.plan import fingerprint
+from koord.install.plan import NEVER_PRUNED, fingerprint
 from koord.install.settings import Settings
 
 NAME: Final = "koord-installation"
@@ -54,8 +54,10 @@ def begun(settings: Settings, desired: Iterable[Json], before: Record | None) ->
     return Record(settings, {**known, **{key: known.get(key, "") for key in map(key_of, desired)}})
 
 
-def finished(settings: Settings, desired: Iterable[Json]) -> Record:
-    return Record(settings, {key_of(each): fingerprint(each) for each in desired})
+def finished(settings: Settings, desired: Iterable[Json], before: Record | None = None) -> Record:
+    """What is never deleted on the way stays in the record, for the day when all of it goes."""
+    left = {key: "" for key in (before.applied if before is not None else {}) if key.kind in NEVER_PRUNED}
+    return Record(settings, {**left, **{key_of(each): fingerprint(each) for each in desired}})
 
 
 def read(manifest: Mapping[str, object]) -> Record:

@@ -162,7 +162,7 @@ def kinds(version: str) -> tuple[Kind, ...]:
                     template=ANYTHING,
                     owners=many(obj(labelSelector=obj(matchLabels=TEXTS), object=obj(name=TEXT, namespace=TEXT))),
                     ttl=TEXT,
-                    allocateOnce=YES,
+                    allocateOnce={**YES, "default": True},
                 ),
                 "status": obj(phase=TEXT, nodeName=TEXT, allocatable=AMOUNTS, allocated=AMOUNTS),
             },
@@ -234,3 +234,181 @@ def definitions(version: str) -> Sequence[dict[str, Any]]:
         found = [each for path in sorted(folder.glob("*.yaml")) for each in load_all(path.read_text(), str(path))]
         return [each for each in found if isinstance(each, dict)]
     return [each.definition() for each in kinds(version)]
+
+
+def meta(name: str, namespace: str = "", **more: Any) -> dict[str, Any]:
+    return {"name": name, **({"namespace": namespace} if namespace else {}), **more}
+
+
+def workload(kind: str, name: str, **spec: Any) -> dict[str, Any]:
+    labels = {"koord-app": name}
+    container = {"name": name, "image": f"example.org/{name}:1", "command": [f"/{name}"]}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": meta(name, NAMESPACE, labels=labels),
+        "spec": {"selector": {"matchLabels": labels}, "template": template, **spec},
+    }
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta(name, NAMESPACE), "data": data}
+
+
+SCHEDULER_CONFIG: Final = """\
+apiVersion: kubescheduler.config.k8s.io/{version}
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: true
+  resourceLock: leases
+  resourceName: koord-scheduler
+  resourceNamespace: koordinator-system
+profiles:
+- schedulerName: koord-scheduler
+  plugins:
+    queueSort:
+      disabled: [{{name: "*"}}]
+      enabled: [{{name: Coscheduling}}]
+    filter:
+      enabled: [{{name: LoadAwareScheduling}}]
+  pluginConfig:
+  - name: LoadAwareScheduling
+    args:
+      apiVersion: kubescheduler.config.k8s.io/{version}
+      kind: LoadAwareSchedulingArgs
+      filterExpiredNodeMetrics: false
+      usageThresholds: {{cpu: 65, memory: 95}}
+"""
+DESCHEDULER_CONFIG: Final = """\
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerConfiguration
+leaderElection:
+  resourceLock: leases
+  resourceName: koord-descheduler
+  resourceNamespace: koordinator-system
+deschedulingInterval: 10s
+profiles:
+- name: koord-descheduler
+  plugins:
+    deschedule: {disabled: [{name: "*"}]}
+    evict: {disabled: [{name: "*"}], enabled: [{name: MigrationController}]}
+  pluginConfig:
+  - name: MigrationController
+    args: {apiVersion: descheduler/v1alpha2, kind: MigrationControllerArgs, evictionPolicy: Eviction}
+"""
+
+
+def webhook(name: str, path: str, **more: Any) -> dict[str, Any]:
+    service = {"namespace": NAMESPACE, "name": "koordinator-webhook-service", "path": path}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    return {
+        "name": f"{name}.koordinator.sh",
+        "clientConfig": {"service": service, "caBundle": "Cg=="},
+        "rules": [rule],
+        "failurePolicy": "Ignore",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1", "v1beta1"],
+        "timeoutSeconds": 30,
+        **more,
+    }
+
+
+def components(version: str) -> list[dict[str, Any]]:
+    """Its workloads, and what belongs to them."""
+    api = "v1beta2" if version == "v1.4" else "v1"
+    group = "admissionregistration.k8s.io/v1"
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": meta(NAMESPACE)},
+        *(
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": meta(f"koord-{band}"),
+                "value": value,
+                "preemptionPolicy": "PreemptLowerPriority",
+            }
+            for band, value in (("prod", 9000), ("mid", 7000), ("batch", 5000), ("free", 3000))
+        ),
+        config_map(
+            "slo-controller-config",
+            **{
+                "colocation-config": '{"enable": true}',
+                "resource-threshold-config": '{"clusterStrategy": {"enable": true}}',
+            },
+        ),
+        config_map("koord-scheduler-config", **{"koord-scheduler-config": SCHEDULER_CONFIG.format(version=api)}),
+        config_map("koord-descheduler-config", **{"koord-descheduler-config": DESCHEDULER_CONFIG}),
+        {"apiVersion": "v1", "kind": "Secret", "metadata": meta("koordinator-webhook-certs", NAMESPACE)},
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": meta("koordinator-webhook-service", NAMESPACE),
+            "spec": {"ports": [{"port": 443, "targetPort": 9876}], "selector": {"koord-app": "koord-manager"}},
+        },
+        {
+            "apiVersion": group,
+            "kind": "MutatingWebhookConfiguration",
+            "metadata": meta("koordinator-mutating-webhook-configuration"),
+            "webhooks": [webhook("mpod-create", "/mutate-pod")],
+        },
+        {
+            "apiVersion": group,
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": meta("koordinator-validating-webhook-configuration"),
+            "webhooks": [webhook("vpod", "/validate-pod")],
+        },
+        workload("Deployment", "koord-manager", replicas=2),
+        workload("Deployment", "koord-scheduler", replicas=2),
+        workload("Deployment", "koord-descheduler", replicas=3),
+        workload("DaemonSet", "koordlet", updateStrategy={"rollingUpdate": {"maxUnavailable": "20%"}}),
+    ]
+
+
+def users(version: str) -> list[dict[str, Any]]:
+    """Objects of its kinds, with fields that only some versions have, and some that have no fixed shape."""
+    new = version != "v1.4"
+    profile: dict[str, Any] = {
+        "selector": {"matchLabels": {"team": "night"}},
+        "qosClass": "BE",
+        "priorityClassName": "koord-batch",
+        "labels": {"given": "yes"},
+        "patch": {"spec": {"terminationGracePeriodSeconds": 7}},
+    }
+    if new:
+        profile["annotationKeysMapping"] = {"a": "b"}
+    template = {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}
+    zone = {
+        "name": "node-0",
+        "type": "Node",
+        "resources": [{"name": "cpu", "capacity": "8", "allocatable": 8, "available": "6"}],
+    }
+
+    def made(group: str, kind: str, name: str, namespace: str = "", version: str = "v1alpha1", **rest: Any) -> Any:
+        return {"apiVersion": f"{group}/{version}", "kind": kind, "metadata": meta(name, namespace), **rest}
+
+    thresholds = {"enable": True, "cpuSuppressThresholdPercent": 60}
+    return [
+        made("config.koordinator.sh", "ClusterColocationProfile", "night", spec=profile),
+        made(
+            SCHEDULING,
+            "Reservation",
+            "kept",
+            spec={"template": template, "owners": [{"object": {"name": "p", "namespace": "default"}}], "ttl": "1h"},
+        ),
+        made(SIGS, "ElasticQuota", "team-a", "default", spec={"min": {"cpu": 4}, "max": {"cpu": "8"}}),
+        made(SIGS, "PodGroup", "job", "default", spec={"minMember": 3, "scheduleTimeoutSeconds": 60}),
+        made(
+            SLO,
+            "NodeSLO",
+            "n1",
+            spec={"resourceUsedThresholdWithBE": thresholds, "extensions": {"theirs": {"deep": [1, {"a": "b"}]}}},
+        ),
+        made(
+            "topology.node.k8s.io",
+            "NodeResourceTopology",
+            "n1",
+            topologyPolicies=["SingleNUMANodePodLevel"],
+            zones=[zone],
+        ),
+    ]

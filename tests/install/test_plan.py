@@ -109,6 +109,13 @@ def test_a_webhook_configuration_that_a_manager_registered_is_koords() -> None:
     assert not planned(live).refusals
 
 
+def test_the_namespace_of_an_installation_is_loosened_when_the_agent_comes_later() -> None:
+    control_plane = replace(SETTINGS, components=("manager", "scheduler"))
+    live = {key_of(each): each for each in desired(control_plane)}
+    (step,) = [each for each in plan(WANTED, live).steps if each.key.kind == "Namespace"]
+    assert step.action == "patch"
+
+
 def test_a_users_namespace_priorities_and_configuration_are_left_as_they_are() -> None:
     live = cluster()
     for kind, name in (
@@ -178,6 +185,14 @@ def test_a_record_says_before_the_first_write_what_may_be_there() -> None:
     assert before.applied.keys() == DONE.applied.keys()
     assert set(before.applied.values()) == {""}
     assert read(DONE.manifest()) == DONE
+
+
+def test_what_a_dropped_component_leaves_stays_in_the_record_until_all_of_it_goes() -> None:
+    left = finished(replace(SETTINGS, components=("scheduler",)), desired(SETTINGS), DONE)
+    without = finished(replace(SETTINGS, components=()), desired(replace(SETTINGS, components=())), left)
+    kept = {key.name for key in without.applied}
+    assert {"koordinator-webhook-certs", "koordinator-mutating-webhook-configuration"} <= kept
+    assert "koord-manager" not in kept
 
 
 def test_a_damaged_record_is_named() -> None:

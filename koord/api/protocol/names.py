@@ -127,6 +127,8 @@ OWN_ANNOTATION_FOUND: Final = AnnotationKey("install.koord.sh/found")
 """On a CustomResourceDefinition: who wrote it before koord did. It stays when koord goes."""
 OWN_ANNOTATION_WEBHOOKS_BEFORE: Final = AnnotationKey("install.koord.sh/webhooks-before")
 """On a webhook configuration of Koordinator's: its webhooks before koord's manager registered its own, as JSON."""
+OWN_ANNOTATION_REPLICAS_BEFORE: Final = AnnotationKey("install.koord.sh/replicas-before")
+"""On a Deployment of Koordinator's that is paused: how many replicas it had."""
 
 # What koord adds to the protocol. Nodes; M > M, and whoever reads slo-controller-config.
 OWN_LABEL_PREFIX_ROLLOUT: Final = "rollout.koordinator.sh/"

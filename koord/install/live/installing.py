@@ -168,7 +168,7 @@ async def _tried(cluster: Cluster, planned: Plan, live: dict[Key, Json]) -> list
 async def carry_out(cluster: Cluster, prepared: Prepared, progress: Progress, *, wait_s: float = 0.0) -> None:
     """Does what was planned. `wait_s`: how long each workload may take to be rolled out before the next begins."""
     settings, wanted, planned = prepared.settings, prepared.desired, prepared.plan
-    done = finished(settings, wanted)
+    done = finished(settings, wanted, prepared.before)
     if not planned.changes and prepared.before == done:
         return
     steps = planned.of("create", "patch")

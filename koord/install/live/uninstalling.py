@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -28,12 +28,13 @@ from koord.install.kinds import kind_of
 from koord.install.live.cluster import Cluster, each_of
 from koord.install.live.installing import LOOK_AGAIN_S, Progress, Refused, find_record, standing
 from koord.install.live.may_i import Wanted, for_objects, missing
-from koord.install.manifest import FIELD_MANAGER, Key, key_of, labels_of
+from koord.install.manifest import FIELD_MANAGER, Json, Key, key_of, labels_of
+from koord.install.migration import THEIRS, is_paused
 from koord.install.node_agent import restoring
 from koord.install.plan import is_own
 from koord.install.record import NAME, Record
 from koord.install.removal import LEASES as OWN_LEASES
-from koord.install.removal import QUOTAS, REPORTS, Kept, Removal, is_of_another, removal
+from koord.install.removal import QUOTAS, REPORTS, Kept, Removal, before_koord, is_of_another, removal
 from koord.install.settings import AGENT, Settings
 from koord.install.traces import is_by_koord_alone, traces
 from koord.kube.errors import ApiError, Conflict, NotFound
@@ -69,6 +70,8 @@ class Leaving:
     "By kind, how many objects users have."
     waiting: tuple[str, ...]
     "Pods without a node that only koord's scheduler would place."
+    paused: tuple[str, ...] = ()
+    "Components of Koordinator's that gave way to koord's, and would stay so."
 
 
 async def look(cluster: Cluster, namespace: str, *, delete_crds: bool) -> Leaving:
@@ -87,7 +90,16 @@ async def look(cluster: Cluster, namespace: str, *, delete_crds: bool) -> Leavin
             waiting.append(pod.metadata.key)
     in_use = classes & {str(each) for each in BANDS}
     custom = {kind.resource: number for kind in CUSTOM if (number := await _count(cluster, kind))}
-    return Leaving(record, removal(live, in_use, delete_crds=delete_crds), custom, tuple(waiting))
+    leaving = removal(live, in_use, delete_crds=delete_crds)
+    return Leaving(record, leaving, custom, tuple(waiting), await _paused(cluster))
+
+
+async def _paused(cluster: Cluster) -> tuple[str, ...]:
+    keys = [Key("apps/v1", each.kind, each.name, names.NAMESPACE_KOORDINATOR) for each in THEIRS]
+    live = await cluster.live(keys)
+    return tuple(
+        theirs.component.name for theirs, key in zip(THEIRS, keys, strict=True) if is_paused(live.get(key, {}))
+    )
 
 
 def _further_rights(settings: Settings) -> list[Wanted]:
@@ -100,6 +112,7 @@ def _further_rights(settings: Settings) -> list[Wanted]:
         *(Wanted(verb, kind.plural, kind.group) for kind in REPORTS for verb in ("list", "delete")),
         *(Wanted(verb, "elasticquotas", "scheduling.sigs.k8s.io", own) for verb in ("list", "delete")),
         *(Wanted(verb, "configmaps", "", own) for verb in ("get", "delete")),
+        *(Wanted("get", workloads, "apps", own) for workloads in ("deployments", "daemonsets")),
         *(Wanted(verb, "leases", "coordination.k8s.io", own) for verb in ("list", "delete")),
     ]
 
@@ -111,9 +124,7 @@ async def _count(cluster: Cluster, kind: Kind[Any]) -> int:
 async def take_away(cluster: Cluster, leaving: Leaving, progress: Progress, *, restore_s: float) -> Taken:
     taken, plan = Taken(), leaving.removal
     taken.kept += plan.kept
-    for key, patch in plan.handed_back.items():
-        progress(f"giving {key} its webhooks back")
-        await cluster.client.patch(kind_of(key), key.name, patch, type="merge", field_manager=FIELD_MANAGER)
+    await _hand_back(cluster, plan.handed_back, progress)
     for key in plan.early:
         progress(f"deleting {key}")
         if await cluster.delete(key, propagation="Background"):
@@ -144,32 +155,53 @@ async def take_away(cluster: Cluster, leaving: Leaving, progress: Progress, *, r
 async def _restore_nodes(
     cluster: Cluster, leaving: Leaving, taken: Taken, progress: Progress, restore_s: float
 ) -> None:
-    """The DaemonSet's pods become ones that put back what agents changed; then it may go."""
     settings = leaving.record.settings
-    manifest = restoring(settings)
-    key = key_of(manifest)
+    key = key_of(restoring(settings))
     if key not in leaving.removal.late or await cluster.get(key) is None:
         return
     if restore_s <= 0:
         taken.cgroups_left = True
         return
     progress("agents put back what they changed on their nodes")
+    if problem := await put_nodes_back(cluster, settings, restore_s):
+        taken.problems.append(f"{problem}; --restore-timeout 0 leaves them")
+
+
+async def put_nodes_back(cluster: Cluster, settings: Settings, within_s: float) -> str:
+    """The DaemonSet's pods become ones that put back what agents changed; then it may go. What went wrong, if
+    anything."""
+    manifest = restoring(settings)
+    key = key_of(manifest)
     await cluster.apply(manifest)
-    deadline_s = time.monotonic() + restore_s
+    deadline_s = time.monotonic() + within_s
     while True:
         found = await cluster.get(key)
         state = standing(found) if found is not None else ""
         if not state:
-            return
+            return ""
         if time.monotonic() > deadline_s:
             break
         await asyncio.sleep(LOOK_AGAIN_S)
     behind = [each async for each in _not_restored(cluster, settings)]
     where = ", ".join(behind) if behind else state
-    taken.problems.append(
-        f"cgroups may not be restored on {where}: run 'koord agent restore' there, or this again;"
-        " --restore-timeout 0 leaves them"
+    return f"cgroups may not be restored on {where}: run 'koord agent restore' there, or this again"
+
+
+async def hand_back_webhooks(cluster: Cluster, progress: Progress) -> None:
+    """Others' webhook configurations get what they had before koord's manager registered its own."""
+    group = "admissionregistration.k8s.io/v1"
+    both = (
+        Key(group, "MutatingWebhookConfiguration", names.WEBHOOK_MUTATING_CONFIGURATION),
+        Key(group, "ValidatingWebhookConfiguration", names.WEBHOOK_VALIDATING_CONFIGURATION),
     )
+    live = await cluster.live(both)
+    await _hand_back(cluster, {key: patch for key, each in live.items() if (patch := before_koord(each))}, progress)
+
+
+async def _hand_back(cluster: Cluster, patches: Mapping[Key, Json], progress: Progress) -> None:
+    for key, patch in patches.items():
+        progress(f"giving {key} its webhooks back")
+        await cluster.client.patch(kind_of(key), key.name, patch, field_manager=FIELD_MANAGER)
 
 
 async def _not_restored(cluster: Cluster, settings: Settings) -> AsyncIterator[str]:
