@@ -269,7 +269,7 @@ profiles:
   plugins:
     queueSort:
       disabled: [{{name: "*"}}]
-      enabled: [{{name: Coscheduling}}]
+      enabled: [{{name: {sort}}}]
     filter:
       enabled: [{{name: LoadAwareScheduling}}]
   pluginConfig:
@@ -299,6 +299,11 @@ profiles:
 """
 
 
+def scheduler_config(version: str) -> str:
+    old = version == "v1.4"
+    return SCHEDULER_CONFIG.format(version="v1beta2" if old else "v1", sort="Coscheduling" if old else "PrioritySort")
+
+
 def webhook(name: str, path: str, **more: Any) -> dict[str, Any]:
     service = {"namespace": NAMESPACE, "name": "koordinator-webhook-service", "path": path}
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
@@ -316,7 +321,6 @@ def webhook(name: str, path: str, **more: Any) -> dict[str, Any]:
 
 def components(version: str) -> list[dict[str, Any]]:
     """Its workloads, and what belongs to them."""
-    api = "v1beta2" if version == "v1.4" else "v1"
     group = "admissionregistration.k8s.io/v1"
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": meta(NAMESPACE)},
@@ -337,7 +341,7 @@ def components(version: str) -> list[dict[str, Any]]:
                 "resource-threshold-config": '{"clusterStrategy": {"enable": true}}',
             },
         ),
-        config_map("koord-scheduler-config", **{"koord-scheduler-config": SCHEDULER_CONFIG.format(version=api)}),
+        config_map("koord-scheduler-config", **{"koord-scheduler-config": scheduler_config(version)}),
         config_map("koord-descheduler-config", **{"koord-descheduler-config": DESCHEDULER_CONFIG}),
         {"apiVersion": "v1", "kind": "Secret", "metadata": meta("koordinator-webhook-certs", NAMESPACE)},
         {

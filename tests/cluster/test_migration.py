@@ -1,0 +1,239 @@
+"""Koordinator's own scheduler gives way to koord's and comes back, on Kubernetes' own processes, while pods come.
+
+Every process that matters is a real one: a pod of either scheduler's Deployment, made by Kubernetes' controllers on a
+hollow node, is a process here for as long as it is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koord.api.kinds import CONFIG_MAPS, EVENTS, LEASES, PODS
+from koord.api.protocol import names
+from koord.api.protocol.holders import is_anothers, is_koords
+from koord.api.text.timestamp import parse_timestamp
+from koord.api.text.yaml import load
+from koord.install.live.cluster import Cluster
+from koord.install.manifest import key_of
+from koord.kube.client import Client
+from koord.kube.locate import locate
+from koord.minicluster.up.program import own_program
+from tests.control_plane import ControlPlane, find_binary, free_port, kubernetes_controllers
+from tests.crowd import crowd
+from tests.install import koordinator
+from tests.install.test_migrate import HERE, THERE, apply, defined
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
+VERSION = "v1.8"
+HAND_OVER_WITHIN_S = 30.0
+WITHIN_S = 120.0
+SCHEDULER = "koord-scheduler"
+
+
+@contextmanager
+def process(log: Path, *command: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Asked to end at the end, and then made to."""
+    with log.open("ab") as said:
+        running = subprocess.Popen(
+            command, stdout=said, stderr=said, stdin=subprocess.DEVNULL, env={**os.environ, **environment}
+        )
+    try:
+        yield running
+    finally:
+        running.send_signal(signal.SIGTERM)
+        try:
+            running.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.wait(timeout=10)
+
+
+@dataclass
+class Runtime:
+    """Runs the schedulers of pods that are on nodes, and ends them with their pods."""
+
+    client: Client
+    folder: Path
+    kubeconfig: Path
+    running: dict[str, ExitStack] = field(default_factory=dict)
+
+    async def keep(self) -> None:
+        while True:
+            await self._look()
+            await asyncio.sleep(0.2)
+
+    async def _look(self) -> None:
+        wanted = {}
+        for namespace in (HERE, THERE):
+            for pod in await self.client.list(PODS, namespace=namespace):
+                labels = pod.metadata.labels
+                name = labels.get("koord-app") or labels.get("app.kubernetes.io/name")
+                if name == SCHEDULER and pod.spec.node_name and not pod.metadata.deletion_timestamp:
+                    wanted[pod.metadata.name] = namespace
+        for name in [each for each in self.running if each not in wanted]:
+            await asyncio.to_thread(self.running.pop(name).close)
+        for name, namespace in wanted.items():
+            if name not in self.running:
+                command = await (self._koords() if namespace == HERE else self._koordinators())
+                stack = ExitStack()
+                stack.enter_context(process(self.folder / f"{name}.log", *command, POD_NAME=name))
+                self.running[name] = stack
+
+    def end(self) -> None:
+        for each in self.running.values():
+            each.close()
+
+    async def _koords(self) -> list[str]:
+        found = await self.client.get(CONFIG_MAPS, "koord-scheduler-config", namespace=HERE)
+        file = self.folder / "koord.yaml"
+        file.write_text(found.data["config.yaml"])
+        command = [*own_program(), "scheduler", "--leader-elect", "--config", str(file)]
+        return [*command, "--kubeconfig", str(self.kubeconfig)]
+
+    async def _koordinators(self) -> list[str]:
+        found = await self.client.get(CONFIG_MAPS, "koord-scheduler-config", namespace=THERE)
+        config: Any = load(found.data["koord-scheduler-config"], "its configuration")
+        file = self.folder / "koordinator.json"
+        file.write_text(json.dumps({**config, "clientConnection": {"kubeconfig": str(self.kubeconfig)}}))
+        return [
+            str(find_binary(SCHEDULER)),
+            f"--config={file}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={free_port()}",
+            f"--cert-dir={self.folder}",
+            f"--authentication-kubeconfig={self.kubeconfig}",
+        ]
+
+
+@asynccontextmanager
+async def koordinator_running(folder: Path) -> AsyncIterator[tuple[Client, Path]]:
+    """Kubernetes with two hollow nodes, and all of Koordinator's objects; its scheduler decides."""
+    with ExitStack() as stack:
+        plane = stack.enter_context(ControlPlane())
+        stack.enter_context(kubernetes_controllers(plane))
+        kubeconfig = plane.kubeconfig
+        binary = find_binary("kube-scheduler")
+        assert binary
+        default = [str(binary), f"--kubeconfig={kubeconfig}", "--leader-elect=false", f"--secure-port={free_port()}"]
+        stack.enter_context(process(folder / "default-scheduler.log", *default))
+        hollow = [*own_program(), "hollow", "--nodes", "2", "--kubeconfig", str(kubeconfig)]
+        stack.enter_context(process(folder / "hollow.log", *hollow))
+        async with Client(locate(str(kubeconfig))) as client:
+            cluster = Cluster(client)
+            for each in koordinator.definitions(VERSION):
+                await apply(cluster, each)
+                await defined(cluster, key_of(each))
+            for each in koordinator.components(VERSION):
+                if each["kind"] == "Deployment":
+                    each["spec"]["replicas"] = 1
+                await apply(cluster, each)
+            runtime = Runtime(client, folder, kubeconfig)
+            keeping = asyncio.create_task(runtime.keep())
+            try:
+                yield client, kubeconfig
+            finally:
+                keeping.cancel()
+                with suppress(asyncio.CancelledError):
+                    await keeping
+                runtime.end()
+
+
+async def holder(client: Client) -> str:
+    with suppress(Exception):
+        return (await client.get(LEASES, SCHEDULER, namespace=names.NAMESPACE_KOORDINATOR)).spec.holder_identity
+    return ""
+
+
+async def pods_keep_coming(client: Client) -> None:
+    number = 0
+    while True:
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "10m"}}}
+        pod = {
+            "metadata": {"name": f"job-{number:03}"},
+            "spec": {"schedulerName": SCHEDULER, "containers": [container]},
+        }
+        await client.create(PODS, pod, namespace="default")
+        number += 1
+        await asyncio.sleep(1.0)
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    deadline_s = time.monotonic() + WITHIN_S * crowd()
+    while not await holds():
+        assert time.monotonic() < deadline_s, holds
+        await asyncio.sleep(0.2)
+
+
+async def all_bound(client: Client) -> None:
+    async def bound() -> bool:
+        return all(pod.spec.node_name for pod in await client.list(PODS, namespace="default"))
+
+    await until(bound)
+
+
+async def migrated(kubeconfig: Path, *args: str) -> float:
+    """Seconds that it took."""
+    began_s = time.monotonic()
+    command = [*own_program(), "migrate", *args, "--wait", f"{WITHIN_S * crowd():.0f}", "--kubeconfig", str(kubeconfig)]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return time.monotonic() - began_s
+
+
+async def test_pods_go_on_being_placed_once_while_schedulers_change_hands_and_none_is_evicted(tmp_path: Path) -> None:
+    async with koordinator_running(tmp_path) as (client, kubeconfig):
+
+        async def led_by_koordinators() -> bool:
+            return is_anothers(await holder(client))
+
+        await until(led_by_koordinators)
+        coming = asyncio.create_task(pods_keep_coming(client))
+        try:
+            await asyncio.sleep(3)
+            await all_bound(client)
+            first = {pod.metadata.uid: pod.spec.node_name for pod in await client.list(PODS, namespace="default")}
+            assert len(first) >= 3
+
+            await migrated(kubeconfig, "scheduler", "--image", "koord:test", "--replicas", "1")
+            assert is_koords(await holder(client))
+            await all_bound(client)
+            await migrated(kubeconfig, "agent")
+            agents = [pod.metadata.labels for pod in await client.list(PODS) if "agent" in pod.metadata.name]
+            assert len(agents) == 2
+            assert not [pod for pod in await client.list(PODS) if pod.metadata.name.startswith("koordlet-")]
+
+            await migrated(kubeconfig, "agent", "--back")
+            assert len([pod for pod in await client.list(PODS) if pod.metadata.name.startswith("koordlet-")]) == 2
+            await migrated(kubeconfig, "scheduler", "--back")
+            assert is_anothers(await holder(client))
+            await asyncio.sleep(3)
+        finally:
+            coming.cancel()
+        await all_bound(client)
+        last = await client.list(PODS, namespace="default")
+        assert first.items() <= {pod.metadata.uid: pod.spec.node_name for pod in last}.items()
+        # Numbered without a gap: none was evicted.
+        assert sorted(pod.metadata.name for pod in last) == [f"job-{number:03}" for number in range(len(last))]
+        told = [each for each in await client.list(EVENTS, namespace="default") if each.reason == "Scheduled"]
+        assert set(Counter(each.regarding.name for each in told).values()) == {1}
+        waited_s = [_bound_s(pod) - parse_timestamp(pod.metadata.creation_timestamp or "") for pod in last]
+        print(f"{len(last)} pods; the longest wait was {max(waited_s):.0f} s")
+        assert max(waited_s) < HAND_OVER_WITHIN_S * crowd()
+
+
+def _bound_s(pod: Any) -> float:
+    (told,) = [each for each in pod.status.conditions if each.type == "PodScheduled"]
+    return parse_timestamp(told.last_transition_time or "")
