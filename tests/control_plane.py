@@ -1,7 +1,8 @@
 """A real control plane for tests: etcd and kube-apiserver on loopback, with temporary certificates.
 
 The binaries are found as the ecosystem's test tools find them: $KUBEBUILDER_ASSETS, else /usr/local/kubebuilder/bin,
-else PATH. `ControlPlane` is a context manager; what it started is stopped, and its directory removed, at the end.
+else PATH. $KOORD_APISERVER names another kube-apiserver, of an older version perhaps. `ControlPlane` is a context
+manager; what it started is stopped, and its directory removed, at the end.
 """
 
 from __future__ import annotations
@@ -27,13 +28,23 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 READY_WITHIN_S = 90.0
-REQUIRED_BINARIES = ("etcd", "kube-apiserver")
+APISERVER = os.environ.get("KOORD_APISERVER", "kube-apiserver")
+REQUIRED_BINARIES = ("etcd", APISERVER)
+
+
+def _folders() -> list[Path]:
+    return [Path(each) for each in (os.environ.get("KUBEBUILDER_ASSETS"), "/usr/local/kubebuilder/bin") if each]
+
+
+def find_binaries(pattern: str) -> list[str]:
+    """Names of those that match it, in the folders for binaries."""
+    return sorted({path.name for folder in _folders() for path in folder.glob(pattern) if os.access(path, os.X_OK)})
 
 
 def find_binary(name: str) -> Path | None:
     """Where a control plane binary is, or None."""
-    for folder in (os.environ.get("KUBEBUILDER_ASSETS"), "/usr/local/kubebuilder/bin"):
-        if folder and os.access(path := Path(folder, name), os.X_OK):
+    for folder in _folders():
+        if os.access(path := folder / name, os.X_OK):
             return path
     found = shutil.which(name)
     return Path(found) if found else None
@@ -52,13 +63,16 @@ def free_port() -> int:
 class ControlPlane:
     """etcd + kube-apiserver. `kubeconfig` is an administrator's; `kubectl(...)` runs against it."""
 
-    def __init__(self, *apiserver_flags: str, etcd: str = "etcd", within: Sequence[str] = ()) -> None:
-        """`etcd` names the binary of the storage. `within`: what to start all by, a network namespace perhaps."""
+    def __init__(
+        self, *apiserver_flags: str, etcd: str = "etcd", apiserver: str = APISERVER, within: Sequence[str] = ()
+    ) -> None:
+        """`etcd` and `apiserver` name the binaries. `within`: what to start all by, a network namespace perhaps."""
         self.dir = Path(tempfile.mkdtemp(prefix="koord-control-plane-"))
         self.etcd_port, self.etcd_peer_port, self.port = free_port(), free_port(), free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.kubeconfig = self.dir / "kubeconfig"
-        self._apiserver_flags, self._etcd_binary, self._within = apiserver_flags, etcd, within
+        self._apiserver_flags, self._within = apiserver_flags, within
+        self._etcd_binary, self._apiserver_binary = etcd, apiserver
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> ControlPlane:
@@ -104,6 +118,7 @@ class ControlPlane:
             "--disable-admission-plugins=ServiceAccount",
             "--allow-privileged=true",
             *self._apiserver_flags,
+            binary=self._apiserver_binary,
         )
         self._wait_until_ready()
 

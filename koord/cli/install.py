@@ -21,9 +21,6 @@ from koord.cli.progress import Progress
 
 if TYPE_CHECKING:
     from koord.install.live.cluster import Cluster
-    from koord.install.settings import Settings
-
-OLD_KUBELETS: tuple[int, int] = (1, 33)
 
 
 @click.command(
@@ -68,6 +65,8 @@ def install(
     **given: Any,
 ) -> int:
     """Install koord on a cluster, or change an installation."""
+    from msgspec.structs import replace
+
     from koord import __version__
     from koord.install.objects import desired
     from koord.install.settings import Settings
@@ -85,8 +84,9 @@ def install(
 
     async def work(cluster: Cluster) -> int:
         from koord.install.live.installing import carry_out, prepare
+        from koord.install.live.looking import has_old_kubelets
 
-        settings = changed(await _of_server(cluster, fresh), given)
+        settings = changed(replace(fresh, old_kubelets=await has_old_kubelets(cluster)), given)
         prepared = await prepare(cluster, settings, adopt=adopt)
         if show_diff:
             await print_diff(cluster, prepared)
@@ -123,11 +123,3 @@ def _write(option: str, folder: Path, files: Mapping[str, str], *, known_by: str
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-
-
-async def _of_server(cluster: Cluster, settings: Settings) -> Settings:
-    """Kubelets are as old as the API server, or older."""
-    from msgspec.structs import replace
-
-    version = await cluster.client.server_version()
-    return replace(settings, old_kubelets=version.numbers < OLD_KUBELETS)

@@ -43,13 +43,17 @@ def upgrade(
     """Bring an installation to this version of koord; settings that are not given stay as they are."""
 
     async def work(cluster: Cluster) -> int:
+        from msgspec.structs import replace
+
         from koord import __version__
         from koord.install.live.installing import Refused, carry_out, find_record, prepare
+        from koord.install.live.looking import has_old_kubelets
 
         record = await find_record(cluster, given.get("namespace") or "koordinator-system")
         if record is None:
             raise Refused("koord is not installed on this cluster", ["koord install installs it"])
-        settings = changed(_at(record.settings, __version__), given)
+        before = replace(record.settings, old_kubelets=await has_old_kubelets(cluster))
+        settings = changed(_at(before, __version__), given)
         prepared = await prepare(cluster, settings, downgrade=allow_downgrade)
         if show_diff:
             await print_diff(cluster, prepared)

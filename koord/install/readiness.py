@@ -13,6 +13,7 @@ import msgspec
 from koord.api.configuration.features import AgentGate, Gate
 from koord.api.configuration.slo_config import SloConfig
 from koord.api.protocol import names
+from koord.install import versions
 from koord.install.others import LENDING, Neighbour
 from koord.install.settings import AGENT, COMPONENTS, Component, Settings
 
@@ -37,6 +38,8 @@ class NodeSeen:
     "Whether it has batch resources."
     other_writers: tuple[str, ...] = ()
     "Who else writes batch resources on it."
+    kubelet: str = ""
+    "Its version, as it says it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,6 @@ class Seen:
     unread: Sequence[str] = ()
 
 
-OLDEST: Final = (1, 29)
-FINE_KUBELET_RIGHTS: Final = (1, 33)
 _KERNEL: Final = re.compile(r"(\d+)\.(\d+)")
 
 
@@ -104,11 +105,14 @@ def is_ready(found: Sequence[Finding]) -> bool:
 
 def _cluster(seen: Seen) -> Iterator[Finding]:
     area = "cluster"
-    if seen.server >= OLDEST:
-        yield Finding(area, "API server", "works", seen.server_text)
+    if seen.server >= versions.OLDEST_SERVER:
+        newer = seen.server > versions.NEWEST_SERVER
+        untried = f"; the newest that koord is tried with is {versions.said(versions.NEWEST_SERVER)}" if newer else ""
+        yield Finding(area, "API server", "works", seen.server_text + untried)
     else:
-        least = ".".join(map(str, OLDEST))
+        least = versions.said(versions.OLDEST_SERVER)
         yield Finding(area, "API server", "broken", f"{seen.server_text} is too old", f"upgrade to {least} or newer")
+    yield from _versions(seen)
     if seen.lacking:
         shown = "; ".join(seen.lacking[:4]) + (f" and {len(seen.lacking) - 4} more" if len(seen.lacking) > 4 else "")
         yield Finding(area, "your rights to install", "missing", shown, "ask an administrator, or install as one")
@@ -119,6 +123,29 @@ def _cluster(seen: Seen) -> Iterator[Finding]:
     yield _there(area, "priority classes", seen.missing_classes, installed)
     for each in seen.unread:
         yield Finding(area, "reading the cluster", "broken", each, "ask for the right to read it")
+
+
+def _versions(seen: Seen) -> Iterator[Finding]:
+    """What this API server and these kubelets do without."""
+    area = "versions"
+    for feature in versions.SERVER_FEATURES:
+        if seen.server < feature.since:
+            why = f"it needs Kubernetes {versions.said(feature.since)}; {feature.instead}"
+            yield Finding(area, feature.name, "off", why, "upgrade Kubernetes")
+    kubelets = [(node.name, node.kubelet) for node in seen.nodes]
+    if odd := versions.out_of_skew(seen.server, kubelets):
+        behind = versions.KUBELETS_BEHIND
+        why = f"{_some(odd)}; kubelets may be up to {behind} minor versions older than the API server, and not newer"
+        yield Finding(area, "kubelets", "partly", why, "upgrade these kubelets, or the API server first")
+    old = versions.has_old_kubelets(seen.server, (kubelet for _, kubelet in kubelets))
+    if seen.settings is not None and _has(seen, AGENT.name) and old and not seen.settings.old_kubelets:
+        least = versions.said(versions.FINE_KUBELET_RIGHTS)
+        why = f"there are kubelets before {least}, and agents may not ask them for pods and settings"
+        yield Finding(area, "rights of agents", "broken", why, "koord upgrade")
+
+
+def _some(listed: Sequence[str]) -> str:
+    return ", ".join(listed[:3]) + (f" and {len(listed) - 3} more" if len(listed) > 3 else "")
 
 
 def _there(area: str, feature: str, absent: Sequence[str], installed: bool) -> Finding:

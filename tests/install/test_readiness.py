@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as msgspec_replace
 
 from koord.api.configuration.slo_config import SloConfig
 from koord.api.configuration.slo_config_types import ColocationConfig
 from koord.install.others import SYSTEMS, Neighbour
 from koord.install.readiness import Finding, Held, NodeSeen, Seen, findings, is_ready, kernel
 from koord.install.settings import Settings
+from koord.install.versions import SERVER_FEATURES, said
 
+SETTINGS = Settings(image="koord:1", version="1")
 WELL = Seen(
     (1, 35),
     "v1.35.0",
-    settings=Settings(image="koord:1", version="1"),
+    settings=SETTINGS,
     leases={name: Held("a", True) for name in ("koordinator-manager", "koord-scheduler", "koord-descheduler")},
     workloads=dict.fromkeys(("manager", "scheduler", "descheduler", "agent"), ""),
     nodes=[NodeSeen("n1", "6.1.0-18-amd64", lends=True), NodeSeen("n2", "6.1.0-18-amd64", lends=True)],
@@ -79,6 +82,38 @@ def test_what_is_wrong_is_said_with_its_cause(seen: Seen, feature: str, state: s
     assert says in found.why
     assert found.how
     assert is_ready(findings(seen)) is (state in ("off", "partly"))
+
+
+def test_what_an_older_api_server_does_without_is_said_with_the_version_that_has_it() -> None:
+    seen = replace(WELL, server=(1, 31), server_text="v1.31.14", settings=msgspec_replace(SETTINGS, old_kubelets=True))
+    assert of(seen, "API server").state == "works"
+    for feature in SERVER_FEATURES:
+        found = of(seen, feature.name)
+        assert (found.state, f"it needs Kubernetes {said(feature.since)}" in found.why) == ("off", True)
+    assert is_ready(findings(seen))
+    assert not any(each.area == "versions" for each in findings(WELL))
+
+
+def test_a_newer_api_server_than_was_tried_is_named_and_not_refused() -> None:
+    found = of(replace(WELL, server=(1, 99), server_text="v1.99.0"), "API server")
+    assert (found.state, found.why) == ("works", "v1.99.0; the newest that koord is tried with is 1.35")
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "feature", "state"),
+    [
+        ("v1.35.2", None, None),
+        ("v1.32.0+k3s1", "rights of agents", "broken"),
+        ("v1.31.4", "kubelets", "partly"),
+        ("v1.36.0", "kubelets", "partly"),
+        ("", None, None),
+    ],
+)
+def test_kubelets_of_other_versions_are_named(kubelet: str, feature: str | None, state: str | None) -> None:
+    seen = replace(WELL, nodes=[NodeSeen("n1", "6.1", True, kubelet=kubelet)])
+    found = {each.feature: each.state for each in findings(seen) if each.area == "versions"}
+    assert found.get(feature or "") == state
+    assert bool(found) is (feature is not None)
 
 
 def test_a_neighbour_is_named_and_leaves_the_cluster_ready() -> None:

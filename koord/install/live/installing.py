@@ -14,6 +14,7 @@ from typing import Final
 
 from koord.api.kinds import CONFIG_MAPS, DAEMON_SETS
 from koord.api.machinery.faults import BadInput
+from koord.install import versions
 from koord.install.kinds import OF_OTHERS
 from koord.install.live.cluster import Cluster, each_of, said
 from koord.install.live.may_i import Wanted, for_objects, missing
@@ -28,8 +29,6 @@ from koord.kube.served import is_served
 
 ESTABLISHED_WITHIN_S: Final = 60.0
 LOOK_AGAIN_S: Final = 0.2
-OLDEST_SERVER: Final = (1, 29)
-"""Streams lists and serves all that koord asks for."""
 WORKLOADS: Final = ("Deployment", "DaemonSet")
 
 _MAY_NOT: Final = "you may not do all that installing takes"
@@ -72,8 +71,8 @@ async def find_record(cluster: Cluster, namespace: str) -> Record | None:
 async def prepare(cluster: Cluster, settings: Settings, *, adopt: bool = False, downgrade: bool = False) -> Prepared:
     """Raises `Refused` with everything that stands in the way."""
     version = await cluster.client.server_version()
-    if version.numbers < OLDEST_SERVER:
-        least = ".".join(map(str, OLDEST_SERVER))
+    if version.numbers < versions.OLDEST_SERVER:
+        least = versions.said(versions.OLDEST_SERVER)
         raise Refused("this cluster is too old", [f"the API server is {version.git_version}; koord needs {least}"])
     wanted = desired(settings)
     keys = [key_of(each) for each in wanted]

@@ -9,6 +9,7 @@ from contextlib import suppress
 from koord.api.kinds import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, DEVICES, LEASES, NODE_RESOURCE_TOPOLOGIES, NODES
 from koord.api.protocol import names
 from koord.api.text.timestamp import TimestampError, parse_timestamp
+from koord.install import versions
 from koord.install.live.cluster import Cluster, said
 from koord.install.live.installing import find_record, needed, standing
 from koord.install.live.may_i import missing
@@ -78,7 +79,20 @@ def _node(node: Json) -> NodeSeen:
     writers = written_by(node, ("status", "allocatable", names.RESOURCE_BATCH_CPU))
     kernel = said(node, "status", "nodeInfo", "kernelVersion")
     others = tuple(each for each in writers if each not in WRITERS | {"koord-install"})
-    return NodeSeen(str(metadata_of(node).get("name", "")), str(kernel or ""), lends, others)
+    return NodeSeen(str(metadata_of(node).get("name", "")), str(kernel or ""), lends, others, kubelet_of(node))
+
+
+def kubelet_of(node: Json) -> str:
+    return str(said(node, "status", "nodeInfo", "kubeletVersion") or "")
+
+
+async def has_old_kubelets(cluster: Cluster) -> bool:
+    """Whether agents need the wider right to ask kubelets. Nodes that may not be listed are as old as the server."""
+    server = (await cluster.client.server_version()).numbers
+    kubelets: list[str] = []
+    with suppress(Forbidden):
+        kubelets = [kubelet_of(each) async for each in cluster.all_of(NODES)]
+    return versions.has_old_kubelets(server, kubelets)
 
 
 async def counted(cluster: Cluster) -> tuple[int, int]:
