@@ -6,6 +6,9 @@ from typing import Final, NamedTuple
 
 MILLI: Final = 1000
 MIB: Final = 1 << 20
+MOST_VCORES: Final = (1 << 31) - 1
+MOST_MIB: Final = 1 << 42
+"""More than any machine has. A NodeManager may say more still, which no quantity could hold."""
 
 
 class Amount(NamedTuple):
@@ -53,4 +56,4 @@ NOTHING: Final = Amount(0, 0)
 
 
 def of_yarn(vcores: int, mib: int) -> Amount:
-    return Amount(max(vcores, 0) * MILLI, max(mib, 0) * MIB)
+    return Amount(min(max(vcores, 0), MOST_VCORES) * MILLI, min(max(mib, 0), MOST_MIB) * MIB)

@@ -7,11 +7,13 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiohttp import web
 
 from koord.api.kubernetes.node import Node
-from koord.api.machinery.codec import decode
+from koord.api.machinery.codec import convert, decode
 from koord.api.machinery.protobuf import delimited, integer, message, text
 from koord.cli.main import run as command
 from koord.yarn.amount import MIB, NOTHING, Amount, of_yarn
@@ -19,14 +21,14 @@ from koord.yarn.claims import Claim, Wait
 from koord.yarn.containers import YarnContainer, is_container_id, masters
 from koord.yarn.hadoop.address import is_address
 from koord.yarn.hadoop.configuration import ResourceManagerAddress, YarnCluster
-from koord.yarn.hadoop.messages import NodeReport
+from koord.yarn.hadoop.messages import NodeCap, NodeReport
 from koord.yarn.judge import Look, Verdict, judge, owners
 from koord.yarn.live import resource_manager as module
 from koord.yarn.live import rpc
 from koord.yarn.live.resource_manager import ResourceManager, Way
 from koord.yarn.live.rpc import YarnError, YarnRefused, YarnUnreachable
 from koord.yarn.live.run import read_clusters
-from koord.yarn.nodes import Declared, NodeFacts, node_facts
+from koord.yarn.nodes import Declared, NodeFacts, claim_patch, node_facts
 from koord.yarn.split import Policy
 
 
@@ -198,11 +200,27 @@ def nodes_of(**changed: object) -> bytes:
         over_http(nodes_of(id=["n1:1"])),
         over_http(nodes_of(totalResource={"vCores": 0.5, "memory": 1})),
         over_http(nodes_of(totalResource={"vCores": "many", "memory": 1})),
+        over_http(nodes_of(totalResource={"vCores": True, "memory": 1})),
+        over_http(nodes_of(state=["RUNNING"])),
+        over_http(nodes_of(numContainers="many")),
         over_http(b"", 502),
         b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n{",
         b"\0\0\0\0",
     ],
-    ids=["deep", "number", "numbers", "id", "half", "text", "bad gateway", "cut off", "no HTTP"],
+    ids=[
+        "deep",
+        "number",
+        "numbers",
+        "id",
+        "half",
+        "text",
+        "true",
+        "states",
+        "containers",
+        "bad gateway",
+        "cut off",
+        "no HTTP",
+    ],
 )
 async def test_garbage_over_rest_is_one_error(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REST_S", 5.0)
@@ -210,6 +228,36 @@ async def test_garbage_over_rest_is_one_error(answer: bytes, monkeypatch: pytest
         with pytest.raises(YarnError) as caught:
             await manager_at(address, "rest").look()
         assert not isinstance(caught.value, YarnRefused)
+
+
+async def test_where_some_nodes_were_told_before_a_call_was_forbidden_all_may_have_been() -> None:
+    answers = iter((200, 403))
+
+    async def post(request: web.Request) -> web.Response:
+        return web.json_response({}, status=next(answers))
+
+    app = web.Application()
+    app.router.add_post("/ws/v1/cluster/nodes/{node}/resource", post)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    caps = [NodeCap(f"n{i}:1", of_yarn(1, 1)) for i in (1, 2, 3)]
+    try:
+        with pytest.raises(YarnUnreachable, match="1 of 3 nodes were told before"):
+            await manager_at(f"127.0.0.1:{runner.addresses[0][1]}", "rest").update(caps)
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize("said", [(2**31 - 1, 2**63 - 1), (2**62, 2**40), (5, 2**43), (-1, -(2**63))])
+def test_a_node_manager_with_more_than_any_machine_has_is_claimed_for_once(said: tuple[int, int]) -> None:
+    """What is written must read the same: otherwise the claim is written again and again, or counts as nothing."""
+    node: dict[str, Any] = {"metadata": {"name": "n1"}, "status": {"allocatable": {}}}
+    facts = node_facts(convert(Node, node))
+    patch: Any = claim_patch(facts, of_yarn(*said), ("", "n1:1"))
+    node["metadata"]["annotations"] = {key: text for key, text in patch["metadata"]["annotations"].items() if text}
+    assert node_facts(convert(Node, node)).claim == of_yarn(*said)
 
 
 # Annotations.

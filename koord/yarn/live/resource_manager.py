@@ -93,12 +93,17 @@ class Rest:
         return of_yarn(_number(found.get("pendingVirtualCores")), _number(found.get("pendingMB")))
 
     async def update(self, at: ResourceManagerAddress, caps: Sequence[NodeCap]) -> None:
-        for each in caps:
+        for told, each in enumerate(caps):
             body = {
                 "resource": {"memory": each.cap.mib, "vCores": each.cap.vcores},
                 "overCommitTimeout": each.overcommit_ms,
             }
-            await self._ask("POST", at, f"/ws/v1/cluster/nodes/{each.node_id}/resource", body)
+            try:
+                await self._ask("POST", at, f"/ws/v1/cluster/nodes/{each.node_id}/resource", body)
+            except YarnForbidden as error:
+                if told == 0:
+                    raise
+                raise YarnUnreachable(f"{error}; {told} of {len(caps)} nodes were told before") from None
 
     async def _ask(self, method: str, at: ResourceManagerAddress, path: str, body: object = None) -> object:
         url = f"http://{at.web}{path}{'&' if '?' in path else '?'}user.name={self._user}"
@@ -141,8 +146,15 @@ def _number(value: object) -> int:
 
 def _whole(value: object) -> int:
     """Raises TypeError: half a node is none."""
-    if not isinstance(value, int):
+    if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{value!r} is no whole number")
+    return value
+
+
+def _word(value: object) -> str:
+    """Raises TypeError."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
     return value
 
 
@@ -154,7 +166,7 @@ def _rest_node(each: dict[str, Any]) -> NodeReport:
     else:
         used_ = of_yarn(_whole(each["usedVirtualCores"]), _whole(each["usedMemoryMB"]))
         cap = used_.plus(of_yarn(_whole(each["availableVirtualCores"]), _whole(each["availMemoryMB"])))
-    return NodeReport(each["id"], each["state"], cap, used_, each.get("numContainers", 0))
+    return NodeReport(_word(each["id"]), _word(each["state"]), cap, used_, _whole(each.get("numContainers", 0)))
 
 
 class ResourceManager:
