@@ -173,7 +173,9 @@ def third_parties(node: NodeFacts, notes: list[str]) -> Mapping[str, int]:
         for each in THIRD_PARTY_ALLOCATIONS.read(node.meta).allocations:
             if each.priority == PriorityClass.BATCH:
                 for name, amount in each.resources.items():
-                    total[name] = total.get(name, 0) + value(amount)
+                    if (held := value(amount)) < 0:
+                        notes.append(f"thirdPartyAllocations: {each.name} holds {amount} {name} (it counts as 0)")
+                    total[name] = total.get(name, 0) + max(held, 0)
     except (AnnotationError, QuantityError) as error:
         notes.append(f"{error} (it is left out)")
         return EMPTY

@@ -322,6 +322,14 @@ def test_zones_bear_their_share_of_what_others_hold_down_to_nothing() -> None:
         assert sum(left) <= (shown.resources[CPU] or 0)
 
 
+def test_a_third_party_that_holds_less_than_nothing_brings_kubernetes_nothing() -> None:
+    shown = prepared(state(node(annotations=claimed("-1000")), report=base(), zones=topology()), config())
+    assert shown.resources[CPU] == 26700
+    assert sum(zone[CPU] or 0 for zone in shown.zones.values()) <= 26700
+    (note,) = (each for each in shown.notes if "thirdPartyAllocations" in each)
+    assert note == f"thirdPartyAllocations: hadoop-yarn holds -1000 {CPU} (it counts as 0)"
+
+
 def test_a_third_party_that_cannot_be_read_holds_nothing_and_it_is_said() -> None:
     given = state(node(annotations={"node.koordinator.sh/thirdPartyAllocations": "{"}), report=metric())
     shown = prepared(given, config())
