@@ -102,14 +102,15 @@ def daemon_set(settings: Settings) -> Json:
 
 
 def restoring(settings: Settings) -> Json:
-    """The same DaemonSet, whose pods put back what agents changed, are ready when that is done, and wait."""
+    """The same DaemonSet, whose pods put back what agents changed, are ready when that is done, and wait. All nodes at
+    once: one that does not answer keeps no other from being restored."""
     restore = [AGENT.name, *_host_options(), "restore"]
     first = {**container(settings), "name": "restore", "args": restore, "ports": []}
     then = {**container(settings), "args": [*restore, "--stay"], "ports": []}
     for each in (first, then):
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             each.pop(probe, None)
-    return _daemon_set(settings, [then], [first])
+    return _daemon_set(settings, [then], [first], at_once="100%")
 
 
 def container(settings: Settings) -> Json:
@@ -145,7 +146,7 @@ def _volume_mount(mount: Mount) -> Json:
     return found
 
 
-def _daemon_set(settings: Settings, containers: list[Json], first: list[Json]) -> Json:
+def _daemon_set(settings: Settings, containers: list[Json], first: list[Json], at_once: str = "10%") -> Json:
     volumes: list[Json] = [
         {"name": each.name, "hostPath": {"path": each.host, "type": "DirectoryOrCreate" if each.create else ""}}
         for each in mounts(settings)
@@ -172,7 +173,7 @@ def _daemon_set(settings: Settings, containers: list[Json], first: list[Json]) -
         component=AGENT.name,
         spec={
             "selector": selector(AGENT),
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": "10%"}},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": at_once}},
             "template": template(AGENT, settings, pod),
         },
     )

@@ -240,7 +240,7 @@ async def _made(
 ) -> Replica:
     config = await account_config(admin, component.full_name)
     kubeconfig = folder / f"{name}.kubeconfig"
-    kubeconfig.write_text(json.dumps(_kubeconfig(config)))
+    kubeconfig.write_text(json.dumps(kubeconfig_of(config)))
     kubeconfig.chmod(0o600)
     return Replica(
         component,
@@ -253,7 +253,7 @@ async def _made(
     )
 
 
-def _kubeconfig(config: ClusterConfig) -> dict[str, Any]:
+def kubeconfig_of(config: ClusterConfig) -> dict[str, Any]:
     authority = Path(config.ca_file).read_bytes() if config.ca_file else config.ca_data
     cluster = {"server": config.server, "certificate-authority-data": b64encode(authority).decode()}
     return {

@@ -129,7 +129,8 @@ async def take_away(cluster: Cluster, leaving: Leaving, progress: Progress, *, r
         progress(f"deleting {key}")
         if await cluster.delete(key, propagation="Background"):
             taken.deleted.append(key)
-    await _restore_nodes(cluster, leaving, taken, progress, restore_s)
+    needed = await _restore_nodes(cluster, leaving, taken, progress, restore_s)
+    taken.kept += [Kept(key, "nodes are yet to be restored") for key in plan.late if key in needed]
     progress("taking off Nodes what koord wrote")
     found = [each async for each in cluster.all_of(NODES)]
     await each_of((key_of(each).name for each in found), lambda name: _clean(cluster, name, taken))
@@ -137,6 +138,8 @@ async def take_away(cluster: Cluster, leaving: Leaving, progress: Progress, *, r
     await _delete_quotas(cluster, taken)
     await _delete_maps(cluster, taken)
     for key in plan.late:
+        if key in needed:
+            continue
         progress(f"deleting {key}")
         if await cluster.delete(key, propagation="Background"):
             taken.deleted.append(key)
@@ -154,17 +157,20 @@ async def take_away(cluster: Cluster, leaving: Leaving, progress: Progress, *, r
 
 async def _restore_nodes(
     cluster: Cluster, leaving: Leaving, taken: Taken, progress: Progress, restore_s: float
-) -> None:
+) -> tuple[Key, ...]:
+    """What has to stay because nodes are left: the next run waits for them again."""
     settings = leaving.record.settings
     key = key_of(restoring(settings))
     if key not in leaving.removal.late or await cluster.get(key) is None:
-        return
+        return ()
     if restore_s <= 0:
         taken.cgroups_left = True
-        return
+        return ()
     progress("agents put back what they changed on their nodes")
     if problem := await put_nodes_back(cluster, settings, restore_s):
         taken.problems.append(f"{problem}; --restore-timeout 0 leaves them")
+        return key, Key("v1", "ServiceAccount", AGENT.full_name, settings.namespace)
+    return ()
 
 
 async def put_nodes_back(cluster: Cluster, settings: Settings, within_s: float) -> str:
