@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from koord.bench.result import Result
-from koord.cli.options import output_option
+from koord.cli.options import Number, output_option
 from koord.cli.progress import Progress
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -60,7 +60,7 @@ def packing_options(command: F) -> F:
         click.option("--trace", multiple=True, metavar="NAME", help="gpu-packing: trace to replay; repeatable."),
         click.option("--seed", multiple=True, type=int, help="gpu-packing: order of arrival; repeatable."),
         click.option("--policy", multiple=True, metavar="NAME", help="gpu-packing: policy to run; repeatable."),
-        click.option("--load", multiple=True, type=click.FloatRange(0.1, 3.0),
+        click.option("--load", multiple=True, type=Number(0.1, 3.0),
                      help="gpu-packing: pods also end, at such a load (1: the GPU there is); repeatable."),
         click.option("--plot", type=file, help="gpu-packing: write the curves to this SVG file."),
     )):  # fmt: skip
@@ -73,7 +73,7 @@ def colocation_options(command: F) -> F:
     for option in reversed((
         click.option("--neighbours", metavar="LIST", help="colocation: which neighbours, as in cpu,fork; else all."),
         click.option("--rounds", type=click.IntRange(1, 100), help="colocation: how often each is measured; else 5."),
-        click.option("--seconds", type=click.FloatRange(1, 60), help="colocation: that each way is measured; else 4."),
+        click.option("--seconds", type=Number(1, 60), help="colocation: that each way is measured; else 4."),
     )):  # fmt: skip
         command = option(command)
     return command

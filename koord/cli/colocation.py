@@ -12,7 +12,7 @@ import click
 from koord.cli import structured
 from koord.cli.break_glass import break_glass
 from koord.cli.colocation_preview import preview
-from koord.cli.options import kube_options, output_option
+from koord.cli.options import Number, kube_options, output_option
 from koord.cli.progress import Progress
 from koord.cli.rollout import rollout, rollout_table
 from koord.cli.tables import table
@@ -69,7 +69,7 @@ _dry_run_option = click.option(
 @click.option(
     "--timeout",
     "within_s",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=60.0,
     show_default=True,
     metavar="SECONDS",

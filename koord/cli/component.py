@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from koord.cli.options import kube_options
+from koord.cli.options import SocketPath, kube_options
 
 if TYPE_CHECKING:
     from koord.api.configuration.descheduler_config import DeschedulerConfiguration
@@ -190,6 +190,7 @@ log_format_option = click.option(
 )
 agent_socket_option = click.option(
     "--agent-socket",
+    type=SocketPath(),
     default="/var/run/koord/hooks.sock",
     show_default=True,
     metavar="SOCKET",

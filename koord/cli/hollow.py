@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from koord.cli.component import Common, Ready, component_options, run_component
+from koord.cli.options import Number
 
 if TYPE_CHECKING:
     from koord.kube.client import Client
@@ -69,14 +70,14 @@ def fleet_options(command: F) -> F:
                 "--load-speed",
                 metavar="N",
                 show_default="1; in a demo 360, a day in four minutes",
-                type=click.FloatRange(0, 86400, min_open=True),
+                type=Number(0, 86400, min_open=True),
                 help="Let the load's days and nights, or the recording, pass N times as fast. Pods run as long as"
                 " ever.",
             ),
             click.option(
                 "--load-since",
                 metavar="SECONDS",
-                type=float,
+                type=Number(),
                 hidden=True,
                 help="When the load's first day began, in seconds since 1970: a restart goes on where the load is.",
             ),

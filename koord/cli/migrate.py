@@ -8,7 +8,7 @@ import click
 
 from koord.cli import structured
 from koord.cli.installation import changed, on_cluster
-from koord.cli.options import kube_options, output_option
+from koord.cli.options import Number, kube_options, output_option
 from koord.cli.progress import Progress
 from koord.cli.tables import table, terminal_columns
 
@@ -42,7 +42,7 @@ command goes on from there, and --back leads back."""
 @click.option(
     "--wait",
     "wait_s",
-    type=float,
+    type=Number(min=0),
     default=300.0,
     show_default=True,
     metavar="SECONDS",

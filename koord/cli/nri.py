@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from koord.cli.component import agent_socket_option, log_format_option, run_on_node
+from koord.cli.options import Number, SocketPath
 
 
 @click.command(
@@ -15,7 +16,12 @@ Example: koord nri --agent-socket /var/run/koord/hooks.sock
 The agent of the node runs with --hooks-socket. A runtime that is not there yet, or restarts, is waited for."""
 )
 @click.option(
-    "--socket", default="/var/run/nri/nri.sock", show_default=True, metavar="SOCKET", help="Where the runtime listens."
+    "--socket",
+    type=SocketPath(),
+    default="/var/run/nri/nri.sock",
+    show_default=True,
+    metavar="SOCKET",
+    help="Where the runtime listens.",
 )
 @agent_socket_option
 @click.option("--name", default="koord", show_default=True, help="The plugin's name.")
@@ -31,7 +37,7 @@ The agent of the node runs with --hooks-socket. A runtime that is not there yet,
 )
 @click.option(
     "--agent-timeout",
-    type=click.FloatRange(min=0.01, max=60),
+    type=Number(min=0.01, max=60),
     default=1.0,
     show_default=True,
     metavar="SECONDS",

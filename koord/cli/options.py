@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,6 +10,28 @@ from typing import Any, TypeVar
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Number(click.FloatRange):
+    """A number within bounds. No bound keeps `nan` out, which is below and above nothing."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return found
+
+
+class SocketPath(click.ParamType[str]):
+    """A unix socket: its path, or a URL with it, as kubelet has it."""
+
+    name = "socket"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        path = str(value).removeprefix("unix://")
+        if not path or "://" in path:
+            self.fail(f"{str(value)!r} must be the path of a unix socket, or unix:// and the path.", param, ctx)
+        return path
 
 
 def kube_options(command: F) -> F:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from koord.cli import structured
-from koord.cli.options import kube_options
+from koord.cli.options import Number, kube_options
 from koord.cli.progress import Progress
 from koord.cli.tables import table
 
@@ -56,13 +56,13 @@ hours of nodes that would otherwise be needed. Without --prometheus the API is a
     "--node-cpu",
     default=32.0,
     show_default=True,
-    type=click.FloatRange(min=0.1),
+    type=Number(min=0.1),
     help="Cores of a node to compare with.",
 )
 @click.option(
-    "--node-memory", default=128.0, show_default=True, type=click.FloatRange(min=0.1), metavar="GIB", help="Its memory."
+    "--node-memory", default=128.0, show_default=True, type=Number(min=0.1), metavar="GIB", help="Its memory."
 )
-@click.option("--node-price", type=click.FloatRange(min=0), help="Its price for an hour.")
+@click.option("--node-price", type=Number(min=0), help="Its price for an hour.")
 @kube_options
 @click.option(
     "-o",

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from koord.cli.component import log_format_option, needs_extra, run_on_node
+from koord.cli.options import Number, SocketPath
 
 
 @click.command(
@@ -27,6 +28,7 @@ container is made, hook servers that files in --hooks-dir register are asked wha
 )
 @click.option(
     "--runtime-endpoint",
+    type=SocketPath(),
     default="/run/containerd/containerd.sock",
     show_default=True,
     metavar="SOCKET",
@@ -50,7 +52,7 @@ container is made, hook servers that files in --hooks-dir register are asked wha
 )
 @click.option(
     "--hook-timeout",
-    type=click.FloatRange(min=0.01, max=110),
+    type=Number(min=0.01, max=110),
     default=5.0,
     show_default=True,
     metavar="SECONDS",
@@ -64,6 +66,5 @@ def runtime_proxy(
     with needs_extra("runtime"):
         from koord.runtime.live.run import ProxyOptions, run
 
-    endpoint = Path(runtime_endpoint.removeprefix("unix://"))
-    options = ProxyOptions(listen, endpoint, hooks_dir, state_dir, hook_timeout)
+    options = ProxyOptions(listen, Path(runtime_endpoint), hooks_dir, state_dir, hook_timeout)
     return run_on_node("runtime-proxy", lambda ready: run(options, on_ready=ready), log_format)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from koord.cli.installation import on_cluster
-from koord.cli.options import kube_options
+from koord.cli.options import Number, kube_options
 from koord.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ labels and annotations that koord wrote are taken off Nodes; then the rest. What
 @click.option(
     "--restore-timeout",
     "restore_s",
-    type=float,
+    type=Number(min=0),
     default=120.0,
     show_default=True,
     metavar="SECONDS",

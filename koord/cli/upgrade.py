@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from koord.cli.installation import changed, on_cluster, print_diff, said_of, settings_options
-from koord.cli.options import kube_options
+from koord.cli.options import Number, kube_options
 from koord.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ roll-out that does not get ready ends the upgrade there; what was running goes o
 @click.option(
     "--wait",
     "wait_s",
-    type=float,
+    type=Number(min=0),
     default=300.0,
     show_default=True,
     metavar="SECONDS",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from koord.cli.component import Common, Ready, component_options, log_format_option, run_component, run_on_node
-from koord.cli.options import kube_options
+from koord.cli.options import Number, kube_options
 
 if TYPE_CHECKING:
     from koord.kube.client import Client
@@ -57,6 +57,7 @@ exceed what is reclaimed. Only simple authentication is supported, not Kerberos.
 )
 @click.option(
     "--shrink-timeout",
+    type=Number(),
     default=30.0,
     show_default=True,
     metavar="SECONDS",
@@ -66,7 +67,7 @@ exceed what is reclaimed. Only simple authentication is supported, not Kerberos.
     "--pace",
     default=60.0,
     show_default=True,
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     metavar="SECONDS",
     help="Between two changes of the same NodeManager, unless less is reclaimed.",
 )

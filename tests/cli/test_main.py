@@ -8,10 +8,13 @@ import re
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
+from koord.cli.main import koord as whole
 from koord.cli.main import run
 
 
@@ -65,6 +68,41 @@ def test_bad_input_is_one_message_and_no_traceback(args: tuple[str, ...]) -> Non
     assert "Traceback" not in done.stderr
     assert args[-1] in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("runtime-proxy", "--hook-timeout", "nan"), "'--hook-timeout': nan is not a finite number"),
+        (("nri", "--agent-timeout", "nan"), "'--agent-timeout': nan is not a finite number"),
+        (("install", "--wait", "inf"), "'--wait': inf is not a finite number"),
+        (("install", "--wait", "-1"), "'--wait': -1.0 is not in the range"),
+        (("runtime-proxy", "--runtime-endpoint", "tcp://10.0.0.1:5"), "must be the path of a unix socket, or unix://"),
+        (("nri", "--socket", ""), "'' must be the path of a unix socket"),
+    ],
+)
+def test_a_number_or_socket_that_is_none_is_refused(
+    args: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(list(args)) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_every_option_with_a_number_refuses_what_is_none() -> None:
+    """No bound of click's own keeps `nan` out."""
+
+    def plain(command: click.Command, path: str) -> Iterator[str]:
+        for each in command.params:
+            if type(each.type) in (click.FloatRange, type(click.FLOAT)):
+                yield f"{path} {each.name}"
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                below = command.get_command(context, name)
+                assert below is not None
+                yield from plain(below, f"{path} {name}")
+
+    assert list(plain(whole, "koord")) == []
 
 
 def test_version_without_a_cluster_says_so_and_succeeds(tmp_path: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -14,9 +15,9 @@ import grpc.aio
 import pytest
 
 from koord.agent.live import asked as agent_socket
-from koord.api.machinery.messages import encode
+from koord.api.machinery.messages import decode, encode
 from koord.kube.clock import SystemClock
-from koord.runtime.cri import LinuxContainerResources
+from koord.runtime.cri import LinuxContainerResources, SandboxId
 from koord.runtime.hook_files import FailurePolicy, HookFile, HookFileError, by_stage, parse
 from koord.runtime.hook_service import PodSandboxHookResponse
 from koord.runtime.intercept import Question
@@ -318,6 +319,27 @@ async def test_the_callers_own_deadline_counts_for_runtime_and_hooks(tmp_path: P
     assert version is not None
     assert 0 < version < 100 < status < 1100, "the wire rounds"
     assert "RunPodSandbox" not in left
+
+
+async def test_what_the_runtime_has_made_is_answered_though_no_record_can_be_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """kubelet would make it a second time."""
+
+    class Runtime(grpc.GenericRpcHandler):
+        def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+            async def answer(request: bytes, context: object) -> bytes:
+                return b"" if "List" in handler_call_details.method else encode(SandboxId("s1"))
+
+            return grpc.unary_unary_rpc_method_handler(answer)
+
+    async with in_front_of(Runtime(), tmp_path) as cri:
+        shutil.rmtree(tmp_path / "state")
+        (tmp_path / "state").write_text("in the way")
+        for _ in range(2):
+            assert decode(SandboxId, await cri.call("RunPodSandbox")).pod_sandbox_id == "s1"
+        await cri.call("RemovePodSandbox", SandboxId("s1"))
+    assert sum("a restart finds no records" in line for line in caplog.messages) == 1
 
 
 @asynccontextmanager

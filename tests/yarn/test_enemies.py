@@ -100,8 +100,8 @@ def test_a_property_without_a_name_is_passed_over(tmp_path: Path) -> None:
     ("flag", "given", "says"),
     [
         ("--shrink-timeout", "-1", "the shrink timeout is -1 seconds: it must be from 0 to 86400"),
-        ("--shrink-timeout", "inf", "the shrink timeout is inf"),
-        ("--pace", "nan", "the pace is nan"),
+        ("--shrink-timeout", "inf", "'--shrink-timeout': inf is not a finite number"),
+        ("--pace", "nan", "'--pace': nan is not a finite number"),
     ],
 )
 def test_times_that_are_none_are_refused(

@@ -1,4 +1,8 @@
-"""The proxy's records on disk, a file each: what it knew before it was killed, it knows when it is back."""
+"""The proxy's records on disk, a file each: what it knew before it was killed, it knows when it is back.
+
+A disk that takes none is told once. The runtime has done what a record is about, so that no call fails for it; after a
+restart the runtime's own lists are what is left.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,7 @@ class Keeping:
         for each in (self._sandboxes, self._containers):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.records = Records(_read(self._sandboxes, SandboxRecord), _read(self._containers, ContainerRecord))
+        self._told = ""
 
     def put(self, record: SandboxRecord | ContainerRecord) -> None:
         folder: Path
@@ -36,18 +41,35 @@ class Keeping:
             folder = self._containers
         if _ID.fullmatch(record.id):
             new = folder / f".{record.id}"
-            new.write_bytes(msgspec.json.encode(record))
-            new.replace(folder / record.id)
+            try:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                new.write_bytes(msgspec.json.encode(record))
+                new.replace(folder / record.id)
+                self._told = ""
+            except OSError as error:
+                self._complain(folder, error)
+
+    def _complain(self, folder: Path, error: OSError) -> None:
+        why = error.strerror or str(error)
+        if why != self._told:
+            log.error("%s: %s; a restart finds no records of what is made meanwhile", folder, why)
+            self._told = why
+
+    def _unlink(self, path: Path) -> None:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            self._complain(path.parent, error)
 
     def drop_sandbox(self, id: str) -> None:
         if self.records.sandboxes.pop(id, None) is not None:
-            (self._sandboxes / id).unlink(missing_ok=True)
+            self._unlink(self._sandboxes / id)
         for container in [each.id for each in self.records.containers.values() if each.sandbox == id]:
             self.drop_container(container)
 
     def drop_container(self, id: str) -> None:
         if self.records.containers.pop(id, None) is not None:
-            (self._containers / id).unlink(missing_ok=True)
+            self._unlink(self._containers / id)
 
     def bring_in_line(self, found: Records) -> None:
         for gone in self.records.sandboxes.keys() - found.sandboxes.keys():
