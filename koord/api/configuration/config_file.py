@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from koord.api.configuration import descheduler_config, scheduler_config, slo_config
+from koord.api.configuration import descheduler_config, descheduler_policy, scheduler_config, slo_config
 from koord.api.configuration.component_config import unknown
 from koord.api.configuration.descheduler_config import DeschedulerConfiguration
 from koord.api.configuration.scheduler_config import SchedulerConfiguration
@@ -64,6 +64,7 @@ def _slo_config(document: Mapping[str, object], source: str) -> SloConfig:
 _KINDS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[Mapping[str, object], str], Configuration]]]] = {
     scheduler_config.KIND: (scheduler_config.API_VERSIONS, scheduler_config.parse),
     descheduler_config.KIND: ((descheduler_config.API_VERSION,), descheduler_config.parse),
+    descheduler_policy.KIND: ((descheduler_policy.API_VERSION,), descheduler_policy.parse),
     "ConfigMap": (("v1",), _slo_config),
 }
 
