@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -275,26 +276,34 @@ class _Shell:
 
     async def _released(self) -> None:
         """Its holder is gone, and did not say so. Whoever lives would have renewed it meanwhile."""
-        before = await _lease(self._cluster, self._theirs.lease)
-        if before is None or not is_anothers(str(said(before, "spec", "holderIdentity") or "")):
-            return
-        await asyncio.sleep(UNRENEWED_S)
-        version = said(before, "metadata", "resourceVersion")
-        free = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_from_seconds(time.time())}
-        try:
-            await self._cluster.client.patch(
-                LEASES,
-                self._theirs.lease,
-                {"metadata": {"resourceVersion": version}, "spec": free},
-                namespace=names.NAMESPACE_KOORDINATOR,
-                field_manager=FIELD_MANAGER,
-            )
-        except Conflict:
-            holder = said(before, "spec", "holderIdentity")
+        deadline_s = time.monotonic() + UNRENEWED_S
+        first = await self._held_by_another()
+        while (lease := await self._held_by_another()) is not None and lease == first:
+            if time.monotonic() < deadline_s:
+                await asyncio.sleep(min(LOOK_AGAIN_S, UNRENEWED_S))
+                continue
+            with suppress(Conflict):
+                await self._release(lease)
+        if lease is not None:
             raise NotMoved(
-                f"lease {self._theirs.lease}: {holder} still renews it, though Koordinator's {self._there} has no pods;"
-                " end that process, and run this again"
-            ) from None
+                f"lease {self._theirs.lease}: {said(lease, 'spec', 'holderIdentity')} still renews it, though"
+                f" Koordinator's {self._there} has no pods; end that process, and run this again"
+            )
+
+    async def _held_by_another(self) -> Json | None:
+        lease = await _lease(self._cluster, self._theirs.lease)
+        return lease if is_anothers(str(said(lease or {}, "spec", "holderIdentity") or "")) else None
+
+    async def _release(self, lease: Json) -> None:
+        free = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_from_seconds(time.time())}
+        version = said(lease, "metadata", "resourceVersion")
+        await self._cluster.client.patch(
+            LEASES,
+            self._theirs.lease,
+            {"metadata": {"resourceVersion": version}, "spec": free},
+            namespace=names.NAMESPACE_KOORDINATOR,
+            field_manager=FIELD_MANAGER,
+        )
 
     async def _led(self, *, by_koord: bool) -> None:
         async def not_yet() -> str:
