@@ -122,6 +122,12 @@ SCHEDULER: Final = (
         ("patch",),
     ),
     Right("lock nodes of some vendors for one pod", ("nodes",), ("patch",), gate=SchedulerGate.DEVICE_PLUGIN_ADAPTION),
+    Right(
+        "keep nodes with reservations from autoscalers",
+        ("nodes",),
+        ("patch",),
+        gate=SchedulerGate.RESERVATIONS_KEEP_NODES,
+    ),
     EVENTS,
     Right(
         "take its lease, and announce its scheduler names",

@@ -68,6 +68,8 @@ class SchedulerGate(Gate):
     PRIORITY_TRANSFORMER = "PriorityTransformer", Stage.ALPHA, False
     PREEMPTION_POLICY_TRANSFORMER = "PreemptionPolicyTransformer", Stage.ALPHA, False
     REPLACE_RESOURCES_TRANSFORMER = "ReplaceResourcesTransformer", Stage.ALPHA, False
+    RESERVATIONS_KEEP_NODES = "ReservationsKeepNodes", Stage.ALPHA, False
+    "koord's own: nodes with Reservations are kept from autoscalers."
 
 
 class DeschedulerGate(Gate):

@@ -22,6 +22,7 @@ _READ: Final = (
     SchedulerGate.DEVICE_PLUGIN_ADAPTION,
     SchedulerGate.OMIT_NODE_LABELS_FOR_RESERVATION,
     SchedulerGate.CLEAN_EXPIRED_RESERVATION_ALLOCATED,
+    SchedulerGate.RESERVATIONS_KEEP_NODES,
 )
 """Of the scheduler's gates, those that have an effect."""
 

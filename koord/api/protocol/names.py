@@ -117,6 +117,10 @@ OWN_ANNOTATION_LAST_EVICTIONS: Final = AnnotationKey("node.koordinator.sh/last-e
 """When the node's agent last evicted pods, by priority class: `{"koord-batch": "2026-11-15T12:00:00Z"}`; and when the
 descheduler last moved pods of an owner away: `{"owner/UID": ...}`."""
 
+# What koord adds to the protocol. Nodes; S > S.
+OWN_ANNOTATION_KEPT_FOR_RESERVATIONS: Final = AnnotationKey("scheduling.koord.sh/kept-for-reservations")
+"""Which annotations for autoscalers the scheduler wrote on a node, since Reservations have room there."""
+
 # What koord adds to the protocol. Its webhook configurations; people > M.
 OWN_ANNOTATION_BREAK_GLASS: Final = AnnotationKey("koordinator.sh/break-glass")
 """Since when admission is off by hand, and why. The manager registers no webhooks where it stands."""

@@ -31,7 +31,8 @@ LISTS: list[tuple[type[Gate], str, str]] = [
         " ElasticQuotaIgnorePodOverhead ElasticQuotaIgnoreTerminatingPod ElasticQuotaImmediateIgnoreTerminatingPod"
         " ElasticQuotaGuaranteeUsage DisableDefaultQuota SupportParentQuotaSubmitPod LazyReservationRestore"
         " OmitNodeLabelsForReservation SkipReservationFitsNode DevicePluginAdaption CleanExpiredReservationAllocated"
-        " SkipFilterWithNominatedPods SyncBarrier CrossSchedulerNomination EnableInlineBatchSchedule " + TRANSFORMERS,
+        " SkipFilterWithNominatedPods SyncBarrier CrossSchedulerNomination EnableInlineBatchSchedule"
+        " ReservationsKeepNodes " + TRANSFORMERS,
     ),
     (DeschedulerGate, "", "DisablePVCReservation"),
     (

@@ -19,6 +19,7 @@ from koord.scheduler.framework.writes import Patch, Step, Tell, Write
 from koord.scheduler.plugins.reservation import lifecycle, service
 from koord.scheduler.plugins.reservation.judges import HolderJudge, OwnerJudge, Rooming
 from koord.scheduler.plugins.reservation.keeper import Keeper
+from koord.scheduler.plugins.reservation.kept_nodes import KeptNodes
 from koord.scheduler.plugins.reservation.matching import Wish
 from koord.scheduler.plugins.reservation.pre_allocation import PreAllocation, PreAllocationJudge, why_not
 from koord.scheduler.plugins.reservation.reserve_pod import reserve_pod
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _OMITS_NODE_LABELS: Final = SchedulerGate.OMIT_NODE_LABELS_FOR_RESERVATION
 _CLEANS: Final = SchedulerGate.CLEAN_EXPIRED_RESERVATION_ALLOCATED
+_KEEPS_NODES: Final = SchedulerGate.RESERVATIONS_KEEP_NODES
 NO_PREEMPTION: Final = "preemption: reservations evict no pods unless enablePreemption is set."
 
 
@@ -49,7 +51,10 @@ class Reservation(Plugin):
 
     def __init__(self, args: ReservationArgs | None = None, gates: Mapping[SchedulerGate, bool] | None = None) -> None:
         self._args = args or ReservationArgs()
-        self._gates = {gate: (gates or {}).get(gate, gate.default) for gate in (_OMITS_NODE_LABELS, _CLEANS)}
+        self._gates = {
+            gate: (gates or {}).get(gate, gate.default) for gate in (_OMITS_NODE_LABELS, _CLEANS, _KEEPS_NODES)
+        }
+        self._kept_nodes = KeptNodes()
         self._is_first = False
         self._roomings: WeakValueDictionary[tuple[Wish, Amounts], Rooming] = WeakValueDictionary()
         "By wish and requests; kept by the judges of classes."
@@ -212,7 +217,12 @@ class Reservation(Plugin):
 
     def writes(self, cluster: Cluster) -> Iterable[Write | Tell]:
         """What Reservations are to say, of all profiles once."""
-        return self.keeper.writes(cluster) if self._is_first else ()
+        if not self._is_first:
+            return
+        if self._gates[_KEEPS_NODES]:
+            rooms = self.rooms
+            yield from self._kept_nodes.writes(cluster, rooms.objects.values(), touched=bool(rooms.touched))
+        yield from self.keeper.writes(cluster)
 
     def measures(self) -> Iterable[Measure]:
         return chain(service.measures(self.rooms), self.rooms.index.measures()) if self._is_first else ()
