@@ -30,7 +30,7 @@ async def application() -> AsyncIterator[int]:
             return web.Response(status=302, headers={"Location": "/p99"})
         return web.Response(text="12.5\n" if request.path == "/p99" else "ok")
 
-    runner = web.ServerRunner(web.Server(answer))
+    runner = web.ServerRunner(web.Server(answer), shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

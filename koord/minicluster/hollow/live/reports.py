@@ -89,9 +89,12 @@ class Reporter:
         again_s = TICK_S
         while True:
             now_s = self._clock.now()
+            due = self._due_at(now_s)
             try:
-                await for_each(self._due_at(now_s), self._report, at_once=AT_ONCE)
+                await for_each(due, self._report, at_once=AT_ONCE)
             except* _Absent:
+                # Whatever became of each of them: they are due as soon as the kind is there, not an interval later.
+                self._due.update((machine.name, now_s) for machine in due)
                 # A cluster that is just being made will soon have them.
                 log.info("the cluster has no NodeMetrics: usage is not reported", extra={"again_s": again_s})
                 await self._clock.sleep(again_s)
