@@ -124,6 +124,7 @@ class Core:
 
     def decide(self) -> Decision | None:
         """The next decision; None where nobody is ready."""
+        self.feed.cluster.tidy()
         decision = self._cycle.step()
         if isinstance(decision, Bind):
             self._flights[id(decision.attempt)] = _Flight(decision, {each.ask.key for each in decision.members})

@@ -46,6 +46,8 @@ CPU: Final = "cpu"
 PODS: Final = "pods"
 MOST_IMAGES: Final = 1 << 16
 TEMPLATES_KEPT: Final = 1 << 15
+IDLE_KEPT: Final = 1 << 9
+"How many more columns there may be before it is asked which of them nobody needs."
 _PODS: Final = int(Reason.PODS)
 UNSCHEDULABLE: Final = Column("unschedulable", np.bool_, Reason.UNSCHEDULABLE)
 TAINTS: Final = Column("taints", np.int32, Reason.TAINTS)
@@ -63,6 +65,15 @@ def allocatable(resource: str) -> Column:
 def requested(resource: str) -> Column:
     """What the pods on a node ask for."""
     return Column(("requested", resource), np.int64, Reason.REQUESTED)
+
+
+def _of_resource(name: Hashable) -> Column | None:
+    match name:
+        case ("allocatable", str(resource)):
+            return allocatable(resource)
+        case ("requested", str(resource)):
+            return requested(resource)
+    return None
 
 
 def allocatable_of(node: Node) -> dict[str, int]:
@@ -123,7 +134,7 @@ class Cluster:
         self._settled: dict[Template, tuple[NotesOf, list[Notes]]] = {}
         self._alone: dict[tuple[str, object], NotesOf] = {}
         self._indexes: dict[type[Index], Index] = {}
-        self.table = Table()
+        self.table = Table(_of_resource)
         self.labels = Labels(self.table)
         self.nodes: dict[Row, Node] = {}
         self.pods: dict[str, tuple[PodRecord, Row]] = {}
@@ -156,6 +167,19 @@ class Cluster:
             self.table.declare(column)
         for resource in ("cpu", "memory"):
             self.resource(resource)
+        self._columns_expected = len(self.table.columns) + IDLE_KEPT
+
+    def tidy(self) -> None:
+        """Forgets resources that no node has and no pod takes, and labels that no node has, once there are many: pods
+        may ask for whatever somebody makes up. Between two decisions."""
+        columns = self.table.columns
+        if len(columns) < self._columns_expected:
+            return
+        of_resources = [name for name in columns if isinstance(name, tuple) and _of_resource(name) is not None]
+        used = {"cpu", "memory", PODS, *(name[1] for name in of_resources if columns[name].any())}
+        idle = [name for name in of_resources if name[1] not in used]
+        self.table.forget_columns([*idle, *self.labels.give_up()])
+        self._columns_expected = len(columns) + IDLE_KEPT
 
     def resource(self, name: str) -> None:
         """Make sure that there are columns for a resource."""

@@ -176,6 +176,8 @@ _amounts: dict[Amounts, Amounts] = {}
 def requests_of(pod: Pod) -> Amounts:
     """What a pod takes from a node."""
     amounts = counted(pod_requests(pod))
+    if len(_amounts) >= _KEPT:
+        _amounts.clear()
     return _amounts.setdefault(amounts, amounts)
 
 

@@ -8,7 +8,7 @@ All writes go through `set` and `add`: inside a transaction they can be undone, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntFlag
@@ -168,11 +168,27 @@ class _Beyond(NamedTuple):
     column: Hashable
 
 
+class _Columns(dict[Hashable, Array]):
+    """A column that was forgotten is made again when somebody reads it."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self._table = table
+
+    def __missing__(self, name: Hashable) -> Array:
+        column = self._table.forgettable(name)
+        if column is None:
+            raise KeyError(name)
+        return self._table.declare(column)
+
+
 class Table:
     """Rows of nodes. `len(table)` counts the rows in use; arrays have `capacity` rows, some of them free."""
 
-    def __init__(self) -> None:
-        self.columns: dict[Hashable, Array] = {}
+    def __init__(self, forgettable: Callable[[Hashable], Column | None] = lambda name: None) -> None:
+        """`forgettable`: the column of a name that may be forgotten, and made again when it is read."""
+        self.forgettable = forgettable
+        self.columns: dict[Hashable, Array] = _Columns(self)
         self.alive: npt.NDArray[np.bool_] = np.zeros(FIRST_ROWS, np.bool_)
         self.row_of: dict[str, Row] = {}
         self.names: list[str] = [""] * FIRST_ROWS
@@ -226,6 +242,18 @@ class Table:
             raise ValueError(f"column {column.name!r} is declared twice, differently")
         return self.columns[column.name]
 
+    def forget_columns(self, names: Sequence[Hashable]) -> None:
+        """Columns whose cells all are as they were made are no more, until somebody reads them. All arrays are others
+        afterwards: between two decisions only."""
+        if self._undo is not None:
+            raise RuntimeError("a transaction is open")
+        for name in names:
+            del self.columns[name], self._declared[name], self._reasons[name]
+        self._reasons_of.clear()
+        # As when a node comes and the table grows, whoever keeps something about arrays notices.
+        self._grow(self.capacity + 1)
+        self.touch(0, int(Reason.NODE))
+
     def reasons_of(self, names: Iterable[Hashable]) -> Reason:
         """After which changes some columns may be others: those of nodes are."""
         names = tuple(names)
@@ -235,13 +263,14 @@ class Table:
                 self._reasons_of.clear()
             found = int(Reason.NODE)
             for name in names:
-                found |= self._reasons[name]
+                found |= self.reason_of(name)
             known = self._reasons_of[names] = Reason(found)
         return known
 
     def add_row(self, name: str) -> Row:
         if not self._free:
-            self._grow()
+            # Free rows cost time in every pass over all rows, so there are not many.
+            self._grow(self.capacity + max(FIRST_ROWS, self.capacity // 4))
         row = self._free.pop()
         self.used = max(self.used, row + 1)
         self.row_of[name], self.names[row], self.alive[row] = row, name, True
@@ -388,6 +417,8 @@ class Table:
 
     def reason_of(self, name: Hashable) -> int:
         """Why a row changes when a column does."""
+        if name not in self._reasons:
+            self.columns[name]
         return self._reasons[name]
 
     def touch(self, row: Row, reason: int) -> None:
@@ -478,10 +509,8 @@ class Table:
                 self.columns[name][row] = old
                 self.touch(row, self._reasons[name])
 
-    def _grow(self) -> None:
+    def _grow(self, new: int) -> None:
         old = self.capacity
-        # Free rows cost time in every pass over all rows, so there are not many.
-        new = old + max(FIRST_ROWS, old // 4)
         for name, column in self._declared.items():
             grown = np.full(new, column.fill, column.dtype)
             grown[:old] = self.columns[name]
@@ -494,4 +523,4 @@ class Table:
         last_of[:old] = self._last_of
         self._last_of = last_of.data
         self.names += [""] * (new - old)
-        self._free = list(range(new - 1, old - 1, -1))
+        self._free = [*range(new - 1, old - 1, -1), *self._free]

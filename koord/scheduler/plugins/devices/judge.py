@@ -98,7 +98,7 @@ class DeviceJudge(Judge):
         self._isolation = wanted.isolation if wanted.shares_gpu else ""
         for label in (names.LABEL_GPU_ISOLATION_PROVIDER, names.LABEL_GPU_VENDOR, names.LABEL_GPU_MODEL):
             if self._isolation or self._unsupported:
-                cluster.labels.values(label)
+                cluster.labels.keep(label)
 
     def quickest(self) -> Judge:
         """The judge that says the same in the least time."""

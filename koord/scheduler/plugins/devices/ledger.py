@@ -128,6 +128,8 @@ class Devices(Notes):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self.machines: dict[str, Machine] = {}
+        self._lost: set[str] = set()
+        "Nodes that are there, and whose Device object is gone."
         "By node."
         self.slots: dict[str, int] = dict.fromkeys(COUNTED, 0)
         "By type, how many devices have columns: as many as any node has."
@@ -242,13 +244,18 @@ class Devices(Notes):
 
     def put_device(self, device: Device) -> None:
         """A node's devices are there, or have changed."""
+        self._lost.discard(device.metadata.name)
         self.put_machine(device.metadata.name, machine_of(device))
 
     def remove_device(self, device: Device) -> None:
         """Nobody tells of a node's devices any more: they are given to nobody."""
-        known = self.machines.get(device.metadata.name)
-        if known is not None:
-            self.put_machine(device.metadata.name, lost(known))
+        name = device.metadata.name
+        known = self.machines.get(name)
+        if name not in self.cluster.table.row_of:
+            self.machines.pop(name, None)
+        elif known is not None:
+            self.put_machine(name, lost(known))
+            self._lost.add(name)
 
     def put_machine(self, node: str, machine: Machine) -> None:
         before = self.machines.get(node)
@@ -280,6 +287,9 @@ class Devices(Notes):
 
     def node_removed(self, row: Row) -> None:
         self._written.pop(row, None)
+        if (name := self.cluster.table.names[row]) in self._lost:
+            self._lost.remove(name)
+            del self.machines[name]
 
     def _write(self, row: Row, machine: Machine) -> None:
         table, put = self.cluster.table, self.cluster.table.set

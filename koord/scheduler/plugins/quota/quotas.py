@@ -30,6 +30,8 @@ from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Row
 
+EMPTY_KEPT: Final = 1 << 10
+"How many buckets there may be that nobody is in."
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
@@ -104,6 +106,7 @@ class Quotas(Notes):
         self.somebody_waits = False
         "Whether a pod was refused, and waits for a quota to have room."
         self._buckets: dict[tuple[str, str], Bucket] = {}
+        self._buckets_expected = EMPTY_KEPT
         self._of_label: dict[str, list[Bucket]] = {}
         self._of_namespace: dict[str, list[Bucket]] = {}
         self._of_quota: dict[str, list[Bucket]] = {}
@@ -194,6 +197,8 @@ class Quotas(Notes):
         known = self._waiting.get(pod.metadata.key)
         if known is not None:
             self._wait_no_more(pod.metadata.key, known)
+        if len(self._buckets) > self._buckets_expected:
+            self._forget_empty()
 
     def of(self, pod: Pod) -> object | None:
         rules = self.rules
@@ -255,6 +260,22 @@ class Quotas(Notes):
             if quota is not None:
                 self._of_quota.setdefault(quota.name, []).append(found)
         return found
+
+    def _forget_empty(self) -> None:
+        """Namespaces come and go, and pods may name any quota: buckets that nobody is in are made again if need be."""
+        held = {id(each.bucket) for each in self._waiting.values()}
+        held |= {id(each.bucket) for each in self._reserved.values()}
+
+        def is_needed(bucket: Bucket) -> bool:
+            return bool(bucket.rows) or id(bucket) in held or any(any(part.values()) for part in bucket.sums.parts())
+
+        self._buckets = {place: each for place, each in self._buckets.items() if is_needed(each)}
+        for index in (self._of_label, self._of_namespace, self._of_quota):
+            for name, those in list(index.items()):
+                those[:] = [each for each in those if is_needed(each)]
+                if not those:
+                    del index[name]
+        self._buckets_expected = 2 * len(self._buckets) + EMPTY_KEPT
 
     def counts(self, key: str) -> bool:
         """Whether a pod is counted, waiting or on a node."""
