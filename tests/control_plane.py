@@ -27,8 +27,12 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from koord.install.versions import read as read_version
+
 READY_WITHIN_S = 90.0
 APISERVER = os.environ.get("KOORD_APISERVER", "kube-apiserver")
+_NAMED = read_version(APISERVER.rpartition("-")[2])
+STREAMS_LISTS = _NAMED is None or _NAMED >= (1, 34)
 REQUIRED_BINARIES = ("etcd", APISERVER)
 
 

@@ -50,6 +50,14 @@ def test_the_lowest_priority_and_among_equals_the_largest_go_first() -> None:
     assert evicted(full(), samples({NODE_MEMORY: 99 * GIB, **USED}), BE) == ["b", "a"]
 
 
+def test_who_asks_an_autoscaler_to_stay_goes_all_the_same_when_memory_runs_short() -> None:
+    """Such annotations are about moves that could be left; this one protects the services of the node."""
+    kept = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
+    asking = pod("b", "BE", priority=5000, annotations=kept)
+    assert asking.meta.annotations.items() >= kept.items()
+    assert evicted(full(asking, PODS[2]), samples({NODE_MEMORY: 99 * GIB, **USED}), BE)[0] == "b"
+
+
 def test_below_the_threshold_or_without_a_fresh_figure_nobody_goes() -> None:
     assert evicted(full(), samples({NODE_MEMORY: 95 * GIB, **USED}), BE) == []
     assert evicted(full(), samples(USED), BE) == []

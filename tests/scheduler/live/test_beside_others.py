@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from koord.api.kinds import NODES, PODS
 from koord.scheduler.core.decision import Nowhere
+from tests.scheduler.builders import node
 from tests.scheduler.live.test_telling import Bench, writing
 from tests.scheduler.quotas import Teams, configured, quota, team_pod
 
@@ -37,6 +39,39 @@ async def test_a_batch_pod_that_fits_nowhere_asks_for_nodes_like_any_other() -> 
     teams = Teams(10)
     teams.put(team_pod("batch", cpu="0", more={"kubernetes.io/batch-cpu": "4000"}), team_pod("web", cpu="20"))
     assert await reasons(*waiting(teams)) == {"batch": "Unschedulable", "web": "Unschedulable"}
+
+
+async def test_batch_pods_wait_for_what_the_agent_of_a_new_node_reports() -> None:
+    teams = Teams(10)
+    teams.put(team_pod("batch", cpu="0", more={"kubernetes.io/batch-cpu": "4000"}))
+    assert await reasons(*waiting(teams)) == {"batch": "Unschedulable"}
+    teams.core.put(NODES, node("new", cpu="10"))
+    assert teams.settle() == set()
+    lends = node("new", cpu="10", extended={"kubernetes.io/batch-cpu": "8000"})
+    teams.core.put(NODES, lends, node("new", cpu="10"))
+    teams.wait(20)
+    assert teams.settle() == {"batch"}
+
+
+@pytest.mark.parametrize("key", ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"])
+async def test_no_pod_goes_to_a_node_that_is_taken_away(key: str) -> None:
+    teams = Teams()
+    teams.core.put(NODES, node("going", taints=[{"key": key, "effect": "NoSchedule"}]))
+    teams.put(team_pod("waits"))
+    assert await reasons(*waiting(teams)) == {"waits": "Unschedulable"}
+
+
+def test_a_candidate_for_deletion_is_the_last_choice() -> None:
+    soft = [{"key": "DeletionCandidateOfClusterAutoscaler", "effect": "PreferNoSchedule"}]
+    teams = Teams()
+    teams.core.put(NODES, node("candidate", cpu="4", taints=soft))
+    teams.core.put(NODES, node("other", cpu="4"))
+    teams.put(team_pod("first", cpu="3"))
+    assert teams.settle() == {"first"}
+    teams.put(team_pod("second", cpu="3"))
+    assert teams.settle() == {"second"}
+    placed = {name: teams.known[PODS, f"shop/{name}"].spec.node_name for name in ("first", "second")}
+    assert placed == {"first": "other", "second": "candidate"}
 
 
 @pytest.mark.parametrize(
