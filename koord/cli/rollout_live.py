@@ -25,6 +25,8 @@ from koord.api.protocol import names
 from koord.cli import colocation_live as switch
 from koord.cli.colocation_live import FIELD_MANAGER, TRIES, Done, Scope, SwitchResult, config_map, each_of, take_back
 from koord.cli.node_live import who_is_missing
+from koord.install.live.cluster import Cluster
+from koord.install.live.may_i import Wanted, missing
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, Conflict, NotFound
 from koord.manager.rollout.features import FEATURES, Feature, RolloutError, begun, ended, is_begun, obstacle
@@ -114,6 +116,8 @@ def _shown(feature: Feature, rollout: Rollout, nodes: Sequence[Node]) -> Rollout
 async def start(client: Client, feature: Feature, wanted: Rollout, *, dry_run: bool = False) -> RolloutResult:
     """Begins a roll-out. One that runs already is refused, unless it is the same."""
     checked(wanted)
+    if not dry_run:
+        await _require_rights(client, feature, on_nodes=False)
     matcher = wanted.matcher
     nodes = [each for each in await client.list(NODES) if matcher is None or matcher.matches(each.metadata.labels)]
     if not nodes:
@@ -173,6 +177,7 @@ async def end(client: Client, feature: Feature, *, on: bool, force: bool = False
     Labels go last: while the configuration goes by them, they are what keeps nodes as they are. When it does not, they
     say nothing.
     """
+    await _require_rights(client, feature, on_nodes=True)
     stored = await config_map(client, names.CONFIGMAP_ROLLOUTS)
     text = stored.data.get(feature.name) if stored is not None else None
     if on and not force:
@@ -184,6 +189,7 @@ async def end(client: Client, feature: Feature, *, on: bool, force: bool = False
                 f"the roll-out of {feature.name} is {rollout.state} at {rollout.percent}%: it can be finished when it"
                 " is complete at 100%; --force switches the feature on for the whole cluster as it is"
             )
+        _require_whole(rollout, await client.list(NODES))
     config_before = await config_map(client, names.CONFIGMAP_SLO_CONTROLLER) or ConfigMap()
     nodes = await client.list(NODES)
     labelled = [each for each in nodes if feature.label in each.metadata.labels]
@@ -207,6 +213,34 @@ async def end(client: Client, feature: Feature, *, on: bool, force: bool = False
     # With the roll-out gone the manager gives nobody the label any more; it may have until then.
     await each_of([each for each in await client.list(NODES) if feature.label in each.metadata.labels], unlabel)
     return done.refused
+
+
+def _require_whole(rollout: Rollout, nodes: Sequence[Node]) -> None:
+    """The whole cluster gets the feature at the end, so that the roll-out has to have reached it."""
+    matcher = rollout.matcher
+    others = [each for each in nodes if matcher is not None and not matcher.matches(each.metadata.labels)]
+    if others:
+        one = len(others) == 1
+        raise RolloutError(
+            f"the roll-out is for nodes with {rollout.selector}, and {len(others)} {'node is' if one else 'nodes are'}"
+            f" not among them ({others[0].metadata.name}{'' if one else ' ...'}): leave it complete to keep the feature"
+            " for that pool; --force switches it on for the whole cluster at once"
+        )
+
+
+async def _require_rights(client: Client, feature: Feature, *, on_nodes: bool) -> None:
+    """Raises with all rights that are missing, before anything is written."""
+    where = names.NAMESPACE_KOORDINATOR
+    wanted = [Wanted("create", "configmaps", "", where)]
+    for name in (names.CONFIGMAP_SLO_CONTROLLER, names.CONFIGMAP_ROLLOUTS):
+        wanted += [Wanted(verb, "configmaps", "", where, name) for verb in ("get", "patch")]
+    wanted.append(Wanted("list", "nodes", ""))
+    if on_nodes:
+        wanted.append(Wanted("patch", "nodes", ""))
+        wanted += [Wanted("patch", "nodes", "", subresource="status")] * feature.is_lending
+    lacking = await missing(Cluster(client), wanted)
+    if lacking:
+        raise RolloutError("nothing was changed; missing rights: " + ", ".join(map(str, lacking)))
 
 
 def _there(feature: Feature, found: Rollout | None, change: Callable[[Rollout], Rollout]) -> Rollout:

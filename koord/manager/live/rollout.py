@@ -161,7 +161,14 @@ class RolloutLoop:
         why = obstacle(config.data if config is not None else {}, feature)
         if why:
             return stopped(rollout, now_s, f"{names.CONFIGMAP_SLO_CONTROLLER}: {why}")
-        return next_of(rollout, await self._suffering(feature, rollout), now_s)
+        found = await self._suffering(feature, rollout)
+        return next_of(rollout, found, now_s, has_nodes=bool(self._pool(rollout)))
+
+    def _pool(self, rollout: Rollout) -> list[str]:
+        """The nodes that it is for."""
+        matcher = rollout.matcher
+        listed = self._sources.nodes.list()
+        return [each.facts.name for each in listed if matcher is None or matcher.matches(each.facts.labels)]
 
     async def _suffering(self, feature: Feature, rollout: Rollout) -> Suffering:
         if self._pods is None:
@@ -238,9 +245,7 @@ class RolloutLoop:
 
     async def _label(self, feature: Feature, rollout: Rollout) -> None:
         """Nodes of the roll-out have the label, others do not."""
-        matcher = rollout.matcher
-        listed = self._sources.nodes.list()
-        pool = [each.facts.name for each in listed if matcher is None or matcher.matches(each.facts.labels)]
+        listed, pool = self._sources.nodes.list(), self._pool(rollout)
         labelled = {each.facts.name for each in listed if feature.label in each.facts.labels}
         if rollout.state == "stopped":
             wanted = labelled - set(rollout.taken_back)

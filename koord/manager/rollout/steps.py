@@ -70,10 +70,16 @@ def _turned_unready(pod: PodHealth, since_s: float) -> bool:
     return pod.turned_s >= since_s and pod.turned_s > pod.started_s + SETTLES_S
 
 
-def next_of(rollout: Rollout, found: Suffering, now_s: float) -> Rollout:
-    """The roll-out as it goes on. The same object where nothing changes."""
+def next_of(rollout: Rollout, found: Suffering, now_s: float, *, has_nodes: bool = True) -> Rollout:
+    """The roll-out as it goes on. The same object where nothing changes.
+
+    `has_nodes`: whether there are nodes that it is for. While there are none, nothing is seen, and no step ends.
+    """
     if rollout.state != "running":
         return rollout
+    if rollout.since_s <= 0:
+        # Written by hand: its first step begins when it is first looked at.
+        return replace(rollout, since_s=now_s)
     why = _too_much(rollout, found)
     if why:
         back = found.nodes if rollout.on_stop == "back" else ()
@@ -87,7 +93,7 @@ def next_of(rollout: Rollout, found: Suffering, now_s: float) -> Rollout:
         )
     # A clock that was set back must not keep a step for ever.
     since_s = min(rollout.since_s, now_s)
-    if now_s - since_s >= rollout.every_seconds:
+    if has_nodes and now_s - since_s >= rollout.every_seconds:
         if rollout.step + 1 < len(rollout.steps):
             return replace(rollout, step=rollout.step + 1, since_s=now_s, found=Suffering())
         return replace(rollout, state="complete", found=found)

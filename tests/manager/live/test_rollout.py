@@ -17,12 +17,14 @@ from koord.api.text.timestamp import from_seconds
 from koord.cli import rollout_live as rollouts
 from koord.cli.colocation_live import Scope
 from koord.cli.main import run as koord
+from koord.install.live.cluster import Cluster
 from koord.kube.client import Client
 from koord.kube.locate import locate
 from koord.manager.live.run import ManagerOptions
 from koord.manager.rollout.features import RolloutError, feature_of
 from koord.manager.rollout.state import Limits, Rollout, chosen
 from tests.control_plane import ControlPlane
+from tests.install.recorded import as_account
 from tests.manager.live.managing import configure, fresh, lent, make_node, managing, report, until, until_lent
 from tests.scheduler.live.embedded import serving
 
@@ -226,6 +228,72 @@ async def test_configuration_that_others_overwrite_stops_it_and_a_malformed_one_
         assert (await rollouts.look(client)).faults
         await rollouts.end(client, LENDING, on=False)
         assert (await rollouts.look(client)).faults == ()
+
+
+async def test_a_pool_alone_gets_it_and_nodes_join_and_leave_it(client: Client) -> None:
+    pool = {"n0", "n2"}
+    for name in pool:
+        await client.patch(kinds.NODES, name, {"metadata": {"labels": {"pool": "web"}}})
+    async with managing(client, options=QUICK):
+        await all_metrics(client)
+        await rollouts.start(client, LENDING, Rollout(selector="pool=web", steps=(50, 100), every_seconds=0.2))
+        await until_state(client, "complete")
+        await until_inside(client, pool)
+        await reported(client)
+        for name in NODES:
+            await until_lent(client, name, LENT if name in pool else None)
+        with pytest.raises(RolloutError, match=r"for nodes with pool=web, and 2 nodes are not among them \(n1 ...\)"):
+            await rollouts.end(client, LENDING, on=True)
+        await client.patch(kinds.NODES, "n0", {"metadata": {"labels": {"pool": None}}})
+        await client.patch(kinds.NODES, "n1", {"metadata": {"labels": {"pool": "web"}}})
+        # At rest it is looked at once a minute, and at once when somebody writes it.
+        await rollouts.stop(client, LENDING, "look")
+        await rollouts.resume(client, LENDING, again=False)
+        await until_inside(client, {"n1", "n2"})
+        await until_lent(client, "n0", None)
+    assert await rollouts.end(client, LENDING, on=False) == {}
+
+
+async def test_a_pool_that_gets_empty_waits_for_nodes_with_its_first_share(client: Client) -> None:
+    await client.patch(kinds.NODES, "n3", {"metadata": {"labels": {"pool": "db"}}})
+    await rollouts.start(client, LENDING, Rollout(selector="pool=db", steps=(50, 100), every_seconds=0.2))
+    await client.patch(kinds.NODES, "n3", {"metadata": {"labels": {"pool": None, LENDING.label: "on"}}})
+    async with managing(client, options=QUICK):
+        # By then the manager has looked, and a step would long be over.
+        await until_inside(client, set())
+        for _ in range(3):
+            await client.patch(kinds.NODES, "n3", {"metadata": {"labels": {LENDING.label: "on"}}})
+            await rollouts.stop(client, LENDING, "look")
+            await rollouts.resume(client, LENDING, again=False)
+            await until_inside(client, set())
+        shown = (await rollouts.look(client, LENDING)).rollouts[0]
+        assert (shown.pool, shown.percent, shown.state) == (0, 50, "running")
+    assert await rollouts.end(client, LENDING, on=False) == {}
+
+
+async def test_who_lacks_rights_is_told_all_of_them_and_changes_nothing(client: Client) -> None:
+    where = {"name": "half", "namespace": NAMESPACE_KOORDINATOR}
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [CONFIGMAP_SLO_CONTROLLER]}
+    role = {"metadata": where, "rules": [{**rule, "verbs": ["get", "patch"]}]}
+    subject = {"kind": "ServiceAccount", "name": "half", "namespace": NAMESPACE_KOORDINATOR}
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "half"}
+    cluster = Cluster(client)
+    await cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": where})
+    await cluster.apply({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", **role})
+    binding = {"metadata": where, "roleRef": ref, "subjects": [subject]}
+    await cluster.apply({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", **binding})
+    before = await client.get(kinds.CONFIG_MAPS, CONFIGMAP_SLO_CONTROLLER, namespace=NAMESPACE_KOORDINATOR)
+    async with await as_account(client, "half") as half:
+        with pytest.raises(RolloutError, match="nothing was changed; missing rights:") as refused:
+            await rollouts.start(half, LENDING, Rollout(steps=(50, 100)))
+        for right in ("create configmaps in", "get configmaps koord-rollouts", "patch configmaps koord-rollouts"):
+            assert right in str(refused.value)
+        assert "list nodes" in str(refused.value)
+        assert CONFIGMAP_SLO_CONTROLLER not in str(refused.value)
+        with pytest.raises(RolloutError, match="patch nodes, patch nodes/status"):
+            await rollouts.end(half, LENDING, on=False)
+    after = await client.get(kinds.CONFIG_MAPS, CONFIGMAP_SLO_CONTROLLER, namespace=NAMESPACE_KOORDINATOR)
+    assert after.data == before.data
 
 
 @pytest.mark.parametrize("client", ["embedded"], indirect=True)

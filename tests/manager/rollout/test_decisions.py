@@ -272,5 +272,18 @@ def test_a_clock_that_is_set_back_keeps_no_step_for_ever() -> None:
     assert next_of(back, Suffering(), 560.0).step == 1
 
 
+def test_no_step_ends_while_there_is_no_node() -> None:
+    assert next_of(RUNNING, Suffering(), 5000.0, has_nodes=False) is RUNNING
+    assert next_of(RUNNING, Suffering(), 5000.0).step == 1
+
+
+@pytest.mark.parametrize("since_s", [0.0, -1e300])
+def test_a_roll_out_written_by_hand_begins_with_its_first_step(since_s: float) -> None:
+    written = replace(RUNNING, since_s=since_s)
+    begun = next_of(written, Suffering(), 5000.0)
+    assert (begun.step, begun.since_s) == (0, 5000.0)
+    assert next_of(begun, Suffering(), 5060.0).step == 1
+
+
 def test_a_roll_out_survives_being_stored() -> None:
     assert parse_rollout("lending", render(RUNNING)) == checked(RUNNING) == RUNNING
