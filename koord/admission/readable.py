@@ -1,4 +1,4 @@
-"""Labels and annotations of the protocol that nobody will be able to read: told, not refused.
+"""Labels and annotations of the protocol that nobody will be able to read, or parts of them: told, not refused.
 
 Who reads them makes do with a default or leaves the object alone, as the protocol has it; but whoever wrote them should
 hear of it at once, and not wonder later why a gang has no minimum. Asked when they are new or changed.
@@ -12,7 +12,7 @@ from typing import Any, Final
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.protocol import names
 from koord.api.protocol.annotations import ALL
-from koord.api.protocol.annotations.value import AnnotationError, Value
+from koord.api.protocol.annotations.value import Value
 from koord.api.protocol.priority import SubPriorityError, sub_priority
 
 
@@ -24,18 +24,20 @@ _VALUES: Final[Mapping[str, Mapping[str, Value[Any, Any]]]] = {kind: _by_key(kin
 
 
 def warnings(kind: str, meta: ObjectMeta, old: ObjectMeta | None) -> Iterator[str]:
-    """What cannot be read of an object's labels and annotations. `old` is the object as it is stored."""
+    """What of an object's labels and annotations cannot be read or has no effect. `old`: the object as it is stored."""
     if old is not None and old.labels == meta.labels and old.annotations == meta.annotations:
         return
     known = _VALUES[kind]
-    found: dict[str, AnnotationError | None] = {}
+    seen: set[str] = set()
     for key in (*meta.labels, *meta.annotations):
         value = known.get(key)
-        if value is not None and value.key not in found:
-            found[value.key] = value.check(meta, kind)
-    for error in found.values():
-        if error is not None:
+        if value is None or value.key in seen:
+            continue
+        seen.add(value.key)
+        if error := value.check(meta, kind):
             yield f"{error}; it counts as absent or as its default"
+        elif error := value.idle(meta, kind):
+            yield f"{error}; it has no effect"
     if kind == "Pod" and names.LABEL_PRIORITY in meta.labels:
         try:
             sub_priority(meta.labels)

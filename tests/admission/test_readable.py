@@ -43,6 +43,13 @@ def test_what_can_be_read_is_not_mentioned(more: dict[str, Any]) -> None:
     assert validated(pod(**more)).warnings == ()
 
 
+def test_a_misspelt_field_of_an_annotation_is_told_as_one_without_effect() -> None:
+    key = "scheduling.koordinator.sh/resource-spec"
+    (warning,) = validated(pod(annotations={key: '{"preferredCPUBindPolizy": "FullPCPUs"}'})).warnings
+    assert f"annotation {key}: preferredCPUBindPolizy: unknown field (did you mean preferredCPUBindPolicy?)" in warning
+    assert warning.endswith("it has no effect")
+
+
 def test_what_was_there_before_is_not_mentioned_again() -> None:
     odd = pod(annotations={MINIMUM: "many"})
     assert validated(odd, odd).warnings == ()
