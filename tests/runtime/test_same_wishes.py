@@ -24,6 +24,7 @@ from koord.api.configuration.features import AgentGate
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.runnable import RunnablePod
 from koord.api.machinery.codec import convert
+from koord.api.machinery.messages import decode, encode
 from koord.runtime import nri
 from koord.runtime.cri import LinuxContainerResources
 from koord.runtime.live.hook_servers import of_adjustment
@@ -207,6 +208,22 @@ WORDS: Final[Mapping[object, str]] = {
 
 def _kind(wish: Wish) -> object:
     return wish.setting if isinstance(wish.setting, HostKnob) else type(wish.setting)
+
+
+@pytest.mark.parametrize("amount", ["9223372036854775807", "1e30", "99999999999999999999999", "8Ei"])
+def test_amounts_that_no_machine_has_are_still_what_a_runtime_takes(amount: str) -> None:
+    """A message that a runtime cannot read would cost it the plugin, and a sum beyond 64 bits would be negative."""
+    state = replace(node(slo={}), gates=ALL_ON)
+    batch = {"kubernetes.io/batch-cpu": amount, "kubernetes.io/batch-memory": amount}
+    extended = json.dumps({"containers": {name: {"requests": batch, "limits": batch} for name in ("main", "other")}})
+    annotations = {"node.koordinator.sh/extended-resource-spec": extended}
+    told = PodTold("u1", "p", "ns", {"koordinator.sh/qosClass": "BE"}, annotations, "/kubepods/besteffort/podu1")
+    for container in ("main", ""):
+        found = answer(state, announced(told, CgroupDriver.CGROUPFS), Asking(told, container))
+        given = nri.adjustment(found)
+        assert decode(type(given), encode(given)) == given
+        wishes = wishes_for(state, announced(told, CgroupDriver.CGROUPFS))
+        assert all(-1 <= each.value <= 1 << 62 for each in wishes if isinstance(each.value, int))
 
 
 def test_a_pod_that_only_the_runtime_knows_is_made_like_one_that_kubelet_lists() -> None:

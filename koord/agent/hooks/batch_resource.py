@@ -12,7 +12,7 @@ from typing import Final
 from koord.agent import wish
 from koord.agent.hooks.hook import Hook
 from koord.agent.hooks.ratio import normalization_ratio, normalized
-from koord.agent.host.convert import UNLIMITED, quota_of_milli, shares_of_milli
+from koord.agent.host.convert import MOST_MEMORY_BYTES, UNLIMITED, quota_of_milli, shares_of_milli
 from koord.agent.host.knobs import CPU_QUOTA, CPU_SHARES, MEMORY_LIMIT
 from koord.agent.pods import BATCH_CPU, BATCH_MEMORY, AgentContainer, AgentPod
 from koord.agent.state import NodeState
@@ -45,7 +45,7 @@ def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -
 def _wishes(state: NodeState, target: Target, request: int, cpu: int, memory: int) -> Iterator[Wish]:
     yield Wish(target, CPU_SHARES, shares_of_milli(request), NAME, _WHY)
     yield Wish(target, CPU_QUOTA, _quota(state, cpu), NAME, _WHY)
-    yield Wish(target, MEMORY_LIMIT, memory if memory > 0 else UNLIMITED, NAME, _WHY)
+    yield Wish(target, MEMORY_LIMIT, min(memory, MOST_MEMORY_BYTES) if memory > 0 else UNLIMITED, NAME, _WHY)
 
 
 def _quota(state: NodeState, limit_milli: int) -> int:

@@ -20,6 +20,9 @@ MOST_SHARES: Final = 262_144
 LEAST_WEIGHT: Final = 1
 MOST_WEIGHT: Final = 10_000
 LEAST_QUOTA_US: Final = 1_000
+MOST_QUOTA_US: Final = 1 << 40
+MOST_MEMORY_BYTES: Final = 1 << 62
+"""More than any machine has, and still what kernels and container runtimes take."""
 
 
 def shares_of_milli(cpu_milli: int) -> int:
@@ -30,7 +33,7 @@ def quota_of_milli(cpu_milli: int) -> int:
     """Microseconds per period; no limit where there is none."""
     if cpu_milli <= 0:
         return UNLIMITED
-    return max(cpu_milli * PERIOD_US // 1000, LEAST_QUOTA_US)
+    return min(max(cpu_milli * PERIOD_US // 1000, LEAST_QUOTA_US), MOST_QUOTA_US)
 
 
 def weight_of_shares(shares: int) -> int:
