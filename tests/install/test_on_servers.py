@@ -346,6 +346,38 @@ def test_an_agent_of_another_system_on_the_same_names_is_refused_with_its_reason
         server.delete(kinds.DAEMON_SETS, "volcano-agent", "default")
 
 
+def test_neighbours_are_named_by_what_they_leave_on_the_cluster(server: Server) -> None:
+    """A provider may run an autoscaler where nobody sees its pods."""
+    status = {"name": "cluster-autoscaler-status", "namespace": "kube-system"}
+    server.ask(lambda cluster: cluster.client.create(kinds.CONFIG_MAPS, {"metadata": status}))
+    definition = _old_kind()
+    definition["metadata"]["name"] = "nodepools.karpenter.sh"
+    definition["metadata"].pop("annotations", None)
+    definition["spec"] |= {
+        "group": "karpenter.sh",
+        "names": {"kind": "NodePool", "listKind": "NodePoolList", "plural": "nodepools", "singular": "nodepool"},
+    }
+    server.create(kinds.CUSTOM_RESOURCE_DEFINITIONS, definition)
+    try:
+        deadline_s = time.monotonic() + 60
+        wanted = {
+            "Cluster Autoscaler (ConfigMap kube-system/cluster-autoscaler-status)",
+            "Karpenter (API group karpenter.sh)",
+        }
+        while True:
+            _, out, _ = server.koord("check", "-o", "json")
+            found = {each["feature"]: each["state"] for each in json.loads(out)["checks"]}
+            # A server serves a new group a moment after it has heard of it.
+            if wanted <= found.keys():
+                break
+            assert time.monotonic() < deadline_s, found
+        assert {found[each] for each in wanted} == {"works"}
+        assert found["other co-location systems"] == "works"
+    finally:
+        server.delete(kinds.CUSTOM_RESOURCE_DEFINITIONS, "nodepools.karpenter.sh")
+        server.delete(kinds.CONFIG_MAPS, "cluster-autoscaler-status", "kube-system")
+
+
 def _old_kind() -> dict[str, Any]:
     """podgroups as somebody else defines them: stored in a version that koord does not serve."""
     version = {

@@ -15,6 +15,7 @@ from koord.api.kinds import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, NODES, POD_DIS
 from koord.api.kubernetes.core import ConfigMap
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.machinery.codec import decode
+from koord.install.versions import OLDEST_SERVER
 from koord.kube.client import Client
 from koord.kube.discovery import Unstructured
 from koord.kube.errors import (
@@ -283,7 +284,7 @@ async def test_scale_is_read_and_set(client: Client, namespace: str) -> None:
 
 
 async def test_the_server_says_its_version_and_all_that_it_serves(client: Client) -> None:
-    assert (await client.server_version()).numbers >= (1, 30)
+    assert (await client.server_version()).numbers >= OLDEST_SERVER
     resources = await client.resources()
     pods = resources.find("", "Pod")
     assert pods is not None
