@@ -234,8 +234,7 @@ def test_where_best_effort_yields_its_time_is_counted_by_the_second(tmp_path: Pa
             pytest.skip("this kernel has no idle class")
         before = node.settings()
         job = node.pod("job", **batch())
-        for _ in range(len(node.topology.all)):
-            running.enter_context(Process(node.cgroups, job.containers[0].directory, burn))
+        running.enter_context(Process(node.cgroups, job.containers[0].directory, burn))
 
         def periods() -> float:
             """In a second."""

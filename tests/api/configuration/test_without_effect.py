@@ -1,6 +1,7 @@
 """What is accepted and does nothing is said at start; what has a reader is not said to do nothing."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -38,9 +39,13 @@ HOME = Path(koord.__file__).parent
 COMPONENTS: tuple[type[Gate], ...] = (AgentGate, ManagerGate, SchedulerGate, DeschedulerGate)
 
 
+@cache
 def attributes(file: Path, of: str = "") -> set[str]:
     """The attributes that a file names, of anything or of one name."""
-    nodes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Attribute)]
+    text = file.read_text()
+    if of not in text:
+        return set()
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)]
     return {node.attr for node in nodes if not of or (isinstance(node.value, ast.Name) and node.value.id == of)}
 
 
