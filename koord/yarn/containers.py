@@ -56,17 +56,28 @@ def is_container_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
+class NotListed(ValueError):
+    """An answer that is no list of containers."""
+
+
 def listed(answer: Any) -> list[YarnContainer]:
-    """Of a NodeManager's `/ws/v1/node/containers`, what still runs. What is no container is left out."""
-    inside = answer.get("containers") if isinstance(answer, dict) else None
-    items = inside.get("container") if isinstance(inside, dict) else None
+    """Of a NodeManager's `/ws/v1/node/containers`, what still runs. A name that is no container's is left out. Raises
+    NotListed: whoever took something else for an empty list would end all that runs."""
+    if not isinstance(answer, dict) or "containers" not in answer:
+        raise NotListed
+    inside = answer["containers"] or {}
+    items = (inside.get("container") or []) if isinstance(inside, dict) else None
+    if not isinstance(items, list | dict):
+        raise NotListed
     found = []
-    for each in items if isinstance(items, list) else [items] if isinstance(items, dict) else []:
-        if not isinstance(each, dict) or not is_container_id(str(each.get("id", ""))):
+    for each in [items] if isinstance(items, dict) else items:
+        if not isinstance(each, dict) or not isinstance(each.get("id"), str):
+            raise NotListed
+        if not is_container_id(each["id"]):
             continue
         vcores, mib = each.get("totalVCoresNeeded"), each.get("totalMemoryNeededMB")
         container = YarnContainer(
-            str(each["id"]),
+            each["id"],
             of_yarn(vcores if isinstance(vcores, int) else 0, mib if isinstance(mib, int) else 0),
             str(each.get("state", "")),
             str(each.get("executionType") or "GUARANTEED"),

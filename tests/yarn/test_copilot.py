@@ -21,11 +21,12 @@ from aiohttp import web
 
 from koord.agent.host.cgroups import Cgroups, Version
 from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.machinery.faults import BadInput
 from koord.cli.main import run
 from koord.install.yarn import CAPABILITIES
 from koord.kube.clock import SystemClock
 from koord.yarn.amount import MIB, Amount, of_yarn
-from koord.yarn.containers import YarnContainer, listed, masters, release_order, to_release
+from koord.yarn.containers import NotListed, YarnContainer, listed, masters, release_order, to_release
 from koord.yarn.live.copilot import Copilot, serve
 from koord.yarn.live.placing import Placing
 from koord.yarn.live.rpc import YarnUnreachable
@@ -83,10 +84,34 @@ def test_as_few_go_as_release_the_amount(
 
 @pytest.mark.parametrize(
     "answer",
-    [{}, {"containers": None}, {"containers": {}}, [], {"containers": {"container": [{"id": "../../etc"}, 7]}}],
+    [
+        {"containers": None},
+        {"containers": {}},
+        {"containers": {"container": None}},
+        {"containers": {"container": [{"id": "../../etc"}]}},
+    ],
 )
-def test_what_is_no_list_of_containers_is_none(answer: Any) -> None:
+def test_a_node_manager_may_have_no_containers(answer: Any) -> None:
     assert listed(answer) == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        [],
+        None,
+        {"RemoteException": {"message": "starting"}},
+        {"containers": 7},
+        {"containers": {"container": "none"}},
+        {"containers": {"container": [7]}},
+        {"containers": {"container": [{"id": 7}]}},
+    ],
+)
+def test_what_is_no_list_of_containers_is_not_an_empty_one(answer: Any) -> None:
+    """All that runs would be ended as what nobody knows of."""
+    with pytest.raises(NotListed):
+        listed(answer)
 
 
 def test_containers_that_have_ended_are_not_listed() -> None:
@@ -297,6 +322,21 @@ async def test_a_bad_request_is_answered_with_400_and_ends_nothing(
         status, text = await asked(socket, "POST", path, body)
         assert (status, says in text) == (400, True), text
         assert (await asked(socket, "GET", "/v1/containers"))[0] == 400
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+async def test_a_second_copilot_is_refused_and_takes_the_first_ones_socket_from_nobody(tmp_path: Path) -> None:
+    socket, ready = str(tmp_path / "copilot.sock"), asyncio.Event()
+    placing = Placing(Cgroups.of(_files(tmp_path)), CgroupDriver.CGROUPFS, [])
+    first, second = (Copilot("127.0.0.1:1", placing, SystemClock()) for _ in range(2))
+    serving = asyncio.create_task(serve(first, socket, ready.set))
+    try:
+        await asyncio.wait([serving, asyncio.create_task(ready.wait())], return_when=asyncio.FIRST_COMPLETED)
+        with pytest.raises(BadInput, match="another process listens"):
+            await serve(second, socket)
+        assert (await asked(socket, "GET", "/information"))[0] == 200
     finally:
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from koord.api.text.quantity import QuantityError, milli, value
 from koord.kube.clock import Clock
 from koord.kube.unix_sockets import root_only
 from koord.yarn.amount import NOTHING, Amount
-from koord.yarn.containers import YarnContainer, info, listed, release_order, to_release
+from koord.yarn.containers import NotListed, YarnContainer, info, listed, release_order, to_release
 from koord.yarn.live.placing import Placing
 from koord.yarn.live.rpc import YarnUnreachable
 from koord.yarn.live.web import ask, decoded
@@ -71,7 +72,7 @@ class Copilot:
             await self._clock.sleep(ROUND_S)
 
     async def round(self) -> None:
-        found = listed(await _containers_of(self._node_manager))
+        found = await _containers_of(self._node_manager)
         started = self._placing.place(found)
         self._containers = [replace(each, started_s=started.get(each.id, 0.0)) for each in found]
         living = {each.id for each in found}
@@ -173,7 +174,8 @@ def _json(body: object, status: int = 200) -> web.Response:
     return web.Response(body=encode(body), content_type="application/json", status=status)
 
 
-async def _containers_of(address: str) -> object:
+async def _containers_of(address: str) -> list[YarnContainer]:
+    """Raises YarnUnreachable."""
     url = f"http://{address}/ws/v1/node/containers"
     try:
         status, data = await ask("GET", url, ANSWER_S)
@@ -181,12 +183,12 @@ async def _containers_of(address: str) -> object:
         raise YarnUnreachable(f"the NodeManager at {address} does not answer within {ANSWER_S:g} s") from None
     except (OSError, aiohttp.ClientError) as error:
         raise YarnUnreachable(f"the NodeManager at {address} cannot be reached: {error}") from None
-    found = decoded(data)
-    if status != 200 or found is None:
-        raise YarnUnreachable(
-            f"{address} answers {status} and no list of containers: is it a NodeManager's web address (--node-manager)?"
-        )
-    return found
+    if status == 200:
+        with suppress(NotListed):
+            return listed(decoded(data))
+    raise YarnUnreachable(
+        f"{address} answers {status} and no list of containers: is it a NodeManager's web address (--node-manager)?"
+    )
 
 
 async def serve(copilot: Copilot, socket: str, on_ready: Callable[[], None] = lambda: None) -> None:
@@ -198,8 +200,11 @@ async def serve(copilot: Copilot, socket: str, on_ready: Callable[[], None] = la
         site = web.UnixSite(runner, socket)
         with root_only(path):
             await site.start()
-        on_ready()
-        await copilot.run()
+        try:
+            on_ready()
+            await copilot.run()
+        finally:
+            # Only here: until then it may be the socket of another copilot.
+            path.unlink(missing_ok=True)  # noqa: ASYNC240 - instant
     finally:
         await runner.cleanup()
-        path.unlink(missing_ok=True)  # noqa: ASYNC240 - instant
