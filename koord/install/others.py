@@ -38,9 +38,7 @@ def _koordinator(part: str, name: str) -> System:
     return System(f"Koordinator's {part}", frozenset({name}), "alternates", "it does the same work as koord", how)
 
 
-_AUTOSCALES: Final = (
-    "pods beyond their quota add no nodes; nodes that it takes away get no pods; pods that ask it to stay are not moved"
-)
+_AUTOSCALES: Final = "nodes that it takes away get no pods; pods that ask it to stay are not moved"
 CLUSTER_AUTOSCALER: Final = System(
     "Cluster Autoscaler",
     frozenset({"cluster-autoscaler"}),

@@ -70,6 +70,8 @@ class SchedulerGate(Gate):
     REPLACE_RESOURCES_TRANSFORMER = "ReplaceResourcesTransformer", Stage.ALPHA, False
     RESERVATIONS_KEEP_NODES = "ReservationsKeepNodes", Stage.ALPHA, False
     "koord's own: nodes with Reservations are kept from autoscalers."
+    QUOTA_EXCEEDED_REASON = "QuotaExceededReason", Stage.ALPHA, False
+    "koord's own: pods that their quota holds back say so in their condition's reason, and autoscalers add no nodes."
 
 
 class DeschedulerGate(Gate):

@@ -23,6 +23,7 @@ _READ: Final = (
     SchedulerGate.OMIT_NODE_LABELS_FOR_RESERVATION,
     SchedulerGate.CLEAN_EXPIRED_RESERVATION_ALLOCATED,
     SchedulerGate.RESERVATIONS_KEEP_NODES,
+    SchedulerGate.QUOTA_EXCEEDED_REASON,
 )
 """Of the scheduler's gates, those that have an effect."""
 

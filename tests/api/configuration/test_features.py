@@ -32,7 +32,7 @@ LISTS: list[tuple[type[Gate], str, str]] = [
         " ElasticQuotaGuaranteeUsage DisableDefaultQuota SupportParentQuotaSubmitPod LazyReservationRestore"
         " OmitNodeLabelsForReservation SkipReservationFitsNode DevicePluginAdaption CleanExpiredReservationAllocated"
         " SkipFilterWithNominatedPods SyncBarrier CrossSchedulerNomination EnableInlineBatchSchedule"
-        " ReservationsKeepNodes " + TRANSFORMERS,
+        " ReservationsKeepNodes QuotaExceededReason " + TRANSFORMERS,
     ),
     (DeschedulerGate, "", "DisablePVCReservation"),
     (

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from koord.api.configuration.features import SchedulerGate
 from koord.api.kinds import NODES, PODS
 from koord.scheduler.core.decision import Nowhere
 from tests.scheduler.builders import node
 from tests.scheduler.live.test_telling import Bench, writing
 from tests.scheduler.quotas import Teams, configured, quota, team_pod
 
+SAYS_EXCEEDED = {SchedulerGate.QUOTA_EXCEEDED_REASON: True}
 KUEUE = [{"name": "kueue.x-k8s.io/admission"}]
 
 
@@ -90,21 +92,22 @@ def test_a_candidate_for_deletion_is_the_last_choice() -> None:
 async def test_no_node_is_added_for_a_pod_that_its_quota_holds_back(
     least: str, most: str, given: dict[str, Any], reason: str
 ) -> None:
-    teams = Teams(10)
-    teams.put(quota("a", least, most), team_pod("runs", "a", "8", on="n0"))
-    teams.put(team_pod("waits", "a", **given))
-    assert await reasons(*waiting(teams)) == {"waits": reason}
+    for gates, told in ((SAYS_EXCEEDED, reason), ({}, "Unschedulable")):
+        teams = Teams(10, gates=gates)
+        teams.put(quota("a", least, most), team_pod("runs", "a", "8", on="n0"))
+        teams.put(team_pod("waits", "a", **given))
+        assert await reasons(*waiting(teams)) == {"waits": told}
 
 
 async def test_a_quota_whose_guarantee_is_used_up_by_fixed_pods_needs_no_node() -> None:
-    teams = Teams(100)
+    teams = Teams(100, gates=SAYS_EXCEEDED)
     teams.put(quota("a", "5", "20"), team_pod("held", "a", "4", fixed=True, on="n0"))
     teams.put(team_pod("fixed", "a", "2", fixed=True))
     assert await reasons(*waiting(teams)) == {"fixed": "QuotaExceeded"}
 
 
 async def test_a_parent_that_is_used_up_needs_no_node_either() -> None:
-    teams = Teams(100, config=configured(enable_check_parent_quota=True))
+    teams = Teams(100, config=configured(enable_check_parent_quota=True), gates=SAYS_EXCEEDED)
     teams.put(quota("p", "12", "12", is_parent=True), quota("leaf", "0", "10", parent="p"))
     teams.put(quota("sister", "0", "10", parent="p"))
     teams.put(team_pod("big", "sister", "9", on="n0"), team_pod("small", "leaf", "2", on="n0"))

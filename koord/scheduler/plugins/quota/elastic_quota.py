@@ -42,6 +42,7 @@ from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Row
 
+_SAYS_EXCEEDED: Final = SchedulerGate.QUOTA_EXCEEDED_REASON
 REVOKED: Final = "QuotaOverused"
 """Why a pod is evicted, for programs."""
 
@@ -53,6 +54,7 @@ class ElasticQuota(Plugin):
     def __init__(self, args: ElasticQuotaArgs | None = None, gates: Mapping[SchedulerGate, bool] | None = None) -> None:
         self._args = (args or ElasticQuotaArgs()).completed()
         self._rules = rules_of(self._args, gates or {})
+        self._says_exceeded = (gates or {}).get(_SAYS_EXCEEDED, _SAYS_EXCEEDED.default)
         self._is_first = False
         self._overuse = Overuse(parse_duration(self._args.delay_evict_time))
         self._revoke_again_s = 0.0
@@ -114,7 +116,7 @@ class ElasticQuota(Plugin):
     def held_as(self, ask: Ask, cluster: Cluster) -> str:
         quotas = self.quotas
         quota = quotas.quota_of(ask)
-        if quota is None:
+        if quota is None or not self._says_exceeded:
             return ""
         asked, held = quotas.asked(ask), held_for(quotas, ask)
         short = shortage(quotas, quota, asked, fixed=is_fixed(ask.pod), held=held)
