@@ -187,6 +187,54 @@ async def a_node_that_koord_wrote_on(cluster: Cluster) -> None:
     await client.create(kinds.CONFIG_MAPS, rollouts, field_manager="koord-cli")
 
 
+class Killed(BaseException):
+    """As a signal that nobody can catch: nothing more is written."""
+
+
+def killed_after(patched: pytest.MonkeyPatch, writes: int, server: Server, *line: str) -> None:
+    """A command that comes to its end at its so-manyeth write."""
+    left = [writes]
+
+    def mortal(write: Callable[..., Coroutine[Any, Any, R]]) -> Callable[..., Coroutine[Any, Any, R]]:
+        async def done(cluster: Cluster, *args: Any, **more: Any) -> R:
+            left[0] -= not more.get("dry_run")
+            if left[0] < 0:
+                raise Killed
+            return await write(cluster, *args, **more)
+
+        return done
+
+    with patched.context() as until_then:
+        for name in ("apply", "delete", "patch"):
+            until_then.setattr(Cluster, name, mortal(getattr(Cluster, name)))
+        with pytest.raises((Killed, BaseExceptionGroup)):
+            server.koord(*line)
+    assert left[0] < 0
+
+
+@pytest.mark.parametrize("server", ["embedded"], indirect=True)
+def test_what_was_killed_in_the_middle_is_finished_or_undone_by_the_next_run(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = ("uninstall", "--yes", "--delete-crds", "--restore-timeout", "0")
+    keys = printed(server)
+    # Among the kinds, and among the workloads.
+    killed_after(monkeypatch, 7, server, "install")
+    killed_after(monkeypatch, 35, server, "install")
+    assert server.koord("install")[0] == 0
+    assert server.koord("install", "--diff")[:2] == (0, "")
+    # Among the rights, and among what goes last.
+    killed_after(monkeypatch, 4, server, *away)
+    killed_after(monkeypatch, 20, server, *away)
+    assert server.koord(*away)[0] == 0
+    server.ask(finish_namespace)
+    # Kinds go when their objects are gone.
+    deadline_s = time.monotonic() + 60
+    while left := server.versions(keys):
+        assert time.monotonic() < deadline_s, left
+        time.sleep(0.1)
+
+
 def test_an_upgrade_keeps_the_settings_and_refuses_to_go_back(server: Server) -> None:
     assert server.koord("install", "--replicas", "3", "--components", "manager")[0] == 0
     code, out, _ = server.koord("check", "-o", "json")
