@@ -1,4 +1,4 @@
-"""Koordinator's own scheduler gives way to koord's and comes back, on Kubernetes' own processes, while pods come.
+"""Koordinator's own scheduler, and Kubernetes', give way to koord's and come back, on Kubernetes' own processes.
 
 Every process that matters is a real one: a pod of either scheduler's Deployment, made by Kubernetes' controllers on a
 hollow node, is a process here for as long as it is there.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -21,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from koord.api.kinds import CONFIG_MAPS, EVENTS, LEASES, PODS
+from koord.api.kinds import CONFIG_MAPS, EVENTS, LEASES, NODES, PODS, SERVICE_ACCOUNTS
 from koord.api.protocol import names
 from koord.api.protocol.holders import is_anothers, is_koords
 from koord.api.text.timestamp import parse_timestamp
@@ -29,10 +30,12 @@ from koord.api.text.yaml import load
 from koord.install.live.cluster import Cluster
 from koord.install.manifest import key_of
 from koord.kube.client import Client
+from koord.kube.errors import NotFound
 from koord.kube.locate import locate
 from koord.minicluster.up.program import own_program
 from tests.control_plane import ControlPlane, find_binary, free_port, kubernetes_controllers
 from tests.crowd import crowd
+from tests.docs.test_pages import DOCS
 from tests.install import koordinator
 from tests.install.test_migrate import HERE, THERE, apply, defined
 
@@ -151,9 +154,9 @@ async def koordinator_running(folder: Path) -> AsyncIterator[tuple[Client, Path]
                 runtime.end()
 
 
-async def holder(client: Client) -> str:
-    with suppress(Exception):
-        return (await client.get(LEASES, SCHEDULER, namespace=names.NAMESPACE_KOORDINATOR)).spec.holder_identity
+async def holder(client: Client, name: str = SCHEDULER, namespace: str = names.NAMESPACE_KOORDINATOR) -> str:
+    with suppress(NotFound):
+        return (await client.get(LEASES, name, namespace=namespace)).spec.holder_identity
     return ""
 
 
@@ -227,13 +230,75 @@ async def test_pods_go_on_being_placed_once_while_schedulers_change_hands_and_no
         assert first.items() <= {pod.metadata.uid: pod.spec.node_name for pod in last}.items()
         # Numbered without a gap: none was evicted.
         assert sorted(pod.metadata.name for pod in last) == [f"job-{number:03}" for number in range(len(last))]
-        told = [each for each in await client.list(EVENTS, namespace="default") if each.reason == "Scheduled"]
-        assert set(Counter(each.regarding.name for each in told).values()) == {1}
+        assert set((await times_bound(client)).values()) == {1}
         waited_s = [_bound_s(pod) - parse_timestamp(pod.metadata.creation_timestamp or "") for pod in last]
         print(f"{len(last)} pods; the longest wait was {max(waited_s):.0f} s")
         assert max(waited_s) < HAND_OVER_WITHIN_S * crowd()
 
 
+async def times_bound(client: Client) -> Counter[str]:
+    told = [each for each in await client.list(EVENTS, namespace="default") if each.reason == "Scheduled"]
+    return Counter(each.regarding.name for each in told)
+
+
 def _bound_s(pod: Any) -> float:
     (told,) = [each for each in pod.status.conditions if each.type == "PodScheduled"]
     return parse_timestamp(told.last_transition_time or "")
+
+
+def page_configuration() -> str:
+    """The file that the page about moving shows."""
+    (text,) = re.findall(r"```yaml\n(.*?)```", (DOCS / "move-from-koordinator.md").read_text(), re.DOTALL)
+    return str(text)
+
+
+async def test_koord_takes_kube_schedulers_place_by_its_own_lease_and_gives_it_back(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(page_configuration())
+    with ControlPlane() as plane, ExitStack() as koords:
+        kubeconfig = str(plane.kubeconfig)
+        theirs = [str(find_binary("kube-scheduler")), f"--kubeconfig={kubeconfig}", f"--secure-port={free_port()}"]
+        ours = [*own_program(), "scheduler", "--leader-elect", "--config", str(config), "--kubeconfig", kubeconfig]
+        log = tmp_path / "koord.log"
+        async with Client(locate(kubeconfig)) as client:
+            room = {"cpu": "8", "memory": "8Gi", "pods": "20"}
+            node = {"metadata": {"name": "n1"}, "status": {"capacity": room, "allocatable": room}}
+            await client.create(NODES, node)
+            await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, namespace="default")
+            names_of = iter(f"pod-{number}" for number in range(9))
+
+            async def is_placed() -> None:
+                # Nobody says of the node that it is ready.
+                spec = {"containers": [{"name": "c", "image": "i"}], "tolerations": [{"operator": "Exists"}]}
+                await client.create(PODS, {"metadata": {"name": next(names_of)}, "spec": spec}, namespace="default")
+                await all_bound(client)
+                # A scheduler that ends forgets what it has not told yet.
+                await until(told)
+
+            async def told() -> bool:
+                return len(await times_bound(client)) == len(await client.list(PODS, namespace="default"))
+
+            def led_by(whose: Callable[[str], bool]) -> Callable[[], Awaitable[bool]]:
+                async def led() -> bool:
+                    return whose(await holder(client, "kube-scheduler", "kube-system"))
+
+                return led
+
+            async def koord_waits() -> bool:
+                return "another leads" in log.read_text()
+
+            with process(tmp_path / "kube-scheduler.log", *theirs):
+                await until(led_by(is_anothers))
+                await is_placed()
+                koords.enter_context(process(log, *ours))
+                await until(koord_waits)
+                await is_placed()
+                assert await led_by(is_anothers)()
+            await until(led_by(is_koords))
+            await is_placed()
+            with process(tmp_path / "kube-scheduler.log", *theirs):
+                await asyncio.to_thread(koords.close)
+                await until(led_by(is_anothers))
+                await is_placed()
+
+            assert set((await times_bound(client)).values()) == {1}
