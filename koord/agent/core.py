@@ -147,7 +147,7 @@ class Agent:
             self._hooked_s, self._hooked_for = now_s, state
             wishes += self._of_hooks(state, ran)
         for strategy in self.strategies:
-            decision = self._asked(strategy, reader, sight) if strategy.is_on(state) else NOTHING
+            decision = self._asked(strategy, reader, sight) if strategy.is_on(state) else self._let_go(strategy)
             if decision is not None:
                 ran.add(strategy.name)
                 wishes.append(decision.wishes)
@@ -215,6 +215,11 @@ class Agent:
         self._complaints.pop(strategy.name, None)
         self._memories[strategy.name] = memory
         return decision
+
+    def _let_go(self, strategy: Strategy[Any, Any]) -> StrategyDecision:
+        """A strategy that is off wants nothing, and begins anew when it is on: what it knew may be hours old then."""
+        self._memories.pop(strategy.name, None)
+        return NOTHING
 
     def _of_hooks(self, state: NodeState, ran: set[str]) -> Iterable[tuple[Wish, ...]]:
         for hook in HOOKS:

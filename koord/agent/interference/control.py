@@ -221,7 +221,8 @@ def _went_on(before: Episode, node: Node, outcome: Outcome) -> Episode | None:
     )
     if not is_well:
         episode = _suspected(episode, node, memory)
-    if is_well and before.well == 0 and episode.last(*ACTIONS) and not episode.last(Step.BETTER):
+    action = episode.last(*ACTIONS)
+    if is_well and before.well == 0 and _is_in_force(action, memory) and not episode.last(Step.BETTER):
         episode = _tell(episode, Step.BETTER, node, outcome)
     if episode.well >= WELL_AFTER:
         _tell(episode, Step.OVER, node, outcome)
@@ -259,6 +260,9 @@ def _judged(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> di
         action = episode.last(*ACTIONS)
         if action is None or not episode.waits:
             continue
+        if not _is_in_force(action, memory):
+            found[uid] = replace(episode, waits=0)
+            continue
         is_well = episode.well > 0
         if is_well and action.step is Step.HELD_BACK:
             memory.helped_s[uid, action.uid] = node.now_s
@@ -273,6 +277,12 @@ def _judged(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> di
             episode = _tell(episode, Step.UNDONE, node, outcome, action.uid)
         found[uid] = replace(episode, waits=0)
     return found
+
+
+def _is_in_force(action: Taken | None, memory: Memory) -> bool:
+    """Whether what became of the victim can be the action's doing. A hold ends early if its pod goes, or if nobody may
+    be held any more: that it did not help then proves nothing, nor that the victim is well."""
+    return action is not None and (action.step is not Step.HELD_BACK or action.uid in memory.holds)
 
 
 def _acted(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dict[str, Episode]:

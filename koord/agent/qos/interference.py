@@ -78,7 +78,7 @@ def strategy_of(window_s: float = WINDOW_S) -> Strategy[InterferenceMemory, Mean
 
     def decide(sight: Sight, held: Means, memory: InterferenceMemory) -> Turn[InterferenceMemory]:
         if sight.now_s - memory.ended_s < window_s:
-            return Turn(_standing(memory.wishes), memory)
+            return Turn(_standing(sight, memory.wishes), memory)
         return _window_ended(sight, held, memory, window_s)
 
     return Strategy(NAME, GATES, InterferenceMemory(), decide, look)
@@ -124,7 +124,7 @@ def _window_ended(sight: Sight, means: Means, memory: InterferenceMemory, window
     after = InterferenceMemory(now_s, readings, waited, memory.control, memory.wishes)
     if seconds > 3 * window_s:
         # Nobody looked for a while, or it is the first time: no window has ended.
-        return Turn(_standing(memory.wishes), after)
+        return Turn(_standing(sight, memory.wishes), after)
     node = Node(
         now_s,
         seconds,
@@ -156,8 +156,9 @@ def _may_act(sight: Sight) -> bool:
     return state.gates[AgentGate.INTERFERENCE_CONTROL] and state.slo is not None and not state.is_colocation_off
 
 
-def _standing(wishes: tuple[Wish, ...]) -> StrategyDecision:
-    return StrategyDecision(wishes) if wishes else NOTHING
+def _standing(sight: Sight, wishes: tuple[Wish, ...]) -> StrategyDecision:
+    """Nobody stays held until the end of a window in which that was forbidden."""
+    return StrategyDecision(wishes) if wishes and _may_act(sight) else NOTHING
 
 
 def _windows(

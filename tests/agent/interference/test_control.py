@@ -178,6 +178,27 @@ def test_a_hold_that_did_not_help_is_undone_after_three_windows_and_its_pod_is_s
         assert not node.memory.holds, "it is spared"
 
 
+@pytest.mark.parametrize("ends", ["the gate is switched off", "the pod is gone"])
+def test_a_hold_that_ended_early_proves_nothing(ends: str) -> None:
+    """Neither that it was the wrong one, when the victim stays slow, nor that it was the right one."""
+    node = story()
+    node.calm()
+    for _ in range(3):
+        node.window({"web": 5.0}, BUSY)
+    assert node.steps[-1] == (Step.HELD_BACK, "build")
+    if ends == "the pod is gone":
+        node.standings = {"web": SERVICE, "idle": BATCH}
+    else:
+        node.may_act = False
+    for _ in range(5):
+        node.window({"web": 5.0}, BUSY)
+    assert not node.memory.holds
+    assert not node.memory.spared_until_s
+    node.calm(4)
+    assert [step for step, _ in node.steps] == [Step.SLOWED, Step.HELD_BACK, Step.OVER]
+    assert not node.memory.helped_s
+
+
 def test_a_culprit_that_comes_back_is_evicted_if_it_is_offline() -> None:
     node = story()
     node.calm()
