@@ -23,6 +23,10 @@ class Guest:
     driver: CgroupDriver = CgroupDriver.CGROUPFS
     is_of_systemd: bool = False
     "Whether systemd is its first process, and makes the cgroups of pods."
+    needs: str = ""
+    "What its kernel must be built with, that Debian's is not."
+    is_of_v1: bool = False
+    "Whether it has cgroup v1."
 
     @property
     def name(self) -> str:
@@ -38,16 +42,24 @@ BY_INSTRUCTIONS = Guest(
 _MACHINE = ("fewer_cpus", "make_room", "memory_is_freed", "a_second_writer_is", "killed_at_any_point")
 _WATCHED = ("come_and_go", "watches_of_cgroups")
 FOUR_CPUS = Guest("four CPUs", ("-smp", "4"), (*_MACHINE, *_WATCHED))
-# Debian's kernels are built without core scheduling: this is for one that $KOORD_GUEST_KERNEL names and that has it.
 TWO_THREADS_A_CORE = Guest(
     "two threads a core",
     ("-smp", "4,sockets=1,cores=2,threads=2", "-cpu", "max,vendor=GenuineIntel"),
     ("cookies_are_given", "two_groups_never_run"),
+    needs="CONFIG_SCHED_CORE",
+)
+NET_CLASSES = Guest(
+    "net_cls",
+    ("-smp", "1"),
+    ("are_of_their_net_cls",),
+    needs="CONFIG_CGROUP_NET_CLASSID, CONFIG_NF_TABLES, CONFIG_NET_SCH_HTB and CONFIG_VETH, none of them as a module",
+    is_of_v1=True,
 )
 BESIDE_SYSTEMD = ("systemd_as_the_second_writer", "systemd_starts_again")
 GUESTS = (
     *(replace(guest, driver=driver) for guest in (BY_INSTRUCTIONS, FOUR_CPUS) for driver in CgroupDriver),
-    *([TWO_THREADS_A_CORE] if os.environ.get("KOORD_GUEST_KERNEL") else []),
+    TWO_THREADS_A_CORE,
+    NET_CLASSES,
     replace(BY_INSTRUCTIONS, driver=CgroupDriver.SYSTEMD, is_of_systemd=True),
     replace(FOUR_CPUS, driver=CgroupDriver.SYSTEMD, is_of_systemd=True, tests=(*FOUR_CPUS.tests, *BESIDE_SYSTEMD)),
 )
@@ -65,10 +77,17 @@ class Told:
 
 def run(guest: Guest, directory: Path, within_s: float) -> Told:
     """Raises image.NoGuest, and TimeoutExpired for a guest that does not end."""
+    if guest.needs and not os.environ.get(image.OWN_KERNEL):
+        raise image.NoOwnKernel(f"set ${image.OWN_KERNEL} to a kernel with {guest.needs}; Debian's has none")
     kernel, results = image.kernel(), directory / "results.xml"
     first = systemd.archive() if guest.is_of_systemd else image.Archive()
+    if guest.is_of_v1:
+        image.add_programs(first, ("/usr/sbin/ip", "/usr/sbin/tc"))
     initramfs = image.initramfs(directory / "initramfs.cpio", first)
-    told = f"console=ttyS0 quiet panic=-1 random.trust_cpu=on koord.driver={guest.driver} koord.tests={'+'.join(guest.tests)}"
+    told = "console=ttyS0 quiet panic=-1 random.trust_cpu=on"
+    told += f" koord.driver={guest.driver} koord.tests={'+'.join(guest.tests)}"
+    if guest.is_of_v1:
+        told += " koord.cgroups=v1"
     if guest.is_of_systemd:
         told += f" {systemd.BOOT}"
     command = [

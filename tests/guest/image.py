@@ -24,6 +24,7 @@ from tempfile import TemporaryDirectory
 
 PROJECT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "koord-guest"
+OWN_KERNEL = "KOORD_GUEST_KERNEL"
 KERNEL_PACKAGE = "linux-image-cloud-amd64"
 DOWNLOAD_WITHIN_S = 180.0
 
@@ -50,6 +51,10 @@ class NoGuest(Exception):
 
 class NoKernel(NoGuest):
     """No kernel to boot."""
+
+
+class NoOwnKernel(NoKernel):
+    """None that was built for it."""
 
 
 class NoSystemd(NoGuest):
@@ -105,7 +110,7 @@ def _padded(text: bytes) -> bytes:
 
 def kernel() -> Path:
     """As $KOORD_GUEST_KERNEL says, or Debian's, which is fetched once."""
-    if told := os.environ.get("KOORD_GUEST_KERNEL"):
+    if told := os.environ.get(OWN_KERNEL):
         return Path(told)
     found = sorted(CACHE.glob("vmlinuz-*"))
     if not found:
@@ -119,7 +124,7 @@ def kernel() -> Path:
 def _fetch_kernel() -> None:
     for tool in ("apt-get", "apt-cache", "dpkg-deb"):
         if shutil.which(tool) is None:
-            raise NoKernel(f"set $KOORD_GUEST_KERNEL to a kernel with cgroup v2: there is no {tool} to fetch one")
+            raise NoKernel(f"set ${OWN_KERNEL} to a kernel with cgroup v2: there is no {tool} to fetch one")
     CACHE.mkdir(parents=True, exist_ok=True)
     try:
         told = _output("apt-cache", "depends", KERNEL_PACKAGE)
@@ -203,6 +208,15 @@ def _interpreter() -> Archive:
     for library in sorted(needed(shared)):
         archive.file(str(library).lstrip("/"), library.resolve().read_bytes(), 0o755)
     return archive
+
+
+def add_programs(archive: Archive, names: Iterable[str]) -> None:
+    """With the libraries that they need. Raises NoGuest."""
+    binaries = [Path(name) for name in names]
+    if absent := [str(each) for each in binaries if not os.access(each, os.X_OK)]:
+        raise NoGuest(f"there is no {', '.join(absent)}")
+    for each in (*binaries, *sorted(needed(set(binaries)))):
+        archive.file(str(each).lstrip("/"), each.resolve().read_bytes(), 0o755)
 
 
 def needed(binaries: Iterable[Path]) -> set[Path]:

@@ -15,10 +15,12 @@ MOUNTS = (
     ("tmpfs", "/tmp"),
     ("tmpfs", "/run"),
 )
+V1 = ("cpu", "cpuacct", "cpuset", "memory", "blkio", "pids", "net_cls")
 RB_AUTOBOOT = 0x01234567
 REPORT = "/tmp/report.xml"
 IS_FIRST = os.getpid() == 1
-TESTS = tuple(f"tests/agent/test_real_{name}.py" for name in ("kernel", "watch", "disturbed", "core_sched", "systemd"))
+STORIES = ("kernel", "watch", "disturbed", "core_sched", "systemd", "net_class")
+TESTS = tuple(f"tests/agent/test_real_{name}.py" for name in STORIES)
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -29,14 +31,25 @@ def option(name: str) -> str:
     return next((word.partition("=")[2] for word in words if word.startswith(f"{name}=")), "")
 
 
+def mount(kind: str, where: str, options: str = "") -> None:
+    if libc.mount(kind.encode(), where.encode(), kind.encode(), 0, options.encode() or None):
+        print(f"{where} could not be mounted: {os.strerror(ctypes.get_errno())}")
+
+
 def main() -> None:
+    is_v1 = option("koord.cgroups") == "v1"
     for kind, where in MOUNTS if IS_FIRST else ():
-        if libc.mount(kind.encode(), where.encode(), kind.encode(), 0, None):
-            print(f"{where} could not be mounted: {os.strerror(ctypes.get_errno())}")
-    with open("/sys/fs/cgroup/cgroup.subtree_control", "w") as file:
-        file.write("+cpu +cpuset +memory +pids")
+        mount("tmpfs" if is_v1 and kind == "cgroup2" else kind, where)
+    if is_v1:
+        for controller in V1:
+            os.mkdir(f"/sys/fs/cgroup/{controller}")
+            mount("cgroup", f"/sys/fs/cgroup/{controller}", controller)
+    else:
+        with open("/sys/fs/cgroup/cgroup.subtree_control", "w") as file:
+            file.write("+cpu +cpuset +memory +pids")
     os.environ.update(
-        PATH="/usr/bin:/bin",
+        PATH="/usr/bin:/bin:/usr/sbin",
+        KOORD_TEST_HOST_NETWORK="1",
         HOME="/tmp",
         KOORD_KILLS="5",
         KOORD_TEST_CGROUP_DRIVER=option("koord.driver"),

@@ -5,10 +5,7 @@ Nothing of Debian's boot is in it: no udev, no journal, no message bus. `systemc
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
-from tests.guest.image import Archive, NoSystemd, needed
+from tests.guest.image import Archive, NoGuest, NoSystemd, add_programs
 
 FIRST = "lib/systemd/systemd"
 TOOLS = ("bin/systemctl", "usr/bin/systemd-run", "bin/sleep")
@@ -43,14 +40,10 @@ Delegate=yes
 def archive() -> Archive:
     """Raises NoSystemd."""
     made = Archive()
-    binaries = [Path("/", name) for name in (FIRST, *TOOLS)]
-    absent = [str(each) for each in binaries if not os.access(each, os.X_OK)]
-    if absent:
-        raise NoSystemd(f"apt-get install systemd: there is no {', '.join(absent)}")
-    for binary in binaries:
-        made.file(str(binary).lstrip("/"), binary.read_bytes(), 0o755)
-    for library in sorted(needed(set(binaries))):
-        made.file(str(library).lstrip("/"), library.resolve().read_bytes(), 0o755)
+    try:
+        add_programs(made, [f"/{name}" for name in (FIRST, *TOOLS)])
+    except NoGuest as missing:
+        raise NoSystemd(f"apt-get install systemd: {missing}") from missing
     for name, text in _UNITS.items():
         made.file(f"etc/systemd/system/{name}", text.encode())
     # One that is known: otherwise it would be a first boot, with what belongs to that.

@@ -174,7 +174,7 @@ def decide(state: NodeState, seen: NetworkSeen) -> StrategyDecision | None:
         else:
             total = total_bps(state)
             wishes += _classes(seen.interface, tiers(services, best_effort, total))
-            wishes += _pods(state, seen.interface, own, total)
+            wishes += _pods(state, seen, own, total)
     for uid, limits in own.items():
         _limit(state.pods[uid], limits, seen.ports.get(uid), wishes, problems)
     return StrategyDecision(tuple(wishes), problems=tuple(problems))
@@ -205,17 +205,20 @@ def _classes(interface: str, wanted: Mapping[str, Tier]) -> Iterator[Wish]:
         yield Wish(wish.NODE, class_of(interface, name), text, NAME, why)
 
 
-def _pods(state: NodeState, interface: str, own: Mapping[str, PodLimits], total_bps: int) -> Iterator[Wish]:
+def _pods(state: NodeState, seen: NetworkSeen, own: Mapping[str, PodLimits], total_bps: int) -> Iterator[Wish]:
     mine = own_classes(own)
-    for uid, pod in state.pods.items():
-        tier = _TIERS.get(pod.labelled_qos)
-        if not pod.is_present or tier is None:
+    tiers_of = {uid: _TIERS.get(pod.labelled_qos) for uid, pod in state.pods.items() if pod.is_present}
+    if any(tier is not None and state.pods[uid].is_on_host_network for uid, tier in tiers_of.items()):
+        for address in seen.by_cgroup:
+            yield Wish(wish.NODE, address_of(address), SYSTEM, NAME, "packets of pods on the host's network")
+    for uid, tier in tiers_of.items():
+        if tier is None:
             continue
-        name = tier
+        pod, name = state.pods[uid], tier
         if uid in mine:
             name, rate = mine[uid], min(max(own[uid].egress_bps, LEAST_BPS), total_bps)
             text = class_text(ALL, _PRIORITY[tier], rate, rate)
-            yield Wish(wish.NODE, class_of(interface, name), text, NAME, f"the annotation of {pod.key}")
+            yield Wish(wish.NODE, class_of(seen.interface, name), text, NAME, f"the annotation of {pod.key}")
         if not pod.is_on_host_network and _is_address(pod.address):
             yield Wish(wish.NODE, address_of(pod.address), name, NAME, f"packets of {pod.key}")
         yield Wish(wish.pod(uid), NET_CLASS, handle_of(name), NAME, f"packets of {pod.key}")

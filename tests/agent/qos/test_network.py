@@ -104,6 +104,23 @@ def test_pods_are_in_the_class_of_their_tier_by_address_and_by_cgroup() -> None:
     assert found["node tc class eth0 1:4"] == "parent 1:1 prio 3 rate 8000 ceil 3000000000"
 
 
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        ([at("10.1.0.1", pod("agent", "BE"), on_host=True)], {"0.0.0.0": "1:2", "::": "1:2"}),
+        ([at("10.0.0.1", pod("job", "BE"))], {"10.0.0.1": "1:4"}),
+        ([at("10.1.0.1", pod("plain"), on_host=True)], {}),
+    ],
+    ids=["pods on the host's network alone", "pods with addresses", "pods of no class"],
+)
+def test_packets_are_known_by_their_cgroup_also_where_no_pod_has_an_address(
+    pods: list[AgentPod], expected: dict[str, str]
+) -> None:
+    found = wanted(node(*pods, slo=slo()), SEEN._replace(by_cgroup=("0.0.0.0", "::")))
+    given = {key.split()[-1]: value for key, value in found.items() if "tc address" in key}
+    assert given == expected, "the table is there as long as it has an address"
+
+
 def test_a_pod_with_a_limit_has_a_class_of_its_own_and_keeps_it() -> None:
     own = at("10.0.0.1", pod("web", "LS", annotations=limits(egressLimit="80M", ingressLimit="40M")))
     seen = SEEN._replace(ports={"web": FREE})

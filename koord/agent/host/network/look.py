@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from koord.agent.host.cgroups import Cgroups
+from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.knobs import Knob
 from koord.agent.host.network import packets, queues
 from koord.agent.host.network.knobs import (
@@ -44,6 +44,8 @@ class NetworkSeen(NamedTuple):
     "Why there is no interface."
     ports: Mapping[str, Ports] = MappingProxyType({})
     "By uid, of pods with limits of their own."
+    by_cgroup: tuple[str, ...] = ()
+    "Addresses that stand for all packets that are known by their cgroup (`packets.NOBODY`), if the kernel knows any."
 
 
 PORTS_FOR_S: Final = 60.0
@@ -69,7 +71,14 @@ def look(
     except OSError as error:
         return NetworkSeen(why=f"its network cannot be reached: {error.strerror}", ports=ports)
     why = "" if name else "there is no default route, which tells the interface"
-    return NetworkSeen(name, queue, why, ports)
+    return NetworkSeen(name, queue, why, ports, _by_cgroup(cgroups))
+
+
+def _by_cgroup(cgroups: Cgroups) -> tuple[str, ...]:
+    if cgroups.version is not Version.V1 or not cgroups.files.exists(cgroups.name("net_cls", "", "net_cls.classid")):
+        return ()
+    has_ipv6 = cgroups.files.exists("proc/1/net/if_inet6")
+    return tuple(address for version, address in packets.NOBODY.items() if version == 4 or has_ipv6)
 
 
 def absence(cgroups: Cgroups, seen: NetworkSeen) -> str:

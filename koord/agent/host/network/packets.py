@@ -1,8 +1,8 @@
 """Which class a packet is of: a table of nftables with the addresses of pods, which sets a packet's priority.
 
 It is looked at after routing and before addresses are translated, so a pod is known by its own address, and a queue of
-any interface can go by it. What the host's own network sends is known by its cgroup's net_cls. The table is there as
-long as it has an address, and is made and deleted with the first and the last of them.
+any interface can go by it. What pods on the host's network send is known by their cgroups' net_cls. The table is there
+as long as it has an address, and is made and deleted with the first and the last of them.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ _SOURCE_AT: Final = {4: (12, 4), 6: (8, 16)}
 _META_PRIORITY, _META_CGROUP = 2, 23
 _FIRST, _SECOND = 1, 2
 _MAJOR_MASK, _MAJOR = 0xFFFF0000, 0x00010000
+
+NOBODY: Final = {4: "0.0.0.0", 6: "::"}
+"""What no packet of a pod comes from: with that address alone, the table tells packets by their cgroup."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
