@@ -37,6 +37,7 @@ NOT_IN_THE_STORY: dict[Component, frozenset[str]] = {
     # Beside what smaller stories with the same recorder do not show either: what they do show.
     MANAGER: UNUSED_BY_THE_MANAGER
     | {
+        "patch nodes",
         "create events.events.k8s.io",
         "delete nodemetrics.slo.koordinator.sh",
         "delete nodeslos.slo.koordinator.sh",

@@ -12,6 +12,7 @@ from koord.agent.live.run import AgentOptions
 from koord.api import kinds
 from koord.api.configuration.features import ManagerGate, parse_gates
 from koord.api.protocol import names
+from koord.cli import rollout_live as rollouts
 from koord.install.access import access, rights_of
 from koord.install.cluster_objects import webhooks
 from koord.install.settings import AGENT, MANAGER, Settings
@@ -20,6 +21,8 @@ from koord.kube.errors import Forbidden
 from koord.kube.locate import locate
 from koord.manager.live.run import ManagerOptions
 from koord.manager.live.webhook_server import WebhookOptions, Webhooks
+from koord.manager.rollout.features import feature_of
+from koord.manager.rollout.state import Rollout
 from koord.minicluster.up.bootstrap import bootstrap
 from tests.agent.live.test_daemon import NODE, FakeKubelet, batch_pod, host, ready_node, working
 from tests.control_plane import ControlPlane
@@ -29,6 +32,7 @@ from tests.scheduler.live.embedded import serving
 
 pytestmark = pytest.mark.timeout(120)
 SETTINGS = Settings(image="koord:1", version="1")
+BURST = feature_of("cpu-burst")
 
 UNUSED_BY_THE_MANAGER = ELSEWHERE | {
     # Quotas by profiles, learnt pairs, recommendations, NUMA nodes, labels of nodes: each has stories of its own.
@@ -40,7 +44,6 @@ UNUSED_BY_THE_MANAGER = ELSEWHERE | {
     "delete interferencepairs.analysis.koordinator.sh",
     "patch recommendations.analysis.koordinator.sh/status",
     "patch noderesourcetopologies.topology.node.k8s.io",
-    "patch nodes",
     # A setting that changes.
     "patch nodemetrics.slo.koordinator.sh",
     "patch nodeslos.slo.koordinator.sh",
@@ -94,7 +97,8 @@ async def test_a_managers_rights_are_enough_and_little_more(
                 await client.delete(kinds.NODES, "n1")
             heard.listen(client)
             hooks = Webhooks(parse_gates(ManagerGate, ""), "127.0.0.1:0", WebhookOptions(host="127.0.0.1"))
-            async with managing(client, options=ManagerOptions(elect=True, beside=(hooks.run,))):
+            options = ManagerOptions(elect=True, beside=(hooks.run,), rollout_look_s=0.1)
+            async with managing(client, options=options):
                 await until(lambda: _is_told(admin))
                 await change(admin, "colocation-config", '{"enable": true}')
                 await make_node(admin, "n1")
@@ -102,6 +106,8 @@ async def test_a_managers_rights_are_enough_and_little_more(
                 await until_there(admin, kinds.NODE_SLOS, "n1")
                 await report(admin, "n1")
                 await until(lambda: _lends(admin))
+                await rollouts.start(admin, BURST, Rollout(steps=(50, 100), every_seconds=0.2))
+                await until(lambda: _is_complete(admin))
                 await admin.delete(kinds.NODES, "n1")
                 await until_there(admin, kinds.NODE_METRICS, "n1", there=False)
     assert heard.refused == []
@@ -111,6 +117,11 @@ async def test_a_managers_rights_are_enough_and_little_more(
 async def _is_told(admin: Client) -> bool:
     """Of a configuration that cannot be read."""
     return any(each.regarding.name == names.CONFIGMAP_SLO_CONTROLLER for each in await admin.list(kinds.EVENTS))
+
+
+async def _is_complete(admin: Client) -> bool:
+    (shown,) = (await rollouts.look(admin, BURST)).rollouts
+    return shown.state == "complete" and shown.nodes == ("n1",)
 
 
 async def _lends(admin: Client) -> bool:
