@@ -18,8 +18,10 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from koord.agent.host.cgroups import Cgroups, Version
+from koord.agent.host.knobs import CPU_SHARES
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.machinery.faults import BadInput
 from koord.cli.main import run
@@ -361,6 +363,15 @@ def _files(root: Path) -> Any:
 def test_the_command_says_what_an_address_must_look_like(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["yarn", "copilot", "--node-manager", "here"]) == 2
     assert "must be HOST:PORT" in capsys.readouterr().err
+
+
+@pytest.mark.root
+def test_containers_with_more_vcores_than_shares_can_tell_have_the_most(cgroups: Cgroups) -> None:
+    placing = Placing(cgroups, CgroupDriver.CGROUPFS, [])
+    Path(cgroups.files.path(cgroups.name("cpu", placing.directory))).mkdir(parents=True)
+    for vcores, shares in ((3, 3072), (300, 262_144)):
+        placing.place([replace(OLD, needs=of_yarn(vcores, 1))])
+        assert cgroups.get(CPU_SHARES, placing.directory) == pytest.approx(shares, rel=0.01)
 
 
 @pytest.mark.root

@@ -20,6 +20,7 @@ from typing import Final
 
 from koord.agent.host import usage
 from koord.agent.host.cgroups import Cgroups, Version
+from koord.agent.host.convert import shares_of_milli
 from koord.agent.host.knobs import CPU_SHARES
 from koord.api.kubernetes.cgroup import CgroupDriver, qos_dir
 from koord.api.kubernetes.words import KubeQoS
@@ -31,7 +32,6 @@ log = logging.getLogger(__name__)
 
 MEMORY: Final = "memory"
 CONTROLLERS: Final = ("cpu", "cpuacct", "cpuset", MEMORY)
-SHARES_OF_A_CORE: Final = 1024
 SETTLED_S: Final = 10
 _INHERITED: Final = ("cpuset.cpus", "cpuset.mems")
 """A cpuset takes no process before it has these."""
@@ -59,7 +59,7 @@ class Placing:
         table = ProcessTable.read()
         strays = self._strays(table)
         started: dict[str, float] = {}
-        vcores = 0
+        needed_milli = 0
         for each in containers:
             leader = self._leader(each, table)
             mine = set(self.processes(each.id))
@@ -71,10 +71,10 @@ class Placing:
             first = leader if leader in members else min(mine, default=0)
             if first in table.all:
                 started[each.id] = self._boot_s + table.all[first].started_ticks / TICKS_A_S
-            vcores += each.needs.vcores
-        if vcores:
-            with suppress(OSError, ValueError):
-                self.cgroups.set(CPU_SHARES, self.directory, max(vcores * SHARES_OF_A_CORE, 2))
+            needed_milli += each.needs.cpu_milli
+        if needed_milli:
+            with suppress(OSError):
+                self.cgroups.set(CPU_SHARES, self.directory, shares_of_milli(needed_milli))
         return started
 
     def processes(self, container_id: str) -> tuple[int, ...]:
@@ -151,8 +151,8 @@ class Placing:
                     if error.errno == errno.ESRCH:
                         break
                     log.warning("process %d of %s cannot be moved to %s: %s", pid, each.id, directory, error)
-        with suppress(OSError, ValueError):
-            self.cgroups.set(CPU_SHARES, directory, max(each.needs.vcores * SHARES_OF_A_CORE, 2))
+        with suppress(OSError):
+            self.cgroups.set(CPU_SHARES, directory, shares_of_milli(each.needs.cpu_milli))
 
     def _follow_in_memory(self, each: YarnContainer, pids: Collection[int]) -> None:
         directory = self.of(each.id)
