@@ -2,18 +2,23 @@
 
 proxy   kubelet's runtime endpoint is koord's proxy, which finds the agent by a file
 nri     the runtime's NRI is on (containerd 2 has it on by itself, 1.7 and CRI-O do not)
+
+Files are changed line by line, so that comments stay. What comes out is read again: a file that is written in a way in
+which that goes wrong is refused, since kubelet or the runtime would not start with it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from koord.api.machinery.faults import BadInput
+from koord.api.text.yaml import YamlError, load
 from koord.runtime.stages import Stage
 
 KUBELET_CONFIG: Final = "/var/lib/kubelet/config.yaml"
@@ -27,9 +32,10 @@ READ: Final = (KUBELET_CONFIG, KUBELET_FLAGS, HOOK_FILE, CONTAINERD_CONFIG, CONT
 """All that is looked at."""
 
 SOCKETS: Final = {"containerd": "/run/containerd/containerd.sock", "cri-o": "/run/crio/crio.sock"}
-_ENDPOINT: Final = re.compile(r"^containerRuntimeEndpoint:.*$", re.MULTILINE)
+_KEY: Final = "containerRuntimeEndpoint"
+_ENDPOINT: Final = re.compile(rf"^{_KEY}:.*$", re.MULTILINE)
+_IMPORTED: Final = f"{CONTAINERD_FOLDER}/*.toml"
 _FLAG: Final = re.compile(r"--container-runtime-endpoint=\S*?(?=[\"\s]|$)")
-_VERSION: Final = re.compile(r"^version\s*=\s*(\d+)", re.MULTILINE)
 _IMPORTS: Final = re.compile(r"^imports\s*=\s*\[([^\]]*)\]", re.MULTILINE)
 _TABLE: Final = re.compile(r"^\s*\[", re.MULTILINE)
 
@@ -90,13 +96,15 @@ def _of_proxy(setup: Setup, files: Mapping[str, str]) -> Iterator[tuple[str, str
     config, flags = files.get(KUBELET_CONFIG), files.get(KUBELET_FLAGS)
     if config is None:
         raise BadInput(f"{KUBELET_CONFIG}: there is no such file; kubelet's configuration must be there")
-    if "kind: KubeletConfiguration" not in config:
+    known = _yaml(config)
+    if known.get("kind") != "KubeletConfiguration":
         raise BadInput(f"{KUBELET_CONFIG}: it is no KubeletConfiguration")
-    line = f"containerRuntimeEndpoint: unix://{setup.listen}"
-    if _ENDPOINT.search(config):
-        yield KUBELET_CONFIG, _ENDPOINT.sub(line, config)
-    else:
-        yield KUBELET_CONFIG, config.rstrip("\n") + f"\n{line}\n"
+    endpoint = f"unix://{setup.listen}"
+    line = f"{_KEY}: {endpoint}"
+    after = _ENDPOINT.sub(line, config) if _ENDPOINT.search(config) else config.rstrip("\n") + f"\n{line}\n"
+    if not _is_so(lambda: _yaml(after), {**known, _KEY: endpoint}):
+        raise BadInput(f"{KUBELET_CONFIG}: it is written in another way than koord changes; set {line} by hand")
+    yield KUBELET_CONFIG, after
     # A flag would count over the file.
     if flags is not None and _FLAG.search(flags):
         yield KUBELET_FLAGS, _FLAG.sub(f"--container-runtime-endpoint=unix://{setup.listen}", flags)
@@ -107,26 +115,53 @@ def _of_nri(setup: Setup, files: Mapping[str, str]) -> Iterator[tuple[str, str]]
         yield CRIO_NRI, "[crio.nri]\nenable_nri = true\n"
         return
     config = files.get(CONTAINERD_CONFIG, "version = 2\n")
-    found = _VERSION.search(config)
-    version = int(found[1]) if found else 1
-    if version < 2:
+    known = _toml(config)
+    version, imports = known.get("version", 1), known.get("imports", [])
+    if not isinstance(version, int) or version < 2:
         raise BadInput(
-            f"{CONTAINERD_CONFIG}: version is {version}; NRI needs containerd 1.7 and a version of 2 or later"
+            f"{CONTAINERD_CONFIG}: version is {version!r}; NRI needs containerd 1.7 and a version of 2 or later"
         )
     yield CONTAINERD_NRI, f'version = {version}\n\n[plugins."io.containerd.nri.v1.nri"]\n  disable = false\n'
-    yield CONTAINERD_CONFIG, _with_import(config)
+    if _IMPORTED in imports:
+        yield CONTAINERD_CONFIG, config
+        return
+    after = _with_import(config)
+    if not _is_so(lambda: _toml(after), {**known, "imports": [*imports, _IMPORTED]}):
+        raise BadInput(
+            f"{CONTAINERD_CONFIG}: it is written in another way than koord changes; add {_IMPORTED} to imports by hand"
+        )
+    yield CONTAINERD_CONFIG, after
+
+
+def _yaml(text: str) -> Mapping[str, Any]:
+    try:
+        found = load(text, KUBELET_CONFIG)
+    except YamlError as error:
+        raise BadInput(f"{KUBELET_CONFIG}: line {error.line}: {error.problem}") from None
+    return found if isinstance(found, dict) else {}
+
+
+def _toml(text: str) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{CONTAINERD_CONFIG}: it is no valid TOML: {error}") from None
+
+
+def _is_so(read: Callable[[], Mapping[str, Any]], wanted: Mapping[str, Any]) -> bool:
+    try:
+        return read() == wanted
+    except BadInput:
+        return False
 
 
 def _with_import(config: str) -> str:
-    wanted = f"{CONTAINERD_FOLDER}/*.toml"
     imports = _IMPORTS.search(config)
     if imports is not None:
-        if wanted in imports[1]:
-            return config
         kept = imports[1].strip().rstrip(",")
-        listed = f'{kept}, "{wanted}"' if kept else f'"{wanted}"'
+        listed = f'{kept}, "{_IMPORTED}"' if kept else f'"{_IMPORTED}"'
         return config[: imports.start()] + f"imports = [{listed}]" + config[imports.end() :]
     # Before the first table: what comes after it belongs to it.
     table = _TABLE.search(config)
     place = table.start() if table is not None else len(config)
-    return f'{config[:place]}imports = ["{wanted}"]\n{config[place:]}'
+    return f'{config[:place]}imports = ["{_IMPORTED}"]\n{config[place:]}'

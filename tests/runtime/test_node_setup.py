@@ -62,12 +62,22 @@ def test_containerd_imports_what_turns_nri_on() -> None:
     assert list(after(Setup("cri-o"), {})) == [CRIO_NRI]
 
 
+KIND = "kind: KubeletConfiguration\n"
+
+
 @pytest.mark.parametrize(
     ("way", "files", "says"),
     [
         (Way.PROXY, {}, "there is no such file"),
         (Way.PROXY, {KUBELET_CONFIG: "kind: Pod\n"}, "no KubeletConfiguration"),
         (Way.NRI, {CONTAINERD_CONFIG: "[plugins]\n"}, "version is 1"),
+        (Way.PROXY, {KUBELET_CONFIG: "kind: [\n"}, "config.yaml: line"),
+        (Way.PROXY, {KUBELET_CONFIG: f"{KIND}containerRuntimeEndpoint: >-\n  unix:///a\n"}, "by hand"),
+        (Way.PROXY, {KUBELET_CONFIG: f"{KIND}...\n"}, "by hand"),
+        (Way.NRI, {CONTAINERD_CONFIG: "version = [\n"}, "no valid TOML"),
+        (Way.NRI, {CONTAINERD_CONFIG: 'version = 2\nimports = ["/a]/*.toml"]\n'}, "by hand"),
+        (Way.NRI, {CONTAINERD_CONFIG: 'version = 2\nroot = """\n[x]\n"""\n'}, "by hand"),
+        (Way.NRI, {CONTAINERD_CONFIG: 'version = "2"\n'}, "version is '2'"),
     ],
 )
 def test_what_cannot_be_changed_is_refused(way: Way, files: dict[str, str], says: str) -> None:
