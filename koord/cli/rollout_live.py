@@ -153,7 +153,7 @@ def _asked(rollout: Rollout) -> tuple[object, ...]:
 
 async def stop(client: Client, feature: Feature, reason: str) -> RolloutResult:
     said = f"{HAND}: {reason}" if reason else HAND
-    await _change(client, feature, lambda found: _there(feature, found, lambda r: stopped(r, time.time(), said)))
+    await _go_on(client, feature, lambda found: stopped(found, time.time(), said))
     return await look(client, feature)
 
 
@@ -166,7 +166,7 @@ async def resume(client: Client, feature: Feature, *, again: bool) -> RolloutRes
     def go_on(rollout: Rollout) -> Rollout:
         return rollout if rollout.state == "running" else resumed(rollout, time.time(), again=again)
 
-    await _change(client, feature, lambda found: _there(feature, found, go_on))
+    await _go_on(client, feature, go_on)
     return await look(client, feature)
 
 
@@ -243,10 +243,22 @@ async def _require_rights(client: Client, feature: Feature, *, on_nodes: bool) -
         raise RolloutError("nothing was changed; missing rights: " + ", ".join(map(str, lacking)))
 
 
-def _there(feature: Feature, found: Rollout | None, change: Callable[[Rollout], Rollout]) -> Rollout:
-    if found is None:
-        raise RolloutError(f"there is no roll-out of {feature.name}; koord colocation rollout start begins one")
-    return change(found)
+async def _go_on(client: Client, feature: Feature, change: Callable[[Rollout], Rollout]) -> None:
+    """Changes a roll-out that is there and makes sense."""
+
+    def text_of(data: Mapping[str, str]) -> str:
+        present = data.get(feature.name)
+        if present is None:
+            raise RolloutError(f"there is no roll-out of {feature.name}; koord colocation rollout start begins one")
+        try:
+            return render(change(parse(feature.name, present)))
+        except BadInput as error:
+            raise RolloutError(
+                f"ConfigMap {names.CONFIGMAP_ROLLOUTS}: {error}\n"
+                f"Mend it there, or take it away with koord colocation rollout undo {feature.name}."
+            ) from None
+
+    await _rewrite(client, names.CONFIGMAP_ROLLOUTS, feature.name, text_of)
 
 
 async def _change(client: Client, feature: Feature, change: Callable[[Rollout | None], Rollout | None]) -> None:

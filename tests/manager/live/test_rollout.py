@@ -226,6 +226,8 @@ async def test_configuration_that_others_overwrite_stops_it_and_a_malformed_one_
         await client.patch(kinds.CONFIG_MAPS, CONFIGMAP_ROLLOUTS, patch, namespace=NAMESPACE_KOORDINATOR)
         await until(lambda: _has_event(client, "RolloutInvalid", "steps: must rise"))
         assert (await rollouts.look(client)).faults
+        with pytest.raises(RolloutError, match=r"(?s)steps: must rise.*rollout undo lending"):
+            await rollouts.stop(client, LENDING, "")
         await rollouts.end(client, LENDING, on=False)
         assert (await rollouts.look(client)).faults == ()
 
