@@ -72,8 +72,10 @@ class MalformedTeller:
 
         def hear(delta: Delta[T]) -> None:
             told = "" if delta.new is None else "; ".join(map(str, faults(delta.new)))
+            if delta.new is None or not told:
+                return
             before = "" if delta.old is None else "; ".join(map(str, faults(delta.old)))
-            if delta.new is not None and told and told != before:
+            if told != before:
                 about = reference_to(kind, _metadata(delta.new))
                 self._events.record(about, f"Malformed{kind.kind}", told, action="Reading", type="Warning")
 
