@@ -1,7 +1,8 @@
 """Other systems on the cluster: how each is known, and what it means for koord.
 
 Two agents that write the same names on nodes, or the same cgroups, undo each other's work: such a system keeps koord's
-own half from being installed. Koordinator takes part in the same elections, so that one of the two acts at a time.
+own half from being installed. Koordinator takes part in the same elections, so that one of the two acts at a time; but
+for its node agent, since agents have no election. What gave way to koord by `koord migrate` is no neighbour.
 Autoscalers and queues are neighbours. `koord install` refuses by this list, and `koord check` tells of all of it.
 """
 
@@ -14,6 +15,7 @@ from typing import Final, Literal
 from koord.api.kinds import CONFIG_MAPS
 from koord.api.protocol import names
 from koord.install.manifest import Json, Key, key_of, labels_of
+from koord.install.migration import is_paused
 from koord.install.settings import AGENT, MANAGER, Settings
 
 Relation = Literal["clashes", "alternates", "beside"]
@@ -31,13 +33,23 @@ class System:
     relation: Relation
     why: str
     how: str
+    clashes_with: tuple[str, ...] = LENDING
+    "Of koord's components, if it clashes."
 
 
 def _koordinator(part: str, name: str) -> System:
-    how = "koord takes part in the same elections, so only one acts at a time; take one of them away"
+    how = f"koord takes part in the same elections, so only one acts at a time; koord migrate {part} takes over"
     return System(f"Koordinator's {part}", frozenset({name}), "alternates", "it does the same work as koord", how)
 
 
+KOORDLET: Final = System(
+    "Koordinator's node agent",
+    frozenset({"koordlet"}),
+    "clashes",
+    "it writes the cgroups of pods, as koord's agent does, and node agents have no election",
+    "koord migrate agent takes over",
+    (AGENT.name,),
+)
 _AUTOSCALES: Final = "nodes that it takes away get no pods; pods that ask it to stay are not moved"
 CLUSTER_AUTOSCALER: Final = System(
     "Cluster Autoscaler",
@@ -61,7 +73,7 @@ KUEUE: Final = System(
     f"see {PAGE}",
 )
 SYSTEMS: Final = (
-    _koordinator("node agent", "koordlet"),
+    KOORDLET,
     _koordinator("manager", "koord-manager"),
     _koordinator("scheduler", "koord-scheduler"),
     _koordinator("descheduler", "koord-descheduler"),
@@ -106,6 +118,8 @@ class Neighbour:
 
 def neighbour(workload: Json) -> Neighbour | None:
     """Whose workload this is, if it is that of a system in the list. koord's own are not asked about."""
+    if is_paused(workload):
+        return None
     known = {*_names(workload)}
     for system in SYSTEMS:
         if system.known_by & known:
@@ -136,8 +150,8 @@ def refusals(found: Sequence[Neighbour], settings: Settings, installed: Settings
     """Why koord's manager and agent must not be added to this cluster. What is installed already is not held up by it:
     an upgrade may be what mends a cluster."""
     before = installed.components if installed is not None else ()
-    added = [each for each in LENDING if each in settings.components and each not in before]
-    if not added:
-        return []
-    clashing = [each for each in found if each.system.relation == "clashes"]
+    added = {*settings.components} - {*before}
+    clashing = [
+        each for each in found if each.system.relation == "clashes" and not added.isdisjoint(each.system.clashes_with)
+    ]
     return [f"{each.found} is {each.system.what}: {each.system.why}; {each.system.how}" for each in clashing]

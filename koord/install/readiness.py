@@ -14,7 +14,7 @@ from koord.api.configuration.features import AgentGate, Gate
 from koord.api.configuration.slo_config import SloConfig
 from koord.api.protocol import names
 from koord.install import versions
-from koord.install.others import LENDING, Neighbour
+from koord.install.others import Neighbour
 from koord.install.settings import AGENT, COMPONENTS, Component, Settings
 
 State = Literal["works", "partly", "off", "missing", "broken"]
@@ -169,7 +169,9 @@ def _others(seen: Seen) -> Iterator[Finding]:
         system = other.system
         # One that clashes with what is not installed is for `koord install` to refuse.
         harmless = system.relation == "beside" or (
-            system.relation == "clashes" and seen.settings is not None and not any(_has(seen, c) for c in LENDING)
+            system.relation == "clashes"
+            and seen.settings is not None
+            and not any(_has(seen, each) for each in system.clashes_with)
         )
         yield Finding(area, str(other), "works" if harmless else "broken", system.why, system.how)
     if not writers and all(each.system.relation == "beside" for each in seen.others):

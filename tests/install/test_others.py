@@ -83,10 +83,19 @@ def test_what_writes_nothing_on_nodes_and_what_is_installed_already_are_not_held
     assert refusals(of(VOLCANO), ALL, ALL) == []
 
 
-def test_neighbours_and_koordinator_refuse_nothing() -> None:
+def test_neighbours_and_koordinators_control_plane_refuse_nothing() -> None:
     others = [Neighbour(each, "x") for each in SYSTEMS if each.relation != "clashes"]
-    assert len(others) == 7
+    assert len(others) == 6
     assert refusals(others, ALL, None) == []
+
+
+def test_koordlet_is_refused_beside_koords_agent_alone_until_it_has_given_way() -> None:
+    koordlet = workload("DaemonSet", "koordlet")
+    (reason,) = refusals(of(koordlet), ALL, None)
+    assert "koord migrate agent takes over" in reason
+    assert refusals(of(koordlet), Settings(image="koord:1", version="1", components=("manager",)), None) == []
+    koordlet["spec"]["template"]["spec"]["nodeSelector"] = {"install.koord.sh/paused": "true"}
+    assert neighbour(koordlet) is None
 
 
 def test_koords_own_pods_keep_no_node_from_being_drained() -> None:

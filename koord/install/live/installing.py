@@ -20,7 +20,7 @@ from koord.install.live.cluster import Cluster, each_of, said
 from koord.install.live.may_i import Wanted, for_objects, missing
 from koord.install.manifest import Json, Key, key_of
 from koord.install.objects import desired
-from koord.install.others import neighbour, refusals
+from koord.install.others import KOORDLET, neighbour, refusals
 from koord.install.plan import Plan, Step, is_own, plan
 from koord.install.record import NAME, Record, begun, finished, read
 from koord.install.settings import Settings, is_newer
@@ -68,8 +68,10 @@ async def find_record(cluster: Cluster, namespace: str) -> Record | None:
     return read(found[0]) if found else None
 
 
-async def prepare(cluster: Cluster, settings: Settings, *, adopt: bool = False, downgrade: bool = False) -> Prepared:
-    """Raises `Refused` with everything that stands in the way."""
+async def prepare(
+    cluster: Cluster, settings: Settings, *, adopt: bool = False, downgrade: bool = False, moving: bool = False
+) -> Prepared:
+    """Raises `Refused` with everything that stands in the way. `moving`: Koordinator's node agent gives way first."""
     version = await cluster.client.server_version()
     if version.numbers < versions.OLDEST_SERVER:
         least = versions.said(versions.OLDEST_SERVER)
@@ -77,7 +79,7 @@ async def prepare(cluster: Cluster, settings: Settings, *, adopt: bool = False, 
     wanted = desired(settings)
     keys = [key_of(each) for each in wanted]
     try:
-        return await _prepared(cluster, settings, wanted, adopt=adopt, downgrade=downgrade)
+        return await _prepared(cluster, settings, wanted, adopt=adopt, downgrade=downgrade, moving=moving)
     except Forbidden:
         if lacking := await _lacking(cluster, keys, settings):
             raise Refused(_MAY_NOT, lacking) from None
@@ -89,7 +91,7 @@ async def _lacking(cluster: Cluster, keys: Sequence[Key], settings: Settings) ->
 
 
 async def _prepared(
-    cluster: Cluster, settings: Settings, wanted: Sequence[Json], *, adopt: bool, downgrade: bool
+    cluster: Cluster, settings: Settings, wanted: Sequence[Json], *, adopt: bool, downgrade: bool, moving: bool
 ) -> Prepared:
     before = await find_record(cluster, settings.namespace)
     if before is not None and before.settings.namespace != settings.namespace:
@@ -108,7 +110,7 @@ async def _prepared(
     live = await cluster.live(dict.fromkeys((*keys, *applied)))
     planned = plan(wanted, live, applied, adopt=adopt, may_prune=downgrade)
     reasons = [f"{each.key}: {each.why}" for each in planned.refusals]
-    reasons += await _clashes(cluster, settings, before.settings if before is not None else None)
+    reasons += await _clashes(cluster, settings, before.settings if before is not None else None, moving=moving)
     if reasons or planned.changes:
         lacking = await _lacking(cluster, keys, settings)
         if lacking and not reasons:
@@ -130,7 +132,7 @@ async def _others_kinds(cluster: Cluster, keys: Sequence[Key]) -> None:
         raise Refused("kinds are missing", reasons)
 
 
-async def _clashes(cluster: Cluster, settings: Settings, installed: Settings | None) -> list[str]:
+async def _clashes(cluster: Cluster, settings: Settings, installed: Settings | None, *, moving: bool) -> list[str]:
     """Agents of other systems that would write what koord's write."""
     try:
         agents = [each async for each in cluster.all_of(DAEMON_SETS)]
@@ -138,7 +140,7 @@ async def _clashes(cluster: Cluster, settings: Settings, installed: Settings | N
         # Whoever may install and not list them is not kept from it: `koord check` says what nodes show.
         return []
     found = [other for each in agents if not is_own(each) and (other := neighbour(each)) is not None]
-    return refusals(found, settings, installed)
+    return refusals([each for each in found if not (moving and each.system is KOORDLET)], settings, installed)
 
 
 def needed(keys: Sequence[Key], settings: Settings) -> list[Wanted]:

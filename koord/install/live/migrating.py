@@ -148,7 +148,7 @@ async def prepare_migration(
         raise Refused("you may not do all that this takes", [f"missing right: {each}" for each in lacking])
     after = await _after(cluster, theirs, settings, back=back)
     # All that stands in the way is known before the first step, whichever it is.
-    prepared = await prepare(cluster, after, adopt=True) if not back else None
+    prepared = await prepare(cluster, after, adopt=True, moving=True) if not back else None
     return Migration(theirs, after, moves(theirs.component, back=back), prepared, looked.record is not None)
 
 
@@ -167,7 +167,7 @@ async def obstacles(cluster: Cluster, looked: Looked, settings: Settings) -> lis
         except BadInput as fault:
             found.append(f"{name}: {fault}")
     try:
-        await prepare(cluster, settings, adopt=True)
+        await prepare(cluster, settings, adopt=True, moving=True)
     except Refused as refused:
         found += refused.reasons
     return found
@@ -244,7 +244,7 @@ class _Shell:
 
     async def _removed(self) -> None:
         if self._is_installed:
-            await self._carry_out(await prepare(self._cluster, self._settings, adopt=True))
+            await self._carry_out(await prepare(self._cluster, self._settings, adopt=True, moving=True))
         if self._theirs.component is MANAGER:
             await hand_back_webhooks(self._cluster, self._progress)
 
