@@ -116,6 +116,8 @@ class RolloutLoop:
         "By the pod's uid: where and when."
         self._counted_before: dict[str, tuple[float, int]] = {}
         "By feature: evictions of a step that a manager before this one has counted."
+        self._lacking_s: dict[str, float] = {}
+        "By feature: when nodes of its step were last seen without it."
         self._told: dict[str, str] = {}
         self.controller: Controller[str] = Controller(
             NAME,
@@ -135,6 +137,7 @@ class RolloutLoop:
         if found is None or text is None:
             self._metrics.rolls_out(name, None)
             self._counted_before.pop(name, None)
+            self._lacking_s.pop(name, None)
             return None
         try:
             feature, rollout = feature_of(name), parse(name, text)
@@ -162,13 +165,20 @@ class RolloutLoop:
         if why:
             return stopped(rollout, now_s, f"{names.CONFIGMAP_SLO_CONTROLLER}: {why}")
         found = await self._suffering(feature, rollout)
-        return next_of(rollout, found, now_s, has_nodes=bool(self._pool(rollout)))
+        wanted, labelled = self._nodes(feature, rollout)
+        if not wanted or not wanted <= labelled:
+            self._lacking_s[feature.name] = now_s
+        return next_of(rollout, found, now_s, lacking_s=self._lacking_s.get(feature.name, 0.0))
 
-    def _pool(self, rollout: Rollout) -> list[str]:
-        """The nodes that it is for."""
+    def _nodes(self, feature: Feature, rollout: Rollout) -> tuple[set[str], set[str]]:
+        """Those that should have the feature by now, and those that have it."""
         matcher = rollout.matcher
         listed = self._sources.nodes.list()
-        return [each.facts.name for each in listed if matcher is None or matcher.matches(each.facts.labels)]
+        pool = [each.facts.name for each in listed if matcher is None or matcher.matches(each.facts.labels)]
+        labelled = {each.facts.name for each in listed if feature.label in each.facts.labels}
+        if rollout.state == "stopped":
+            return labelled - set(rollout.taken_back), labelled
+        return set(chosen(pool, rollout.percent, labelled, rollout.taken_back)), labelled
 
     async def _suffering(self, feature: Feature, rollout: Rollout) -> Suffering:
         if self._pods is None:
@@ -245,15 +255,10 @@ class RolloutLoop:
 
     async def _label(self, feature: Feature, rollout: Rollout) -> None:
         """Nodes of the roll-out have the label, others do not."""
-        listed, pool = self._sources.nodes.list(), self._pool(rollout)
-        labelled = {each.facts.name for each in listed if feature.label in each.facts.labels}
-        if rollout.state == "stopped":
-            wanted = labelled - set(rollout.taken_back)
-        else:
-            wanted = set(chosen(pool, rollout.percent, labelled, rollout.taken_back))
+        wanted, labelled = self._nodes(feature, rollout)
         slots = asyncio.Semaphore(AT_ONCE)
         async with asyncio.TaskGroup() as tasks:
-            for each in listed:
+            for each in self._sources.nodes.list():
                 if (each.facts.name in wanted) != (each.facts.name in labelled):
                     tasks.create_task(self._set(each, feature, slots, on=each.facts.name in wanted))
 

@@ -70,10 +70,11 @@ def _turned_unready(pod: PodHealth, since_s: float) -> bool:
     return pod.turned_s >= since_s and pod.turned_s > pod.started_s + SETTLES_S
 
 
-def next_of(rollout: Rollout, found: Suffering, now_s: float, *, has_nodes: bool = True) -> Rollout:
+def next_of(rollout: Rollout, found: Suffering, now_s: float, *, lacking_s: float = 0.0) -> Rollout:
     """The roll-out as it goes on. The same object where nothing changes.
 
-    `has_nodes`: whether there are nodes that it is for. While there are none, nothing is seen, and no step ends.
+    `lacking_s`: when nodes of the step were last seen without the feature, or none was there to have it. A step lasts
+    as long as asked for from then on: what nodes do not have cannot be seen to go well.
     """
     if rollout.state != "running":
         return rollout
@@ -93,7 +94,7 @@ def next_of(rollout: Rollout, found: Suffering, now_s: float, *, has_nodes: bool
         )
     # A clock that was set back must not keep a step for ever.
     since_s = min(rollout.since_s, now_s)
-    if has_nodes and now_s - since_s >= rollout.every_seconds:
+    if now_s - max(since_s, lacking_s) >= rollout.every_seconds:
         if rollout.step + 1 < len(rollout.steps):
             return replace(rollout, step=rollout.step + 1, since_s=now_s, found=Suffering())
         return replace(rollout, state="complete", found=found)

@@ -272,9 +272,10 @@ def test_a_clock_that_is_set_back_keeps_no_step_for_ever() -> None:
     assert next_of(back, Suffering(), 560.0).step == 1
 
 
-def test_no_step_ends_while_there_is_no_node() -> None:
-    assert next_of(RUNNING, Suffering(), 5000.0, has_nodes=False) is RUNNING
-    assert next_of(RUNNING, Suffering(), 5000.0).step == 1
+def test_a_step_lasts_as_long_as_asked_for_once_its_nodes_have_the_feature() -> None:
+    assert next_of(RUNNING, Suffering(), 5000.0, lacking_s=5000.0) is RUNNING
+    assert next_of(RUNNING, Suffering(), 5059.0, lacking_s=5000.0) is RUNNING
+    assert next_of(RUNNING, Suffering(), 5060.0, lacking_s=5000.0).step == 1
 
 
 @pytest.mark.parametrize("since_s", [0.0, -1e300])
