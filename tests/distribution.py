@@ -12,6 +12,7 @@ LONGEST_FIRST = (
     "tests/docs/test_pages.py",
     "tests/minicluster/apiserver/differential/test_records.py",
     "tests/cluster/test_story.py",
+    "tests/cluster/test_migration.py",
     "tests/scheduler/test_engine_story.py",
     "tests/minicluster/up/test_end_to_end.py",
     "tests/runtime/test_whole_node.py",
