@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.control_plane import ControlPlane
 from tests.distribution import place_in_the_queue
+from tests.examples import try_a_share
 from tests.groups import GROUPS, missing_kubectl
 from tests.second_try import NEEDED, SecondTry
 
@@ -55,6 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=place_in_the_queue)
     for item in items:
+        try_a_share(item)
         for name in GROUPS:
             if item.get_closest_marker(name) is None:
                 continue
