@@ -30,6 +30,8 @@ CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory")
 UNIFIED_CONTROLLERS = ("cpu", "cpuset", "memory")
 WHERE_MOUNTED = ("net_cls",)
 """Only a guest mounts that: nothing here needs it but its own test."""
+IS_MACHINE = os.environ.get("KOORD_TEST_CGROUPS") == "machine"
+"""Whether the node is the whole machine, not a part of it: in a guest."""
 GONE_WITHIN_S = 30.0
 _number = count()
 
@@ -41,7 +43,7 @@ def real_cgroups(driver: CgroupDriver = CgroupDriver.CGROUPFS) -> Iterator[Cgrou
     mounted = Cgroups.of(files)
     if reason := _missing(mounted):
         pytest.skip(reason)
-    root = "" if slices.IN_USE else f"koord-test-{os.getpid()}-{next(_number)}"
+    root = "" if slices.IN_USE or IS_MACHINE else f"koord-test-{os.getpid()}-{next(_number)}"
     cgroups = Cgroups(files, mounted.version, root)
     try:
         if root:

@@ -87,7 +87,7 @@ def run(guest: Guest, directory: Path, within_s: float) -> Told:
     told = "console=ttyS0 quiet panic=-1 random.trust_cpu=on"
     told += f" koord.driver={guest.driver} koord.tests={'+'.join(guest.tests)}"
     if guest.is_of_v1:
-        told += " koord.cgroups=v1"
+        told += " koord.cgroups=v1 koord.node=machine"
     if guest.is_of_systemd:
         told += f" {systemd.BOOT}"
     command = [

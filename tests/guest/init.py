@@ -6,15 +6,16 @@ import os
 import subprocess
 import sys
 import time
+import traceback
 
 MOUNTS = (
     ("devtmpfs", "/dev"),
     ("proc", "/proc"),
     ("sysfs", "/sys"),
-    ("cgroup2", "/sys/fs/cgroup"),
     ("tmpfs", "/tmp"),
     ("tmpfs", "/run"),
 )
+CGROUPS = "/sys/fs/cgroup"
 V1 = ("cpu", "cpuacct", "cpuset", "memory", "blkio", "pids", "net_cls")
 RB_AUTOBOOT = 0x01234567
 REPORT = "/tmp/report.xml"
@@ -37,15 +38,17 @@ def mount(kind: str, where: str, options: str = "") -> None:
 
 
 def main() -> None:
-    is_v1 = option("koord.cgroups") == "v1"
     for kind, where in MOUNTS if IS_FIRST else ():
-        mount("tmpfs" if is_v1 and kind == "cgroup2" else kind, where)
-    if is_v1:
+        mount(kind, where)
+    if option("koord.cgroups") == "v1":
+        mount("tmpfs", CGROUPS)
         for controller in V1:
-            os.mkdir(f"/sys/fs/cgroup/{controller}")
-            mount("cgroup", f"/sys/fs/cgroup/{controller}", controller)
+            os.mkdir(f"{CGROUPS}/{controller}")
+            mount("cgroup", f"{CGROUPS}/{controller}", controller)
     else:
-        with open("/sys/fs/cgroup/cgroup.subtree_control", "w") as file:
+        if IS_FIRST:
+            mount("cgroup2", CGROUPS)
+        with open(f"{CGROUPS}/cgroup.subtree_control", "w") as file:
             file.write("+cpu +cpuset +memory +pids")
     os.environ.update(
         PATH="/usr/bin:/bin:/usr/sbin",
@@ -53,7 +56,7 @@ def main() -> None:
         HOME="/tmp",
         KOORD_KILLS="5",
         KOORD_TEST_CGROUP_DRIVER=option("koord.driver"),
-        KOORD_TEST_CGROUPS="" if IS_FIRST else "systemd",
+        KOORD_TEST_CGROUPS=option("koord.node") if IS_FIRST else "systemd",
     )
     print(f"koord guest: up after {time.clock_gettime(time.CLOCK_BOOTTIME):.1f} s", flush=True)
     command = [
@@ -68,6 +71,8 @@ def main() -> None:
 
 try:
     main()
+except Exception:  # noqa: BLE001 - whatever it is, the console is the last place to tell it
+    traceback.print_exc(file=sys.stdout)
 finally:
     sys.stdout.flush()
     os.sync()
