@@ -199,6 +199,10 @@ async def runs(client: Client, name: str, times: int) -> bool:
     return sum(pod.metadata.name.startswith(name) for pod in await client.list(PODS)) == times
 
 
+async def has_bound(client: Client, least: int) -> bool:
+    return sum(bool(pod.spec.node_name) for pod in await client.list(PODS, namespace="default")) >= least
+
+
 async def migrated(kubeconfig: Path, *args: str) -> float:
     """Seconds that it took."""
     began_s = time.monotonic()
@@ -218,7 +222,7 @@ async def test_pods_go_on_being_placed_once_while_schedulers_change_hands_and_no
         await until(led_by_koordinators)
         coming = asyncio.create_task(pods_keep_coming(client))
         try:
-            await asyncio.sleep(3)
+            await until(lambda: has_bound(client, 3))
             await all_bound(client)
             # Pods keep coming: the last one may still have to be bound.
             first = {
@@ -239,7 +243,8 @@ async def test_pods_go_on_being_placed_once_while_schedulers_change_hands_and_no
             await until(partial(runs, client, "koordlet-", 2))
             await migrated(kubeconfig, "scheduler", "--back")
             assert is_anothers(await holder(client))
-            await asyncio.sleep(3)
+            there = len(await client.list(PODS, namespace="default"))
+            await until(lambda: has_bound(client, there + 2))
         finally:
             coming.cancel()
         await all_bound(client)

@@ -267,7 +267,8 @@ def test_each_component_changes_hands_and_back_and_all_of_koordinator_is_as_befo
 def test_a_holder_that_lives_keeps_its_lease_and_a_configuration_that_koord_does_not_take_is_named(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(migrating, "UNRENEWED_S", 0.5)
+    # It ends as soon as it sees a renewal.
+    monkeypatch.setattr(migrating, "UNRENEWED_S", 60.0)
     server.ask(lambda cluster: install_koordinator(cluster, "v1.8"))
     text = server.get(kinds.CONFIG_MAPS, "koord-scheduler-config", THERE)["data"]["koord-scheduler-config"]
     wrong = {"data": {"koord-scheduler-config": text.replace("usageThresholds", "usageTresholds")}}
@@ -300,6 +301,7 @@ def test_a_holder_that_lives_keeps_its_lease_and_a_configuration_that_koord_does
     assert "koord-scheduler-7d_0b1c still renews it" in server.ask(beside)
     assert holder(server, "koord-scheduler") == "koord-scheduler-7d_0b1c"
     # It is as far as that, and goes on when the process has ended; or back.
+    monkeypatch.setattr(migrating, "UNRENEWED_S", 0.0)
     done(server, "migrate", "scheduler", "--wait", "0")
     done(server, "migrate", "scheduler", "--back", "--wait", "0")
     assert server.get(kinds.DEPLOYMENTS, "koord-scheduler", THERE)["spec"]["replicas"] == 2

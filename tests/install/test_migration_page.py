@@ -39,8 +39,8 @@ def played(kubeconfig: Path) -> Iterator[None]:
             while not over.is_set():
                 try:
                     await _played(Cluster(client), holders)
-                except ApiError:
-                    # Somebody deleted it meanwhile.
+                except (ApiError, OSError, TimeoutError):
+                    # Somebody deleted it meanwhile, or the server is busy.
                     continue
                 await asyncio.sleep(0.1)
 
