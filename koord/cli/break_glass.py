@@ -42,7 +42,10 @@ def on(reason: str, kubeconfig: str | None, context: str | None) -> int:
 @kube_options
 def off(kubeconfig: str | None, context: str | None) -> int:
     """Admission is back: the manager registers its webhooks when it next looks."""
-    for name, said in asyncio.run(_turn(kubeconfig, context, None)).items():
+    told = asyncio.run(_turn(kubeconfig, context, None))
+    if not told:
+        click.echo("admission was not off: koord has no webhook configurations on this cluster")
+    for name, said in told.items():
         was = f"admission was off {said}" if said else "admission was not off"
         click.echo(f"{name}: {was}; the manager registers its webhooks")
     return 0

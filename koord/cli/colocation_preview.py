@@ -97,11 +97,10 @@ def _tables(told: FeaturePreview) -> str:
         lines.append(_table(told))
         if len(told.nodes) > MOST_NODES:
             lines.append(f"and {len(told.nodes) - MOST_NODES} more nodes (all of them with -o json)")
-    lent = (
-        f", {told.batch_cpu_milli / 1000:g} CPUs and {told.batch_memory_bytes / GIB:.1f}Gi lent" if told.lends else ""
-    )
-    evicted = f", {len(told.evictions)} pods evicted" if told.evictions or told.lends or told.holds_back else ""
-    lines.append(f"in all: {len(told.nodes)} nodes{lent}{evicted}")
+        cpus, gib = told.batch_cpu_milli / 1000, told.batch_memory_bytes / GIB
+        lent = f", {cpus:g} CPUs and {gib:.1f}Gi lent" if told.lends else ""
+        evicted = f", {len(told.evictions)} pods evicted" if told.lends or told.holds_back else ""
+        lines.append(f"in all: {len(told.nodes)} nodes{lent}{evicted}")
     lines += [f"  {each.pod} on {each.node} by {each.by}: {each.why}" for each in told.evictions[:MOST_PODS]]
     lines += [f"note: {note}" for note in told.notes]
     return "\n".join(lines)

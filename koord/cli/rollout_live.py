@@ -193,8 +193,11 @@ async def end(client: Client, feature: Feature, *, on: bool, force: bool = False
     config_before = await config_map(client, names.CONFIGMAP_SLO_CONTROLLER) or ConfigMap()
     nodes = await client.list(NODES)
     labelled = [each for each in nodes if feature.label in each.metadata.labels]
-    if not on and text is None and not labelled and not is_begun(config_before.data, feature):
-        return None
+    if text is None and not is_begun(config_before.data, feature):
+        if on:
+            raise RolloutError(f"there is no roll-out of {feature.name} to finish")
+        if not labelled:
+            return None
     await _configure(client, feature, lambda data: ended(data, feature, on=on))
     await _change(client, feature, lambda found: None)
     done = Done()

@@ -382,6 +382,15 @@ def test_a_person_turns_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         assert "there is no node n9" in capsys.readouterr().err
 
 
+def test_break_glass_says_what_it_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with served(tmp_path) as where:
+        assert koord(["colocation", "break-glass", "off", *where]) == 0
+        assert "admission was not off" in capsys.readouterr().out
+        assert koord(["colocation", "break-glass", "on", "--reason", "try", *where]) == 0
+        assert koord(["colocation", "break-glass", "off", *where]) == 0
+        assert ": try; the manager registers its webhooks" in capsys.readouterr().out
+
+
 def test_evicting_is_asked_about_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with served(tmp_path, batch_pod("job"), plain_pod("plain")) as where:
         evict = ["colocation", "off", "--evict", *where]

@@ -212,6 +212,9 @@ async def test_two_people_at_once_and_commands_given_twice_leave_one_roll_out(cl
         assert not await rollouts.end(client, LENDING, on=False)
     with pytest.raises(RolloutError, match="there is no roll-out of lending"):
         await rollouts.stop(client, LENDING, "")
+    for force in (False, True):
+        with pytest.raises(RolloutError, match="there is no roll-out of lending"):
+            await rollouts.end(client, LENDING, on=True, force=force)
 
 
 async def test_configuration_that_others_overwrite_stops_it_and_a_malformed_one_is_told(client: Client) -> None:
