@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from koord.minicluster.hollow.live.fleet import FleetOptions
     from koord.minicluster.up.data_dir import DataDir
     from koord.minicluster.up.plan import UpOptions
+
+log = logging.getLogger(__name__)
 
 
 def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
@@ -22,6 +26,7 @@ def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
     from koord.descheduler.live.run import DeschedulerOptions
     from koord.descheduler.live.run import run as run_descheduler
     from koord.kube.client import Client
+    from koord.kube.election import NotLeader
     from koord.kube.locate import locate
     from koord.kube.shell import run_component
     from koord.manager.live.run import ManagerOptions
@@ -34,6 +39,14 @@ def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
     from koord.minicluster.up.plan import choose_port
     from koord.scheduler.live.run import SchedulerOptions
     from koord.scheduler.live.run import run as run_scheduler
+
+    async def managing(client: Client, options: ManagerOptions, on_ready: Callable[[], None]) -> None:
+        while True:
+            try:
+                await run_manager(client, options=options, on_ready=on_ready)
+            except* NotLeader as error:
+                # All share one core: where the machine has none to spare, its lease may not be renewed in time.
+                log.warning("the manager starts again: %s", error.exceptions[0])
 
     async def main() -> None:
         port = choose_port(options.port, data.last_port())
@@ -61,7 +74,7 @@ def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
                     on_ready=lambda _: serving[4].set(),
                 )
                 manager = ManagerOptions(elect=True, beside=(admission.run,))
-                tasks.create_task(run_manager(client, options=manager, on_ready=serving[3].set), name="manager")
+                tasks.create_task(managing(client, manager, serving[3].set), name="manager")
                 tasks.create_task(run_fleet(client, fleet, on_ready=lambda _: serving[1].set()), name="hollow")
                 if options.descheduler != "off":
                     tasks.create_task(run_descheduler(client, balanced, options=moving), name="descheduler")

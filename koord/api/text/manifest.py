@@ -26,7 +26,7 @@ from koord.api.text.yaml import YamlError, load_all
 STDIN: Final = "-"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _PARTS_KEPT: Final = 1 << 13
-_CONFIGURATIONS: Final = ("KubeSchedulerConfiguration", "DeschedulerConfiguration")
+_CONFIGURATIONS: Final = ("KubeSchedulerConfiguration", "DeschedulerConfiguration", "DeschedulerPolicy")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from koord.api.configuration.descheduler_config import DeschedulerConfiguration
 from koord.api.configuration.descheduler_upstream_args import RemovePodsHavingTooManyRestartsArgs
 from koord.api.machinery.faults import Invalid
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "descheduler" / "policy.yaml"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "descheduler-policy" / "policy.yaml"
 
 
 def policy(profile: dict[str, Any], **more: Any) -> DeschedulerConfiguration:
