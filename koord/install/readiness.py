@@ -13,6 +13,7 @@ import msgspec
 from koord.api.configuration.features import AgentGate, Gate
 from koord.api.configuration.slo_config import SloConfig
 from koord.api.protocol import names
+from koord.api.protocol.holders import is_koords
 from koord.install import versions
 from koord.install.others import Neighbour
 from koord.install.settings import AGENT, COMPONENTS, Component, Settings
@@ -181,7 +182,11 @@ def _others(seen: Seen) -> Iterator[Finding]:
 def _components(seen: Seen) -> Iterator[Finding]:
     area = "components"
     if seen.settings is None:
-        yield Finding(area, "koord", "missing", "it is not installed", "koord install")
+        if outside := _outside(seen):
+            why = f"it is not installed; outside of the cluster somebody runs koord's {' and '.join(outside)}"
+            yield Finding(area, "koord", "off", why, "koord install puts it into the cluster")
+        else:
+            yield Finding(area, "koord", "missing", "it is not installed", "koord install")
         return
     for component in COMPONENTS:
         yield _component(component, seen, seen.settings)
@@ -197,6 +202,12 @@ _LEASES: Final = {
     "scheduler": names.LEASE_SCHEDULER,
     "descheduler": names.LEASE_DESCHEDULER,
 }
+
+
+def _outside(seen: Seen) -> list[str]:
+    """Components of koord's that lead though none is installed: as `koord up` runs them, or somebody by hand."""
+    leading = {name for name, held in seen.leases.items() if held.fresh and is_koords(held.holder)}
+    return [component for component, lease in _LEASES.items() if lease in leading]
 
 
 def _component(component: Component, seen: Seen, settings: Settings) -> Finding:
@@ -242,12 +253,14 @@ def _features(seen: Seen) -> Iterator[Finding]:
 
 def _lending(seen: Seen) -> Finding:
     area, feature = "features", "batch resources"
+    lending = sum(node.lends for node in seen.nodes)
+    if seen.settings is None and lending and "manager" in _outside(seen):
+        return Finding(area, feature, "works", f"{lending} of {len(seen.nodes)} nodes lend")
     for needed in ("manager", "agent"):
         if not _has(seen, needed):
             return Finding(area, feature, "off", f"needs the {needed}", "koord install")
     if seen.config is None or not seen.config.is_colocation_enabled:
         return Finding(area, feature, "off", "co-location is off in slo-controller-config", "koord colocation on")
-    lending = sum(node.lends for node in seen.nodes)
     if lending == len(seen.nodes):
         return Finding(area, feature, "works", f"{lending} nodes lend")
     how = "koord explain node/NAME"

@@ -116,6 +116,18 @@ def test_kubelets_of_other_versions_are_named(kubelet: str, feature: str | None,
     assert bool(found) is (feature is not None)
 
 
+def test_components_that_run_outside_of_the_cluster_are_named_and_what_they_lend_counts() -> None:
+    outside = replace(WELL, settings=None, workloads={}, leases={"koordinator-manager": Held("laptop_koord-1", True)})
+    assert of(outside, "koord").state == "off"
+    assert "koord's manager" in of(outside, "koord").why
+    assert of(outside, "batch resources") == Finding("features", "batch resources", "works", "2 of 2 nodes lend")
+    assert is_ready(findings(outside))
+    for holder, fresh in (("laptop_koord-1", False), ("laptop_1", True)):
+        gone = replace(outside, leases={"koordinator-manager": Held(holder, fresh)})
+        assert of(gone, "koord").state == "missing"
+        assert of(gone, "batch resources").state == "off"
+
+
 def test_a_neighbour_is_named_and_leaves_the_cluster_ready() -> None:
     seen = replace(WELL, others=[AUTOSCALER])
     assert of(seen, "Cluster Autoscaler (DaemonSet a/b)").state == "works"
