@@ -107,7 +107,7 @@ def test_quotas_and_namespaces_that_come_and_go_are_forgotten_and_those_that_sta
     quotas = fed.feed.cluster.notes(Quotas)
     label = {"quota.scheduling.koordinator.sh/name": "team"}
     # It asks for nothing, and so is in no sum.
-    fed.put(pod("idle", containers=[{"name": "c"}], metadata={"labels": label}, schedulingGates=[{"name": "wait"}]))
+    fed.put(pod("idle", containers=[{"name": "c"}], metadata={"labels": label}))
     stays = pod("stays", cpu="2", on="n1", metadata={"labels": label})
     fed.put(stays)
     for i in range(60):
