@@ -16,7 +16,7 @@ from koord.cli.installation import (
     said_of,
     settings_options,
 )
-from koord.cli.options import Number, kube_options
+from koord.cli.options import kube_options, wait_option
 from koord.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ the API server refuses are told first, all at once. A second run changes nothing
     help="Write alert rules, scrape configuration and Grafana boards into DIR. Needs no cluster.",
 )
 @click.option("--adopt", is_flag=True, help="Take over objects of others that have koord's names.")
-@click.option(
-    "--wait", "wait_s", type=Number(min=0), default=0.0, metavar="SECONDS", help="Wait until all pods are ready."
-)
+@wait_option("Wait until all pods are ready.", default=0.0)
 @kube_options
 def install(
     dry_run: bool,

@@ -8,7 +8,7 @@ import click
 
 from koord.cli import structured
 from koord.cli.installation import changed, on_cluster
-from koord.cli.options import Number, kube_options, output_option
+from koord.cli.options import kube_options, output_option, wait_option
 from koord.cli.progress import Progress
 from koord.cli.tables import table, terminal_columns
 
@@ -39,15 +39,7 @@ command goes on from there, and --back leads back."""
 @click.option("--image", metavar="IMAGE", help="Of koord; koord:VERSION, or the one that is installed, unless given.")
 @click.option("-n", "--namespace", metavar="NAME", help="Of koord's workloads; koord-system unless given.")
 @click.option("--replicas", type=int, metavar="N", help="Of koord's Deployments; 2 unless given.")
-@click.option(
-    "--wait",
-    "wait_s",
-    type=Number(min=0),
-    default=300.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long pods may take in each step to be ready, or gone; with 0, nothing is waited for or restored.",
-)
+@wait_option("How long pods may take in each step to be ready, or gone; with 0, nothing is waited for or restored.")
 @kube_options
 @output_option("table", "json", "yaml")
 def migrate(

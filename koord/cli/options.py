@@ -45,6 +45,19 @@ def kube_options(command: F) -> F:
     )(command)
 
 
+def wait_option(help_text: str, default: float = 300.0) -> Callable[[F], F]:
+    """--wait, as `wait_s`: for how long pods are waited for."""
+    return click.option(
+        "--wait",
+        "wait_s",
+        type=Number(min=0),
+        default=default,
+        show_default=True,
+        metavar="SECONDS",
+        help=help_text,
+    )
+
+
 def output_option(*formats: str, default: str = "table") -> Callable[[F], F]:
     """-o/--output with the formats that this command has."""
     return click.option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from koord.cli.installation import changed, on_cluster, print_diff, said_of, settings_options
-from koord.cli.options import Number, kube_options
+from koord.cli.options import kube_options, wait_option
 from koord.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -27,15 +27,7 @@ roll-out that does not get ready ends the upgrade there; what was running goes o
 @settings_options
 @click.option("--diff", "show_diff", is_flag=True, help="Show what would change on the cluster, and change nothing.")
 @click.option("--allow-downgrade", is_flag=True, help="Go back to an older version.")
-@click.option(
-    "--wait",
-    "wait_s",
-    type=Number(min=0),
-    default=300.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long each workload may take until its pods are ready; 0 does not wait.",
-)
+@wait_option("How long each workload may take until its pods are ready; 0 does not wait.")
 @kube_options
 def upgrade(
     show_diff: bool, allow_downgrade: bool, wait_s: float, kubeconfig: str | None, context: str | None, **given: Any
