@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from koord.install.manifest import Json
+from koord.install.manifest import Json, part_of
 
 _PRESERVES: Final = "x-kubernetes-preserve-unknown-fields"
 _EITHER: Final = "x-kubernetes-int-or-string"
@@ -29,7 +29,7 @@ def losses(live: Json, wanted: Json) -> tuple[str, ...]:
             found.append(f"version {name}")
             continue
         found += [f"{path} ({name})" for path in _dropped(_schema(version), _schema(after), "")]
-        before, then = (isinstance(_part(each, "subresources").get("status"), Mapping) for each in (version, after))
+        before, then = (isinstance(part_of(each, "subresources").get("status"), Mapping) for each in (version, after))
         if before != then:
             # Whoever writes both at once would lose one of them.
             found.append(f"status as {'a subresource' if before else 'part of the object'} ({name})")
@@ -44,8 +44,8 @@ def _dropped(live: Mapping[str, object], wanted: Mapping[str, object], path: str
     keeps = wanted.get(_PRESERVES) is True
     if live.get(_PRESERVES) is True and not keeps and not wanted.get("additionalProperties"):
         yield f"{path}.*"
-    known, further = _part(wanted, "properties"), wanted.get("additionalProperties")
-    for name, schema in _part(live, "properties").items():
+    known, further = part_of(wanted, "properties"), wanted.get("additionalProperties")
+    for name, schema in part_of(live, "properties").items():
         here = f"{path}.{name}" if path else name
         same = known.get(name, further)
         if same is True or (not path and name in _ROOT):
@@ -62,7 +62,7 @@ def _dropped(live: Mapping[str, object], wanted: Mapping[str, object], path: str
             yield from _dropped(values, further, f"{path}.*")
     items = live.get("items")
     if isinstance(items, Mapping):
-        yield from _dropped(items, _part(wanted, "items"), f"{path}[]")
+        yield from _dropped(items, part_of(wanted, "items"), f"{path}[]")
 
 
 def _type(schema: Mapping[str, object]) -> str:
@@ -75,15 +75,10 @@ def _fits(before: str, after: str) -> bool:
 
 
 def _versions(definition: Json) -> dict[str, Mapping[str, object]]:
-    listed = _part(definition, "spec").get("versions")
+    listed = part_of(definition, "spec").get("versions")
     found = listed if isinstance(listed, list) else []
     return {str(each.get("name", "")): each for each in found if isinstance(each, Mapping)}
 
 
 def _schema(version: Mapping[str, object]) -> Mapping[str, object]:
-    return _part(_part(version, "schema"), "openAPIV3Schema")
-
-
-def _part(of: Mapping[str, object], name: str) -> Mapping[str, object]:
-    found = of.get(name)
-    return found if isinstance(found, Mapping) else {}
+    return part_of(version, "schema", "openAPIV3Schema")

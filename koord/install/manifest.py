@@ -29,9 +29,16 @@ class Key:
         return f"{self.kind} {where}"
 
 
-def metadata_of(manifest: Mapping[str, object]) -> Mapping[str, object]:
-    found = manifest.get("metadata")
+def part_of(manifest: Mapping[str, object], *path: str) -> Mapping[str, object]:
+    """A map inside of it; empty where there is none."""
+    found: object = manifest
+    for each in path:
+        found = found.get(each) if isinstance(found, Mapping) else None
     return found if isinstance(found, Mapping) else {}
+
+
+def metadata_of(manifest: Mapping[str, object]) -> Mapping[str, object]:
+    return part_of(manifest, "metadata")
 
 
 def key_of(manifest: Mapping[str, object]) -> Key:
@@ -45,13 +52,11 @@ def key_of(manifest: Mapping[str, object]) -> Key:
 
 
 def labels_of(manifest: Mapping[str, object]) -> Mapping[str, object]:
-    found = metadata_of(manifest).get("labels")
-    return found if isinstance(found, Mapping) else {}
+    return part_of(manifest, "metadata", "labels")
 
 
 def annotations_of(manifest: Mapping[str, object]) -> Mapping[str, object]:
-    found = metadata_of(manifest).get("annotations")
-    return found if isinstance(found, Mapping) else {}
+    return part_of(manifest, "metadata", "annotations")
 
 
 def made(api_version: str, kind: str, name: str, namespace: str = "", *, component: str = "", **rest: object) -> Json:

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from koord.api.protocol import names
 from koord.api.protocol.holders import is_anothers, is_koords
-from koord.install.manifest import Json, Key, annotations_of, key_of
+from koord.install.manifest import Json, Key, annotations_of, key_of, part_of
 from koord.install.settings import AGENT, COMPONENTS, DESCHEDULER, MANAGER, SCHEDULER, Component
 
 NAMESPACE: Final = "koord-system"
@@ -156,10 +156,8 @@ def pause(workload: Json) -> Json | None:
         return None
     if workload.get("kind") == "DaemonSet":
         return _node_selector({PAUSED: "true"})
-    spec = workload.get("spec")
-    replicas = spec.get("replicas", 1) if isinstance(spec, Mapping) else 1
     return {
-        "metadata": {"annotations": {names.OWN_ANNOTATION_REPLICAS_BEFORE: str(replicas)}},
+        "metadata": {"annotations": {names.OWN_ANNOTATION_REPLICAS_BEFORE: str(_replicas(workload))}},
         "spec": {"replicas": 0},
     }
 
@@ -183,17 +181,18 @@ def _node_selector(value: object) -> Json:
 
 
 def _nodes_of(daemon_set: Json) -> Mapping[str, object]:
-    found: object = daemon_set
-    for each in ("spec", "template", "spec", "nodeSelector"):
-        found = found.get(each) if isinstance(found, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    return part_of(daemon_set, "spec", "template", "spec", "nodeSelector")
 
 
 def is_paused(workload: Json) -> bool:
-    """By `pause`, not by somebody's hand."""
+    """By `pause`, not by somebody's hand. One that somebody scaled up meanwhile has pods, and is not."""
     if workload.get("kind") != "DaemonSet":
-        return names.OWN_ANNOTATION_REPLICAS_BEFORE in annotations_of(workload)
+        return names.OWN_ANNOTATION_REPLICAS_BEFORE in annotations_of(workload) and not _replicas(workload)
     return PAUSED in _nodes_of(workload)
+
+
+def _replicas(deployment: Json) -> object:
+    return part_of(deployment, "spec").get("replicas", 1)
 
 
 def their_workload(workload: Json) -> Theirs | None:

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from koord.api.kinds import CONFIG_MAPS
 from koord.api.protocol import names
-from koord.install.manifest import Json, Key, key_of, labels_of
+from koord.install.manifest import Json, Key, key_of, labels_of, part_of
 from koord.install.migration import is_paused
 from koord.install.settings import AGENT, MANAGER, Settings
 
@@ -129,21 +129,16 @@ def neighbour(workload: Json) -> Neighbour | None:
 
 def _names(workload: Json) -> Iterator[str]:
     yield key_of(workload).name
-    spec = _part(workload, "spec")
-    template = _part(spec, "template")
+    spec = part_of(workload, "spec")
+    template = part_of(spec, "template")
     for labels in (labels_of(workload), labels_of(template)):
         yield from (str(labels[each]) for each in _NAMING_LABELS if each in labels)
-    containers = _part(template, "spec").get("containers")
+    containers = part_of(template, "spec").get("containers")
     for each in containers if isinstance(containers, list) else ():
         if isinstance(each, Mapping):
             yield str(each.get("name", ""))
             image = str(each.get("image", "")).partition("@")[0]
             yield image.rpartition("/")[2].partition(":")[0]
-
-
-def _part(of: Mapping[str, object], name: str) -> Mapping[str, object]:
-    found = of.get(name)
-    return found if isinstance(found, Mapping) else {}
 
 
 def refusals(found: Sequence[Neighbour], settings: Settings, installed: Settings | None) -> list[str]:

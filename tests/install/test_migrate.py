@@ -127,6 +127,14 @@ def test_a_workload_that_was_paused_is_as_before_when_it_is_resumed(kind: str) -
     assert again == workload
 
 
+def test_a_workload_that_somebody_scaled_up_meanwhile_is_paused_again() -> None:
+    workload = koordinator.workload("Deployment", "x", replicas=3)
+    by_hand = merged(merged(workload, pause(workload)), {"spec": {"replicas": 2}})
+    assert resume(by_hand) is None
+    again = merged(by_hand, pause(by_hand))
+    assert merged(again, resume(again))["spec"]["replicas"] == 2
+
+
 def test_components_stay_in_the_order_in_which_they_are_rolled_out() -> None:
     assert with_component(("agent",), "manager", back=False) == ("manager", "agent")
     assert with_component(("manager", "agent"), "agent", back=True) == ("manager",)
