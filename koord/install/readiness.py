@@ -91,7 +91,6 @@ class KernelFeature:
 KERNEL_FEATURES: Final = (
     KernelFeature("pressure of nodes and pods (PSI)", (4, 20), "throttling and load tell less, and later"),
     KernelFeature("CPU burst by saved quota", (5, 14), "quotas are raised while a service is throttled"),
-    KernelFeature("idle class for best effort (cpu.idle)", (5, 15), "the least weight, which yields less quickly"),
 )
 """Of mainline kernels. cgroup v2 is a choice of the host: `koord agent --features` on a node asks the kernel itself."""
 

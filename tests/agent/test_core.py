@@ -12,7 +12,7 @@ from koord.agent.executor.ledger import Ledger
 from koord.agent.host import usage
 from koord.agent.host.cgroups import Version
 from koord.agent.host.features import features
-from koord.agent.host.knobs import CPU_IDLE, CPU_PERIOD, CPU_QUOTA, CPU_SHARES, CPUSET_CPUS
+from koord.agent.host.knobs import CPU_IDLE, CPU_PERIOD, CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, Knob
 from koord.agent.qos.decision import Eviction
 from koord.agent.series import names
 from koord.agent.state import NodeState
@@ -144,10 +144,11 @@ def test_the_settings_turned_off_undo_suppression_alone(tree: Tree) -> None:
     assert host.get(CPU_SHARES, f"{BE}/podjob") != 1024, "the pod's own shares stay"
 
 
-def test_in_the_idle_class_best_effort_is_counted_by_long_periods_and_the_other_way_back(tree: Tree) -> None:
+@pytest.mark.parametrize("knob", [CPU_IDLE, CPU_SHARES], ids=lambda knob: knob.name)
+def test_where_it_yields_best_effort_is_counted_by_long_periods_and_the_other_way_back(tree: Tree, knob: Knob) -> None:
     host = Host(tree, cpuSuppressPolicy="cfsQuota")
-    before = files_of(tree)
-    tree.cgroups.set(CPU_IDLE, BE, 1)
+    before, usual = files_of(tree), tree.cgroups.text(knob, BE)
+    tree.cgroups.set(knob, BE, 1 if knob is CPU_IDLE else 2)
     for _ in range(3):
         host.round(web=4, job=3)
     # 65% of 8 cores less 4000m: 1200m, in a second.
@@ -155,7 +156,7 @@ def test_in_the_idle_class_best_effort_is_counted_by_long_periods_and_the_other_
     assert shown == (["1200000", "1000000"] if tree.version is Version.V1 else ["1200000 1000000"])
     assert usage.cpu_quota_us(tree.cgroups, BE) == 120_000
     assert host.agent.samples.last(names.BE_CPU_LIMIT, host.now_s, 2.0) == 1200
-    tree.cgroups.set(CPU_IDLE, BE, 0)
+    tree.cgroups.put(knob, BE, usual)
     host.round(web=4, job=3)
     assert usage.cpu_quota_us(tree.cgroups, BE) == host.get(CPU_QUOTA) == 120_000
     host.agent.executor.restore_all(host.now_s)
@@ -188,7 +189,7 @@ def test_identity_on_a_mainline_kernel(tree: Tree) -> None:
     with_identity: NodeState = node(slo=slo)
     host.state = replace(host.state, slo=with_identity.slo, qos=with_identity.qos)
     host.round()
-    assert host.get(CPU_IDLE) == 1
+    assert host.get(CPU_SHARES) == 2
 
 
 @pytest.mark.parametrize("anolis", [True, False])
@@ -199,7 +200,7 @@ def test_what_this_kernel_can_do(tmp_path: Path, anolis: bool) -> None:
     assert found["idle class"].is_there
     assert found["slowed memory"].is_there == anolis
     if not anolis:
-        assert "cpu.idle" in found["group identity"].how
+        assert "weight" in found["group identity"].how
 
 
 def test_a_pods_sandbox_goes_where_its_pod_goes(tree: Tree) -> None:

@@ -12,13 +12,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import pytest
 
 from koord.agent.executor.write import Spot
 from koord.agent.host import usage
 from koord.agent.host.cgroups import Version
-from koord.agent.host.knobs import CPU_BURST, CPU_IDLE, CPU_QUOTA, CPUSET_CPUS
+from koord.agent.host.knobs import CPU_BURST, CPU_IDLE, CPU_QUOTA, CPU_SHARES, CPUSET_CPUS
 from koord.agent.pods import AgentPod
 from koord.api.configuration.features import AgentGate
 from koord.api.kubernetes.words import KubeQoS
@@ -202,11 +203,9 @@ def test_a_throttled_service_gets_a_larger_quota_and_loses_it_when_it_is_switche
         assert node.settings() == before
 
 
-def test_best_effort_in_the_idle_class_runs_where_nobody_else_does(tmp_path: Path) -> None:
+def test_best_effort_yields_whatever_weight_it_had_and_kubelet_can_write_its_own(tmp_path: Path) -> None:
     slo = {"resourceQOSStrategy": {"beClass": {"cpuQOS": {"enable": True}}}}
     with real_node(tmp_path, slo={}) as node, ExitStack() as running:
-        if not node.cgroups.has(CPU_IDLE, node.best_effort):
-            pytest.skip("this kernel has no idle class")
         web, job = node.pod("web", "LS", requests={"cpu": "1"}), node.pod("job", **batch())
         for pod in (web, job):
             node.cgroups.set(CPUSET_CPUS, pod.containers[0].directory, CPUSet([min(node.topology.all)]))
@@ -223,15 +222,48 @@ def test_best_effort_in_the_idle_class_runs_where_nobody_else_does(tmp_path: Pat
         beside = share()
         node.slo = slo
         node.round()
-        assert node.cgroups.get(CPU_IDLE, node.best_effort) == 1
         assert share() < 0.1 < 0.3 < beside
+        node.cgroups.set(CPU_SHARES, node.best_effort, 2)
+        assert not node.agent.executor.restore_all(node.now_s).refused
+
+
+def sched_idle(value: int) -> dict[str, Any]:
+    own = {"policies": {"cpuPolicy": "coreSched"}, "beClass": {"cpuQOS": {"enable": True, "schedIdle": value}}}
+    return {"resourceQOSStrategy": own}
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_what_comes_out_of_the_idle_class_has_its_weight_again(tmp_path: Path, is_killed: bool) -> None:
+    """The kernel gives it the weight of a new directory."""
+    with real_node(tmp_path, slo=sched_idle(0)) as node:
+        node.gates[AgentGate.CORE_SCHED] = True
+        job = node.pod("job", **batch())
+        if not node.cgroups.has(CPU_IDLE, job.directory):
+            pytest.skip("this kernel has no idle class")
+        node.cgroups.set(CPU_SHARES, job.directory, 2)
+        before = node.settings()
+        assert not node.round().outcome.refused
+        of_batch = node.cgroups.get(CPU_SHARES, job.directory)
+        assert of_batch != 2
+        node.slo = sched_idle(1)
+        assert not [done for done in node.rounds(2, each_s=0.1) if done.outcome.refused]
+        assert node.cgroups.get(CPU_IDLE, job.directory) == 1
+        if is_killed:
+            # Between the two writes of coming out.
+            node.cgroups.files.write(node.cgroups.file(CPU_IDLE, job.directory), "0")
+            node.start()
+        else:
+            node.slo = sched_idle(0)
+            assert not [done for done in node.rounds(2, each_s=0.1) if done.outcome.refused]
+            assert node.cgroups.get(CPU_IDLE, job.directory) == 0
+            assert node.cgroups.get(CPU_SHARES, job.directory) == of_batch
+        assert not node.agent.executor.restore_all(node.now_s).refused
+        assert node.settings() == before
 
 
 def test_where_best_effort_yields_its_time_is_counted_by_the_second(tmp_path: Path) -> None:
     idle = {"resourceQOSStrategy": {"beClass": {"cpuQOS": {"enable": True}}}}
     with real_node(tmp_path, slo={**suppressed("cfsQuota"), **idle}) as node, ExitStack() as running:
-        if not node.cgroups.has(CPU_IDLE, node.best_effort):
-            pytest.skip("this kernel has no idle class")
         before = node.settings()
         job = node.pod("job", **batch())
         running.enter_context(Process(node.cgroups, job.containers[0].directory, burn))

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from koord.agent.executor.executor import VERIFIED_FOR_S
-from koord.agent.host.knobs import CPU_BURST, CPU_IDLE, CPU_QUOTA, CPU_SHARES
+from koord.agent.host.convert import LEAST_SHARES
+from koord.agent.host.knobs import CPU_BURST, CPU_QUOTA, CPU_SHARES
 from koord.agent.pods import BATCH_CPU
 from koord.api.text.cpuset import CPUSet
 from tests.agent import service, slices
@@ -58,7 +59,7 @@ def test_systemd_as_the_second_writer_is_survived_and_corrected(tmp_path: Path) 
         # The rest is looked at again after a minute.
         node.later_s += VERIFIED_FOR_S
         assert not [done for done in node.rounds(2) if done.outcome.refused]
-        assert node.cgroups.get(CPU_IDLE, node.best_effort) == 1
+        assert node.cgroups.get(CPU_SHARES, node.best_effort) == LEAST_SHARES
         assert [node.cgroups.get(CPU_SHARES, directory) for directory in (job.directory, batch_container)] == shares
         assert [node.cgroups.get(CPU_QUOTA, directory) for directory in (job.directory, batch_container)] == [-1, -1]
         assert node.cgroups.get(CPU_BURST, container) == 30_000
@@ -98,7 +99,7 @@ def until(is_so: Callable[[], bool], what: str) -> None:
 
 
 def is_held(node: RealNode) -> bool:
-    return node.best_effort_cores < HELD_CORES and node.cgroups.get(CPU_IDLE, node.best_effort) == 1
+    return node.best_effort_cores < HELD_CORES and node.cgroups.get(CPU_SHARES, node.best_effort) == LEAST_SHARES
 
 
 def has_restarted(times: int) -> bool:

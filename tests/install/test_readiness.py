@@ -70,7 +70,7 @@ def test_an_installation_that_is_well_is_ready_though_much_is_off() -> None:
         ),
         (
             replace(WELL, nodes=[NodeSeen("new", "6.1", True), NodeSeen("old", "5.4.0-150-generic", True)]),
-            "idle class for best effort (cpu.idle)",
+            "CPU burst by saved quota",
             "partly",
             "old (5.4.0-150-generic)",
         ),

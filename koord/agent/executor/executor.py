@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 from koord.agent.executor.ledger import Entry, Ledger, knob_of
 from koord.agent.executor.order import merged, ordered
 from koord.agent.executor.write import Spot, Write, WriteStep
-from koord.agent.host import processes
+from koord.agent.host import idle_class, processes
 from koord.agent.host.cgroups import Cgroups, Version
-from koord.agent.host.knobs import CPUSET_CPUS, Knob, Place, Value
+from koord.agent.host.knobs import CPU_IDLE, CPU_SHARES, CPUSET_CPUS, Knob, Place, Value
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +76,7 @@ class Executor:
         self._cgroups.read_now.clear()
         wanted, disagreed = merged(write for write in writes if self._is_possible(write, now_s))
         outcome = ExecutorOutcome(disagreed=disagreed)
+        self._pass_over_shares(wanted)
         self._heed_specs(wanted.values())
         restores = self._restores(self.ledger.unwanted(ran, wanted.keys()), outcome)
         everything = {**wanted, **{write.spot: write for write in restores}}
@@ -115,6 +116,16 @@ class Executor:
             self._absent[write.spot] = now_s + VERIFIED_FOR_S
         return False
 
+    def _pass_over_shares(self, wanted: dict[Spot, Write]) -> None:
+        """Of what is in the idle class or enters it: the kernel takes none there, and shows none that could be kept.
+
+        What leaves it has those that it had, and is given others in the next round.
+        """
+        for spot in [each for each in wanted if each.knob == CPU_SHARES.name]:
+            idle = Spot(CPU_IDLE.name, spot.directory)
+            if idle in wanted or idle in self.ledger:
+                del wanted[spot]
+
     def _restores(self, entries: Iterable[Entry], outcome: ExecutorOutcome) -> list[Write]:
         """What cannot be looked at now is kept, and told."""
         restores = []
@@ -149,6 +160,10 @@ class Executor:
         shown = self._read(write.knob, write.spot)
         if shown is None:
             return
+        shares = self.ledger.get(Spot(CPU_SHARES.name, write.directory)) if write.knob is CPU_IDLE else None
+        if shares is not None:
+            # Those are put back in the same round.
+            shown = idle_class.weighing(shown, shares.found)
         entry, place = self.ledger.get(write.spot), self._cgroups.place(write.knob)
         is_ours = entry is not None and place is not None and _is_ours(place, entry, shown)
         self.ledger.intend(write, entry.found if entry is not None and is_ours else shown, texts)

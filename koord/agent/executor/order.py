@@ -2,7 +2,8 @@
 
 Two passes. Top-down, all that grows: a limit that becomes larger, a set of CPUs as the union of what was and what shall
 be. Then bottom-up, all that shrinks. Knobs that parents and children do not share are written in the first pass. A
-period grows before its quota and shrinks after it: the same quota in less time may be more CPUs than the parent has.
+period grows before its quota and shrinks after it: the same quota in less time may be more CPUs than the parent has. A
+directory leaves the idle class first and enters it last: in it, the kernel takes no shares.
 Of what the whole machine has, things are given back before others are taken: it has few groups of resctrl.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from koord.agent.executor.write import Spot, Write, WriteStep
-from koord.agent.host.knobs import CPU_PERIOD, Growth, Knob, Value
+from koord.agent.host.knobs import CPU_IDLE, CPU_PERIOD, Growth, Knob, Value
 from koord.api.text.cpuset import CPUSet
 
 
@@ -34,7 +35,7 @@ def ordered(writes: Iterable[Write], now: Mapping[Spot, Value]) -> list[WriteSte
         key=lambda write: (
             _depth(write.directory),
             write.directory,
-            write.knob is not CPU_PERIOD,
+            _turn(write),
             write.knob.is_of_host and write.text is None,
         ),
     )
@@ -49,6 +50,13 @@ def ordered(writes: Iterable[Write], now: Mapping[Spot, Value]) -> list[WriteSte
         if value != now[write.spot]:
             steps.append(WriteStep(write, value, is_last=False))
     return [*steps, *(WriteStep(write, write.value, is_last=True) for write in reversed(left))]
+
+
+def _turn(write: Write) -> int:
+    """Among those of one directory."""
+    if write.knob is CPU_IDLE:
+        return 2 if write.value == 1 else 0
+    return 0 if write.knob is CPU_PERIOD else 1
 
 
 def _grown(knob: Knob, old: Value, new: Value) -> Value:

@@ -1,8 +1,11 @@
 """Group identity: who yields to whom on a CPU.
 
 Kernels that have it (`cpu.bvt_warp_ns`) get each class's number. Mainline kernels get the nearest thing: best effort as
-a whole is in the idle class, so that it runs where a CPU would be idle and yields to whoever wakes up; weights below it
-go on working.
+a whole has the least weight, and weights below it go on working.
+
+The idle class (`cpu.idle`) would yield, too, but not in a directory where kubelet writes shares: the kernel refuses
+them, and kubelet does not start. Nor does it yield better. The balancer moves what is in it to and fro, and each time
+that it arrives on a CPU it may run until the next tick: on Linux 6.18 services wait for it four times as often.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from typing import Final
 
 from koord.agent import wish
 from koord.agent.hooks.hook import Hook
-from koord.agent.host.knobs import CPU_IDLE, GROUP_IDENTITY
+from koord.agent.host.convert import LEAST_SHARES
+from koord.agent.host.knobs import CPU_SHARES, GROUP_IDENTITY
 from koord.agent.pods import AgentContainer, AgentPod
 from koord.agent.state import NodeState
 from koord.agent.wish import Wish
@@ -86,7 +90,7 @@ def _for_node(state: NodeState) -> Iterator[Wish]:
     best_effort = wish.band(KubeQoS.BEST_EFFORT)
     if not state.kernel.has_group_identity:
         if identity(state.qos.be_class) < 0:
-            yield Wish(best_effort, CPU_IDLE, 1, NAME, "best effort yields to all others")
+            yield Wish(best_effort, CPU_SHARES, LEAST_SHARES, NAME, "best effort yields to all others")
         return
     of_ls = identity(state.qos.ls_class)
     yield Wish(wish.band(KubeQoS.GUARANTEED), GROUP_IDENTITY, 0, NAME, "the root has no side")

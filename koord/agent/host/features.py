@@ -43,12 +43,6 @@ class Known:
     "The kernels that have it, for people."
 
 
-def _group_identity(cgroups: Cgroups, directory: str) -> Answer:
-    if is_shown(cgroups, knobs.GROUP_IDENTITY, directory):
-        return Answer(True)
-    return Answer(False, "" if is_shown(cgroups, knobs.CPU_IDLE, directory) else "the least weight for best effort")
-
-
 def _pressure_of_pods(cgroups: Cgroups, directory: str) -> Answer:
     controller = "" if cgroups.version is Version.V2 else "cpuacct"
     if cgroups.files.exists(cgroups.name(controller, directory, "cpu.pressure")):
@@ -120,8 +114,8 @@ TABLE: Final = (
         "nothing: suppress by quota (cpuSuppressPolicy: cfsQuota)",
         _ALWAYS,
     ),
-    Known("group identity", _group_identity, "cpu.bvt_warp_ns", "cpu.idle on the best-effort directory", _ANOLIS),
-    Known("idle class", knobs.CPU_IDLE, "cpu.idle", "the least weight, which yields less quickly", "5.15"),
+    Known("group identity", knobs.GROUP_IDENTITY, "cpu.bvt_warp_ns", "the least weight for best effort", _ANOLIS),
+    Known("idle class", knobs.CPU_IDLE, "cpu.idle", "nothing: schedIdle has no effect", "5.15"),
     Known(
         "CPU burst",
         knobs.CPU_BURST,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
 
+from koord.agent.host import idle_class
 from koord.agent.host.convert import (
     LEAST_QUOTA_US,
     LEAST_SHARES,
@@ -24,6 +25,7 @@ from koord.agent.host.convert import (
     shares_of_weight,
     weight_of_shares,
 )
+from koord.agent.host.idle_class import IdleClass
 from koord.agent.host.means import Means
 from koord.api.text.cpuset import CPUSet
 
@@ -251,7 +253,14 @@ CPU_BURST: Final = Knob(
     100_000_000,
 )
 GROUP_IDENTITY: Final = _same("cpu.bvt_warp_ns", "cpu", "cpu.bvt_warp_ns", _T, _T, -1, 2)
-CPU_IDLE: Final = _same("cpu.idle", "cpu", "cpu.idle", _K, _K, 0, 1)
+_IDLE: Final = Form(write=str, read=idle_class.read, alike=idle_class.says)
+CPU_IDLE: Final = Knob(
+    "cpu.idle",
+    Place("cpu.idle", _IDLE, "cpu", _K, means=IdleClass("cpu", "cpu.shares", "1024")),
+    Place("cpu.idle", _IDLE, "", _K, means=IdleClass("", "cpu.weight", "100")),
+    0,
+    1,
+)
 CPUSET_CPUS: Final = Knob(
     "cpuset.cpus",
     Place("cpuset.cpus", _CPUS, "cpuset"),

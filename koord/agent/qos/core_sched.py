@@ -3,7 +3,8 @@
 Under policy coreSched, containers of one group have one cookie. Pods are one group, unless they say theirs by label
 (`core-sched-group-id`) or want to be alone (`core-sched-policy: exclusive`); those of a class that expels
 (coreExpeller) are apart from the rest. A pod of policy none, of class SYSTEM, or of a class that is off has no cookie,
-and no sandbox has. A class with schedIdle runs where a CPU would idle: its directory has `cpu.idle`.
+and no sandbox has. A class with schedIdle is in the idle class: its pods' directories have `cpu.idle`, and no shares.
+Not the directory of all of them, where kubelet writes shares: the kernel would refuse them, and kubelet not start.
 
 Looked at every ten seconds and when something changes: a task born in between has its parent's cookie.
 """
@@ -83,13 +84,12 @@ def decide(state: NodeState, cookies: Mapping[str, int], absence: str) -> Strate
 
 
 def _idle(state: NodeState) -> Iterator[Wish]:
-    """Guaranteed pods have no directory but that of all pods, which is never in the idle class."""
-    for band, settings in ((KubeQoS.BURSTABLE, state.qos.ls_class), (KubeQoS.BEST_EFFORT, state.qos.be_class)):
+    """Never guaranteed pods."""
+    for pod in state.pods.values():
+        settings = pod_settings(state, pod) if pod.kube_qos is not KubeQoS.GUARANTEED and pod.is_present else None
         own = settings.cpu_qos if settings else None
         if own is not None and own.enable and own.sched_idle == 1:
-            yield Wish(
-                wish.band(band), CPU_IDLE, 1, NAME, f"schedIdle of {'BE' if band is KubeQoS.BEST_EFFORT else 'LS'}"
-            )
+            yield Wish(wish.pod(pod.uid), CPU_IDLE, 1, NAME, f"schedIdle of {pod.qos}")
 
 
 class Memory(NamedTuple):

@@ -7,8 +7,8 @@ Whatever the policy, and also while it is switched off, best effort is kept from
 
 Two habits of the kernel shape the quota. Each write fills up the period that runs, so that best effort gets up to one
 period's more: small growth waits a little. And each time that best effort gets its time anew, it can keep a service off
-its CPU until the next tick, even in the idle class, where it yields at once otherwise. So where it yields, and only the
-node's utilisation depends on the quota, it is counted by long periods, and any small change waits.
+its CPU until the next tick, even with the least weight, where it yields at once otherwise. So where it yields, and only
+the node's utilisation depends on the quota, it is counted by long periods, and any small change waits.
 """
 
 from __future__ import annotations

@@ -281,8 +281,8 @@ def _wishes(pods: Mapping[str, AgentPod], memory: control.Memory, yields: bool) 
 
 
 def _of_cpu(pod: AgentPod, milli: int, why: str, yields: bool) -> Iterator[Wish]:
-    """Each time that best effort gets its time anew, it can keep a service off its CPU until the next tick, also in the
-    idle class: where it yields, that is once a second."""
+    """Each time that best effort gets its time anew, it can keep a service off its CPU until the next tick, whatever it
+    weighs: where it yields, that is once a second."""
     limits = [each.limits.get(CPU, 0) for each in pod.containers]
     own = [quota_of_milli(limit) if limit else None for limit in limits]
     places = [(wish.pod(pod.uid), quota_of_milli(sum(limits)) if limits and all(limits) else None)]

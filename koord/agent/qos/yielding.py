@@ -1,4 +1,4 @@
-"""Whether best effort yields: in the idle class it has only what nobody else would use, so no quota protects anybody.
+"""Whether best effort yields: with the least weight it has what nobody else would use, so no quota protects anybody.
 
 Asked by whoever sets quotas below best effort: each time that it gets its time anew, it can keep a service off its CPU
 until the next tick. Where it yields, quotas are counted by long periods.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from koord.agent.host import usage
 from koord.agent.host.cgroups import Cgroups
-from koord.agent.host.convert import UNLIMITED
-from koord.agent.host.knobs import CPU_IDLE
+from koord.agent.host.convert import LEAST_SHARES, UNLIMITED
+from koord.agent.host.knobs import CPU_IDLE, CPU_SHARES
 from koord.api.kubernetes.cgroup import CgroupDriver, qos_dir
 from koord.api.kubernetes.words import KubeQoS
 
@@ -17,6 +17,11 @@ from koord.api.kubernetes.words import KubeQoS
 def best_effort_yields(cgroups: Cgroups, driver: CgroupDriver) -> bool:
     """Not where a quota of the whole node is for all: there it takes from others what it uses early."""
     best_effort = qos_dir(KubeQoS.BEST_EFFORT, driver)
-    if not cgroups.has(CPU_IDLE, best_effort) or cgroups.get(CPU_IDLE, best_effort) != 1:
+    if not _is_idle(cgroups, best_effort) and cgroups.get(CPU_SHARES, best_effort) != LEAST_SHARES:
         return False
     return not cgroups.root or usage.cpu_quota_us(cgroups, "") == UNLIMITED
+
+
+def _is_idle(cgroups: Cgroups, directory: str) -> bool:
+    """By somebody else's hand: the kernel then shows no shares."""
+    return cgroups.has(CPU_IDLE, directory) and cgroups.get(CPU_IDLE, directory) == 1

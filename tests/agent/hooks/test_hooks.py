@@ -9,7 +9,7 @@ import pytest
 
 from koord.agent.hooks import batch_resource, cpu_normalization, cpu_set, group_identity
 from koord.agent.hooks.hook import Hook
-from koord.agent.host.knobs import CPU_IDLE, CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, GROUP_IDENTITY, MEMORY_LIMIT, Value
+from koord.agent.host.knobs import CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, GROUP_IDENTITY, MEMORY_LIMIT, Value
 from koord.agent.pods import AgentPod
 from koord.agent.state import DEFAULT_GATES, Kernel, Kubelet, NodeState
 from koord.api.configuration.features import AgentGate
@@ -159,9 +159,10 @@ def test_classes_get_their_identity_and_what_is_off_is_neutral() -> None:
     }
 
 
-def test_a_mainline_kernel_puts_best_effort_into_the_idle_class() -> None:
+def test_a_mainline_kernel_gives_best_effort_the_least_weight() -> None:
+    """And no more than that: with `cpu.idle` there, the kernel would refuse kubelet its shares."""
     state = node(pod("be", "BE"), slo=identities(be=-1, ls=2))
-    assert wanted(group_identity.HOOK, state) == {(CPU_IDLE.name, "kubepods/besteffort"): 1}
+    assert wanted(group_identity.HOOK, state) == {(CPU_SHARES.name, "kubepods/besteffort"): 2}
 
 
 def test_without_a_class_switched_on_nothing_is_wanted() -> None:

@@ -231,13 +231,16 @@ def test_a_pod_that_changes_its_group_changes_its_cookie(host: Host) -> None:
 
 
 def test_a_class_with_sched_idle_is_in_the_idle_class_and_comes_out_again(host: Host) -> None:
-    best_effort = "kubepods/besteffort"
     idle = {**BOTH, "beClass": {"cpuQOS": {"enable": True, "schedIdle": 1}}}
+    host.add("web", "LS", 10, 11)
+    host.add("job", "BE", 20, 21)
+    web, job = host.pods["web"].directory, host.pods["job"].directory
     host.round(idle)
-    assert host.tree.cgroups.get(CPU_IDLE, best_effort) == 1
-    assert host.tree.cgroups.get(CPU_IDLE, "kubepods/burstable") == 0
+    assert host.tree.cgroups.get(CPU_IDLE, job) == 1
+    assert host.tree.cgroups.get(CPU_IDLE, web) == 0
+    assert host.tree.cgroups.get(CPU_IDLE, "kubepods/besteffort") == 0, "kubelet writes shares there"
     host.round(BOTH)
-    assert host.tree.cgroups.get(CPU_IDLE, best_effort) == 0
+    assert host.tree.cgroups.get(CPU_IDLE, job) == 0
 
 
 def test_cookies_are_told_by_koordinators_name(host: Host) -> None:

@@ -151,7 +151,7 @@ def test_what_services_leave_is_lent_used_and_held_back(machine: Machine) -> Non
     machine.kubectl("apply", "-f", "-", given=STORY)
     machine.until(lambda: all(pod["status"]["phase"] == "Running" for pod in machine.get("pods")["items"]))
     best_effort = Path("/sys/fs/cgroup/cpu", root, "kubepods/besteffort")
-    machine.until(lambda: (best_effort / "cpu.idle").read_text().strip() == "1")
+    machine.until(lambda: (best_effort / "cpu.shares").read_text().strip() == "2")
     # All of the node share its own quota of one core, so best effort may not have its share at once.
     assert (best_effort / "cpu.cfs_period_us").read_text().strip() == "100000"
     quota = machine.until(lambda: _limited((best_effort / "cpu.cfs_quota_us").read_text()))
@@ -185,7 +185,7 @@ def _replace_the_agent_under_load(machine: Machine, best_effort: Path) -> None:
         machine.until(lambda: (_limited((best_effort / "cpu.cfs_quota_us").read_text()) or 65_000) <= 30_000)
     # At no moment was best effort let loose: neither by the agent that ended nor by the one that came.
     assert watching.seen
-    assert {idle for idle, _ in watching.seen} == {"1"}
+    assert {shares for shares, _ in watching.seen} == {"2"}
     assert all(int(quota) > 0 for _, quota in watching.seen)
     assert {pod["metadata"]["name"]: _life(pod) for pod in machine.get("pods")["items"]} == before
 
@@ -199,7 +199,7 @@ class _Watching:
     """What the kernel shows of best effort, again and again."""
 
     def __init__(self, best_effort: Path) -> None:
-        self._files = [best_effort / "cpu.idle", best_effort / "cpu.cfs_quota_us"]
+        self._files = [best_effort / "cpu.shares", best_effort / "cpu.cfs_quota_us"]
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._work)
         self.seen: set[tuple[str, ...]] = set()
