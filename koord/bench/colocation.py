@@ -50,7 +50,7 @@ class Metric:
 
 P99: Final = Metric("p99", "ms")
 SPREAD: Final = Metric("difference of two runs", "of it")
-DELAY: Final = Metric("run-queue delay, p99", "ms")
+WAITED: Final = Metric("requests that waited for a CPU", "of 1")
 ANSWERED: Final = Metric("requests answered", "/s", more_is_better=True)
 IDLE_USED: Final = Metric("idle CPU used", "of 1", more_is_better=True)
 DISK_USED: Final = Metric("written, of unprotected", "of 1", more_is_better=True)
@@ -152,7 +152,8 @@ def results(visits: Visits, *, has_goals: bool = True) -> Iterator[Result]:
     goals = {PROTECTED: None if visits.is_found_and_held else visits.goal, CONTROLLED: visits.goal_of_control}
     for way in (UNPROTECTED, PROTECTED, CONTROLLED):
         yield from says(way, P99, visits.p99(way), baseline=alone, goal=goals.get(way))
-        yield from says(way, DELAY, visits.median(way, lambda figures: figures.delay_p99_ms))
+        usual = visits.median(ALONE[0], lambda figures: figures.waited)
+        yield from says(way, WAITED, visits.median(way, lambda figures: figures.waited), baseline=usual)
         usual = visits.median(ALONE[0], lambda figures: figures.answered_s)
         yield from says(way, ANSWERED, visits.median(way, lambda figures: figures.answered_s), baseline=usual)
         usual = visits.median(ALONE[0], lambda figures: figures.worked_ms)

@@ -7,7 +7,6 @@ from typing import Final
 
 from koord.bench.colocation import (
     ANSWERED,
-    DELAY,
     DISK_USED,
     IDLE_USED,
     NAMED,
@@ -16,10 +15,11 @@ from koord.bench.colocation import (
     P99,
     SPREAD,
     STOLEN,
+    WAITED,
     WORKED,
     Metric,
 )
-from koord.bench.colocation_node import CONTROLLED, PROTECTED, SUPPRESSED, THRESHOLD, UNPROTECTED
+from koord.bench.colocation_node import CONTROLLED, PROTECTED, SUPPRESSED, THRESHOLD, UNPROTECTED, WAITED_MS
 from koord.bench.result import Result
 
 HEADINGS: Final = (
@@ -75,10 +75,11 @@ class Figures:
             p99 = self.get(way, P99)
             if p99 is None or p99.met is not False:
                 continue
-            delay, worked, stolen = (self.get(way, each) for each in (DELAY, WORKED, STOLEN))
-            if delay and worked and worked.baseline and stolen:
+            waited, worked, stolen = (self.get(way, each) for each in (WAITED, WORKED, STOLEN))
+            if waited and waited.baseline is not None and worked and worked.baseline and stolen:
                 yield (
-                    f"{self.neighbour}, {way}: p99 of waiting for a CPU was {delay.value:.2f} ms. A request took "
+                    f"{self.neighbour}, {way}: {100 * waited.value:.1f}% of the requests waited {WAITED_MS:g} ms or "
+                    f"more for a CPU, {100 * waited.baseline:.1f}% alone. A request took "
                     f"{worked.value / worked.baseline:.2f}x the CPU time that it takes alone, and the hypervisor gave "
                     f"{100 * stolen.value:.1f}% of the CPUs' time to others."
                 )

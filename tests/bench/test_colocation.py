@@ -107,7 +107,7 @@ def test_where_p99_is_too_high_the_table_says_what_it_is_made_of() -> None:
     slow = visit(6.0)
     slow.ways[PROTECTED] = replace(figures(6.0), worked_ms=1.4)
     line = next(line for line in colocation_table.table(visits(CPU, slow)).splitlines() if line.startswith("cpu, "))
-    assert "waiting for a CPU was 0.10 ms" in line
+    assert "10.0% of the requests waited 1 ms or more for a CPU" in line
     assert "1.40x the CPU time" in line
     assert "2.0% of the CPUs' time" in line
 
