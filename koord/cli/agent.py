@@ -210,9 +210,9 @@ def agent(
         return _once(host_root, cgroup_root, node_name, gates, dry_run, paths, output)
     if dry_run or paths:
         raise click.UsageError("--dry-run and -f go with --once")
-    from koord.kube.lean import load_client
+    from koord.kube import lean  # noqa: F401 - before anything else imports aiohttp
 
-    load_client()
+    # isort: split
     from koord.agent.live.run import AgentOptions
     from koord.agent.predict.model import PredictionSettings
     from koord.api.protocol.copilot import SOCKET

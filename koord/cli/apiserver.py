@@ -40,7 +40,10 @@ log = logging.getLogger(__name__)
 def apiserver(data_dir: Path, host: str, port: int, durability: str, disabled: str, log_format: str) -> int:
     """Serve a Kubernetes API on this machine, with nothing else installed."""
     from koord.cli.component import start
-    from koord.kube import collector
+    from koord.kube import (
+        collector,
+        lean,  # noqa: F401 - before anything else imports aiohttp
+    )
     from koord.kube.shell import run_component
     from koord.minicluster.apiserver.admission import PLUGINS
     from koord.minicluster.apiserver.server import ApiServer, ServeOptions

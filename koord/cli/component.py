@@ -117,7 +117,10 @@ def run_component(
     `measured` gets the metrics that are served, for a component that has its own to add; `served` the server itself,
     for one that has paths of its own. `warning` is logged once, at the start. `is_small`: every node has one of it.
     """
-    from koord.kube import shell
+    from koord.kube import (
+        lean,  # noqa: F401 - before anything else imports aiohttp
+        shell,
+    )
     from koord.kube.locate import locate
     from koord.minicluster.up import tether
 

@@ -75,6 +75,7 @@ def descheduler(
     from koord.cli.inputs import configuration_file
     from koord.descheduler.compiled import compiled
     from koord.descheduler.own_plugins import load
+    from koord.kube import lean  # noqa: F401 - before anything else imports aiohttp
     from koord.kube.settings_paths import SettingsPaths
 
     def read() -> DeschedulerConfiguration:

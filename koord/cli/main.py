@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import click
 
+from koord.kube import collector
+
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
@@ -133,6 +135,7 @@ def koord(verbose: bool) -> None:
 
 
 def main(args: Sequence[str] | None = None) -> None:
+    collector.put_off()
     sys.exit(run(args))
 
 

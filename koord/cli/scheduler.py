@@ -61,6 +61,7 @@ def scheduler(
     from koord.api.configuration.idle_gates import gates_warning
     from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration
     from koord.cli.inputs import configuration_file
+    from koord.kube import lean  # noqa: F401 - before anything else imports aiohttp
     from koord.kube.settings_paths import SettingsPaths
     from koord.scheduler.auditor import AuditLimits
     from koord.scheduler.live.diagnosis import Inspection

@@ -1,26 +1,36 @@
 """The HTTP client, loaded without the machine's certificate authorities.
 
-aiohttp reads all of them when it is imported, for callers that name none: 2 MiB that a node agent never uses, since its
-connections say whom they trust (`koord.kube.tls`). One that names nobody trusts nobody then, and fails.
+aiohttp reads all of them twice when it is imported, for callers that name none: 2 MiB and 40 ms that a process of koord
+never uses, since its connections say whom they trust (`koord.kube.tls`). One that names nobody trusts nobody then, and
+fails. It holds where this module is imported before aiohttp is; what comes later reads authorities as usual.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from typing import Final
 
 _SOURCES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
-def load_client() -> None:
-    """To be called before anything else imports aiohttp; what comes later reads authorities as usual."""
+@contextlib.contextmanager
+def _no_authorities() -> Iterator[None]:
     before = {name: os.environ.get(name) for name in _SOURCES}
     os.environ.update(dict.fromkeys(_SOURCES, os.devnull))
     try:
-        import aiohttp  # noqa: F401 - for what it reads meanwhile
+        yield
     finally:
         for name, value in before.items():
             if value is None:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+with _no_authorities():
+    import aiohttp as aiohttp
+    from aiohttp.abc import AbstractStreamWriter as AbstractStreamWriter
+    from aiohttp.http_writer import StreamWriter as StreamWriter
+    from aiohttp.payload import BytesPayload as BytesPayload

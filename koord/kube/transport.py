@@ -22,16 +22,13 @@ from types import TracebackType
 from typing import Final, Protocol
 from urllib.parse import urlencode
 
-import aiohttp
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http_writer import StreamWriter
-from aiohttp.payload import BytesPayload
 from yarl import URL
 
 from koord.kube.auth import credentials_for, impersonation_headers
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.cluster_config import ClusterConfig, ConfigError
 from koord.kube.errors import ApiError, Silent, Status, Unauthorized, error_for, status_from, unreachable
+from koord.kube.lean import AbstractStreamWriter, BytesPayload, StreamWriter, aiohttp
 from koord.kube.proxy import proxy_for
 from koord.kube.rate_limit import RateLimit
 from koord.kube.retry import RetryPolicy, retry_after_s

@@ -6,17 +6,20 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
-import os, ssl
-from koord.kube.lean import load_client
+import os, sys
 before = dict(os.environ)
-load_client()
+__import__(sys.argv[1])
 from aiohttp.connector import _SSL_CONTEXT_VERIFIED as shared
 print(len(shared.get_ca_certs()), shared.verify_mode.name, dict(os.environ) == before)
 """
 
 
-def test_the_clients_own_context_trusts_nobody_and_the_environment_is_as_it_was() -> None:
+@pytest.mark.parametrize("module", ["koord.kube.lean", "koord.kube.client"])
+def test_the_clients_own_context_trusts_nobody_and_the_environment_is_as_it_was(module: str) -> None:
     environ = {**os.environ, "SSL_CERT_FILE": "/etc/some.pem"}
-    told = subprocess.run([sys.executable, "-P", "-c", CODE], env=environ, capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-P", "-c", CODE, module]
+    told = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
     assert told.stdout.split() == ["0", "CERT_REQUIRED", "True"], told.stderr

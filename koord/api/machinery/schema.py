@@ -49,7 +49,9 @@ class SchemaError(TypeError):
 
 def resource_schema(type_: type[Struct]) -> Schema:
     """The schema of a whole object of a kind: `type_` together with apiVersion and kind."""
-    body = _struct(type_)
+    info = inspect.type_info(type_)
+    assert isinstance(info, inspect.StructType)
+    body = _struct(info)
     properties = {
         "apiVersion": {"type": "string", "description": "Version of the API that the object is written for."},
         "kind": {"type": "string", "description": "Kind of the object."},
@@ -74,8 +76,8 @@ def _schema(type_: inspect.Type) -> Schema:
             if len(members) == 1:
                 return _schema(members[0])
             raise SchemaError(f"a union of {len(members)} types has no structural schema: {type_}")
-        case inspect.StructType(cls=cls):
-            return _struct(cls)
+        case inspect.StructType():
+            return _struct(type_)
         case inspect.DictType(value_type=value_type):
             return {"type": "object", "additionalProperties": _schema(value_type)}
         case inspect.VarTupleType(item_type=item_type) | inspect.ListType(item_type=item_type):
@@ -107,10 +109,8 @@ def _schema(type_: inspect.Type) -> Schema:
             raise SchemaError(f"no structural schema for {type_}")
 
 
-def _struct(cls: type) -> Schema:
-    info = inspect.type_info(cls)
-    assert isinstance(info, inspect.StructType)
-    told = field_descriptions(cls)
+def _struct(info: inspect.StructType) -> Schema:
+    told = field_descriptions(info.cls)
     properties: Schema = {}
     for field in info.fields:
         if isinstance(field.type, inspect.StructType) and field.type.cls is ObjectMeta:
@@ -126,7 +126,7 @@ def _struct(cls: type) -> Schema:
     return {
         "type": "object",
         **({"required": required} if required else {}),
-        **({"x-kubernetes-map-type": "atomic"} if issubclass(cls, _ATOMIC) else {}),
+        **({"x-kubernetes-map-type": "atomic"} if issubclass(info.cls, _ATOMIC) else {}),
         **({"properties": properties} if properties else {}),
     }
 
