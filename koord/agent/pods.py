@@ -17,7 +17,7 @@ from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.resources import amounts, pod_limits, pod_requests
 from koord.api.kubernetes.runnable import RunnableContainer, RunnableContainerStatus, RunnablePod
-from koord.api.kubernetes.words import KubeQoS, PodPhase
+from koord.api.kubernetes.words import KubeQoS, PodConditionType, PodPhase
 from koord.api.machinery.shield import Shield
 from koord.api.protocol import names
 from koord.api.protocol.priority import PriorityClass, QoSClass, kube_qos, priority_class, qos_class, raw_qos_class
@@ -30,6 +30,7 @@ BATCH_CPU: Final = names.RESOURCE_BATCH_CPU
 BATCH_MEMORY: Final = names.RESOURCE_BATCH_MEMORY
 MID_CPU: Final = names.RESOURCE_MID_CPU
 MID_MEMORY: Final = names.RESOURCE_MID_MEMORY
+_RESIZING: Final = (PodConditionType.RESIZE_PENDING, PodConditionType.RESIZE_IN_PROGRESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,10 @@ class AgentPod:
     address: str = ""
     "Its IP; empty before it has one."
     is_on_host_network: bool = False
+    largest_cpu_limit: int = 0
+    "Milli-cores of the container that may have most, those that made the pod ready among them."
+    is_resizing: bool = False
+    "Whether kubelet is about to change its resources in place, or would, if the node had more."
 
     @property
     def key(self) -> str:
@@ -96,6 +101,7 @@ def pod_of(pod: RunnablePod, driver: CgroupDriver) -> AgentPod:
     statuses = {status.name: status for status in pod.status.container_statuses}
     statuses |= {status.name: status for status in pod.status.init_container_statuses}
     containers = [*pod.spec.containers, *(each for each in pod.spec.init_containers if each.is_sidecar)]
+    limits = [amounts(each.resources.limits, capped=True) for each in (*pod.spec.containers, *pod.spec.init_containers)]
     return AgentPod(
         meta=pod.metadata,
         phase=pod.status.phase,
@@ -111,6 +117,8 @@ def pod_of(pod: RunnablePod, driver: CgroupDriver) -> AgentPod:
         started=pod.status.start_time,
         address=pod.status.pod_ip,
         is_on_host_network=pod.spec.host_network,
+        largest_cpu_limit=max((each.get(CPU, 0) for each in limits), default=0),
+        is_resizing=any(pod.status.condition(each) is not None for each in _RESIZING),
     )
 
 

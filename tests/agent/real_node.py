@@ -37,11 +37,13 @@ from koord.api.protocol.crd.node_slo import NodeSLOSpec
 from koord.api.protocol.names import ANNOTATION_RESOURCE_STATUS
 from koord.api.text.cpuset import CPUSet
 from tests.agent import slices, states
-from tests.agent.real import limit_cpu, make, real_cgroups, remove
+from tests.agent.real import limit_cpu, make, paths, real_cgroups, remove
 
 DRIVER = CgroupDriver(os.environ.get("KOORD_TEST_CGROUP_DRIVER", CgroupDriver.CGROUPFS))
 """How directories are named; the kernel does not care."""
 ROUND_S = float(os.environ.get("KOORD_TEST_ROUND_S", "0.5"))
+COUNTERS = ("usage", "stat", "pressure", "failcnt", "current", "peak", "events", "procs", "threads", "tasks", "slab")
+"""Words in the names of files that tell of what happens, not of what is set."""
 THRESHOLD = 65
 """Percent of the node, up to which best effort may fill it."""
 
@@ -56,6 +58,7 @@ class RealNode:
     gates: dict[AgentGate, bool] = field(default_factory=lambda: {gate: gate.default for gate in AgentGate})
     annotations: dict[str, str] = field(default_factory=dict)
     pods: dict[str, AgentPod] = field(default_factory=dict)
+    kubelet: Kubelet = field(default_factory=Kubelet)
     later_s: float = 0.0
     "By how much the agent's clock is ahead."
 
@@ -68,7 +71,7 @@ class RealNode:
         else:
             self._limit_machine()
         self.topology: Topology = topology(self.cgroups.files)
-        self._made_of: tuple[str, int, dict[AgentGate, bool]] | None = None
+        self._made_of: tuple[str, int, Kubelet, dict[AgentGate, bool]] | None = None
         self.start()
 
     def _limit_root(self) -> None:
@@ -124,12 +127,14 @@ class RealNode:
 
     def state(self) -> NodeState:
         """Made anew when something changed, as the daemon does."""
-        made_of = (json.dumps([self.slo, self.annotations]), id(self.pods), dict(self.gates))
+        made_of = (json.dumps([self.slo, self.annotations]), id(self.pods), self.kubelet, dict(self.gates))
         if made_of != self._made_of:
             metadata = {"name": "n1", "annotations": self.annotations}
             shown = convert(Node, {"metadata": metadata, "status": {"capacity": self.capacity}})
             spec = convert(NodeSLOSpec, self.slo)
-            self._state = state_of(self.cgroups, self.topology, DRIVER, shown, spec, self.pods, Kubelet(), self.gates)
+            self._state = state_of(
+                self.cgroups, self.topology, DRIVER, shown, spec, self.pods, self.kubelet, self.gates
+            )
             self._made_of = made_of
         return self._state
 
@@ -188,6 +193,23 @@ class RealNode:
     def settings(self) -> dict[str, str]:
         """All that can be set, as it is in force: by directory and knob."""
         return dict(_settings(self.cgroups, self.top))
+
+    def all_files(self) -> dict[str, str]:
+        """What every file of every directory says, also those that the agent never writes; counters are left out."""
+        return {
+            f"{path}/{name}": _said(Path(path, name))
+            for top in paths(self.cgroups, self.top)
+            for path, _, names in os.walk(top)
+            for name in names
+            if not any(word in name for word in COUNTERS)
+        }
+
+
+def _said(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError as error:
+        return error.strerror or "unreadable"
 
 
 def _settings(cgroups: Cgroups, directory: str) -> Iterator[tuple[str, str]]:

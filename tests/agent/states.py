@@ -46,6 +46,7 @@ def pod(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
     containers: list[dict[str, Any]] | None = None,
+    conditions: Collection[str] = (),
     driver: CgroupDriver = CgroupDriver.CGROUPFS,
 ) -> AgentPod:
     """A running pod, whose uid is its name."""
@@ -61,7 +62,11 @@ def pod(
             "namespace": "ns", "name": name, "uid": name, "labels": labelled, "annotations": dict(annotations or {})
         },
         "spec": {"containers": specs, "priority": priority},
-        "status": {"phase": "Running", "containerStatuses": statuses},
+        "status": {
+            "phase": "Running",
+            "containerStatuses": statuses,
+            "conditions": [{"type": each, "status": "True"} for each in conditions],
+        },
     }  # fmt: skip
     return pods_of([convert(RunnablePod, raw)], driver)[name]
 

@@ -1,9 +1,13 @@
 """From wishes to the files of cgroups: where each target lies on this node.
 
 A target that has no cgroup yet, and a setting that no file has (a variable of the environment), are passed over: they
-are for whoever makes the container. A setting of processes goes to each process of its container. On cgroup v1 a
-directory cannot have fewer CPUs than one below it, so what lies in a pod's directory without being told of (its
-sandbox, containers that made it ready) goes along with it. On v2 those have none of their own, and follow.
+are for whoever makes the container. A setting of processes goes to each process of its container.
+
+On cgroup v1 a directory cannot have fewer CPUs, or a smaller quota, than one below it. So what lies in a pod's
+directory without being told of (its sandbox, containers that made it ready) goes along with its CPUs. And kubelet and
+runtimes, which write what a pod's spec says into containers, must find room for that above, or containers do not start:
+a pod's quota stays at least as large as that of each container's spec, and beside kubelet's static CPU manager, which
+gives containers CPUs by its own idea, only containers are kept to fewer. On v2 a directory may say more than it gets.
 """
 
 from __future__ import annotations
@@ -14,9 +18,11 @@ from dataclasses import replace
 from koord.agent import wish as targets
 from koord.agent.executor.write import Write
 from koord.agent.host.cgroups import Cgroups, Version
-from koord.agent.host.knobs import CPUSET_CPUS, OOM_SCORE_ADJ, Knob
+from koord.agent.host.convert import UNLIMITED, quota_of_milli
+from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS, OOM_SCORE_ADJ, Knob, Value
 from koord.agent.host.processes import process_of
 from koord.agent.host_applications import directory_of
+from koord.agent.pods import AgentPod
 from koord.agent.state import NodeState
 from koord.agent.wish import Level, Target, Wish
 from koord.api.kubernetes.cgroup import qos_dir
@@ -50,7 +56,7 @@ class Delivery:
 
     def writes(self, wishes: Iterable[tuple[Wish, ...]], state: NodeState) -> list[Write]:
         """In the order of the wishes; of two on one file the later counts."""
-        known, where = self._known if state is self._known_for else {}, places(state)
+        known = self._known if state is self._known_for else {}
         kept: dict[int, tuple[object, list[Write]]] = {}
         found: list[Write] = []
         for together in wishes:
@@ -59,14 +65,14 @@ class Delivery:
                 kept[id(together)] = before
                 found += before[1]
             else:
-                found += self._anew(together, where, known, kept)
+                found += self._anew(together, state, known, kept)
         self._known, self._known_for = kept, state
         return found
 
     def _anew(
         self,
         wishes: tuple[Wish, ...],
-        where: Mapping[Target, str],
+        state: NodeState,
         known: Mapping[int, tuple[object, list[Write]]],
         kept: dict[int, tuple[object, list[Write]]],
     ) -> list[Write]:
@@ -75,7 +81,7 @@ class Delivery:
         for wish in wishes:
             before = known.get(id(wish))
             if before is None or before[0] is not wish:
-                before = (wish, self._writes(wish, where))
+                before = (wish, self._writes(wish, state))
             setting = wish.setting
             # Where these go changes without the state: to processes, and to what lies in a pod's directory.
             if setting is CPUSET_CPUS or setting is OOM_SCORE_ADJ:
@@ -87,15 +93,23 @@ class Delivery:
             kept[id(wishes)] = (wishes, found)
         return found
 
-    def _writes(self, wish: Wish, where: Mapping[Target, str]) -> list[Write]:
-        knob, target = wish.setting, wish.target
+    def _writes(self, wish: Wish, state: NodeState) -> list[Write]:
+        knob, target, where = wish.setting, wish.target, places(state)
         directory = target.name if target.level is Level.CGROUP else where.get(target)
         if directory is None or not isinstance(knob, Knob):
             return []
         if knob.is_of_processes:
             return list(self._of_processes(wish, knob, directory))
         own = Write(knob, directory, wish.value, wish.by, wish.why, own=wish.own, is_watched=wish.is_watched)
-        if knob is not CPUSET_CPUS or target.level is not Level.POD or self._cgroups.version is Version.V2:
+        if self._cgroups.version is Version.V2:
+            return [own]
+        if knob.name == CPU_QUOTA.name and target.level is Level.POD:
+            return [replace(own, value=_with_room(own.value, state.pods[target.name]))]
+        if knob is not CPUSET_CPUS:
+            return [own]
+        if state.kubelet.cpu_policy == "static" and _holds_containers(directory, target, state):
+            return []
+        if target.level is not Level.POD:
             return [own]
         told = {*where.values()}
         below = [f"{directory}/{name}" for name in self._cgroups.children(directory, "cpuset")]
@@ -112,3 +126,17 @@ class Delivery:
             if process is not None:
                 # Processes come and go, and change their own.
                 yield Write(knob, directory, wish.value, wish.by, wish.why, is_watched=True, process=process)
+
+
+def _with_room(quota: Value, pod: AgentPod) -> Value:
+    """A pod's quota, at least that of the container that may have most by its spec."""
+    if not isinstance(quota, int) or quota == UNLIMITED:
+        return quota
+    return max(quota, quota_of_milli(pod.largest_cpu_limit))
+
+
+def _holds_containers(directory: str, target: Target, state: NodeState) -> bool:
+    """Whether it is a pod's, or that of a QoS class."""
+    if target.level is not Level.CGROUP:
+        return target.level in (Level.BAND, Level.POD)
+    return directory.rpartition("/")[0] == qos_dir(KubeQoS.BEST_EFFORT, state.driver)

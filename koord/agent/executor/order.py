@@ -3,8 +3,9 @@
 Two passes. Top-down, all that grows: a limit that becomes larger, a set of CPUs as the union of what was and what shall
 be. Then bottom-up, all that shrinks. Knobs that parents and children do not share are written in the first pass. A
 period grows before its quota and shrinks after it: the same quota in less time may be more CPUs than the parent has. A
-directory leaves the idle class first and enters it last: in it, the kernel takes no shares.
-Of what the whole machine has, things are given back before others are taken: it has few groups of resctrl.
+directory leaves the idle class first and enters it last: in it, the kernel takes no shares. What may be saved
+up is at most a quota: it grows after that one, and shrinks before it. Of what the whole machine has, things are given
+back before others are taken: it has few groups of resctrl.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from koord.agent.executor.write import Spot, Write, WriteStep
-from koord.agent.host.knobs import CPU_IDLE, CPU_PERIOD, Growth, Knob, Value
+from koord.agent.host.knobs import CPU_BURST, CPU_IDLE, CPU_PERIOD, Growth, Knob, Value
 from koord.api.text.cpuset import CPUSet
 
 
@@ -56,6 +57,8 @@ def _turn(write: Write) -> int:
     """Among those of one directory."""
     if write.knob is CPU_IDLE:
         return 2 if write.value == 1 else 0
+    if write.knob is CPU_BURST:
+        return 2
     return 0 if write.knob is CPU_PERIOD else 1
 
 

@@ -2,7 +2,8 @@
 
 Two means. The kernel lets a container save up unused quota (`cpu.cfs_burst_us`); and its quota itself is raised while
 it is throttled, by a fifth per round up to a multiple of its limit, and lowered again when the share pool fills up.
-Pods with CPUs of their own (LSR, LSE) and best effort have no part in it.
+Pods with CPUs of their own (LSR, LSE) and best effort have no part in it, nor has a pod that is being resized in place:
+what it had goes back, so that kubelet can write what it means to.
 """
 
 from __future__ import annotations
@@ -118,6 +119,9 @@ def _planned(state: NodeState, ratio: float | None) -> _Plan | None:
     for pod in state.pods.values():
         if not pod.is_active or _has_own_cpus(pod) or pod.qos is QoSClass.BE:
             continue
+        if pod.is_resizing:
+            # A quota below what a container may save up, or below that of a sibling, would be refused to kubelet.
+            continue
         config = _config(strategy, pod)
         if config.policy not in (None, "none"):
             if config.policy != "cfsQuotaBurstOnly":
@@ -201,7 +205,7 @@ def _quota_wishes(
     now_s: float,
     ratio: float | None,
 ) -> Iterator[Wish]:
-    delta = 0
+    raised = 0
     for each in _limited(pod):
         held = quotas.get(each.directory, UNLIMITED)
         if held == UNLIMITED:
@@ -212,14 +216,16 @@ def _quota_wishes(
             allowed = spent.allows
         move = move_of(pool, samples.last(names.container_throttled(each.id), now_s, FRESH_WITHIN_S), allowed)
         own = quota_of_milli(each.limits[CPU])
-        quota = moved(move, normalized(own, ratio), held, config.cfs_quota_burst_percent or 100)
-        delta += quota - held
+        base = normalized(own, ratio)
+        quota = moved(move, base, held, config.cfs_quota_burst_percent or 100)
+        raised += quota - base
         target, why = wish.container(pod.uid, each.name), f"{move.value}; the share pool is {pool.value}"
         yield Wish(target, CPU_QUOTA, quota, NAME, why, own=own)
-    pod_quota = quotas.get(pod.directory, UNLIMITED)
-    if pod_quota != UNLIMITED:
-        own = quota_of_milli(pod.limits.get(CPU, 0))
-        yield Wish(wish.pod(pod.uid), CPU_QUOTA, pod_quota + delta, NAME, "the sum of its containers", own=own)
+    own = quota_of_milli(pod.limits.get(CPU, 0))
+    if own != UNLIMITED and quotas.get(pod.directory, UNLIMITED) != UNLIMITED:
+        # By what is wanted of it, not by what it has: that may be what somebody else wrote there meanwhile.
+        quota, why = normalized(own, ratio) + raised, "as much more than its limit as its containers have"
+        yield Wish(wish.pod(pod.uid), CPU_QUOTA, quota, NAME, why, own=own)
 
 
 def _limited(pod: AgentPod) -> list[AgentContainer]:

@@ -133,10 +133,12 @@ def _by_cpus(state: NodeState, held: Held, budget: CpuBudget) -> StrategyDecisio
     never = others(state)
     before = held.cpus or state.topology.all
     lsr = owned_cpus(state).lsr
-    cpus = choose(cpu_count(budget.allowed, len(before), state.cpus), state.topology, never, lsr)
+    everything = state.topology.all - never
+    # A budget beyond what is there for best effort is no reason to let it stay on CPUs that are somebody's alone.
+    count = min(cpu_count(budget.allowed, len(before), state.cpus), len(everything))
+    cpus = choose(count, state.topology, never, lsr)
     if not cpus:
         return None
-    everything = state.topology.all - never
     # Kubelet's static policy writes the CPUs of pods itself, from its own idea of what is shared.
     above = everything if state.kubelet.cpu_policy == "static" else cpus
     why = f"{budget}: {len(cpus)} CPUs"

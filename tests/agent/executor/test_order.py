@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from koord.agent.executor.order import merged, ordered
 from koord.agent.executor.write import Spot, Write
-from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS, MEMORY_MIN, Knob, Value
+from koord.agent.host.knobs import CPU_BURST, CPU_QUOTA, CPUSET_CPUS, MEMORY_MIN, Knob, Value
 from koord.api.text.cpuset import CPUSet
 
 MIB = 1 << 20
@@ -47,6 +47,20 @@ def test_a_quota_without_limit_is_the_largest() -> None:
     assert steps == [("pod1", "20000"), ("burstable", "50000")]
     steps = told(wishes(CPU_QUOTA, -1, -1), held(CPU_QUOTA, 50_000, 20_000))
     assert steps == [("burstable", "-1"), ("pod1", "-1")]
+
+
+@given(st.tuples(st.integers(1, 5), st.integers(0, 5)), st.tuples(st.integers(1, 5), st.integers(0, 5)))
+def test_what_may_be_saved_up_is_never_more_than_a_quota(old: tuple[int, int], new: tuple[int, int]) -> None:
+    """Whatever order they are wished in: the kernel refuses it on the way, too."""
+    (quota, burst), (to_quota, to_burst) = ((each[0], min(each)) for each in (old, new))
+    writes = [Write(CPU_BURST, "pod", to_burst, "test", ""), Write(CPU_QUOTA, "pod", to_quota, "test", "")]
+    now: dict[Spot, Value] = {Spot(CPU_BURST.name, "pod"): burst, Spot(CPU_QUOTA.name, "pod"): quota}
+    for step in ordered([each for each in writes if now[each.spot] != each.value], now):
+        now[step.write.spot] = step.value
+        burst_now, quota_now = now.values()
+        assert isinstance(burst_now, int)
+        assert isinstance(quota_now, int)
+        assert burst_now <= quota_now
 
 
 def test_the_later_strategy_wins_and_the_disagreement_is_told() -> None:

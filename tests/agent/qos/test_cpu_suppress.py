@@ -172,6 +172,16 @@ def test_beside_kubelets_static_policy_only_containers_shrink() -> None:
     assert len(container) < 20
 
 
+def test_a_budget_beyond_what_nobody_has_alone_still_keeps_best_effort_off_the_rest() -> None:
+    # 65% of 8 cores, of which nothing is used: 6 CPUs, where 3 are left beside those of the LSE pod.
+    alone = {"scheduling.koordinator.sh/resource-status": '{"cpuset": "0-4"}'}
+    state = node(pod("db", "LSE", annotations=alone), pod("be", "BE"), slo=slo())
+    usage = samples({NODE_CPU: 0, pod_cpu("db"): 0, pod_cpu("be"): 0, host_application_cpu("web"): 0})
+    decision = decide(state, usage, FREE, NOW)
+    assert decision is not None
+    assert {write.value for write in delivered(state, decision.wishes)} == {CPUSet([5, 6, 7])}
+
+
 def test_without_fresh_usage_nothing_is_decided() -> None:
     state, usage = busy_node()
     assert decide(state, usage, FREE, NOW + 3) is None

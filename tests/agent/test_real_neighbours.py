@@ -1,0 +1,182 @@
+"""The agent beside others who write to the same cgroups.
+
+What kubelet and runtimes write is taken by the kernel while the agent's values are in force. When those are undone,
+every file is as it was found, also those that nobody wrote.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koord.agent.executor.executor import ExecutorOutcome
+from koord.agent.host.cgroups import Version
+from koord.agent.host.knobs import CPU_BURST, CPU_QUOTA, CPUSET_CPUS
+from koord.agent.host.layout import container_dir
+from koord.agent.pods import BATCH_CPU, BATCH_MEMORY, AgentPod
+from koord.agent.series import names
+from koord.agent.state import Kubelet
+from koord.api.configuration.features import AgentGate
+from koord.api.kubernetes.words import PodConditionType
+from tests.agent import slices, states
+from tests.agent.real import limit_cpu, make
+from tests.agent.real_node import DRIVER, RealNode, batch, owning, real_node, suppressed
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(60)]
+
+RATIO = "node.koordinator.sh/cpu-normalization-ratio"
+BURST = {"cpuBurstStrategy": {"policy": "auto", "cpuBurstPercent": 1000, "cfsQuotaBurstPercent": 300}}
+STATIC = Kubelet("static")
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[RealNode]:
+    with real_node(tmp_path) as made:
+        if len(made.topology.cpus) < 2:
+            pytest.skip("a machine of two CPUs is needed to leave one of them")
+        yield made
+
+
+def started(node: RealNode, pod: AgentPod, name: str) -> str:
+    """A container that a runtime makes in the pod as kubelet's static CPU manager asks: on all shared CPUs."""
+    directory = make(node.cgroups, container_dir(pod.directory, f"containerd://{name}", DRIVER))
+    node.cgroups.set(CPUSET_CPUS, directory, node.topology.all)
+    return directory
+
+
+def lse(*cpus: int) -> dict[str, Any]:
+    return {**owning(*cpus), "qos": "LSE"}
+
+
+@pytest.mark.parametrize("strategy", [{}, suppressed("cpuset")], ids=["off", "suppressed"])
+def test_kubelets_static_cpu_manager_can_start_containers_beside_cpus_that_are_somebodys_alone(
+    node: RealNode, strategy: dict[str, Any]
+) -> None:
+    node.kubelet, node.slo = STATIC, {"resourceUsedThresholdWithBE": {"enable": False}, **strategy}
+    job, web = node.pod("job", **batch()), node.pod("web", "LS", requests={"cpu": "100m"})
+    alone = min(node.topology.all)
+    node.pod("db", **lse(alone))
+    node.rounds(2, each_s=0.1)
+    for pod in (job, web):
+        container = pod.containers[0].directory
+        assert alone not in node.cpus(container)
+        started(node, pod, "again")
+        # Kubelet says so again every ten seconds.
+        node.cgroups.set(CPUSET_CPUS, container, node.topology.all)
+    node.later_s += 61
+    node.rounds(2, each_s=0.1)
+    assert [alone in node.cpus(pod.containers[0].directory) for pod in (job, web)] == [False, False]
+
+
+def test_a_container_starts_again_in_a_pod_whose_quota_is_normalised(node: RealNode) -> None:
+    node.gates[AgentGate.CPU_NORMALIZATION] = True
+    node.annotations = {RATIO: "1.25"}
+    web = node.pod("web", "LS", requests={"cpu": "500m"}, limits={"cpu": "1"})
+    node.round()
+    assert node.cgroups.get(CPU_QUOTA, web.containers[0].directory) == 80_000
+    again = make(node.cgroups, container_dir(web.directory, "containerd://again", DRIVER))
+    limit_cpu(node.cgroups, again, 1000)
+
+
+def two(first: str, second: str) -> list[dict[str, Any]]:
+    limits = {"first": first, "second": second}
+    return [{"name": name, "resources": {"limits": {"cpu": cpu}}} for name, cpu in limits.items()]
+
+
+def throttled(node: RealNode, pod: AgentPod, rounds: int) -> None:
+    """The last container of a pod is throttled for so long, on an idle node."""
+    for _ in range(rounds):
+        node.later_s += 1
+        node.agent.samples.add(names.NODE_CPU, node.now_s, 0.0)
+        node.agent.samples.add(names.container_throttled(pod.containers[-1].id), node.now_s, 0.5)
+        assert not decided(node).refused
+
+
+def decided(node: RealNode) -> ExecutorOutcome:
+    """A round that goes by samples which the test made."""
+    return node.agent.decide(node.state(), node.now_s, is_thorough=True).outcome
+
+
+@pytest.mark.skipif(slices.IN_USE, reason="systemd's quotas are told to systemd")
+def test_a_pod_whose_quota_was_raised_can_be_resized_in_place(node: RealNode) -> None:
+    """Kubelet lowers a container below what it may save up, and then the pod below what its other container has."""
+    node.slo = BURST
+    web = node.pod("web", "LS", containers=two("500m", "700m"))
+    before = node.all_files()
+    throttled(node, web, 8)
+    first, second = (each.directory for each in web.containers)
+    assert node.cgroups.get(CPU_QUOTA, second) == 210_000
+    assert node.cgroups.get(CPU_BURST, first) == 50_000
+    wanted: dict[str, Any] = {"containers": two("200m", "700m"), "driver": DRIVER}
+    # What the pod had goes back once kubelet says what it is about.
+    asked = states.pod("web", "LS", conditions=[PodConditionType.RESIZE_IN_PROGRESS], **wanted)
+    node.pods = {**node.pods, web.uid: asked}
+    assert not decided(node).refused
+    assert node.all_files() == before
+    node.cgroups.set(CPU_QUOTA, first, 20_000)
+    node.cgroups.set(CPU_QUOTA, web.directory, 90_000)
+    decided(node)
+    assert [node.cgroups.get(CPU_QUOTA, each) for each in (first, second, web.directory)] == [20_000, 70_000, 90_000]
+    node.pods = {**node.pods, web.uid: states.pod("web", "LS", **wanted)}
+    throttled(node, web, 1)
+    assert [node.cgroups.get(CPU_QUOTA, each) for each in (first, second, web.directory)] == [20_000, 84_000, 104_000]
+
+
+@pytest.mark.skipif(slices.IN_USE, reason="systemd's quotas are told to systemd")
+def test_a_pods_quota_that_somebody_else_reset_is_never_less_than_its_limit(node: RealNode) -> None:
+    node.slo = BURST
+    web = node.pod("web", "LS", containers=two("500m", "700m"))
+    throttled(node, web, 3)
+    raised = node.cgroups.get(CPU_QUOTA, web.directory)
+    assert isinstance(raised, int)
+    if node.cgroups.version is Version.V2:
+        node.cgroups.set(CPU_QUOTA, web.directory, 120_000)
+    else:
+        node.cgroups.set(CPU_QUOTA, web.directory, raised - 10_000)
+    node.later_s += 61
+    assert not decided(node).refused
+    assert node.cgroups.get(CPU_QUOTA, web.directory) == raised
+
+
+DISTURBED = st.fixed_dictionaries(
+    {
+        "slo": st.sampled_from(
+            [
+                {},
+                BURST,
+                suppressed("cpuset"),
+                suppressed("cfsQuota"),
+                {**suppressed("cfsQuota"), **BURST},
+                {"resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 50}}}},
+            ]
+        ),
+        "ratio": st.sampled_from(["", "1.25", "2"]),
+        "policy": st.sampled_from(["none", "static"]),
+        "throttled": st.integers(0, 3),
+    }
+)
+"""What holds for some rounds, before something else does."""
+
+
+@settings(deadline=None, max_examples=12)
+@given(st.lists(DISTURBED, min_size=1, max_size=4))
+def test_whatever_was_written_every_file_is_as_it_was_found(stories: list[dict[str, Any]]) -> None:
+    """Of the node's root and all below, in every hierarchy."""
+    with tempfile.TemporaryDirectory() as state_dir, real_node(Path(state_dir)) as node:
+        web = node.pod("web", "LS", containers=two("500m", "1"))
+        node.pod("job", **batch(limits={BATCH_CPU: "500", BATCH_MEMORY: "64Mi"}))
+        node.pod("db", **lse(max(node.topology.all)))
+        node.gates |= {AgentGate.CPU_NORMALIZATION: True, AgentGate.CGROUP_RECONCILE: True}
+        before = node.all_files()
+        for each in stories:
+            node.slo, node.kubelet = each["slo"], Kubelet(each["policy"])
+            node.annotations = {RATIO: each["ratio"]} if each["ratio"] else {}
+            throttled(node, web, 1 + each["throttled"])
+        assert not node.agent.executor.restore_all(node.now_s).refused
+        assert node.all_files() == before
