@@ -108,6 +108,12 @@ class DecayingHistogram:
         """How many fresh samples its weights come to."""
         return 0.0 if self.newest_s is None else sum(self._weights) / self._fresh(self.newest_s)
 
+    def stand_still(self, seconds: float) -> None:
+        """Time in which nothing was measured makes no sample older: else the first one after it would count alone."""
+        if self.newest_s is not None:
+            self.newest_s += seconds
+            self._reference_s += seconds
+
     def merge(self, other: DecayingHistogram) -> None:
         """Adds the samples of another one, each with its own age."""
         if other.buckets != self.buckets or other.half_life_s != self.half_life_s:

@@ -26,7 +26,7 @@ from koord.kube.informer import Informer
 from koord.kube.store import Delta
 from koord.manager.live.metrics import ManagerMetrics
 from koord.manager.live.sources import Sources
-from koord.manager.recommend.history import ContainerHistory
+from koord.manager.recommend.history import Amounts, ContainerHistory
 from koord.manager.recommend.pods import PodFacts
 from koord.manager.recommend.reports import UsageReport, is_plausible
 from koord.manager.recommend.status import (
@@ -62,7 +62,6 @@ class _Tracked:
     """One Recommendation."""
 
     uid: str
-    generation: int
     target: Target
     histories: Histories
     status: RecommendationStatus
@@ -88,6 +87,8 @@ class RecommendationLoop:
         self._of_workload: dict[Workload, set[str]] = {}
         self._with_selector: dict[str, set[str]] = {}
         "By namespace."
+        self._largest_known: Amounts | None = None
+        self._largest_until_s = float("-inf")
         self._forget: list[Callable[[], None]] = []
         self.controller: Controller[str] = Controller(
             NAME,
@@ -174,10 +175,10 @@ class RecommendationLoop:
         target = tracked.target
         pods = self._pods_of(target)
         tracked.is_settled = is_settled(pods)
-        count_kills(tracked.histories, pods)
-        forget_gone(tracked.histories, pods)
         now_s = self._clock.now()
-        wanted = wanted_status(target, pods, tracked.histories, tracked.status, tracked.generation, now_s)
+        count_kills(tracked.histories, pods, self._node_bytes, now_s)
+        forget_gone(tracked.histories, pods)
+        wanted = wanted_status(target, pods, tracked.histories, tracked.status, now_s, self._largest())
         if is_due(tracked.status, wanted, now_s, crc32(tracked.uid.encode()) / 2**32):
             try:
                 await self._write(found, wanted)
@@ -194,26 +195,38 @@ class RecommendationLoop:
             return usage.of_workload(target.workload)
         return [pod for pod in usage.in_namespace(target.namespace) if pod.is_of(target)]
 
+    def _node_bytes(self, name: str) -> int | None:
+        node = self._sources.nodes.get(name)
+        return None if node is None else node.facts.capacity.memory_bytes
+
+    def _largest(self) -> Amounts | None:
+        """Of each resource what the largest node can give; asked once for all objects that are looked at together."""
+        now_s = self._clock.monotonic()
+        if now_s >= self._largest_until_s:
+            each = [node.facts.for_pods for node in self._sources.nodes.list()]
+            found = Amounts(max((n.cpu_milli for n in each), default=0), max((n.memory_bytes for n in each), default=0))
+            self._largest_known = found if min(found) > 0 else None
+            self._largest_until_s = now_s + self._pace.look_s
+        return self._largest_known
+
     def _track(self, key: str, found: Recommendation) -> _Tracked:
         known, target = self._tracked.get(key), target_of(found)
         if known is not None and known.uid == found.metadata.uid:
-            if known.generation != found.metadata.generation:
+            if known.target.identity != target.identity or known.target.fault != target.fault:
                 self._unindex(key, known.target)
                 self._index(key, target)
                 # The past of other pods says nothing of these.
-                known.target, known.generation, known.histories = target, found.metadata.generation, {}
+                known.target, known.histories = target, {}
             return known
         if known is not None:
             self._unindex(key, known.target)
         try:
-            histories = remembered(found.status, found.metadata.generation)
+            histories = remembered(found.status, target)
         except HistoryError as error:
             text = f"{error}; the history starts anew"
             self._events.record(reference(RECOMMENDATIONS, found), "HistoryLost", text, type="Warning")
             histories = {}
-        made = self._tracked[key] = _Tracked(
-            found.metadata.uid, found.metadata.generation, target, histories, found.status
-        )
+        made = self._tracked[key] = _Tracked(found.metadata.uid, target, histories, found.status)
         self._index(key, target)
         return made
 

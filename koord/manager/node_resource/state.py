@@ -142,6 +142,12 @@ class NodeFacts(Struct):
     "Status and reason of the condition that says whether the node lends."
 
     @property
+    def for_pods(self) -> Amounts:
+        """Capacity without what kubelet reserves."""
+        reserved = self.reserved_by_kubelet
+        return Amounts(self.capacity.cpu_milli - reserved.cpu_milli, self.capacity.memory_bytes - reserved.memory_bytes)
+
+    @property
     def meta(self) -> ObjectMeta:
         return ObjectMeta(name=self.name, uid=self.uid, labels=self.labels, annotations=self.annotations)
 

@@ -4,8 +4,8 @@
     memory  the highest peak of the last days, x 1.15: one sample an hour, the highest of all pods
 
 A container that was killed for memory counts as if it had used max(m + 100 MiB, 1.2 m) of its limit m. No target comes
-of less than 24 hours with samples. Each finished hour is held against the target that it began with, so that a
-recommendation carries its own error.
+of less than 24 hours with samples; only such hours make older samples fade. Each finished hour is held against the
+target that it began with, so that a recommendation carries its own error.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ LEAST_HOURS: Final = 24
 SURE_HOURS: Final = 7 * 24
 """From so many hours on, more history makes a recommendation no better."""
 HOUR_S: Final = 3600
+LAST_HOUR: Final = 1 << 32
+"""No clock shows a later one."""
+MOST_BYTES: Final = (1 << 63) - 1
 MIB: Final = 1 << 20
 OOM_MORE_BYTES: Final = 100 * MIB
 OOM_MORE_PERCENT: Final = 120
@@ -53,6 +56,11 @@ class ContainerTarget(NamedTuple):
     under_hours: int
     "Of these, hours in which it used more CPU, on average, or more memory than the target."
 
+    def at_most(self, largest: Amounts) -> ContainerTarget:
+        """A pod that requests more than the largest node has runs nowhere."""
+        target, lower, upper = (Amounts(*map(min, each, largest)) for each in (self.target, self.lower, self.upper))
+        return self._replace(target=target, lower=lower, upper=upper)
+
 
 class KeptContainer(msgspec.Struct, frozen=True, omit_defaults=True):
     """A container's history as the object keeps it."""
@@ -65,6 +73,7 @@ class KeptContainer(msgspec.Struct, frozen=True, omit_defaults=True):
     judged: int = 0
     under: int = 0
     oom_s: float = 0.0
+    killed: int = 0
 
 
 @dataclass(slots=True)
@@ -76,7 +85,9 @@ class ContainerHistory:
     hour: int = 0
     "Since the epoch, the one that samples belong to; 0 before the first."
     peak_bytes: int = 0
-    "Highest memory in that hour."
+    "Highest memory that was measured in that hour."
+    killed_bytes: int = 0
+    "What kills in that hour, or before the first sample, count as."
     judged_hours: int = 0
     under_hours: int = 0
     oom_s: float = 0.0
@@ -101,18 +112,26 @@ class ContainerHistory:
         self._samples += 1
 
     def was_killed(self, limit_bytes: int, at_s: float) -> None:
-        """For memory. What it would have used nobody knows: more than its limit. A kill counts once."""
+        """For memory. What it would have used nobody knows: more than its limit.
+
+        A kill counts once. More of them at the same limit say nothing new: a container that cannot start is killed
+        each minute.
+        """
         if at_s <= self.oom_s:
             return
         self.oom_s = at_s
         before = max(limit_bytes, self.peak_bytes)
-        self.peak_bytes = max(before + OOM_MORE_BYTES, before * OOM_MORE_PERCENT // 100)
+        self.killed_bytes = max(self.killed_bytes, before + OOM_MORE_BYTES, before * OOM_MORE_PERCENT // 100)
+
+    @property
+    def _peak(self) -> int:
+        return max(self.peak_bytes, self.killed_bytes)
 
     def recommended(self) -> ContainerTarget | None:
         """None while the history is too short."""
         if self.hours < LEAST_HOURS:
             return None
-        peak_bytes = max(self.memory.most, self.peak_bytes)
+        peak_bytes = max(self.memory.most, self._peak)
         widened = 1 + LEAST_HOURS / self.hours
         return ContainerTarget(
             _requests(self.cpu.percentile(CPU_TARGET), peak_bytes),
@@ -134,6 +153,7 @@ class ContainerHistory:
             self.judged_hours,
             self.under_hours,
             self.oom_s,
+            self.killed_bytes,
         )
 
     @classmethod
@@ -143,8 +163,9 @@ class ContainerHistory:
             DecayingHistogram.restored(kept.cpu, CPU_BUCKETS, HALF_LIFE_S),
             DecayingHistogram.restored(kept.memory, MEMORY_BUCKETS, HALF_LIFE_S),
             max(kept.hours, 0),
-            kept.hour,
-            max(kept.peak, 0),
+            kept.hour if 0 < kept.hour < LAST_HOUR else 0,
+            min(max(kept.peak, 0), MOST_BYTES),
+            min(max(kept.killed, 0), MOST_BYTES),
             max(kept.judged, 0),
             max(kept.under, 0),
         )
@@ -153,20 +174,29 @@ class ContainerHistory:
 
     def _begin(self, hour: int) -> None:
         """Closes the hour before, where this sample is of another one. Time that goes back is no further hour."""
-        if hour == self.hour:
+        if hour in (self.hour, self.hour - 1):
             return
-        if self._samples or self.peak_bytes:
-            self.memory.add(self.peak_bytes, (self.hour + 1) * HOUR_S)
+        if not self.hour:
+            self.hour = hour
+            return
+        if self._samples or self._peak:
+            self.memory.add(self._peak, (self.hour + 1) * HOUR_S)
+        away_s = (hour - self.hour - 1) * HOUR_S
+        if away_s > 0:
+            self.cpu.stand_still(away_s)
+            self.memory.stand_still(away_s)
         if self._goal is not None and self._samples:
             self.judged_hours += 1
             mean = self._cpu_sum / self._samples
-            self.under_hours += mean > self._goal.cpu_milli or self.peak_bytes > self._goal.memory_bytes
-        self.hours += 0 < self.hour < hour
-        self.hour, self.peak_bytes, self._cpu_sum, self._samples = hour, 0, 0.0, 0
+            self.under_hours += mean > self._goal.cpu_milli or self._peak > self._goal.memory_bytes
+        self.hours += self.hour < hour
+        self.hour, self.peak_bytes, self.killed_bytes, self._cpu_sum, self._samples = hour, 0, 0, 0.0, 0
         found = self.recommended()
         self._goal = None if found is None else found.target
 
 
 def _requests(cpu_milli: float, memory_bytes: float) -> Amounts:
-    """With the margin, in whole milli-cores and MiB, rounded up."""
+    """With the margin, in whole milli-cores and MiB, rounded up. Whoever used nothing so far still gets the smallest
+    amounts that are told apart: a request of 0 would promise nothing at all."""
+    cpu_milli, memory_bytes = max(cpu_milli, CPU_BUCKETS.first), max(memory_bytes, MEMORY_BUCKETS.first)
     return Amounts(math.ceil(cpu_milli * MARGIN), math.ceil(memory_bytes * MARGIN / MIB) * MIB)

@@ -13,15 +13,20 @@ import msgspec
 
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.owners import REVISION_HASH, TEMPLATE_HASH, Workload, workloads_of
-from koord.api.kubernetes.pod import Container, ContainerState, Pod, PodCondition
+from koord.api.kubernetes.pod import Container, ContainerState, Pod, PodCondition, PodSpec
 from koord.api.kubernetes.resources import amounts
 from koord.api.machinery.codec import decode
 from koord.api.machinery.struct import Struct
+from koord.api.protocol import names
 from koord.api.protocol.recommendation_target import Target
 from koord.api.text.quantity import QuantityError, ResourceList
 from koord.api.text.timestamp import TimestampError, parse_timestamp
+from koord.manager.node_resource.state import BATCH, MID
 
 OOM_KILLED: Final = "OOMKilled"
+NATIVE: Final = (names.RESOURCE_CPU, names.RESOURCE_MEMORY)
+LENT: Final = (BATCH, MID)
+"""What pods of the lower bands request instead of CPU and memory."""
 
 
 class _Status(Struct):
@@ -34,11 +39,13 @@ class _PodStatus(Struct):
     phase: str = ""
     conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[_Status, ...] = ()
+    init_container_statuses: tuple[_Status, ...] = ()
 
 
 class _PodSpec(Struct):
     node_name: str = ""
     containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
 
 
 class _Pod(Struct):
@@ -56,6 +63,10 @@ class ContainerFacts(Struct):
     "Of memory; 0 without a limit."
     limit_milli: int = 0
     "Of CPU; likewise."
+    asks_for: tuple[str, str] = NATIVE
+    "The resources that stand for its CPU and memory."
+    is_sidecar: bool = False
+    "An init container that goes on running."
 
 
 class Kill(Struct):
@@ -77,6 +88,7 @@ class PodFacts(Struct):
     is_ready: bool
     "It runs, is ready and stays."
     containers: tuple[ContainerFacts, ...]
+    "Those that run side by side: sidecars too, and no other init containers."
     kills: tuple[Kill, ...] = ()
 
     @property
@@ -100,8 +112,8 @@ def pod_facts(raw: msgspec.Raw | bytes) -> PodFacts:
         workloads_of(meta),
         meta.labels.get(TEMPLATE_HASH) or meta.labels.get(REVISION_HASH, ""),
         ready and pod.status.phase == "Running" and meta.deletion_timestamp is None,
-        tuple(_container(each) for each in pod.spec.containers),
-        tuple(_kills(pod.status.container_statuses)),
+        tuple(_containers(pod.spec)),
+        tuple(_kills((*pod.status.container_statuses, *pod.status.init_container_statuses))),
     )
 
 
@@ -117,18 +129,26 @@ def facts_of(pod: Pod) -> PodFacts:
         workloads_of(meta),
         "",
         True,
-        tuple(_container(each) for each in pod.spec.containers),
+        tuple(_containers(pod.spec)),
     )
+
+
+def _containers(spec: _PodSpec | PodSpec) -> Iterable[ContainerFacts]:
+    yield from map(_container, spec.containers)
+    yield from (_container(each) for each in spec.init_containers if each.is_sidecar)
 
 
 def _container(container: Container) -> ContainerFacts:
     requests, limits = _amounts(container.resources.requests), _amounts(container.resources.limits)
+    cpu, memory = next((lent for lent in LENT if not (requests.keys() | limits.keys()).isdisjoint(lent)), NATIVE)
     return ContainerFacts(
         container.name,
-        requests.get("cpu", 0),
-        requests.get("memory", 0),
-        limits.get("memory", 0),
-        limits.get("cpu", 0),
+        requests.get(cpu, 0),
+        requests.get(memory, 0),
+        limits.get(memory, 0),
+        limits.get(cpu, 0),
+        (cpu, memory),
+        container.is_sidecar,
     )
 
 

@@ -6,12 +6,13 @@ The history is part of the status, so one write keeps both, and a manager that s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from koord.api.kubernetes.meta import Condition
+from koord.api.kubernetes.owners import Workload
 from koord.api.kubernetes.resources import amounts
 from koord.api.protocol.crd.recommendation import (
     RecommendationStatus,
@@ -49,20 +50,20 @@ class HistoryError(ValueError):
 
 class _Kept(msgspec.Struct, frozen=True):
     version: int
-    generation: int
-    "Of the object that named the pods."
     containers: dict[str, KeptContainer]
+    target: str = ""
+    "The identity of the target that named the pods."
 
 
-def remembered(status: RecommendationStatus, generation: int) -> Histories:
-    """What is known of the pods that this generation of the object names. Raises HistoryError."""
+def remembered(status: RecommendationStatus, target: Target) -> Histories:
+    """What is known of the pods that this target names. Raises HistoryError."""
     if not status.history:
         return {}
     try:
         kept = msgspec.json.decode(status.history, type=_Kept)
         if kept.version != VERSION:
             raise HistoryError(f"status.history: must be version {VERSION}, not {kept.version}")
-        if kept.generation != generation:
+        if kept.target not in ("", target.identity):
             return {}
         return {name: ContainerHistory.restored(each) for name, each in kept.containers.items()}
     except (msgspec.DecodeError, HistogramError) as error:
@@ -70,8 +71,14 @@ def remembered(status: RecommendationStatus, generation: int) -> Histories:
 
 
 def is_settled(pods: Sequence[PodFacts]) -> bool:
-    """Whether no roll-out is under way: pods of two templates, side by side, are measured while they start and end."""
-    return len({pod.revision for pod in pods}) <= 1
+    """Whether no roll-out is under way: pods of two templates, side by side, are measured while they start and end.
+
+    A selector may name pods of several workloads, each with its own template.
+    """
+    revisions: dict[Workload | None, str] = {}
+    return all(
+        revisions.setdefault(pod.workloads[-1] if pod.workloads else None, pod.revision) == pod.revision for pod in pods
+    )
 
 
 def forget_gone(histories: Histories, pods: Sequence[PodFacts]) -> None:
@@ -82,13 +89,26 @@ def forget_gone(histories: Histories, pods: Sequence[PodFacts]) -> None:
             del histories[name]
 
 
-def count_kills(histories: Histories, pods: Iterable[PodFacts]) -> None:
+def count_kills(
+    histories: Histories, pods: Iterable[PodFacts], node_bytes: Callable[[str], int | None], now_s: float
+) -> None:
+    """`node_bytes`: the memory of a node. A limit above it says nothing of what a container used."""
+    found: dict[str, dict[float, int]] = {}
     for pod in pods:
         limits = {container.name: container.limit_bytes or container.memory_bytes for container in pod.containers}
+        there = node_bytes(pod.node) if pod.kills else None
         for kill in pod.kills:
             if kill.container in limits:
-                history = histories.setdefault(kill.container, ContainerHistory.new())
-                history.was_killed(limits[kill.container], kill.at_s)
+                limit = limits[kill.container] if there is None else min(limits[kill.container], there)
+                # By a node's clock that is ahead: it must not outdo kills that are still to come.
+                at_s = min(kill.at_s, now_s)
+                by_time = found.setdefault(kill.container, {})
+                by_time[at_s] = max(by_time.get(at_s, 0), limit)
+    for container, by_time in found.items():
+        history = histories.setdefault(container, ContainerHistory.new())
+        history.oom_s = min(history.oom_s, now_s)
+        for at_s, limit in sorted(by_time.items()):
+            history.was_killed(limit, at_s)
 
 
 def wanted_status(
@@ -96,10 +116,13 @@ def wanted_status(
     pods: Sequence[PodFacts],
     histories: Histories,
     before: RecommendationStatus,
-    generation: int,
     now_s: float,
+    largest: Amounts | None = None,
 ) -> RecommendationStatus:
+    """`largest`: what the largest node can give to pods."""
     found = {name: recommended for name, each in sorted(histories.items()) if (recommended := each.recommended())}
+    if largest is not None:
+        found = {name: each.at_most(largest) for name, each in found.items()}
     at = from_seconds(now_s)
     known = {each.type: each for each in before.conditions}
     conditions = []
@@ -109,7 +132,7 @@ def wanted_status(
         conditions.append(
             Condition(type=type_, status="True", last_transition_time=since, reason=reason, message=message)
         )
-    kept = _Kept(VERSION, generation, {name: each.kept() for name, each in sorted(histories.items())})
+    kept = _Kept(VERSION, {name: each.kept() for name, each in sorted(histories.items())}, target.identity)
     return RecommendationStatus(
         pod_status=RecommendedPodStatus(tuple(_told(name, each) for name, each in found.items())) if found else None,
         update_time=at,

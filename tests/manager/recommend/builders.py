@@ -13,7 +13,7 @@ from koord.manager.recommend.pods import PodFacts, pod_facts
 
 
 def target(kind: str, name: str) -> Target:
-    return Target("ns", Workload("ns", kind, name), None)
+    return Target("ns", Workload("ns", kind, name), None, identity=f"{kind}/{name}")
 
 
 TARGET = target("Deployment", "web")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -27,6 +28,7 @@ from tests.manager.recommend import builders
 
 GIB = 1 << 30
 T0 = 480_000 * HOUR_S
+AFTER = T0 + 10**9
 
 
 def measured(
@@ -38,6 +40,11 @@ def measured(
         for i in range(12):
             made.add(cpu, memory, T0 + hour * HOUR_S + i * 300)
     return made
+
+
+def node_of(memory: int) -> Callable[[str], int]:
+    """Each node has that much."""
+    return lambda name: memory
 
 
 def told(made: ContainerHistory) -> ContainerTarget:
@@ -134,7 +141,7 @@ class TestKills:
         facts = pod_facts(msgspec.json.encode(pod))
         assert [each.container for each in facts.kills] == ["main"]
         histories = {"main": measured(30, memory=500 * MIB)}
-        count_kills(histories, [facts])
+        count_kills(histories, [facts], node_of(64 * GIB), AFTER)
         assert told(histories["main"]).target.memory_bytes >= int(512 * MIB * 1.2 * 1.15)
 
     @pytest.mark.parametrize("when", ["", "yesterday", None])
@@ -149,15 +156,15 @@ class TestRestarts:
     def test_what_the_object_keeps_is_what_was_known(self) -> None:
         histories = {"main": measured(40), "sidecar": measured(30, cpu=20, memory=50 * MIB)}
         histories["main"].was_killed(GIB, T0 + 39 * HOUR_S)
-        status = wanted_status(builders.TARGET, [], histories, RecommendationStatus(), 3, T0)
-        again = remembered(status, 3)
+        status = wanted_status(builders.TARGET, [], histories, RecommendationStatus(), T0)
+        again = remembered(status, builders.TARGET)
         for name, history in histories.items():
             assert told(again[name])._replace(judged_hours=0) == told(history)._replace(judged_hours=0)
             assert again[name].oom_s == history.oom_s
 
     def test_the_history_of_other_pods_is_not_taken_over(self) -> None:
-        status = wanted_status(builders.TARGET, [], {"main": measured(40)}, RecommendationStatus(), 3, T0)
-        assert remembered(status, 4) == {}
+        status = wanted_status(builders.TARGET, [], {"main": measured(40)}, RecommendationStatus(), T0)
+        assert remembered(status, builders.target("Deployment", "api")) == {}
 
     @pytest.mark.parametrize(
         "text",
@@ -166,13 +173,13 @@ class TestRestarts:
     )  # fmt: skip
     def test_a_history_that_nobody_can_read_is_told(self, text: str) -> None:
         with pytest.raises(HistoryError, match=r"status\.history"):
-            remembered(RecommendationStatus(history=text), 1)
+            remembered(RecommendationStatus(history=text), builders.TARGET)
 
     def test_it_is_small(self) -> None:
         made = ContainerHistory.new()
         for i in range(3000):
             made.add(50 + i * 7 % 3000, GIB + i * 3 % 1000 * MIB, T0 + i * 300)
-        status = wanted_status(builders.TARGET, [], {"main": made}, RecommendationStatus(), 1, T0)
+        status = wanted_status(builders.TARGET, [], {"main": made}, RecommendationStatus(), T0)
         assert len(status.history) < 2500
 
 
@@ -216,13 +223,13 @@ class TestStatus:
     )
     def test_what_is_wrong_is_a_condition(self, hours: int, pods: int, expected: list[str]) -> None:
         histories = {"main": measured(hours)} if hours else {}
-        status = wanted_status(builders.TARGET, [self.web()] * pods, histories, RecommendationStatus(), 1, T0)
+        status = wanted_status(builders.TARGET, [self.web()] * pods, histories, RecommendationStatus(), T0)
         assert self.problems(status) == expected
         assert (status.pod_status is not None) is (hours >= 24), "a workload at zero keeps its recommendation"
 
     def test_a_condition_keeps_the_time_since_when_it_holds(self) -> None:
-        first = wanted_status(builders.TARGET, [], {}, RecommendationStatus(), 1, T0)
-        second = wanted_status(builders.TARGET, [], {}, first, 1, T0 + 600)
+        first = wanted_status(builders.TARGET, [], {}, RecommendationStatus(), T0)
+        second = wanted_status(builders.TARGET, [], {}, first, T0 + 600)
         assert first.conditions == second.conditions
 
     @pytest.mark.parametrize(
@@ -238,7 +245,7 @@ class TestStatus:
     )
     def test_a_target_that_names_no_pods_is_unsupported(self, target: object, says: str) -> None:
         made = target_of(convert(Recommendation, {"metadata": {"namespace": "ns"}, "spec": {"target": target}}))
-        status = wanted_status(made, [], {}, RecommendationStatus(), 1, T0)
+        status = wanted_status(made, [], {}, RecommendationStatus(), T0)
         assert self.problems(status) == ["ConfigUnsupported"]
         assert says in status.conditions[0].message
 
@@ -252,21 +259,21 @@ class TestStatus:
 
     def test_little_news_wait_for_the_hour_and_large_ones_ten_minutes(self) -> None:
         made = measured(80)
-        before = wanted_status(builders.TARGET, [self.web()], {"main": made}, RecommendationStatus(), 1, T0)
+        before = wanted_status(builders.TARGET, [self.web()], {"main": made}, RecommendationStatus(), T0)
         made.add(410, GIB, T0 + 80 * HOUR_S)
-        little = wanted_status(builders.TARGET, [self.web()], {"main": made}, before, 1, T0)
+        little = wanted_status(builders.TARGET, [self.web()], {"main": made}, before, T0)
         assert not is_due(before, before, T0 + 99 * HOUR_S, 0.5), "nothing new"
         assert not is_due(before, little, T0 + 3599, 0)
         assert is_due(before, little, T0 + 3600, 0)
         assert not is_due(before, little, T0 + 3700, 1), "others first"
         made.was_killed(GIB, T0 + 80 * HOUR_S)
-        large = wanted_status(builders.TARGET, [self.web()], {"main": made}, before, 1, T0)
+        large = wanted_status(builders.TARGET, [self.web()], {"main": made}, before, T0)
         assert not is_due(before, large, T0 + 599, 0)
         assert is_due(before, large, T0 + 600, 0)
 
     def test_a_new_problem_is_told_at_once(self) -> None:
-        before = wanted_status(builders.TARGET, [self.web()], {"main": measured(80)}, RecommendationStatus(), 1, T0)
-        after = wanted_status(builders.TARGET, [], {"main": measured(80)}, before, 1, T0)
+        before = wanted_status(builders.TARGET, [self.web()], {"main": measured(80)}, RecommendationStatus(), T0)
+        after = wanted_status(builders.TARGET, [], {"main": measured(80)}, before, T0)
         assert is_due(before, after, T0 + 1, 0)
 
 
@@ -300,10 +307,10 @@ class TestTargetsOfObjects:
 def test_kills_of_containers_that_the_pod_does_not_have_are_ignored() -> None:
     pod = PodFacts("ns/p", "u", "1", "n", {}, (), "", True, (ContainerFacts("main", 1, 1, 0),), (Kill("debug", T0),))
     histories: dict[str, ContainerHistory] = {}
-    count_kills(histories, [pod])
+    count_kills(histories, [pod], node_of(64 * GIB), AFTER)
     assert histories == {}
 
 
 def test_the_history_is_plain_json() -> None:
-    status = wanted_status(Target("ns", None, None), [], {"main": measured(2)}, RecommendationStatus(), 1, T0)
+    status = wanted_status(Target("ns", None, None), [], {"main": measured(2)}, RecommendationStatus(), T0)
     assert json.loads(status.history)["version"] == 1
