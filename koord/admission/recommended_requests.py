@@ -1,7 +1,8 @@
 """New pods request what is recommended for their workload, where its Recommendation says so (`apply: admission`).
 
 What users wrote is a first guess then: CPU and memory requests of each container follow from what earlier pods used.
-Limits stay, and no request is set above one. Pods with whole cores of their own (LSR, LSE) keep their CPU.
+Limits stay, and no request is set above one. Pods with whole cores of their own (LSR, LSE) keep their CPU. A container
+that asks for resources of a lower band (batch-cpu) gets its recommendation in these.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from typing import Any, Final
 
 from koord.admission.plain import labels_of, part, with_annotation, with_containers
 from koord.admission.request import Json
+from koord.admission.resource_translation import RESOURCES as LENT
 from koord.api.kubernetes.meta import OwnerReference
 from koord.api.kubernetes.owners import Workload, owners
 from koord.api.protocol import names
 from koord.api.protocol.annotations.colocation import RECOMMENDED_BY
 from koord.api.protocol.crd.recommendation import Recommendation
 from koord.api.protocol.recommendation_target import Target, target_of
-from koord.api.text.quantity import QuantityError, ResourceList, milli
+from koord.api.text.quantity import QuantityError, ResourceList, from_value, milli
 
 RESOURCES: Final[tuple[str, ...]] = ("cpu", "memory")
 WHOLE_CORES: Final = ("LSR", "LSE")
@@ -98,7 +100,10 @@ def with_recommended(pod: Json, namespace: str, known: AppliedRecommendations) -
         target = applied.requests.get(str(container.get("name", "")))
         return container if target is None else _requesting(container, target, resources)
 
-    after = with_containers(pod, "containers", changed)
+    def sidecar(index: int, container: Json) -> Json:
+        return changed(index, container) if container.get("restartPolicy") == "Always" else container
+
+    after = with_containers(with_containers(pod, "containers", changed), "initContainers", sidecar)
     return pod if after is pod else with_annotation(after, RECOMMENDED_BY.key, applied.name)
 
 
@@ -113,8 +118,11 @@ def _workloads(pod: Json, namespace: str) -> tuple[Workload, ...]:
 def _requesting(container: Json, target: ResourceList, resources: Iterable[str]) -> Json:
     given = part(container, "resources")
     requests, limits = part(given, "requests"), part(given, "limits")
+    lent = next((each for each in LENT.values() if not (requests.keys() | limits.keys()).isdisjoint(each)), RESOURCES)
+    asked_as = dict(zip(RESOURCES, lent, strict=True))
     try:
-        wanted = {name: _at_most(target[name], limits.get(name)) for name in resources if name in target}
+        told = {asked_as[name]: _told(name, asked_as[name], target[name]) for name in resources if name in target}
+        wanted = {name: _at_most(each, limits.get(name)) for name, each in told.items() if milli(each) > 0}
         news = {name: each for name, each in wanted.items() if milli(each) != milli(requests.get(name, "0"))}
     except QuantityError:
         # The API server refuses it, and knows best how to say so.
@@ -122,6 +130,11 @@ def _requesting(container: Json, target: ResourceList, resources: Iterable[str])
     if not news:
         return container
     return {**container, "resources": {**given, "requests": {**requests, **news}}}
+
+
+def _told(resource: str, asked_as: str, amount: Any) -> Any:
+    """CPU of a lower band is counted in whole milli-cores."""
+    return from_value(milli(amount)) if resource == "cpu" and asked_as != resource else amount
 
 
 def _at_most(wanted: Any, limit: Any) -> Any:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     epilog="""\b
 Example: koord recommend -n shop
          koord recommend -f recommendations.yaml -f workloads/
-         koord recommend -n shop -o yaml | kubectl apply --server-side --force-conflicts -f -
+         koord recommend -n shop -o yaml |
+           kubectl apply --server-side --field-manager koord --force-conflicts -f -
 
 \b
 Without -f a cluster is asked. A Recommendation object says which workload is meant; the manager fills it in. Within
@@ -43,28 +44,32 @@ def recommend(
     """Say what workloads should request, by what they used, and what that saves.
 
     WORKLOAD is one of them, as in deployment/web or web; otherwise all.
-    `-o yaml` prints a patch with the requests that should change, `-o json` all figures.
+    `-o yaml` prints a patch for workloads whose requests should change, `-o json` all figures.
     """
     import msgspec
 
     from koord.api import kinds
-    from koord.offline.recommend import advice, patch, total
+    from koord.offline.recommend import advice, total
+    from koord.offline.recommend_patch import patch
 
     found = _found(paths, namespace, kubeconfig, context)
     rows = advice(found, namespace, workload)
     saved = total(rows)
-    if output == "json":
-        structured.say({"recommendations": msgspec.to_builtins(rows), "saving": saved}, output)
-    elif output == "yaml":
-        click.echo(f"# {_saving(saved)}")
-        structured.say(patch(found.of(kinds.RECOMMENDATIONS), rows), output)
-    elif rows:
-        click.echo(_table(rows))
-        click.echo(_saving(saved))
-    else:
+    if not rows and (workload or output == "table"):
         where = (f" for {workload}" if workload else "") + (f" in namespace {namespace}" if namespace else "")
         click.echo(f"there is no Recommendation{where}: create one for each workload to be looked at", err=True)
         return 1 if workload else 0
+    if output == "json":
+        structured.say({"recommendations": msgspec.to_builtins(rows), "saving": saved}, output)
+    elif output == "yaml":
+        items, left_out = patch(found.of(kinds.RECOMMENDATIONS), rows)
+        click.echo(f"# {_saving(saved)}")
+        for line in left_out:
+            click.echo(f"# left out: {line}")
+        structured.say({"apiVersion": "v1", "kind": "List", "items": items}, output)
+    else:
+        click.echo(_table(rows))
+        click.echo(_saving(saved))
     return 0
 
 
@@ -76,11 +81,17 @@ def _found(paths: tuple[str, ...], namespace: str, kubeconfig: str | None, conte
             return read(
                 paths, namespace=namespace or "default", reading=lambda file: progress.say(f"reading {file}")
             ).require_valid()
+        from koord.api import kinds
         from koord.cli.plan_live import listed
-        from koord.offline.recommend import KINDS
+        from koord.offline.recommend import WITH_TEMPLATE
 
         progress.say("looking at the cluster")
-        return read(()).with_items(tuple(listed(kubeconfig, context, KINDS, namespace)))
+        found = read(()).with_items(tuple(listed(kubeconfig, context, [kinds.RECOMMENDATIONS], namespace)))
+        targets = [each.spec.target.workload for each in found.of(kinds.RECOMMENDATIONS)]
+        named = {target.kind for target in targets if target is not None}
+        # A user may be allowed to read the workloads that are asked about, and no others.
+        wanted = [kinds.PODS, *(kind for kind in WITH_TEMPLATE if kind.kind in named)]
+        return found.with_items((*found.items, *listed(kubeconfig, context, wanted, namespace)))
 
 
 def _table(rows: Sequence[Advice]) -> str:

@@ -1,4 +1,4 @@
-"""What Recommendations say against what workloads request: what to change, what that saves, and the patch that does it.
+"""What Recommendations say against what workloads request: what to change, and what that saves.
 
 Within 10% of what is requested a recommendation says "keep": a roll-out costs more than it would bring.
 """
@@ -6,28 +6,30 @@ Within 10% of what is requested a recommendation says "keep": a roll-out costs m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from koord.api import kinds
+from koord.api.kubernetes.owners import Workload
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.resources import amounts
-from koord.api.kubernetes.workloads import template_of
+from koord.api.kubernetes.workloads import CronJob, DaemonSet, Deployment, PodTemplate, StatefulSet, template_of
+from koord.api.machinery.codec import DecodeError
 from koord.api.protocol.crd.recommendation import Recommendation, RecommendedContainerStatus
 from koord.api.protocol.recommendation_target import Target, target_of
 from koord.api.text.manifest import Manifests
-from koord.api.text.quantity import render
-from koord.manager.recommend.pods import ContainerFacts, PodFacts, facts_of
+from koord.manager.recommend.pods import NATIVE, ContainerFacts, PodFacts, facts_of
 
 KEEP_PERCENT: Final = 10
 RESOURCES: Final[tuple[str, ...]] = ("cpu", "memory")
-KINDS: Final = (kinds.RECOMMENDATIONS, kinds.PODS)
-"""What is asked of a running cluster."""
-_SCALED: Final = (kinds.DEPLOYMENTS, kinds.STATEFUL_SETS)
-_TEMPLATE: Final[Mapping[str, tuple[str, ...]]] = {"CronJob": ("spec", "jobTemplate", "spec", "template", "spec")}
-"""By kind, where the pod spec is; elsewhere it is `spec.template.spec`."""
+WITH_TEMPLATE: Final[tuple[kinds.Kind[Any], ...]] = (
+    kinds.DEPLOYMENTS,
+    kinds.STATEFUL_SETS,
+    kinds.DAEMON_SETS,
+    kinds.CRON_JOBS,
+)
+"""Workloads whose template says what their pods would request while there are none."""
 
 
 class Advice(msgspec.Struct, frozen=True, rename="camel"):
@@ -54,6 +56,11 @@ class Advice(msgspec.Struct, frozen=True, rename="camel"):
     under_hours: int
     note: str
     "What is wrong, if something is."
+    asks_for: dict[str, str]
+    "By resource, the one that stands for it in the workload's template: itself, or that of a lower band."
+    is_sidecar: bool = False
+    is_known: bool = True
+    "Whether its pods or its template have such a container."
 
 
 def advice(manifests: Manifests, namespace: str = "", workload: str = "") -> list[Advice]:
@@ -62,25 +69,33 @@ def advice(manifests: Manifests, namespace: str = "", workload: str = "") -> lis
     `workload` as in deployment/web, or the name alone.
     """
     listed = [each for each in manifests.of(kinds.RECOMMENDATIONS) if namespace in ("", each.metadata.namespace)]
-    found = advised(listed, manifests.of(kinds.PODS), partial(_by_template, manifests=manifests))
-    return [row for row in found if workload in ("", row.workload, row.workload.partition("/")[2])]
+    found = advised(listed, manifests.of(kinds.PODS), _templates(manifests))
+    kind, slash, name = workload.rpartition("/")
+    wanted = f"{kind.lower()}{slash}{name}"
+    return [row for row in found if wanted in ("", row.workload, row.workload.partition("/")[2])]
 
 
-Otherwise: TypeAlias = Callable[[Target], tuple[int, dict[str, ContainerFacts]]]
-"""How many pods a workload without pods would have, and its containers by name."""
+class Template(NamedTuple):
+    pods: int
+    "That there would be."
+    containers: Mapping[str, ContainerFacts]
 
 
-def _unknown(target: Target) -> tuple[int, dict[str, ContainerFacts]]:
-    return 0, {}
+Templates: TypeAlias = Callable[[Target], Template | None]
+"""The template of a workload; None where it is not known."""
+
+
+def _unknown(target: Target) -> Template | None:
+    return None
 
 
 def advised(
-    recommendations: Iterable[Recommendation], pods: Iterable[Pod], otherwise: Otherwise = _unknown
+    recommendations: Iterable[Recommendation], pods: Iterable[Pod], templates: Templates = _unknown
 ) -> list[Advice]:
     running = [facts_of(each) for each in pods if not each.is_finished]
     found: list[Advice] = []
     for each in sorted(recommendations, key=lambda each: each.metadata.key):
-        found += _advised(each, running, otherwise)
+        found += _advised(each, running, templates(target_of(each)))
     return found
 
 
@@ -93,67 +108,61 @@ def total(rows: Iterable[Advice]) -> dict[str, int]:
     return saved
 
 
-def patch(recommendations: Sequence[Recommendation], rows: Sequence[Advice]) -> dict[str, Any]:
-    """A List for `kubectl apply --server-side`, with only the requests that should change."""
-    by_object: dict[tuple[str, str], list[Advice]] = {}
-    for row in rows:
-        by_object.setdefault((row.namespace, row.recommendation), []).append(row)
-    items = []
-    for each in recommendations:
-        workload = each.spec.target.workload
-        changed = [
-            _changes(row) for row in by_object.get((each.metadata.namespace, each.metadata.name), ()) if _is_news(row)
-        ]
-        if workload is None or not changed:
-            continue
-        body: dict[str, Any] = {"containers": changed}
-        for part in reversed(_TEMPLATE.get(workload.kind, ("spec", "template", "spec"))):
-            body = {part: body}
-        head = {"apiVersion": workload.api_version or "apps/v1", "kind": workload.kind}
-        items.append({**head, "metadata": {"name": workload.name, "namespace": each.metadata.namespace}, **body})
-    return {"apiVersion": "v1", "kind": "List", "items": items}
-
-
-def _is_news(row: Advice) -> bool:
-    return any(verdict != "keep" for verdict in row.verdict.values())
-
-
-def _changes(row: Advice) -> dict[str, Any]:
-    wanted = {name: render(name, row.target[name]) for name, verdict in row.verdict.items() if verdict != "keep"}
-    # A limit below the request would be refused.
-    short = {name: wanted[name] for name, limit in row.limits.items() if name in wanted and limit < row.target[name]}
-    return {"name": row.container, "resources": {"requests": wanted, **({"limits": short} if short else {})}}
-
-
-def _advised(each: Recommendation, pods: Sequence[PodFacts], otherwise: Otherwise) -> Iterable[Advice]:
+def _advised(each: Recommendation, pods: Sequence[PodFacts], template: Template | None) -> Iterable[Advice]:
     target = target_of(each)
     concerned = [pod for pod in pods if pod.is_of(target)]
     number, containers = len(concerned), {c.name: c for pod in concerned for c in pod.containers}
-    if not concerned:
-        number, containers = otherwise(target)
+    if not concerned and template is not None:
+        number, containers = template.pods, dict(template.containers)
     told = each.status.pod_status.container_statuses if each.status.pod_status is not None else ()
     note = "; ".join(f"{c.type}: {c.message}" for c in each.status.conditions if c.status == "True")
     if not told:
         note = note or "FetchingHistory: the manager has not looked yet"
-        yield _row(each, RecommendedContainerStatus(), number, None, note)
+        yield _row(each, RecommendedContainerStatus(), number, None, None, note)
     for status in told:
-        yield _row(each, status, number, containers.get(status.container_name), note)
+        name = status.container_name
+        written = None if template is None else template.containers.get(name)
+        yield _row(each, status, number, containers.get(name), written, note)
 
 
-def _by_template(target: Target, manifests: Manifests) -> tuple[int, dict[str, ContainerFacts]]:
-    """Of a workload whose pods are not among the manifests."""
-    for kind in _SCALED:
-        for workload in manifests.of(kind):
-            meta = workload.metadata
-            if target.workload == (meta.namespace, kind.kind, meta.name):
-                pod = facts_of(Pod(spec=template_of(workload.spec.template).spec))
-                return workload.spec.replicas, {each.name: each for each in pod.containers}
-    return 0, {}
+def _templates(manifests: Manifests) -> Templates:
+    known = {
+        Workload(each.metadata.namespace, kind.kind, each.metadata.name): each
+        for kind in WITH_TEMPLATE
+        for each in manifests.of(kind)
+    }
+
+    def template(target: Target) -> Template | None:
+        workload = None if target.workload is None else known.get(target.workload)
+        if workload is None:
+            return None
+        try:
+            pod = facts_of(Pod(spec=template_of(_template(workload)).spec))
+        except DecodeError as error:
+            raise DecodeError(f"the pod template of {target.workload}", error.path, error.fault) from None
+        pods = workload.spec.replicas if isinstance(workload, (Deployment, StatefulSet)) else 0
+        return Template(pods, {each.name: each for each in pod.containers})
+
+    return template
+
+
+def _template(workload: Deployment | StatefulSet | DaemonSet | CronJob) -> PodTemplate:
+    if not isinstance(workload, CronJob):
+        return workload.spec.template
+    job = workload.spec.job_template.get("spec")
+    template = job.get("template") if isinstance(job, Mapping) else None
+    return template if isinstance(template, Mapping) else {}
 
 
 def _row(
-    each: Recommendation, status: RecommendedContainerStatus, number: int, now: ContainerFacts | None, note: str
+    each: Recommendation,
+    status: RecommendedContainerStatus,
+    number: int,
+    now: ContainerFacts | None,
+    written: ContainerFacts | None,
+    note: str,
 ) -> Advice:
+    """`now`: of pods that run; `written`: in the template."""
     workload = each.spec.target.workload
     target = amounts(status.resources, capped=True)
     requested = {"cpu": now.cpu_milli, "memory": now.memory_bytes} if now is not None else {}
@@ -181,6 +190,9 @@ def _row(
         status.judged_hours,
         status.under_provisioned_hours,
         note,
+        dict(zip(RESOURCES, NATIVE if written is None else written.asks_for, strict=True)),
+        any(known.is_sidecar for known in (now, written) if known is not None),
+        now is not None or written is not None,
     )
 
 

@@ -110,6 +110,36 @@ def test_batch_pods_get_it_before_their_resources_are_translated() -> None:
     assert requests(web(container(requests={"cpu": "4"})), what)["kubernetes.io/batch-cpu"] == "1250"
 
 
+def test_a_container_that_asks_for_batch_resources_gets_it_in_these() -> None:
+    given: dict[str, Any] = {
+        "requests": {"kubernetes.io/batch-cpu": "4000", "kubernetes.io/batch-memory": "8Gi"},
+        "limits": {"kubernetes.io/batch-cpu": "1000"},
+    }
+    made = web(container(**given), labels={"koordinator.sh/qosClass": "BE"})
+    assert requests(made, knowing(recommendation())) == {
+        "kubernetes.io/batch-cpu": "1000",
+        "kubernetes.io/batch-memory": "3Gi",
+    }
+
+
+def test_sidecars_follow_it_and_other_init_containers_do_not() -> None:
+    made = web(container("app", **GIVEN))
+    made["spec"]["initContainers"] = [
+        {**container("main", **GIVEN), "restartPolicy": "Always"},
+        container("migrate", **GIVEN),
+    ]
+    answer = mutated(made, knowing(recommendation()), GATE)
+    assert answer.object is not None
+    sidecar, first = answer.object["spec"]["initContainers"]
+    assert sidecar["resources"]["requests"]["cpu"] == "1250m"
+    assert first["resources"] == GIVEN
+
+
+@pytest.mark.parametrize("cpu", ["0", "-3"])
+def test_what_promises_nothing_is_not_followed(cpu: str) -> None:
+    assert requests(web(), knowing(recommendation(cpu=cpu)))["cpu"] == "4"
+
+
 def test_what_is_taken_back_or_changed_counts_at_once() -> None:
     applied = AppliedRecommendations.of([recommendation(), recommendation("b", target="selector", cpu="9")])
     assert requests(web(), known(recommendations=applied))["cpu"] == "9", "of several the first by name"

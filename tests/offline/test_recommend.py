@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from koord.api import kinds
+from koord.api.machinery.codec import DecodeError
 from koord.api.text.manifest import Manifests, parse, read
 from koord.cli.recommend import recommend
-from koord.offline.recommend import advice, patch, total
+from koord.offline.recommend import advice, total
+from koord.offline.recommend_patch import patch
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "recommend"
 GIB, MIB = 1 << 30, 1 << 20
@@ -19,6 +22,10 @@ GIB, MIB = 1 << 30, 1 << 20
 
 def example() -> Manifests:
     return read([EXAMPLE])
+
+
+def patched(found: Manifests) -> list[dict[str, Any]]:
+    return patch(found.of(kinds.RECOMMENDATIONS), advice(found)).items
 
 
 def test_the_saving_is_that_of_all_pods_and_small_differences_are_kept() -> None:
@@ -29,13 +36,13 @@ def test_the_saving_is_that_of_all_pods_and_small_differences_are_kept() -> None
     assert total([main, proxy]) == {"cpu": 27_500, "memory": 50 * GIB - 640 * MIB}
 
 
-def test_the_patch_names_only_what_changes_and_no_limit_falls_below_its_request() -> None:
+def test_the_patch_names_all_that_a_second_one_could_take_back_and_no_limit_falls_below_its_request() -> None:
     found = example()
-    (item,) = patch(found.of(kinds.RECOMMENDATIONS), advice(found))["items"]
+    (item,) = patched(found)
     assert (item["kind"], item["metadata"]) == ("Deployment", {"name": "web", "namespace": "shop"})
     main, proxy = item["spec"]["template"]["spec"]["containers"]
-    assert main == {"name": "main", "resources": {"requests": {"cpu": "1250m", "memory": "3Gi"}}}
-    assert proxy["resources"] == {"requests": {"memory": "192Mi"}, "limits": {"memory": "192Mi"}}
+    assert main["resources"]["requests"] == {"cpu": "1250m", "memory": "3Gi"}
+    assert proxy["resources"] == {"requests": {"cpu": "100m", "memory": "192Mi"}, "limits": {"memory": "192Mi"}}
 
 
 POD = """
@@ -76,7 +83,93 @@ spec: {{target: {{{target}}}}}
     (row,) = advice(found)
     assert row.note.startswith(note)
     assert row.pods == 1, "they run, whatever is known of them"
-    assert patch(found.of(kinds.RECOMMENDATIONS), [row])["items"] == []
+    assert patch(found.of(kinds.RECOMMENDATIONS), [row]) == ([], [])
+
+
+def told(kind: str, *, api_version: str = "", name: str = "nightly", containers: str = "main", cpu: str = "3") -> str:
+    """A Recommendation of 3 cores and 1 GiB."""
+    statuses = [{"containerName": each, "resources": {"cpu": cpu, "memory": "1Gi"}} for each in containers.split()]
+    workload = {"kind": kind, "name": "nightly", "apiVersion": api_version}
+    made = {
+        "apiVersion": "analysis.koordinator.sh/v1alpha1",
+        "kind": "Recommendation",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"target": {"type": "workload", "workload": workload}},
+        "status": {"podStatus": {"containerStatuses": statuses}},
+    }
+    return json.dumps(made)
+
+
+CRON_JOB = """
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly, namespace: shop}
+spec:
+  schedule: "0 1 * * *"
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          restartPolicy: Never
+          containers: [{name: main, image: x, resources: {requests: {cpu: "2"}, limits: {cpu: "2", memory: 2Gi}}}]
+          initContainers: [{name: mesh, image: mesh, restartPolicy: Always}]
+"""
+
+
+def test_a_workload_without_pods_is_known_by_its_template_and_no_limit_is_below_its_request() -> None:
+    found = parse(f"{told('CronJob', containers='main mesh gone')}\n---{CRON_JOB}", "new")
+    (item,) = patched(found)
+    assert (item["apiVersion"], item["kind"]) == ("batch/v1", "CronJob")
+    spec = item["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (main,), (mesh,) = spec["containers"], spec["initContainers"]
+    assert main["resources"] == {"requests": {"cpu": "3", "memory": "1Gi"}, "limits": {"cpu": "3", "memory": "2Gi"}}
+    assert mesh == {"name": "mesh", "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}
+
+
+def test_a_template_that_asks_for_batch_resources_gets_its_requests_in_these() -> None:
+    lent = CRON_JOB.replace('{cpu: "2"}', '{kubernetes.io/batch-cpu: "2000"}').replace(
+        '{cpu: "2", memory: 2Gi}', '{kubernetes.io/batch-cpu: "2000"}'
+    )
+    found = parse(f"{told('CronJob')}\n---{lent}", "new")
+    assert advice(found)[0].requests == {"cpu": 2000}
+    (item,) = patched(found)
+    (main,) = item["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert main["resources"] == {
+        "requests": {"kubernetes.io/batch-cpu": "3k", "kubernetes.io/batch-memory": "1Gi"},
+        "limits": {"kubernetes.io/batch-cpu": "3k"},
+    }
+
+
+def test_a_template_that_cannot_be_read_is_named() -> None:
+    found = parse(f"{told('CronJob')}\n---{CRON_JOB.replace('image: x', 'image: 3')}", "new")
+    with pytest.raises(DecodeError, match=r"shop/cronjob/nightly: spec.containers\[0\].image"):
+        advice(found)
+
+
+JOB_POD = """
+apiVersion: v1
+kind: Pod
+metadata:
+  {name: p, namespace: shop, ownerReferences: [{apiVersion: v1, kind: KIND, name: nightly, uid: u, controller: true}]}
+spec: {containers: [{name: main, image: x}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("objects", "says"),
+    [
+        (f"{told('Job')}\n---{JOB_POD.replace('KIND', 'Job')}", "template of a Job cannot be changed"),
+        (f"{told('Rollout')}\n---{JOB_POD.replace('KIND', 'Rollout')}", "spec.target.workload.apiVersion"),
+        (told("Deployment"), "neither its pods nor its template"),
+        (f"{told('CronJob')}\n---\n{told('CronJob', name='other', cpu='9')}\n---{CRON_JOB}", "another Recommendation"),
+    ],
+)
+def test_what_is_left_out_of_the_patch_is_said(objects: str, says: str) -> None:
+    found = parse(objects, "new")
+    items, (line,) = patch(found.of(kinds.RECOMMENDATIONS), advice(found))
+    assert says in line
+    assert line.startswith("shop/")
+    assert len(items) == ("another" in says)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +178,10 @@ spec: {{target: {{{target}}}}}
         ((), 0, "saves 27.5 cores of CPU"),
         (("web",), 0, "4 cores -> 1.25 cores"),
         (("deployment/web", "-o", "yaml"), 0, "cpu: 1250m"),
+        (("Deployment/web",), 0, "4 cores -> 1.25 cores"),
         (("deployment/api",), 1, "there is no Recommendation for deployment/api"),
+        (("deployment/api", "-o", "yaml"), 1, "there is no Recommendation for deployment/api"),
+        (("deployment/api", "-o", "json"), 1, "there is no Recommendation for deployment/api"),
         (("-n", "jobs"), 0, "there is no Recommendation in namespace jobs"),
     ],
 )
