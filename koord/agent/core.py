@@ -85,6 +85,8 @@ class Agent:
     "By uid, when the API did not let a pod go."
     told_s: dict[str, float] = field(default_factory=dict)
     "By uid, when a pod that has notice was last wanted gone."
+    unmoved_s: dict[str, float] = field(default_factory=dict)
+    "By uid, when the move of a pod could not be asked for."
     last_release_s: dict[str, float] = field(default_factory=dict)
     "By strategy."
     _memories: dict[str, Any] = field(default_factory=dict)
@@ -195,11 +197,22 @@ class Agent:
         """It has notice: as long as the reason lasts it is chosen before others."""
         self.told_s[eviction.pod.uid] = now_s
 
+    def was_not_moved(self, pod: AgentPod, now_s: float) -> None:
+        """Nobody could be asked to move it."""
+        self.unmoved_s[pod.uid] = now_s
+
     def _departures(self, now_s: float) -> Departures:
         self.evicted_s = {uid: at_s for uid, at_s in self.evicted_s.items() if now_s - at_s < PENDING_RELEASE_S}
         self.refused_s = {uid: at_s for uid, at_s in self.refused_s.items() if now_s - at_s < REFUSED_LATELY_S}
         self.told_s = {uid: at_s for uid, at_s in self.told_s.items() if now_s - at_s < WANTED_S}
-        return Departures(self.evicted_s.keys(), self.refused_s.keys(), self.told_s.keys(), self.last_release_s)
+        self.unmoved_s = {uid: at_s for uid, at_s in self.unmoved_s.items() if now_s - at_s < REFUSED_LATELY_S}
+        return Departures(
+            self.evicted_s.keys(),
+            self.refused_s.keys(),
+            self.told_s.keys(),
+            self.last_release_s,
+            self.unmoved_s.keys(),
+        )
 
     def _asked(self, strategy: Strategy[Any, Any], reader: Reader, sight: Sight) -> StrategyDecision | None:
         """Settings that cannot be read leave all as it is."""

@@ -34,7 +34,7 @@ def _verdict(finding: Finding) -> tuple[Verdict, str] | None:
         case Step.UNDONE:
             return Verdict.CLEARED, taken.uid
         case Step.BETTER:
-            last = episode.last(*ACTIONS)
+            last = episode.action
             # A victim that was moved away is not better for what its neighbour does.
             return None if last is None or last.step is Step.MOVE_ASKED else (Verdict.HELPED, last.uid)
         case Step.SLOWED | Step.OVER:

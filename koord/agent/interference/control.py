@@ -1,8 +1,9 @@
 """What is done about interference: one action in a window for the whole node, and undone if it did not help.
 
-The ladder: a culprit is held back; if that helped and was not enough, or it does it again, it is evicted if it is
-offline; if it is as important as its victim, the victim is moved. Three windows decide whether an action helped. If
-not, it is undone, and that neighbour is spared for a while: it was the wrong one.
+The ladder: a culprit is held back by what its victim lacks; if that helped and was not enough, or it does it again, it
+is evicted if it is offline; who may not be evicted stays, and the victim is moved. One that is held for another victim
+by something else is held by this as well before it goes. Three windows decide whether an action helped. If not, it is
+undone, and that neighbour is spared for a while: it was the wrong one.
 
     windows of all pods -> who suffers (`suffering`) -> who causes it (`culprits`) -> at most one action
 """
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from koord.agent.interference.culprits import WINDOWS, Candidate, Suspect, suspects
-from koord.agent.interference.episode import ACTIONS, Episode, Finding, Step, Taken
+from koord.agent.interference.episode import Episode, Finding, HeldBy, Step, Taken
 from koord.agent.interference.hours import Usual
 from koord.agent.interference.signals import OF_WORK, Dimension, Signal
 from koord.agent.interference.suffering import NEEDED, Compared, Watched, compared
@@ -26,6 +27,8 @@ IMPROVED: Final = 0.8
 """Of the level when the action was taken: what is not lower than that did not improve."""
 WELL_AFTER: Final = 3
 """Windows as usual, after which an episode is over."""
+UNSEEN_FOR: Final = 6
+"""Windows that told nothing of the victim's signal, after which its episode is over, too."""
 HELD_FOR: Final = 12
 """Windows for which a culprit is held back after its victim is well again."""
 HELD_TO: Final = 0.25
@@ -66,6 +69,12 @@ class Standing:
     "It is not held below what it asked for, if that counts."
     can_move: bool = False
     "Whether somebody makes it anew elsewhere."
+    is_leaving: bool = False
+    "It was evicted, and is still there."
+    has_notice: bool = False
+    "It was told to go, and goes if it is still asked to when its notice is over."
+    was_refused: bool = False
+    "The API lately did not let it go, or nobody could be asked to move it."
     means: OwnMeans = OwnMeans()
 
 
@@ -94,6 +103,7 @@ class Node:
 class Hold:
     """By one of three: CPU, memory, or the disks that it uses."""
 
+    by: HeldBy
     milli: int
     "0: its CPU is not held."
     victim: str
@@ -114,11 +124,11 @@ class Memory:
     watched: dict[tuple[str, Signal], Watched] = field(default_factory=dict)
     episodes: dict[str, Episode] = field(default_factory=dict)
     "By victim."
-    holds: dict[str, Hold] = field(default_factory=dict)
-    "By culprit."
+    holds: dict[tuple[str, HeldBy], Hold] = field(default_factory=dict)
+    "By culprit and means."
     spared_until_s: dict[str, float] = field(default_factory=dict)
-    helped_s: dict[tuple[str, str], float] = field(default_factory=dict)
-    "By victim and culprit, when holding back last helped."
+    helped_s: dict[tuple[str, str, HeldBy], float] = field(default_factory=dict)
+    "By victim, culprit and means, when holding back last helped."
     moved_s: dict[str, float] = field(default_factory=dict)
     quiet_until_s: dict[str, float] = field(default_factory=dict)
     "Pods whose whole workload is slow: until when nothing is said of them."
@@ -145,7 +155,7 @@ def decide(node: Node, memory: Memory) -> Outcome:
             history,
             watched,
             {},
-            {uid: hold for uid, hold in memory.holds.items() if uid in node.windows and node.may_act},
+            {key: hold for key, hold in memory.holds.items() if key[0] in node.windows and node.may_act},
             {uid: until_s for uid, until_s in memory.spared_until_s.items() if until_s > node.now_s},
             {pair: at_s for pair, at_s in memory.helped_s.items() if node.now_s - at_s < REPEATED_WITHIN_S},
             {uid: at_s for uid, at_s in memory.moved_s.items() if node.now_s - at_s < MOVED_AGAIN_S},
@@ -190,7 +200,7 @@ def _begun(uid: str, node: Node, outcome: Outcome) -> Episode | None:
     slow = [each for each in Signal if (uid, each) in memory.watched and memory.watched[uid, each].is_slowed]
     if not slow or uid in memory.quiet_until_s:
         return None
-    values = {each: _values(memory, uid, each) for each in slow}
+    values = {each: _values(memory.history, uid, each) for each in slow}
     usual = {each: memory.watched[uid, each].baseline.mean for each in slow}
     signal = max(slow, key=lambda each: max(values[each][-NEEDED:]) / max(usual[each], 1e-9))
     worst = max(values[signal][-NEEDED:])
@@ -210,19 +220,26 @@ def _went_on(before: Episode, node: Node, outcome: Outcome) -> Episode | None:
     """The episode after another window; None if it is over."""
     memory = outcome.memory
     watched = memory.watched.get((before.victim, before.signal))
-    value = _values(memory, before.victim, before.signal)[-1]
-    is_well = watched is None or not watched.is_unusual
+    value = node.windows[before.victim].signals.get(before.signal)
+    if watched is None or value is None:
+        # It is neither well nor ill by what nobody saw: a probe may go unanswered for the very slowness of its pod.
+        episode = replace(before, unseen=before.unseen + 1)
+        if episode.unseen < UNSEEN_FOR:
+            return episode
+        _tell(episode, Step.OVER, node, outcome)
+        return None
+    is_well = not watched.is_unusual
     episode = replace(
         before,
         value=value,
         worst=max(before.worst, value),
         well=before.well + 1 if is_well else 0,
         waits=before.waits + 1 if before.waits else 0,
+        unseen=0,
     )
     if not is_well:
         episode = _suspected(episode, node, memory)
-    action = episode.last(*ACTIONS)
-    if is_well and before.well == 0 and _is_in_force(action, memory) and not episode.last(Step.BETTER):
+    if is_well and before.well == 0 and _is_in_force(episode.action, memory) and not episode.last(Step.BETTER):
         episode = _tell(episode, Step.BETTER, node, outcome)
     if episode.well >= WELL_AFTER:
         _tell(episode, Step.OVER, node, outcome)
@@ -234,16 +251,17 @@ def _suspected(episode: Episode, node: Node, memory: Memory) -> Episode:
     """The victim is a candidate as well: threads of a pod that has more to do wait for each other."""
     signal, usual = episode.signal, episode.usual
     dimension = signal.dimension
-    values = _values(memory, episode.victim, signal)
+    seen = [window for window in memory.history if signal in _signals(window, episode.victim)]
+    values = _values(seen, episode.victim, signal)
     level = usual * signal.times if signal in OF_WORK else usual + (episode.worst - usual) / 2
     is_slow = [value >= level for value in values]
-    uses = {uid: _uses(memory, uid, dimension) for uid in node.standings if uid in node.windows}
+    uses = {uid: _uses(seen, uid, dimension) for uid in node.standings if uid in node.windows}
     if signal in OF_WORK and episode.victim in uses:
         uses[episode.victim] = _at_usual_speed(uses[episode.victim], values, usual)
     candidates = [Candidate(uid, use, node.standings[uid].is_offline) for uid, use in uses.items()]
     direct = None
     if node.direct is not None and dimension is Dimension.CPU:
-        direct = node.direct.get(episode.victim, {})
+        direct = node.direct.get(episode.victim)
     return replace(episode, suspects=suspects(dimension, values, is_slow, candidates, direct))
 
 
@@ -257,32 +275,49 @@ def _judged(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> di
     """Whether the last action helped, three windows after it."""
     found, memory = dict(episodes), outcome.memory
     for uid, episode in episodes.items():
-        action = episode.last(*ACTIONS)
-        if action is None or not episode.waits:
+        action = episode.action
+        if action is None or not episode.waits or episode.unseen:
+            continue
+        if _was_refused(action, episode, node):
+            found[uid] = replace(_tell(episode, Step.REFUSED, node, outcome, action.uid), waits=0)
             continue
         if not _is_in_force(action, memory):
             found[uid] = replace(episode, waits=0)
             continue
         is_well = episode.well > 0
-        if is_well and action.step is Step.HELD_BACK:
-            memory.helped_s[uid, action.uid] = node.now_s
+        if is_well and action.by is not None:
+            memory.helped_s[uid, action.uid, action.by] = node.now_s
+        if not is_well and action.step is Step.EVICTED and action.uid in node.windows:
+            culprit = node.standings[action.uid]
+            if culprit.has_notice:
+                outcome.evict = episode
+            if culprit.has_notice or culprit.is_leaving:
+                # What its leaving brings is seen when it has left.
+                found[uid] = replace(episode, waits=1)
+                continue
         if is_well or episode.waits <= HELPS_WITHIN:
             continue
         # An eviction cannot be undone, and a move takes its time: only what is held can be let go.
-        if action.step is Step.HELD_BACK and episode.value <= IMPROVED * episode.level:
-            memory.helped_s[uid, action.uid] = node.now_s
-        elif action.step is Step.HELD_BACK:
-            memory.holds.pop(action.uid, None)
+        if action.by is not None and episode.value <= IMPROVED * episode.level:
+            memory.helped_s[uid, action.uid, action.by] = node.now_s
+        elif action.by is not None:
+            memory.holds.pop((action.uid, action.by), None)
             memory.spared_until_s[action.uid] = node.now_s + SPARED_S
             episode = _tell(episode, Step.UNDONE, node, outcome, action.uid)
         found[uid] = replace(episode, waits=0)
     return found
 
 
+def _was_refused(action: Taken, episode: Episode, node: Node) -> bool:
+    """Whether nothing came of an eviction or a move."""
+    who = {Step.EVICTED: action.uid, Step.MOVE_ASKED: episode.victim}.get(action.step, "")
+    return who in node.standings and node.standings[who].was_refused
+
+
 def _is_in_force(action: Taken | None, memory: Memory) -> bool:
     """Whether what became of the victim can be the action's doing. A hold ends early if its pod goes, or if nobody may
     be held any more: that it did not help then proves nothing, nor that the victim is well."""
-    return action is not None and (action.step is not Step.HELD_BACK or action.uid in memory.holds)
+    return action is not None and (action.by is None or (action.uid, action.by) in memory.holds)
 
 
 def _acted(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dict[str, Episode]:
@@ -291,7 +326,7 @@ def _acted(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dic
     if any(each.waits for each in episodes.values()):
         return found
     for uid, episode in sorted(episodes.items(), key=lambda item: (-item[1].times, item[0])):
-        if episode.well:
+        if episode.well or episode.unseen:
             continue
         left = episode.suspects.without(memory.spared_until_s)
         culprit = left.culprit
@@ -299,12 +334,14 @@ def _acted(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dic
             if left.listed and not episode.last(Step.UNCLEAR):
                 found[uid] = _tell(episode, Step.UNCLEAR, node, outcome)
             continue
-        step = _step(episode, culprit, node, memory)
+        hold = _hold(uid, episode.signal, culprit.uid, node)
+        step = _step(episode, culprit, hold.by, node, memory)
         if step is None:
             continue
-        if step is Step.HELD_BACK:
-            memory.holds[culprit.uid] = _hold(uid, episode.signal, culprit.uid, node)
-        episode = _tell(episode, step, node, outcome, culprit.uid)
+        by = hold.by if step is Step.HELD_BACK else None
+        if by is not None:
+            memory.holds[culprit.uid, by] = hold
+        episode = _tell(replace(episode, named=culprit), step, node, outcome, culprit.uid, by)
         episode = found[uid] = replace(episode, level=episode.value, waits=1)
         if step is Step.EVICTED:
             outcome.evict = episode
@@ -321,48 +358,64 @@ def _hold(victim: str, signal: Signal, culprit: str, node: Node) -> Hold:
     standing, use = node.standings[culprit], node.windows[culprit].use
     means, dimension = standing.means, signal.dimension
     if dimension is Dimension.IO and means.disks:
-        return Hold(0, victim, io_bytes_s=max(int(use.get(dimension, 0.0) * HELD_TO), LEAST_IO), disks=means.disks)
+        left = max(int(use.get(dimension, 0.0) * HELD_TO), LEAST_IO)
+        return Hold(HeldBy.DISKS, 0, victim, io_bytes_s=left, disks=means.disks)
     if dimension is Dimension.MEMORY and means.memory_bytes:
-        return Hold(0, victim, memory_bytes=means.memory_bytes)
-    part, least = (HELD_AT_WORK_TO, LEAST_AT_WORK_MILLI) if signal in OF_WORK else (HELD_TO, LEAST_MILLI)
-    return Hold(max(int(use.get(Dimension.CPU, 0.0) * part), least, standing.least_milli), victim)
+        return Hold(HeldBy.MEMORY, 0, victim, memory_bytes=means.memory_bytes)
+    by, part, least = HeldBy.CPU, HELD_TO, LEAST_MILLI
+    if signal in OF_WORK:
+        by, part, least = HeldBy.NEARLY_ALL_CPU, HELD_AT_WORK_TO, LEAST_AT_WORK_MILLI
+    return Hold(by, max(int(use.get(Dimension.CPU, 0.0) * part), least, standing.least_milli), victim)
 
 
-def _step(episode: Episode, culprit: Suspect, node: Node, memory: Memory) -> Step | None:
-    standing = node.standings[culprit.uid]
-    has_relapsed = (episode.victim, culprit.uid) in memory.helped_s
-    if standing.can_be_held and culprit.uid not in memory.holds and not has_relapsed:
+def _step(episode: Episode, culprit: Suspect, by: HeldBy, node: Node, memory: Memory) -> Step | None:
+    """`by`: the means by which it would be held back."""
+    standing, victim = node.standings[culprit.uid], episode.victim
+    if standing.is_leaving:
+        return None
+    was_tried = any((culprit.uid, each) in memory.holds for each in by.or_stricter)
+    was_tried = was_tried or any((victim, culprit.uid, each) in memory.helped_s for each in by.or_stricter)
+    if standing.can_be_held and not was_tried:
         return Step.HELD_BACK
     if standing.can_be_evicted:
         return Step.EVICTED
-    if node.standings[episode.victim].can_move and episode.victim not in memory.moved_s:
+    if node.standings[victim].can_move and victim not in memory.moved_s:
         return Step.MOVE_ASKED
     return None
 
 
-def _kept(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dict[str, Hold]:
+def _kept(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dict[tuple[str, HeldBy], Hold]:
     """Who stays held back: until its victim has been well for a while."""
     found = {}
-    for uid, hold in outcome.memory.holds.items():
+    for key, hold in outcome.memory.holds.items():
         episode = episodes.get(hold.victim)
-        is_well = episode is None or episode.well > 0
-        well = hold.well + 1 if is_well else 0
+        if episode is not None and episode.unseen:
+            well = hold.well
+        else:
+            well = hold.well + 1 if episode is None or episode.well > 0 else 0
         if well < HELD_FOR and hold.victim in node.windows:
-            found[uid] = replace(hold, well=well)
+            found[key] = replace(hold, well=well)
     return found
 
 
-def _tell(episode: Episode, step: Step, node: Node, outcome: Outcome, uid: str = "") -> Episode:
-    taken = Taken(step, node.now_s, uid)
+def _tell(
+    episode: Episode, step: Step, node: Node, outcome: Outcome, uid: str = "", by: HeldBy | None = None
+) -> Episode:
+    taken = Taken(step, node.now_s, uid, by)
     episode = replace(episode, steps=(*episode.steps, taken))
     outcome.findings.append(Finding(taken, episode))
     return episode
 
 
-def _values(memory: Memory, uid: str, signal: Signal) -> list[float]:
-    """Of each window since the pod is known; a window that told nothing counts as none."""
-    return [window[uid].signals.get(signal, 0.0) if uid in window else 0.0 for window in memory.history]
+def _signals(window: Mapping[str, PodWindow], uid: str) -> Mapping[Signal, float]:
+    return window[uid].signals if uid in window else {}
 
 
-def _uses(memory: Memory, uid: str, dimension: Dimension) -> list[float]:
-    return [window[uid].use.get(dimension, 0.0) if uid in window else 0.0 for window in memory.history]
+def _values(windows: Sequence[Mapping[str, PodWindow]], uid: str, signal: Signal) -> list[float]:
+    """Of each window that told it."""
+    return [value for window in windows if (value := _signals(window, uid).get(signal)) is not None]
+
+
+def _uses(windows: Sequence[Mapping[str, PodWindow]], uid: str, dimension: Dimension) -> list[float]:
+    """A pod that was not there used nothing."""
+    return [window[uid].use.get(dimension, 0.0) if uid in window else 0.0 for window in windows]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Final
 
-from koord.agent.interference.culprits import Suspects
+from koord.agent.interference.culprits import Suspect, Suspects
 from koord.agent.interference.signals import Signal
 
 
@@ -25,11 +25,31 @@ class Step(StrEnum):
     BETTER = "better"
     UNDONE = "undone"
     "Holding back did not help: the neighbour has its CPU again, and is spared for a while."
+    REFUSED = "refused"
+    "Nothing came of an eviction or a move: the API did not let it happen."
     OVER = "over"
+    LOST = "lost"
+    "Nobody watches any more: the pod has ended, or the agent was stopped or told not to look."
+
+
+class HeldBy(Enum):
+    """By what a neighbour is held back."""
+
+    CPU = "CPU"
+    NEARLY_ALL_CPU = "nearly all of its CPU"
+    MEMORY = "memory"
+    DISKS = "disks"
+
+    @property
+    def or_stricter(self) -> tuple[HeldBy, ...]:
+        """Those by which it is held back at least as much."""
+        return (HeldBy.CPU, HeldBy.NEARLY_ALL_CPU) if self is HeldBy.CPU else (self,)
 
 
 BEGINS: Final = frozenset({Step.SLOWED, Step.WORKLOAD})
 """With which an episode begins."""
+ENDS: Final = frozenset({Step.OVER, Step.LOST, Step.WORKLOAD})
+"""With which it ends."""
 POD_SLOWED: Final = "PodSlowed"
 """The reason of events about a pod that suffers: it is sensitive to what its neighbours do."""
 NOISY_POD: Final = "NoisyPod"
@@ -43,6 +63,8 @@ class Taken:
     at_s: float
     uid: str = ""
     "Of the neighbour that it was about."
+    by: HeldBy | None = None
+    "Of one that is held back."
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +88,21 @@ class Episode:
     "Windows since the last action; none is waited for at 0."
     well: int = 0
     "Windows in a row in which it was as usual."
+    unseen: int = 0
+    "Windows in a row that told nothing of the signal."
+    named: Suspect | None = None
+    "Whom the last action was about, with the figures that it went by."
 
     @property
     def times(self) -> float:
         """How many times its usual value the signal was, at worst."""
         return self.worst / self.usual if self.usual > 0 else float("inf")
+
+    @property
+    def action(self) -> Taken | None:
+        """The last thing that was done, unless nothing came of it."""
+        found = self.last(*ACTIONS, Step.REFUSED)
+        return found if found is not None and found.step in ACTIONS else None
 
     def last(self, *steps: Step) -> Taken | None:
         return next((each for each in reversed(self.steps) if each.step in steps), None)

@@ -16,10 +16,13 @@ from koord.agent.interference.signals import Dimension, Signal
 from koord.api.text.timestamp import from_seconds
 
 _NAMED: Final = 3
+_WORTH_A_WORD: Final = 0.05
+"""Of a victim's waiting: who held the CPU for less was named for something else."""
 _DONE: Final[Mapping[Step, str]] = {
     Step.HELD_BACK: "{name}held back at {at}",
-    Step.EVICTED: "{name}evicted at {at}",
-    Step.MOVE_ASKED: "its own move asked for at {at}, since {whom} is as important",
+    Step.EVICTED: "{name}asked to go at {at}",
+    Step.MOVE_ASKED: "its own move asked for at {at}, since {whom} may not be evicted",
+    Step.REFUSED: "which was refused at {at}",
     Step.BETTER: "better at {at}",
     Step.UNDONE: "undone at {at}, since it did not help",
 }
@@ -77,7 +80,7 @@ def _signal(episode: Episode) -> str:
 
 def _blame(episode: Episode, name_of: Callable[[str], str]) -> str:
     listed = episode.suspects.listed
-    culprit = next((each for each in listed if each.uid == _blamed(episode)), episode.suspects.culprit)
+    culprit = episode.named or episode.suspects.culprit
     if culprit is not None and culprit.uid == episode.victim:
         return "it used more CPU itself meanwhile"
     if culprit is not None:
@@ -94,7 +97,7 @@ def _blamed(episode: Episode) -> str:
 
 
 def _held(suspect: Suspect, name: str, signal: Signal) -> str:
-    if suspect.direct is not None and signal.dimension is Dimension.CPU:
+    if suspect.direct is not None and suspect.direct >= _WORTH_A_WORD and signal.dimension is Dimension.CPU:
         return f"{name} held the CPU {suspect.direct:.0%} of that time"
     return f"{name} used more {signal.dimension.text} meanwhile (score {suspect.score:.2f})"
 

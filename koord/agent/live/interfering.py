@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from koord.agent.interference.blame import blame_of
+from koord.agent.interference.control import MOVED_AGAIN_S
 from koord.agent.interference.episode import NOISY_POD, POD_SLOWED, Finding, Step
 from koord.agent.interference.evidence import EvidenceLog
 from koord.agent.interference.story import evidence
@@ -38,6 +39,7 @@ FIELD_MANAGER: Final = "koord-agent"
 MOST_REPLICAS: Final = 10
 ASKED_AGAIN_S: Final = 60.0
 TTL: Final = "5m"
+MOVE_FAILED: Final = "MoveFailed"
 TOLD_S: Final = 600.0
 """For how long a blame is in the reports."""
 _OWN_LABELS: Final = ("statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index")
@@ -106,13 +108,15 @@ class Interfering:
         meta = self._metas.get(uid)
         return meta.key if meta else f"a pod that is gone ({uid})"
 
-    async def move(self, move: Move) -> None:
-        meta = move.pod.meta
+    async def move(self, move: Move) -> bool:
+        """Whether somebody was asked. By name, a pod's move is asked for once in the time in which it may be moved
+        once, however often the agent starts; a job that came to nothing is not in the way of the next."""
+        meta, turn = move.pod.meta, int(self._clock.now() // MOVED_AGAIN_S)
         job = {
             "apiVersion": POD_MIGRATION_JOBS.api_version,
             "kind": POD_MIGRATION_JOBS.kind,
             "metadata": {
-                "name": f"interference-{meta.uid}",
+                "name": f"interference-{meta.uid}-{turn}",
                 "annotations": {
                     EVICT_REASON.key: move.why,
                     EVICT_TRIGGER.key: move.by,
@@ -128,9 +132,14 @@ class Interfering:
         try:
             await self._client.create(POD_MIGRATION_JOBS, job, field_manager=FIELD_MANAGER)
         except AlreadyExists:
-            return
+            return True
         except ApiError as error:
+            about = reference_to(PODS, meta)
+            note = f"the pod cannot be moved away from who slows it down: {error}"
+            self._events.record(about, MOVE_FAILED, note, action="Moving", type="Warning")
             log.warning("the move of %s cannot be asked for: %s", meta.key, error)
+            return False
+        return True
 
     def ask(self, pod: AgentPod) -> None:
         """About its replicas, soon."""

@@ -265,7 +265,8 @@ class Daemon:
                         hours.heard(sources.pods, done.usual_signals)
                     for move in done.moves:
                         self._count(move.by, "move")
-                        await interfering.move(move)
+                        if not await interfering.move(move):
+                            self.agent.was_not_moved(move.pod, self._clock.monotonic())
                     for pod in done.asks:
                         interfering.ask(pod)
             except (OSError, ValueError) as error:

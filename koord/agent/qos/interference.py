@@ -20,6 +20,7 @@ from koord.agent.host.knobs import CPU_PERIOD, CPU_QUOTA, CPU_QUOTA_IN_LONG_PERI
 from koord.agent.host.usage import disks_used
 from koord.agent.interference import control
 from koord.agent.interference.control import Node, Outcome, OwnMeans, Standing
+from koord.agent.interference.episode import HeldBy
 from koord.agent.interference.signals import Dimension, Signal
 from koord.agent.interference.story import reason
 from koord.agent.interference.window import PodWindow, Reading, pod_window
@@ -222,7 +223,9 @@ def _can_be_held(pod: AgentPod) -> bool:
 def standing_of(pod: AgentPod, sight: Sight, means: Means = NO_MEANS) -> Standing:
     is_offline = _is_offline(pod)
     requested = pod.requests.get(MID_CPU, pod.requests.get(CPU, 0))
-    goes = pod.uid in sight.departures.evicted or pod.uid in sight.departures.refused
+    departures = sight.departures
+    was_refused = pod.uid in departures.refused or pod.uid in departures.unmoved
+    goes = pod.uid in departures.evicted or pod.uid in departures.refused
     return Standing(
         is_service=pod.is_active and not is_offline and pod.labelled_qos is not QoSClass.SYSTEM,
         is_offline=is_offline,
@@ -230,6 +233,9 @@ def standing_of(pod: AgentPod, sight: Sight, means: Means = NO_MEANS) -> Standin
         can_be_held=_can_be_held(pod),
         least_milli=0 if is_offline else requested,
         can_move=any(owner.controller for owner in pod.meta.owner_references),
+        is_leaving=pod.uid in departures.evicted,
+        has_notice=pod.uid in departures.told,
+        was_refused=was_refused,
         means=OwnMeans(
             _memory_left(pod, sight) if pod.uid in means.has_memory else 0,
             means.disks.get(pod.uid, ()),
@@ -263,7 +269,7 @@ def _by_signal(found: Mapping[str, tuple[float, ...]]) -> dict[Signal, tuple[flo
 def _wishes(pods: Mapping[str, AgentPod], memory: control.Memory, yields: bool) -> tuple[Wish, ...]:
     """The pod and each of its containers: none may have more than what it is in. Disks are held for the pod alone."""
     found: list[Wish] = []
-    for uid, hold in memory.holds.items():
+    for (uid, by), hold in memory.holds.items():
         pod = pods[uid]
         slows = f"{pod.key} slows {pods[hold.victim].key} down: held to"
         if hold.disks:
@@ -275,6 +281,8 @@ def _wishes(pods: Mapping[str, AgentPod], memory: control.Memory, yields: bool) 
             why = f"{slows} {hold.memory_bytes} bytes of memory"
             targets = [wish.pod(uid), *(wish.container(uid, each.name) for each in pod.containers)]
             found += [Wish(target, MEMORY_HIGH, hold.memory_bytes, NAME, why) for target in targets]
+            continue
+        if by is HeldBy.CPU and (uid, HeldBy.NEARLY_ALL_CPU) in memory.holds:
             continue
         found += _of_cpu(pod, hold.milli, f"{slows} {hold.milli}m", yields and pod.kube_qos is KubeQoS.BEST_EFFORT)
     return tuple(found)
@@ -299,9 +307,10 @@ def _decision(pods: Mapping[str, AgentPod], outcome: Outcome, wishes: tuple[Wish
     evictions: tuple[Eviction, ...] = ()
     moves: tuple[Move, ...] = ()
     if outcome.evict is not None:
-        culprit = pods[outcome.evict.steps[-1].uid]
+        asked = outcome.evict.action
+        assert asked is not None, "an episode by which a pod goes says which one"
         why = reason(outcome.evict, name_of)
-        evictions = (Eviction(culprit, NAME, str(AgentGate.INTERFERENCE_CONTROL), why, notice_s=NOTICE_S),)
+        evictions = (Eviction(pods[asked.uid], NAME, str(AgentGate.INTERFERENCE_CONTROL), why, notice_s=NOTICE_S),)
     if outcome.move is not None:
         moves = (Move(pods[outcome.move.victim], NAME, reason(outcome.move, name_of)),)
     asks = tuple(pods[uid] for uid in outcome.asks)

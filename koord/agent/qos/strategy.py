@@ -36,6 +36,8 @@ class Departures:
     "Uids of pods that have notice, and are waited for."
     last_s: dict[str, float] = field(default_factory=dict)
     "By strategy, when it last evicted a pod."
+    unmoved: Set[str] = frozenset()
+    "Uids of pods whose move could not be asked for lately."
 
 
 @dataclass(frozen=True, slots=True)

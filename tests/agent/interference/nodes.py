@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from koord.agent.interference.control import Memory, Node, Outcome, Standing, decide
+from koord.agent.interference.control import Hold, Memory, Node, Outcome, Standing, decide
 from koord.agent.interference.episode import Finding, Step
 from koord.agent.interference.signals import Dimension, Signal
 from koord.agent.interference.window import PodWindow
@@ -35,10 +35,12 @@ class Story:
         dimension: Dimension = Dimension.CPU,
     ) -> Outcome:
         """One more, with what pods waited and used; nothing where it is not said."""
+        return self.put(
+            {uid: PodWindow({signal: delays.get(uid, 0.0)}, {dimension: cpu.get(uid, 0.0)}) for uid in self.standings}
+        )
+
+    def put(self, windows: Mapping[str, PodWindow]) -> Outcome:
         self.now_s += WINDOW_S
-        windows = {
-            uid: PodWindow({signal: delays.get(uid, 0.0)}, {dimension: cpu.get(uid, 0.0)}) for uid in self.standings
-        }
         node = Node(
             self.now_s, WINDOW_S, windows, self.standings, self.replicas, self.direct, may_act=self.may_act
         )  # fmt: skip
@@ -50,6 +52,9 @@ class Story:
     def calm(self, windows: int = 8, cpu: Mapping[str, float] | None = None) -> None:
         for _ in range(windows):
             self.window({"web": 0.5}, cpu or {"web": 300.0, "build": 10.0, "idle": 5.0})
+
+    def held(self, uid: str) -> list[Hold]:
+        return [hold for (culprit, _), hold in self.memory.holds.items() if culprit == uid]
 
     @property
     def steps(self) -> list[tuple[Step, str]]:

@@ -58,7 +58,7 @@ def test_an_episode_is_one_sentence_with_its_figures() -> None:
         (
             (BUILD,),
             (taken(Step.MOVE_ASKED, 123, "u2"),),
-            "its own move asked for at 14:03, since build-7 is as important.",
+            "its own move asked for at 14:03, since build-7 may not be evicted.",
         ),
     ],
 )

@@ -36,7 +36,7 @@ def held(signal: Signal, use: float, means: OwnMeans) -> tuple[int, int, int]:
         node.window({"web": 0.5}, {"build": 1.0}, signal, signal.dimension)
     for _ in range(3):
         node.window({"web": 60.0}, {"build": use}, signal, signal.dimension)
-    hold = node.memory.holds["build"]
+    hold = node.held("build")[0]
     return hold.milli, hold.memory_bytes, hold.io_bytes_s
 
 
