@@ -14,14 +14,18 @@ from koord.api.kubernetes.core import Event
 def slowdowns_of(key: str, events: Iterable[Event]) -> tuple[str, ...]:
     """One sentence for each episode, the oldest first. `events`: those about the pod, and possibly others."""
     own = [each for each in events if f"{each.regarding.namespace}/{each.regarding.name}" == key]
-    told: list[str] = []
-    for reason in (POD_SLOWED, NOISY_POD):
-        episodes: list[str] = []
-        of_reason = [each for each in own if each.reason == reason]
-        for event in sorted(of_reason, key=lambda each: each.event_time or each.deprecated_last_timestamp or ""):
-            if event.action in BEGINS or not episodes:
-                episodes.append(event.note)
-            else:
-                episodes[-1] = event.note
-        told += episodes
-    return tuple(dict.fromkeys(told))
+    found: dict[str, list[str]] = {POD_SLOWED: [], NOISY_POD: []}
+    last: dict[tuple[str, str, str], int] = {}
+    "Where the episode stands that goes on: of a pod that suffers, or of each of those that a noisy one disturbs."
+    for event in sorted(own, key=lambda each: each.event_time or each.deprecated_last_timestamp or ""):
+        if event.reason not in found:
+            continue
+        told = found[event.reason]
+        victim = event.related.uid if event.reason == NOISY_POD and event.related is not None else ""
+        of = event.reason, event.regarding.uid, victim
+        if event.action in BEGINS or of not in last:
+            last[of] = len(told)
+            told.append(event.note)
+        else:
+            told[last[of]] = event.note
+    return tuple(dict.fromkeys(each for told in found.values() for each in told))

@@ -14,6 +14,8 @@ from typing import Final
 
 import msgspec
 
+from koord.api.machinery.codec import UNREADABLE
+
 KEPT: Final = 4096
 FILE_BYTES: Final = 2 << 20
 TOTAL_BYTES: Final = 16 << 20
@@ -91,7 +93,7 @@ def read_file(file: Path, count: int) -> list[AuditEvent]:
                 return found
             try:
                 found.append(msgspec.json.decode(line, type=AuditEvent))
-            except msgspec.MsgspecError:
+            except UNREADABLE:
                 continue
     return found
 

@@ -16,6 +16,7 @@ from koord.agent.executor.write import Spot, Write
 from koord.agent.host.all_knobs import knob_named
 from koord.agent.host.cgroups import is_inside
 from koord.agent.host.knobs import Knob, Place
+from koord.api.machinery.codec import UNREADABLE
 from koord.api.machinery.faults import BadInput
 
 _PROCESS = re.compile("[0-9]{1,10}@[0-9]{1,20}")
@@ -53,7 +54,7 @@ class Ledger:
     def parse(cls, text: bytes) -> Ledger:
         try:
             entries = msgspec.json.decode(text, type=list[Entry])
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise LedgerError(f"the record of what the agent changed is damaged: {error}") from error
         faults = [f"entry {at}: {fault}" for at, entry in enumerate(entries) if (fault := _fault(entry))]
         if faults:

@@ -2,7 +2,8 @@
 
 An entry says when, who suffered, by which signal and how much, who is suspected with which figures, and what was done.
 The oldest entry of a ring goes first; of rings, the one that was written to longest ago. So neither a container that
-suffers all day nor a node that has had many containers fills anything.
+suffers all day nor a node that has had many containers fills anything. Entries stay in the order in which they were
+added: a clock that is set back puts no end before its beginning.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
+
+from koord.agent.interference.episode import BEGINS
+from koord.api.machinery.codec import UNREADABLE
 
 RING: Final = 32
 """Entries of one container; with the longest that there are, not more than 32 KiB."""
@@ -44,11 +48,16 @@ class Evidence(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     suspects: tuple[SuspectFigures, ...] = ()
     suspect: str = ""
     "The neighbour that the step is about."
+    began: str = ""
+    "When the episode did."
+    what: str = ""
+    "The part of the message that says what was found and done."
 
 
 class EvidenceLog:
     def __init__(self, entries: Iterable[Evidence] = ()) -> None:
-        self._rings: OrderedDict[tuple[str, str], deque[Evidence]] = OrderedDict()
+        self._rings: OrderedDict[tuple[str, str], deque[tuple[int, Evidence]]] = OrderedDict()
+        self._added = 0
         for each in entries:
             self.add(each)
 
@@ -57,18 +66,38 @@ class EvidenceLog:
         ring = self._rings.get(key)
         if ring is None:
             ring = self._rings[key] = deque(maxlen=RING)
-        ring.append(entry)
+        self._added += 1
+        ring.append((self._added, entry))
         self._rings.move_to_end(key)
         while len(self._rings) > CONTAINERS:
             self._rings.popitem(last=False)
 
     def of(self, pod: str) -> list[Evidence]:
-        """Of all containers of a pod, by `namespace/name`, oldest first; also where the pod is the suspect."""
-        return [each for each in self if pod in (each.pod, each.suspect)]
+        """Of all containers of a pod, by `namespace/name`, oldest first; and the whole episodes of others in which it
+        is the suspect: what it was held back for has an end, too."""
+        episodes: list[list[tuple[int, Evidence]]] = []
+        last: dict[str, list[tuple[int, Evidence]]] = {}
+        for number, each in self._numbered():
+            if each.step in BEGINS or each.uid not in last:
+                last[each.uid] = []
+                episodes.append(last[each.uid])
+            last[each.uid].append((number, each))
+        own = [told for told in episodes if any(pod in (each.pod, each.suspect) for _, each in told)]
+        return [each for _, each in sorted((one for told in own for one in told), key=lambda one: one[0])]
 
     def __iter__(self) -> Iterator[Evidence]:
-        """In the order of time."""
-        return iter(sorted((each for ring in self._rings.values() for each in ring), key=lambda each: each.at))
+        """In the order in which they were added."""
+        return (entry for _, entry in self._numbered())
+
+    def keep_last(self, count: int) -> None:
+        """Of all containers together."""
+        last = self._numbered()[-count:] if count > 0 else []
+        self._rings.clear()
+        for _, entry in last:
+            self.add(entry)
+
+    def _numbered(self) -> list[tuple[int, Evidence]]:
+        return sorted((each for ring in self._rings.values() for each in ring), key=lambda each: each[0])
 
     def __len__(self) -> int:
         return sum(len(ring) for ring in self._rings.values())
@@ -84,6 +113,6 @@ def read(text: bytes) -> list[Evidence]:
     for each in text.splitlines():
         try:
             found.append(msgspec.json.decode(each, type=Evidence))
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             continue
     return found

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from koord.agent.interference.baseline import TIMES, is_exceeded
+from koord.api.machinery.codec import UNREADABLE
 
 DAYS: Final = 7
 LEAST_DAYS: Final = 3
@@ -127,7 +128,7 @@ class Hours:
 def read_hours(text: bytes) -> Hours:
     try:
         kept = msgspec.json.decode(text, type=_Kept)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise HoursError(str(error)) from error
     if kept.version != VERSION:
         raise HoursError(f"it is of version {kept.version}, not {VERSION}")

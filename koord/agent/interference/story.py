@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from koord.agent.interference.culprits import Suspect
 from koord.agent.interference.episode import Episode, Finding, Step
 from koord.agent.interference.evidence import LISTED, Evidence, SuspectFigures
@@ -33,13 +35,17 @@ def sentence(episode: Episode, name_of: Callable[[str], str], wall_s: Callable[[
     name, is_over = name_of(episode.victim), episode.last(Step.OVER)
     began = clock(wall_s(episode.began_s))
     when = f"was slowed {began}-{clock(wall_s(is_over.at_s))}" if is_over else f"has been slow since {began}"
+    return f"{name} {when}: {_what(episode, name_of, wall_s)}."
+
+
+def _what(episode: Episode, name_of: Callable[[str], str], wall_s: Callable[[float], float]) -> str:
     parts = [_signal(episode)]
     if episode.last(Step.WORKLOAD):
         parts.append("its replicas on other nodes are as badly off, so no neighbour is to blame")
     else:
         parts.append(_blame(episode, name_of))
     done = _steps(episode, name_of, wall_s)
-    return f"{name} {when}: {'; '.join([*parts, done] if done else parts)}."
+    return "; ".join([*parts, done] if done else parts)
 
 
 def reason(episode: Episode, name_of: Callable[[str], str]) -> str:
@@ -50,6 +56,7 @@ def reason(episode: Episode, name_of: Callable[[str], str]) -> str:
 def evidence(finding: Finding, key_of: Callable[[str], str], wall_s: Callable[[float], float]) -> Evidence:
     """`key_of` gives a pod's namespace and name by its uid."""
     episode, taken = finding.episode, finding.taken
+    name_of: Callable[[str], str] = lambda uid: _name(key_of(uid))  # noqa: E731 - it is handed on twice
     return Evidence(
         at=from_seconds(wall_s(taken.at_s)),
         step=taken.step.value,
@@ -59,10 +66,23 @@ def evidence(finding: Finding, key_of: Callable[[str], str], wall_s: Callable[[f
         signal=episode.signal.key,
         value=round(episode.value, 3),
         usual=round(episode.usual, 3),
-        message=sentence(episode, lambda uid: _name(key_of(uid)), wall_s),
+        message=sentence(episode, name_of, wall_s),
         suspects=tuple(_figures(each, key_of) for each in episode.suspects.listed[:LISTED]),
         suspect=key_of(taken.uid) if taken.uid else "",
+        began=from_seconds(wall_s(episode.began_s)),
+        what=_what(episode, name_of, wall_s),
     )
+
+
+def lost(last: Evidence, at_s: float, *, has_ended: bool) -> Evidence:
+    """The end of an episode that nobody watches any more, by its last entry. `has_ended`: its pod was seen to end."""
+    name, began = _name(last.pod), last.began[11:16]
+    if has_ended:
+        message = f"{name} was slowed {began}-{clock(at_s)}: {last.what}; then it ended."
+    else:
+        until = f"{last.at[11:16]} at least"
+        message = f"{name} was slowed {began}-{until}: {last.what}; nobody watches it or is held back for it since."
+    return replace(last, at=from_seconds(at_s), step=Step.LOST.value, message=message, suspect="")
 
 
 def clock(at_s: float) -> str:

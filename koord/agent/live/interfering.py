@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from koord.agent.interference.blame import blame_of
 from koord.agent.interference.control import MOVED_AGAIN_S
-from koord.agent.interference.episode import NOISY_POD, POD_SLOWED, Finding, Step
-from koord.agent.interference.evidence import EvidenceLog
-from koord.agent.interference.story import evidence
-from koord.agent.live.keeping import add_evidence, read_evidence
+from koord.agent.interference.episode import BEGINS, ENDS, NOISY_POD, POD_SLOWED, Finding, Step
+from koord.agent.interference.evidence import Evidence, EvidenceLog
+from koord.agent.interference.story import evidence, lost
+from koord.agent.live.keeping import add_evidence, evidence_so_far
 from koord.agent.pods import AgentPod
 from koord.agent.qos.decision import Move
 from koord.agent.report.node_metric import SIGNALS
@@ -40,6 +40,8 @@ MOST_REPLICAS: Final = 10
 ASKED_AGAIN_S: Final = 60.0
 TTL: Final = "5m"
 MOVE_FAILED: Final = "MoveFailed"
+PODS_KNOWN_S: Final = 60.0
+"""After its start, until when an agent may not know all pods of its node."""
 TOLD_S: Final = 600.0
 """For how long a blame is in the reports."""
 _OWN_LABELS: Final = ("statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index")
@@ -59,7 +61,16 @@ class Interfering:
         """`replicas` is filled for whoever decides."""
         self._client, self._events, self._clock, self._state_dir = client, events, clock, state_dir
         self._pods, self._replicas = pods, replicas
-        self._log: EvidenceLog = read_evidence(state_dir)
+        self._log: EvidenceLog = evidence_so_far(state_dir)
+        self._began_s = clock.monotonic()
+        self._open: dict[str, Evidence] = {}
+        "By victim, the last entry of an episode that has not ended."
+        self._noisy: dict[str, dict[str, ObjectMeta | None]] = {}
+        "By victim, whom its episode has blamed, by namespace and name; None for one that an agent before this blamed."
+        for each in self._log:
+            self._follow(each, None)
+        self._left = set(self._open)
+        "Victims whose episode an agent before this has left open."
         self._metas: dict[str, ObjectMeta] = {}
         "Of pods that were spoken of: one that is gone is still named."
         self._questions: asyncio.Queue[AgentPod] = asyncio.Queue(64)
@@ -71,24 +82,66 @@ class Interfering:
         self._metas |= {uid: pod.meta for uid, pod in self._pods().items()}
         offset_s = self._clock.now() - self._clock.monotonic()
         entry = evidence(finding, self._key, lambda at_s: at_s + offset_s)
-        self._log.add(entry)
-        add_evidence(self._state_dir, self._log, entry)
-        episode, step = finding.episode, finding.taken.step
-        victim = self._metas.get(episode.victim)
+        episode = finding.episode
         culprit = episode.suspects.culprit
         blamed = finding.taken.uid or (culprit.uid if culprit else "")
-        noisy = self._metas.get(blamed) if blamed != episode.victim else None
-        kind: EventType = "Normal" if step in (Step.OVER, Step.BETTER) else "Warning"
-        if victim is not None:
-            related = None if noisy is None else reference_to(PODS, noisy)
-            about = reference_to(PODS, victim)
-            self._events.record(about, POD_SLOWED, entry.message, action=step.value, type=kind, related=related)
-        if noisy is not None and victim is not None and kind == "Warning":
-            about, related = reference_to(PODS, noisy), reference_to(PODS, victim)
-            self._events.record(about, NOISY_POD, entry.message, action=step.value, type=kind, related=related)
-        log.info("%s", entry.message)
         self._blame(finding, entry.at)
-        self._metas = {uid: meta for uid, meta in self._metas.items() if uid in self._pods() or uid == blamed}
+        self._say(entry, self._metas.get(blamed) if blamed != episode.victim else None)
+
+    def watch(self, episodes: Collection[str]) -> None:
+        """After each round: victims whose episode goes on. What no one will end is ended here: a pod that is gone, an
+        agent before this, a gate that was switched off. It would be called slow for ever."""
+        if self._open.keys() <= set(episodes):
+            return
+        now_s, pods = self._clock.now(), self._pods()
+        is_early = self._clock.monotonic() - self._began_s < PODS_KNOWN_S
+        for uid in [uid for uid in self._open if uid not in episodes]:
+            if uid in self._left and uid not in pods and is_early:
+                continue
+            last, has_ended = self._open[uid], uid not in pods and uid not in self._left
+            if uid in pods:
+                self._metas[uid] = pods[uid].meta
+            self._say(lost(last, now_s, has_ended=has_ended), None)
+
+    def _say(self, entry: Evidence, noisy: ObjectMeta | None) -> None:
+        """Writes it down, and tells the pod that suffers and whom it blames; of the end, all whom it has blamed."""
+        self._log.add(entry)
+        add_evidence(self._state_dir, self._log, entry)
+        kind: EventType = "Normal" if entry.step in (Step.OVER, Step.BETTER, Step.LOST) else "Warning"
+        victim, told = self._metas.get(entry.uid), self._noisy.get(entry.uid, {})
+        if victim is not None:
+            about, related = reference_to(PODS, victim), None if noisy is None else reference_to(PODS, noisy)
+            self._events.record(about, POD_SLOWED, entry.message, action=entry.step, type=kind, related=related)
+            blamed = [noisy] if noisy is not None and kind == "Warning" else []
+            if entry.step in ENDS:
+                blamed = [meta for key, known in told.items() if (meta := known or self._meta(key)) is not None]
+            for each in blamed:
+                about, related = reference_to(PODS, each), reference_to(PODS, victim)
+                self._events.record(about, NOISY_POD, entry.message, action=entry.step, type=kind, related=related)
+        log.info("%s", entry.message)
+        self._follow(entry, noisy)
+        self._left.discard(entry.uid)
+        spoken_of = {meta.uid for told in self._noisy.values() for meta in told.values() if meta is not None}
+        spoken_of |= self._open.keys() | self._pods().keys()
+        self._metas = {uid: meta for uid, meta in self._metas.items() if uid in spoken_of}
+
+    def _follow(self, entry: Evidence, noisy: ObjectMeta | None) -> None:
+        """Which episodes have not ended, and whom they blame."""
+        if entry.step in BEGINS:
+            self._noisy.pop(entry.uid, None)
+        if entry.step in ENDS or not entry.began:
+            self._open.pop(entry.uid, None)
+            self._noisy.pop(entry.uid, None)
+            return
+        self._open[entry.uid] = entry
+        told = self._noisy.setdefault(entry.uid, {})
+        if noisy is not None:
+            told[noisy.key] = noisy
+        elif entry.suspect:
+            told.setdefault(entry.suspect, None)
+
+    def _meta(self, key: str) -> ObjectMeta | None:
+        return next((pod.meta for pod in self._pods().values() if pod.key == key), None)
 
     def _blame(self, finding: Finding, at: str) -> None:
         found = blame_of(finding, at, lambda uid: paired(self._metas[uid]) if uid in self._metas else None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,7 @@ DAMAGED: Final = "ledger.damaged"
 AUDIT: Final = "audit.log"
 EVIDENCE: Final = "evidence.log"
 EVIDENCE_BYTES: Final = 4 << 20
-"""A larger file is written anew with what the log still has."""
+"""A larger file is written anew with the newest that the log has, up to half of this: so that is done seldom."""
 
 
 def read_ledger(directory: Path) -> Ledger:
@@ -61,9 +62,21 @@ def write_ledger(directory: Path, text: bytes) -> None:
 
 
 def read_evidence(directory: Path) -> EvidenceLog:
+    """Of a file that is far too large, only its end. Raises OSError for one that cannot be read."""
     try:
-        return EvidenceLog(read((directory / EVIDENCE).read_bytes()))
+        with (directory / EVIDENCE).open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - 2 * EVIDENCE_BYTES, 0))
+            return EvidenceLog(read(file.read()))
     except FileNotFoundError:
+        return EvidenceLog()
+
+
+def evidence_so_far(directory: Path) -> EvidenceLog:
+    """For an agent that starts: the node needs it more than it needs to know what was found before."""
+    try:
+        return read_evidence(directory)
+    except OSError as error:
+        log.warning("what was found before is not known: %s", error)
         return EvidenceLog()
 
 
@@ -76,8 +89,11 @@ def add_evidence(directory: Path, known: EvidenceLog, entry: Evidence) -> None:
             out.write(line(entry))
             size = out.tell()
         if size >= EVIDENCE_BYTES:
-            new = directory / f"{EVIDENCE}.new"
-            new.write_bytes(b"".join(map(line, known)))
+            new, lines = directory / f"{EVIDENCE}.new", list(map(line, known))
+            sizes = accumulate(map(len, reversed(lines)))
+            kept = lines[-max(sum(each <= EVIDENCE_BYTES // 2 for each in sizes), 1) :]
+            known.keep_last(len(kept))
+            new.write_bytes(b"".join(kept))
             os.replace(new, file)
     except OSError as error:
         log.warning("%s: %s", file, error)

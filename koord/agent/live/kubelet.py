@@ -19,6 +19,7 @@ from koord.agent.host.topology import Topology
 from koord.agent.state import Kubelet
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.runnable import RunnablePod
+from koord.api.machinery.codec import UNREADABLE
 from koord.api.protocol.names import RESOURCE_CPU
 from koord.api.text.cpuset import NO_CPUS, CPUSet
 from koord.api.text.quantity import milli
@@ -80,7 +81,7 @@ class Pods:
             if (told := blake2b(body).digest()) == self._told:
                 return None
             found = msgspec.json.decode(body, type=_Pods).items
-        except (ApiError, OSError, msgspec.MsgspecError) as error:
+        except (ApiError, OSError, *UNREADABLE) as error:
             log.warning("kubelet does not tell its pods, the last ones stay: %s", error)
             return None
         self._told = told

@@ -261,6 +261,7 @@ class Daemon:
                     await evictor.let_stay(sources.pods.values())
                     for finding in done.findings:
                         interfering.tell(finding)
+                    interfering.watch(self.agent.remembered(interference.STRATEGY).control.episodes)
                     if done.usual_signals:
                         hours.heard(sources.pods, done.usual_signals)
                     for move in done.moves:

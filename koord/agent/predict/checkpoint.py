@@ -11,6 +11,7 @@ import msgspec
 
 from koord.agent.predict.misses import HourMisses
 from koord.agent.predict.model import CPU_BUCKETS, MEMORY_BUCKETS, Model, PredictionSettings
+from koord.api.machinery.codec import UNREADABLE
 from koord.stats.histogram import Checkpoint, DecayingHistogram, HistogramError
 
 VERSION: Final = 1
@@ -50,7 +51,7 @@ def model_in(data: bytes, uid: str, settings: PredictionSettings, now_s: float) 
             updated_s=now_s,
             saved_s=now_s,
         )
-    except (msgspec.DecodeError, HistogramError) as error:
+    except (*UNREADABLE, HistogramError) as error:
         raise CheckpointError(str(error)) from error
 
 
@@ -61,7 +62,7 @@ def of_misses(misses: dict[int, HourMisses]) -> bytes:
 def misses_in(data: bytes) -> dict[int, HourMisses]:
     try:
         kept = msgspec.json.decode(data, type=_KeptMisses)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise CheckpointError(str(error)) from error
     if kept.version != VERSION:
         raise CheckpointError(f"must be version {VERSION}, not {kept.version}")

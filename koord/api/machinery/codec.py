@@ -7,7 +7,7 @@ then still wrong is a `DecodeError` that names the object, the field and the fau
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -28,6 +28,10 @@ class DecodeError(BadInput):
 
     def __str__(self) -> str:
         return f"{self.what}: {self.path}: {self.fault}" if self.path else f"{self.what}: {self.fault}"
+
+
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What is raised for bytes that are no JSON of a type. Whoever reads a file that may be damaged means all of these."""
 
 
 def decode(type_: type[T], data: bytes | bytearray | memoryview | str) -> T:

@@ -19,6 +19,7 @@ import grpc
 import grpc.aio
 import msgspec
 
+from koord.api.machinery.codec import UNREADABLE
 from koord.api.machinery.protobuf import MessageError
 from koord.api.protocol.pod_resources import Given, GivenToPods
 from koord.kube.unix_sockets import root_only
@@ -54,7 +55,7 @@ class GivenFile:
                 self._read = seen
         except FileNotFoundError:
             self._known, self._read = {}, None
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, *UNREADABLE) as error:
             log.warning("%s cannot be read, what was known stays: %s", self.path, error)
         return self._known
 

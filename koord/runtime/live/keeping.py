@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from koord.api.machinery.codec import UNREADABLE
 from koord.runtime.records import ContainerRecord, Records, SandboxRecord
 
 T = TypeVar("T")
@@ -90,7 +91,7 @@ def _read(folder: Path, kind: type[T]) -> dict[str, T]:
             continue
         try:
             found[path.name] = msgspec.json.decode(path.read_bytes(), type=kind)
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *UNREADABLE) as error:
             log.warning("%s is damaged and left out: %s", path, error)
             path.unlink(missing_ok=True)
     return found

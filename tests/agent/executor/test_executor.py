@@ -205,9 +205,10 @@ def test_a_dry_run_tells_and_writes_nothing(tree: Tree) -> None:
     assert saved == []
 
 
-def test_a_damaged_ledger_is_told() -> None:
+@pytest.mark.parametrize("text", [b'[{"knob": 3', b'[{"knob": "\xff\xfe"}]', b'[{"else": ' + b"[" * 100_000])
+def test_a_damaged_ledger_is_told(text: bytes) -> None:
     with pytest.raises(LedgerError, match="damaged"):
-        Ledger.parse(b'[{"knob": 3')
+        Ledger.parse(text)
 
 
 class Killed(Exception):

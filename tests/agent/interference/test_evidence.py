@@ -6,15 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as replace_in
 
 from koord.agent.interference.culprits import Suspect, Suspects
 from koord.agent.interference.episode import Episode, Finding, Step, Taken
-from koord.agent.interference.evidence import CONTAINERS, RING, Evidence, EvidenceLog
+from koord.agent.interference.evidence import CONTAINERS, RING, Evidence, EvidenceLog, line
 from koord.agent.interference.signals import Signal
-from koord.agent.interference.story import evidence, sentence
+from koord.agent.interference.story import evidence, lost, sentence
 from koord.agent.live import keeping
-from koord.agent.live.keeping import EVIDENCE, add_evidence, read_evidence
+from koord.agent.live.keeping import EVIDENCE, add_evidence, evidence_so_far, read_evidence
 from koord.api.text.timestamp import parse_timestamp
+from koord.cli.main import run
 
 NOON = parse_timestamp("2026-11-15T12:00:00Z")
 BUILD = Suspect("u2", 0.8, 0.71, 5.0, 0.9, 1900.0)
@@ -92,6 +94,83 @@ def test_evidence_is_found_by_the_victim_and_by_the_suspect() -> None:
     assert log.of("shop/web-1") == log.of("shop/build-7") == [entry()]
     assert log.of("shop/other") == []
     assert entry().suspects[0].direct == 0.71
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"\xff\xfe\x00",
+        b'{"at":"\xff\xfe"}',
+        b'{"else":' + b"[" * 100_000,
+        b'{"at":"\xed\xa0\x80"}',
+        b"\x00" * 5000,
+        b"null",
+    ],
+    ids=["no text", "no utf-8", "nested", "half a character", "zeros", "null"],
+)
+def test_a_line_of_any_bytes_is_passed_over(tmp_path: Path, damage: bytes) -> None:
+    (tmp_path / EVIDENCE).write_bytes(line(entry(1)) + damage + b"\n" + line(entry(2)))
+    assert list(read_evidence(tmp_path)) == [entry(1), entry(2)]
+
+
+def test_an_agent_starts_without_what_it_found_before_where_that_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / EVIDENCE).mkdir()
+    assert not list(evidence_so_far(tmp_path))
+    assert run(["agent", "--state-dir", str(tmp_path), "evidence", "shop/web-1"]) == 2
+    assert EVIDENCE in capsys.readouterr().err
+
+
+def test_of_a_file_that_somebody_let_grow_only_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "EVIDENCE_BYTES", 64 * 1024)
+    (tmp_path / EVIDENCE).write_bytes(line(entry(1)) * 10_000 + line(entry(2)))
+    assert list(read_evidence(tmp_path))[-1] == entry(2)
+
+
+def test_a_node_with_many_slow_containers_writes_its_file_anew_seldom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the rings may hold together is larger than the file may be."""
+    monkeypatch.setattr(keeping, "EVIDENCE_BYTES", 64 * 1024)
+    log, times, inode = EvidenceLog(), 0, 0
+    for number in range(2000):
+        one = entry(number, uid=f"pod-{number % 500}")
+        log.add(one)
+        add_evidence(tmp_path, log, one)
+        found = (tmp_path / EVIDENCE).stat()
+        assert found.st_size < 66 * 1024
+        times, inode = times + (found.st_ino != inode), found.st_ino
+    assert times <= 2 * 2000 * len(line(entry())) // (64 * 1024) + 2, "each time, half of it is free again"
+    assert list(read_evidence(tmp_path)) == list(log)
+    assert list(log)[-1] == one
+
+
+def test_a_clock_that_is_set_back_puts_no_end_before_its_beginning() -> None:
+    began, over = replace_in(entry(600), step="slowed"), replace_in(entry(0), step="over")
+    assert began.at > over.at
+    assert list(EvidenceLog([began, over])) == [began, over]
+
+
+def test_a_suspect_is_shown_the_whole_episode_and_no_other() -> None:
+    steps = [("slowed", ""), ("held-back", "shop/build-7"), ("better", ""), ("over", ""), ("slowed", ""), ("over", "")]
+    log = EvidenceLog(replace_in(entry(at), step=step, suspect=suspect) for at, (step, suspect) in enumerate(steps))
+    log.add(replace_in(entry(9, uid="u3"), step="slowed", suspect="", pod="shop/cart-0"))
+    assert [each.step for each in log.of("shop/build-7")] == ["slowed", "held-back", "better", "over"]
+    assert len(log.of("shop/web-1")) == len(steps)
+
+
+def test_an_episode_that_nobody_watches_any_more_says_so() -> None:
+    last = evidence(
+        Finding(taken(Step.HELD_BACK, 123, "u2"), SLOW), lambda uid: f"shop/{NAMES[uid]}", lambda s: NOON + s
+    )
+    found = "run-queue delay 9x its baseline; build-7 held the CPU 71% of that time"
+    assert lost(last, NOON + 60 * 126, has_ended=True).message == (
+        f"web-1 was slowed 14:02-14:06: {found}; then it ended."
+    )
+    assert lost(last, NOON + 60 * 126, has_ended=False).message == (
+        f"web-1 was slowed 14:02-14:03 at least: {found}; nobody watches it or is held back for it since."
+    )
 
 
 def test_evidence_survives_a_restart_and_a_cut_off_line_and_stays_small(

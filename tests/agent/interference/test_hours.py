@@ -136,7 +136,16 @@ def test_it_survives_a_restart_and_a_damaged_file_costs_the_history_alone(tmp_pa
     assert after == {}
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b'{"version": 2, "seen": {}, "hours": {}}', b'{"version": 1, "seen": 3}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b'{"version": 2, "seen": {}, "hours": {}}',
+        b'{"version": 1, "seen": 3}',
+        b'{"version": 1, "seen": {"\xff": 3}}',
+    ],
+)
 def test_a_file_that_says_nothing_of_hours_is_refused(text: bytes) -> None:
     with pytest.raises(HoursError):
         read_hours(text)

@@ -239,6 +239,7 @@ class TestCheckpoints:
             b"[]",
             b'{"version": 2, "uid": "web"}',
             b'{"version": 1, "uid": "other"}',
+            b'{"version": 1, "uid": "\xff\xfe"}',
             b'{"version": 1, "uid": "web", "cpu": {"newest_s": 1, "total": 1, "weights": {"9999": 1}}}',
             b'{"version": 1, "uid": "web", "cpu": {"newest_s": 1, "total": -1, "weights": {"3": 1}}}',
         ],
