@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import click
 
-from koord.kube import collector
+from koord.cli.starting import put_off_collection
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def koord(verbose: bool) -> None:
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    collector.put_off()
+    put_off_collection()
     sys.exit(run(args))
 
 

@@ -3,7 +3,7 @@
 Decoding a list makes many objects and no garbage, which the collector takes as its signal to look through the whole
 heap, again and again: that can cost more than the decoding. `paused` holds it off for one stretch of code; `freeze`
 takes what is alive (a cache after its first sync) out of all later passes; `for_a_server` makes passes rare
-besides. `put_off` is for the start of a process: modules, too, are many objects and no garbage.
+besides.
 """
 
 from __future__ import annotations
@@ -11,10 +11,6 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterator
-from typing import Final
-
-FIRST_PASS: Final = 200_000
-"""Objects. A process of koord has about half as many when its modules are loaded."""
 
 
 @contextlib.contextmanager
@@ -28,18 +24,6 @@ def paused() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-def put_off() -> None:
-    """No collection until there are `FIRST_PASS` objects, or somebody asks for one; from then on as usual."""
-    usual = gc.get_threshold()
-
-    def resume(phase: str, info: dict[str, int]) -> None:
-        gc.callbacks.remove(resume)
-        gc.set_threshold(*usual)
-
-    gc.callbacks.append(resume)
-    gc.set_threshold(FIRST_PASS, *usual[1:])
 
 
 def freeze() -> None:
