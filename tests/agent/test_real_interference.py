@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from koord.agent.host.knobs import CPU_QUOTA
+from koord.agent.host.knobs import CPU_QUOTA, MEMORY_LIMIT
 from koord.agent.interference.episode import Finding, Step
 from koord.agent.interference.story import sentence
 from koord.agent.qos.interference import strategy_of
+from koord.agent.series import names
 from koord.api.configuration.features import AgentGate
 from tests.agent.loads import Process, burn_on
 from tests.agent.real_node import RealNode, batch, real_node
@@ -129,3 +130,35 @@ def test_a_task_throttled_by_its_own_limit_is_no_victim(tmp_path: Path) -> None:
     # What others run on the machine may really slow it down, once or twice.
     tries = (throttled_beside_burners(tmp_path / str(number)) for number in range(4))
     assert any((Step.HELD_BACK, "build") not in found for found in tries)
+
+
+def fills(path: Path) -> Callable[[], None]:
+    """More page cache than its container may have, again and again."""
+
+    def work() -> None:
+        while True:
+            with path.open("rb", buffering=0) as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                while file.read(1 << 20):
+                    pass
+
+    return work
+
+
+def test_a_container_that_meets_its_own_memory_limit_is_seen_to(tmp_path: Path) -> None:
+    """On v1 the pod's own counter stays at nothing, whatever its containers meet."""
+    file = tmp_path / "large"
+    file.write_bytes(os.urandom(32 << 20))
+    os.sync()
+    with watched_node(tmp_path) as node, ExitStack() as running:
+        web = node.pod("web", "LS", requests={"cpu": "400m"})
+        (container,) = web.containers
+        node.cgroups.set(MEMORY_LIMIT, container.directory, 8 << 20)
+        windows(node, 1)
+        assert not node.agent.samples.last(names.pod_memory_limit_hits("web"), time.monotonic(), 60.0)
+        running.enter_context(Process(node.cgroups, container.directory, fills(file)))
+        for _ in range(MOST_WINDOWS):
+            windows(node, 1)
+            if node.agent.samples.last(names.pod_memory_limit_hits("web"), time.monotonic(), 60.0):
+                return
+        raise AssertionError("a container of 8 MiB read 32 MiB, and nobody saw that it met its limit")

@@ -7,10 +7,14 @@ lacks is asked for once in a while, and costs nothing else.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from koord.agent.collect.round import Round
+from koord.agent.collect.task_sums import Sum
 from koord.agent.host import usage
+from koord.agent.host.cgroups import Version
+from koord.agent.pods import AgentPod
 from koord.agent.series import names
 from koord.api.configuration.features import AgentGate
 from koord.api.kubernetes.cgroup import qos_dir
@@ -23,8 +27,11 @@ def collect(this: Round) -> None:
     if not this.is_thorough or not any(this.state.gates[gate] for gate in GATES):
         return
     items = _items(this)
+    known = this.waitings.limit_hits
+    for uid in [uid for uid in known if uid not in this.state.pods]:
+        del known[uid]
     for uid, pod in this.state.pods.items():
-        _delays(this, uid, pod.directory)
+        _delays(this, pod)
         try:
             this.put_slowly(names.pod_charged_bytes(uid), usage.memory_charged(this.cgroups, pod.directory))
             this.put_slowly(names.pod_io_bytes(uid), usage.io_bytes(this.cgroups, pod.directory))
@@ -34,15 +41,30 @@ def collect(this: Round) -> None:
             _stalls(this, uid, pod.directory, item)
 
 
-def _delays(this: Round, uid: str, directory: str) -> None:
+def _delays(this: Round, pod: AgentPod) -> None:
+    uid = pod.uid
     try:
-        found = usage.memory_delays(this.cgroups, directory)
+        found = usage.memory_delays(this.cgroups, pod.directory)
     except FileNotFoundError:
         return
+    hits = {pod.directory: found.limit_hits, **_inside(this, pod)}
     this.put_slowly(names.pod_major_faults(uid), found.major_faults)
-    this.put_slowly(names.pod_memory_limit_hits(uid), found.limit_hits)
+    this.put_slowly(names.pod_memory_limit_hits(uid), this.waitings.limit_hits.setdefault(uid, Sum()).add(hits))
     if found.direct_reclaim is not None:
         this.put_slowly(names.pod_direct_reclaim(uid), found.direct_reclaim)
+
+
+def _inside(this: Round, pod: AgentPod) -> dict[str, int]:
+    """How often what is inside of a pod met a limit of its own: on v2 the pod's events have that. On v1 a limit is
+    counted where it is met, and containers meet theirs."""
+    found = dict[str, int]()
+    if this.cgroups.version is Version.V1:
+        for container in pod.containers:
+            if container.directory:
+                for each in (container.directory, *this.cgroups.below(container.directory, "memory")):
+                    with suppress(FileNotFoundError):
+                        found[each] = usage.limit_hits(this.cgroups, each)
+    return found
 
 
 def _items(this: Round) -> tuple[str, ...]:

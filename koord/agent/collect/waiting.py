@@ -9,6 +9,7 @@ for longer than the time since the last look, so a task that was moved in from e
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from math import exp
 from typing import Final
 
@@ -43,17 +44,21 @@ def collect(this: Round) -> None:
 
 def _pod(this: Round, pod: AgentPod, known: Waiting, counts_io: bool) -> None:
     files, found = this.cgroups.files, dict[int, TaskTimes]()
+    limited = [pod.directory]
     most_ns = (this.now_s - known.seen_s) * 1e9
     for container in pod.containers:
         if not container.directory:
             continue
-        try:
-            own = {
-                task: times
-                for task in tasks.tasks_in(this.cgroups, container.directory)
-                if (times := tasks.times_of(files, task)) is not None
-            }
-        except FileNotFoundError:
+        own = dict[int, TaskTimes]()
+        for directory in (container.directory, *this.cgroups.below(container.directory)):
+            try:
+                for task in tasks.tasks_of(this.cgroups, directory):
+                    if (times := tasks.times_of(files, task)) is not None:
+                        own[task] = times
+                limited.append(directory)
+            except FileNotFoundError:
+                continue
+        if container.directory not in limited:
             continue
         total = this.waitings.by_container.setdefault(container.id, Sum())
         this.put_slowly(
@@ -71,7 +76,7 @@ def _pod(this: Round, pod: AgentPod, known: Waiting, counts_io: bool) -> None:
         waited = known.io_wait.add({task: each.io_wait_ns for task, each in states.items()}, most_ns)
         this.put_slowly(names.pod_io_wait(pod.uid), waited)
     _load(this, pod.uid, known, states.values(), elapsed_s)
-    _own_limits(this, pod)
+    _own_limits(this, pod, known, limited)
     _kernel_share(this, pod)
 
 
@@ -86,16 +91,15 @@ def _load(this: Round, uid: str, known: Waiting, states: Iterable[TaskState], el
             this.put_slowly(names.pod_load(uid, letter, span), load)
 
 
-def _own_limits(this: Round, pod: AgentPod) -> None:
-    """After waiting was read: what a quota explains is then never missing from it."""
-    stopped_ns, periods = 0, 0
-    for directory in (pod.directory, *(each.directory for each in pod.containers if each.directory)):
-        try:
-            found = usage.throttling(this.cgroups, directory)
-        except FileNotFoundError:
-            continue
-        stopped_ns += found.throttled_ns
-        periods += found.throttled
+def _own_limits(this: Round, pod: AgentPod, known: Waiting, directories: Iterable[str]) -> None:
+    """After waiting was read: what a quota explains is then never missing from it. A container may limit what runs in
+    its own cgroups, too."""
+    found = dict[str, usage.Throttling]()
+    for directory in directories:
+        with suppress(FileNotFoundError):
+            found[directory] = usage.throttling(this.cgroups, directory)
+    stopped_ns = known.throttled_ns.add({each: told.throttled_ns for each, told in found.items()})
+    periods = known.throttled.add({each: told.throttled for each, told in found.items()})
     this.put_slowly(names.pod_throttled_ns(pod.uid), stopped_ns)
     this.put_slowly(names.pod_throttled_periods(pod.uid), periods)
 

@@ -7,7 +7,7 @@ its own tree, on v2 there is one. With a `cgroup_root` (as kubelet has) a part o
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -151,6 +151,12 @@ class Cgroups:
 
     def children(self, directory: str, controller: str = "cpu") -> list[str]:
         return self.files.directories(self.name(controller, directory)) if is_inside(directory) else []
+
+    def below(self, directory: str, controller: str = "cpu") -> Iterator[str]:
+        """All cgroups inside of one: a container may make its own."""
+        for name in self.children(directory, controller):
+            yield f"{directory}/{name}"
+            yield from self.below(f"{directory}/{name}", controller)
 
     def processes(self, directory: str, controller: str = "cpu") -> tuple[int, ...]:
         """Opened anew each time: to a descriptor that was read less than a second ago, v1 repeats its last answer."""

@@ -33,15 +33,20 @@ class TaskState(NamedTuple):
 
 def tasks_in(cgroups: Cgroups, directory: str) -> Iterator[int]:
     """Of a cgroup and those below: a container may make its own. Raises FileNotFoundError for one that is gone."""
+    yield from tasks_of(cgroups, directory)
+    for each in cgroups.below(directory):
+        try:
+            yield from tasks_of(cgroups, each)
+        except FileNotFoundError:
+            continue
+
+
+def tasks_of(cgroups: Cgroups, directory: str) -> Iterator[int]:
+    """Of one cgroup alone. Raises FileNotFoundError for one that is gone."""
     file = "tasks" if cgroups.version is Version.V1 else "cgroup.threads"
     # Anew: to a descriptor that was read less than a second ago, v1 repeats its last answer.
     for line in cgroups.files.once(cgroups.name("cpu", directory, file)).split():
         yield int(line)
-    for name in cgroups.children(directory):
-        try:
-            yield from tasks_in(cgroups, f"{directory}/{name}")
-        except FileNotFoundError:
-            continue
 
 
 def times_of(files: Files, task: int) -> TaskTimes | None:

@@ -131,11 +131,17 @@ def cpu_split(cgroups: Cgroups, directory: str) -> CpuSplit | None:
 def memory_delays(cgroups: Cgroups, directory: str) -> MemoryDelays:
     text = cgroups.files.read(cgroups.name("memory", directory, "memory.stat"))
     if cgroups.version is Version.V1:
-        hits = int(cgroups.files.read(cgroups.name("memory", directory, "memory.failcnt")))
-        return MemoryDelays(_field(text, b"total_pgmajfault"), None, hits)
-    events = cgroups.files.read(cgroups.name("", directory, "memory.events"))
+        return MemoryDelays(_field(text, b"total_pgmajfault"), None, limit_hits(cgroups, directory))
     reclaim = _field(text, b"pgscan_direct") if b"pgscan_direct " in text else None
-    return MemoryDelays(_field(text, b"pgmajfault"), reclaim, _field(events, b"max") + _field(events, b"high"))
+    return MemoryDelays(_field(text, b"pgmajfault"), reclaim, limit_hits(cgroups, directory))
+
+
+def limit_hits(cgroups: Cgroups, directory: str) -> int:
+    """How often a cgroup met its own memory limit; on v2, or one inside of it."""
+    if cgroups.version is Version.V1:
+        return int(cgroups.files.read(cgroups.name("memory", directory, "memory.failcnt")))
+    events = cgroups.files.read(cgroups.name("", directory, "memory.events"))
+    return _field(events, b"max") + _field(events, b"high")
 
 
 STALL_ITEMS: Final = (

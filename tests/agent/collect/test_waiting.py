@@ -156,3 +156,38 @@ def test_a_sum_over_tasks_never_goes_backwards(looks: list[dict[int, float]]) ->
         now = total.add(each, most=1e8)
         assert before <= now <= before + 1e8 * len(each)
         before = now
+
+
+def throttled(host: Host, directory: str, count: int) -> None:
+    unit = "time" if host.tree.version is Version.V1 else "usec"
+    host.file("cpu", "cpu.stat", f"nr_periods 9\nnr_throttled {count}\nthrottled_{unit} {count}000\n", directory)
+
+
+def test_a_limit_that_a_container_gave_to_a_part_of_itself_is_the_pods_own(host: Host) -> None:
+    inner = f"{POD}/web-main/inner"
+    host.tasks({11: 0})
+    host.file("cpu", "tasks" if host.tree.version is Version.V1 else "cgroup.threads", "", inner)
+    for directory, count in ((POD, 0), (f"{POD}/web-main", 0), (inner, 7)):
+        throttled(host, directory, count)
+    host.round()
+    assert host.last(names.pod_throttled_periods("web")) == 7
+
+
+def test_what_stopped_a_container_stays_in_the_sum_when_it_starts_again(host: Host) -> None:
+    host.tasks({11: 0})
+    throttled(host, POD, 0)
+    throttled(host, f"{POD}/web-main", 20)
+    host.round()
+    throttled(host, f"{POD}/web-main", 3)
+    host.round()
+    assert host.last(names.pod_throttled_periods("web")) == 23, "three more in its new life"
+
+
+def test_a_container_that_meets_its_memory_limit_is_its_pods_own_doing(host: Host) -> None:
+    is_v1 = host.tree.version is Version.V1
+    host.file("memory", "memory.stat", "total_pgmajfault 7\n" if is_v1 else "pgmajfault 7\n")
+    for directory, hits in ((POD, 0 if is_v1 else 9), (f"{POD}/web-main", 5), (f"{POD}/web-main/inner", 4)):
+        text = f"{hits}\n" if is_v1 else f"high 0\nmax {hits}\n"
+        host.file("memory", "memory.failcnt" if is_v1 else "memory.events", text, directory)
+    host.round()
+    assert host.last(names.pod_memory_limit_hits("web")) == 9
