@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -30,6 +31,8 @@ class SwitchSampling:
     turn: int = 0
     "Which CPUs come next."
     is_there: bool | None = None
+    samples: deque[tuple[float, Mapping[str, Mapping[str, float]]]] = field(default_factory=deque)
+    "The last ones, and when they ended."
     held: Mapping[str, Mapping[str, float]] | None = None
     "By pod and neighbour, the share of its waiting for which that one held its CPU; None where nobody samples."
 

@@ -2,7 +2,8 @@
 
 Needs no tracing file system: perf events tell of each switch who came and who went. The kernel records until a ring is
 full, and CPUs take turns, so that the largest machine costs no more than a small one. What is found makes culprits
-clearer (`interference.culprits`); nothing depends on it.
+clearer (`interference.culprits`); nothing depends on it. Samples count together for as long as it takes to call a pod
+slow: who held the CPU an hour ago says nothing of whom a pod waits for.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final
 
 from koord.agent.collect.round import Round
 from koord.agent.collect.samplers import SwitchSampling
-from koord.agent.host.switch_records import held
+from koord.agent.host.switch_records import held, waited_in
 from koord.api.configuration.features import AgentGate
 
 log = logging.getLogger(__name__)
@@ -20,6 +21,8 @@ log = logging.getLogger(__name__)
 REST: Final = 0.7
 """Of the time between two looks at tasks: after it, the next round is recorded."""
 CPUS_AT_ONCE: Final = 8
+COUNTS_S: Final = 30.0
+"""Three windows."""
 
 
 def collect(this: Round) -> None:
@@ -29,13 +32,15 @@ def collect(this: Round) -> None:
         if known.rings or known.held is not None:
             _close(known)
             known.held = None
+            known.samples.clear()
         return
     if known.rings:
         pod_of = {task: uid for uid, each in this.waitings.by_pod.items() for task in each.wait.tasks}
-        found = held([ring.stop() for ring in known.rings], pod_of)
+        known.samples.append((this.now_s, waited_in([ring.stop() for ring in known.rings], pod_of)))
         _close(known)
-        before = {uid: shares for uid, shares in (known.held or {}).items() if uid in this.state.pods}
-        known.held, known.ended_s = {**before, **found}, this.now_s
+        while known.samples[0][0] < this.now_s - COUNTS_S:
+            known.samples.popleft()
+        known.held, known.ended_s = held(each for _, each in known.samples), this.now_s
     elif known.is_there is not False and this.now_s - known.ended_s >= REST * this.waitings.every_s:
         _open(this)
 

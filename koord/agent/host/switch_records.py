@@ -46,12 +46,26 @@ def switches_in(text: bytes) -> Iterator[Switch]:
         at += size
 
 
-def held(by_cpu: Iterable[Sequence[Switch]], pod_of: Mapping[int, str]) -> dict[str, dict[str, float]]:
-    """By pod and the pod that held its CPU, the share of its waiting; what no pod held counts as waiting, too.
-    `pod_of` has the uids of pods by task."""
-    waited: dict[str, dict[str, float]] = {}
+Waited = dict[str, dict[str, float]]
+"""By pod and the pod that held its CPU, for how many nanoseconds; under no name, what no pod held."""
+
+
+def waited_in(by_cpu: Iterable[Sequence[Switch]], pod_of: Mapping[int, str]) -> Waited:
+    """Of one sample. `pod_of` has the uids of pods by task."""
+    waited: Waited = {}
     for switches in by_cpu:
         _held_on_cpu(switches, pod_of, waited)
+    return waited
+
+
+def held(samples: Iterable[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
+    """By pod and the pod that held its CPU, the share of its waiting in all samples together."""
+    waited: Waited = {}
+    for sample in samples:
+        for victim, by_holder in sample.items():
+            of_victim = waited.setdefault(victim, {})
+            for holder, ns in by_holder.items():
+                of_victim[holder] = of_victim.get(holder, 0.0) + ns
     return {
         victim: {holder: ns / total for holder, ns in by_holder.items() if holder}
         for victim, by_holder in waited.items()
@@ -59,7 +73,7 @@ def held(by_cpu: Iterable[Sequence[Switch]], pod_of: Mapping[int, str]) -> dict[
     }
 
 
-def _held_on_cpu(switches: Sequence[Switch], pod_of: Mapping[int, str], waited: dict[str, dict[str, float]]) -> None:
+def _held_on_cpu(switches: Sequence[Switch], pod_of: Mapping[int, str], waited: Waited) -> None:
     began_ns: int | None = None
     waiting: dict[int, list[tuple[int, int]]] = {}
     "By task that was preempted, who ran since then, and for how long."

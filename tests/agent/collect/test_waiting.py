@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koord.agent.collect import switching
 from koord.agent.collect.registry import collect
 from koord.agent.collect.round import Rates, Round
-from koord.agent.collect.task_sums import Sum, Waitings
+from koord.agent.collect.samplers import SwitchSampling
+from koord.agent.collect.task_sums import Sum, Waiting, Waitings
+from koord.agent.host import perf
 from koord.agent.host.cgroups import Version
+from koord.agent.host.switch_records import Switch
 from koord.agent.series import names
 from koord.agent.series.samples import Samples, Series
 from koord.agent.state import DEFAULT_GATES
@@ -151,7 +156,7 @@ def test_what_is_read_from_and_written_to_disks_is_summed_over_devices(host: Hos
 @settings(max_examples=30)
 @given(st.lists(st.dictionaries(st.integers(1, 5), st.floats(0, 1e9)), max_size=12))
 def test_a_sum_over_tasks_never_goes_backwards(looks: list[dict[int, float]]) -> None:
-    total, before = Sum(), 0.0
+    total, before = Sum[int](), 0.0
     for each in looks:
         now = total.add(each, most=1e8)
         assert before <= now <= before + 1e8 * len(each)
@@ -191,3 +196,42 @@ def test_a_container_that_meets_its_memory_limit_is_its_pods_own_doing(host: Hos
         host.file("memory", "memory.failcnt" if is_v1 else "memory.events", text, directory)
     host.round()
     assert host.last(names.pod_memory_limit_hits("web")) == 9
+
+
+class Ring:
+    """What the kernel recorded on one CPU."""
+
+    def __init__(self, *switches: Switch) -> None:
+        self.switches = switches
+
+    def start(self) -> None: ...
+
+    def stop(self) -> Sequence[Switch]:
+        return self.switches
+
+    def close(self) -> None: ...
+
+
+def test_who_held_the_cpu_a_while_ago_says_nothing_of_whom_a_pod_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod that has not waited since keeps no old share, which a later episode would be told with."""
+    host = Host(Tree(tmp_path, Version.V2, CgroupDriver.CGROUPFS), AgentGate.SCHED_SWITCH_SAMPLER)
+    rings = [
+        Ring(Switch(0, 9, 0, False, False), Switch(4 * MS, 9, 11, True, False), Switch(4 * MS, 11, 9, False, False))
+    ]
+    monkeypatch.setattr(perf, "SwitchRing", lambda cpu: rings.pop() if rings else Ring())
+    known = SwitchSampling()
+    host.waitings.by_pod["web"] = Waiting(NOW)
+    host.waitings.by_pod["web"].wait.add({11: 0.0})
+    host.waitings.by_pod["build"] = Waiting(NOW)
+    host.waitings.by_pod["build"].wait.add({9: 0.0})
+    seen = []
+    for _ in range(12):
+        host.now_s += 5.0
+        round_ = Round(host.cgroups, host.state, host.samples, host.rates, host.now_s, waitings=host.waitings)
+        round_.switches = known
+        switching.collect(round_)
+        seen.append((known.held or {}).get("web"))
+    assert {"build": 1.0} in seen, "while it is of the last half minute"
+    assert seen[-1] is None

@@ -14,7 +14,7 @@ from koord.agent.collect.cpi import collect as collect_cpi
 from koord.agent.collect.round import Rates, Round
 from koord.agent.collect.samplers import CpiSampling
 from koord.agent.host import perf
-from koord.agent.host.switch_records import Switch, held, switches_in
+from koord.agent.host.switch_records import Switch, held, switches_in, waited_in
 from koord.agent.series.samples import Samples
 from koord.api.configuration.features import AgentGate
 from tests.agent.loads import burn_on
@@ -41,20 +41,20 @@ def test_who_ran_while_a_preempted_task_waited_held_its_cpu() -> None:
         *(came(16, 3, 2), went(18, 3, 1)),
         came(18, 1, 3),
     ]
-    assert held([timeline], PODS)["web"] == {"build": pytest.approx(0.75), "train": pytest.approx(0.25)}
+    assert held([waited_in([timeline], PODS)])["web"] == {"build": pytest.approx(0.75), "train": pytest.approx(0.25)}
 
 
 def test_a_woken_task_blames_who_ran_before_it_for_a_few_milliseconds_at_most() -> None:
     # Once behind build, which had run for 90 ms; once behind a task of no pod, for 4 ms.
     timeline = [came(0, 2, 0), went(90, 2, 1), came(90, 1, 2), went(91, 1, 9), came(91, 9, 1), went(95, 9, 1)]
     timeline.append(came(95, 1, 9))
-    assert held([timeline], PODS)["web"] == {"build": pytest.approx(0.5)}
+    assert held([waited_in([timeline], PODS)])["web"] == {"build": pytest.approx(0.5)}
 
 
 def test_an_idle_cpu_was_held_by_nobody_and_a_pod_can_wait_for_itself() -> None:
-    assert held([[came(0, 1, 0), went(5, 1, 0), came(50, 1, 0)]], PODS) == {}
+    assert held([waited_in([[came(0, 1, 0), went(5, 1, 0), came(50, 1, 0)]], PODS)]) == {}
     own = [came(0, 11, 0), went(4, 11, 1), came(4, 1, 11)]
-    assert held([own], PODS)["web"] == {"web": 1.0}
+    assert held([waited_in([own], PODS)])["web"] == {"web": 1.0}
 
 
 def test_records_are_read_as_the_kernel_writes_them() -> None:
