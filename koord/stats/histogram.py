@@ -21,6 +21,9 @@ MOST_EXPONENT: Final = 100.0
 """Weights are scaled down before they leave what floats can hold."""
 CHECKPOINT_MOST: Final = 10_000
 """The largest weight in a checkpoint; the others in proportion, as whole numbers."""
+MOST_TOTAL: Final = 1e12
+LAST_S: Final = 1e11
+"""No histogram has more samples, and no clock shows a later second."""
 LATE_S: Final = 3600.0
 """A sample that is older than the newest one by more than this shows that a clock was set back."""
 _ALMOST: Final = 1 - 1e-12
@@ -144,7 +147,7 @@ class DecayingHistogram:
         slots = range(len(buckets.ends))
         if not all(slot in slots and 0 < weight <= CHECKPOINT_MOST for slot, weight in kept.weights.items()):
             raise HistogramError(f"weights must be 1 to {CHECKPOINT_MOST}, in the slots 0 to {slots[-1]}")
-        if not (total and math.isfinite(kept.newest_s) and math.isfinite(kept.total) and kept.total > 0):
+        if not (total and 0 <= kept.newest_s < LAST_S and 0 < kept.total < MOST_TOTAL):
             raise HistogramError("newest_s must be a time, total a positive number, and there must be weights")
         made.newest_s = made._reference_s = kept.newest_s
         for slot, weight in kept.weights.items():

@@ -1,6 +1,7 @@
 """Peak prediction, carried out: trained once a minute, kept in one small file for each model.
 
-A file is written whole and moved into place: an agent that is killed leaves the old one or the new one.
+A file is written whole and moved into place: an agent that is killed leaves the old one or the new one. Where files
+cannot be written, predictions go on without: they start anew with the next agent.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -33,34 +35,51 @@ class Keeper:
 
     def __init__(self, directory: Path, predictor: Predictor) -> None:
         self._directory, self._predictor = directory, predictor
+        self._trouble = ""
+        "Why a file could not be written, as it was last told."
 
-    def load(self, pods: frozenset[str], at_s: float) -> None:
-        """Reads the models of pods that are here, and removes what is of nobody."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        for file in sorted(self._directory.iterdir()):
+    def load(self, pods: frozenset[str], now_s: float) -> None:
+        """Reads the models of pods that are here, and removes what is of nobody. `now_s` is in the time of samples."""
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            files = sorted(self._directory.iterdir())
+        except OSError as error:
+            log.warning("all predictions start anew, checkpoints in %s cannot be read: %s", self._directory, error)
+            return
+        for file in files:
             name = file.name.removesuffix(SUFFIX)
             if file.suffix != SUFFIX or name not in pods | SHARED | {checkpoint.MISSES}:
                 self._remove(file)
                 continue
             try:
-                self._take(name, file.read_bytes(), at_s)
+                self._take(name, file.read_bytes(), now_s)
             except (CheckpointError, OSError) as error:
                 log.warning("%s starts anew, its checkpoint %s cannot be used: %s", name, file, error)
                 self._remove(file)
 
-    def _take(self, name: str, data: bytes, at_s: float) -> None:
+    def _take(self, name: str, data: bytes, now_s: float) -> None:
         if name == checkpoint.MISSES:
             self._predictor.misses = checkpoint.misses_in(data)
         else:
-            self._predictor.models[name] = checkpoint.model_in(data, name, self._predictor.settings, at_s)
+            self._predictor.models[name] = checkpoint.model_in(data, name, self._predictor.settings, now_s)
 
-    def save(self, at_s: float) -> None:
+    def save(self, now_s: float) -> None:
         predictor = self._predictor
-        for name in to_save(predictor.models, predictor.settings, at_s):
+        faults = []
+        for name in to_save(predictor.models, predictor.settings, now_s):
             model = predictor.models[name]
-            self._write(name, checkpoint.of_model(name, model))
-            model.saved_s = at_s
-        self._write(checkpoint.MISSES, checkpoint.of_misses(predictor.misses))
+            faults.append(self._write(name, checkpoint.of_model(name, model)))
+            # Also one that could not be written waits its turn: it must not keep the others from theirs.
+            model.saved_s = now_s
+        faults.append(self._write(checkpoint.MISSES, checkpoint.of_misses(predictor.misses)))
+        self._tell(next(filter(None, faults), ""))
+
+    def _tell(self, fault: str) -> None:
+        if fault and not self._trouble:
+            log.warning("%s; predictions go on, but what is not written is lost when this agent ends", fault)
+        elif self._trouble and not fault:
+            log.info("checkpoints of predictions are written again to %s", self._directory)
+        self._trouble = fault
 
     def drop(self, names: list[str]) -> None:
         for name in names:
@@ -69,11 +88,19 @@ class Keeper:
     def _file(self, name: str) -> Path:
         return self._directory / f"{name}{SUFFIX}"
 
-    def _write(self, name: str, data: bytes) -> None:
+    def _write(self, name: str, data: bytes) -> str:
+        """Says what went wrong; empty if nothing did."""
         file = self._file(name)
         new = file.with_suffix(".new")
-        new.write_bytes(data)
-        os.replace(new, file)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            new.write_bytes(data)
+            os.replace(new, file)
+        except OSError as error:
+            with suppress(OSError):
+                new.unlink(missing_ok=True)
+            return f"checkpoint {file} cannot be written: {error}"
+        return ""
 
     def _remove(self, file: Path) -> None:
         try:
@@ -94,11 +121,12 @@ async def predicting(
     while (known := state()) is None:
         await clock.sleep(PODS_S)
     if not predictor.models:
-        keeper.load(frozenset(known.pods), clock.now())
+        keeper.load(frozenset(known.pods), clock.monotonic())
         predictor.look_ahead(known, clock.monotonic(), clock.now())
     while True:
         await clock.sleep(predictor.settings.train_every_s)
         known = state()
         if known is not None:
-            keeper.drop(predictor.train(known, samples, clock.monotonic(), clock.now()))
-            keeper.save(clock.now())
+            now_s = clock.monotonic()
+            keeper.drop(predictor.train(known, samples, now_s, clock.now()))
+            keeper.save(now_s)

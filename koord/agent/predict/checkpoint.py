@@ -66,4 +66,11 @@ def misses_in(data: bytes) -> dict[int, HourMisses]:
         raise CheckpointError(str(error)) from error
     if kept.version != VERSION:
         raise CheckpointError(f"must be version {VERSION}, not {kept.version}")
+    if not all(_is_possible(hour) for hour in kept.hours.values()):
+        raise CheckpointError("an hour's misses must be positive, and in no more minutes than were judged")
     return kept.hours
+
+
+def _is_possible(hour: HourMisses) -> bool:
+    missed = (hour.cpu_minutes, hour.memory_minutes)
+    return min(*missed, hour.cpu_milli, hour.memory_bytes) >= 0 and max(missed) <= hour.minutes

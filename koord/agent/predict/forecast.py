@@ -38,8 +38,8 @@ class Predictor:
         seen = training.observed(state, samples, now_s, self.settings.train_every_s)
         if seen and self.forecast is not None:
             self.misses = judged(self.misses, self.forecast.prod.peak, _prod(seen), at_s)
-        training.train(self.models, seen, self.settings, at_s)
-        dropped = training.expired(self.models, self.settings, at_s)
+        training.train(self.models, seen, self.settings, now_s, at_s)
+        dropped = training.expired(self.models, self.settings, now_s)
         for name in dropped:
             del self.models[name]
         self.look_ahead(state, now_s, at_s)
@@ -48,7 +48,7 @@ class Predictor:
     def look_ahead(self, state: NodeState, now_s: float, at_s: float) -> None:
         found = predictions(state, self.models, self.settings, at_s)
         self.forecast = (
-            None if found is None else Forecast(careful(found.values()), last_day(self.misses), now_s, found)
+            None if found is None else Forecast(careful(found.values()), last_day(self.misses, at_s), now_s, found)
         )
 
 

@@ -46,11 +46,15 @@ def judged(misses: Misses, forecast: Amounts, used: Used, at_s: float) -> dict[i
         memory_minutes=before.memory_minutes + (memory > 0),
         memory_bytes=max(before.memory_bytes, memory),
     )
-    return {each: known for each, known in misses.items() if 0 < hour - each < DAY_HOURS} | {hour: after}
+    return {**_of_the_last_day(misses, hour), hour: after}
 
 
-def last_day(misses: Misses) -> HourMisses:
-    hours = misses.values()
+def _of_the_last_day(misses: Misses, hour: int) -> Misses:
+    return {each: known for each, known in misses.items() if 0 <= hour - each < DAY_HOURS}
+
+
+def last_day(misses: Misses, at_s: float) -> HourMisses:
+    hours = _of_the_last_day(misses, int(at_s // HOUR_S)).values()
     return HourMisses(
         sum(each.minutes for each in hours),
         sum(each.cpu_minutes for each in hours),

@@ -5,7 +5,8 @@ A peak is p95 of CPU and p98 of memory. CPU is in milli-cores, memory in bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from koord.api.protocol.priority import PriorityClass
@@ -62,21 +63,25 @@ class Model:
     cpu: DecayingHistogram
     memory: DecayingHistogram
     updated_s: float
-    "When it last got a sample."
-    saved_s: float = field(default=float("-inf"))
+    "When it last got a sample, in the time of samples: a clock that is set makes no model older."
+    saved_s: float
+    "When it was made, read or last written; likewise. One of a pod that lives for minutes is never written."
 
     @classmethod
     def new(cls, settings: PredictionSettings, now_s: float) -> Model:
         return cls(
             DecayingHistogram(CPU_BUCKETS, settings.cpu_half_life_s),
             DecayingHistogram(MEMORY_BUCKETS, settings.memory_half_life_s),
-            now_s,
+            updated_s=now_s,
+            saved_s=now_s,
         )
 
-    def add(self, used: Used, at_s: float) -> None:
-        self.cpu.add(used.cpu_milli, at_s)
-        self.memory.add(used.memory_bytes, at_s)
-        self.updated_s = at_s
+    def add(self, used: Used, at_s: float, away_s: float = math.inf) -> None:
+        """After more than `away_s` nobody measured, or a clock was set ahead: its samples are no older for that."""
+        for histogram, amount in ((self.cpu, used.cpu_milli), (self.memory, used.memory_bytes)):
+            if histogram.newest_s is not None and at_s - histogram.newest_s > away_s:
+                histogram.stand_still(at_s - histogram.newest_s)
+            histogram.add(amount, at_s)
 
     @property
     def is_trained(self) -> bool:

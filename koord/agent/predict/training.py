@@ -35,22 +35,29 @@ def observed(state: NodeState, samples: Samples, now_s: float, window_s: float) 
     return {NODE: node, SYSTEM: system, **shared, **pods}
 
 
-def train(models: dict[str, Model], seen: dict[str, Used], settings: PredictionSettings, at_s: float) -> None:
+def train(
+    models: dict[str, Model], seen: dict[str, Used], settings: PredictionSettings, now_s: float, at_s: float
+) -> None:
     for name, used in seen.items():
         model = models.get(name)
         if model is None:
-            model = models[name] = Model.new(settings, at_s)
-        model.add(used, at_s)
+            model = models[name] = Model.new(settings, now_s)
+        model.add(used, at_s, settings.expire_s)
+        model.updated_s = now_s
 
 
-def expired(models: dict[str, Model], settings: PredictionSettings, at_s: float) -> list[str]:
-    """Models of pods that are gone. A clock that was set back makes nobody older."""
-    return [name for name, model in models.items() if at_s - model.updated_s > settings.expire_s]
+def expired(models: dict[str, Model], settings: PredictionSettings, now_s: float) -> list[str]:
+    """Models of pods that are gone."""
+    return [name for name, model in models.items() if now_s - model.updated_s > settings.expire_s]
 
 
-def to_save(models: dict[str, Model], settings: PredictionSettings, at_s: float) -> list[str]:
-    """Those that were saved longest ago, as many as may be written at once."""
-    due = [name for name, model in models.items() if abs(at_s - model.saved_s) >= settings.save_every_s]
+def to_save(models: dict[str, Model], settings: PredictionSettings, now_s: float) -> list[str]:
+    """Those that were saved longest ago, as many as may be written at once. Pods that are gone need no file."""
+    due = [
+        name
+        for name, model in models.items()
+        if now_s - model.saved_s >= settings.save_every_s and now_s - model.updated_s < settings.train_every_s
+    ]
     return sorted(due, key=lambda name: models[name].saved_s)[: settings.save_at_once]
 
 
