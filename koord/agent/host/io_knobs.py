@@ -1,7 +1,8 @@
 """What can be set on a cgroup for one disk: limits, weight, and how the disk is measured.
 
 One file has a line for every disk, so a knob here is one disk's line, and is named by both: `io.max rbps 8:0`. Zero is
-no limit, on both versions.
+no limit, on both versions. A disk without a line has what holds for all disks, and gets that back by the kernel's words
+for it (`default`, `ctrl=auto`): a line with the same numbers would hold it there when the others change.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ LIMITS: Final = tuple(_V1_LIMITS)
 """Bytes and operations a second, read and written."""
 NO_LIMIT: Final = 0
 USUAL_WEIGHT: Final = 100
-NO_COST: Final = "enable=0"
 AUTO: Final = "ctrl=auto"
+NO_COST: Final = f"enable=0 {AUTO}"
+_DEFAULT: Final = "default"
+_AS_OTHERS: Final = 0
+"""A disk without a weight of its own."""
 
 
 @lru_cache(1024)
@@ -108,15 +112,13 @@ def _limit_on_v2(what: str, disk: str) -> Form:
 
 def _weight(disk: str) -> Form:
     def read(text: str) -> int:
-        own = _line(text, disk)
-        if own is None:
-            own = _line(text, "default") or str(USUAL_WEIGHT)
-        return int(own)
+        own = _line(text, disk) or _DEFAULT
+        return _AS_OTHERS if own == _DEFAULT else int(own)
 
-    def shown(text: str) -> str:
-        return f"{disk} {read(text)}"
+    def write(value: Value) -> str:
+        return f"{disk} {_DEFAULT if value == _AS_OTHERS else value}"
 
-    return Form(lambda value: f"{disk} {value}", read, shown=shown)
+    return Form(write, read, shown=lambda text: write(read(text)))
 
 
 def _pairs(text: str) -> dict[str, str]:
@@ -130,7 +132,14 @@ def _shown(disk: str, nothing: str) -> Callable[[str], str]:
 
 def _settings(disk: str, nothing: str) -> Form:
     """Values are the text after the disk: `enable=1 ctrl=user rpct=95`. The kernel shows more than was written, and
-    writes numbers its own way."""
+    writes numbers its own way. Those that it chose itself must not be written: each of them would make it `ctrl=user`.
+    """
+
+    def shown(text: str) -> str:
+        own = _line(text, disk) or nothing
+        if AUTO in own.split():
+            own = " ".join(word for word in own.split() if word == AUTO or word.startswith("enable="))
+        return f"{disk} {own}"
 
     def alike(one: str, other: str) -> bool:
         first, second = _pairs(one), _pairs(other)
@@ -139,7 +148,7 @@ def _settings(disk: str, nothing: str) -> Form:
     return Form(
         lambda value: f"{disk} {value}",
         lambda text: _line(text, disk) or nothing,
-        shown=_shown(disk, nothing),
+        shown=shown,
         alike=alike,
     )
 

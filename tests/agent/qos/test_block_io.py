@@ -146,6 +146,44 @@ def test_what_the_kernel_shows_of_costs_is_what_was_asked_for() -> None:
     assert not form.form.same("8:0 enable=0", "8:0 enable=1 ctrl=user")
 
 
+QOS_OF_KERNEL = "8:0 enable=1 ctrl=auto rpct=0.00 rlat=0 wpct=0.00 wlat=0 min=100.00 max=100.00\n"
+MODEL_OF_KERNEL = "8:0 ctrl=auto model=linear rbps=488636629 rseqiops=8932 rrandiops=8518\n"
+MODEL_OF_USER = "8:0 ctrl=user model=linear rbps=1 rseqiops=2 rrandiops=3 wbps=4 wseqiops=5 wrandiops=6"
+
+
+@pytest.mark.parametrize(
+    ("knob", "file", "put_back"),
+    [
+        (io_weight("8:0"), "default 100\n", "8:0 default"),
+        (io_weight("8:0"), "default 300\n8:0 50\n", "8:0 50"),
+        (io_cost_qos("8:0"), "", "8:0 enable=0 ctrl=auto"),
+        (io_cost_qos("8:0"), QOS_OF_KERNEL, "8:0 enable=1 ctrl=auto"),
+        (io_cost_model("8:0"), "", "8:0 ctrl=auto"),
+        (io_cost_model("8:0"), MODEL_OF_KERNEL, "8:0 ctrl=auto"),
+        (io_cost_model("8:0"), f"{MODEL_OF_USER}\n", MODEL_OF_USER),
+    ],
+)
+def test_what_a_disk_had_by_the_kernels_choice_is_the_kernels_to_choose_again(
+    knob: Knob, file: str, put_back: str
+) -> None:
+    """A number that is written is the user's from then on, even one that the kernel showed."""
+    for place in (knob.v1, knob.v2):
+        assert place is not None
+        assert place.form.shown is not None
+        assert place.form.shown(file) == put_back
+        assert place.form.same(place.form.shown(file), put_back)
+        assert place.form.shown(put_back) == put_back
+
+
+def test_a_weight_is_undone_without_a_trace(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, Version.V2, CgroupDriver.CGROUPFS)
+    tree.write("sys/fs/cgroup/kubepods/besteffort/io.weight", "default 100\n")
+    executor = Executor(tree.cgroups, Ledger())
+    assert _round(tree.cgroups, executor, state({"ioWeightPercent": 40}), KNOWN) == ["8:0 40"]
+    again = Executor(tree.cgroups, Ledger.parse(executor.ledger.text()))
+    assert _round(tree.cgroups, again, state(), KNOWN) == ["8:0 default"]
+
+
 def _round(cgroups: Cgroups, executor: Executor, found: NodeState, known: Disks) -> list[str]:
     decision = block_io.decide(found, known)
     assert decision is not None
