@@ -6,14 +6,12 @@ every file is as it was found, also those that nobody wrote.
 
 from __future__ import annotations
 
-import tempfile
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from koord.agent.executor.executor import ExecutorOutcome
 from koord.agent.host.cgroups import Version
@@ -144,39 +142,30 @@ def test_a_pods_quota_that_somebody_else_reset_is_never_less_than_its_limit(node
     assert node.cgroups.get(CPU_QUOTA, web.directory) == raised
 
 
-DISTURBED = st.fixed_dictionaries(
-    {
-        "slo": st.sampled_from(
-            [
-                {},
-                BURST,
-                suppressed("cpuset"),
-                suppressed("cfsQuota"),
-                {**suppressed("cfsQuota"), **BURST},
-                {"resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 50}}}},
-            ]
-        ),
-        "ratio": st.sampled_from(["", "1.25", "2"]),
-        "policy": st.sampled_from(["none", "static"]),
-        "throttled": st.integers(0, 3),
-    }
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {},
+    BURST,
+    suppressed("cpuset"),
+    suppressed("cfsQuota"),
+    {**suppressed("cfsQuota"), **BURST},
+    {"resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 50, "oomKillGroup": 1}}}},
 )
-"""What holds for some rounds, before something else does."""
 
 
-@settings(deadline=None, max_examples=12)
-@given(st.lists(DISTURBED, min_size=1, max_size=4))
-def test_whatever_was_written_every_file_is_as_it_was_found(stories: list[dict[str, Any]]) -> None:
-    """Of the node's root and all below, in every hierarchy."""
-    with tempfile.TemporaryDirectory() as state_dir, real_node(Path(state_dir)) as node:
-        web = node.pod("web", "LS", containers=two("500m", "1"))
-        node.pod("job", **batch(limits={BATCH_CPU: "500", BATCH_MEMORY: "64Mi"}))
-        node.pod("db", **lse(max(node.topology.all)))
-        node.gates |= {AgentGate.CPU_NORMALIZATION: True, AgentGate.CGROUP_RECONCILE: True}
-        before = node.all_files()
-        for each in stories:
-            node.slo, node.kubelet = each["slo"], Kubelet(each["policy"])
-            node.annotations = {RATIO: each["ratio"]} if each["ratio"] else {}
-            throttled(node, web, 1 + each["throttled"])
-        assert not node.agent.executor.restore_all(node.now_s).refused
-        assert node.all_files() == before
+def test_whatever_was_written_every_file_is_as_it_was_found(tmp_path: Path) -> None:
+    """Of the node's root and all below, in every hierarchy, after four settings that come and go."""
+    for seed in range(8):
+        chosen = random.Random(seed)
+        with real_node(tmp_path / str(seed)) as node:
+            web = node.pod("web", "LS", requests={"memory": "64Mi"}, containers=two("500m", "1"))
+            node.pod("job", **batch(limits={BATCH_CPU: "500", BATCH_MEMORY: "64Mi"}))
+            node.pod("db", **lse(max(node.topology.all)))
+            node.gates |= {AgentGate.CPU_NORMALIZATION: True, AgentGate.CGROUP_RECONCILE: True}
+            before = node.all_files()
+            for _ in range(4):
+                node.slo, node.kubelet = chosen.choice(SETTINGS), Kubelet(chosen.choice(["none", "static"]))
+                ratio = chosen.choice(["", "1.25", "2"])
+                node.annotations = {RATIO: ratio} if ratio else {}
+                throttled(node, web, chosen.randint(1, 4))
+            assert not node.agent.executor.restore_all(node.now_s).refused
+            assert node.all_files() == before, f"seed {seed}"

@@ -39,7 +39,14 @@ BY_INSTRUCTIONS = Guest(
     ("-smp", "1", "-icount", "shift=2,sleep=off"),
     ("gives_way", "saved_up_time", "throttled_service", "idle_class"),
 )
-_MACHINE = ("fewer_cpus", "make_room", "memory_is_freed", "a_second_writer_is", "killed_at_any_point")
+_MACHINE = (
+    "fewer_cpus",
+    "make_room",
+    "memory_is_freed",
+    "a_second_writer_is",
+    "killed_at_any_point",
+    "every_file_is_as",
+)
 _WATCHED = ("come_and_go", "watches_of_cgroups")
 FOUR_CPUS = Guest("four CPUs", ("-smp", "4"), (*_MACHINE, *_WATCHED))
 TWO_THREADS_A_CORE = Guest(

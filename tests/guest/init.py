@@ -20,7 +20,7 @@ V1 = ("cpu", "cpuacct", "cpuset", "memory", "blkio", "pids", "net_cls")
 RB_AUTOBOOT = 0x01234567
 REPORT = "/tmp/report.xml"
 IS_FIRST = os.getpid() == 1
-STORIES = ("kernel", "watch", "disturbed", "core_sched", "systemd", "net_class")
+STORIES = ("kernel", "watch", "disturbed", "neighbours", "core_sched", "systemd", "net_class")
 TESTS = tuple(f"tests/agent/test_real_{name}.py" for name in STORIES)
 
 libc = ctypes.CDLL(None, use_errno=True)

@@ -158,7 +158,8 @@ def _fixed(config: MemoryQOS) -> dict[Knob, int | None]:
         knobs.MEMORY_WMARK_MIN_ADJ: config.wmark_min_adj,
         knobs.MEMORY_PRIORITY: config.priority,
         knobs.MEMORY_PRIORITY_OOM: config.priority_enable,
-        knobs.MEMORY_OOM_GROUP: config.oom_kill_group,
+        # Zero, the default, asks for nothing: kubelet has containers killed as a group, unless it is told otherwise.
+        knobs.MEMORY_OOM_GROUP: config.oom_kill_group or None,
     }
 
 
@@ -174,12 +175,11 @@ def _band_wishes(state: NodeState, pods: Iterable[tuple[AgentPod, MemoryQOS]]) -
         target, why = wish.band(qos), "the sum of the pods below"
         yield from _each(target, why, {knobs.MEMORY_MIN: least, knobs.MEMORY_LOW: low})
         config = _of_class(state, _DIRECTORY_CLASS[qos])
+        # Killed as one group is a pod at most: where the node is out of memory, all pods of a class would go with one.
         rank: dict[Knob, int | None] = {
             knobs.MEMORY_PRIORITY: config.priority,
             knobs.MEMORY_PRIORITY_OOM: config.priority_enable,
         }
-        if qos is not KubeQoS.GUARANTEED:  # That directory holds all pods: killed as one group, none would be left.
-            rank[knobs.MEMORY_OOM_GROUP] = config.oom_kill_group
         yield from _each(target, f"memory QoS of {_DIRECTORY_CLASS[qos]}", rank)
 
 

@@ -106,7 +106,17 @@ def test_priorities_hold_between_the_directories_of_classes_too() -> None:
     state = node(slo=settings(**ranked))
     assert of(state, knobs.MEMORY_PRIORITY) == {"kubepods": 12, "kubepods/burstable": 6, "kubepods/besteffort": 0}
     assert of(state, knobs.MEMORY_PRIORITY_OOM) == dict.fromkeys(of(state, knobs.MEMORY_PRIORITY), 1)
-    assert "kubepods" not in of(state, knobs.MEMORY_OOM_GROUP), "all pods of a node are no group to be killed together"
+
+
+def test_a_pod_is_killed_as_a_group_if_asked_and_never_all_pods_of_a_class() -> None:
+    pods = pod("web", "LS"), pod("job", "BE")
+    asked = node(*pods, slo=settings(ls={"oomKillGroup": 1}, be={"oomKillGroup": 0}))
+    web = "kubepods/burstable/podweb", "kubepods/besteffort/podweb"
+    found = of(asked, knobs.MEMORY_OOM_GROUP)
+    assert {each.startswith(web) for each in found} == {True}
+    assert set(found.values()) == {1}
+    # Kubelet's own setting of containers is not undone by what nobody asked for.
+    assert of(node(*pods, slo=settings(ls={"minLimitPercent": 10})), knobs.MEMORY_OOM_GROUP) == {}
 
 
 def test_without_watermarks_the_ratio_becomes_a_point_from_where_on_it_is_slowed() -> None:
