@@ -23,6 +23,8 @@ _V1_LIMITS: Final = {
 }
 LIMITS: Final = tuple(_V1_LIMITS)
 """Bytes and operations a second, read and written."""
+MOST: Final = {"rbps": 2**63 - 1, "wbps": 2**63 - 1, "riops": 2**32 - 1, "wiops": 2**32 - 1}
+"""From there on, a number stands for no limit."""
 NO_LIMIT: Final = 0
 USUAL_WEIGHT: Final = 100
 AUTO: Final = "ctrl=auto"

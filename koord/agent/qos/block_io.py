@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 from koord.agent import wish
 from koord.agent.host import disks
 from koord.agent.host.files import Files
-from koord.agent.host.io_knobs import AUTO, USUAL_WEIGHT, io_cost_model, io_cost_qos, io_limit, io_weight
+from koord.agent.host.io_knobs import AUTO, MOST, USUAL_WEIGHT, io_cost_model, io_cost_qos, io_limit, io_weight
 from koord.agent.pods import AgentPod
-from koord.agent.qos.decision import NOTHING, StrategyDecision
+from koord.agent.qos.decision import NOTHING, Problem, StrategyDecision
 from koord.agent.qos.strategy import Reader, Sight, Strategy, Turn
 from koord.agent.state import NodeState
 from koord.agent.wish import Target, Wish
@@ -48,7 +48,25 @@ Disks = Mapping[Block, tuple[str, ...]]
 def decide(state: NodeState, known: Disks) -> StrategyDecision | None:
     if state.slo is None:
         return None
-    return StrategyDecision(tuple(_wishes(state, known))) if any(_asked(state)) else NOTHING
+    if not any(_asked(state)):
+        return NOTHING
+    return StrategyDecision(tuple(_wishes(state, known)), problems=tuple(_unknown(state, known)))
+
+
+def _unknown(state: NodeState, known: Disks) -> Iterator[Problem]:
+    """Disks that are not there. A volume is, once its pod runs."""
+    for settings in (*_of_class(state.qos.be_class), *_of_class(state.qos.cgroup_root)):
+        yield from (_missing(block) for block in settings.blocks if _block(block, "") not in known)
+    for pod, settings in _pods(state):
+        if any(each.is_running for each in pod.containers):
+            missing = (block for block in settings.blocks if _block(block, pod.uid) not in known)
+            yield from (_missing(block, pod) for block in missing)
+
+
+def _missing(block: BlockCfg, pod: AgentPod | None = None) -> Problem:
+    words = {"volumegroup": "volume group", "podvolume": "volume of the pod on a disk"}
+    kind = words.get(block.type or "", "block device")
+    return Problem(f"limit I/O of {block.name!r}", f"this node has no such {kind}", pod)
 
 
 def _wishes(state: NodeState, known: Disks) -> Iterator[Wish]:
@@ -95,7 +113,8 @@ def _limits(target: Target, settings: BlkIOQOS, known: Disks, why: str, pod: str
         own = block.io_cfg
         amounts = {"rbps": own.read_bps, "wbps": own.write_bps, "riops": own.read_iops, "wiops": own.write_iops}
         for what, amount in amounts.items():
-            if amount:
+            # What is more than the kernel counts to is no limit to it, either.
+            if amount and amount < MOST[what]:
                 yield Wish(target, io_limit(what, disk), amount, NAME, why)
         weight = own.io_weight_percent
         if weight is not None and weight != USUAL_WEIGHT:

@@ -98,7 +98,24 @@ def _ways(cache: Cache, share: Share | CacheSchemata) -> int:
     return found
 
 
+def not_had(machine: Resctrl, settings: PodResctrl) -> tuple[str, ...]:
+    """What a pod asks for that this machine does not divide."""
+    asked = (
+        ("llc", machine.cache is None, settings.llc, "the last-level cache"),
+        ("mb", machine.bandwidth is None, settings.mb, "memory bandwidth"),
+    )
+    return tuple(
+        f"{name}: this machine does not divide {what}" for name, lacks, own, what in asked if lacks and _says(own)
+    )
+
+
+def _says(share: ResctrlShare) -> bool:
+    return share != ResctrlShare()
+
+
 def _bandwidth(bandwidth: Bandwidth, share: Share | CacheSchemata) -> int:
+    if share.range:
+        raise ShareError("mb: a range says nothing of bandwidth; valid is percent")
     found = amount(bandwidth, share.percent or _WHOLE)
     if found is None and share.percent:
         raise ShareError(f"mb: {share.percent} percent says nothing where resctrl counts {bandwidth.unit.value}")

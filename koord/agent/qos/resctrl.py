@@ -75,6 +75,8 @@ def decide(state: NodeState, machine: Resctrl | None, absence: str) -> StrategyD
     for name, settings in wanted.classes.items():
         shares[name] = cache_shares.of_class(machine, settings)
     for uid, own in wanted.pods.items():
+        for lack in cache_shares.not_had(machine, own):
+            problems.append(Problem("give it its share", lack, state.pods[uid]))
         try:
             shares[f"{OF_POD}{uid}"] = cache_shares.of_pod(machine, own)
         except ShareError as error:

@@ -76,6 +76,30 @@ def test_a_disk_that_is_not_there_is_left_out() -> None:
     assert wanted(state({"readBPS": 5}), {}) == {}
 
 
+def test_a_disk_that_is_not_there_is_told_where_it_was_asked_for() -> None:
+    blocks = [
+        {"name": "/dev/sdz", "ioCfg": {"readIOPS": 7}},
+        {"name": "data", "type": "volumegroup", "ioCfg": {"readIOPS": 7}},
+        {"name": "logs", "type": "podvolume", "ioCfg": {"readIOPS": 7}},
+    ]
+    own = pod("own", "LS", annotations={"koordinator.sh/blkioQOS": json.dumps({"blocks": blocks})})
+    decision = block_io.decide(state({"readBPS": 5}, None, own), {})
+    assert decision is not None
+    assert [(each.pod and each.pod.uid, each.doing, each.why) for each in decision.problems] == [
+        (None, "limit I/O of '/dev/sda'", "this node has no such block device"),
+        ("own", "limit I/O of '/dev/sdz'", "this node has no such block device"),
+        ("own", "limit I/O of 'data'", "this node has no such volume group"),
+        ("own", "limit I/O of 'logs'", "this node has no such volume of the pod on a disk"),
+    ]
+
+
+def test_more_than_the_kernel_counts_to_is_no_limit() -> None:
+    assert wanted(state({"readBPS": 2**70, "writeBPS": 2**62, "readIOPS": 2**33, "writeIOPS": 2**31})) == {
+        "band BestEffort io.max wbps 8:0": 2**62,
+        "band BestEffort io.max wiops 8:0": 2**31,
+    }
+
+
 def test_how_disks_are_measured_is_said_for_the_root() -> None:
     found = wanted(state(None, {"readLatency": 1000, "writeLatencyPercent": 90}))
     assert found == {

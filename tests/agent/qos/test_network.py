@@ -22,6 +22,8 @@ from koord.agent.qos import network_classes as network
 from koord.agent.qos.network_classes import LEAST_BPS, Tier
 from koord.agent.state import NodeState
 from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.protocol.annotations.pod_qos import NETWORK_QOS
+from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.resource_qos import NetworkQOSCfg
 from tests.agent.states import node, pod
 from tests.agent.trees import Tree
@@ -141,6 +143,13 @@ def test_a_pods_limits_hold_without_classes() -> None:
     own = pod("web", annotations=limits(egressLimit="80M"))
     state = node(own, slo={})
     assert wanted(state, SEEN._replace(ports={"web": FREE})) == {"pod web tc egress limit": "limit 80000000"}
+
+
+@pytest.mark.parametrize("text", ['{"egressLimit": "-5"}', '{"egressLimit": "1e30"}', '{"ingressLimit": "99E"}'])
+def test_a_limit_that_cannot_be_kept_is_told_on_the_pod(text: str) -> None:
+    """Not taken for none: its author would think that it holds."""
+    with pytest.raises(AnnotationError, match="gressLimit: "):
+        NETWORK_QOS.read(pod("web", "LS", annotations={"koordinator.sh/networkQOS": text}).meta)
 
 
 @pytest.mark.parametrize("text", ["{", '{"egressLimit": "10Mbps"}', '{"egressLimit": "0"}', '{"egressLimit": "-5"}'])

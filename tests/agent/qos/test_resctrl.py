@@ -17,7 +17,7 @@ from koord.agent.executor.executor import Executor
 from koord.agent.executor.ledger import Ledger, LedgerError
 from koord.agent.host import resctrl as host
 from koord.agent.host.all_knobs import knob_named
-from koord.agent.host.resctrl import MOUNT, Bandwidth, Cache, Unit
+from koord.agent.host.resctrl import MOUNT, Bandwidth, Cache, Resctrl, Unit
 from koord.agent.host.resctrl_knobs import RESCTRL_TASKS, group
 from koord.agent.live.metrics import AgentCollector
 from koord.agent.pods import AgentPod
@@ -26,6 +26,7 @@ from koord.agent.series import names
 from koord.agent.state import DEFAULT_GATES, NodeState
 from koord.api.configuration.features import AgentGate
 from koord.api.kubernetes.words import KubeQoS
+from koord.api.protocol.annotations.pod_qos import PodResctrl, ResctrlShare, Schemata
 from tests.agent.resctrl_tree import Killed, ResctrlFiles, ResctrlMachine
 from tests.agent.states import NOW, cpus, node, pod
 
@@ -226,11 +227,22 @@ def test_an_annotation_that_this_machine_cannot_follow_is_told_and_counts_as_mis
     host.add("a", "BE", 10, annotations=own(llc={"schemataPerCache": [{"cacheID": 7, "range": [0, 10]}]}))
     host.add("b", "BE", 11, annotations={OWN: "{"})
     host.add("c", "BE", 12, annotations=own(mb={"schemata": {"percent": 20}}))
+    host.add("d", "BE", 13, annotations=own(mb={"schemata": {"range": [0, 20]}}))
     done = host.round(BE_30)
     assert [(each.pod.meta.name, each.why) for each in done.problems if each.pod] == [
-        ("a", "llc.schemataPerCache: this machine has no cache 7: valid is 0, 1")
+        ("a", "llc.schemataPerCache: this machine has no cache 7: valid is 0, 1"),
+        ("d", "mb: a range says nothing of bandwidth; valid is percent"),
     ]
-    assert host.groups_of(10, 11, 12) == ["BE", "BE", "koordlet-c"]
+    assert host.groups_of(10, 11, 12, 13) == ["BE", "BE", "koordlet-c", "BE"]
+
+
+def test_a_pod_is_told_what_this_machine_does_not_divide_and_has_the_rest() -> None:
+    cache = Cache(("L3",), 0x7FF, 1, (0, 1))
+    asked = PodResctrl(ResctrlShare(Schemata(range=(0, 40))), ResctrlShare(Schemata(percent=20)))
+    machine = Resctrl(cache, None, 15, frozenset())
+    assert cache_shares.not_had(machine, asked) == ("mb: this machine does not divide memory bandwidth",)
+    assert cache_shares.of_pod(machine, asked) == {"L3": {0: 0x1F, 1: 0x1F}}
+    assert cache_shares.not_had(machine, PodResctrl(asked.llc)) == ()
 
 
 def test_groups_of_others_and_the_tasks_in_them_are_left_alone(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from koord.api.protocol.annotations.value import Annotation, Form, Label, Value
 from koord.api.protocol.crd.fields import Percent
 from koord.api.protocol.crd.node_slo import CPUBurstConfig
 from koord.api.protocol.crd.resource_qos import BlkIOQOS, CPUQOSCfg, MemoryQOS
-from koord.api.text.quantity import Quantity, ResourceList
+from koord.api.text.quantity import ResourceList, value
 
 
 class PodMemoryQOS(MemoryQOS):
@@ -36,11 +36,14 @@ class PodMemoryQOS(MemoryQOS):
     policy: Literal["", "default", "none", "auto"] = ""
 
 
-class PodNetworkQOS(Struct):
-    """Network bandwidth of one pod, in bit/s."""
+BitsPerSecond = Annotated[str | int | float, Meta(extra={"check": lambda limit: _check_bandwidth(limit)})]
 
-    ingress_limit: Quantity | None = None
-    egress_limit: Quantity | None = None
+
+class PodNetworkQOS(Struct):
+    """Network bandwidth of one pod, in bit/s. 0 is no limit."""
+
+    ingress_limit: BitsPerSecond | None = None
+    egress_limit: BitsPerSecond | None = None
 
 
 class LatencyProbe(Struct):
@@ -97,6 +100,11 @@ class PodResctrl(Struct):
 def _check_range(pair: tuple[int, ...]) -> None:
     if pair and (len(pair) != 2 or pair[0] >= pair[1]):
         raise ValueError("must be two percentages, the first below the second")
+
+
+def _check_bandwidth(limit: str | float) -> None:
+    if value(limit) < 0:
+        raise ValueError("must be at least 0: bit/s, such as 40M")
 
 
 def _parse_replacements(text: str) -> Mapping[str, str | None]:
