@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ from tests.second_try import NEEDED, SecondTry
 
 GROUP = "group"
 """The property of a test that names a group of it."""
+
+# Sixteen thousand tests are half a million objects, which the collector need not look through again and again.
+gc.set_threshold(20_000, 20, 20)
 
 # Everybody judges a change by the same examples, each time; `make explore` looks further.
 settings.register_profile(
@@ -66,6 +70,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker in item.iter_markers("kubectl"):
             if "kubectl" not in absent and (how := missing_kubectl(**marker.kwargs)):
                 item.add_marker(pytest.mark.skip(reason=f"group kubectl: {how}"))
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -25,7 +25,8 @@ class DefinitionSpec(Struct):
 
 
 class DefinitionStatus(Struct):
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[Condition, ...] | None = ()
+    "Null until the server looked at it."
     stored_versions: tuple[str, ...] = ()
 
 
@@ -37,4 +38,4 @@ class CustomResourceDefinition(Struct):
     @property
     def is_established(self) -> bool:
         """Whether objects of the kind can be written."""
-        return any(c.type == "Established" and c.status == "True" for c in self.status.conditions)
+        return any(c.type == "Established" and c.status == "True" for c in self.status.conditions or ())

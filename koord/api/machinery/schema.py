@@ -7,8 +7,10 @@ no references; the one exception is the pair of types of an int-or-string.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final, TypeAlias
 
+import msgspec
 from msgspec import inspect
 
 from koord.api.kubernetes.meta import ObjectMeta, ObjectReference, OwnerReference
@@ -48,7 +50,13 @@ class SchemaError(TypeError):
 
 
 def resource_schema(type_: type[Struct]) -> Schema:
-    """The schema of a whole object of a kind: `type_` together with apiVersion and kind."""
+    """The schema of a whole object of a kind: `type_` together with apiVersion and kind. The caller may change it."""
+    schema: Schema = msgspec.json.decode(_resource_schema(type_))
+    return schema
+
+
+@cache
+def _resource_schema(type_: type[Struct]) -> bytes:
     info = inspect.type_info(type_)
     assert isinstance(info, inspect.StructType)
     body = _struct(info)
@@ -58,7 +66,7 @@ def resource_schema(type_: type[Struct]) -> Schema:
         "metadata": {"type": "object"},
         **{name: schema for name, schema in body["properties"].items() if name != "metadata"},
     }
-    return {"description": type_description(type_), **body, "properties": properties}
+    return msgspec.json.encode({"description": type_description(type_), **body, "properties": properties})
 
 
 def type_schema(type_: Any) -> Schema:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -194,7 +195,13 @@ def resources_of(crd: Obj) -> list[Resource]:
 
 
 def _schema_of(version: Mapping[str, Any]) -> Schema:
-    return custom_schema((version.get("schema") or {}).get("openAPIV3Schema") or {})
+    return _compiled(msgspec.json.encode((version.get("schema") or {}).get("openAPIV3Schema") or {}))
+
+
+@lru_cache(maxsize=64)
+def _compiled(source: bytes) -> Schema:
+    """By content: a definition is looked at again with every change of its status, and its schema is large."""
+    return custom_schema(msgspec.json.decode(source))
 
 
 def _conversion(stored_schema: Schema, shown: Resource) -> Callable[[Obj, str], Obj]:

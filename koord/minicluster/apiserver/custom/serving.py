@@ -15,6 +15,7 @@ import msgspec
 
 from koord.api.kubernetes.access import MASTERS, UserInfo
 from koord.minicluster.apiserver.custom import kinds
+from koord.minicluster.apiserver.events import Entry
 from koord.minicluster.apiserver.objects import Context, Objects
 from koord.minicluster.apiserver.registry import Registry
 from koord.minicluster.apiserver.resource import Obj, Resource
@@ -39,6 +40,7 @@ class Definitions:
         self._collection = objects.collection(resource)
         self._served: dict[str, list[Resource]] = {}
         self._ending: set[str] = set()
+        self._read: dict[str, tuple[Entry, Obj]] = {}
 
     def load(self) -> None:
         """Serve what is established already. Before the server answers its first request."""
@@ -145,7 +147,13 @@ class Definitions:
         return {**was, "conditions": conditions}
 
     def _all(self) -> list[Obj]:
-        return [msgspec.json.decode(entry.value) for entry in self._collection.entries()]
+        """Every definition, to be read only: each is decoded once, since each that settles looks at all the others."""
+        kept, self._read = self._read, {}
+        for entry in self._collection.entries():
+            known = kept.get(entry.key)
+            current = known is not None and known[0] is entry
+            self._read[entry.key] = known if known and current else (entry, msgspec.json.decode(entry.value))
+        return [definition for _, definition in self._read.values()]
 
     def _serve(self, name: str, resources: list[Resource]) -> None:
         """Put a definition's resources into the registry in place of those it had there."""
