@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from subprocess import run
 
+import pytest
+
 from koord.api import kinds
 from koord.api.kubernetes.node import Node
 from koord.api.machinery.codec import convert
@@ -200,6 +202,22 @@ def test_a_forecast_that_nobody_judged_says_so() -> None:
     young = FORECAST.replace("    misses: {minutes: 1440", "    unused: {minutes: 1440")
     (section,) = picture_of(parse(young, "forecast"), "n9")
     assert "no prediction was judged yet" in section.lines[0][0].text
+
+
+@pytest.mark.parametrize(
+    "misses",
+    [
+        "{minutes: -3, exceededMinutes: {cpu: 9}, exceededBy: {cpu: -4}}",
+        "{minutes: 10, exceededMinutes: {cpu: 11}, exceededBy: {cpu: 4}}",
+        "{minutes: 10, exceededMinutes: {memory: -1}}",
+    ],
+)
+def test_a_forecast_whose_errors_cannot_be_is_told_without_them(misses: str) -> None:
+    lying = FORECAST.replace(
+        '{minutes: 1440, exceededMinutes: {cpu: 90, memory: 0}, exceededBy: {cpu: 350m, memory: "0"}}', misses
+    ).replace("cpu: 2498m", "cpu: -3")
+    (section,) = picture_of(parse(lying, "forecast"), "n9")
+    assert section.lines[0][0].text.endswith("peak 6812m, reclaimable 0; no prediction was judged yet")
 
 
 MEMORY = """

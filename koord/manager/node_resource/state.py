@@ -13,7 +13,7 @@ from typing import Final
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
-from koord.api.kubernetes.resources import pod_requests
+from koord.api.kubernetes.resources import pod_requests, stored_amounts
 from koord.api.kubernetes.words import PodPhase
 from koord.api.machinery.struct import EMPTY, Struct
 from koord.api.protocol import names
@@ -24,7 +24,7 @@ from koord.api.protocol.crd.node_metric import NodeMetric, ResourceMap
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology, Zone
 from koord.api.protocol.old_names import with_current_names
 from koord.api.protocol.priority import DEFAULT_PRIORITY, PriorityClass, QoSClass, priority_class, qos_class
-from koord.api.text.quantity import ResourceList, milli, value
+from koord.api.text.quantity import QuantityError, ResourceList, milli, value
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 
 BATCH: Final = (names.RESOURCE_BATCH_CPU, names.RESOURCE_BATCH_MEMORY)
@@ -249,7 +249,7 @@ def metric_row(metric: NodeMetric) -> MetricRow:
         meta.uid,
         meta.resource_version,
         _seconds(status.update_time),
-        _amounts(usage) if "cpu" in usage and "memory" in usage else None,
+        _measured(usage) if "cpu" in usage and "memory" in usage else None,
         _used(measured.system_usage) if measured is not None else NOTHING,
         {f"{each.namespace}/{each.name}": _pod_usage(each.pod_usage, each.priority) for each in status.pods_metric},
         tuple(HostUsage(each.name, each.priority, _used(each.usage)) for each in status.host_application_metric),
@@ -302,12 +302,23 @@ def _amounts(resources: ResourceList) -> Amounts:
 
 
 def _used(usage: ResourceMap) -> Amounts:
-    return _amounts(usage.resources)
+    return _measured(usage.resources)
+
+
+def _measured(resources: ResourceList) -> Amounts:
+    """What a node reports of itself may be anything: a figure below nothing would let it lend more than it has, and one
+    that cannot be counted would hide the report."""
+    try:
+        cpu, memory = milli(resources.get("cpu", 0)), value(resources.get("memory", 0))
+    except QuantityError:
+        found = stored_amounts(resources)
+        cpu, memory = found.get("cpu", 0), found.get("memory", 0)
+    return Amounts(max(cpu, 0), max(memory, 0))
 
 
 def _pod_usage(usage: ResourceMap, priority: str) -> PodUsage:
-    resources = usage.resources
-    return PodUsage(milli(resources.get("cpu", 0)), value(resources.get("memory", 0)), priority)
+    found = _measured(usage.resources)
+    return PodUsage(found.cpu_milli, found.memory_bytes, priority)
 
 
 def _seconds(time: str | None) -> float | None:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.resources import stored_amounts
 from koord.api.protocol.crd.node_metric import ForecastMisses
 from koord.api.text.quantity import render
 from koord.offline.picture.section import Line, Section, Seen, Span
@@ -32,11 +32,13 @@ def forecast(seen: Seen) -> Section | None:
     status = seen.metric.status if seen.metric is not None else None
     if status is None or status.prod_peak_metric is None:
         return None
-    peak = amounts(status.prod_peak_metric.resource.resources, capped=True)
+    peak = stored_amounts(status.prod_peak_metric.resource.resources)
     free = status.prod_reclaimable_metric
-    reclaimable = amounts(free.resource.resources, capped=True) if free is not None else {}
+    reclaimable = stored_amounts(free.resource.resources) if free is not None else {}
     misses = status.prod_peak_metric.misses or ForecastMisses()
-    by = amounts(misses.exceeded_by, capped=True)
+    if not _is_possible(misses):
+        misses = ForecastMisses()
+    by = stored_amounts(misses.exceeded_by)
     figures = [
         ForecastFigures(
             name,
@@ -50,6 +52,11 @@ def forecast(seen: Seen) -> Section | None:
     ]
     title = "how high prod pods and the system are predicted to rise, with the safety margin"
     return Section("forecast", title, tuple(map(_line, figures)), {"resources": figures})
+
+
+def _is_possible(misses: ForecastMisses) -> bool:
+    """A report may say anything; what cannot be is not told as a figure."""
+    return all(0 <= each <= misses.minutes for each in misses.exceeded_minutes.values()) and misses.minutes >= 0
 
 
 def _line(each: ForecastFigures) -> Line:

@@ -233,3 +233,13 @@ def test_the_clock_decides_by_itself_that_a_report_is_stale() -> None:
     given = state(report=base(age_s=0))
     assert batch(given, now_s=NOW_S + 900)[0] == 26700
     assert batch(given, now_s=NOW_S + 901) == (None, None)
+
+
+@pytest.mark.parametrize("used", [("-900", "-1Ti"), ("900E", "900E")])
+def test_a_report_of_impossible_figures_lends_no_more_than_one_of_nothing_used(used: tuple[str, str]) -> None:
+    nothing = batch(state(report=metric({"web": ("0", "0")}, system=("0", "0"))))
+    lying = batch(state(report=metric({"web": used}, system=used)))
+    for lent, most in zip(lying, nothing, strict=True):
+        assert lent is not None
+        assert most is not None
+        assert 0 <= lent <= most
