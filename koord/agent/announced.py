@@ -13,7 +13,8 @@ import msgspec
 
 from koord.agent.adjustment import Adjustment, adjustment_of
 from koord.agent.hooks.registry import wishes_for
-from koord.agent.pods import AgentContainer, AgentPod, pod_of
+from koord.agent.host.convert import quota_of_milli
+from koord.agent.pods import CPU, AgentContainer, AgentPod, pod_of
 from koord.agent.state import NodeState
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.runnable import RunnablePod
@@ -51,6 +52,10 @@ class Asking(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     "It runs; nothing is made or changed with the answer yet."
     is_over: bool = False
     "The pod has ended: it is forgotten."
+    is_running: bool = False
+    "It runs, and is brought in line with the answer."
+    cpu_quota_us: int = 0
+    "With an update, what kubelet makes its quota; 0: it leaves that, or the runtime does not tell."
 
 
 def announced(told: PodTold, driver: CgroupDriver) -> AgentPod:
@@ -77,6 +82,12 @@ def announced(told: PodTold, driver: CgroupDriver) -> AgentPod:
     return pod_of(convert(RunnablePod, {**msgspec.to_builtins(pod), "spec": {"containers": containers}}), driver)
 
 
+def is_resized(pod: AgentPod, asking: Asking) -> bool:
+    """Whether an update gives a container another CPU limit than the one that its pod is known with."""
+    limits = next((each.limits for each in pod.containers if each.name == asking.container), {})
+    return asking.cpu_quota_us != 0 and asking.cpu_quota_us != quota_of_milli(limits.get(CPU, 0))
+
+
 def answer(state: NodeState, pod: AgentPod, asking: Asking, rdt_class: str = "") -> Adjustment:
     """What a pod, or a container of it, is to be made with. `rdt_class`: the group of resctrl it belongs to."""
     if not asking.container:
@@ -84,8 +95,9 @@ def answer(state: NodeState, pod: AgentPod, asking: Asking, rdt_class: str = "")
     known = {each.name: each for each in pod.containers}
     container = known.get(asking.container) or AgentContainer(asking.container, "", "", False, {}, {})
     wishes = wishes_for(state, pod, container)
-    if asking.is_update:
-        # What follows from kubelet's own figure follows from the new one, which the pod's spec will tell.
+    if asking.is_update or asking.is_look or asking.is_running:
+        # What follows from kubelet's own figure follows from the new one, which the pod's spec will tell. Of what runs
+        # the agent sets it alone: a runtime that is told an older one tells kubelet that a resize came to nothing.
         wishes = tuple(each for each in wishes if each.own is None)
         rdt_class = ""
     return adjustment_of(wishes, rdt_class)

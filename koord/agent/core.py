@@ -22,7 +22,7 @@ from koord.agent.host.cgroups import Cgroups
 from koord.agent.interference.episode import Finding
 from koord.agent.interference.hours import Usual
 from koord.agent.pods import AgentPod
-from koord.agent.qos import resctrl
+from koord.agent.qos import cpu_burst, resctrl
 from koord.agent.qos.decision import NOTHING, Eviction, Move, Problem, StrategyDecision
 from koord.agent.qos.evicting import PENDING_RELEASE_S, REFUSED_LATELY_S, WANTED_S
 from koord.agent.qos.registry import STRATEGIES
@@ -178,6 +178,11 @@ class Agent:
         at."""
         wishes = [wishes_for(state, pod), resctrl.group_ahead(state, pod, self.cgroups.files)]
         return self.executor.apply(Delivery(self.cgroups).writes(wishes, state), (), now_s)
+
+    def stood_aside(self, pod: AgentPod, now_s: float) -> ExecutorOutcome:
+        """Kubelet changes a pod's CPU limits at this moment: what the kernel would not let it do them for is put
+        back."""
+        return self.executor.apply((), {cpu_burst.NAME}, now_s, within=pod.directory)
 
     def remembered(self, strategy: Strategy[M, Any]) -> M:
         """What a strategy remembers of its last round."""

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from koord.agent.host.layout import ContainerIdError, container_dir, pod_dir
 from koord.api.kinds import PODS
 from koord.api.kubernetes.cgroup import CgroupDriver
@@ -96,6 +98,8 @@ class AgentPod:
 
 
 def pod_of(pod: RunnablePod, driver: CgroupDriver) -> AgentPod:
+    if pod.status.condition(PodConditionType.RESIZE_PENDING) is not None:
+        pod = _in_force(pod)
     of_kube = kube_qos(pod)
     directory = pod_dir(pod.metadata.uid, of_kube, driver)
     statuses = {status.name: status for status in pod.status.container_statuses}
@@ -120,6 +124,18 @@ def pod_of(pod: RunnablePod, driver: CgroupDriver) -> AgentPod:
         largest_cpu_limit=max((each.get(CPU, 0) for each in limits), default=0),
         is_resizing=any(pod.status.condition(each) is not None for each in _RESIZING),
     )
+
+
+def _in_force(pod: RunnablePod) -> RunnablePod:
+    """With the resources that its containers were given, where the spec has others that kubelet does not give."""
+    given = {each.name: each.resources for each in pod.status.container_statuses if each.resources is not None}
+    containers = [
+        replace(each, resources=replace(each.resources, requests=own.requests, limits=own.limits))
+        if (own := given.get(each.name)) is not None
+        else each
+        for each in pod.spec.containers
+    ]
+    return replace(pod, spec=replace(pod.spec, containers=tuple(containers)))
 
 
 def pods_of(pods: Iterable[RunnablePod], driver: CgroupDriver, shield: Shield | None = None) -> dict[str, AgentPod]:

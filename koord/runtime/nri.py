@@ -165,6 +165,19 @@ class PodAndContainer(Message):
 
 
 @dataclass(slots=True)
+class UpdateContainerRequest(Message):
+    pod: PodSandbox | None = at(1, None)
+    container: Container | None = at(2, None)
+    resources: LinuxResources | None = at(3, None)
+    "What kubelet changes."
+
+    @property
+    def cpu_quota_us(self) -> int:
+        cpu = self.resources.cpu if self.resources is not None else None
+        return cpu.quota.value if cpu is not None and cpu.quota is not None else 0
+
+
+@dataclass(slots=True)
 class Mount(Message):
     destination: str = at(1, "")
     type: str = at(2, "")
@@ -208,12 +221,10 @@ class UpdateContainerResponse(Message):
     update: list[ContainerUpdate] = at(1, list)
 
 
-def asking(
-    pod: PodSandbox, container: str = "", *, is_update: bool = False, is_look: bool = False, is_over: bool = False
-) -> Asking:
+def asking(pod: PodSandbox, container: str = "") -> Asking:
     parent = pod.linux.cgroup_parent if pod.linux is not None else ""
     told = PodTold(pod.uid, pod.name, pod.namespace, pod.labels, pod.annotations, parent)
-    return Asking(told, container, "nri", is_update, is_look, is_over)
+    return Asking(told, container, "nri")
 
 
 def resources(wanted: Adjustment) -> LinuxResources | None:
@@ -250,6 +261,18 @@ def adjustment(wanted: Adjustment) -> ContainerAdjustment:
 def update(container: str, wanted: Adjustment) -> ContainerUpdate | None:
     found = resources(wanted)
     return ContainerUpdate(container, LinuxContainerUpdate(found), True) if found is not None else None
+
+
+def is_news(wanted: Adjustment, given: Adjustment) -> bool:
+    """Whether a running container is to be told something else than it was given. What nobody wants stays."""
+    pairs = (
+        (wanted.cpu_shares, given.cpu_shares),
+        (wanted.cpu_quota_us, given.cpu_quota_us),
+        (wanted.cpu_period_us, given.cpu_period_us),
+        (wanted.memory_limit_bytes, given.memory_limit_bytes),
+        (wanted.cpus, given.cpus),
+    )
+    return any(wish is not None and wish != before for wish, before in pairs)
 
 
 def differs(has: LinuxResources | None, wanted: Adjustment) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from koord.api.machinery.messages import encode
+from koord.api.machinery.messages import decode, encode
 from koord.runtime.cri import (
     Container,
     ContainerConfig,
@@ -45,6 +45,11 @@ class ContainerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     annotations: dict[str, str] = {}
     envs: dict[str, str] = {}
     resources: bytes = b""
+
+    @property
+    def cpu_quota_us(self) -> int:
+        """0: none is told."""
+        return decode(LinuxContainerResources, self.resources).cpu_quota if self.resources else 0
 
 
 class Records(msgspec.Struct):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from koord.agent.announced import Asking, PodTold, announced, answer
+from koord.agent.announced import Asking, PodTold, announced, answer, is_resized
 from koord.agent.pods import pod_of
 from koord.api.configuration.features import AgentGate
 from koord.api.kubernetes.cgroup import CgroupDriver
@@ -73,7 +73,28 @@ def test_when_kubelet_changes_a_container_what_follows_from_its_figure_waits_for
     state = replace(raw, node=msgspec.structs.replace(raw.node, metadata=annotated), gates=ALL_ON)
     pod = pod_of(convert(RunnablePod, {"metadata": meta, "spec": spec}), CgroupDriver.SYSTEMD)
     assert answer(state, pod, Asking(told("LS"), "main")).cpu_quota_us == 100_000
-    assert answer(state, pod, Asking(told("LS"), "main", is_update=True)).cpu_quota_us is None
+    for runs in (Asking(told("LS"), "main", is_update=True), Asking(told("LS"), "main", is_look=True)):
+        assert answer(state, pod, runs).cpu_quota_us is None
+    assert answer(state, pod, Asking(told("LS"), "main", is_running=True)) == answer(state, pod, runs)
+
+
+@pytest.mark.parametrize(("quota", "is_so"), [(0, False), (200_000, False), (300_000, True), (-1, True)])
+def test_an_update_with_another_quota_than_the_limit_says_is_a_resize(quota: int, is_so: bool) -> None:
+    """One without any is not: kubelet's CPU manager changes CPUs alone."""
+    spec = {"containers": [{"name": "main", "resources": {"limits": {"cpu": "2"}}}]}
+    pod = pod_of(convert(RunnablePod, {"metadata": {"uid": "u1"}, "spec": spec}), CgroupDriver.SYSTEMD)
+    assert is_resized(pod, Asking(told("LS"), "main", is_update=True, cpu_quota_us=quota)) is is_so
+
+
+@pytest.mark.parametrize(("conditions", "limit"), [([], 8000), (["PodResizePending"], 2000)])
+def test_a_resize_that_kubelet_does_not_carry_out_changes_no_limit(conditions: list[str], limit: int) -> None:
+    spec = {"containers": [{"name": "main", "resources": {"limits": {"cpu": "8"}}}]}
+    given = [{"name": "main", "resources": {"limits": {"cpu": "2"}}}]
+    said = [{"type": each, "status": "True", "reason": "Deferred"} for each in conditions]
+    status = {"containerStatuses": given, "conditions": said}
+    raw = convert(RunnablePod, {"metadata": {"uid": "u1"}, "spec": spec, "status": status})
+    pod = pod_of(raw, CgroupDriver.SYSTEMD)
+    assert (pod.containers[0].limits, pod.limits, pod.largest_cpu_limit) == ({"cpu": limit}, {"cpu": limit}, limit)
 
 
 @pytest.mark.parametrize("uid", ["", "../../x", "a/b", "x" * 300, "-"])

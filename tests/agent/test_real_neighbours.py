@@ -127,6 +127,22 @@ def test_a_pod_whose_quota_was_raised_can_be_resized_in_place(node: RealNode) ->
 
 
 @pytest.mark.skipif(slices.IN_USE, reason="systemd's quotas are told to systemd")
+def test_at_a_runtimes_word_that_a_pod_is_resized_it_alone_is_left_to_kubelet(node: RealNode) -> None:
+    node.slo = BURST
+    other = node.pod("other", "LS", containers=two("500m", "700m"))
+    before = node.all_files()
+    web = node.pod("web", "LS", containers=two("500m", "700m"))
+    throttled(node, web, 3)
+    assert not node.agent.stood_aside(web, node.now_s).refused
+    directories = (web.directory, *(each.directory for each in web.containers))
+    assert [node.cgroups.get(CPU_QUOTA, each) for each in directories] == [120_000, 50_000, 70_000]
+    assert [node.cgroups.get(CPU_BURST, each) for each in directories] == [0, 0, 0]
+    assert node.cgroups.get(CPU_BURST, other.directory) == 120_000
+    assert not node.agent.executor.restore_all(node.now_s).refused
+    assert {file: text for file, text in node.all_files().items() if file in before} == before
+
+
+@pytest.mark.skipif(slices.IN_USE, reason="systemd's quotas are told to systemd")
 def test_a_pods_quota_that_somebody_else_reset_is_never_less_than_its_limit(node: RealNode) -> None:
     node.slo = BURST
     web = node.pod("web", "LS", containers=two("500m", "700m"))

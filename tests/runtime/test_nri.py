@@ -148,6 +148,34 @@ async def test_a_decision_that_changes_reaches_what_runs(tmp_path: Path) -> None
         assert len(runtime.updates) == 1, "told once"
 
 
+async def test_a_quota_that_follows_from_a_limit_is_told_only_when_a_container_is_made(tmp_path: Path) -> None:
+    """Else a runtime that heard an older one would tell kubelet that its resize came to nothing."""
+    agent = Agent(node(slo={}, annotations={"node.koordinator.sh/cpu-normalization-ratio": "2.0"}))
+    agent.state = replace(agent.state, gates=dict.fromkeys(AgentGate, True))
+    service, limits = pod("web"), {"containers": {"main": {"limits": {"cpu": "2"}}}}
+    service.labels = {"koordinator.sh/qosClass": "LS"}
+    service.annotations = {"node.koordinator.sh/extended-resource-spec": json.dumps(limits)}
+    service.linux = nri.LinuxPodSandbox("/kubepods/burstable/podu-web")
+    async with plugged(tmp_path, agent, look_s=0.02) as runtime:
+        running = nri.Container("old", "s-web", "main", nri.RUNNING)
+        said = nri.SynchronizeRequest([service], [running])
+        assert (await runtime.call("Synchronize", said, nri.SynchronizeResponse)).update == []
+        about = nri.PodAndContainer(service, nri.Container("c1", "s-web", "main"))
+        given = await runtime.call("CreateContainer", about, nri.CreateContainerResponse)
+        assert given.adjust is not None
+        assert given.adjust.linux is not None
+        assert given.adjust.linux.resources == nri.LinuxResources(
+            None, nri.LinuxCPU(None, nri.Number(100_000), nri.Number(100_000))
+        )
+        await looks(agent, 10)
+        resized = nri.LinuxResources(None, nri.LinuxCPU(None, nri.Number(300_000), nri.Number(100_000)))
+        asked_for = nri.UpdateContainerRequest(service, about.container, resized)
+        assert (await runtime.call("UpdateContainer", asked_for, nri.UpdateContainerResponse)).update == []
+        await looks(agent, 10)
+        assert runtime.updates == []
+    assert [each.cpu_quota_us for each in agent.asked if each.is_update] == [300_000]
+
+
 async def test_older_runtimes_tell_of_pods_by_state_changes(tmp_path: Path) -> None:
     agent = Agent()
     async with plugged(tmp_path, agent) as runtime:

@@ -199,7 +199,10 @@ def network() -> Iterator[list[str]]:
 
 
 @contextmanager
-def node(folder: Path, way: str, is_real: bool, kind: type[Node] = Node) -> Iterator[tuple[Node, Containerd]]:
+def node(
+    folder: Path, way: str, is_real: bool, kind: type[Node] = Node, kubelet_has: str = ""
+) -> Iterator[tuple[Node, Containerd]]:
+    """`kubelet_has`: more lines of kubelet's configuration."""
     with ExitStack() as stack:
         inside = stack.enter_context(network())
         (folder / "cni").mkdir()
@@ -239,6 +242,7 @@ def node(folder: Path, way: str, is_real: bool, kind: type[Node] = Node) -> Iter
             KUBELET_CONFIG.format(
                 parent=runtime.parent, endpoint=endpoint, address=ADDRESS, port=PORT, ca=found.ca, folder=folder
             )
+            + kubelet_has
         )
         assert KUBELET is not None
         found.start(

@@ -71,14 +71,18 @@ class Executor:
         self._absent: dict[Spot, float] = {}
         "Until when a spot counts as one that this kernel does not have."
 
-    def apply(self, writes: Iterable[Write], ran: Collection[str], now_s: float) -> ExecutorOutcome:
-        """`ran`: the strategies whose wishes these are; those of others stay as they are."""
+    def apply(self, writes: Iterable[Write], ran: Collection[str], now_s: float, within: str = "") -> ExecutorOutcome:
+        """`ran`: the strategies whose wishes these are; those of others stay as they are, and where `within` names a
+        directory, so does all outside of it."""
         self._cgroups.read_now.clear()
         wanted, disagreed = merged(write for write in writes if self._is_possible(write, now_s))
         outcome = ExecutorOutcome(disagreed=disagreed)
         self._pass_over_shares(wanted)
         self._heed_specs(wanted.values())
-        restores = self._restores(self.ledger.unwanted(ran, wanted.keys()), outcome)
+        unwanted = self.ledger.unwanted(ran, wanted.keys())
+        restores = self._restores(
+            (each for each in unwanted if not within or _is_in(each.directory, (within,))), outcome
+        )
         everything = {**wanted, **{write.spot: write for write in restores}}
         now = self._otherwise(everything.values(), outcome, now_s)
         steps = ordered([everything[spot] for spot in now], {spot: seen.value for spot, seen in now.items()})

@@ -1,4 +1,5 @@
-"""Directories that come and go in others, told by the kernel (inotify), so that nobody has to look again and again.
+"""Directories that come and go in others, and weights that others write there, told by the kernel (inotify), so that
+nobody has to look again and again.
 
 A cgroup that is removed does not end its own watch, as a plain directory does: whoever is told that it is gone ends it.
 """
@@ -11,6 +12,7 @@ import struct
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
+_IN_MODIFY: Final = 0x2
 _IN_MOVED_FROM: Final = 0x40
 _IN_MOVED_TO: Final = 0x80
 _IN_CREATE: Final = 0x100
@@ -18,7 +20,9 @@ _IN_DELETE: Final = 0x200
 _IN_Q_OVERFLOW: Final = 0x4000
 _IN_ONLYDIR: Final = 0x0100_0000
 _IN_ISDIR: Final = 0x4000_0000
-_WATCHED: Final = _IN_MOVED_FROM | _IN_MOVED_TO | _IN_CREATE | _IN_DELETE | _IN_ONLYDIR
+_WEIGHTS: Final = (b"cpu.shares", b"cpu.weight")
+"""Written with every change of a CPU request or limit, and seldom otherwise: not by what moves quotas each second."""
+_WATCHED: Final = _IN_MODIFY | _IN_MOVED_FROM | _IN_MOVED_TO | _IN_CREATE | _IN_DELETE | _IN_ONLYDIR
 _HEAD: Final = struct.Struct("iIII")
 _CHUNK: Final = 64 * 1024
 
@@ -27,8 +31,10 @@ class Change(NamedTuple):
     directory: str
     "The watched one, by the path that was given; empty where the kernel had more to tell than it could keep."
     name: str
-    "Of the directory in it."
+    "Of the directory in it, or of the file."
     is_there: bool
+    is_file: bool = False
+    "Somebody wrote the weight of the watched directory."
 
 
 class Watches:
@@ -81,9 +87,12 @@ class Watches:
                 if mask & _IN_Q_OVERFLOW:
                     found.append(Change("", "", is_there=True))
                 path = self._paths.get(number)
+                name = told[at - length : at].rstrip(b"\0")
                 if path is not None and mask & _IN_ISDIR:
-                    name = os.fsdecode(told[at - length : at].rstrip(b"\0"))
-                    found.append(Change(path, name, is_there=bool(mask & (_IN_CREATE | _IN_MOVED_TO))))
+                    is_there = bool(mask & (_IN_CREATE | _IN_MOVED_TO))
+                    found.append(Change(path, os.fsdecode(name), is_there))
+                elif path is not None and mask & _IN_MODIFY and name in _WEIGHTS:
+                    found.append(Change(path, os.fsdecode(name), is_there=True, is_file=True))
 
     def close(self) -> None:
         os.close(self.fd)

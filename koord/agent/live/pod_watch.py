@@ -1,4 +1,5 @@
-"""When to ask kubelet for its pods: at intervals, and soon after a pod's or a container's directory came or went.
+"""When to ask kubelet for its pods: at intervals, and soon after a pod's or a container's directory came or went, or a
+pod's weight was written, which is how a resize begins.
 
 Kubelet cannot be watched, but its directories can. They come a little before kubelet tells of what is in them, so it is
 asked once more after the last one. Where the kernel gives no watches, or no more of them, intervals remain.
@@ -68,6 +69,10 @@ class PodWatch:
             self._add(watches, path)
         self._has_missed = False
 
+    def hurry(self) -> None:
+        """Somebody else knows that kubelet has news."""
+        self._changed.set()
+
     async def next_look(self, within_s: float) -> bool:
         """Returns when it is time to ask again: whether because something came or went."""
         until_s = self._clock.monotonic() + (min(ONCE_MORE_S, within_s) if self._was_early else within_s)
@@ -88,6 +93,11 @@ class PodWatch:
         if watches is None:
             return
         for change in watches.changes():
+            if change.is_file:
+                # Of classes kubelet writes it with every pod; of a pod, when it is made or resized.
+                if change.directory not in self._classes:
+                    self._changed.set()
+                continue
             self._changed.set()
             path = f"{change.directory}/{change.name}"
             if not change.directory:

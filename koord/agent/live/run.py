@@ -20,12 +20,12 @@ from typing import Any, Final
 
 from koord.agent.adjustment import Adjustment
 from koord.agent.annotations import READ
-from koord.agent.announced import Asking, announced, answer
+from koord.agent.announced import Asking, announced, answer, is_resized
 from koord.agent.collect.round import EXPIRES_S
 from koord.agent.core import Agent
 from koord.agent.executor.audit import Audit
 from koord.agent.executor.executor import Executor, ExecutorOutcome
-from koord.agent.executor.write import Write
+from koord.agent.executor.write import Spot, Write
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.files import Files
 from koord.agent.host.layout import driver_of
@@ -84,6 +84,8 @@ KUBELET_S: Final = 10.0
 DRIVER_WITHIN_S: Final = 60.0
 AGAIN_S: Final = 5.0
 ANNOUNCED_S: Final = 300.0
+RESIZED_S: Final = 5.0
+"""For so long a runtime's word that kubelet resizes a pod counts; kubelet tells it by then."""
 """For how long a pod that a runtime has told of may be unknown to kubelet: one that never came about is forgotten."""
 MOST_FILES: Final = 65536
 MOST_PROBLEMS: Final = 10_000
@@ -159,6 +161,11 @@ class Daemon:
         "By uid, pods that a runtime has told of and kubelet has not, and when."
         self._copilot = CopilotClient(options.copilot_socket, clock)
         self._blames: Callable[[], Mapping[str, Sequence[Blame]]] = dict
+        self._refusals: dict[Spot, str] = {}
+        "What the kernel refuses, told once: it is tried again each round."
+        self._resizing: dict[str, float] = {}
+        "By uid, pods that a runtime says kubelet is resizing, and since when."
+        self._pod_watch: PodWatch | None = None
         self._knows_pods = False
         "Whether kubelet has said which pods are here."
 
@@ -306,6 +313,11 @@ class Daemon:
         found = answer(state, pod, asking, resctrl.class_ahead(state, pod, self.files))
         if not asking.container:
             self._tell_writes(self.agent.made_ready(state, pod, now_s))
+        if asking.is_update and is_resized(pod, asking):
+            self._resizing = {**self._resizing, uid: now_s}
+            self._tell_writes(self.agent.stood_aside(pod, now_s))
+            if self._pod_watch is not None:
+                self._pod_watch.hurry()
         at, name = timestamp(self._clock.now()), "/".join(filter(None, (pod.meta.name, asking.container)))
         for why in found.why:
             by, _, message = why.partition(": ")
@@ -322,9 +334,13 @@ class Daemon:
             }
             if left.keys() != self._announced.keys():
                 self._announced = left
-        if not self._announced:
+        since_s = self._clock.monotonic() - RESIZED_S
+        if any(at_s <= since_s for at_s in self._resizing.values()):
+            self._resizing = {uid: at_s for uid, at_s in self._resizing.items() if at_s > since_s}
+        if not self._announced and not self._resizing:
             return sources.pods
-        return {**sources.pods, **{uid: pod for uid, (pod, _) in self._announced.items()}}
+        resizing = {uid: replace(pod, is_resizing=True) for uid in self._resizing if (pod := sources.pods.get(uid))}
+        return {**sources.pods, **resizing, **{uid: pod for uid, (pod, _) in self._announced.items()}}
 
     def _now(self, sources: Sources) -> NodeState | None:
         node, slo = sources.node.get(self._options.node), sources.slo.get(self._options.node)
@@ -336,6 +352,7 @@ class Daemon:
             slo,
             sources.pods,
             self._announced,
+            self._resizing,
             sources.kubelet,
             self._watch.inventory,
             self._copilot.found,
@@ -373,6 +390,7 @@ class Daemon:
         at = timestamp(self._clock.now())
         for each in outcome.done:
             write = each.write
+            self._refusals.pop(write.spot, None)
             self._count(write.by, "write")
             self.audit.add(
                 at, "write" if write.text is None else "restore", write.by, write.why,
@@ -381,6 +399,11 @@ class Daemon:
         for refusal in outcome.refused:
             write = refusal.write
             self._count(write.by, "refused" if write.text is None else "restore-refused")
+            if self._refusals.get(write.spot) == refusal.error:
+                continue
+            if len(self._refusals) >= MOST_PROBLEMS:
+                self._refusals.clear()
+            self._refusals[write.spot] = refusal.error
             self.audit.add(
                 at,
                 "refused",
@@ -411,7 +434,7 @@ class Daemon:
 
     async def _ask_kubelet(self, sources: Sources, malformed: MalformedTeller) -> None:
         async with AsyncExitStack() as stack:
-            watch = stack.enter_context(PodWatch(self.cgroups, self.driver, self._clock))
+            watch = self._pod_watch = stack.enter_context(PodWatch(self.cgroups, self.driver, self._clock))
             address, client = "", None
             while True:
                 node = sources.node.get(self._options.node)

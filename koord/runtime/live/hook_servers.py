@@ -130,6 +130,7 @@ class HookServers:
             container.name if container is not None else "",
             "runtime-proxy",
             is_update=question.stage is Stage.PRE_UPDATE_CONTAINER_RESOURCES,
+            cpu_quota_us=container.cpu_quota_us if container is not None else 0,
             is_over=question.stage is Stage.POST_STOP_POD_SANDBOX,
         )
         return of_adjustment(await agent.ask(asking), is_pod=container is None)

@@ -90,7 +90,8 @@ class HookService(grpc.GenericRpcHandler):
         told = _told(request.pod_meta, request.pod_labels, request.pod_annotations, request.pod_cgroup_parent)
         name = request.container_meta.name if request.container_meta is not None else ""
         is_update = stage is Stage.PRE_UPDATE_CONTAINER_RESOURCES
-        asking = Asking(told, name, "RuntimeHookService", is_update)
+        quota = request.container_resources.cpu_quota if request.container_resources is not None else 0
+        asking = Asking(told, name, "RuntimeHookService", is_update, cpu_quota_us=quota)
         answer = of_adjustment(await self.agent.ask(asking), is_pod=False)
         return encode(
             ContainerResourceHookResponse(

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec.structs import replace
+
 from koord.agent.adjustment import Adjustment
 from koord.agent.announced import Asking
 from koord.api.machinery.messages import Message, decode, encode
@@ -144,7 +146,7 @@ class Plugin:
         if pod is not None:
             for id in [id for id, each in self.known.items() if each.pod.id == pod.id]:
                 del self.known[id]
-            await self._ask(nri.asking(pod, is_over=True), may_fail=True)
+            await self._ask(replace(nri.asking(pod), is_over=True), may_fail=True)
 
     async def _create_container(self, payload: bytes) -> Message:
         about = decode(nri.PodAndContainer, payload)
@@ -155,10 +157,11 @@ class Plugin:
         return nri.CreateContainerResponse(nri.adjustment(wanted) if wanted is not None else None)
 
     async def _update_container(self, payload: bytes) -> Message:
-        about = decode(nri.PodAndContainer, payload)
+        about = decode(nri.UpdateContainerRequest, payload)
         if about.pod is None or about.container is None:
             return nri.UpdateContainerResponse()
-        wanted = await self._ask(nri.asking(about.pod, about.container.name, is_update=True))
+        asking = nri.asking(about.pod, about.container.name)
+        wanted = await self._ask(replace(asking, is_update=True, cpu_quota_us=about.cpu_quota_us))
         change = nri.update(about.container.id, wanted) if wanted is not None else None
         return nri.UpdateContainerResponse([change] if change is not None else [])
 
@@ -183,7 +186,7 @@ class Plugin:
         found = []
         for id, each in list(self.known.items()):
             try:
-                wanted = await self._ask(nri.asking(each.pod, each.name, is_look=True), may_fail=True)
+                wanted = await self._ask(replace(nri.asking(each.pod, each.name), is_look=True), may_fail=True)
             except UnknownPod:
                 each.unknown_looks += 1
                 if each.unknown_looks >= UNKNOWN_LOOKS and self.known.get(id) is each:
@@ -192,7 +195,7 @@ class Plugin:
             if wanted is None:
                 break
             each.unknown_looks = 0
-            if each.given is None or nri.resources(wanted) != nri.resources(each.given):
+            if each.given is None or nri.is_news(wanted, each.given):
                 found.append((id, each))
             else:
                 each.given = wanted
@@ -211,7 +214,7 @@ class Plugin:
 
     async def _looked(self, known: _Known) -> Adjustment | None:
         """What is wanted of a container that runs. The agent may not have heard of its pod."""
-        look = nri.asking(known.pod, known.name, is_look=True)
+        look = replace(nri.asking(known.pod, known.name), is_look=True)
         try:
             return await self._ask(look, may_fail=True)
         except UnknownPod:
@@ -223,7 +226,7 @@ class Plugin:
 
     async def _changed(self, id: str, known: _Known) -> list[nri.ContainerUpdate] | None:
         """Asked as it is delivered, which the agent writes down. None: it did not answer."""
-        wanted = await self._ask(nri.asking(known.pod, known.name), may_fail=True)
+        wanted = await self._ask(replace(nri.asking(known.pod, known.name), is_running=True), may_fail=True)
         if wanted is None:
             return None
         known.given = wanted

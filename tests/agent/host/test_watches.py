@@ -33,6 +33,19 @@ def test_directories_are_told_and_files_are_not(watches: Watches, tmp_path: Path
     ]
 
 
+def test_a_weight_that_somebody_writes_is_told(watches: Watches, tmp_path: Path) -> None:
+    for name in ("cpu.shares", "cpu.weight", "cpu.cfs_quota_us"):
+        (tmp_path / name).write_text("1")
+    watches.add(str(tmp_path))
+    for name in ("cpu.shares", "cpu.weight", "cpu.cfs_quota_us"):
+        with (tmp_path / name).open("r+") as file:
+            file.write("2")
+    assert watches.changes() == [
+        Change(str(tmp_path), "cpu.shares", is_there=True, is_file=True),
+        Change(str(tmp_path), "cpu.weight", is_there=True, is_file=True),
+    ]
+
+
 def test_only_a_directory_that_is_there_can_be_watched(watches: Watches, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FileNotFoundError):

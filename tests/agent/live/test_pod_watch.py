@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from koord.agent.host.cgroups import Version
+from koord.agent.host.knobs import CPU_SHARES
 from koord.agent.host.watches import Watches
 from koord.agent.live import pod_watch
 from koord.agent.live.pod_watch import PodWatch
@@ -64,6 +65,18 @@ async def test_a_pod_and_its_containers_are_noticed_as_they_come_and_go(
         shutil.rmtree(watched / pod)
         assert await is_early(watch)
         assert len(watch) == 5, "what is gone is not watched"
+
+
+@pytest.mark.parametrize("version", list(Version))
+async def test_a_pod_whose_weight_is_written_may_be_resized_so_kubelet_is_asked(
+    tmp_path: Path, version: Version
+) -> None:
+    tree = Tree(tmp_path, version)
+    pod = tree.pod("web", KubeQoS.BURSTABLE)
+    with PodWatch(tree.cgroups, tree.driver, SystemClock()) as watch:
+        watch.follow([pod])
+        tree.cgroups.set(CPU_SHARES, pod, 512)
+        assert await is_early(watch)
 
 
 async def test_after_a_change_kubelet_is_asked_once_more_and_then_at_intervals(tmp_path: Path) -> None:
