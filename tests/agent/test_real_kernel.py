@@ -232,8 +232,7 @@ def sched_idle(value: int) -> dict[str, Any]:
     return {"resourceQOSStrategy": own}
 
 
-@pytest.mark.parametrize("is_killed", [False, True])
-def test_what_comes_out_of_the_idle_class_has_its_weight_again(tmp_path: Path, is_killed: bool) -> None:
+def test_what_comes_out_of_the_idle_class_has_its_weight_again(tmp_path: Path) -> None:
     """The kernel gives it the weight of a new directory."""
     with real_node(tmp_path, slo=sched_idle(0)) as node:
         node.gates[AgentGate.CORE_SCHED] = True
@@ -245,18 +244,21 @@ def test_what_comes_out_of_the_idle_class_has_its_weight_again(tmp_path: Path, i
         assert not node.round().outcome.refused
         of_batch = node.cgroups.get(CPU_SHARES, job.directory)
         assert of_batch != 2
-        node.slo = sched_idle(1)
-        assert not [done for done in node.rounds(2, each_s=0.1) if done.outcome.refused]
-        assert node.cgroups.get(CPU_IDLE, job.directory) == 1
-        if is_killed:
-            # Between the two writes of coming out.
-            node.cgroups.files.write(node.cgroups.file(CPU_IDLE, job.directory), "0")
-            node.start()
-        else:
-            node.slo = sched_idle(0)
+
+        def become_idle() -> None:
+            node.slo = sched_idle(1)
             assert not [done for done in node.rounds(2, each_s=0.1) if done.outcome.refused]
-            assert node.cgroups.get(CPU_IDLE, job.directory) == 0
-            assert node.cgroups.get(CPU_SHARES, job.directory) == of_batch
+            assert node.cgroups.get(CPU_IDLE, job.directory) == 1
+
+        become_idle()
+        node.slo = sched_idle(0)
+        assert not [done for done in node.rounds(2, each_s=0.1) if done.outcome.refused]
+        assert node.cgroups.get(CPU_IDLE, job.directory) == 0
+        assert node.cgroups.get(CPU_SHARES, job.directory) == of_batch
+        become_idle()
+        # An agent that is killed between the two writes of coming out, and the next one.
+        node.cgroups.files.write(node.cgroups.file(CPU_IDLE, job.directory), "0")
+        node.start()
         assert not node.agent.executor.restore_all(node.now_s).refused
         assert node.settings() == before
 

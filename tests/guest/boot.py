@@ -37,7 +37,7 @@ class Guest:
 BY_INSTRUCTIONS = Guest(
     "time by instructions",
     ("-smp", "1", "-icount", "shift=2,sleep=off"),
-    ("gives_way", "saved_up_time", "throttled_service", "idle_class"),
+    ("gives_way", "saved_up_time", "throttled_service", "whatever_weight", "idle_class"),
 )
 _MACHINE = ("fewer_cpus", "make_room", "memory_is_freed", "a_second_writer_is", "killed_at_any_point")
 _WATCHED = ("come_and_go", "watches_of_cgroups")
