@@ -73,7 +73,8 @@ WATCHED: Final = 5
 """Windows from a neighbour's arrival until what control made of it is measured."""
 SETTLED_S: Final = 1.0
 STARTED_WITHIN_S: Final = 60.0
-EQUAL_SHARES: Final = 1024
+EQUAL_SHARES: Final = 1024 * len(CPUS)
+"""Of a service that asked for the whole node, as kubelet writes them: what it leaves is lent."""
 LEAST_SHARES: Final = 2
 THRESHOLD: Final = THRESHOLD_STRATEGY.cpu_suppress_threshold_percent or 0
 _PR_SET_PDEATHSIG: Final = 1
@@ -424,7 +425,7 @@ def _ended(process: subprocess.Popen[bytes]) -> None:
 
 def _pod(name: str, qos: str) -> AgentPod:
     """The neighbour asks for what was reclaimed, as admission would write it."""
-    resources: dict[str, dict[str, str]] = {"requests": {"cpu": "1"}}
+    resources: dict[str, dict[str, str]] = {"requests": {"cpu": str(len(CPUS))}}
     if qos == "BE":
         amounts: dict[str, str] = {BATCH_MEMORY: str(NEIGHBOUR_BYTES)}
         resources = {"requests": {BATCH_CPU: "1000", **amounts}, "limits": amounts}
