@@ -78,6 +78,8 @@ class Agent:
     cpi: CpiSampling = field(default_factory=CpiSampling)
     switches: SwitchSampling = field(default_factory=SwitchSampling)
     cold: ColdSampling = field(default_factory=ColdSampling)
+    complaints: dict[str, str] = field(default_factory=dict)
+    "By collector, why it could not look when it was last tried."
     strategies: Sequence[Strategy[Any, Any]] = STRATEGIES
     evicted_s: dict[str, float] = field(default_factory=dict)
     "By uid, when a pod was evicted."
@@ -122,6 +124,7 @@ class Agent:
                 self.cpi,
                 self.switches,
                 self.cold,
+                self.complaints,
             )
         )
         return self.decide(state, now_s, is_slow)

@@ -1,7 +1,12 @@
-"""The collectors, in the order in which they run: what is summed up comes after its parts."""
+"""The collectors, in the order in which they run: what is summed up comes after its parts.
+
+Without usage nothing can be decided, so a round in which it cannot be read is left out. What is known beyond that can
+be missing: where a kernel, or the container that the agent runs in, refuses it, that is said once and the rest goes on.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -22,13 +27,19 @@ from koord.agent.collect import (
 )
 from koord.agent.collect.round import Round
 
-COLLECTORS: Final[tuple[tuple[str, Callable[[Round], None]], ...]] = (
+log = logging.getLogger(__name__)
+
+Collector = Callable[[Round], None]
+
+USAGE: Final[tuple[tuple[str, Collector], ...]] = (
     ("node", node.collect),
     ("pods", pods.collect),
     ("host_applications", host_applications.collect),
     ("guests", guests.collect),
     ("best_effort", best_effort.collect),
     ("system", system.collect),
+)
+BEYOND: Final[tuple[tuple[str, Collector], ...]] = (
     ("cold_memory", cold_memory.collect),
     ("pressure", pressure.collect),
     ("waiting", waiting.collect),
@@ -40,8 +51,15 @@ COLLECTORS: Final[tuple[tuple[str, Callable[[Round], None]], ...]] = (
 
 
 def collect(this: Round) -> None:
-    for _, each in COLLECTORS:
+    for _, each in USAGE:
         each(this)
+    for name, each in BEYOND:
+        try:
+            each(this)
+        except OSError as error:
+            _complain(this, name, str(error))
+        else:
+            this.complaints.pop(name, None)
     if this.rates.kept_for is this.state:
         return
     this.rates.kept_for = this.state
@@ -51,3 +69,9 @@ def collect(this: Round) -> None:
         living += [each.name for each in this.state.slo.host_applications]
     this.samples.keep(living)
     this.rates.keep(living)
+
+
+def _complain(this: Round, name: str, text: str) -> None:
+    if this.complaints.get(name) != text:
+        this.complaints[name] = text
+        log.warning("%s is not known: %s", name.replace("_", " "), text)

@@ -79,6 +79,8 @@ class Round:
     cpi: CpiSampling = field(default_factory=CpiSampling)
     switches: SwitchSampling = field(default_factory=SwitchSampling)
     cold: ColdSampling = field(default_factory=ColdSampling)
+    complaints: dict[str, str] = field(default_factory=dict)
+    "By collector, why it could not look when it was last tried."
 
     def cpu(self, series: Series, used_ns: int) -> None:
         """CPU time so far becomes milli-cores."""

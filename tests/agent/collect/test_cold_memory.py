@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import struct
 from dataclasses import replace
@@ -17,6 +18,7 @@ from koord.agent.executor.executor import Executor
 from koord.agent.executor.ledger import Ledger
 from koord.agent.host.cgroups import Version
 from koord.agent.host.cold import damon, generations, idle_pages, kidled
+from koord.agent.host.cold.reading import ColdReading
 from koord.agent.host.cold.sources import source_of
 from koord.agent.host.features import features
 from koord.agent.live.metrics import AgentCollector
@@ -24,7 +26,7 @@ from koord.agent.qos import cold_memory
 from koord.agent.report.node_metric import node_metric_status
 from koord.agent.series import names
 from koord.agent.series.samples import Samples
-from koord.agent.state import NodeState
+from koord.agent.state import DEFAULT_GATES, NodeState
 from koord.api.configuration.features import AgentGate
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.words import KubeQoS
@@ -193,6 +195,31 @@ def test_a_damaged_file_of_one_kernel_is_told_once_and_the_rest_goes_on(
             host.round()
     assert len([each for each in caplog.records if "cold memory is not known" in each.message]) == 1
     assert host.samples.last(names.pod_memory("web"), host.now_s, 1) == 600 * MIB
+
+
+def test_a_source_that_is_refused_does_not_keep_the_agent_from_its_work(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As idle pages are where /sys is mounted for reading alone."""
+
+    class Refused:
+        name = "refused"
+
+        def look(self, directories: object, now_s: float) -> ColdReading | None:
+            raise OSError(errno.EROFS, "Read-only file system", "/sys/kernel/mm/page_idle/bitmap")
+
+    tree = Tree(tmp_path, Version.V1, CgroupDriver.CGROUPFS)
+    agent = Agent(tree.cgroups, Executor(tree.cgroups, Ledger()))
+    agent.cold = ColdSampling(Refused(), is_asked=True)
+    agent.slowly_s = 0.0
+    state = replace(node(slo={}), gates={**DEFAULT_GATES, AgentGate.COLD_PAGE_COLLECTOR: True})
+    with caplog.at_level(logging.WARNING):
+        for second in range(3):
+            tree.node_usage(busy_ticks=second, memory_used_bytes=GIB, page_cache_bytes=GIB)
+            agent.round(state, NOW + second)
+    told = [each.message for each in caplog.records if "cold memory is not known" in each.message]
+    assert len(told) == 1
+    assert "Read-only file system" in told[0]
 
 
 def test_with_the_gate_off_no_source_is_looked_for(host: Host) -> None:

@@ -137,7 +137,8 @@ def page_words(zones: str) -> Iterator[range]:
 
 def found(cgroups: Cgroups) -> IdlePages | None:
     files = cgroups.files
-    if not all(map(files.exists, (BITMAP, FLAGS, OWNERS))):
+    # In a container /sys may be there for reading alone.
+    if not all(map(files.exists, (BITMAP, FLAGS, OWNERS))) or not os.access(files.path(BITMAP), os.W_OK):
         return None
     zones = list(page_words(files.told("proc/zoneinfo")))
     total = sum(map(len, zones))
