@@ -59,7 +59,7 @@ class PairsLoop:
         objects = known_of(self._objects.list())
         stored = {pair: status for pair, (_, status) in objects.items()}
         learnt = learn(stored, self._heard(), self._clock.now())
-        is_late = False
+        is_late, failed = False, list[ApiError]()
         for pair, status in learnt.put.items():
             try:
                 if pair in objects:
@@ -71,12 +71,19 @@ class PairsLoop:
             except (AlreadyExists, Conflict, NotFound):
                 # The informer is about to tell.
                 is_late = True
+            except ApiError as error:
+                failed.append(error)
         for pair in learnt.gone:
             meta = objects[pair][0].metadata
             try:
                 await self._counted("delete", self._client.delete(INTERFERENCE_PAIRS, meta.name, uid=meta.uid))
             except NotFound:
                 continue
+            except ApiError as error:
+                failed.append(error)
+        if failed:
+            # After all others: a pair that the API does not take is no other pair's business.
+            raise failed[0]
         if is_late:
             return Requeue()
         return Requeue(LOOK_S) if stored or learnt.put else None

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from koord.api.kinds import INTERFERENCE_PAIRS, NODE_METRICS, PODS
+from koord.api.protocol.crd.interference_pair import PairedWorkload
+from koord.api.protocol.slowed_by import Blame, Verdict
 from koord.api.text.timestamp import from_seconds
 from koord.kube.client import Client
+from koord.kube.clock import SystemClock
+from koord.kube.errors import Invalid, Status
+from koord.kube.metrics import Metrics
+from koord.manager.live.metrics import ManagerMetrics
+from koord.manager.live.pairs import PairsLoop
 from koord.manager.live.run import ManagerOptions
 from koord.manager.pairs.learning import HALF_LIFE_S
 from koord.minicluster.up.bootstrap import bootstrap
@@ -38,6 +46,37 @@ def report(verdict: str, at_s: float) -> dict[str, Any]:
         "signal": "runQueueDelay",
     }
     return {"status": {"podsMetric": [{"namespace": "default", "name": "web-0", "extensions": {"slowedBy": [blame]}}]}}
+
+
+class Refusing:
+    """A client whose API server does not take what is said of one workload."""
+
+    def __init__(self) -> None:
+        self.put: list[str] = []
+
+    async def create(self, kind: object, body: dict[str, Any], **_: object) -> None:
+        name = body["spec"]["culprit"]["name"]
+        if name == "enemy":
+            raise Invalid(Status(code=422))
+        self.put.append(name)
+
+
+async def test_a_pair_that_the_api_refuses_keeps_no_other_from_being_written() -> None:
+    now_s = time.time()
+    web = PairedWorkload("default", "StatefulSet", "web")
+    blames = [
+        Blame(from_seconds(now_s), Verdict.NAMED, web, PairedWorkload("default", "Job", name))
+        for name in ("build", "enemy", "train")
+    ]
+    told = SimpleNamespace(row=SimpleNamespace(name="node-001"), blames=blames)
+    informer = SimpleNamespace(list=lambda: [told], add_handler=lambda *_, **__: None)
+    nobody = SimpleNamespace(list=list, add_handler=lambda *_, **__: None)
+    sources = SimpleNamespace(metrics=informer, when_there=lambda name, follow: follow(nobody))
+    client: Any = Refusing()
+    loop = PairsLoop(client, cast("Any", sources), SystemClock(), ManagerMetrics(Metrics(process=False)))
+    with pytest.raises(Invalid):
+        await loop._reconcile("pairs")
+    assert sorted(client.put) == ["build", "train"]
 
 
 async def weights(client: Client) -> list[int]:
