@@ -21,8 +21,11 @@ LEAST_SPREAD: Final = 0.2
 
 def is_exceeded(value: float, mean: float, deviation: float, times: float = TIMES) -> bool:
     """Whether a value is above mean + 3 deviations, and above so many times the mean."""
-    spread = max(deviation, LEAST_SPREAD * (times - 1) * mean)
-    return value > mean + DEVIATIONS * spread and value > times * mean
+    return value > mean + DEVIATIONS * _spread(mean, deviation, times) and value > times * mean
+
+
+def _spread(mean: float, deviation: float, times: float) -> float:
+    return max(deviation, LEAST_SPREAD * (times - 1) * mean)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,9 @@ class Baseline:
     @property
     def is_learnt(self) -> bool:
         return self.windows >= LEARNT_AFTER
+
+    def spread(self, times: float = TIMES) -> float:
+        return _spread(self.mean, float(self.variance**0.5), times)
 
     def is_unusual(self, value: float, least: float, times: float = TIMES) -> bool:
         if not self.is_learnt or value < least:

@@ -170,7 +170,7 @@ def decide(node: Node, memory: Memory) -> Outcome:
         episode = _begun(uid, node, outcome) if before is None else _went_on(before, node, outcome)
         if episode is not None:
             episodes[uid] = episode
-        elif before is None and any(watched[uid, each].is_unusual for each in Signal if (uid, each) in watched):
+        elif before is None and any(watched[uid, each].may_be_slow for each in Signal if (uid, each) in watched):
             outcome.asks.append(uid)
     episodes = _judged(episodes, node, outcome)
     if node.may_act:
@@ -205,8 +205,7 @@ def _begun(uid: str, node: Node, outcome: Outcome) -> Episode | None:
     signal = max(slow, key=lambda each: max(values[each][-NEEDED:]) / max(usual[each], 1e-9))
     worst = max(values[signal][-NEEDED:])
     watched = memory.watched[uid, signal]
-    first = len(watched.unusual) - watched.unusual.index(True)
-    began_s = node.now_s - first * node.seconds
+    began_s = node.now_s - watched.windows_slow * node.seconds
     episode = Episode(uid, signal, began_s, usual[signal], worst, values[signal][-1], node.waits.get(uid, ""))
     same = compared(worst, node.replicas.get(uid, {}).get(signal, ()))
     if same is Compared.ALIKE:

@@ -88,7 +88,11 @@ def strategy_of(window_s: float = WINDOW_S) -> Strategy[InterferenceMemory, Mean
 def look_for_means(reader: Reader, memory: InterferenceMemory) -> Means:
     """Only while somebody suffers from what they are for: before anybody is held for it, it was unusual for two windows
     at least."""
-    suffers = {signal.dimension for (_, signal), watched in memory.control.watched.items() if any(watched.unusual)}
+    suffers = {
+        signal.dimension
+        for (_, signal), watched in memory.control.watched.items()
+        if watched.may_be_slow or any(watched.unusual)
+    }
     yields = bool(suffers or memory.control.holds) and _yields(reader)
     pods = reader.state.pods.values() if suffers & {Dimension.MEMORY, Dimension.IO} else ()
     has_memory, disks = set(), {}

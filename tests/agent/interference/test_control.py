@@ -446,3 +446,14 @@ def test_without_a_sample_of_its_own_a_victim_is_judged_by_what_its_neighbours_u
         node.window({"web": delay}, {"web": 300.0, "mid": 1900.0})
     assert node.steps[-1] == (Step.HELD_BACK, "mid")
     assert "mid used more CPU meanwhile" in sentence(node.findings[-1].episode, str, float)
+
+
+def test_replicas_are_asked_about_a_service_that_works_slower_before_it_is_called_slow() -> None:
+    """Three windows that are slow together: none of them alone is."""
+    node = story(replicas={"web": {Signal.PROBE: [4.1, 4.0, 4.2]}})
+    for noise in (0.0, 0.3, -0.3, 0.2, -0.2, 0.3, -0.3, 0.1, -0.1):
+        node.window({"web": 3.0 + noise}, QUIET, Signal.PROBE)
+    asks = [node.window({"web": each}, BUSY, Signal.PROBE).asks for each in (3.7, 3.8)]
+    assert asks == [[], ["web"]]
+    node.window({"web": 4.0}, BUSY, Signal.PROBE)
+    assert node.steps == [(Step.WORKLOAD, "")]

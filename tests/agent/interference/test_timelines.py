@@ -11,7 +11,7 @@ from random import Random
 
 from koord.agent.interference.control import Memory, Node, decide
 from koord.agent.interference.episode import Finding
-from koord.agent.interference.signals import Dimension
+from koord.agent.interference.signals import Dimension, Signal
 from koord.agent.interference.window import PodWindow, Reading, pod_window
 from tests.agent.interference.nodes import BATCH, SERVICE, WINDOW_S
 
@@ -109,3 +109,50 @@ def test_where_nobody_spins_nobody_is_named() -> None:
         timeline = Timeline(seed)
         found = timeline.calm() + timeline.calm()
         assert not found, f"timeline {seed}"
+
+
+class Streaming:
+    """A service that says its own latency, beside a neighbour that streams memory, one that is always busy, and idle
+    ones: the service works slower, and waits for nobody."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.latency_ms, self.noise = self.rng.uniform(1, 50), self.rng.uniform(0.02, 0.12)
+        self.cpu, self.steady = self.rng.uniform(100, 800), self.rng.uniform(500, 3000)
+        self.standings = {WEB: SERVICE, SPINNER: BATCH, "steady": BATCH, "idle": BATCH}
+        self.memory, self.now_s = Memory(), 1000.0
+
+    def noisy(self, value: float) -> float:
+        return value * max(self.rng.gauss(1.0, self.noise), 0.5)
+
+    def windows(self, count: int, slower: float = 1.0, streams: float = 0.0) -> list[Finding]:
+        found: list[Finding] = []
+        for _ in range(count):
+            self.now_s += WINDOW_S
+            web = PodWindow({Signal.PROBE: self.noisy(self.latency_ms) * slower}, {Dimension.CPU: self.noisy(self.cpu)})
+            windows = {WEB: web, SPINNER: _uses(self.noisy(streams)), "steady": _uses(self.noisy(self.steady))}
+            windows["idle"] = _uses(self.rng.uniform(0, 90))
+            outcome = decide(Node(self.now_s, WINDOW_S, windows, self.standings), self.memory)
+            self.memory = outcome.memory
+            found += outcome.findings
+        return found
+
+
+def test_who_streams_memory_is_named_within_three_windows_though_no_window_stands_out() -> None:
+    """A third to two thirds slower, where the service's own latency has a deviation of up to an eighth. Window by
+    window, one in eight would not be named in time."""
+    named_in_time = 0
+    for seed in range(TIMELINES // 4):
+        timeline = Streaming(seed)
+        assert not timeline.windows(timeline.rng.randint(10, 30)), f"timeline {seed}"
+        found = timeline.windows(3, slower=timeline.rng.uniform(1.35, 1.65), streams=timeline.rng.uniform(800, 2000))
+        named_in_time += named(found) == {SPINNER}
+        later = timeline.windows(5, slower=1.4, streams=1500)
+        assert not (listed(found + later) & {"idle"}), f"timeline {seed}"
+        assert named(found + later) <= {SPINNER}, f"timeline {seed}"
+    assert named_in_time >= 0.95 * TIMELINES // 4, named_in_time
+
+
+def test_a_service_whose_latency_varies_is_slowed_by_nobody() -> None:
+    for seed in range(TIMELINES // 10):
+        assert not Streaming(seed).windows(100), f"timeline {seed}"
