@@ -7,6 +7,7 @@ score. A plugin is imported when a profile has it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from inspect import signature
 from typing import Final
@@ -59,12 +60,12 @@ def is_built(name: str) -> bool:
 
 def takes_args(name: str) -> bool:
     """Whether a plugin heeds the arguments that a configuration file may give it."""
-    return "args" in signature(_class(name)).parameters
+    return "args" in _parameters(_class(name))
 
 
 def takes_gates(name: str) -> bool:
     """Whether a plugin heeds feature gates."""
-    return "gates" in signature(_class(name)).parameters
+    return "gates" in _parameters(_class(name))
 
 
 def make(name: str, args: PluginArgs | None, gates: Mapping[SchedulerGate, bool] | None = None) -> Plugin:
@@ -78,3 +79,8 @@ def make(name: str, args: PluginArgs | None, gates: Mapping[SchedulerGate, bool]
 def _class(name: str) -> type:
     found: type = getattr(import_module(PLUGINS[name]), name)
     return found
+
+
+@cache
+def _parameters(plugin: type) -> frozenset[str]:
+    return frozenset(signature(plugin).parameters)
