@@ -173,10 +173,11 @@ class RecommendationLoop:
         await pods_informer.synced()
         tracked = self._track(key, found)
         target = tracked.target
-        pods = self._pods_of(target)
+        all_pods = self._pods_of(target)
+        pods = [pod for pod in all_pods if not pod.has_failed]
         tracked.is_settled = is_settled(pods)
         now_s = self._clock.now()
-        count_kills(tracked.histories, pods, self._node_bytes, now_s)
+        count_kills(tracked.histories, all_pods, self._node_bytes, now_s)
         forget_gone(tracked.histories, pods)
         wanted = wanted_status(target, pods, tracked.histories, tracked.status, now_s, self._largest())
         if is_due(tracked.status, wanted, now_s, crc32(tracked.uid.encode()) / 2**32):
@@ -275,9 +276,10 @@ def _discard(index: dict[K, set[str]], of: K, key: str) -> None:
 
 
 def _same(old: PodFacts, new: PodFacts) -> bool:
-    return (old.revision, old.is_ready, old.kills, old.containers) == (
+    return (old.revision, old.is_ready, old.kills, old.containers, old.has_failed) == (
         new.revision,
         new.is_ready,
         new.kills,
         new.containers,
+        new.has_failed,
     )

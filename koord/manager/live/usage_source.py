@@ -17,12 +17,13 @@ from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.kube.informer import Informer
 from koord.kube.informers import Informers
 from koord.kube.store import Identity
-from koord.manager.live.records import ON_NODE
 from koord.manager.recommend.pods import PodFacts, pod_facts
 from koord.manager.recommend.reports import UsageReport, usage_report
 
 WORKLOAD: Final = "workload"
 NAMESPACE: Final = "namespace"
+NOT_DONE: Final = "spec.nodeName!=,status.phase!=Succeeded"
+"""A pod that failed is among them: one that is not started again says only then that it was killed for memory."""
 
 
 class UsageSource:
@@ -40,7 +41,7 @@ class UsageSource:
                 kinds.PODS,
                 transform=pod_facts,
                 identity=_of_pod,
-                fields=ON_NODE,
+                fields=NOT_DONE,
                 indexes={WORKLOAD: _by_workload, NAMESPACE: _by_namespace},
             )
             self.reports = self._informers.get(kinds.NODE_METRICS, transform=self._report, identity=_of_report)

@@ -15,6 +15,7 @@ from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.owners import REVISION_HASH, TEMPLATE_HASH, Workload, workloads_of
 from koord.api.kubernetes.pod import Container, ContainerState, Pod, PodCondition, PodSpec
 from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.words import PodPhase
 from koord.api.machinery.codec import decode
 from koord.api.machinery.struct import Struct
 from koord.api.protocol import names
@@ -90,6 +91,8 @@ class PodFacts(Struct):
     containers: tuple[ContainerFacts, ...]
     "Those that run side by side: sidecars too, and no other init containers."
     kills: tuple[Kill, ...] = ()
+    has_failed: bool = False
+    "It runs no more: of what becomes of its workload it says only why it ended."
 
     @property
     def namespace(self) -> str:
@@ -114,6 +117,7 @@ def pod_facts(raw: msgspec.Raw | bytes) -> PodFacts:
         ready and pod.status.phase == "Running" and meta.deletion_timestamp is None,
         tuple(_containers(pod.spec)),
         tuple(_kills((*pod.status.container_statuses, *pod.status.init_container_statuses))),
+        pod.status.phase == PodPhase.FAILED,
     )
 
 

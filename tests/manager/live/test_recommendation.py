@@ -79,6 +79,32 @@ def web(number: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def killed() -> dict[str, Any]:
+    """A pod of the same workload that is not started again; its status is the test's alone."""
+    made = web(9)
+    made["metadata"]["name"] = "once"
+    made["spec"]["nodeName"] = "without-kubelet"
+    made["spec"]["restartPolicy"] = "Never"
+    made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}, "limits": {"cpu": "1", "memory": "60Gi"}}
+    return made
+
+
+KILLED = {
+    "status": {
+        "phase": "Failed",
+        "containerStatuses": [
+            {
+                "name": "main",
+                "image": "web",
+                "imageID": "",
+                "ready": False,
+                "restartCount": 0,
+                "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-15T04:25:02Z"}},
+            }
+        ],
+    }
+}
+
 RECOMMENDATION = {
     "metadata": {"name": "web", "namespace": "shop"},
     "spec": {
@@ -121,6 +147,11 @@ async def _is_recommended(client: Client, hours: int) -> bool:
     return pods is not None and pods.container_statuses[0].history_hours >= hours
 
 
+async def _requests_memory(client: Client, least: int) -> bool:
+    pods = (await status(client)).pod_status
+    return pods is not None and amounts(pods.container_statuses[0].resources)["memory"] >= least
+
+
 async def _says(client: Client, type_: str) -> bool:
     return type_ in {each.type for each in (await status(client)).conditions}
 
@@ -148,4 +179,9 @@ async def test_a_workload_gets_its_recommendation_and_the_next_manager_remembers
             assert await _says(client, "LowConfidence")
             async with running(run(client, options=ONLY, clock=clock)):
                 await until(partial(_is_recommended, client, main.history_hours + 1), WITHIN_S)
+                await client.patch(RECOMMENDATIONS, "web", {"spec": {"apply": "admission"}}, namespace="shop")
+                await client.create(PODS, killed())
+                await client.patch(PODS, "once", KILLED, namespace="shop", subresource="status")
+                await until(partial(_requests_memory, client, 60 << 30), WITHIN_S)
+                assert await _is_recommended(client, main.history_hours + 1), "the history is kept"
             assert "FetchingHistory" not in {each.type for each in (await status(client)).conditions}

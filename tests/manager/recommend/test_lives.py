@@ -197,3 +197,11 @@ class TestContainers:
         (main,) = pod_facts(msgspec.json.encode(raw)).containers
         assert (main.cpu_milli, main.memory_bytes, main.limit_milli, main.limit_bytes) == (1500, 2 * GIB) * 2
         assert main.asks_for == (f"kubernetes.io/{band}-cpu", f"kubernetes.io/{band}-memory")
+
+    def test_a_pod_that_is_not_started_again_says_that_it_was_killed_when_it_has_failed(self) -> None:
+        raw = builders.pod("job-1", memory_limit="512Mi")
+        ended = {"terminated": {"reason": "OOMKilled", "finishedAt": "2026-11-15T04:25:02Z"}}
+        raw["status"] = {"phase": "Failed", "containerStatuses": [{"name": "main", "state": ended}]}
+        pod = pod_facts(msgspec.json.encode(raw))
+        assert pod.has_failed
+        assert [each.container for each in pod.kills] == ["main"]
