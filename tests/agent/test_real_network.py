@@ -132,6 +132,29 @@ def test_classes_are_made_once_and_all_is_put_back(tmp_path: Path, spaces: Names
     assert host.classes() == {}
 
 
+def test_a_process_that_went_to_another_network_does_not_take_its_pods_limits_with_it(
+    tmp_path: Path, spaces: Namespaces
+) -> None:
+    """A container may have made itself a namespace with a route of its own. The sandbox's process is the oldest."""
+    host = Host(tmp_path, spaces, "BE", {"egressLimit": "80M"})
+    web = "sys/fs/cgroup/kubepods/burstable/podweb"
+    host.tree.write(f"{web}/web-main/cgroup.procs", "4710\n4709\n")
+    (host.root / web / "zz-sandbox").mkdir()
+    host.tree.write(f"{web}/zz-sandbox/cgroup.procs", "4711\n")
+    for pid, started in ((4709, 902), (4710, 901), (4711, 900)):
+        ns = host.root / f"proc/{pid}/ns"
+        ns.mkdir(parents=True, exist_ok=True)
+        (ns / "net").unlink(missing_ok=True)
+        (ns / "net").symlink_to(path(spaces.pod if pid == 4711 else spaces.outside))
+        host.tree.write(f"proc/{pid}/stat", f"{pid} (x y) {' '.join(['S', *['0'] * 18, str(started)])} 0\n")
+    before = spaces.queues(), run("tc", "-n", spaces.outside, "qdisc", "show")
+    assert not host.round().outcome.refused
+    assert "rate 80Mbit" in run("tc", "-n", spaces.pod, "qdisc", "show", "dev", "eth0")
+    assert run("tc", "-n", spaces.outside, "qdisc", "show") == before[1]
+    host.restore()
+    assert spaces.queues() == before[0]
+
+
 def test_a_queue_of_somebody_else_is_left_and_told(tmp_path: Path, spaces: Namespaces) -> None:
     limit = ("tbf", "rate", "1gbit", "burst", "100kb", "latency", "50ms")
     run("tc", "-n", spaces.node, "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb", "default", "2")

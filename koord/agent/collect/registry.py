@@ -56,7 +56,7 @@ def collect(this: Round) -> None:
     for name, each in BEYOND:
         try:
             each(this)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             _complain(this, name, str(error))
         else:
             this.complaints.pop(name, None)

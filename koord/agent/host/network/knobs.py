@@ -22,6 +22,7 @@ from koord.agent.host.knobs import Form, Knob, Place
 from koord.agent.host.network import packets, queues
 from koord.agent.host.network.netlink import NETFILTER, ROUTE, Netlink
 from koord.agent.host.network.queues import Class, Link, Queue, handle_of, name_of
+from koord.agent.host.processes import process_of
 
 if TYPE_CHECKING:
     from koord.agent.host.cgroups import Cgroups
@@ -87,15 +88,26 @@ def has_network(cgroups: Cgroups) -> bool:
 
 
 def pod_namespace(cgroups: Cgroups, directory: str) -> str:
-    """Of a pod that has one of its own. Raises FileNotFoundError for others."""
-    below = [directory, *(f"{directory}/{each}" for each in cgroups.children(directory))]
-    for each in below:
+    """Of a pod that has one of its own. Raises FileNotFoundError for others.
+
+    Its oldest process tells, which is its sandbox's: those of containers may have gone to other namespaces since, where
+    a limit would hold nobody.
+    """
+    pids: list[int] = []
+    for each in (directory, *(f"{directory}/{name}" for name in cgroups.children(directory))):
         with suppress(FileNotFoundError):
-            for pid in cgroups.processes(each):
-                found = cgroups.files.path(f"proc/{pid}/ns/net")
-                if os.path.exists(found) and not os.path.samefile(found, node_namespace(cgroups)):
-                    return found
+            pids += cgroups.processes(each)
+    for pid in sorted(pids, key=lambda pid: _started(cgroups, pid)):
+        found = cgroups.files.path(f"proc/{pid}/ns/net")
+        if os.path.exists(found) and not os.path.samefile(found, node_namespace(cgroups)):
+            return found
     raise FileNotFoundError(errno.ENOENT, "it has no process in a network namespace of its own", directory)
+
+
+def _started(cgroups: Cgroups, pid: int) -> float:
+    """Counted by the kernel from its own start; one that has ended comes last."""
+    process = process_of(cgroups.files, pid)
+    return float("inf") if process is None else float(process.partition("@")[2])
 
 
 def _one(text: str, *patterns: re.Pattern[str]) -> str:
