@@ -53,6 +53,8 @@ CLUSTER_ROLE_BINDINGS: Final[Kind[_Binding]] = Kind(
     "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", False, _Binding
 )
 ESTABLISHED_WITHIN_S: Final = 30.0
+AT_ONCE: Final = 4
+"""Requests. A connection for each object would cost more than what is said over it."""
 ATTEMPTS: Final = 5
 AGAIN_S: Final = 0.5
 REPORTED_EACH_S: Final = 30
@@ -139,29 +141,33 @@ async def bootstrap(client: Client, *, protected: bool = False, config: SloConfi
 
 
 async def _all_there(client: Client, settings: Mapping[str, object]) -> None:
-    await _create(client, NAMESPACES, {"metadata": {"name": NAMESPACE_KOORDINATOR}})
+    turns = asyncio.Semaphore(AT_ONCE)
+    await _create(client, NAMESPACES, {"metadata": {"name": NAMESPACE_KOORDINATOR}}, turns)
     await asyncio.gather(
-        _create(client, CONFIG_MAPS, settings),
-        *(_create(client, kind, each) for kind, each in monitoring()),
-        *(_create(client, PRIORITY_CLASSES, each) for each in priority_classes()),
-        *(_define(client, each) for each in definitions()),
+        *(_define(client, each, turns) for each in definitions()),
+        _create(client, CONFIG_MAPS, settings, turns),
+        *(_create(client, kind, each, turns) for kind, each in monitoring()),
+        *(_create(client, PRIORITY_CLASSES, each, turns) for each in priority_classes()),
     )
 
 
-async def _create(client: Client, kind: Any, obj: Mapping[str, object]) -> None:
-    with suppress(AlreadyExists):
-        await client.create(kind, obj, field_manager=FIELD_MANAGER)
+async def _create(client: Client, kind: Any, obj: Mapping[str, object], turns: asyncio.Semaphore) -> None:
+    async with turns:
+        with suppress(AlreadyExists):
+            await client.create(kind, obj, field_manager=FIELD_MANAGER)
 
 
-async def _define(client: Client, definition: Mapping[str, Any]) -> None:
+async def _define(client: Client, definition: Mapping[str, Any], turns: asyncio.Semaphore) -> None:
     name = definition["metadata"]["name"]
-    try:
-        found = await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition, field_manager=FIELD_MANAGER)
-    except AlreadyExists:
-        found = await client.patch(
-            CUSTOM_RESOURCE_DEFINITIONS, name, definition, type="apply", field_manager=FIELD_MANAGER, force=True
-        )
+    async with turns:
+        try:
+            found = await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition, field_manager=FIELD_MANAGER)
+        except AlreadyExists:
+            found = await client.patch(
+                CUSTOM_RESOURCE_DEFINITIONS, name, definition, type="apply", field_manager=FIELD_MANAGER, force=True
+            )
     async with asyncio.timeout(ESTABLISHED_WITHIN_S):
         while not found.is_established:
             await asyncio.sleep(0.02)
-            found = await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+            async with turns:
+                found = await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
