@@ -169,8 +169,9 @@ def explain(
 
             moves, slowdowns = history(kubeconfig, context, key, now_s)
         else:
-            from koord.cli.explain_moves import moves_in
+            from koord.cli.explain_moves import moves_in, slowdowns_in
 
+            slowdowns = slowdowns_in(written, key)
             # Plugins serve one cluster, and a descheduler tries moves out on another.
             moves = moves_in(written, lambda: profiles_of(given or SHIPPED, own, gates), key, now_s)
         if (moves or slowdowns) and not _is_there(manifests, key):

@@ -48,6 +48,10 @@ def moves_in(manifests: Manifests, profiles: Callable[[], Profiles], key: str, n
     return (*found, *would_move(key, deschedule(manifests, compiled(config), profiles(), now_s=now_s)))
 
 
+def slowdowns_in(manifests: Manifests, key: str) -> tuple[str, ...]:
+    return slowdowns_of(key, manifests.of(kinds.EVENTS))
+
+
 async def _history(kubeconfig: str | None, context: str | None, key: str, now_s: float) -> PodHistory:
     namespace, _, name = key.partition("/")
     async with Client.from_config(kubeconfig, context) as client:

@@ -34,6 +34,23 @@ def test_a_pod_that_fits_nowhere_hears_why_and_what_would_help(capsys: pytest.Ca
     assert "3 more cpu there" in text
 
 
+def test_events_of_a_dump_say_what_slowed_a_pod_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    note = "web was slowed 14:02-14:05: run-queue delay 9x its baseline; build-7 held the CPU 71% of that time."
+    event = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"namespace": "shop", "name": "web.1"},
+        "eventTime": "2026-11-15T14:05:00.000000Z",
+        "action": "over",
+        "reason": "PodSlowed",
+        "regarding": {"kind": "Pod", "namespace": "shop", "name": "web", "uid": "1"},
+        "note": note,
+    }
+    (tmp_path / "events.json").write_text(json.dumps(event))
+    found = in_json("shop/web", "-f", EXAMPLE, "-f", str(tmp_path), capsys=capsys)
+    assert found["slowdowns"] == [note]
+
+
 def test_it_says_the_same_as_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", "-f", EXAMPLE, "-o", "json"]) == 0
     plan = json.loads(capsys.readouterr().out)["pods"]

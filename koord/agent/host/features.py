@@ -183,7 +183,9 @@ TABLE: Final = (
         "not available: usageWithHotPageCache reports memory without page cache",
         f"idle page tracking; multi-gen LRU (6.1); DAMON; {_ANOLIS}",
     ),
-    Known("latency of allocations", _stalls, "memory.*_latency", "not available: counters alone", _ANOLIS),
+    Known(
+        "latency of allocations", _stalls, "memory.*_latency", "not available: time in all, by memory pressure", _ANOLIS
+    ),
     Known(
         "cycles per instruction",
         _cycles,
