@@ -44,6 +44,8 @@ CPI_FRESH_S: Final = 90.0
 LEAST_MEMORY: Final = 64 << 20
 NOTICE_S: Final = 30.0
 """For how long it can wait for a pod that asks for notice: its victim is slow meanwhile, not broken."""
+_MADE_HERE: Final = frozenset({"DaemonSet", "Node"})
+"""Who makes a pod anew on the very same node: a DaemonSet, and kubelet its static pods."""
 _OFFLINE: Final = frozenset({PriorityClass.BATCH, PriorityClass.FREE})
 
 
@@ -230,13 +232,18 @@ def standing_of(pod: AgentPod, sight: Sight, means: Means = NO_MEANS) -> Standin
     departures = sight.departures
     was_refused = pod.uid in departures.refused or pod.uid in departures.unmoved
     goes = pod.uid in departures.evicted or pod.uid in departures.refused
+    owner = next((each for each in pod.meta.owner_references if each.controller), None)
+    stays_here = owner is not None and owner.kind in _MADE_HERE
     return Standing(
         is_service=pod.is_active and not is_offline and pod.labelled_qos is not QoSClass.SYSTEM,
         is_offline=is_offline,
-        can_be_evicted=is_offline and not goes and may_be_evicted(pod, str(AgentGate.INTERFERENCE_CONTROL)),
+        can_be_evicted=is_offline
+        and not goes
+        and not stays_here
+        and may_be_evicted(pod, str(AgentGate.INTERFERENCE_CONTROL)),
         can_be_held=_can_be_held(pod),
         least_milli=0 if is_offline else requested,
-        can_move=any(owner.controller for owner in pod.meta.owner_references),
+        can_move=owner is not None and not stays_here,
         is_leaving=pod.uid in departures.evicted,
         has_notice=pod.uid in departures.told,
         was_refused=was_refused,

@@ -6,16 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as changed
 
 from koord.agent.core import Agent
 from koord.agent.executor.executor import Executor
 from koord.agent.executor.ledger import Ledger
 from koord.agent.host.cgroups import Version
 from koord.agent.host.knobs import CPU_QUOTA
-from koord.agent.qos.interference import WINDOW_S, strategy_of
+from koord.agent.qos.interference import WINDOW_S, standing_of, strategy_of
+from koord.agent.qos.strategy import Sight
 from koord.agent.series import names
+from koord.agent.series.samples import Samples
 from koord.api.configuration.features import AgentGate
 from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.meta import OwnerReference
 from koord.api.kubernetes.words import KubeQoS
 from tests.agent import states
 from tests.agent.trees import Tree
@@ -74,3 +78,29 @@ def test_a_hold_does_not_come_back_with_the_gate(tmp_path: Path) -> None:
     for _ in range(3):
         host.round(3600.0, 3.0, 10.0)
         assert host.quota_us() == -1, "an hour later nobody is suspected"
+
+
+@pytest.mark.parametrize(
+    ("kind", "goes"),
+    [("", (True, False)), ("Job", (True, True)), ("DaemonSet", (False, False)), ("Node", (False, False))],
+)
+def test_who_would_be_made_anew_on_the_same_node_is_neither_evicted_nor_moved(
+    kind: str, goes: tuple[bool, bool]
+) -> None:
+    """A static pod's owner is its node."""
+    pod = states.pod("build", "BE")
+    owners = (OwnerReference("v1", kind, "made-by", "1", controller=True),) if kind else ()
+    pod = replace(pod, meta=changed(pod.meta, owner_references=owners))
+    found = standing_of(pod, Sight(states.node(pod), Samples(), 0.0))
+    assert (found.can_be_evicted, found.can_move) == goes
+
+
+def test_who_is_held_back_is_let_go_when_colocation_is_switched_off(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    host.hold()
+    host.state = replace(host.state, is_colocation_off=True)
+    host.round(1.0, 9.0, 1900.0)
+    assert host.quota_us() == -1
+    for _ in range(3):
+        host.round(WINDOW_S, 9.0, 1900.0)
+        assert host.quota_us() == -1
