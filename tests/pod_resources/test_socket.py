@@ -21,6 +21,7 @@ import pytest
 
 from koord.agent.live.pod_resources import FIRST_WAIT_S, LONGEST_WAIT_S, STEADY_S, PodResources, next_wait_s
 from koord.kube.clock import SystemClock
+from koord.pod_resources.live.server import serve
 from tests.agent import states
 from tests.pod_resources.messages import answer, container, pod, read
 
@@ -113,6 +114,39 @@ async def test_the_socket_adds_what_was_given_is_roots_alone_and_comes_back_afte
     assert last is not None
     with pytest.raises(ProcessLookupError):
         os.kill(last, 0)
+
+
+async def test_a_socket_that_is_removed_comes_back_and_what_took_its_place_stays(short: Path) -> None:
+    async with proxied(short, GIVEN) as kept:
+        await until(kept.socket.exists)
+        kept.socket.unlink()
+        await until(kept.socket.exists)
+        assert read(await ask(kept.socket, LIST))["ns/train"]["cpus"] == [1]
+        kept.socket.unlink()
+        kept.socket.write_text("somebody's file")
+        first = kept.pid
+        await until(lambda: kept.pid != first)
+        assert kept.socket.read_text() == "somebody's file"
+
+
+async def test_a_kubelet_that_was_away_is_asked_as_soon_as_it_is_back(short: Path) -> None:
+    kubelet, own = short / "kubelet.sock", short / "own.sock"
+    is_over = asyncio.Event()
+    serving = asyncio.create_task(serve(kubelet, own, short / "given.json", is_over))
+    await until(own.exists)
+    for _ in range(3):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await ask(own, LIST)
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((PlaysKubelet(),))
+    server.add_insecure_port(f"unix://{kubelet}")
+    await server.start()
+    assert await ask(own, LIST) == ANSWER, "without a wait"
+    await server.stop(0)
+    is_over.set()
+    await serving
+    assert not own.exists()
 
 
 def test_waits_grow_and_a_process_that_was_well_begins_anew() -> None:
