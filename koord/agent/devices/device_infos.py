@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -25,6 +26,8 @@ HEALTHY: Final = "Healthy"
 MIG_PROFILE: Final = "mig-profile"
 MIG_GPU: Final = "mig-gpu"
 """Labels of an instance: a pod's device hint can ask for a profile, or for instances of one GPU, by its minor."""
+_NOT_OF_LABELS: Final = re.compile(r"[^A-Za-z0-9_.-]")
+_LONGEST_LABEL: Final = 63
 WHOLE: Final = "100"
 NO_NUMBER: Final = -1
 """Virtual functions are named by their bus ids."""
@@ -56,15 +59,20 @@ def device_labels(inventory: Inventory) -> dict[str, str]:
         if first.links:
             policy = "Honor" if first.must_honor else "Prefer"
             told[GPU_PARTITION_POLICY.key] = policy
-        return told
+        return {name: _label(value) for name, value in told.items()}
     if not inventory.gpus:
         return {}
     told = {names.LABEL_GPU_VENDOR: "nvidia", names.LABEL_GPU_DRIVER_VERSION: inventory.driver}
     models = {gpu.model for gpu in inventory.gpus}
     if len(models) == 1:
         # A label speaks of the node as a whole: where GPUs differ there is none.
-        told[names.LABEL_GPU_MODEL] = models.pop().removeprefix("NVIDIA ").replace(" ", "-")
-    return told
+        told[names.LABEL_GPU_MODEL] = models.pop().removeprefix("NVIDIA ")
+    return {name: _label(value) for name, value in told.items()}
+
+
+def _label(text: str) -> str:
+    """As a label may have it: one that may not would keep the whole object out."""
+    return _NOT_OF_LABELS.sub("-", text)[:_LONGEST_LABEL].strip("-_.")
 
 
 def device_annotations(inventory: Inventory) -> dict[str, str]:

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 CAPABILITIES: Final = "proc/driver/nvidia-caps/mig-minors"
 MOST_LINKS: Final = 18
+MOST_EVENTS: Final = 1000
+"""That are heard at a time: a program may bring them about without end."""
 OF_PROGRAMS: Final = frozenset({13, 31, 43, 45, 68, 109})
 """Xid errors that a program brings about by itself: it is ended, and the GPU goes on. Taking the GPU out of use for
 these would let any tenant take it from all others."""
@@ -57,6 +59,10 @@ class Nvml:
         self._seen_us: dict[int, int] = {}
         "By index, the time of the last sample of use that was read."
         self._events: Any = None
+        self._heard: set[int] = set()
+        "Indexes of the GPUs whose errors the driver tells."
+        self._told: dict[object, str] = {}
+        "What was said of a GPU or an instance that is left out: once, as long as it stays so."
         self._faults: dict[str, str] = {}
         "By UUID, what the driver said of a GPU that failed. It stays so until the agent is started again."
 
@@ -80,17 +86,21 @@ class Nvml:
         for index in range(count):
             try:
                 found.append(self._gpu(self._nvml.nvmlDeviceGetHandleByIndex(index), capabilities))
+                self._told.pop(index, None)
             except self._refused as error:
                 # One that fell off the bus cannot even say which it is; its Device entry stays, as not healthy.
-                log.warning("GPU %d does not answer: %s", index, error)
+                self._tell(index, f"GPU {index} does not answer: {error}")
         return tuple(sorted(found, key=lambda gpu: gpu.minor))
 
     def uses(self, inventory: Inventory) -> Iterator[Use]:
-        """What processes use of the GPUs that were just seen."""
-        for index in range(len(inventory.gpus)):
+        """What processes use of the GPUs that were just seen: one that does not answer has an index, too."""
+        seen = {gpu.minor for gpu in inventory.gpus}
+        for index in range(self._count()):
             try:
                 handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
                 minor = int(self._nvml.nvmlDeviceGetMinorNumber(handle))
+                if minor not in seen:
+                    continue
                 instances = self._instance_minors(handle, minor)
                 processes = self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
                 percents = {} if instances else self._sm_percents(index, handle)
@@ -100,6 +110,17 @@ class Nvml:
                 own = instances.get((process.gpuInstanceId, process.computeInstanceId), minor)
                 percent = None if instances else percents.get(process.pid, 0.0)
                 yield Use(own, int(process.pid), percent, int(process.usedGpuMemory or 0))
+
+    def _count(self) -> int:
+        try:
+            return int(self._nvml.nvmlDeviceGetCount())
+        except self._refused:
+            return 0
+
+    def _tell(self, of: object, text: str) -> None:
+        if self._told.get(of) != text:
+            self._told[of] = text
+            log.warning("%s", text)
 
     def _gpu(self, handle: Any, capabilities: Mapping[str, int]) -> Gpu:
         nvml = self._nvml
@@ -130,7 +151,8 @@ class Nvml:
             name, places = str(nvml.nvmlDeviceGetName(handle)), self._places(handle, minor)
             numbers = [capabilities[place] for place in places if place in capabilities]
             if len(numbers) != len(places):
-                log.warning("%s on GPU %d has no capabilities in /%s and is left out", name, minor, CAPABILITIES)
+                text = f"{name} on GPU {minor} has no capabilities in /{CAPABILITIES} and is left out"
+                self._tell(places, text)
                 continue
             yield MigInstance(
                 uuid=str(nvml.nvmlDeviceGetUUID(handle)),
@@ -206,11 +228,13 @@ class Nvml:
         try:
             if self._events is None:
                 self._events = nvml.nvmlEventSetCreate()
-                for index in range(count):
-                    nvml.nvmlDeviceRegisterEvents(
-                        nvml.nvmlDeviceGetHandleByIndex(index), nvml.nvmlEventTypeXidCriticalError, self._events
-                    )
-            while True:
+            for index in {*range(count)} - self._heard:
+                # One that does not answer keeps nobody from hearing of the others.
+                with suppress(*self._refused):
+                    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                    nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, self._events)
+                    self._heard.add(index)
+            for _ in range(MOST_EVENTS):
                 event = nvml.nvmlEventSetWait_v2(self._events, 0)
                 uuid, xid = str(nvml.nvmlDeviceGetUUID(event.device)), int(event.eventData)
                 if xid in OF_PROGRAMS:

@@ -14,18 +14,21 @@ from koord.agent.devices.pci import DEVICES
 from koord.agent.host.files import Files
 
 NETWORK: Final = "0x02"
-_NUMBERED: Final = re.compile(r"^[a-z0-9]+_(\d+)$")
+_NUMBERED: Final = re.compile(r"[a-z0-9]+_([0-9]{1,9})", re.ASCII)
 
 
 def cards(files: Files) -> tuple[RdmaCard, ...]:
-    """By minor. A card whose name has no number, as administrators may rename it, is numbered after the others."""
+    """By minor. A card whose name has no number, as administrators may rename it, or one that another driver's card has
+    already (mlx4_0 beside mlx5_0), is numbered after the others."""
     found: list[RdmaCard] = []
     unnumbered: list[RdmaCard] = []
+    taken: set[int] = set()
     for bus_id in files.names(DEVICES):
         card = _card(files, bus_id)
         if card is not None:
-            (found if card.minor >= 0 else unnumbered).append(card)
-    taken = {card.minor for card in found}
+            (unnumbered if card.minor < 0 or card.minor in taken else found).append(card)
+            taken.add(card.minor)
+    taken.discard(-1)
     free = (number for number in range(len(found) + len(unnumbered) + max(taken, default=0) + 1) if number not in taken)
     found += [replace(card, minor=next(free)) for card in unnumbered]
     return tuple(sorted(found, key=lambda card: card.minor))
@@ -40,7 +43,7 @@ def _card(files: Files, bus_id: str) -> RdmaCard | None:
         return None
     # The card itself is made before its virtual functions and has the first name.
     name = min(names, key=lambda each: (len(each), each))
-    number = _NUMBERED.match(name)
+    number = _NUMBERED.fullmatch(name)
     functions = {other: _verbs(files, other) for other in _functions(files, own)}
     return RdmaCard(
         name=name,
@@ -55,7 +58,10 @@ def _card(files: Files, bus_id: str) -> RdmaCard | None:
 def _functions(files: Files, own: str) -> Iterator[str]:
     for name in files.names(own):
         if name.startswith("virtfn"):
-            yield os.path.basename(os.path.realpath(files.path(f"{own}/{name}")))
+            bus_id = os.path.basename(os.path.realpath(files.path(f"{own}/{name}")))
+            # One that goes at this moment leaves a link that leads nowhere.
+            if files.exists(f"{DEVICES}/{bus_id}"):
+                yield bus_id
 
 
 def _verbs(files: Files, bus_id: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from koord.agent.devices.device_infos import device_annotations, device_infos, device_labels
 from koord.agent.devices.inventory import Inventory, RdmaCard, VendorDevice
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.protocol.annotations.device import GPU_PARTITIONS, GPUPartition
+from koord.api.text.naming import label_value_fault
 from tests.agent.devices.machines import AT, GIB, bus, composed, nowhere, recorded, two_sockets
 
 LATER = "2026-11-16T09:00:00Z"
@@ -140,3 +142,19 @@ def _partitions(inventory: Inventory) -> dict[int, tuple[GPUPartition, ...]]:
     assert found is not None
     assert all(gpu.memory_bytes == 80 * GIB for gpu in inventory.gpus)
     return dict(found)
+
+
+@pytest.mark.parametrize(
+    ("model", "label"),
+    [
+        ("NVIDIA H200", "H200"),
+        ("Quadro RTX 6000/8000", "Quadro-RTX-6000-8000"),
+        ("Graphics Device (sample)", "Graphics-Device--sample"),
+        ("x" * 80, "x" * 63),
+        ("\n../{}", ""),
+    ],
+)
+def test_whatever_a_model_is_called_its_label_is_one_that_the_api_takes(model: str, label: str) -> None:
+    told = device_labels(Inventory("580", (replace(recorded("h200").gpus[0], model=model),)))
+    assert told["node.koordinator.sh/gpu-model"] == label
+    assert label_value_fault(label) is None

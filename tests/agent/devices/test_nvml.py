@@ -49,6 +49,7 @@ class Library(ModuleType):
         super().__init__("pynvml")
         self.cards = cards
         self.events: list[tuple[int, int]] = []
+        self.heard: list[int] = []
         self.is_broken = self.is_absent = False
 
     def nvmlInit(self) -> None:
@@ -79,7 +80,7 @@ class Library(ModuleType):
     def __getattr__(self, name: str) -> Any:
         answers = {
             "nvmlEventSetCreate": lambda: object(),
-            "nvmlDeviceRegisterEvents": lambda card, kind, events: None,
+            "nvmlDeviceRegisterEvents": lambda card, kind, events: _registered(self, card),
             "nvmlDeviceGetUUID": lambda each: f"GPU-{each.minor}" if isinstance(each, Card) else f"MIG-{each[1]}",
             "nvmlDeviceGetMinorNumber": lambda card: _unless(card.is_lost, card.minor),
             "nvmlDeviceGetName": lambda each: "NVIDIA A100" if isinstance(each, Card) else "NVIDIA A100 MIG 1g.10gb",
@@ -115,6 +116,11 @@ def _unless(is_lost: bool, value: Any) -> Any:
     return _supported(None if is_lost else value)
 
 
+def _registered(library: Library, card: Card) -> None:
+    _supported(None if card.is_lost else card)
+    library.heard.append(card.minor)
+
+
 def asked(monkeypatch: pytest.MonkeyPatch, *cards: Card) -> Library:
     library = Library(list(cards))
     monkeypatch.setitem(sys.modules, "pynvml", library)
@@ -133,6 +139,30 @@ def test_one_gpu_that_does_not_answer_keeps_no_other_from_being_told(monkeypatch
     found = Nvml().inventory().gpus
     assert [gpu.minor for gpu in found] == [0, 2]
     assert found[1].trouble == "a memory row failed and could not be remapped"
+
+
+def test_beside_a_gpu_that_does_not_answer_errors_and_use_of_all_others_are_heard(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = 0xFFFFFFFF
+    lost = Card(0, is_lost=True)
+    library = asked(monkeypatch, lost, Card(1), Card(2, processes=[(7, 10, whole, whole)], percents=[(7, 20)]))
+    nvml = Nvml()
+    for _ in range(3):
+        seen = nvml.inventory()
+        assert list(nvml.uses(seen)) == [Use(2, 7, 20.0, 10)]
+    assert library.heard == [1, 2]
+    assert sum("does not answer" in each.message for each in caplog.records) == 1, "told once"
+    lost.is_lost = False
+    assert [gpu.minor for gpu in nvml.inventory().gpus] == [0, 1, 2]
+    assert library.heard == [1, 2, 0]
+
+
+def test_errors_without_end_hold_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = asked(monkeypatch, Card(0))
+    library.events = [(0, 13)] * 5_000
+    assert len(Nvml().inventory().gpus) == 1
+    assert library.events
 
 
 def test_errors_of_the_gpu_count_until_the_end_and_those_of_programs_never(monkeypatch: pytest.MonkeyPatch) -> None:

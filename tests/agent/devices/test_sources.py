@@ -68,6 +68,25 @@ def test_a_card_that_was_renamed_gets_a_number_that_nobody_has(host: Host) -> No
     assert [(card.name, card.minor) for card in rdma.cards(host.files)] == [("mlx5_0", 0), ("roce-left", 1)]
 
 
+def test_cards_of_two_drivers_with_one_number_are_two(host: Host) -> None:
+    host.card("0000:3b:00.0", "mlx5_0", "uverbs0")
+    host.card("0000:3c:00.0", "mlx4_0", "uverbs1")
+    host.card("0000:3d:00.0", "mlx5_1", "uverbs2")
+    host.card("0000:3e:00.0", f"mlx5_{10**12}", "uverbs3")
+    assert [(card.name, card.minor) for card in rdma.cards(host.files)] == [
+        ("mlx5_0", 0), ("mlx5_1", 1), ("mlx4_0", 2), (f"mlx5_{10**12}", 3)
+    ]  # fmt: skip
+
+
+def test_links_that_lead_nowhere_or_round_and_round_leave_the_card_as_it_is(host: Host) -> None:
+    card = host.card("0000:3b:00.0", "mlx5_0", "uverbs0")
+    (card / "virtfn0").symlink_to("../0000:3b:00.9")
+    (card / "virtfn1").symlink_to("virtfn1")
+    (host.root / PCI / "0000:3f:00.0").symlink_to("../../nowhere")
+    (found,) = rdma.cards(host.files)
+    assert (found.name, found.is_active, found.functions) == ("mlx5_0", True, {})
+
+
 def test_virtual_functions_belong_to_their_card(host: Host) -> None:
     card = host.card("0000:3b:00.0", "mlx5_0", "uverbs0")
     virtual = host.card("0000:3b:00.2", "mlx5_1", "uverbs5")
