@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from koord.agent.pods import AgentPod
 from koord.agent.predict.model import SYSTEM, Model, PredictionSettings, Used, of_band
 from koord.agent.state import NodeState
-from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.resources import stored_amounts
 from koord.api.protocol.annotations.colocation import RAW_ALLOCATABLE
 from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.priority import PriorityClass
@@ -137,5 +137,5 @@ def _allocatable(state: NodeState) -> Amounts:
     except AnnotationError:
         raw = None
     if raw is not None:
-        told = {**told, **amounts(raw)}
+        told = {**told, **stored_amounts(raw)}
     return Amounts(told.get("cpu", 0), told.get("memory", 0))

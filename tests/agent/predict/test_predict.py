@@ -138,6 +138,15 @@ class TestProdReclaimable:
         assert found.reclaimable.cpu_milli == 2000 - models["web"].peak.cpu_milli * 110 // 100
 
 
+    @pytest.mark.parametrize("cpu", ["900E", "-5"])
+    def test_a_raw_allocatable_that_cannot_be_stops_no_prediction(self, cpu: str) -> None:
+        annotation = {"node.koordinator.sh/raw-allocatable": json.dumps({"cpu": cpu})}
+        models = {SYSTEM: model(0), PROD: model(1000), NONE: model(0), "web": model(1000)}
+        found = predict(node(web(), annotations=annotation), models, SETTINGS, AT)
+        assert found is not None
+        assert 0 <= found.reclaimable.cpu_milli <= 4000
+
+
 class TestTraining:
     def test_bands_are_sums_of_their_pods_and_the_rest_is_the_systems(self) -> None:
         state = node(web("a"), web("b"), created(pod("build", "BE", priority=5500)))
