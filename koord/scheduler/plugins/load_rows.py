@@ -20,7 +20,7 @@ import numpy as np
 
 from koord.api.configuration.scheduler_args import LoadAwareSchedulingArgs
 from koord.api.kubernetes.meta import ObjectMeta
-from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.resources import stored_amounts
 from koord.api.protocol.annotations.colocation import RAW_ALLOCATABLE
 from koord.api.protocol.annotations.load import (
     LOAD_ESTIMATED_SCALING_FACTORS,
@@ -428,7 +428,7 @@ class LoadRows(Index):
             raw = RAW_ALLOCATABLE.read(self.cluster.nodes[row].metadata, "Node")
         except AnnotationError:
             raw = None
-        return self._vector({**has, **amounts(raw or {})})
+        return self._vector({**has, **stored_amounts(raw or {})})
 
     def _counted(self, record: PodRecord, row: Row | None) -> LoadBasis | None:
         return None if row is None else self.loads.counts_as(record, row)

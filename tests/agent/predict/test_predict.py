@@ -137,7 +137,6 @@ class TestProdReclaimable:
         assert found is not None
         assert found.reclaimable.cpu_milli == 2000 - models["web"].peak.cpu_milli * 110 // 100
 
-
     @pytest.mark.parametrize("cpu", ["900E", "-5"])
     def test_a_raw_allocatable_that_cannot_be_stops_no_prediction(self, cpu: str) -> None:
         annotation = {"node.koordinator.sh/raw-allocatable": json.dumps({"cpu": cpu})}

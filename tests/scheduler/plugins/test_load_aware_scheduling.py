@@ -269,6 +269,13 @@ def test_a_node_has_thresholds_of_its_own_which_may_come_and_go() -> None:
     assert verdict(engine, pod("p")) == PASSES
 
 
+@pytest.mark.parametrize("raw", [{"cpu": "900E"}, {"cpu": "-5", "memory": "-1"}])
+def test_a_raw_allocatable_that_cannot_be_keeps_no_pod_from_being_judged(raw: Mapping[str, str]) -> None:
+    annotation = {"node.koordinator.sh/raw-allocatable": json.dumps(raw)}
+    engine = one_node(LoadAwareScheduling(), metric("n", usage={"cpu": "1"}), annotations=annotation)
+    assert verdict(engine, pod("p")) in (PASSES, BUSY)
+
+
 def test_pods_of_daemon_sets_always_pass() -> None:
     engine = one_node(LoadAwareScheduling(), metric("n", usage={"cpu": "64"}))
     owned = pod("p", owners=[{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d"}])
