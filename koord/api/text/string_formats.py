@@ -13,10 +13,13 @@ from urllib.parse import urlsplit
 
 from koord.api.text import duration
 
-_HOST_LABEL: Final = r"[a-zA-Z0-9\u0080-\U0010ffff]"
+# Letters, digits and all beyond ASCII, told by what is not among them: a class up to U+10FFFF takes 5 ms to compile.
+_HOST_LABEL: Final = r"[^\x00-/:-@\[-`{-\x7f]"
+_HOST_LABEL_OR_DASH: Final = r"[^\x00-,./:-@\[-`{-\x7f]"
+_HOST_END: Final = r"[^\x00-@\[-`{-\x7f]"
 _HOSTNAME: Final = re.compile(
     rf"{_HOST_LABEL}(?:-?{_HOST_LABEL}{{0,62}})?"
-    rf"|(?:{_HOST_LABEL}(?:[a-zA-Z0-9\-\u0080-\U0010ffff]{{0,61}}{_HOST_LABEL})?\.)+[a-zA-Z\u0080-\U0010ffff]{{2,63}}"
+    rf"|(?:{_HOST_LABEL}(?:{_HOST_LABEL_OR_DASH}{{0,61}}{_HOST_LABEL})?\.)+{_HOST_END}{{2,63}}"
 )
 _UUID: Final = re.compile(r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?([0-9a-f])[0-9a-f]{3}-?([0-9a-f])[0-9a-f]{3}-?[0-9a-f]{12}")
 _SHORT_NAME: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
