@@ -29,6 +29,7 @@ SURE_HOURS: Final = 7 * 24
 HOUR_S: Final = 3600
 LAST_HOUR: Final = 1 << 32
 """No clock shows a later one."""
+MOST_HOURS: Final = 1_000_000
 MOST_BYTES: Final = (1 << 63) - 1
 MIB: Final = 1 << 20
 OOM_MORE_BYTES: Final = 100 * MIB
@@ -162,12 +163,12 @@ class ContainerHistory:
         made = cls(
             DecayingHistogram.restored(kept.cpu, CPU_BUCKETS, HALF_LIFE_S),
             DecayingHistogram.restored(kept.memory, MEMORY_BUCKETS, HALF_LIFE_S),
-            max(kept.hours, 0),
+            _hours(kept.hours) if kept.cpu is not None and kept.memory is not None else 0,
             kept.hour if 0 < kept.hour < LAST_HOUR else 0,
             min(max(kept.peak, 0), MOST_BYTES),
             min(max(kept.killed, 0), MOST_BYTES),
-            max(kept.judged, 0),
-            max(kept.under, 0),
+            _hours(kept.judged),
+            min(_hours(kept.under), _hours(kept.judged)),
         )
         made.oom_s = kept.oom_s if math.isfinite(kept.oom_s) else 0.0
         return made
@@ -193,6 +194,10 @@ class ContainerHistory:
         self.hour, self.peak_bytes, self.killed_bytes, self._cpu_sum, self._samples = hour, 0, 0, 0.0, 0
         found = self.recommended()
         self._goal = None if found is None else found.target
+
+
+def _hours(kept: int) -> int:
+    return min(max(kept, 0), MOST_HOURS)
 
 
 def _requests(cpu_milli: float, memory_bytes: float) -> Amounts:

@@ -123,6 +123,21 @@ class TestAmounts:
         assert main.resources == {"cpu": "31500m", "memory": "62Gi"}
         assert main.upper_bound == main.resources
 
+    def test_a_history_of_impossible_figures_makes_no_impossible_recommendation(self) -> None:
+        kept = msgspec.structs.replace(
+            measured(30).kept(), hours=1 << 62, hour=1 << 62, peak=1 << 62, judged=-4, under=1 << 62, oom_s=1e300
+        )
+        made = measured(2, from_h=30, made=ContainerHistory.restored(kept))
+        found = told(made)
+        assert (found.confidence, found.judged_hours >= found.under_hours >= 0) == (100, True)
+        assert found.hours < 1 << 31
+        kills(made, killed(8 * GIB, T0 + 32 * HOUR_S), now_s=T0 + 32 * HOUR_S)
+        assert told(made).target.memory_bytes >= 8 * GIB * 1.2 * 1.15
+
+    def test_hours_without_samples_are_no_history(self) -> None:
+        kept = msgspec.structs.replace(measured(30).kept(), memory=None)
+        assert ContainerHistory.restored(kept).recommended() is None
+
 
 class TestTargets:
     def spec(self, **more: object) -> Recommendation:
