@@ -92,10 +92,20 @@ def _unknown(target: Target) -> Template | None:
 def advised(
     recommendations: Iterable[Recommendation], pods: Iterable[Pod], templates: Templates = _unknown
 ) -> list[Advice]:
-    running = [facts_of(each) for each in pods if not each.is_finished]
+    of_workload: dict[Workload, list[PodFacts]] = {}
+    in_namespace: dict[str, list[PodFacts]] = {}
+    for pod in (facts_of(each) for each in pods if not each.is_finished):
+        in_namespace.setdefault(pod.namespace, []).append(pod)
+        for workload in pod.workloads:
+            of_workload.setdefault(workload, []).append(pod)
     found: list[Advice] = []
     for each in sorted(recommendations, key=lambda each: each.metadata.key):
-        found += _advised(each, running, templates(target_of(each)))
+        target = target_of(each)
+        if target.workload is not None:
+            concerned = of_workload.get(target.workload, [])
+        else:
+            concerned = [pod for pod in in_namespace.get(target.namespace, ()) if pod.is_of(target)]
+        found += _advised(each, concerned, templates(target))
     return found
 
 
@@ -109,10 +119,9 @@ def total(rows: Iterable[Advice]) -> dict[str, int]:
 
 
 def _advised(each: Recommendation, pods: Sequence[PodFacts], template: Template | None) -> Iterable[Advice]:
-    target = target_of(each)
-    concerned = [pod for pod in pods if pod.is_of(target)]
-    number, containers = len(concerned), {c.name: c for pod in concerned for c in pod.containers}
-    if not concerned and template is not None:
+    """`pods`: those that it is about."""
+    number, containers = len(pods), {c.name: c for pod in pods for c in pod.containers}
+    if not pods and template is not None:
         number, containers = template.pods, dict(template.containers)
     told = each.status.pod_status.container_statuses if each.status.pod_status is not None else ()
     note = "; ".join(f"{c.type}: {c.message}" for c in each.status.conditions if c.status == "True")
