@@ -73,9 +73,9 @@ async def test_the_rights_in_the_example_are_enough_for_what_an_agent_finds_abou
             with pytest.raises(ApiError):
                 await client.delete(PODS, "web-0", namespace="ns")
             refusals.codes.clear()
-            await client.patch(NODE_METRICS, "n0", report("web-0", 0.4), subresource="status")
+            await client.patch(NODE_METRICS, "n0", report("web-0", 0.4, clock.now()), subresource="status")
             async with EventRecorder(client, controller="koord-agent") as events:
-                told = Interfering(client, events, clock, tmp_path / "agent", lambda: pods, replicas)
+                told = Interfering(client, events, clock, tmp_path / "agent", lambda: pods, replicas, "here")
                 answering = asyncio.create_task(told.answer())
                 told.ask(pods["web"])
                 held = Taken(Step.HELD_BACK, clock.monotonic(), "build")

@@ -27,6 +27,7 @@ from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.protocol.annotations.load import EVICT_REASON, EVICT_TRIGGER, JOB_CREATED_BY
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.protocol.slowed_by import MOST_OF_A_POD, Blame, paired
+from koord.api.text.timestamp import TimestampError, parse_timestamp
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.errors import AlreadyExists, ApiError, NotFound
@@ -40,6 +41,8 @@ MOST_REPLICAS: Final = 10
 ASKED_AGAIN_S: Final = 60.0
 TTL: Final = "5m"
 MOVE_FAILED: Final = "MoveFailed"
+FRESH_S: Final = 300.0
+"""Reports come every minute, unless a node is told otherwise."""
 PODS_KNOWN_S: Final = 60.0
 """After its start, until when an agent may not know all pods of its node."""
 TOLD_S: Final = 600.0
@@ -57,8 +60,10 @@ class Interfering:
         state_dir: Path,
         pods: Callable[[], Mapping[str, AgentPod]],
         replicas: dict[str, Mapping[str, tuple[float, ...]]],
+        node: str,
     ) -> None:
-        """`replicas` is filled for whoever decides."""
+        """`replicas` is filled for whoever decides; `node` is this one's name."""
+        self._node = node
         self._client, self._events, self._clock, self._state_dir = client, events, clock, state_dir
         self._pods, self._replicas = pods, replicas
         self._log: EvidenceLog = evidence_so_far(state_dir)
@@ -229,7 +234,8 @@ class Interfering:
             each
             for each in listed
             if each.metadata.uid != meta.uid
-            and each.spec.node_name
+            # Those beside it have the same neighbours.
+            and each.spec.node_name not in ("", self._node)
             and any(their.uid == owner.uid for their in each.metadata.owner_references)
         ]
         values: dict[str, list[float]] = {}
@@ -238,9 +244,21 @@ class Interfering:
                 metric = await self._client.get(NODE_METRICS, each.spec.node_name)
             except NotFound:
                 continue
+            if not self._is_fresh(metric):
+                continue
             for name, value in _signals(metric, each.metadata.namespace, each.metadata.name).items():
                 values.setdefault(name, []).append(value)
         return {name: tuple(found) for name, found in values.items()}
+
+    def _is_fresh(self, metric: NodeMetric) -> bool:
+        """Whether a report is of now: an agent that has stopped leaves its last one behind."""
+        try:
+            at_s = parse_timestamp(metric.status.update_time or "")
+        except TimestampError:
+            return False
+        policy = metric.spec.metric_collect_policy
+        every_s = (policy.report_interval_seconds if policy else None) or 0
+        return self._clock.now() - at_s < max(FRESH_S, 3 * every_s)
 
 
 def _signals(metric: NodeMetric, namespace: str, name: str) -> dict[str, float]:

@@ -206,6 +206,7 @@ class Daemon:
                 self._options.state_dir,
                 lambda: sources.pods,
                 self.agent.replicas,
+                self._options.node,
             )
             self._blames = interfering.blames
             on_ready()

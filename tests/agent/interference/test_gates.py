@@ -14,7 +14,7 @@ from koord.agent.executor.ledger import Ledger
 from koord.agent.host.cgroups import Version
 from koord.agent.host.knobs import CPU_QUOTA
 from koord.agent.qos.interference import WINDOW_S, standing_of, strategy_of
-from koord.agent.qos.strategy import Sight
+from koord.agent.qos.strategy import Departures, Sight
 from koord.agent.series import names
 from koord.agent.series.samples import Samples
 from koord.api.configuration.features import AgentGate
@@ -104,3 +104,22 @@ def test_who_is_held_back_is_let_go_when_colocation_is_switched_off(tmp_path: Pa
     for _ in range(3):
         host.round(WINDOW_S, 9.0, 1900.0)
         assert host.quota_us() == -1
+
+
+@pytest.mark.parametrize(
+    ("departures", "expected"),
+    [
+        (Departures(), (True, False, False, False)),
+        (Departures(evicted={"build"}), (False, True, False, False)),
+        (Departures(told={"build"}), (True, False, True, False)),
+        (Departures(refused={"build"}), (False, False, False, True)),
+        (Departures(unmoved={"build"}), (True, False, False, True)),
+    ],
+    ids=["nothing", "evicted", "has notice", "refused", "its move was refused"],
+)
+def test_what_came_of_evictions_and_moves_reaches_who_decides(
+    departures: Departures, expected: tuple[bool, ...]
+) -> None:
+    pod = states.pod("build", "BE")
+    found = standing_of(pod, Sight(states.node(pod), Samples(), 0.0, departures))
+    assert (found.can_be_evicted, found.is_leaving, found.has_notice, found.was_refused) == expected

@@ -19,6 +19,7 @@ from koord.agent.pods import AgentPod
 from koord.agent.qos.decision import Move
 from koord.api.kinds import EVENTS, NAMESPACES, NODE_METRICS, POD_MIGRATION_JOBS, PODS
 from koord.api.kubernetes.meta import OwnerReference
+from koord.api.text.timestamp import from_seconds
 from koord.cli.agent import agent
 from koord.kube.clock import SystemClock
 from koord.kube.events import EventRecorder
@@ -37,9 +38,9 @@ def replica(name: str, node: str) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"nodeName": node, "containers": [{"name": "main", "image": "web"}]}}
 
 
-def report(pod: str, delay: float) -> dict[str, Any]:
+def report(pod: str, delay: float, at_s: float) -> dict[str, Any]:
     pods = [{"namespace": "ns", "name": pod, "extensions": {"signals": {"runQueueDelay": delay}}}]
-    return {"status": {"podsMetric": pods}}
+    return {"status": {"updateTime": from_seconds(at_s), "podsMetric": pods}}
 
 
 def episode(clock: SystemClock, *steps: Taken) -> Episode:
@@ -63,12 +64,16 @@ async def test_a_slow_pod_is_told_of_compared_and_asked_to_be_moved(tmp_path: Pa
     async with serving(tmp_path) as client:
         await bootstrap(client)
         await client.create(NAMESPACES, {"metadata": {"name": "ns"}})
-        for number, delay in enumerate((0.4, 0.6)):
-            await client.create(PODS, replica(f"web-{number}", f"n{number}"))
-            await client.create(NODE_METRICS, {"metadata": {"name": f"n{number}"}})
-            await client.patch(NODE_METRICS, f"n{number}", report(f"web-{number}", delay), subresource="status")
+        # The third runs on the same node, and the fourth on one whose agent stopped an hour ago.
+        for number, (node, delay, ago_s) in enumerate(
+            (("n0", 0.4, 20), ("n1", 0.6, 20), ("here", 5.0, 20), ("n3", 9.0, 3600))
+        ):
+            told_of = report(f"web-{number}", delay, clock.now() - ago_s)
+            await client.create(PODS, replica(f"web-{number}", node))
+            await client.create(NODE_METRICS, {"metadata": {"name": node}})
+            await client.patch(NODE_METRICS, node, told_of, subresource="status")
         async with EventRecorder(client, controller="koord-agent") as events:
-            told = Interfering(client, events, clock, tmp_path / "agent", lambda: pods, replicas)
+            told = Interfering(client, events, clock, tmp_path / "agent", lambda: pods, replicas, "here")
             answering = asyncio.create_task(told.answer())
             told.ask(pods["web"])
             now_s = clock.monotonic()

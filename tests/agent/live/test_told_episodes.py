@@ -57,7 +57,7 @@ class Node:
 
     def start(self) -> None:
         told: Any = self.told
-        self.agent = Interfering(told, told, told, self.state_dir, lambda: self.pods, {})
+        self.agent = Interfering(told, told, told, self.state_dir, lambda: self.pods, {}, "here")
 
     def step(self, victim: str, *steps: Step) -> None:
         """The episode of a service that waits since a minute ago, and its last step."""
