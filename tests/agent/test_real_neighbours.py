@@ -7,13 +7,14 @@ every file is as it was found, also those that nobody wrote.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from koord.agent.executor.executor import ExecutorOutcome
+from koord.agent.executor.write import Write
 from koord.agent.host.cgroups import Version
 from koord.agent.host.knobs import CPU_BURST, CPU_QUOTA, CPUSET_CPUS
 from koord.agent.host.layout import container_dir
@@ -156,6 +157,29 @@ def test_a_pods_quota_that_somebody_else_reset_is_never_less_than_its_limit(node
     node.later_s += 61
     assert not decided(node).refused
     assert node.cgroups.get(CPU_QUOTA, web.directory) == raised
+
+
+@pytest.mark.skipif(slices.IN_USE, reason="systemd's quotas are told to systemd")
+def test_all_of_best_effort_is_held_to_less_than_one_of_its_pods_was_before(node: RealNode) -> None:
+    job, executor = node.pod("job", **batch()), node.agent.executor
+    before, inside = node.all_files(), (job.directory, job.containers[0].directory)
+
+    def held(directories: Collection[str], quota_us: int, by: str) -> None:
+        writes = [Write(CPU_QUOTA, each, quota_us, by, "") for each in directories]
+        node.later_s += 1
+        assert not executor.apply(writes, {by}, node.now_s).refused
+
+    held(inside, 150_000, "interference")
+    held([node.best_effort], 100_000, "cpu_suppress")
+    held(inside, 150_000, "interference")
+    assert node.best_effort_cores == 1.0
+    if node.cgroups.version is Version.V1:
+        assert [node.cgroups.get(CPU_QUOTA, each) for each in inside] == [100_000, 100_000]
+    held([node.best_effort], 180_000, "cpu_suppress")
+    held(inside, 150_000, "interference")
+    assert [node.cgroups.get(CPU_QUOTA, each) for each in inside] == [150_000, 150_000]
+    assert not executor.restore_all(node.now_s).refused
+    assert node.all_files() == before
 
 
 SETTINGS: tuple[dict[str, Any], ...] = (

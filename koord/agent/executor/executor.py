@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
+from koord.agent.executor.fitting import fitted
 from koord.agent.executor.ledger import Entry, Ledger, knob_of
 from koord.agent.executor.order import merged, ordered
 from koord.agent.executor.write import Spot, Write, WriteStep
@@ -76,6 +77,8 @@ class Executor:
         directory, so does all outside of it."""
         self._cgroups.read_now.clear()
         wanted, disagreed = merged(write for write in writes if self._is_possible(write, now_s))
+        if self._cgroups.version is Version.V1:
+            wanted = fitted(wanted, self.ledger, ran)
         outcome = ExecutorOutcome(disagreed=disagreed)
         self._pass_over_shares(wanted)
         self._heed_specs(wanted.values())
