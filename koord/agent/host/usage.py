@@ -190,6 +190,23 @@ def disks_used(cgroups: Cgroups, directory: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+_V1_DISK_LIMITS: Final = tuple(
+    f"blkio.throttle.{what}_{unit}_device" for what in ("read", "write") for unit in ("bps", "iops")
+)
+
+
+def has_disk_limit(cgroups: Cgroups, directory: str) -> bool:
+    """Whether what a cgroup reads or writes is limited on some disk."""
+    is_v1 = cgroups.version is Version.V1
+    for file in _V1_DISK_LIMITS if is_v1 else ("io.max",):
+        try:
+            if cgroups.files.read(cgroups.name("blkio" if is_v1 else "", directory, file)).strip():
+                return True
+        except FileNotFoundError:
+            continue
+    return False
+
+
 def pressure(cgroups: Cgroups, directory: str, resource: str) -> Pressure | None:
     """Of `cpu`, `memory` or `io`; None on a kernel without. A v2 tree beside v1 is asked where v1 has no answer."""
     if cgroups.version is Version.V2:

@@ -63,5 +63,8 @@ WORKS_SLOWER: Final = 1.25
 EXCUSED_BY_QUOTA: Final = frozenset({Signal.MEMORY_PRESSURE, Signal.IO_PRESSURE, Signal.IO_WAIT, Signal.PROBE})
 """What also rises when a pod meets its own CPU limit, by how much nobody can tell: not judged in such a window."""
 
+EXCUSED_BY_DISK_LIMIT: Final = frozenset({Signal.IO_PRESSURE, Signal.IO_WAIT})
+"""What also rises when a pod meets a limit of its own on a disk. No kernel counts how often it does."""
+
 EXCUSED_BY_MEMORY_LIMIT: Final = frozenset({Signal.MEMORY_PRESSURE, Signal.DIRECT_RECLAIM, Signal.MAJOR_FAULTS})
 """What also rises when a pod meets its own memory limit."""

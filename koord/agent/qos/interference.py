@@ -8,7 +8,7 @@ not below their request; prod pods cannot. With the gate InterferenceDetection a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -17,11 +17,11 @@ from koord.agent.collect.pressure import RESOURCES
 from koord.agent.host.convert import LONG_PERIOD_US, quota_of_milli
 from koord.agent.host.io_knobs import io_limit
 from koord.agent.host.knobs import CPU_PERIOD, CPU_QUOTA, CPU_QUOTA_IN_LONG_PERIODS, MEMORY_HIGH
-from koord.agent.host.usage import disks_used
+from koord.agent.host.usage import disks_used, has_disk_limit
 from koord.agent.interference import control
 from koord.agent.interference.control import Node, Outcome, OwnMeans, Standing
 from koord.agent.interference.episode import HeldBy
-from koord.agent.interference.signals import Dimension, Signal
+from koord.agent.interference.signals import EXCUSED_BY_DISK_LIMIT, Dimension, Signal
 from koord.agent.interference.story import reason
 from koord.agent.interference.window import PodWindow, Reading, pod_window
 from koord.agent.pods import BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY, AgentPod
@@ -67,6 +67,8 @@ class Means:
 
     has_memory: frozenset[str] = frozenset()
     disks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    limits_disks: frozenset[str] = frozenset()
+    "Services whose own use of disks is limited."
     yields: bool = False
     "Whether best effort has only what nobody else would use: its quota is then counted by long periods."
 
@@ -97,18 +99,25 @@ def look_for_means(reader: Reader, memory: InterferenceMemory) -> Means:
     }
     yields = bool(suffers or memory.control.holds) and _yields(reader)
     pods = reader.state.pods.values() if suffers & {Dimension.MEMORY, Dimension.IO} else ()
-    has_memory, disks = set(), {}
+    has_memory, disks, limits_disks = set(), {}, set()
     for pod in pods:
-        if not _can_be_held(pod):
-            continue
         try:
+            if Dimension.IO in suffers and any(has_disk_limit(reader.cgroups, each) for each in _directories(pod)):
+                limits_disks.add(pod.uid)
+            if not _can_be_held(pod):
+                continue
             if Dimension.MEMORY in suffers and reader.cgroups.has(MEMORY_HIGH, pod.directory):
                 has_memory.add(pod.uid)
             if Dimension.IO in suffers:
                 disks[pod.uid] = disks_used(reader.cgroups, pod.directory)
         except OSError:
             continue
-    return Means(frozenset(has_memory), disks, yields)
+    return Means(frozenset(has_memory), disks, frozenset(limits_disks), yields)
+
+
+def _directories(pod: AgentPod) -> Iterator[str]:
+    yield pod.directory
+    yield from (each.directory for each in pod.containers if each.directory)
 
 
 def _yields(reader: Reader) -> bool:
@@ -135,7 +144,7 @@ def _window_ended(sight: Sight, means: Means, memory: InterferenceMemory, window
     node = Node(
         now_s,
         seconds,
-        _windows(sight, memory, readings, seconds),
+        _windows(sight, memory, readings, seconds, means.limits_disks),
         {uid: standing_of(pod, sight, means) for uid, pod in state.pods.items()},
         {uid: _by_signal(found) for uid, found in sight.replicas.items()},
         sight.switches,
@@ -169,16 +178,24 @@ def _standing(sight: Sight, wishes: tuple[Wish, ...]) -> StrategyDecision:
 
 
 def _windows(
-    sight: Sight, memory: InterferenceMemory, readings: Mapping[str, Reading], seconds: float
+    sight: Sight,
+    memory: InterferenceMemory,
+    readings: Mapping[str, Reading],
+    seconds: float,
+    limits_disks: Collection[str],
 ) -> dict[str, PodWindow]:
     used = sight.samples.mean(names.NODE_CPU, sight.now_s, seconds) or 0.0
     busy = used / max(sight.state.capacity_cpu_milli, 1)
     last = memory.control.history[-1] if memory.control.history else {}
-    return {
+    found = {
         uid: pod_window(memory.readings[uid], now, seconds, busy, last.get(uid))
         for uid, now in readings.items()
         if uid in memory.readings
     }
+    for uid in found.keys() & limits_disks:
+        left = {signal: value for signal, value in found[uid].signals.items() if signal not in EXCUSED_BY_DISK_LIMIT}
+        found[uid] = replace(found[uid], signals=left)
+    return found
 
 
 def reading(samples: Samples, uid: str, now_s: float, window_s: float) -> Reading:

@@ -58,7 +58,7 @@ def test_a_neighbour_is_held_by_what_its_victim_lacks_else_by_cpu(
 
 
 def wishes(
-    tmp_path: Path, version: Version, dimension: Dimension, *, is_idle: bool = False
+    tmp_path: Path, version: Version, dimension: Dimension, *, is_idle: bool = False, limited: str = ""
 ) -> tuple[dict[str, Value | str], dict[str, str]]:
     """What the strategy wants of the neighbour after three windows in which the service waited; and the pod's files
     afterwards, and when it was let go."""
@@ -69,6 +69,11 @@ def wishes(
     if version is Version.V2:
         tree.write(f"sys/fs/cgroup/{directory}/io.stat", IO_STAT)
         tree.write(f"sys/fs/cgroup/{directory}/io.max", "")
+    if limited:
+        tree.pod("web", KubeQoS.BURSTABLE, "web-main")
+        tree.write(
+            f"{tree.cgroups.name('blkio' if version is Version.V1 else '', web.directory, limited)}", "8:0 1048576\n"
+        )
     if is_idle:
         tree.write(f"{tree.cgroups.name('cpu', qos_dir(KubeQoS.BEST_EFFORT, CgroupDriver.CGROUPFS))}/cpu.idle", "1")
     state = states.node(web, build, slo={})
@@ -92,7 +97,7 @@ def wishes(
         if decision is not None and decision.signals:
             teaches.append("web" in decision.usual_signals)
     assert decision is not None
-    assert (teaches[0], teaches[-1]) == (True, False), "who is disturbed does not learn that this is usual"
+    assert (teaches[0], teaches[-1]) == (True, bool(limited)), "who is disturbed does not learn that this is usual"
     wanted = {
         f"{each.target} {each.setting.name}": each.value for each in decision.wishes if isinstance(each.setting, Knob)
     }
@@ -122,6 +127,16 @@ def test_on_v2_who_takes_memory_keeps_what_it_works_with_and_is_let_go_later(tmp
     assert wanted == {"pod build memory.high": 2 * GIB, "container build main memory.high": 2 * GIB}
     assert files["memory.high"].strip() == str(2 * GIB)
     assert files["memory.high then"].strip() == "max"
+
+
+@pytest.mark.parametrize(
+    ("version", "file"), [(Version.V2, "io.max"), (Version.V1, "blkio.throttle.write_iops_device")]
+)
+def test_a_service_that_waits_for_disks_by_its_own_limit_is_no_victim(
+    version: Version, file: str, tmp_path: Path
+) -> None:
+    wanted, _ = wishes(tmp_path, version, Dimension.IO, limited=file)
+    assert not wanted
 
 
 @pytest.mark.parametrize("dimension", [Dimension.IO, Dimension.MEMORY])
