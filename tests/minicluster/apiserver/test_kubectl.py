@@ -14,6 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from koord.api import kinds
+from koord.api.text.manifest import parse
+from koord.offline.recommend import advice
+from koord.offline.recommend_patch import patch
 from tests.minicluster.apiserver.whole_cluster import WholeCluster
 
 pytestmark = pytest.mark.kubectl
@@ -218,6 +222,50 @@ def test_server_side_apply_keeps_owners_apart(shop: Shop) -> None:
         "get", "cm", "shared", "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}"
     )
     assert sorted(managers.split()) == ["kubectl", "them"]
+
+
+TWO = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: two}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: two}}
+  template:
+    metadata: {labels: {app: two}}
+    spec:
+      containers:
+      - {name: main, image: m, env: [{name: A, value: b}], resources: {requests: {cpu: "4", memory: 1Gi}}}
+      - {name: proxy, image: p, resources: {requests: {cpu: 100m, memory: 64Mi}, limits: {memory: 64Mi}}}
+"""
+
+
+def recommended(shop: Shop, targets: dict[str, dict[str, str]]) -> str:
+    """The patch for the Deployment as it is stored, where that is recommended for its containers."""
+    statuses = [{"containerName": name, "resources": each} for name, each in targets.items()]
+    told = {
+        "apiVersion": "analysis.koordinator.sh/v1alpha1",
+        "kind": "Recommendation",
+        "metadata": {"name": "two", "namespace": shop.namespace},
+        "spec": {"target": {"type": "workload", "workload": {"kind": "Deployment", "name": "two"}}},
+        "status": {"podStatus": {"containerStatuses": statuses}},
+    }
+    stored = shop.kubectl("get", "deployment", "two", "-o", "json")
+    found = parse(f"{json.dumps(told)}\n---\n{stored}", "two")
+    items = patch(found.of(kinds.RECOMMENDATIONS), advice(found)).items
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+
+
+def test_recommended_requests_can_be_applied_again_and_take_nothing_away(shop: Shop) -> None:
+    shop.kubectl("apply", "--server-side", "-f", "-", stdin=TWO)
+    apply = ("apply", "--server-side", "--field-manager=koord", "--force-conflicts", "-f", "-")
+    shop.kubectl(*apply, stdin=recommended(shop, {"main": {"cpu": "1"}, "proxy": {"memory": "96Mi"}}))
+    shop.kubectl(*apply, stdin=recommended(shop, {"main": {"cpu": "2"}, "proxy": {"memory": "96Mi"}}))
+    spec = json.loads(shop.kubectl("get", "deployment", "two", "-o", "jsonpath={.spec.template.spec}"))
+    main, proxy = spec["containers"]
+    assert main["resources"] == {"requests": {"cpu": "2", "memory": "1Gi"}}
+    assert main["env"] == [{"name": "A", "value": "b"}]
+    assert proxy["resources"] == {"requests": {"cpu": "100m", "memory": "96Mi"}, "limits": {"memory": "96Mi"}}
 
 
 def test_diff_shows_what_would_change_and_changes_nothing(shop: Shop) -> None:
