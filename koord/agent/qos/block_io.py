@@ -48,7 +48,7 @@ Disks = Mapping[Block, tuple[str, ...]]
 def decide(state: NodeState, known: Disks) -> StrategyDecision | None:
     if state.slo is None:
         return None
-    if not any(_asked(state)):
+    if state.is_colocation_off or not any(_asked(state)):
         return NOTHING
     return StrategyDecision(tuple(_wishes(state, known)), problems=tuple(_unknown(state, known)))
 

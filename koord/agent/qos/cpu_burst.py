@@ -313,6 +313,8 @@ def _quota(cgroups: Cgroups, directory: str) -> int | None:
 
 def _decide(sight: Sight, quotas: Mapping[str, int], memory: BurstMemory) -> Turn[BurstMemory]:
     state = sight.state
+    if state.slo is not None and state.is_colocation_off:
+        return Turn(NOTHING, BurstMemory())
     ratio = normalization_ratio(state) if state.gates[AgentGate.CPU_NORMALIZATION] else None
     outcome = decide(state, sight.samples, quotas, memory.tokens, sight.seed, sight.now_s, ratio)
     if outcome is None:

@@ -47,6 +47,8 @@ _DIRECTORY_CLASS: Final = {
 def decide(state: NodeState) -> StrategyDecision | None:
     if state.slo is None or state.slo.resource_qos_strategy is None:
         return None
+    if state.is_colocation_off:
+        return NOTHING
     pods = [(pod, _config(state, pod)) for pod in state.pods.values() if pod.is_active]
     if not any(_is_enabled(state, qos) for qos in QoSClass) and not any(_asks(pod) for pod, _ in pods):
         return NOTHING

@@ -1,17 +1,18 @@
 """Settings of the whole machine that the NodeSLO asks for: memory that is kept free, and features of the kernel.
 
-A figure outside what the kernel takes is left out, and so is what this kernel does not have.
+A figure outside what the kernel takes is left out, and so is what this kernel does not have. Where the node is a part
+of a machine, all of it is left to the machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from typing import Final
+from typing import Final, NamedTuple
 
 from koord.agent import wish
 from koord.agent.host import system_knobs as knobs
 from koord.agent.host.knobs import Knob
-from koord.agent.qos.decision import NOTHING, StrategyDecision
+from koord.agent.qos.decision import NOTHING, Problem, StrategyDecision
 from koord.agent.qos.strategy import Reader, Sight, Strategy, Turn
 from koord.agent.state import NodeState
 from koord.agent.wish import Wish
@@ -20,13 +21,16 @@ from koord.api.protocol.crd.node_slo import SystemStrategy
 
 NAME: Final = "system_config"
 _OF: Final = 10_000
+_PART: Final = Problem(
+    "apply system-config", "the node is a part of a machine, and these settings are the whole machine's"
+)
 
 
 def decide(state: NodeState, features: Set[str]) -> StrategyDecision | None:
     """`features`: those that the kernel's scheduler has."""
     if state.slo is None:
         return None
-    strategy = state.slo.system_strategy
+    strategy = None if state.is_colocation_off else state.slo.system_strategy
     return NOTHING if strategy is None else StrategyDecision(tuple(_wishes(state, strategy, features)))
 
 
@@ -58,15 +62,24 @@ def _wish(knob: Knob, value: int, why: str) -> Iterator[Wish]:
         yield Wish(wish.NODE, knob, value, NAME, why)
 
 
-def _look(reader: Reader, memory: frozenset[str] | None) -> frozenset[str]:
+class Seen(NamedTuple):
+    features: frozenset[str]
+    is_part: bool
+    "Whether the node is a part of a machine."
+
+
+def _look(reader: Reader, memory: Seen | None) -> Seen:
     """The features that this kernel's scheduler has: it does not come by new ones."""
-    return knobs.scheduler_feature_names(reader.cgroups.files) if memory is None else memory
+    if memory is not None:
+        return memory
+    return Seen(knobs.scheduler_feature_names(reader.cgroups.files), bool(reader.cgroups.root))
 
 
-def _decide(sight: Sight, held: frozenset[str], memory: frozenset[str] | None) -> Turn[frozenset[str] | None]:
-    return Turn(decide(sight.state, held), held)
+def _decide(sight: Sight, held: Seen, memory: Seen | None) -> Turn[Seen | None]:
+    decision = decide(sight.state, held.features)
+    if held.is_part and decision is not None and decision.wishes:
+        decision = StrategyDecision(problems=(_PART,))
+    return Turn(decision, held)
 
 
-STRATEGY: Final[Strategy[frozenset[str] | None, frozenset[str]]] = Strategy(
-    NAME, (AgentGate.SYSTEM_CONFIG,), None, _decide, _look
-)
+STRATEGY: Final[Strategy[Seen | None, Seen]] = Strategy(NAME, (AgentGate.SYSTEM_CONFIG,), None, _decide, _look)

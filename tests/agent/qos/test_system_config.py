@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from koord.agent.executor.delivery import Delivery
 from koord.agent.executor.executor import Executor
 from koord.agent.executor.ledger import Ledger
+from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.system_knobs import SYSTEM_KNOBS, scheduler_feature_names, scheduler_features
 from koord.agent.qos import system_config
+from koord.agent.qos.registry import STRATEGIES
+from koord.agent.qos.strategy import Reader, Sight, Strategy
+from koord.agent.series.names import NODE_CPU, pod_cpu
+from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
-from tests.agent.states import GIB, NOW, node
+from tests.agent.states import GIB, NOW, node, pod, samples
 from tests.agent.trees import Tree
 
 FILES = {
@@ -70,6 +78,43 @@ def test_features_of_the_scheduler_are_switched_one_by_one(tmp_path: Path) -> No
 
 def test_what_this_kernel_does_not_have_is_passed_over(tmp_path: Path) -> None:
     assert Host(tmp_path).round(memcgReapBackGround=1, schedIdleSaverWmark=5, schedGroupIdentityEnabled=1) == {}
+
+
+def test_where_the_node_is_a_part_of_a_machine_the_machine_is_left_alone(tmp_path: Path) -> None:
+    tree, state = Tree(tmp_path), _state({"watermarkScaleFactor": 150})
+    cgroups = Cgroups(tree.files, Version.V2, "part")
+    seen = system_config.STRATEGY.look(Reader(cgroups, state, NOW, is_thorough=True), None)
+    decision = system_config.STRATEGY.decide(Sight(state, Samples(), NOW), seen, None).decision
+    assert decision is not None
+    assert decision.wishes == ()
+    assert [each.why for each in decision.problems] == [
+        "the node is a part of a machine, and these settings are the whole machine's"
+    ]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda each: each.name)
+def test_on_a_node_that_is_switched_off_nobody_wants_anything(strategy: Strategy[Any, Any], tmp_path: Path) -> None:
+    """Whatever the settings ask for: what was written is put back."""
+    classes = {"enable": True}
+    of_class = {"memoryQOS": {**classes, "minLimitPercent": 50}, "resctrlQOS": classes, "cpuQOS": classes}
+    block = {"name": "/dev/sda", "ioCfg": {"readBPS": 5}}
+    asked = {
+        "systemStrategy": {"watermarkScaleFactor": 150},
+        "cpuBurstStrategy": {"policy": "auto"},
+        "resourceUsedThresholdWithBE": classes,
+        "resourceQOSStrategy": {
+            "beClass": {**of_class, "blkioQOS": {**classes, "blocks": [block]}},
+            "lsClass": of_class,
+        },
+    }
+    pods = pod("web", "LS", requests={"cpu": "1"}, limits={"cpu": "1"}), pod("job", "BE")
+    state = replace(node(*pods, slo=asked), is_colocation_off=True)
+    reader = Reader(Tree(tmp_path).cgroups, state, NOW, is_thorough=True)
+    usage = samples({NODE_CPU: 0, pod_cpu("web"): 0, pod_cpu("job"): 0})
+    seen = strategy.look(reader, strategy.memory)
+    decision = strategy.decide(Sight(state, usage, NOW), seen, strategy.memory).decision
+    assert decision is not None, "nothing would be put back"
+    assert decision.wishes == ()
 
 
 def test_a_feature_is_a_name_and_no_path() -> None:
