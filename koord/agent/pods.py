@@ -72,6 +72,8 @@ class AgentPod:
     "Milli-cores of the container that may have most, those that made the pod ready among them."
     is_resizing: bool = False
     "Whether kubelet is about to change its resources in place, or would, if the node had more."
+    is_resize_deferred: bool = False
+    "Whether it would: nothing changes until then."
 
     @property
     def key(self) -> str:
@@ -123,6 +125,7 @@ def pod_of(pod: RunnablePod, driver: CgroupDriver) -> AgentPod:
         is_on_host_network=pod.spec.host_network,
         largest_cpu_limit=max((each.get(CPU, 0) for each in limits), default=0),
         is_resizing=any(pod.status.condition(each) is not None for each in _RESIZING),
+        is_resize_deferred=pod.status.condition(PodConditionType.RESIZE_PENDING) is not None,
     )
 
 

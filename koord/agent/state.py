@@ -40,6 +40,8 @@ class Kubelet:
     "Of its CPU manager's policy."
     topology_policy: str = "None"
     "How it aligns pods or containers with NUMA nodes, in the words of a NodeResourceTopology."
+    is_told: bool = True
+    "Whether kubelet has said so, or has nothing to say; otherwise nobody has been able to ask it."
 
     @property
     def shares_reserved(self) -> bool:

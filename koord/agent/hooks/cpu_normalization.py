@@ -23,7 +23,10 @@ _WHY: Final = "the node's CPU normalization ratio"
 
 
 def _concerns(pod: AgentPod) -> bool:
-    """Services that share CPUs."""
+    """Services that share CPUs. One whose limits kubelet changes at this moment is left to it: on v1 its containers'
+    new ones must fit into the pod's."""
+    if pod.is_resizing and not pod.is_resize_deferred:
+        return False
     if pod.labelled_qos not in (QoSClass.LS, QoSClass.NONE) or pod.is_best_effort:
         return False
     try:

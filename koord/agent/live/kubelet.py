@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 TIMEOUT_S: Final = 3.0
 DEFAULT_PORT: Final = 10250
 STATIC: Final = "static"
+_NEVER_TOLD: Final = (403, 404, 405)
+"""Answers of a kubelet that keeps its configuration to itself; others come from one that is about to start."""
 STATE_FILE: Final = "var/lib/kubelet/cpu_manager_state"
 
 
@@ -120,13 +122,15 @@ async def settings(client: Client, before: Kubelet, topology: Topology) -> Kubel
         reserved = reserved_cpus(config, topology)
     except (ApiError, OSError, ValueError) as error:
         log.warning("kubelet does not tell its configuration, the last one stays: %s", error)
-        return before
+        is_kept_back = isinstance(error, ApiError) and error.code in _NEVER_TOLD
+        return replace(before, is_told=before.is_told or is_kept_back)
     return replace(
         before,
         cpu_policy=config.cpu_manager_policy,
         reserved_cpus=reserved,
         cpu_options=config.cpu_manager_policy_options or {},
         topology_policy=topology_policy(config.topology_manager_policy, config.topology_manager_scope),
+        is_told=True,
     )
 
 

@@ -84,9 +84,9 @@ KUBELET_S: Final = 10.0
 DRIVER_WITHIN_S: Final = 60.0
 AGAIN_S: Final = 5.0
 ANNOUNCED_S: Final = 300.0
+"""For how long a pod that a runtime has told of may be unknown to kubelet: one that never came about is forgotten."""
 RESIZED_S: Final = 5.0
 """For so long a runtime's word that kubelet resizes a pod counts; kubelet tells it by then."""
-"""For how long a pod that a runtime has told of may be unknown to kubelet: one that never came about is forgotten."""
 MOST_FILES: Final = 65536
 MOST_PROBLEMS: Final = 10_000
 """So many are remembered as told; after that, all are told again."""
@@ -126,7 +126,7 @@ class Sources:
     reports: Sequence[tuple[Report[Any], Informer[Any]]]
     "Each with the object that it is told in."
     pods: dict[str, AgentPod] = field(default_factory=dict)
-    kubelet: Kubelet = field(default_factory=Kubelet)
+    kubelet: Kubelet = field(default_factory=lambda: Kubelet(is_told=False))
 
 
 class Daemon:
@@ -340,7 +340,11 @@ class Daemon:
             self._resizing = {uid: at_s for uid, at_s in self._resizing.items() if at_s > since_s}
         if not self._announced and not self._resizing:
             return sources.pods
-        resizing = {uid: replace(pod, is_resizing=True) for uid in self._resizing if (pod := sources.pods.get(uid))}
+        resizing = {
+            uid: replace(pod, is_resizing=True, is_resize_deferred=False)
+            for uid in self._resizing
+            if (pod := sources.pods.get(uid))
+        }
         return {**sources.pods, **resizing, **{uid: pod for uid, (pod, _) in self._announced.items()}}
 
     def _now(self, sources: Sources) -> NodeState | None:
@@ -449,6 +453,11 @@ class Daemon:
                 await watch.next_look(self._options.kubelet_s)
 
     async def _kubelet_round(self, client: Client, sources: Sources, malformed: MalformedTeller) -> None:
+        # First: pods are not to be looked after by what a kubelet with other settings would do.
+        asked = await kubelet.settings(client, sources.kubelet, self.topology)
+        new = replace(asked, static_cpus=kubelet.given_cpus(self.files, asked))
+        if new != sources.kubelet:
+            sources.kubelet = new
         found = await self._kubelet_pods.news(client)
         if found is not None:
             pods = pods_of(found, self.driver, self._shield)
@@ -459,10 +468,6 @@ class Daemon:
                     malformed.tell(PODS, pod.meta, sources.pods[uid].meta if uid in sources.pods else None)
                 sources.pods = pods
             self._knows_pods = True
-        asked = await kubelet.settings(client, sources.kubelet, self.topology)
-        new = replace(asked, static_cpus=kubelet.given_cpus(self.files, asked))
-        if new != sources.kubelet:
-            sources.kubelet = new
 
     def _facts(self) -> Facts | None:
         if self._state is None:

@@ -74,6 +74,15 @@ def test_a_fast_cpu_makes_a_quota_smaller() -> None:
     assert wanted(cpu_normalization.HOOK, node(service)) == {}
 
 
+@pytest.mark.parametrize(
+    ("conditions", "expected"), [((), True), (("PodResizePending",), True), (("PodResizeInProgress",), False)]
+)
+def test_a_pod_that_kubelet_resizes_at_this_moment_is_left_to_it(conditions: tuple[str, ...], expected: bool) -> None:
+    """Its container's new limit must fit into the pod's new one, which kubelet writes first."""
+    service = pod("web", "LS", limits={"cpu": "3"}, conditions=conditions)
+    assert bool(wanted(cpu_normalization.HOOK, node(service, annotations={RATIO: "1.15"}))) is expected
+
+
 def test_containers_to_come_count_for_their_pods_quota() -> None:
     """Or kubelet could not start them below a quota that is too small for them."""
     limits = {"resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}

@@ -13,6 +13,7 @@ from koord.agent.host.files import Files
 from koord.agent.live.kubelet import STATE_FILE, given_cpus, settings
 from koord.agent.state import Kubelet
 from koord.api.text.cpuset import CPUSet
+from koord.kube.errors import ApiError, Status
 from tests.agent.states import cpus
 
 STATIC = Kubelet("static")
@@ -28,6 +29,14 @@ class Answering:
     async def raw(self, method: str, path: str) -> tuple[int, dict[str, str], bytes]:
         assert (method, path) == ("GET", "/configz")
         return 200, {}, self._body
+
+
+class Refusing:
+    def __init__(self, code: int) -> None:
+        self._code = code
+
+    async def raw(self, method: str, path: str) -> tuple[int, dict[str, str], bytes]:
+        raise ApiError(Status(code=self._code))
 
 
 async def asked(body: bytes) -> Kubelet:
@@ -55,6 +64,14 @@ async def test_its_configuration_says_how_it_deals_with_cpus() -> None:
 @pytest.mark.parametrize("body", [b"", b"{", b'{"kubeletconfig": {"cpuManagerPolicy": 1}}'])
 async def test_without_an_answer_the_last_one_stays(body: bytes) -> None:
     assert await asked(body) == KNOWN
+
+
+@pytest.mark.parametrize(("code", "is_told"), [(403, True), (404, True), (401, False), (500, False), (0, False)])
+async def test_a_kubelet_that_keeps_its_configuration_back_is_not_one_that_is_away(code: int, is_told: bool) -> None:
+    """The former will never tell; before the latter has, nobody knows which CPUs are free."""
+    client: Any = Refusing(code)
+    assert await settings(client, Kubelet(is_told=False), cpus(1, 4, 2)) == Kubelet(is_told=is_told)
+    assert await settings(client, KNOWN, cpus(1, 4, 2)) == KNOWN
 
 
 @pytest.mark.parametrize(
