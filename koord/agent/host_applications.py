@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from koord.api.kubernetes.cgroup import CgroupDriver, qos_dir
 from koord.api.kubernetes.words import KubeQoS
-from koord.api.protocol.crd.node_slo import HostApplicationSpec
+from koord.api.protocol.crd.node_slo import HostApplicationSpec, NodeSLOSpec
 from koord.api.protocol.priority import QoSClass
 
 _BASES = {
@@ -12,6 +14,16 @@ _BASES = {
     "KubepodsBurstable": KubeQoS.BURSTABLE,
     "KubepodsBesteffort": KubeQoS.BEST_EFFORT,
 }
+
+
+def host_applications(slo: NodeSLOSpec | None) -> Sequence[HostApplicationSpec]:
+    return slo.host_applications if slo else ()
+
+
+def lies_in_best_effort(application: HostApplicationSpec) -> bool:
+    """Only such a one is held back with best-effort pods, and yields like them."""
+    path = application.cgroup_path
+    return path is not None and path.base == "KubepodsBesteffort"
 
 
 def directory_of(application: HostApplicationSpec, driver: CgroupDriver) -> str:

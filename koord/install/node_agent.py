@@ -31,6 +31,7 @@ CAPABILITIES: Final = (
     Capability("DAC_OVERRIDE", "write to cgroups that a container's own user owns, and to oom_score_adj"),
     Capability("KILL", "end the processes of a pod that must go at once, when the node is out of memory"),
     Capability("SYS_PTRACE", "read what tasks of other users wait for"),
+    Capability("SYS_NICE", "choose the time slices of tasks of other users"),
     Capability("SYS_RESOURCE", "lower oom_score_adj; open a file for each pod", (AgentGate.OOM_SCORE_ADJ,)),
     Capability(
         "PERFMON",

@@ -1,7 +1,8 @@
 """Group identity: who yields to whom on a CPU.
 
 Kernels that have it (`cpu.bvt_warp_ns`) get each class's number. Mainline kernels get the nearest thing: best effort as
-a whole has the least weight, and weights below it go on working.
+a whole has the least weight, and weights below it go on working; and its tasks have longer time slices than others, so
+that whoever wakes takes the CPU from them at once.
 
 The idle class (`cpu.idle`) would yield, too, but not in a directory where kubelet writes shares: the kernel refuses
 them, and kubelet does not start. Nor does it yield better. The balancer moves what is in it to and fro, and each time
@@ -17,6 +18,8 @@ from koord.agent import wish
 from koord.agent.hooks.hook import Hook
 from koord.agent.host.convert import LEAST_SHARES
 from koord.agent.host.knobs import CPU_SHARES, GROUP_IDENTITY
+from koord.agent.host.time_slices import LONG, TIME_SLICE
+from koord.agent.host_applications import host_applications, lies_in_best_effort
 from koord.agent.pods import AgentContainer, AgentPod
 from koord.agent.state import NodeState
 from koord.agent.wish import Wish
@@ -28,6 +31,7 @@ from koord.api.protocol.crd.resource_qos import ResourceQOS
 from koord.api.protocol.priority import QoSClass
 
 NAME: Final = "group_identity"
+YIELDS: Final = "best effort yields to all others"
 
 
 def identity(settings: ResourceQOS | None) -> int:
@@ -88,17 +92,24 @@ def _for_node(state: NodeState) -> Iterator[Wish]:
     if not _is_in_force(state):
         return
     best_effort = wish.band(KubeQoS.BEST_EFFORT)
+    if _is_by_weight(state):
+        yield Wish(best_effort, CPU_SHARES, LEAST_SHARES, NAME, YIELDS)
+        for app in host_applications(state.slo):
+            if lies_in_best_effort(app):
+                yield Wish(wish.application(app.name), TIME_SLICE, LONG, NAME, YIELDS, is_watched=True)
     if not state.kernel.has_group_identity:
-        if identity(state.qos.be_class) < 0:
-            yield Wish(best_effort, CPU_SHARES, LEAST_SHARES, NAME, "best effort yields to all others")
         return
     of_ls = identity(state.qos.ls_class)
     yield Wish(wish.band(KubeQoS.GUARANTEED), GROUP_IDENTITY, 0, NAME, "the root has no side")
     yield Wish(wish.band(KubeQoS.BURSTABLE), GROUP_IDENTITY, of_ls, NAME, "identity of LS")
     yield Wish(best_effort, GROUP_IDENTITY, identity(state.qos.be_class), NAME, "identity of BE")
-    for app in state.slo.host_applications if state.slo else ():
+    for app in host_applications(state.slo):
         why = f"identity of host application {app.name}"
         yield Wish(wish.application(app.name), GROUP_IDENTITY, identity(class_settings(state, app.qos)), NAME, why)
+
+
+def _is_by_weight(state: NodeState) -> bool:
+    return _is_in_force(state) and not state.kernel.has_group_identity and identity(state.qos.be_class) < 0
 
 
 def _is_by_number(state: NodeState) -> bool:
@@ -111,8 +122,10 @@ def _for_pod(state: NodeState, pod: AgentPod) -> Iterator[Wish]:
 
 
 def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -> Iterator[Wish]:
+    target = wish.container(pod.uid, container.name)
+    if _is_by_weight(state) and pod.kube_qos is KubeQoS.BEST_EFFORT:
+        yield Wish(target, TIME_SLICE, LONG, NAME, YIELDS, is_watched=True)
     if _is_by_number(state):
-        target = wish.container(pod.uid, container.name)
         yield Wish(target, GROUP_IDENTITY, pod_identity(state, pod), NAME, f"identity of {pod.qos}")
 
 

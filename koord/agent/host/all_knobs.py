@@ -9,8 +9,9 @@ from koord.agent.host.io_knobs import io_knob
 from koord.agent.host.knobs import KNOBS, PROCESS_KNOBS, Knob
 from koord.agent.host.resctrl_knobs import RESCTRL_TASKS, group_named
 from koord.agent.host.system_knobs import SYSTEM_KNOBS, scheduler_feature_named
+from koord.agent.host.time_slices import TIME_SLICE
 
-_SINGLE: Final = (RESCTRL_TASKS, CORE_COOKIE)
+_SINGLE: Final = (RESCTRL_TASKS, CORE_COOKIE, TIME_SLICE)
 _BY_NAME: Final = {knob.name: knob for knob in (*KNOBS, *PROCESS_KNOBS, *SYSTEM_KNOBS, *_SINGLE)}
 
 

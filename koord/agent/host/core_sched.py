@@ -14,12 +14,12 @@ from functools import cache
 from typing import Any, Final, Protocol
 
 from koord.agent.host.files import Files
+from koord.agent.host.processes import NOT_SEEN, sees_processes
 
 _PR_SCHED_CORE: Final = 62
 _GET, _CREATE, _SHARE_TO, _SHARE_FROM = range(4)
 _ONE_THREAD: Final = 0
 NONE: Final = 0
-_NOT_SEEN: Final = "the agent does not see the host's processes: it needs the host's /proc and PID namespace"
 
 
 class Cookies(Protocol):
@@ -132,8 +132,8 @@ class KernelCookies:
         self._holders: dict[int, _Holder] = {}
 
     def absence(self) -> str:
-        if not self._sees_host():
-            return _NOT_SEEN
+        if not sees_processes(self._files):
+            return NOT_SEEN
         try:
             _cookie_of(0)
         except OSError as error:
@@ -144,16 +144,9 @@ class KernelCookies:
             return f"the kernel refuses core scheduling: {error.strerror}"
         return ""
 
-    def _sees_host(self) -> bool:
-        """Numbers of tasks from elsewhere would be others' here."""
-        try:
-            return os.readlink(self._files.path("proc/self")) == str(os.getpid())
-        except OSError:
-            return False
-
     def of(self, task: int) -> int | None:
-        if not self._sees_host():
-            raise OSError(errno.EPERM, _NOT_SEEN)
+        if not sees_processes(self._files):
+            raise OSError(errno.EPERM, NOT_SEEN)
         if os.path.exists(f"/proc/self/task/{task}"):
             return None
         try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from koord.agent.host.core_sched import NONE
 from koord.agent.host.knobs import Form, Knob, Place
-from koord.agent.host.means import listed, parts, until_none_is_left
+from koord.agent.host.means import listed, none_but, numbers_of, parts, until_none_is_left
 from koord.agent.host.tasks import tasks_in
 
 if TYPE_CHECKING:
@@ -51,15 +51,5 @@ def _known(cgroups: Cgroups, ours: Collection[str]) -> set[str]:
     return {str(NONE), *ours, *map(str, cgroups.cookies.held())}
 
 
-def _read(text: str) -> str:
-    if not all(each.isdecimal() for each in parts(text)):
-        raise ValueError(f"{text[:60]!r} is no list of cookies, which are numbers")
-    return text
-
-
-def _have(shown: str, wanted: str) -> bool:
-    return parts(shown) <= parts(wanted)
-
-
-_PLACE: Final = Place("core_sched", Form(str, _read, alike=_have), "cpu", means=_Cookie())
+_PLACE: Final = Place("core_sched", Form(str, numbers_of("cookies"), alike=none_but), "cpu", means=_Cookie())
 CORE_COOKIE: Final = Knob("core_sched cookie", _PLACE, _PLACE)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from koord.agent.host import knobs, resctrl, tasks, usage
+from koord.agent.host import knobs, resctrl, tasks, time_slices, usage
 from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.io_knobs import io_limit, io_weight
 from koord.agent.host.knobs import Knob
@@ -80,6 +80,11 @@ def _cookies(cgroups: Cgroups, directory: str) -> Answer:
     return Answer(not absence, f"nothing: {absence}" if absence else "")
 
 
+def _time_slices(cgroups: Cgroups, directory: str) -> Answer:
+    missing = time_slices.absence(cgroups.files)
+    return Answer(not missing, f"nothing: {missing}" if missing else "")
+
+
 def _shares(cgroups: Cgroups, directory: str) -> Answer:
     absence = resctrl.absence(cgroups.files)
     return Answer(not absence, f"nothing: {absence}" if absence else "")
@@ -115,6 +120,13 @@ TABLE: Final = (
         _ALWAYS,
     ),
     Known("group identity", knobs.GROUP_IDENTITY, "cpu.bvt_warp_ns", "the least weight for best effort", _ANOLIS),
+    Known(
+        "time slices",
+        _time_slices,
+        "sched_setattr",
+        "nothing: a service that wakes may wait for best effort until the next tick",
+        "6.12",
+    ),
     Known("idle class", knobs.CPU_IDLE, "cpu.idle", "nothing: schedIdle has no effect", "5.15"),
     Known(
         "CPU burst",

@@ -65,5 +65,21 @@ def parts(text: str) -> set[str]:
     return set(text.split(",")) if text else set()
 
 
+def numbers_of(what: str) -> Callable[[str], str]:
+    """Reads such a text, whose states are numbers."""
+
+    def read(text: str) -> str:
+        if not all(each.isdecimal() for each in parts(text)):
+            raise ValueError(f"{text[:60]!r} is no list of {what}, which are numbers")
+        return text
+
+    return read
+
+
+def none_but(shown: str, wanted: str) -> bool:
+    """Whether no task is in another state; there may be none."""
+    return parts(shown) <= parts(wanted)
+
+
 def listed(states: Mapping[str, object] | Iterable[str]) -> str:
     return ",".join(sorted(states))

@@ -7,8 +7,20 @@ something is put back.
 from __future__ import annotations
 
 import errno
+import os
+from typing import Final
 
 from koord.agent.host.files import Files
+
+NOT_SEEN: Final = "the agent does not see the host's processes: it needs the host's /proc and PID namespace"
+
+
+def sees_processes(files: Files) -> bool:
+    """Whether the host's have the same numbers here: those from elsewhere would be others'."""
+    try:
+        return os.readlink(files.path("proc/self")) == str(os.getpid())
+    except OSError:
+        return False
 
 
 def process_of(files: Files, pid: int) -> str | None:

@@ -9,10 +9,12 @@ Each line of it is kept, so that a person can follow it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from koord.agent.host_applications import host_applications, lies_in_best_effort
 from koord.agent.series import names
-from koord.agent.series.samples import Samples
+from koord.agent.series.samples import Samples, Series
 from koord.agent.state import NodeState
 from koord.api.protocol.annotations.cpu import NODE_RESERVATION
 from koord.api.protocol.crd.node_slo import HostApplicationSpec
@@ -48,18 +50,28 @@ class CpuBudget:
 
 
 def cpu_budget(
-    state: NodeState, samples: Samples, threshold_percent: int, min_percent: int | None, now_s: float
+    state: NodeState,
+    samples: Samples,
+    threshold_percent: int,
+    min_percent: int | None,
+    now_s: float,
+    over_s: float = 0.0,
 ) -> CpuBudget | None:
-    """None where the node's or the pods' usage is not known, or no pod is: then best effort would count as system."""
-    used = samples.last(names.NODE_CPU, now_s, FRESH_WITHIN_S)
+    """None where the node's or the pods' usage is not known, or no pod is: then best effort would count as system.
+
+    `over_s`: means of so many seconds count; without it, the last second's.
+    """
+    of = partial(_used, samples, now_s, over_s)
+    used = of(names.NODE_CPU)
     if used is None or not state.pods:
         return None
-    pods = {uid: samples.last(names.pod_cpu(uid), now_s, FRESH_WITHIN_S) for uid in samples.owners("pod_cpu")}
+    pods = {uid: of(names.pod_cpu(uid)) for uid in samples.owners("pod_cpu")}
     measured = {uid: value for uid, value in pods.items() if value is not None}
     running = [uid for uid, pod in state.pods.items() if any(each.is_running for each in pod.containers)]
     if running and not any(uid in measured for uid in running):
         return None
-    applications = _host_applications(state, samples, now_s)
+    known = ((app, of(names.host_application_cpu(app.name))) for app in host_applications(state.slo))
+    applications = [(app, value) for app, value in known if value is not None]
     protected = sum(value for uid, value in measured.items() if not _is_best_effort(state, uid))
     protected_applications = sum(value for app, value in applications if not is_best_effort_application(app))
     unaccounted = used - sum(measured.values()) - sum(value for _, value in applications)
@@ -78,16 +90,13 @@ def _is_best_effort(state: NodeState, uid: str) -> bool:
     return pod is not None and pod.is_best_effort
 
 
-def _host_applications(state: NodeState, samples: Samples, now_s: float) -> list[tuple[HostApplicationSpec, float]]:
-    applications = state.slo.host_applications if state.slo else ()
-    values = [(app, samples.last(names.host_application_cpu(app.name), now_s, FRESH_WITHIN_S)) for app in applications]
-    return [(app, value) for app, value in values if value is not None]
+def _used(samples: Samples, now_s: float, over_s: float, series: Series) -> float | None:
+    last = samples.last(series, now_s, FRESH_WITHIN_S)
+    return last if last is None or not over_s else samples.mean(series, now_s, over_s)
 
 
 def is_best_effort_application(app: HostApplicationSpec) -> bool:
-    """Only one that lies below best-effort pods is held back with them."""
-    path = app.cgroup_path
-    return app.qos == QoSClass.BE and path is not None and path.base == "KubepodsBesteffort"
+    return app.qos == QoSClass.BE and lies_in_best_effort(app)
 
 
 def reserved_milli(state: NodeState) -> int:

@@ -8,7 +8,8 @@ Whatever the policy, and also while it is switched off, best effort is kept from
 Two habits of the kernel shape the quota. Each write fills up the period that runs, so that best effort gets up to one
 period's more: small growth waits a little. And each time that best effort gets its time anew, it can keep a service off
 its CPU until the next tick, even with the least weight, where it yields at once otherwise. So where it yields, and only
-the node's utilisation depends on the quota, it is counted by long periods, and any small change waits.
+the node's utilisation depends on the quota, it is counted by long periods, by what was used over some seconds, and
+changed seldom.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ GROWTH: Final = 10
 SMALL: Final = 5
 """Percent of the node: less can wait until the quota has been the same for a while."""
 GROWTH_WAITS_S: Final = 3.0
+YIELDING_OVER_S: Final = 5.0
+"""By how many seconds' use a quota goes where best effort yields; for so long it stays, too."""
+YIELDING_GROWTH: Final = GROWTH * 5
 YIELDING_WAITS_S: Final = 20.0
 
 
@@ -76,10 +80,12 @@ def decide(state: NodeState, samples: Samples, held: Held, now_s: float) -> Stra
     threshold = strategy.cpu_suppress_threshold_percent
     if threshold is None:
         threshold = THRESHOLD_STRATEGY.cpu_suppress_threshold_percent or 0
-    budget = cpu_budget(state, samples, threshold, strategy.cpu_suppress_min_percent, now_s)
+    is_by_quota = strategy.cpu_suppress_policy == "cfsQuota"
+    over_s = YIELDING_OVER_S if is_by_quota and held.yields else 0.0
+    budget = cpu_budget(state, samples, threshold, strategy.cpu_suppress_min_percent, now_s, over_s)
     if budget is None:
         return None
-    if strategy.cpu_suppress_policy == "cfsQuota":
+    if is_by_quota:
         return StrategyDecision((*_quota_wishes(held, budget), *away))
     return _by_cpus(state, held, budget)
 
@@ -111,7 +117,9 @@ def quota_us(budget: CpuBudget, held: Held) -> int:
     waits_s = YIELDING_WAITS_S if held.yields else GROWTH_WAITS_S if change > 0 else 0.0
     if abs(change) < (SMALL if held.for_s < waits_s else 1) * percent:
         return held.quota_us
-    return held.quota_us + min(change, GROWTH * percent)
+    if held.yields and held.for_s < YIELDING_OVER_S:
+        return held.quota_us
+    return held.quota_us + min(change, (YIELDING_GROWTH if held.yields else GROWTH) * percent)
 
 
 def cpu_count(allowed_milli: int, held: int, cpus: int) -> int:

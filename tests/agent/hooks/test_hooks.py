@@ -10,6 +10,7 @@ import pytest
 from koord.agent.hooks import batch_resource, cpu_normalization, cpu_set, group_identity
 from koord.agent.hooks.hook import Hook
 from koord.agent.host.knobs import CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, GROUP_IDENTITY, MEMORY_LIMIT, Value
+from koord.agent.host.time_slices import LONG, TIME_SLICE
 from koord.agent.pods import AgentPod
 from koord.agent.state import DEFAULT_GATES, Kernel, Kubelet, NodeState
 from koord.api.configuration.features import AgentGate
@@ -168,10 +169,23 @@ def test_classes_get_their_identity_and_what_is_off_is_neutral() -> None:
     }
 
 
-def test_a_mainline_kernel_gives_best_effort_the_least_weight() -> None:
+def test_a_mainline_kernel_gives_best_effort_the_least_weight_and_long_time_slices() -> None:
     """And no more than that: with `cpu.idle` there, the kernel would refuse kubelet its shares."""
-    state = node(pod("be", "BE"), slo=identities(be=-1, ls=2))
-    assert wanted(group_identity.HOOK, state) == {(CPU_SHARES.name, "kubepods/besteffort"): 2}
+    below = {"name": "yarn", "qos": "BE", "cgroupPath": {"base": "KubepodsBesteffort", "relativePath": "yarn"}}
+    beside = {"name": "cron", "qos": "BE"}
+    services = pod("ls", "LS", requests={"cpu": "1"}), pod("batch", "BE", requests={"memory": "1Gi"})
+    settings = {**identities(be=-1, ls=2), "hostApplications": [below, beside]}
+    assert wanted(group_identity.HOOK, node(pod("be", "BE"), *services, slo=settings)) == {
+        (CPU_SHARES.name, "kubepods/besteffort"): 2,
+        (TIME_SLICE.name, "kubepods/besteffort/podbe/be-main"): LONG,
+        (TIME_SLICE.name, "kubepods/besteffort/yarn"): LONG,
+    }
+
+
+def test_where_best_effort_does_not_yield_it_keeps_its_time_slices() -> None:
+    assert wanted(group_identity.HOOK, node(pod("be", "BE"), slo=identities(be=0, ls=2))) == {}
+    found = wanted(group_identity.HOOK, anolis(pod("be", "BE"), be=-1, ls=2))
+    assert {name for name, _ in found} == {GROUP_IDENTITY.name}, "its numbers are better"
 
 
 def test_without_a_class_switched_on_nothing_is_wanted() -> None:

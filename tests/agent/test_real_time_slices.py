@@ -1,0 +1,191 @@
+"""Time slices of best effort on a kernel that lets them be chosen: given, inherited, left alone, taken back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from koord.agent.host import time_slices
+from koord.agent.host.files import Files
+from koord.agent.host.time_slices import LONG, USUAL, give, slice_of
+from tests.agent.loads import Process
+from tests.agent.real import make
+from tests.agent.real_node import RealNode, batch, real_node
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
+
+YIELDS = {"resourceQOSStrategy": {each: {"cpuQOS": {"enable": True}} for each in ("lsClass", "beClass")}}
+THEIRS = "3000000"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[RealNode]:
+    if missing := time_slices.absence(Files("/")):
+        pytest.skip(missing)
+    with real_node(tmp_path, slo=YIELDS) as found:
+        yield found
+
+
+def nap() -> None:
+    while True:
+        time.sleep(60)
+
+
+def _later(node: RealNode) -> None:
+    """When hooks look again."""
+    node.later_s += 11
+    assert not node.round().outcome.refused
+
+
+def _slices(tasks: dict[str, int]) -> dict[str, str | None]:
+    return {name: slice_of(task) for name, task in tasks.items()}
+
+
+def _choosing(slice_ns: str) -> Callable[[], None]:
+    def work() -> None:
+        give(0, slice_ns)
+        nap()
+
+    return work
+
+
+def _nicely() -> None:
+    os.setpriority(os.PRIO_PROCESS, 0, 7)
+    os.sched_setscheduler(0, os.SCHED_BATCH | os.SCHED_RESET_ON_FORK, os.sched_param(0))
+    nap()
+
+
+def _settled(tasks: dict[str, int]) -> None:
+    """A process says that it is there before it begins to work."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        is_nice = os.sched_getscheduler(tasks["nice"]) & ~os.SCHED_RESET_ON_FORK == os.SCHED_BATCH
+        if is_nice and slice_of(tasks["chose"]) == THEIRS:
+            return
+        time.sleep(0.01)
+    raise AssertionError("the processes did not begin")
+
+
+def test_best_effort_has_long_ones_and_everybody_else_what_they_had(node: RealNode) -> None:
+    web, job = node.pod("web", "LS", requests={"cpu": "1"}), node.pod("job", **batch())
+    inner = make(node.cgroups, f"{job.containers[0].directory}/made-inside")
+    with ExitStack() as running:
+
+        def start(directory: str, work: Callable[[], None] = nap) -> int:
+            return running.enter_context(Process(node.cgroups, directory, work)).pid
+
+        own = job.containers[0].directory
+        tasks = {"service": start(web.containers[0].directory), "plain": start(own), "inner": start(inner)}
+        tasks |= {"chose": start(own, _choosing(THEIRS)), "nice": start(own, _nicely)}
+        _settled(tasks)
+        before = _slices(tasks)
+        assert before == {"service": USUAL, "plain": USUAL, "inner": USUAL, "chose": THEIRS, "nice": USUAL}
+        _later(node)
+        given = {**before, "plain": LONG, "inner": LONG, "nice": LONG}
+        assert _slices(tasks) == given
+        nice = tasks["nice"]
+        assert os.getpriority(os.PRIO_PROCESS, nice) == 7
+        assert os.sched_getscheduler(nice) == os.SCHED_BATCH | os.SCHED_RESET_ON_FORK
+        tasks["joined"] = start(own)
+        node.start()
+        _later(node)
+        assert _slices(tasks) == {**given, "joined": LONG}, "what comes later, and by another agent"
+        assert not node.round().outcome.done, "nothing is left to do"
+        node.slo = {"resourceQOSStrategy": {"lsClass": {"cpuQOS": {"enable": True}}}}
+        _later(node)
+        assert _slices(tasks) == {**before, "joined": USUAL}
+        node.slo = YIELDS
+        _later(node)
+        assert _slices(tasks) == {**given, "joined": LONG}
+        node.start()
+        assert not node.agent.executor.restore_all(node.now_s).refused
+        assert _slices(tasks) == {**before, "joined": USUAL}
+        assert os.getpriority(os.PRIO_PROCESS, nice) == 7
+
+
+def test_a_process_has_its_parents(node: RealNode) -> None:
+    job = node.pod("job", **batch())
+    asked, asks = os.pipe()
+    told, tells = os.pipe()
+
+    def forks() -> None:
+        os.read(asked, 1)
+        child = os.fork()
+        if child == 0:
+            nap()
+        os.write(tells, str(child).encode())
+        nap()
+
+    with Process(node.cgroups, job.containers[0].directory, forks):
+        _later(node)
+        os.write(asks, b"!")
+        child = int(os.read(told, 64))
+        try:
+            assert slice_of(child) == LONG
+        finally:
+            os.kill(child, signal.SIGKILL)
+    for each in (asked, asks, told, tells):
+        os.close(each)
+
+
+def test_what_has_no_time_slice_is_left_alone(node: RealNode) -> None:
+    """By its priority alone: here outside of the node, since a cgroup of v1 may have no time for such tasks."""
+    child = os.fork()
+    if child == 0:
+        try:
+            nap()
+        finally:
+            os._exit(1)
+    try:
+        os.sched_setscheduler(child, os.SCHED_RR, os.sched_param(1))
+        assert slice_of(child) is None
+        give(child, LONG)
+        assert os.sched_getscheduler(child) == os.SCHED_RR
+        assert os.sched_getparam(child).sched_priority == 1
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert slice_of(child) is None, "it has ended"
+    with pytest.raises(ProcessLookupError):
+        give(child, LONG)
+
+
+def test_killed_at_any_task_restore_takes_all_back(node: RealNode) -> None:
+    job = node.pod("job", **batch())
+    with ExitStack() as running:
+        own = job.containers[0].directory
+        tasks = {str(number): running.enter_context(Process(node.cgroups, own, nap)).pid for number in range(3)}
+        for step in range(len(tasks) + 1):
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    _dies(step)
+                    node.later_s += 11
+                    node.round()
+                finally:
+                    os._exit(0)
+            _, status = os.waitpid(pid, 0)
+            assert os.WIFSIGNALED(status) == (step < len(tasks))
+            assert list(_slices(tasks).values()).count(LONG) == step
+            node.start()
+            assert not node.agent.executor.restore_all(node.now_s).refused
+            assert {*_slices(tasks).values()} == {USUAL}
+
+
+def _dies(step: int) -> None:
+    """In this process alone."""
+    left = [step]
+
+    def counted(task: int, chosen: str) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        give(task, chosen)
+
+    time_slices.give = counted
