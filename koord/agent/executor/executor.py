@@ -76,7 +76,10 @@ class Executor:
         """`ran`: the strategies whose wishes these are; those of others stay as they are, and where `within` names a
         directory, so does all outside of it."""
         self._cgroups.read_now.clear()
-        wanted, disagreed = merged(write for write in writes if self._is_possible(write, now_s))
+        absent = self._absent
+        wanted, disagreed = merged(
+            write for write in writes if absent.get(write.spot, now_s) <= now_s and self._is_possible(write, now_s)
+        )
         if self._cgroups.version is Version.V1:
             wanted = fitted(wanted, self.ledger, ran)
         outcome = ExecutorOutcome(disagreed=disagreed)
@@ -112,8 +115,6 @@ class Executor:
         seen = self._seen.get(write.spot)
         if seen is not None and seen.value == write.value:
             return True
-        if self._absent.get(write.spot, now_s) > now_s:
-            return False
         if fault := write.knob.fault(write.value):
             log.error("%s wants what cannot be, in %s: %s", write.by, write.directory, fault)
             return False

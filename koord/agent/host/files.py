@@ -91,8 +91,11 @@ class Files:
 
     def directories(self, name: str) -> list[str]:
         """The names of the directories in one, sorted; none where it is not there."""
+        path = self.path(name)
         try:
-            with os.scandir(self.path(name)) as found:
+            if os.stat(path).st_nlink == _ALONE:
+                return []
+            with os.scandir(path) as found:
                 return sorted(entry.name for entry in found if entry.is_dir(follow_symlinks=False))
         except (FileNotFoundError, NotADirectoryError):
             return []
@@ -134,6 +137,10 @@ class Files:
         fd = self._kept.pop(name, None)
         if fd is not None:
             os.close(fd)
+
+
+_ALONE: Final = 2
+"""The links of a directory with none in it: its own name, and its own dot. A cgroup has dozens of files to go over."""
 
 
 def _whole(fd: int) -> bytes:

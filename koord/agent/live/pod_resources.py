@@ -37,6 +37,10 @@ def next_wait_s(before_s: float, lived_s: float) -> float:
     return FIRST_WAIT_S if lived_s >= STEADY_S or not before_s else min(before_s * 2, LONGEST_WAIT_S)
 
 
+def _text(state: NodeState) -> bytes:
+    return msgspec.json.encode(given_to_pods(state))
+
+
 @dataclass(slots=True)
 class PodResources:
     kubelet_socket: Path
@@ -58,7 +62,7 @@ class PodResources:
         while True:
             state = self.state()
             if state is not None:
-                self._write(msgspec.json.encode(given_to_pods(state)))
+                self._write(state.once(_text))
             await self.clock.sleep(TOLD_S)
 
     def _write(self, text: bytes) -> None:

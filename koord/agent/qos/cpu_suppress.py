@@ -9,13 +9,13 @@ Two habits of the kernel shape the quota. Each write fills up the period that ru
 period's more: small growth waits a little. And each time that best effort gets its time anew, it can keep a service off
 its CPU until the next tick, even with the least weight, where it yields at once otherwise. So where it yields, and only
 the node's utilisation depends on the quota, it is counted by long periods, by what was used over some seconds, and
-changed seldom.
+decided upon as seldom.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from koord.agent import wish
@@ -160,12 +160,15 @@ class QuotaSince:
 
     quota_us: int | None = None
     since_s: float = NEVER
+    state: NodeState | None = None
+    decided_s: float = NEVER
+    "When it was last decided upon, and for which state."
 
 
 def _since(known: QuotaSince, quota: int, now_s: float) -> QuotaSince:
     if quota == known.quota_us:
         return known
-    return QuotaSince(quota, NEVER if known.quota_us is None else now_s)
+    return replace(known, quota_us=quota, since_s=NEVER if known.quota_us is None else now_s)
 
 
 def _look(reader: Reader, memory: QuotaSince) -> Held:
@@ -198,7 +201,13 @@ def _decide(sight: Sight, held: Held, memory: QuotaSince) -> Turn[QuotaSince]:
     known = _since(memory, held.quota_us, sight.now_s)
     if sight.state.gates[AgentGate.BE_CPU_MANAGER]:
         return Turn(managed(sight.state, held), known)
-    return Turn(decide(sight.state, sight.samples, held, sight.now_s), known)
+    is_patient = held.yields and not is_by_cpus(sight.state) and known.state is sight.state
+    if is_patient and sight.now_s - known.decided_s < YIELDING_OVER_S:
+        return Turn(None, known)
+    decision = decide(sight.state, sight.samples, held, sight.now_s)
+    if decision is not None:
+        known = replace(known, state=sight.state, decided_s=sight.now_s)
+    return Turn(decision, known)
 
 
 STRATEGY: Final = Strategy(NAME, (AgentGate.BE_CPU_SUPPRESS,), QuotaSince(), _decide, _look)

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
 from koord.agent.qos.cpu_budget import CpuBudget
 from koord.agent.qos.cpu_choice import choose
-from koord.agent.qos.cpu_suppress import Held, cpu_count, decide, quota_us
+from koord.agent.qos.cpu_suppress import STRATEGY, Held, cpu_count, decide, quota_us
 from koord.agent.qos.decision import NOTHING
+from koord.agent.qos.strategy import Sight
 from koord.agent.series.names import NODE_CPU, host_application_cpu, pod_cpu
 from koord.agent.series.samples import Samples
 from koord.agent.state import Kubelet, NodeState
@@ -235,3 +236,24 @@ def test_nobody_gets_a_cpu_that_belongs_to_another(count: int, never: CPUSet, ls
     chosen = choose(count, cpus(2, 6, 2), never, lsr)
     assert chosen.isdisjoint(never)
     assert len(chosen) <= count
+
+
+def test_where_best_effort_yields_a_quota_is_decided_upon_every_five_seconds_by_what_was_used_in_them() -> None:
+    state, _ = busy_node(cpuSuppressPolicy="cfsQuota")
+    usage, memory, decided = Samples(), STRATEGY.memory, {}
+    for second in range(13):
+        now_s = NOW + second
+        service = 9_000 if second % 2 else 11_000
+        figures = {NODE_CPU: service + 10_500, pod_cpu("a"): service, pod_cpu("b"): 4_500, pod_cpu("be"): 6_000}
+        for series, value in figures.items():
+            usage.add(series, now_s, value)
+        held = Held(NO_CPUS, 1_000_000, yields=True)
+        decision, memory = STRATEGY.decide(Sight(state, usage, now_s), held, memory)
+        if decision is not None:
+            decided[second] = {write.knob.name: write.value for write in delivered(state, decision.wishes)}
+    assert list(decided) == [0, 5, 10]
+    # 70% of 48, less services of 10 (9 and 11) and 4.5, and 1 of the system, which has that reserved.
+    assert decided[5][CPU_QUOTA.name] == decided[10][CPU_QUOTA.name] == 1_810_000
+    other = node(*state.pods.values(), topology=state.topology, slo=slo(cpuSuppressPolicy="cfsQuota"))
+    decision, _ = STRATEGY.decide(Sight(other, usage, NOW + 12), held, memory)
+    assert decision is not None, "another state counts at once"
