@@ -34,6 +34,7 @@ from koord.agent.host.topology import topology
 from koord.agent.interference.episode import Step
 from koord.agent.pods import BATCH_CPU, BATCH_MEMORY, AgentPod, pods_of
 from koord.agent.qos.cpu_budget import cpu_budget
+from koord.agent.qos.cpu_suppress import YIELDING_OVER_S
 from koord.agent.qos.interference import strategy_of
 from koord.agent.qos.registry import STRATEGIES
 from koord.agent.series import names
@@ -237,7 +238,8 @@ class _Visiting:
         phases, at_s = [], begins_s
         ways = [(way, 0.0) for way in ALONE] + [(CONTROLLED, WATCHED * WINDOW_S), (PROTECTED, SETTLED_S)]
         if self._neighbour.name == "cpu":
-            ways.append((SUPPRESSED, 2 * SETTLED_S))
+            # Its second decision goes by what services use beside best effort that is held back.
+            ways.append((SUPPRESSED, SETTLED_S + YIELDING_OVER_S))
         for way, before_s in (*ways, (UNPROTECTED, SETTLED_S)):
             phases.append(Phase(way, at_s + before_s, at_s + before_s + self._seconds))
             at_s = phases[-1].ends_s
