@@ -99,6 +99,7 @@ class Agent:
     "By strategy or hook, what it was last unable to read."
     _slow_s: float = NEVER
     _hooked_s: float = NEVER
+    _looks_again: bool = False
     _hooked_for: NodeState | None = None
     _delivery: Delivery = field(init=False)
 
@@ -133,6 +134,7 @@ class Agent:
         if lost := self.cgroups.lost(state.once(_bands)):
             self.executor.look_again(lost)
             is_thorough = True
+        is_thorough, self._looks_again = is_thorough or self._looks_again, False
         reader = Reader(self.cgroups, state, now_s, is_thorough, self._changed, self.executor.ledger)
         sight = Sight(
             state,
@@ -164,8 +166,8 @@ class Agent:
         outcome = self.executor.apply(self._delivery.writes(wishes, state), ran, now_s)
         self._changed = {each.write.directory for each in outcome.done}
         if any(each.write.text is not None for each in outcome.done):
-            # What was put back as it was found may be what a hook wants otherwise.
-            self._hooked_s = NEVER
+            # What was put back as it was found may be what a hook, or a strategy that looks seldom, wants otherwise.
+            self._hooked_s, self._looks_again = NEVER, True
         return Done(
             outcome,
             tuple(each for decision in decisions for each in decision.evictions),

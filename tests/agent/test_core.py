@@ -6,16 +6,29 @@ from typing import Any
 
 import pytest
 
+from koord.agent import wish
 from koord.agent.core import Agent
 from koord.agent.executor.executor import Executor
 from koord.agent.executor.ledger import Ledger
 from koord.agent.host import usage
 from koord.agent.host.cgroups import Version
 from koord.agent.host.features import features
-from koord.agent.host.knobs import CPU_IDLE, CPU_PERIOD, CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, Knob
-from koord.agent.qos.decision import Eviction
+from koord.agent.host.knobs import (
+    CPU_IDLE,
+    CPU_PERIOD,
+    CPU_QUOTA,
+    CPU_SHARES,
+    CPUSET_CPUS,
+    MEMORY_HIGH,
+    MOST_BYTES,
+    Knob,
+)
+from koord.agent.qos import memory_qos
+from koord.agent.qos.decision import Eviction, StrategyDecision
+from koord.agent.qos.strategy import Sight, Strategy, Turn
 from koord.agent.series import names
 from koord.agent.state import NodeState
+from koord.agent.wish import Wish
 from koord.api.configuration.features import AgentGate
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.words import KubeQoS
@@ -229,3 +242,50 @@ def test_an_annotation_that_cannot_be_read_leaves_its_hook_as_it_was(tree: Tree,
     assert "cpu_set wants nothing new" in caplog.text
     assert host.get(CPUSET_CPUS, "kubepods/burstable/podweb") == CPUSet(range(2, 8))
     assert host.get(CPU_SHARES, f"{BE}/podjob") != 1024, "the others go on"
+
+
+class Holding:
+    """A strategy that holds the batch job's memory back as long as it is told to."""
+
+    is_on = True
+
+    def decide(self, sight: Sight, held: None, memory: None) -> Turn[None]:
+        wishes = (
+            (Wish(wish.container("job", "main"), MEMORY_HIGH, GIB, "holding", "for a while"),) if self.is_on else ()
+        )
+        return Turn(StrategyDecision(wishes), None)
+
+
+def test_what_one_strategy_gives_back_another_has_in_the_next_round(tmp_path: Path) -> None:
+    """Memory QoS says its wishes when something changed, and every ten seconds."""
+    host, holding = Host(Tree(tmp_path, Version.V2, CgroupDriver.CGROUPFS, cores=8, threads=1)), Holding()
+    job, qos = f"{BE}/podjob/job-main", {"enable": True, "throttlingPercent": 80}
+    slo = {"resourceQOSStrategy": {"beClass": {"memoryQOS": qos}}}
+    limited = pod("job", "BE", priority=5500, requests={"kubernetes.io/batch-memory": "4Gi"},
+                  limits={"kubernetes.io/batch-memory": "4Gi"})  # fmt: skip
+    host.state = replace(
+        node(limited, slo=slo, topology=cpus(1, 8, 1)),
+        driver=host.tree.driver, gates={**GATES, AgentGate.CGROUP_RECONCILE: True},
+    )  # fmt: skip
+    asked: list[float] = []
+
+    def counted(sight: Sight, is_due: bool, memory: NodeState | None) -> Turn[NodeState | None]:
+        turn = memory_qos.STRATEGY.decide(sight, is_due, memory)
+        asked.extend([sight.now_s] if turn.decision is not None else [])
+        return turn
+
+    host.agent.strategies = (
+        replace(memory_qos.STRATEGY, decide=counted),
+        Strategy("holding", (AgentGate.CGROUP_RECONCILE,), None, holding.decide),
+    )
+    host.round()
+    assert host.get(MEMORY_HIGH, job) == GIB
+    holding.is_on = False
+    host.round()
+    host.round()
+    wanted = host.get(MEMORY_HIGH, job)
+    assert wanted not in (GIB, MOST_BYTES), "a share of its limit"
+    for _ in range(20):
+        host.round()
+    assert host.get(MEMORY_HIGH, job) == wanted
+    assert len(asked) <= 5

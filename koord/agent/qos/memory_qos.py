@@ -15,7 +15,7 @@ from koord.agent.host import knobs
 from koord.agent.host.knobs import MOST_BYTES, Knob
 from koord.agent.pods import BATCH_MEMORY, MEMORY, AgentPod
 from koord.agent.qos.decision import NOTHING, StrategyDecision
-from koord.agent.qos.strategy import Sight, Strategy, Turn
+from koord.agent.qos.strategy import Reader, Sight, Strategy, Turn
 from koord.agent.state import NodeState
 from koord.agent.wish import Target, Wish
 from koord.api.configuration.features import AgentGate
@@ -191,8 +191,15 @@ def _each(target: Target, why: str, values: Mapping[Knob, int | None]) -> Iterat
             yield Wish(target, knob, value, NAME, why)
 
 
-def _decide(sight: Sight, held: None, memory: None) -> Turn[None]:
-    return Turn(sight.state.once(decide), None)
+def _is_due(reader: Reader, memory: NodeState | None) -> bool:
+    """It goes by the state alone: thousands of wishes that stay the same from second to second."""
+    return memory is not reader.state or reader.is_thorough
 
 
-STRATEGY: Final = Strategy(NAME, (AgentGate.CGROUP_RECONCILE,), None, _decide)
+def _decide(sight: Sight, is_due: bool, memory: NodeState | None) -> Turn[NodeState | None]:
+    return Turn(sight.state.once(decide), sight.state) if is_due else Turn(None, memory)
+
+
+STRATEGY: Final[Strategy[NodeState | None, bool]] = Strategy(
+    NAME, (AgentGate.CGROUP_RECONCILE,), None, _decide, _is_due
+)
