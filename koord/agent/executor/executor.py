@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 
 VERIFIED_FOR_S: Final = 60.0
 """For how long a spot counts as what was last seen there; another writer is noticed after that."""
+
+QUIET_FOR_S: Final = 5.0
+"""For how long nothing is done about wishes that are the same as before, when all was as they want it."""
 
 
 class DoneWrite(NamedTuple):
@@ -46,6 +49,14 @@ class _Seen(NamedTuple):
     value: Value
     text: str
     at_s: float
+
+
+class _Quiet(NamedTuple):
+    """A round after which all was as it was wanted."""
+
+    writes: Sequence[Write]
+    ran: Collection[str]
+    until_s: float
 
 
 @dataclass(slots=True)
@@ -71,12 +82,19 @@ class Executor:
         self._seen: dict[Spot, _Seen] = {}
         self._absent: dict[Spot, float] = {}
         "Until when a spot counts as one that this kernel does not have."
+        self._awaits = False
+        "Whether something is wanted of a directory that is not there: it may come at any moment."
+        self._quiet: _Quiet | None = None
 
     def apply(self, writes: Iterable[Write], ran: Collection[str], now_s: float, within: str = "") -> ExecutorOutcome:
         """`ran`: the strategies whose wishes these are; those of others stay as they are, and where `within` names a
         directory, so does all outside of it."""
         self._cgroups.read_now.clear()
-        absent = self._absent
+        writes, quiet, self._quiet = list(writes), self._quiet, None
+        if quiet is not None and now_s < quiet.until_s and quiet.ran == ran and quiet.writes == writes:
+            self._quiet = quiet
+            return ExecutorOutcome()
+        absent, self._awaits = self._absent, False
         wanted, disagreed = merged(
             write for write in writes if absent.get(write.spot, now_s) <= now_s and self._is_possible(write, now_s)
         )
@@ -105,6 +123,10 @@ class Executor:
             if write.spot not in failed:
                 self.ledger.forget(write.spot)
         self._keep()
+        is_quiet = not (steps or restores or outcome.refused or disagreed or within)
+        if is_quiet and not self._awaits and not any(write.is_watched for write in writes):
+            oldest_s = min((seen.at_s for spot in wanted if (seen := self._seen.get(spot))), default=now_s)
+            self._quiet = _Quiet(writes, set(ran), min(now_s + QUIET_FOR_S, oldest_s + VERIFIED_FOR_S))
         return outcome
 
     def restore_all(self, now_s: float) -> ExecutorOutcome:
@@ -122,6 +144,8 @@ class Executor:
             return True
         if self._cgroups.is_there(write.directory, write.knob):
             self._absent[write.spot] = now_s + VERIFIED_FOR_S
+        else:
+            self._awaits = True
         return False
 
     def _pass_over_shares(self, wanted: dict[Spot, Write]) -> None:
@@ -215,6 +239,7 @@ class Executor:
             if text is None:
                 self._seen.pop(write.spot, None)
                 self.ledger.forget(write.spot)
+                self._awaits = True
                 continue
             try:
                 held, is_so = place.form.read(text), place.form.same(text, wanted)
@@ -302,6 +327,7 @@ class Executor:
         for spot in known:
             self._seen.pop(spot, None)
             self._absent.pop(spot, None)
+        self._quiet = None
 
     def forget(self, directory: str) -> None:
         """A pod that is gone: nothing of it is remembered."""
@@ -312,6 +338,7 @@ class Executor:
                 self._absent.pop(spot, None)
                 self.ledger.forget(spot)
         self._cgroups.forget(directory)
+        self._quiet = None
 
 
 def _is_ours(place: Place, entry: Entry, text: str) -> bool:

@@ -84,11 +84,13 @@ def decide(
     if plan is None:
         return None
     pool = pool_state(state, samples, plan.strategy.share_pool_threshold_percent or 0, now_s)
-    wishes = [*plan.saving]
+    raised: list[Wish] = []
     kept = {container: own for container, own in tokens.items() if not own.is_over(now_s)}
     for pod, config in plan.raising:
-        wishes += _quota_wishes(pod, config, pool, samples, quotas, tokens, kept, seed, now_s, ratio)
-    return BurstOutcome(StrategyDecision(tuple(wishes)) if wishes else NOTHING, kept)
+        raised += _quota_wishes(pod, config, pool, samples, quotas, tokens, kept, seed, now_s, ratio)
+    # The very same tuple from round to round costs the executor nothing.
+    wishes = (*plan.saving, *raised) if raised else plan.saving
+    return BurstOutcome(StrategyDecision(wishes) if wishes else NOTHING, kept)
 
 
 @dataclass(frozen=True, slots=True)

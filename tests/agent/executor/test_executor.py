@@ -71,6 +71,27 @@ def test_a_directory_that_comes_later_is_written_in_the_next_round(tree: Tree) -
     assert len(executor.apply([write], {"suppress"}, now_s=1).done) == 1
 
 
+def test_while_all_is_as_wanted_nothing_is_looked_at_until_something_else_is_wanted(tree: Tree) -> None:
+    first, second = tree.pod("1", KubeQoS.BEST_EFFORT), tree.pod("2", KubeQoS.BEST_EFFORT)
+    executor = Executor(tree.cgroups, Ledger())
+    writes, ran = [want(first, 20_000)], {"suppress"}
+    for now_s in (0.0, 1.0, 2.0):
+        executor.apply(writes, ran, now_s)
+    assert len(executor.apply([*writes, want(second, 30_000)], ran, 3.0).done) == 1
+    assert executor.apply([*writes, want(second, 30_000)], ran, 4.0).done == []
+    # Of two that want the same, one lets go; then nobody wants anything.
+    assert len(executor.apply(writes, ran, 5.0).done) == 1
+    assert executor.apply(writes, ran, 6.0).done == []
+    executor.forget(first)
+    tree.cgroups.set(CPU_QUOTA, first, 90_000)
+    assert len(executor.apply(writes, ran, 7.0).done) == 1, "a new pod of the same name"
+    assert executor.apply(writes, ran, 8.0).done == []
+    assert executor.apply(writes, {"burst"}, 8.5).done == []
+    assert len(executor.restore_all(9.0).done) == 1
+    assert tree.cgroups.get(CPU_QUOTA, first) == 90_000
+    assert tree.cgroups.get(CPU_QUOTA, second) == -1
+
+
 def test_a_watched_spot_is_corrected_at_once(tree: Tree) -> None:
     pod = tree.pod("1", KubeQoS.BEST_EFFORT)
     executor = Executor(tree.cgroups, Ledger())
