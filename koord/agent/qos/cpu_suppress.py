@@ -48,7 +48,9 @@ SMALL: Final = 5
 """Percent of the node: less can wait until the quota has been the same for a while."""
 GROWTH_WAITS_S: Final = 3.0
 YIELDING_OVER_S: Final = 5.0
-"""By how many seconds' use a quota goes where best effort yields; for so long it stays, too."""
+"""By how many seconds' use a quota goes where best effort yields; so often it is decided upon."""
+YIELDING_STAYS_S: Final = 3.0
+"""For so long it stays whatever changes. A new quota is seen a round after it was written: less than the above."""
 YIELDING_GROWTH: Final = GROWTH * 5
 YIELDING_WAITS_S: Final = 20.0
 
@@ -117,7 +119,7 @@ def quota_us(budget: CpuBudget, held: Held) -> int:
     waits_s = YIELDING_WAITS_S if held.yields else GROWTH_WAITS_S if change > 0 else 0.0
     if abs(change) < (SMALL if held.for_s < waits_s else 1) * percent:
         return held.quota_us
-    if held.yields and held.for_s < YIELDING_OVER_S:
+    if held.yields and held.for_s < YIELDING_STAYS_S:
         return held.quota_us
     return held.quota_us + min(change, (YIELDING_GROWTH if held.yields else GROWTH) * percent)
 
