@@ -74,6 +74,11 @@ class Process:
         self.end()
 
 
+def nap() -> None:
+    while True:
+        time.sleep(60)
+
+
 def burn() -> None:
     """All that it gets."""
     while True:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from koord.agent.core import Agent, Done
+from koord.agent.core import RECONCILE_S, Agent, Done
 from koord.agent.executor.executor import Executor
 from koord.agent.host import proc, usage
 from koord.agent.host.cgroups import Cgroups
@@ -144,6 +144,11 @@ class RealNode:
 
     def round(self) -> Done:
         return self.agent.round(self.state(), self.now_s)
+
+    def reconciled(self) -> None:
+        """A round when hooks look again, of which nothing is refused."""
+        self.later_s += RECONCILE_S + 1
+        assert not self.round().outcome.refused
 
     def rounds(self, count: int, each_s: float = ROUND_S) -> list[Done]:
         """A pause, then a round, so many times."""

@@ -13,7 +13,7 @@ import pytest
 from koord.agent.host.core_sched import KernelCookies
 from koord.agent.host.files import Files
 from koord.api.configuration.features import AgentGate
-from tests.agent.loads import Process, burn
+from tests.agent.loads import Process, burn, nap
 from tests.agent.real import make
 from tests.agent.real_node import RealNode, real_node
 
@@ -39,16 +39,6 @@ def node(tmp_path: Path) -> Iterator[RealNode]:
         yield found
 
 
-def nap() -> None:
-    while True:
-        time.sleep(60)
-
-
-def _later(node: RealNode) -> None:
-    node.later_s += 11
-    assert not node.round().outcome.refused
-
-
 def test_cookies_are_given_mended_kept_over_a_restart_and_taken_away(node: RealNode) -> None:
     cookies = KernelCookies(Files("/"))
     web, job = node.pod("web", "LS", requests={"cpu": "1"}), node.pod("job", "BE")
@@ -61,7 +51,7 @@ def test_cookies_are_given_mended_kept_over_a_restart_and_taken_away(node: RealN
         services = [start(web.containers[0].directory) for _ in range(2)]
         jobs = [start(job.containers[0].directory)]
         sandbox = start(f"{web.directory}/pause")
-        _later(node)
+        node.reconciled()
         given, of_job = {*map(cookies.of, services)}, cookies.of(jobs[0])
         assert len(given) == 1
         assert of_job not in (0, *given)
@@ -70,7 +60,7 @@ def test_cookies_are_given_mended_kept_over_a_restart_and_taken_away(node: RealN
         services.append(start(web.containers[0].directory))
         assert cookies.of(services[-1]) == 0
         node.start()
-        _later(node)
+        node.reconciled()
         assert {*map(cookies.of, services)} == given, "another agent goes on with them"
         assert cookies.of(jobs[0]) == of_job
         node.start()
@@ -88,7 +78,7 @@ def test_two_groups_never_run_beside_each_other_on_one_core(node: RealNode) -> N
             burners.append(running.enter_context(Process(node.cgroups, each.containers[0].directory, burn)).pid)
             os.sched_setaffinity(burners[-1], {cpu})
         apart = _cores(burners)
-        _later(node)
+        node.reconciled()
         together = _cores(burners)
         assert apart > 1.6
         assert together < 1.3

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from koord.agent.executor.executor import Executor
 from koord.agent.host import time_slices
-from koord.agent.host.cgroups import Version
+from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.files import Files
-from koord.agent.host.time_slices import LONG, USUAL, give, slice_of
-from tests.agent.loads import Process
+from koord.agent.host.time_slices import LONG, USUAL, give, slice_reader
+from koord.agent.live.keeping import read_ledger
+from tests.agent.loads import Process, nap
 from tests.agent.real import make
 from tests.agent.real_node import RealNode, batch, real_node
 
@@ -33,15 +35,8 @@ def node(tmp_path: Path) -> Iterator[RealNode]:
         yield found
 
 
-def nap() -> None:
-    while True:
-        time.sleep(60)
-
-
-def _later(node: RealNode) -> None:
-    """When hooks look again."""
-    node.later_s += 11
-    assert not node.round().outcome.refused
+def slice_of(task: int) -> str | None:
+    return slice_reader()(task)
 
 
 def _slices(tasks: dict[str, int]) -> dict[str, str | None]:
@@ -90,7 +85,7 @@ def test_best_effort_has_long_ones_and_everybody_else_what_they_had(node: RealNo
         _settled(tasks)
         before = _slices(tasks)
         assert before == {"service": USUAL, "plain": USUAL, "inner": USUAL, "chose": THEIRS, "nice": USUAL}
-        _later(node)
+        node.reconciled()
         given = {**before, "plain": LONG, "inner": LONG, "nice": LONG}
         assert _slices(tasks) == given
         nice = tasks["nice"]
@@ -98,14 +93,14 @@ def test_best_effort_has_long_ones_and_everybody_else_what_they_had(node: RealNo
         assert os.sched_getscheduler(nice) == os.SCHED_BATCH | os.SCHED_RESET_ON_FORK
         tasks["joined"] = start(own)
         node.start()
-        _later(node)
+        node.reconciled()
         assert _slices(tasks) == {**given, "joined": LONG}, "what comes later, and by another agent"
         assert not node.round().outcome.done, "nothing is left to do"
         node.slo = {"resourceQOSStrategy": {"lsClass": {"cpuQOS": {"enable": True}}}}
-        _later(node)
+        node.reconciled()
         assert _slices(tasks) == {**before, "joined": USUAL}
         node.slo = YIELDS
-        _later(node)
+        node.reconciled()
         assert _slices(tasks) == {**given, "joined": LONG}
         node.start()
         assert not node.agent.executor.restore_all(node.now_s).refused
@@ -127,7 +122,7 @@ def test_a_process_has_its_parents(node: RealNode) -> None:
         nap()
 
     with Process(node.cgroups, job.containers[0].directory, forks):
-        _later(node)
+        node.reconciled()
         os.write(asks, b"!")
         child = int(os.read(told, 64))
         try:
@@ -161,6 +156,20 @@ def test_what_has_no_time_slice_is_left_alone(node: RealNode) -> None:
     assert slice_of(child) is None, "it has ended"
     with pytest.raises(ProcessLookupError):
         give(child, LONG)
+
+
+def test_where_other_processes_are_seen_nothing_is_put_back(node: RealNode, tmp_path: Path) -> None:
+    """By a record of another machine: its numbers are others' here."""
+    job = node.pod("job", **batch())
+    with Process(node.cgroups, job.containers[0].directory, nap) as process:
+        node.reconciled()
+        (tmp_path / "proc").mkdir()
+        (tmp_path / "sys").symlink_to("/sys")
+        elsewhere = Cgroups(Files(str(tmp_path)), node.cgroups.version, node.cgroups.root)
+        executor = Executor(elsewhere, read_ledger(node.state_dir))
+        told = [each.error for each in executor.restore_all(node.now_s).refused]
+        assert any("does not see the host's processes" in each for each in told), told
+        assert slice_of(process.pid) == LONG
 
 
 def test_killed_at_any_task_restore_takes_all_back(node: RealNode) -> None:

@@ -8,9 +8,10 @@ the kernel does not schedule by weight.
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -46,7 +47,6 @@ class _Attributes(NamedTuple):
 @cache
 def _calls() -> tuple[Any, int, int]:
     import ctypes
-    import errno
     import platform
 
     numbers = _CALLS.get(platform.machine())
@@ -88,15 +88,20 @@ def absence(files: Files) -> str:
     return "" if own.slice_ns else "this kernel has one time slice for all (others can be chosen since 6.12)"
 
 
-def slice_of(task: int) -> str | None:
-    """None for a task that has ended, and for one that has no slice."""
-    try:
-        found = _attributes(task)
-    except ProcessLookupError:
-        return None
-    if found.policy not in _BY_WEIGHT:
-        return None
-    return USUAL if found.slice_ns == _attributes(0).slice_ns else str(found.slice_ns)
+def slice_reader() -> Callable[[int], str | None]:
+    """Tells a task's slice; None for one that has ended, or has none. The usual one is that of whoever asks."""
+    usual_ns = _attributes(0).slice_ns
+
+    def slice_of(task: int) -> str | None:
+        try:
+            found = _attributes(task)
+        except ProcessLookupError:
+            return None
+        if found.policy not in _BY_WEIGHT:
+            return None
+        return USUAL if found.slice_ns == usual_ns else str(found.slice_ns)
+
+    return slice_of
 
 
 def give(task: int, chosen: str) -> None:
@@ -112,6 +117,13 @@ def give(task: int, chosen: str) -> None:
     _call(setting, task, ctypes.create_string_buffer(asked, size), ctypes.c_uint(0))
 
 
+def _tasks(cgroups: Cgroups, directory: str) -> Iterator[int]:
+    """Also what is put back is asked for here, by a record that may be of another machine."""
+    if not sees_processes(cgroups.files):
+        raise OSError(errno.EPERM, NOT_SEEN)
+    return tasks_in(cgroups, directory)
+
+
 class _TimeSlice:
     """Of all tasks in a directory and below."""
 
@@ -119,14 +131,14 @@ class _TimeSlice:
         return not absence(cgroups.files)
 
     def text(self, cgroups: Cgroups, directory: str, ours: Collection[str]) -> str:
-        found = {slice_of(task) for task in tasks_in(cgroups, directory)}
+        found = {*map(slice_reader(), _tasks(cgroups, directory))}
         return listed(each for each in found if each in (USUAL, LONG))
 
     def put(self, cgroups: Cgroups, directory: str, text: str, ours: Collection[str]) -> None:
         target = min(parts(text), default=USUAL)
         until_none_is_left(
-            lambda: tasks_in(cgroups, directory),
-            lambda: slice_of,
+            lambda: _tasks(cgroups, directory),
+            slice_reader,
             lambda held: held != target and held in (USUAL, LONG),
             lambda task: give(task, target),
         )
