@@ -10,7 +10,7 @@ import logging
 from typing import Final
 
 from koord.agent.collect.round import Round
-from koord.agent.host_applications import directory_of
+from koord.agent.host_applications import directory_of, host_applications
 from koord.agent.series import names
 from koord.agent.series.samples import Series
 from koord.api.configuration.features import AgentGate
@@ -65,14 +65,14 @@ def _places(this: Round) -> dict[Series, str]:
     found = {names.pod_cold(uid): pod.directory for uid, pod in this.state.pods.items()}
     for pod in this.state.pods.values():
         found |= {names.container_cold(each.id): each.directory for each in pod.containers if each.directory}
-    for app in this.state.slo.host_applications if this.state.slo else ():
+    for app in host_applications(this.state.slo):
         found[names.host_application_cold(app.name)] = directory_of(app, this.state.driver)
     return found
 
 
 def _others(this: Round) -> set[str]:
     """Whose memory is not the system's."""
-    applications = this.state.slo.host_applications if this.state.slo else ()
+    applications = host_applications(this.state.slo)
     return {
         *(pod.directory for pod in this.state.pods.values()),
         *(directory_of(each, this.state.driver) for each in applications),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from koord.agent.collect.round import Round
 from koord.agent.host import usage
-from koord.agent.host_applications import directory_of
+from koord.agent.host_applications import directory_of, host_applications
 from koord.agent.series import names
 
 
 def collect(this: Round) -> None:
-    for application in this.state.slo.host_applications if this.state.slo else ():
+    for application in host_applications(this.state.slo):
         directory = directory_of(application, this.state.driver)
         try:
             this.cpu(names.host_application_cpu(application.name), usage.cpu_ns(this.cgroups, directory))

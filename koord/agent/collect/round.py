@@ -27,23 +27,17 @@ class Rates:
     kept_for: NodeState | None = None
     "Whose owners are known to be alive."
     _before: dict[Series, tuple[float, float]] = field(default_factory=dict)
-    _stale_s: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._stale_s = STALE_AFTER * self.interval_s
 
     def per_second(self, series: Series, counter: float, now_s: float) -> float | None:
-        before = self._before.get(series)
-        self._before[series] = (counter, now_s)
-        if before is None or counter < before[0] or not 0 < (took_s := now_s - before[1]) <= self._stale_s:
-            return None
-        return (counter - before[0]) / took_s
+        before_s = self._before.get(series, (0.0, now_s))[1]
+        grown = self.growth(series, counter, now_s)
+        return None if grown is None else grown / (now_s - before_s)
 
     def growth(self, series: Series, counter: float, now_s: float) -> float | None:
         """By how much a counter grew since the round before."""
         before = self._before.get(series)
         self._before[series] = (counter, now_s)
-        if before is None or counter < before[0] or not 0 < now_s - before[1] <= self._stale_s:
+        if before is None or counter < before[0] or not 0 < now_s - before[1] <= STALE_AFTER * self.interval_s:
             return None
         return counter - before[0]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from koord.agent.collect.round import Round
+from koord.agent.host_applications import host_applications
 from koord.agent.series import names
 from koord.agent.series.samples import Series
 
@@ -32,7 +33,7 @@ def _rest(
 
 
 def _of_others(this: Round, pod: Callable[[str], Series], application: Callable[[str], Series]) -> float:
-    applications = this.state.slo.host_applications if this.state.slo else ()
+    applications = host_applications(this.state.slo)
     parts = [*map(pod, this.state.pods), *(application(each.name) for each in applications)]
     known = [this.samples.last(each, this.now_s, this.expires_s) for each in parts]
     return sum(value for value in known if value is not None)

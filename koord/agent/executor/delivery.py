@@ -21,7 +21,7 @@ from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.convert import UNLIMITED, quota_of_milli
 from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS, OOM_SCORE_ADJ, Knob, Value
 from koord.agent.host.processes import process_of
-from koord.agent.host_applications import directory_of
+from koord.agent.host_applications import directory_of, host_applications
 from koord.agent.pods import AgentPod
 from koord.agent.state import NodeState
 from koord.agent.wish import Level, Target, Wish
@@ -37,7 +37,7 @@ def places(state: NodeState) -> Mapping[Target, str]:
 def _places(state: NodeState) -> Mapping[Target, str]:
     found = {targets.NODE: ""}
     found |= {targets.band(qos): qos_dir(qos, state.driver) for qos in KubeQoS}
-    for app in state.slo.host_applications if state.slo else ():
+    for app in host_applications(state.slo):
         found[targets.application(app.name)] = directory_of(app, state.driver)
     for uid, pod in state.pods.items():
         found[targets.pod(uid)] = pod.directory

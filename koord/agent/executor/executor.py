@@ -94,10 +94,8 @@ class Executor:
         if quiet is not None and now_s < quiet.until_s and quiet.ran == ran and quiet.writes == writes:
             self._quiet = quiet
             return ExecutorOutcome()
-        absent, self._awaits = self._absent, False
-        wanted, disagreed = merged(
-            write for write in writes if absent.get(write.spot, now_s) <= now_s and self._is_possible(write, now_s)
-        )
+        self._awaits = False
+        wanted, disagreed = merged(write for write in writes if self._is_possible(write, now_s))
         if self._cgroups.version is Version.V1:
             wanted = fitted(wanted, self.ledger, ran)
         outcome = ExecutorOutcome(disagreed=disagreed)
@@ -137,6 +135,8 @@ class Executor:
         seen = self._seen.get(write.spot)
         if seen is not None and seen.value == write.value:
             return True
+        if self._absent.get(write.spot, now_s) > now_s:
+            return False
         if fault := write.knob.fault(write.value):
             log.error("%s wants what cannot be, in %s: %s", write.by, write.directory, fault)
             return False

@@ -18,6 +18,7 @@ from koord.agent.cpu_pools import best_effort_pools, numa_nodes_with_cpu, servic
 from koord.agent.hooks.hook import Hook
 from koord.agent.host.convert import UNLIMITED
 from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
+from koord.agent.host_applications import host_applications
 from koord.agent.pods import AgentContainer, AgentPod
 from koord.agent.state import NodeState
 from koord.agent.wish import Target, Wish
@@ -80,7 +81,7 @@ def _for_node(state: NodeState) -> Iterator[Wish]:
     cpus = state.once(_shared)
     if not cpus:
         return
-    for application in state.slo.host_applications if state.slo else ():
+    for application in host_applications(state.slo):
         if application.qos == QoSClass.LS:
             target = wish.application(application.name)
             yield Wish(target, CPUSET_CPUS, cpus, NAME, "the CPUs that services share")

@@ -97,7 +97,7 @@ def _for_node(state: NodeState) -> Iterator[Wish]:
         for app in host_applications(state.slo):
             if lies_in_best_effort(app):
                 yield Wish(wish.application(app.name), TIME_SLICE, LONG, NAME, YIELDS, is_watched=True)
-    if not state.kernel.has_group_identity:
+    if not _is_by_number(state):
         return
     of_ls = identity(state.qos.ls_class)
     yield Wish(wish.band(KubeQoS.GUARANTEED), GROUP_IDENTITY, 0, NAME, "the root has no side")

@@ -32,18 +32,6 @@ class Files:
 
     def read(self, name: str) -> bytes:
         """The whole file. Raises FileNotFoundError where there is none, or its cgroup is gone."""
-        known = self._kept.get(name)
-        if known is not None:
-            # Hundreds of times a second: a short file, and nothing is wrong.
-            try:
-                text = os.pread(known, _CHUNK, 0)
-            except OSError:
-                return self._read(name)
-            if len(text) < _CHUNK:
-                return text
-        return self._read(name)
-
-    def _read(self, name: str) -> bytes:
         for _ in range(2):
             kept = self._kept.get(name)
             if kept is None and len(self._kept) >= self._most:

@@ -51,7 +51,7 @@ YIELDING_OVER_S: Final = 5.0
 """By how many seconds' use a quota goes where best effort yields; so often it is decided upon."""
 YIELDING_STAYS_S: Final = 3.0
 """For so long it stays whatever changes. A new quota is seen a round after it was written: less than the above."""
-YIELDING_GROWTH: Final = GROWTH * 5
+YIELDING_GROWTH: Final = GROWTH * round(YIELDING_OVER_S)
 YIELDING_WAITS_S: Final = 20.0
 
 

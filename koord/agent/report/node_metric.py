@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from koord.agent.host_applications import host_applications
 from koord.agent.interference.signals import Signal
 from koord.agent.pods import AgentContainer, AgentPod
 from koord.agent.predict.forecast import Forecast
@@ -70,7 +71,7 @@ def node_metric_status(
     pods = [_pod(state, pod, samples, memory, now_s, window_s, blames.get(pod.uid, ())) for pod in state.pods.values()]
     applications = [
         HostApplicationMetricInfo(name=each.name, usage=used, priority=each.priority, qos=each.qos)
-        for each in (state.slo.host_applications if state.slo else ())
+        for each in host_applications(state.slo)
         if (
             used := _usage(
                 samples,
