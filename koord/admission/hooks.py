@@ -10,7 +10,8 @@ a pod counts for the next entry's conditions: an admitted pod is not asked about
 Nodes and bindings go on without a manager: machines must be able to report and pods to start. Configuration goes on
 too: `koord colocation off` must work without a manager, and a manager that finds an invalid section keeps the last
 valid one. The namespaces of the cluster itself and of koord are never asked about pods, so that nothing there waits for
-koord, least of all koord.
+koord, least of all koord. Quotas in koord's own namespaces are asked about in passing, and what the cluster's own
+controllers change or delete with a namespace or an owner not at all: a namespace can go without a manager.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from koord.admission.profiles import CompiledProfile
-from koord.admission.request import Gates, Operation
+from koord.admission.request import Gates, Operation, Request
 from koord.api.configuration.features import ManagerGate
+from koord.api.kubernetes.access import CONTROLLERS
 from koord.api.protocol import names
 from koord.api.text.selector import LabelSelector, selector_faults
 
@@ -52,6 +54,18 @@ USES_KOORD: Final = f"{_uses_koord('object')} || (oldObject != null && ({_uses_k
 """In CEL: a pod has a label, an annotation or a resource of the protocol, or had before it was changed."""
 _WAITS: Final = (("uses-koord", USES_KOORD),)
 _IN_PASSING: Final = (("does-not-use-koord", f"!({USES_KOORD})"),)
+CLEANERS: Final = (
+    CONTROLLERS,
+    "system:serviceaccount:kube-system:generic-garbage-collector",
+    "system:serviceaccount:kube-system:namespace-controller",
+)
+"""The users under which a cluster deletes what goes with its namespace or its owner."""
+_NOT_CLEANED_UP: Final = (
+    (
+        "not-cleaned-up",
+        f"request.operation == 'CREATE' || !(request.userInfo.username in [{', '.join(map(repr, CLEANERS))}])",
+    ),
+)
 IN_PASSING_S: Final = 1
 """How long a pod that does not use koord is held up at most where nobody answers and nobody refuses."""
 
@@ -87,13 +101,26 @@ WAITS_S: Final = 5
 LONGEST_NAME: Final = 253
 
 
-def _in_passing(hook: Hook, name: str) -> Hook:
-    """The same for pods that do not use koord, which do not wait for it."""
-    return replace(hook, name=name, fails_closed=False, timeout_s=IN_PASSING_S, conditions=_IN_PASSING)
+def is_cleaned_up(request: Request) -> bool:
+    """Whether a cluster's own controllers change or delete something that goes with its namespace or its owner."""
+    return request.operation != "CREATE" and request.user in CLEANERS
+
+
+def _in_passing(hook: Hook, name: str, **changes: Any) -> Hook:
+    """The same, for what does not wait for koord."""
+    return replace(hook, name=name, fails_closed=False, timeout_s=IN_PASSING_S, **changes)
 
 
 def _only(*namespaces: str) -> tuple[dict[str, Any], ...]:
     return ({"key": _NAMESPACE_NAME, "operator": "In", "values": sorted({*namespaces})},)
+
+
+def _apart(hook: Hook, own: str) -> Iterator[Hook]:
+    """A hook in two entries: what is in koord's own namespaces does not wait for koord."""
+    selector = _only(own, names.NAMESPACE_KOORDINATOR)
+    yield replace(hook, namespace_selector=tuple({**each, "operator": "NotIn"} for each in selector))
+    kind, _, domain = hook.name.partition(".")
+    yield _in_passing(hook, f"{kind}-own.{domain}", namespace_selector=selector)
 
 
 def _elsewhere(own: str) -> tuple[dict[str, Any], ...]:
@@ -181,7 +208,7 @@ def _all(namespace: str) -> Iterator[Hook]:
         conditions=_WAITS,
     )
     yield mutate
-    yield _in_passing(mutate, IN_PASSING_OF_POD)
+    yield _in_passing(mutate, IN_PASSING_OF_POD, conditions=_IN_PASSING)
     yield Hook(
         name="mpod-update.koordinator.sh",
         path=names.WEBHOOK_MUTATE_POD,
@@ -194,6 +221,7 @@ def _all(namespace: str) -> Iterator[Hook]:
         timeout_s=5,
         namespace_selector=pods,
         object_selector=({"key": str(names.LABEL_MUTATING_UPDATE), "operator": "In", "values": ["true"]},),
+        conditions=_NOT_CLEANED_UP,
     )
     yield Hook(
         name="mnode-status.koordinator.sh",
@@ -219,7 +247,7 @@ def _all(namespace: str) -> Iterator[Hook]:
         group="scheduling.koordinator.sh",
         version="v1alpha1",
     )
-    yield Hook(
+    quotas = Hook(
         name="melasticquota.koordinator.sh",
         path=names.WEBHOOK_MUTATE_ELASTIC_QUOTA,
         mutating=True,
@@ -232,7 +260,8 @@ def _all(namespace: str) -> Iterator[Hook]:
         group="scheduling.sigs.k8s.io",
         version="v1alpha1",
     )
-    yield Hook(
+    yield from _apart(quotas, namespace)
+    quotas = Hook(
         name="velasticquota.koordinator.sh",
         path=names.WEBHOOK_VALIDATE_ELASTIC_QUOTA,
         mutating=False,
@@ -244,7 +273,9 @@ def _all(namespace: str) -> Iterator[Hook]:
         timeout_s=5,
         group="scheduling.sigs.k8s.io",
         version="v1alpha1",
+        conditions=_NOT_CLEANED_UP,
     )
+    yield from _apart(quotas, namespace)
     yield Hook(
         name="vconfigmap.koordinator.sh",
         path=names.WEBHOOK_VALIDATE_CONFIGMAP,
@@ -279,10 +310,10 @@ def _all(namespace: str) -> Iterator[Hook]:
         fails_closed=True,
         timeout_s=WAITS_S,
         namespace_selector=pods,
-        conditions=_WAITS,
+        conditions=(*_WAITS, *_NOT_CLEANED_UP),
     )
     yield validate
-    yield _in_passing(validate, "vpod-others.koordinator.sh")
+    yield _in_passing(validate, "vpod-others.koordinator.sh", conditions=_IN_PASSING)
     yield Hook(
         name="vpodbinding.koordinator.sh",
         path=names.WEBHOOK_VALIDATE_POD_BINDING,

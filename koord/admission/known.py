@@ -6,7 +6,7 @@ manifests, a test from what it likes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,6 +17,7 @@ from koord.admission.quota_objects import QuotaPods
 from koord.admission.quota_topology import QuotaTopology
 from koord.admission.quota_tree_affinity import QuotaTrees
 from koord.admission.recommended_requests import AppliedRecommendations
+from koord.admission.scheduler_annotations import Schedulers
 from koord.api.kubernetes.core import PriorityClass
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.words import PreemptionPolicy
@@ -36,6 +37,8 @@ LABEL_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 class Known:
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     "Labels, by name."
+    leaving: Collection[str] = frozenset()
+    "Namespaces that are being deleted."
     profiles: tuple[CompiledProfile, ...] = ()
     "In the order of their names."
     priority_classes: Mapping[str, PriorityClass] = field(default_factory=dict)
@@ -44,6 +47,8 @@ class Known:
     trees: QuotaTrees = field(default_factory=QuotaTrees)
     quotas: QuotaTopology = field(default_factory=QuotaTopology)
     quota_pods: QuotaPods = field(default_factory=QuotaPods)
+    namespace_denials: Mapping[str, str] = field(default_factory=dict)
+    "By namespace that a quota newly lists, why its writer may not list it."
     node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     pods: Mapping[str, ObjectMeta] = field(default_factory=dict)
     "By `namespace/name`, for those who want to bind them."
@@ -52,6 +57,7 @@ class Known:
     recommendations: AppliedRecommendations = field(default_factory=AppliedRecommendations)
     enhanced: EnhancedRules = field(default_factory=EnhancedRules)
     binding: BindingSettings = field(default_factory=BindingSettings)
+    schedulers: Schedulers = field(default_factory=Schedulers)
     config_namespace: str = names.NAMESPACE_KOORDINATOR
     slo_config_name: str = names.CONFIGMAP_SLO_CONTROLLER
     strategy_names_required: bool = False

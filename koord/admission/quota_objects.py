@@ -23,6 +23,7 @@ from koord.api.protocol import names
 from koord.api.protocol.annotations import quota as protocol
 from koord.api.protocol.annotations.value import Annotation, AnnotationError
 from koord.api.protocol.crd.elastic_quota import ElasticQuota
+from koord.api.protocol.quota_bounds import bound_faults, negative_faults
 from koord.api.text.quantity import ResourceList, render
 
 PARENT = f"metadata.labels[{names.LABEL_QUOTA_PARENT}]"
@@ -86,9 +87,14 @@ def _weighed(quota: Json) -> Json:
 
 
 def faults(
-    new: ElasticQuota, old: ElasticQuota | None, known: QuotaTopology, pods: QuotaPods, rules: QuotaRules
+    new: ElasticQuota,
+    old: ElasticQuota | None,
+    known: QuotaTopology,
+    pods: QuotaPods,
+    rules: QuotaRules,
+    denials: Mapping[str, str],
 ) -> Iterator[Fault]:
-    """What is wrong with a quota that is to be stored."""
+    """What is wrong with a quota that is to be stored. `denials`: by namespace, why the user may not list it."""
     name = new.metadata.name
     if old is not None and _checked_parts(old) == _checked_parts(new):
         return
@@ -98,6 +104,7 @@ def faults(
     own = list(_own_faults(new))
     yield from own
     yield from _binding_faults(new, old, known)
+    yield from _listing_faults(new, old, denials)
     if own or name == names.QUOTA_ROOT:
         return
     yield from _kind_faults(new, old, known, pods)
@@ -143,16 +150,9 @@ def _own_faults(quota: ElasticQuota) -> Iterator[Fault]:
         read[weight] = amounts(protocol.SHARED_WEIGHT.read(quota.metadata) or {})
     except BadInput as error:
         yield Fault(weight, str(error))
-    for where, known in read.items():
-        for key, amount in known.items():
-            if amount < 0:
-                yield Fault(f"{where}.{key}", f"must be 0 or more, not {render(key, amount)}")
     most, least = read.get("spec.max", {}), read.get("spec.min", {})
-    for key, amount in least.items():
-        if key not in most:
-            yield Fault(f"spec.min.{key}", "must be in spec.max too")
-        elif amount > most[key]:
-            yield Fault(f"spec.min.{key}", f"must be at most spec.max.{key}, {render(key, most[key])}")
+    yield from bound_faults(least, most)
+    yield from negative_faults(weight, read.get(weight, {}))
     try:
         strict = protocol.MAX_STRICT_CHECK_RESOURCE_KEYS.read(quota.metadata)
     except AnnotationError as error:
@@ -182,6 +182,25 @@ def _binding_faults(new: ElasticQuota, old: ElasticQuota | None, known: QuotaTop
         for other in known.listing(namespace):
             if other.metadata.key != meta.key:
                 yield Fault(NAMESPACES, f"namespace {namespace} belongs to quota {other.metadata.name} already")
+
+
+def newly_listed(new: ElasticQuota, old: ElasticQuota | None) -> list[str]:
+    """Namespaces that a quota lists and did not before, without its own: its writer has rights there."""
+    try:
+        listed = protocol.NAMESPACES.read(new.metadata)
+        before = protocol.NAMESPACES.read(old.metadata) if old is not None else ()
+    except AnnotationError:
+        return []
+    return [each for each in dict.fromkeys(listed) if each not in before and each != new.metadata.namespace]
+
+
+def _listing_faults(new: ElasticQuota, old: ElasticQuota | None, denials: Mapping[str, str]) -> Iterator[Fault]:
+    """A quota that lists a namespace limits all pods there: that takes a right in that namespace."""
+    for namespace in newly_listed(new, old):
+        if namespace in names.CLUSTER_NAMESPACES:
+            yield Fault(NAMESPACES, f"must not list {namespace}: the cluster's own namespaces belong to no quota")
+        elif namespace in denials:
+            yield Fault(NAMESPACES, f"must not list {namespace}: {denials[namespace]}")
 
 
 def _kind_faults(new: ElasticQuota, old: ElasticQuota | None, known: QuotaTopology, pods: QuotaPods) -> Iterator[Fault]:
@@ -254,7 +273,7 @@ def _family_faults(new: ElasticQuota, known: QuotaTopology, rules: QuotaRules) -
         together = f"min of {parent}'s children with this one"
         yield from _sum_faults([new, *siblings], above, together, f"the min of {parent}")
     yield from _sum_faults(children, new, "min of its children", "its own min")
-    if rules.keeps and above is not None and protocol.TREE_ID.read(meta):
+    if rules.keeps and protocol.TREE_ID.read(meta):
         yield from _guarantee_faults(new, known)
 
 
@@ -285,10 +304,10 @@ def _sum_faults(quotas: Iterable[ElasticQuota], high: ElasticQuota, what: str, b
 
 def _guarantee_faults(new: ElasticQuota, known: QuotaTopology) -> Iterator[Fault]:
     """More min than is guaranteed must come from somebody above who is guaranteed as much."""
-    wanted = amounts(new.spec.min, capped=True)
-    guaranteed = _guaranteed(new)
-    if all(amount <= guaranteed.get(key, 0) for key, amount in wanted.items()):
+    wanted, guaranteed = amounts(new.spec.min, capped=True), _guaranteed(new)
+    if _covers(guaranteed, wanted):
         return
+    wanted = _most(wanted, guaranteed)
     quota = new
     while (parent := protocol.parent_of(quota.metadata)) != names.QUOTA_ROOT:
         above = known.get(parent)
@@ -299,13 +318,23 @@ def _guarantee_faults(new: ElasticQuota, known: QuotaTopology) -> Iterator[Fault
             if child.metadata.key != quota.metadata.key:
                 for key, amount in _guaranteed(child).items():
                     total[key] = total.get(key, 0) + amount
-        least = amounts(above.spec.min, capped=True)
-        wanted = {key: max(amount, least.get(key, 0)) for key, amount in total.items()}
-        has = _guaranteed(above)
-        if all(amount <= has.get(key, 0) for key, amount in wanted.items()):
+        wanted = _most(total, amounts(above.spec.min, capped=True))
+        if _covers(_guaranteed(above), wanted):
             return
         quota = above
-    yield Fault("spec.min", "is more than any quota above it is guaranteed")
+    yield Fault(
+        "spec.min",
+        "is more than any quota above it is guaranteed: lower it, raise what a quota above is guaranteed, or label the "
+        f"quota at the top of the tree {names.LABEL_QUOTA_IS_ROOT}=true",
+    )
+
+
+def _most(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {key: max(one.get(key, 0), other.get(key, 0)) for key in (*one, *other)}
+
+
+def _covers(has: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
+    return all(amount <= has.get(key, 0) for key, amount in wanted.items())
 
 
 def _guaranteed(quota: ElasticQuota) -> dict[str, int]:

@@ -88,6 +88,6 @@ class QuotaTopology:
 
 def namespaces_of(quota: ElasticQuota) -> tuple[str, ...]:
     try:
-        return protocol.NAMESPACES.read(quota.metadata)
+        return protocol.namespaces_of(quota.metadata)
     except AnnotationError:
         return ()

@@ -88,7 +88,7 @@ def _requirements(selector: LabelSelector) -> tuple[Json, ...]:
 
 def _listed(quota: ElasticQuota) -> tuple[str, ...]:
     try:
-        return quota_words.NAMESPACES.read(quota.metadata, "ElasticQuota")
+        return quota_words.namespaces_of(quota.metadata)
     except AnnotationError:
         # It lists none that anyone could read; the quota itself is there.
         return ()

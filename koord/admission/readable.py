@@ -1,7 +1,8 @@
-"""Labels and annotations of the protocol that nobody will be able to read, or parts of them: told, not refused.
+"""Labels and annotations of the protocol that cannot be read, in whole or in part.
 
-Who reads them makes do with a default or leaves the object alone, as the protocol has it; but whoever wrote them should
-hear of it at once, and not wonder later why a gang has no minimum. Asked when they are new or changed.
+Some of them say where a pod may be placed: if the scheduler cannot read one of those, it places the pod nowhere, so the
+pod is refused. All others count as absent or as their default, and the answer carries a warning. Asked when they are
+new or changed.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.faults import Fault
 from koord.api.protocol import names
-from koord.api.protocol.annotations import ALL
-from koord.api.protocol.annotations.value import Value
+from koord.api.protocol.annotations import ALL, cpu, device, gang, reservation
+from koord.api.protocol.annotations.value import Label, Value
 from koord.api.protocol.priority import SubPriorityError, sub_priority
 
 
@@ -21,6 +24,32 @@ def _by_key(kind: str) -> dict[str, Value[Any, Any]]:
 
 
 _VALUES: Final[Mapping[str, Mapping[str, Value[Any, Any]]]] = {kind: _by_key(kind) for kind in ("Pod", "Node")}
+
+
+PLACES_BY: Final[tuple[Value[Any, Any], ...]] = (
+    cpu.NUMA_TOPOLOGY_SPEC,
+    cpu.RESOURCE_SPEC,
+    device.DEVICE_ALLOCATE_HINT,
+    device.DEVICE_JOINT_ALLOCATE,
+    device.GPU_PARTITION_SPEC,
+    gang.MIN_AVAILABLE,
+    gang.POD_GROUP_MIN_AVAILABLE,
+    reservation.EXACT_MATCH_RESERVATION,
+    reservation.RESERVATION_AFFINITY,
+    reservation.SCHEDULING_HINT,
+)
+"""What the scheduler must be able to read of a pod before it places it. A test tries all others."""
+
+
+def faults(pod: Pod, old: ObjectMeta | None) -> Iterator[Fault]:
+    """Why the scheduler would find no node for a pod. Faults that `old`, the stored pod, has too are not refused, and
+    none of a pod that has a node is."""
+    for value in () if pod.spec.node_name else PLACES_BY:
+        error = value.check(pod.metadata)
+        if error is None or (old is not None and value.check(old)):
+            continue
+        where, why = "labels" if isinstance(value, Label) else "annotations", "; ".join(map(str, error.faults))
+        yield Fault(f"metadata.{where}[{error.key}]", f"{why}; koord's scheduler would find no node for the pod")
 
 
 def warnings(kind: str, meta: ObjectMeta, old: ObjectMeta | None) -> Iterator[str]:
@@ -35,7 +64,8 @@ def warnings(kind: str, meta: ObjectMeta, old: ObjectMeta | None) -> Iterator[st
             continue
         seen.add(value.key)
         if error := value.check(meta, kind):
-            yield f"{error}; it counts as absent or as its default"
+            if value not in PLACES_BY:
+                yield f"{error}; it counts as absent or as its default"
         elif error := value.idle(meta, kind):
             yield f"{error}; it has no effect"
     if kind == "Pod" and names.LABEL_PRIORITY in meta.labels:

@@ -93,8 +93,9 @@ def _validated(asked: Asked, observe: Observe) -> AdmissionAnswer:
     try:
         for rule in VALIDATING:
             if rule.concerns(request, asked.gates):
-                if request.resource == "pods" and not request.subresource and _is_going(asked):
-                    break
+                is_pod = request.resource == "pods" and not request.subresource
+                if is_pod and not rule.to_the_end and _is_going(asked):
+                    continue
                 name = rule.name
                 faults = tuple(rule.run(asked))
                 if faults:

@@ -22,12 +22,14 @@ from koord.admission import (
     quota_objects,
     quota_tree_affinity,
     readable,
+    scheduler_annotations,
     slo_config,
     strategic_merge,
     typed,
 )
 from koord.admission.binding import BindingDecision
 from koord.admission.colocation_profile import with_profiles
+from koord.admission.hooks import is_cleaned_up
 from koord.admission.known import Known
 from koord.admission.plain import labels_of, part
 from koord.admission.profiles import CompiledProfile, drawn_by
@@ -95,6 +97,8 @@ class AdmissionRule:
     subresource: str = ""
     gate: ManagerGate | None = None
     off_by: ManagerGate | None = None
+    to_the_end: bool = False
+    "Whether it holds for pods that are being deleted, too."
 
     def concerns(self, request: Request, gates: Gates) -> bool:
         if request.resource != self.resource or request.subresource != self.subresource:
@@ -181,6 +185,15 @@ def _affinity_of_pod(asked: Asked, pod: Json) -> Json:
     return quota_tree_affinity.with_affinity(pod, asked.namespace, asked.known.trees)
 
 
+def _not_hand_written(asked: Asked, pod: Json) -> Json:
+    return scheduler_annotations.dropped(pod, asked.request, asked.known.schedulers, asked.warnings)
+
+
+def _by_a_scheduler(asked: Asked) -> Iterator[Fault]:
+    old = asked.old_pod.metadata.annotations if asked.request.operation == "UPDATE" else {}
+    return scheduler_annotations.faults(asked.pod.metadata.annotations, old, asked.request, asked.known.schedulers)
+
+
 def _completed_quota(asked: Asked, quota: Json) -> Json:
     return quota_objects.completed(quota, asked.known.quotas)
 
@@ -193,10 +206,13 @@ def _quota(asked: Asked) -> Iterator[Fault]:
         keys_may_differ=asked.gates[ManagerGate.ELASTIC_QUOTA_ENABLE_UPDATE_RESOURCE_KEY],
         keeps=asked.gates[ManagerGate.ELASTIC_QUOTA_GUARANTEE_USAGE],
     )
-    return quota_objects.faults(new, old, known.quotas, known.quota_pods, rules)
+    return quota_objects.faults(new, old, known.quotas, known.quota_pods, rules, known.namespace_denials)
 
 
-def _quota_goes(asked: Asked) -> Iterator[Fault]:
+def _quota_goes(asked: Asked) -> Iterable[Fault]:
+    if asked.namespace in asked.known.leaving or is_cleaned_up(asked.request):
+        # It goes with its namespace or its owner: to refuse that would only hold up what goes anyway.
+        return ()
     old = typed.typed(ElasticQuota, _placed(asked, asked.request.old))
     return quota_objects.deletion_faults(old, asked.known.quotas, asked.known.quota_pods)
 
@@ -245,7 +261,7 @@ def _colocation(asked: Asked) -> Iterator[Fault]:
 def _readable_pod(asked: Asked) -> Iterable[Fault]:
     old = asked.old_pod.metadata if asked.request.operation == "UPDATE" else None
     asked.warnings += readable.warnings("Pod", asked.pod.metadata, old)
-    return ()
+    return readable.faults(asked.pod, old)
 
 
 def _readable_node(asked: Asked) -> Iterable[Fault]:
@@ -303,6 +319,7 @@ def _slo_config(asked: Asked) -> Iterator[Fault]:
 _pods = partial(Mutating, resource="pods", operations=CREATE)
 
 MUTATING: Final[tuple[Mutating, ...]] = (
+    _pods("SchedulerAnnotations", run=_not_hand_written),
     _pods("RecommendedRequests", gate=ManagerGate.RECOMMENDED_REQUESTS, run=_recommended),
     _pods("ClusterColocationProfile", run=_profiles_of_pod),
     _pods(
@@ -330,6 +347,7 @@ MUTATING: Final[tuple[Mutating, ...]] = (
 _checked = partial(Validating, resource="pods", operations=WRITES)
 
 VALIDATING: Final[tuple[Validating, ...]] = (
+    _checked("SchedulerAnnotations", to_the_end=True, run=_by_a_scheduler),
     _checked("ClusterReservation", run=_not_a_reservation),
     _checked("ClusterColocationProfile", run=_colocation),
     _checked("ElasticQuota", run=_quota_of_pod),

@@ -7,7 +7,7 @@ collected, wanted and decided stands in three lists: `collect.registry`, `hooks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -106,7 +106,8 @@ class Agent:
     def __post_init__(self) -> None:
         self._delivery = Delivery(self.cgroups)
 
-    def round(self, state: NodeState, now_s: float) -> Done:
+    def round(self, state: NodeState, now_s: float, unanswered: Set[str] = frozenset()) -> Done:
+        """`unanswered`: uids of pods whose eviction was requested and not answered yet. They count as on their way."""
         is_slow = now_s - self._slow_s >= self.slowly_s or self.rates.kept_for is not state
         if is_slow:
             self._slow_s = now_s
@@ -128,9 +129,14 @@ class Agent:
                 self.complaints,
             )
         )
-        return self.decide(state, now_s, is_slow)
+        return self.decide(state, now_s, is_slow, unanswered)
 
-    def decide(self, state: NodeState, now_s: float, is_thorough: bool = False) -> Done:
+    def decide(
+        self, state: NodeState, now_s: float, is_thorough: bool = False, unanswered: Set[str] = frozenset()
+    ) -> Done:
+        """Without a NodeSLO no hook or strategy runs: all that is set stays."""
+        if state.slo is None:
+            return Done(ExecutorOutcome(), ())
         if lost := self.cgroups.lost(state.once(_bands)):
             self.executor.look_again(lost)
             is_thorough = True
@@ -140,7 +146,7 @@ class Agent:
             state,
             self.samples,
             now_s,
-            self._departures(now_s),
+            self._departures(now_s, unanswered),
             self.started_s,
             self.seed,
             self.replicas,
@@ -211,13 +217,13 @@ class Agent:
         """Nobody could be asked to move it."""
         self.unmoved_s[pod.uid] = now_s
 
-    def _departures(self, now_s: float) -> Departures:
+    def _departures(self, now_s: float, unanswered: Set[str]) -> Departures:
         self.evicted_s = {uid: at_s for uid, at_s in self.evicted_s.items() if now_s - at_s < PENDING_RELEASE_S}
         self.refused_s = {uid: at_s for uid, at_s in self.refused_s.items() if now_s - at_s < REFUSED_LATELY_S}
         self.told_s = {uid: at_s for uid, at_s in self.told_s.items() if now_s - at_s < WANTED_S}
         self.unmoved_s = {uid: at_s for uid, at_s in self.unmoved_s.items() if now_s - at_s < REFUSED_LATELY_S}
         return Departures(
-            self.evicted_s.keys(),
+            self.evicted_s.keys() | unanswered,
             self.refused_s.keys(),
             self.told_s.keys(),
             self.last_release_s,
@@ -246,8 +252,6 @@ class Agent:
 
     def _of_hooks(self, state: NodeState, ran: set[str]) -> Iterable[tuple[Wish, ...]]:
         for hook in HOOKS:
-            if state.slo is None:
-                continue
             wishes: tuple[Wish, ...] = ()
             if hook.is_on(state):
                 try:

@@ -1,4 +1,4 @@
-"""One round of the agent on manifests: what it would write on a host, and whom it would evict.
+"""One round of the agent on manifests: what it writes on a host, or would write, and whom it would evict.
 
 The host may be a real one or a composed tree. Usage is measured between two looks, a second apart; or it is what a
 NodeMetric among the manifests says, so that a question can be asked of a host that is not there.
@@ -6,7 +6,7 @@ NodeMetric among the manifests says, so that a question can be asked of a host t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -43,26 +43,40 @@ class OnceError(BadInput):
     """Manifests that do not say what one round on one node needs."""
 
 
-class WouldWrite(msgspec.Struct, frozen=True):
+class OnceWrite(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     file: str
     "Below the host root."
     value: str
     old: str
     by: str
     why: str
+    is_restore: bool = False
+    "Nothing wants it any more: what was there before the agent is put back."
 
 
 class WouldEvict(msgspec.Struct, frozen=True):
+    """One round evicts no pod: an agent that sees the effect does."""
+
     pod: str
     by: str
     why: str
 
 
+class AbsentPod(msgspec.Struct, frozen=True):
+    pod: str
+    why: str
+
+
 class Once(msgspec.Struct, frozen=True, rename="camel"):
-    writes: tuple[WouldWrite, ...]
+    writes: tuple[OnceWrite, ...]
     evictions: tuple[WouldEvict, ...]
     refused: tuple[str, ...] = ()
     node_metric: Any = None
+    dry_run: bool = True
+    "Whether nothing was written."
+    pods: int = 0
+    "How many of the pods are on this host."
+    absent: tuple[AbsentPod, ...] = ()
 
 
 def once(
@@ -74,12 +88,14 @@ def once(
     metric: NodeMetric | None,
     gates: Mapping[AgentGate, bool],
     *,
-    dry_run: bool,
     now_s: float,
     update_time: str,
     wait: Callable[[float], None],
+    ledger: Ledger | None = None,
+    save: Callable[[bytes], None] = lambda text: None,
 ) -> Once:
-    """`wait` lets time pass between the two looks."""
+    """`wait` lets time pass between the two looks. Without a `ledger` nothing is written; `save` keeps it, before the
+    first write."""
     files = Files(host_root)
     try:
         cgroups = Cgroups.of(files, cgroup_root)
@@ -89,7 +105,8 @@ def once(
         here = pods_of([pod for pod in pods if node is None or _is_here(pod, node)], driver)
         shown = node or _this_host(cgroups)
         state = state_of(cgroups, shape, driver, shown, slo, here, Kubelet(), gates)
-        agent = Agent(cgroups, Executor(cgroups, Ledger(), dry_run=dry_run), started_s=float("-inf"))
+        executor = Executor(cgroups, ledger or Ledger(), save, dry_run=ledger is None)
+        agent = Agent(cgroups, executor, started_s=float("-inf"))
         if metric is not None:
             _fill(agent.samples, metric, state, now_s)
         else:
@@ -99,14 +116,16 @@ def once(
             collect(Round(cgroups, state, agent.samples, agent.rates, now_s, cold=agent.cold))
         done = agent.decide(state, now_s)
         status = node_metric_status(state, agent.samples, ReportPolicy(), now_s, update_time)
+        absent = (*_elsewhere(pods, node), *_without_cgroup(here.values(), cgroups))
         return Once(
             writes=tuple(
-                WouldWrite(
+                OnceWrite(
                     agent.executor.file(each.write),
                     each.text,
                     each.old,
                     each.write.by,
                     each.write.why,
+                    each.write.text is not None,
                 )
                 for each in done.outcome.done
             ),
@@ -116,9 +135,25 @@ def once(
                 *(_told(each) for each in done.problems),
             ),
             node_metric=None if status is None else msgspec.to_builtins(status),
+            dry_run=ledger is None,
+            pods=len(pods) - len(absent),
+            absent=absent,
         )
     finally:
         files.close()
+
+
+def _elsewhere(pods: Iterable[RunnablePod], node: Node | None) -> Iterator[AbsentPod]:
+    for pod in pods:
+        if node is not None and not _is_here(pod, node):
+            yield AbsentPod(pod.metadata.key, f"its node is {pod.spec.node_name}, not {node.metadata.name}")
+
+
+def _without_cgroup(pods: Iterable[AgentPod], cgroups: Cgroups) -> Iterator[AbsentPod]:
+    """Pods that should run here and do not: nothing can be wanted of them. Those that have ended have none."""
+    for pod in pods:
+        if pod.is_present and not cgroups.files.exists(cgroups.name("cpu", pod.directory)):
+            yield AbsentPod(pod.key, f"this host has no cgroup {pod.directory}")
 
 
 def _told(problem: Problem) -> str:

@@ -2,6 +2,9 @@
 
 Read-only and made anew when something changes, so that a round sees one state throughout. Usage comes as
 `koord.agent.series.Samples`.
+
+There is a state only when the Node, kubelet's settings and kubelet's pods are known. While one of them is not, the
+daemon has None, and no round takes place: unknown changes nothing. No pods at all is an empty mapping.
 """
 
 from __future__ import annotations
@@ -40,8 +43,6 @@ class Kubelet:
     "Of its CPU manager's policy."
     topology_policy: str = "None"
     "How it aligns pods or containers with NUMA nodes, in the words of a NodeResourceTopology."
-    is_told: bool = True
-    "Whether kubelet has said so, or has nothing to say; otherwise nobody has been able to ask it."
 
     @property
     def shares_reserved(self) -> bool:
@@ -68,7 +69,7 @@ class NodeState:
     allocatable: Mapping[str, int]
     "By resource name, milli-cores and bytes."
     slo: NodeSLOSpec | None
-    "None while nobody has said anything: then nothing is done and nothing reset."
+    "None while it is not known: then nothing is decided, nothing written and nothing put back."
     qos: ResourceQOSStrategy
     "Of the settings, the QoS classes as they are in force."
     pods: Mapping[str, AgentPod]

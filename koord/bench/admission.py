@@ -20,6 +20,7 @@ from koord.admission.request import Request
 from koord.admission.review import mutate, validate
 from koord.api.configuration.features import ManagerGate, parse_gates
 from koord.bench import admission_child
+from koord.bench.children import start_child
 from koord.bench.result import Result, result
 from koord.minicluster.up.program import own_program
 
@@ -100,7 +101,7 @@ def _times_us(namespace: str, number: int) -> list[float]:
 def _reviews(seconds: float) -> tuple[float, float]:
     """Reviews a second, and the server's CPU for one."""
     command = own_program("koord.bench.admission_child")
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    with start_child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         try:

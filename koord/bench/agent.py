@@ -31,6 +31,7 @@ from koord.api.kinds import NODE_METRICS, NODE_SLOS, NODES
 from koord.bench import agent_host
 from koord.bench.agent_host import ComposedHost, RealHost
 from koord.bench.api_servers import RunningServer, cpu_s, embedded, ended, rss_mb
+from koord.bench.children import start_child
 from koord.bench.result import Result, result
 from koord.kube.client import Client
 from koord.minicluster.up.bootstrap import bootstrap
@@ -222,7 +223,7 @@ def _running(server: RunningServer, case: Case) -> Iterator[_Running]:
         command = _command(server, case, host, state, kubelet)
         log = state / "log"
         with log.open("wb") as file:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+            process = start_child(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
         stack.enter_context(ended(process))
         _keep_apart(process.pid, case)
         _until_it_works(process, state / "audit.log", log)

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 
+from koord.bench.children import start_child
 from koord.kube.cluster_config import ClusterConfig
 from koord.kube.kubeconfig import parse, resolve
 from koord.minicluster.apiserver import certs
@@ -76,7 +77,7 @@ def embedded() -> Iterator[RunningServer]:
     with _directory() as directory, (directory / "log").open("wb") as log:
         started = time.perf_counter()
         command = [*own_program(), "apiserver", "--data-dir", str(directory / "data")]
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        process = start_child(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         with ended(process):
             kubeconfig = directory / "data" / "kubeconfig"
             _until(lambda: kubeconfig.exists(), process, directory / "log")
@@ -98,7 +99,7 @@ def real() -> Iterator[RunningServer | None]:
         kubeconfig = _credentials(directory, url)
 
         def start(*command: str) -> subprocess.Popen[bytes]:
-            return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=directory)
+            return start_child(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=directory)
 
         started = time.perf_counter()
         client, peer = f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}"

@@ -18,6 +18,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.bench import api_servers
 from koord.bench.api_load import Target, encode
 from koord.bench.api_servers import RunningServer
+from koord.bench.children import start_child
 from koord.bench.result import Result, result
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists
@@ -135,7 +136,7 @@ def koord_process(server: RunningServer, *args: str) -> Iterator[subprocess.Pope
     """A component of koord as a process; it is up when it says so."""
     with tempfile.NamedTemporaryFile(prefix="koord-bench-", suffix=".log") as log:
         command = [*own_program(), args[0], "--kubeconfig", str(server.kubeconfig), *args[1:]]
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        process = start_child(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         with api_servers.ended(process):
             said = {"scheduler": b"live.run: scheduling", "hollow": b"live.fleet: running"}[args[0]]
             deadline = time.monotonic() + WITHIN_S

@@ -16,10 +16,8 @@ Needs root: real cgroups below one that is made here, and taken away; also what 
 from __future__ import annotations
 
 import os
-import signal
 import statistics
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -135,12 +133,11 @@ def run(
     chosen = [each for each in NEIGHBOURS if not asked.neighbours or each.name in asked.neighbours]
     has_resctrl = not resctrl.absence(Files("/"))
     found = [Visits(each, has_resctrl) for each in chosen]
-    with _stopped_by_signals():
-        node.clean()
-        for number in range(rounds):
-            for visits in found:
-                progress(f"round {number + 1} of {rounds}: a neighbour that {visits.neighbour.does}")
-                visits.of.append(node.visit(visits.neighbour, seconds))
+    node.clean()
+    for number in range(rounds):
+        for visits in found:
+            progress(f"round {number + 1} of {rounds}: a neighbour that {visits.neighbour.does}")
+            visits.of.append(node.visit(visits.neighbour, seconds))
     return [each for visits in found for each in results(visits, has_goals=not quick)]
 
 
@@ -187,18 +184,3 @@ def _said(
     case, more = f"{neighbour}, {way}", metric.more_is_better
     goal = goal if has_goals else None
     yield result(BENCH, case, metric.name, value, metric.unit, baseline=baseline, more_is_better=more, goal=goal)
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """Being asked to end takes the node away, too."""
-
-    def stop(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)

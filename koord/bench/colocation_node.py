@@ -7,7 +7,6 @@ windows are of a second, so that a visit is short.
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import json
 import mmap
@@ -48,6 +47,7 @@ from koord.api.kubernetes.runnable import RunnablePod
 from koord.api.machinery.codec import convert
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol.crd.node_slo import NodeSLOSpec
+from koord.bench.children import ends_with_this_process
 from koord.bench.colocation_neighbours import Neighbour
 from koord.bench.colocation_service import DATA_BYTES
 from koord.minicluster.local.live.tree import DRIVER, Tree
@@ -78,8 +78,6 @@ EQUAL_SHARES: Final = 1024 * len(CPUS)
 """Of a service that asked for the whole node, as kubelet writes them: what it leaves is lent."""
 LEAST_SHARES: Final = 2
 THRESHOLD: Final = THRESHOLD_STRATEGY.cpu_suppress_threshold_percent or 0
-_PR_SET_PDEATHSIG: Final = 1
-_libc = ctypes.CDLL(None)
 
 
 class BusyError(BadInput):
@@ -316,12 +314,10 @@ class _Visiting:
         self._guests = []
 
     def _started(self, pod: AgentPod, module: str, *args: str) -> subprocess.Popen[bytes]:
-        doors, parent = self._tree.doors(pod.containers[0].directory), os.getpid()
+        doors, promise = self._tree.doors(pod.containers[0].directory), ends_with_this_process()
 
         def enter() -> None:
-            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:
-                os._exit(1)
+            promise()
             os.setpriority(os.PRIO_PROCESS, 0, 0)
             for door in doors:
                 with open(door, "w") as file:

@@ -31,8 +31,8 @@ from koord.api.text.timestamp import from_seconds
 from koord.bench.result import Result, result
 from koord.descheduler.arbitration import Asked, arbitrate
 from koord.descheduler.compiled import Compiled, compiled
-from koord.descheduler.evictable import Moves
 from koord.descheduler.migration import Seen, step
+from koord.descheduler.moves import Moves
 from koord.descheduler.places import Places
 from koord.descheduler.round import run as run_round
 from koord.descheduler.rules import Rules

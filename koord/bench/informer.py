@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+from koord.bench.children import ends_with_this_process, start_child
 from koord.bench.result import Result, result
 from koord.minicluster.up.program import own_program
 
@@ -131,6 +132,7 @@ def _child(case: str, **options: Any) -> dict[str, float]:
         stdout=subprocess.PIPE,
         timeout=CHILD_TIMEOUT_S,
         check=True,
+        preexec_fn=ends_with_this_process(),
     )
     figures: dict[str, float] = json.loads(done.stdout)
     return figures
@@ -139,7 +141,7 @@ def _child(case: str, **options: Any) -> dict[str, float]:
 @contextmanager
 def _server(pods: int, events: int) -> Iterator[dict[str, Any]]:
     """A server process; gives how to reach it."""
-    process = subprocess.Popen(
+    process = start_child(
         [*own_program("koord.bench.pod_server"), "--pods", str(pods), "--events", str(events)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -31,6 +31,7 @@ from koord.api.protocol.names import RESOURCE_BATCH_CPU
 from koord.api.protocol.priority import PriorityClass, QoSClass
 from koord.bench import api_servers
 from koord.bench.api_load import Target, encode
+from koord.bench.children import start_child
 from koord.bench.result import Result, result
 from koord.kube.client import Client
 from koord.kube.informer import Informer
@@ -212,7 +213,7 @@ def _up(nodes: int) -> Iterator[tuple[Path, dict[str, int]]]:
     with tempfile.TemporaryDirectory(prefix="koord-bench-") as folder:
         data = Path(folder, "data")
         command = [*own_program(), "up", "--headless", "--nodes", str(nodes), "--data-dir", str(data)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        process = start_child(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
         assert process.stdout is not None
         with api_servers.ended(process):
             if not process.stdout.readline().startswith(b"ready:"):

@@ -25,6 +25,7 @@ from typing import Any
 
 from koord.bench import api_servers
 from koord.bench.api_load import Target, encode
+from koord.bench.children import start_child
 
 CLIENTS = 16
 WITHIN_S = 300.0
@@ -134,6 +135,6 @@ def running(
         "--authorization-always-allow-paths=/metrics",
     ]
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=folder)
+        process = start_child(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=folder)
     with api_servers.ended(process):
         yield Peer(binary.name, process, port, folder / "log")

@@ -24,6 +24,7 @@ import grpc.aio
 
 from koord.api.machinery.messages import encode
 from koord.bench.api_servers import ended, rss_mb
+from koord.bench.children import start_child
 from koord.bench.result import Result, result
 from koord.minicluster.up.program import own_program
 from koord.runtime.cri import (
@@ -52,10 +53,10 @@ def run(quick: bool = False, progress: Callable[[str], None] = lambda line: None
         (root / "hooks").mkdir()
         said = {"remote-endpoint": str(agent), "protocol": "koord", "runtime-hooks": ["PreCreateContainer"]}
         (root / "hooks" / "koord.json").write_text(json.dumps(said))
-        behind = subprocess.Popen([sys.executable, "-m", "koord.bench.runtime_child", str(runtime), str(agent)])
+        behind = start_child([sys.executable, "-m", "koord.bench.runtime_child", str(runtime), str(agent)])
         stack.enter_context(ended(behind))
         _until(agent, behind)
-        front = subprocess.Popen(
+        front = start_child(
             [
                 *own_program(), "runtime-proxy", "--listen", str(proxy), "--runtime-endpoint", str(runtime),
                 "--hooks-dir", str(root / "hooks"), "--state-dir", str(root / "state"),

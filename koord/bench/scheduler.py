@@ -33,6 +33,7 @@ from koord.api.kubernetes.workloads import ReplicaSet
 from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.bench import api_servers, gpu_shares, own_cpus, preemption, reservations, reserved_room
+from koord.bench.children import ends_with_this_process
 from koord.bench.gpu_packing import speed as gpu_speed
 from koord.bench.peer_scheduler import pods_per_second
 from koord.bench.result import Result, result
@@ -136,6 +137,7 @@ def _memory(nodes: int, pods: int, with_goals: bool) -> list[Result]:
         stdout=subprocess.PIPE,
         timeout=MEMORY_TIMEOUT_S,
         check=True,
+        preexec_fn=ends_with_this_process(),
     )
     figures = json.loads(done.stdout)
     name = f"{pods} bound pods, {nodes} nodes"

@@ -159,5 +159,5 @@ def _calls_a_minute(nodes: int, minutes: int) -> float:
                 elif isinstance(step, Call):
                     # The first ones, until the node has its share, are no steady state.
                     calls += minute > 5
-                    cap, memory = step.cap, answered(called(memory, step.cap, now_s), step.cap)
+                    cap, memory = step.cap, answered(called(memory, step, now_s), step.cap)
     return calls / nodes / (minutes - 5)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from koord.api.text.go_format import go_quoted
+from koord.api.text.whole_number import whole_number
 from koord.cel.syntax import CelError
 from koord.cel.values import Cidr, Ip, Url, no_overload
 
@@ -127,7 +128,7 @@ def _address_fault(text: str) -> str:
             return f"IPv4 field must have at least one digit (at {go_quoted('.'.join(['', *fields[i + 1 :]]))})"
         if len(each) > 1 and each[0] == "0":
             return "IPv4 field has octet with leading zero"
-        if int(each) > 255:
+        if whole_number(each) > 255:
             return "IPv4 field has value >255"
     return "IPv4 address too short" if len(fields) < 4 else "IPv4 address too long"
 
@@ -171,11 +172,11 @@ def _read_cidr(text: str) -> Cidr:
         raise CelError(f"{told}: IPv6 zones cannot be present in a prefix")
     if not re.fullmatch(r"0|[1-9][0-9]*", bits):
         raise CelError(f"{told}: bad bits after slash: {go_quoted(bits)}")
-    if int(bits) > found.max_prefixlen:
+    if (length := whole_number(bits)) > found.max_prefixlen:
         raise CelError(f"{told}: prefix length out of range")
     if found in _MAPPED:
         raise CelError(f"{prefix}: IPv4-mapped IPv6 address {go_quoted(text)} is not allowed")
-    return Cidr(found, int(bits))
+    return Cidr(found, length)
 
 
 def _is(read: Callable[[str], object]) -> Callable[[str], bool]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from koord.api.text.go_format import go_quoted
+from koord.api.text.whole_number import natural_number
 from koord.cel import standard
 from koord.cel.checker import Checked
 from koord.cel.syntax import Call, CelError, Expr, Issue, ListExpr, Literal, MapExpr
@@ -40,6 +41,8 @@ _TAKES: Final = {
     "o": frozenset({"int", "uint"}),
 }
 _WORDS: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+_MOST_PRECISION: Final = 1_000_000
+"""Go formats no more digits than these behind a point."""
 Render = Callable[[str, int | None, int], str]
 """Of a clause's letter, its precision, and the number of its argument."""
 
@@ -86,10 +89,12 @@ def _precision(clause: re.Match[str]) -> int | None:
     prefix = "could not parse formatting clause: error while parsing precision"
     if not clause[2]:
         raise _Unformattable(f"{prefix}: could not find end of precision specifier")
-    if not clause[1]:
-        text = 'error while converting precision to integer: strconv.Atoi: parsing "": invalid syntax'
+    precision = natural_number(clause[1], _MOST_PRECISION)
+    if precision is None:
+        reason = "value out of range" if clause[1] else "invalid syntax"
+        text = f'error while converting precision to integer: strconv.Atoi: parsing "{clause[1]}": {reason}'
         raise _Unformattable(f"{prefix}: {text}")
-    return int(clause[1])
+    return precision
 
 
 def formatted(template: str, args: list[Any]) -> str:

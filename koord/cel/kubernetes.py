@@ -10,6 +10,7 @@ from typing import Any, Final
 from koord.api.text import formats, string_formats
 from koord.api.text import quantity as quantities
 from koord.api.text.go_format import go_quoted
+from koord.api.text.whole_number import natural_number, whole_number
 from koord.cel.addresses import url_fault
 from koord.cel.syntax import CelError
 from koord.cel.values import INT_MAX, INT_MIN, NONE, UINT_MAX, Format, Maybe, Quantity, Semver
@@ -39,7 +40,7 @@ def _scale(text: str) -> int | None:
         power = 10 * (" KMGTPE".index(suffix[0]))
         room = 15 - len(digits) - int(power * 3 / 10) - 1
         return 0 if not fraction and room >= 0 else None
-    exponent = int(suffix[1:]) if suffix[:1] in ("e", "E") and suffix[1:] else _DECIMAL_POWERS.get(suffix)
+    exponent = whole_number(suffix[1:]) if suffix[:1] in ("e", "E") and suffix[1:] else _DECIMAL_POWERS.get(suffix)
     if exponent is None or len(digits) + len(fraction) > _INT_DIGITS or exponent - len(fraction) < -9:
         return None
     return exponent - len(fraction)
@@ -104,10 +105,15 @@ def _number(word: str, text: str) -> int:
         raise CelError(f"Invalid character(s) found in {word} number {go_quoted(text)}")
     if len(text) > 1 and text[0] == "0":
         raise CelError(f"{word.capitalize()} number must not contain leading zeroes {go_quoted(text)}")
-    if not text or int(text) > UINT_MAX:
+    return _uint64(text)
+
+
+def _uint64(text: str) -> int:
+    number = natural_number(text, UINT_MAX)
+    if number is None:
         reason = "invalid syntax" if not text else "value out of range"
         raise CelError(f"strconv.ParseUint: parsing {go_quoted(text)}: {reason}")
-    return int(text)
+    return number
 
 
 def _pre(text: str) -> tuple[bool, int, str]:
@@ -116,7 +122,7 @@ def _pre(text: str) -> tuple[bool, int, str]:
     if text.isascii() and text.isdigit():
         if len(text) > 1 and text[0] == "0":
             raise CelError(f"Numeric PreRelease version must not contain leading zeroes {go_quoted(text)}")
-        return False, int(text), ""
+        return False, _uint64(text), ""
     if not _WORD.fullmatch(text):
         raise CelError(f"Invalid character(s) found in prerelease {go_quoted(text)}")
     return True, 0, text

@@ -6,6 +6,7 @@ import math
 import re
 from typing import Any, Final
 
+from koord.api.text.whole_number import whole_number
 from koord.cel.lexer import ESCAPE, Token
 
 
@@ -14,12 +15,12 @@ def read(token: Token, *, is_negative: bool) -> tuple[Any, str]:
     text, sign = token.text, "-" if is_negative else ""
     match token.kind:
         case "NUM_INT":
-            number = int(sign + text, 16 if text.startswith("0x") else 10)
+            number = int(sign + text, 16) if text.startswith("0x") else whole_number(sign + text)
             if not -(2**63) <= number < 2**63:
                 raise ValueError("invalid int literal")
             return number, "int"
         case "NUM_UINT":
-            number = int(text[:-1], 16 if text.startswith("0x") else 10)
+            number = int(text[:-1], 16) if text.startswith("0x") else whole_number(text[:-1])
             if number >= 2**64:
                 raise ValueError("invalid uint literal")
             return number, "uint"

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, Literal
 
+from koord.api.text.whole_number import whole_number
+
 Ranges = tuple[tuple[int, int], ...]
 """Characters, from each first to each last."""
 
@@ -215,8 +217,8 @@ class _Reader:
         least, most = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(self._text[start], (0, 0))
         if match := _REPEAT.match(self._text, start):
             self.at = match.end()
-            least = int(match[1])
-            most = least if not match[2] else int(match[3]) if match[3] else None
+            least = whole_number(match[1])
+            most = least if not match[2] else whole_number(match[3]) if match[3] else None
             if least > _MOST_REPEATS or (most is not None and (most > _MOST_REPEATS or most < least)):
                 raise PatternError("invalid repeat count", match[0])
         else:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from koord.api.text.duration import DurationError, parse_ns
 from koord.api.text.go_format import go_float
+from koord.api.text.whole_number import natural_number, whole_number
 from koord.cel.patterns import matches
 from koord.cel.syntax import CelError
 from koord.cel.values import (
@@ -171,16 +172,16 @@ def _to_int(value: Any) -> int:
                 raise CelError("integer overflow")
             return _int(int(value))
         case str():
-            if _WHOLE.fullmatch(value) and INT_MIN <= int(value) <= INT_MAX:
-                return int(value)
+            if _WHOLE.fullmatch(value) and INT_MIN <= (number := whole_number(value)) <= INT_MAX:
+                return number
             raise _conversion_fault(value, "int")
     return _int(int(value))
 
 
 def _to_uint(value: Any) -> Uint:
     if isinstance(value, str):
-        if value.isascii() and value.isdigit() and int(value) <= UINT_MAX:
-            return Uint(int(value))
+        if (number := natural_number(value, UINT_MAX)) is not None:
+            return Uint(number)
         raise _conversion_fault(value, "uint")
     if isinstance(value, float) and not math.isfinite(value):
         raise CelError("unsigned integer overflow")

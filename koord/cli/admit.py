@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from koord.cli import structured
-from koord.cli.inputs import say_of
+from koord.cli.inputs import read_manifests, say_of
 from koord.cli.options import output_option
 
 if TYPE_CHECKING:
@@ -47,13 +47,12 @@ def admit(paths: tuple[str, ...], namespace: str, seed: int, gates: str, output:
     """
     from koord.api.configuration.features import ManagerGate, parse_gates
     from koord.api.configuration.idle_gates import gates_warning
-    from koord.api.text.manifest import read
     from koord.offline.admit import admit_all
 
     switched = parse_gates(ManagerGate, gates)
     if idle := gates_warning(switched):
         click.echo(f"warning: {idle}", err=True)
-    manifests = read(paths, namespace=namespace)
+    manifests = read_manifests(paths, namespace=namespace)
     found = admit_all(manifests, switched, seed)
     ignored = {name.rpartition(" ")[2]: number for name, number in manifests.unknown.items()}
     say_of(manifests, ignored)

@@ -7,13 +7,15 @@ import re
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from koord.cli import structured
 from koord.cli.component import Common, Ready, component_options, run_component
+from koord.cli.groups import Group
 from koord.cli.options import output_option
 from koord.cli.tables import table
 
@@ -23,21 +25,46 @@ if TYPE_CHECKING:
     from koord.agent.host.features import Feature
     from koord.agent.interference.evidence import Evidence
     from koord.agent.live.run import Daemon
-    from koord.agent.once import Once
     from koord.kube.client import Client
     from koord.kube.health import HealthServer
     from koord.kube.metrics import Metrics
 
+F = TypeVar("F", bound=Callable[..., Any])
 STATE_DIR: Final = "/var/lib/koord/agent"
 _CONTAINER_ID: Final = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
 """A table has room for as much of it as people know it by."""
 
 
+def _own(*options: str) -> Callable[[F], F]:
+    """Options of the group that a command takes too, after its own name; what is said there counts."""
+    helps = {
+        "--state-dir": ("state_dir", Path, "The agent's, as above."),
+        "--host-root": ("host_root", str, "Where the host's / is."),
+        "--cgroup-root": ("cgroup_root", str, "The cgroup that is the node; otherwise as the record says."),
+    }
+
+    def add(command: F) -> F:
+        def take(ctx: click.Context, parameter: click.Parameter, value: object) -> None:
+            if value is not None:
+                ctx.obj = {**ctx.obj, parameter.name: value}
+
+        for option in reversed(options):
+            name, type_, help_ = helps[option]
+            command = click.option(
+                option, name, type=type_, metavar="DIR", expose_value=False, callback=take, help=help_
+            )(command)
+        return command
+
+    return add
+
+
 @click.group(
+    cls=Group,
     invoke_without_command=True,
     epilog="""\b
 Example: koord agent --features
          koord agent --once --dry-run -f node.yaml -f pods/
+         koord agent --once --state-dir ./agent -f node.yaml -f pods/
          koord agent --node-name n1 --metrics-address 127.0.0.1:9316
 
 \b
@@ -157,10 +184,21 @@ changed stays as it is then; `koord agent restore` puts it back.""",
 @click.option(
     "--features", "show_features", is_flag=True, help="Say what this kernel can do, and what is used instead."
 )
-@click.option("--once", "only_once", is_flag=True, help="One round on the host, for the manifests given by -f.")
+@click.option(
+    "--once",
+    "only_once",
+    is_flag=True,
+    help="One round on the host, for the manifests given by -f: writes what it wants, with a record in --state-dir,"
+    " and evicts no pod.",
+)
 @click.option("--dry-run", is_flag=True, help="With --once: write nothing, say what would be written.")
 @click.option(
-    "-f", "--filename", "paths", multiple=True, metavar="PATH", help="With --once: Node, Pods, NodeSLO, NodeMetric."
+    "-f",
+    "--filename",
+    "paths",
+    multiple=True,
+    metavar="PATH",
+    help="With --once: Node, NodeSLO, NodeMetric, and all Pods of the node.",
 )
 @output_option("table", "json", "yaml")
 @component_options
@@ -194,7 +232,7 @@ def agent(
     common: Common,
 ) -> int | None:
     """Protect the services of one node from the pods that use what they leave."""
-    ctx.obj = {"host_root": host_root, "cgroup_root": cgroup_root, "state_dir": state_dir}
+    ctx.obj = {"host_root": host_root, "cgroup_root": cgroup_root or None, "state_dir": state_dir}
     if ctx.invoked_subcommand is not None:
         return None
     if show_features:
@@ -207,7 +245,9 @@ def agent(
     if only_once:
         if idle:
             click.echo(f"warning: {idle}", err=True)
-        return _once(host_root, cgroup_root, node_name, gates, dry_run, paths, output)
+        from koord.cli.agent_once import run_once
+
+        return run_once(host_root, cgroup_root, state_dir, node_name, gates, paths, output, dry_run=dry_run)
     if dry_run or paths:
         raise click.UsageError("--dry-run and -f go with --once")
     from koord.kube import lean  # noqa: F401 - before anything else imports aiohttp
@@ -269,10 +309,12 @@ def agent(
                 lambda: daemon.predictor.forecast,
                 daemon.reporter.failing_s,
                 daemon.evictions,
+                options.node,
             )
             metrics.registry.register(collector)
         for server in servers:
             server.add_paths(paths)
+            server.add_ready("node", daemon.missing_node)
 
     async def work(client: Client, ready: Ready) -> None:
         from koord.agent.live.run import run
@@ -285,6 +327,7 @@ def agent(
 
 
 @agent.command(epilog="Example: koord agent audit --last 20")
+@_own("--state-dir")
 @click.option("--last", default=50, show_default=True, help="How many.")
 @output_option("table", "json", "yaml")
 @click.pass_obj
@@ -293,7 +336,7 @@ def audit(options: dict[str, Any], last: int, output: str) -> int:
     from koord.agent.executor.audit import read_file
     from koord.agent.live.keeping import AUDIT
 
-    events = read_file(options["state_dir"] / AUDIT, last)
+    events = read_file(_state_dir(options) / AUDIT, last)
     if output != "table":
         structured.say(events, output)
         return 0
@@ -313,6 +356,7 @@ def audit(options: dict[str, Any], last: int, output: str) -> int:
 
 
 @agent.command(epilog="Example: koord agent evidence shop/web-1")
+@_own("--state-dir")
 @click.argument("pod", metavar="POD")
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of POD, if it names none.")
 @output_option("table", "json", "yaml")
@@ -322,7 +366,7 @@ def evidence(options: dict[str, Any], pod: str, namespace: str, output: str) -> 
     from koord.agent.live.keeping import EVIDENCE, read_evidence
 
     key = pod if "/" in pod else f"{namespace}/{pod}"
-    found = read_evidence(options["state_dir"]).of(key)
+    found = read_evidence(_state_dir(options)).of(key)
     if output != "table":
         structured.say(found, output)
         return 0
@@ -355,26 +399,41 @@ def _last_of_episodes(found: list[Evidence]) -> list[str]:
     return list(last.values())
 
 
-@agent.command(epilog="Example: koord agent restore")
+@agent.command(
+    epilog="""\b
+Example: koord agent restore
+         koord agent restore --state-dir ./agent --host-root ./host"""
+)
+@_own("--state-dir", "--host-root", "--cgroup-root")
 @click.option("--stay", is_flag=True, help="Wait for a signal afterwards, as the pods of a DaemonSet must.")
 @click.pass_obj
 def restore(options: dict[str, Any], stay: bool) -> int:
-    """Put back what the agent changed on this node, as it was found. The agent must not run meanwhile."""
+    """Put back what the agent changed on this node, as it was found. Refuses while an agent runs here."""
     from koord.agent.executor.executor import Executor
     from koord.agent.host.cgroups import Cgroups
     from koord.agent.host.files import Files
-    from koord.agent.live.keeping import set_aside, whole_ledger, write_ledger
+    from koord.agent.live.holding import check_restorable, held, holder_of
+    from koord.agent.live.keeping import LEDGER, set_aside, whole_ledger, write_ledger
+    from koord.api.text.timestamp import from_seconds
 
-    ledger = whole_ledger(options["state_dir"])
+    state_dir = _state_dir(options)
+    last = holder_of(state_dir)
+    recorded = last.roots.cgroup_root if last is not None and last.roots is not None else ""
     files = Files(options["host_root"])
-    cgroups = Cgroups.of(files, options["cgroup_root"])
-    executor = Executor(cgroups, ledger, lambda text: write_ledger(options["state_dir"], text))
-    outcome = executor.restore_all(time.monotonic())
+    cgroups = Cgroups.of(files, options["cgroup_root"] or recorded)
+    doing = "koord agent restore"
+    with held(state_dir, cgroups, doing, from_seconds(time.time()), adds_to_record=False) as before:
+        ledger = whole_ledger(state_dir)
+        check_restorable(state_dir, list(ledger), before, cgroups)
+        executor = Executor(cgroups, ledger, lambda text: write_ledger(state_dir, text))
+        outcome = executor.restore_all(time.monotonic())
     files.close()
+    if not (state_dir / LEDGER).exists():
+        click.echo(f"no agent has changed anything with a record in {state_dir}", err=True)
     click.echo(f"put back {len(outcome.done)} settings", err=True)
     for refusal in outcome.refused:
         click.echo(f"{refusal.write.knob.name} in {refusal.write.directory}: {refusal.error}", err=True)
-    if aside := set_aside(options["state_dir"]):
+    if aside := set_aside(state_dir):
         click.echo(
             f"{aside}: an earlier agent could not read this record, and what it tells of was not put back. Repair it"
             " and rename it to ledger.json, or restart the node's pods, which gives them new cgroups; then delete it.",
@@ -393,8 +452,9 @@ def restore(options: dict[str, Any], stay: bool) -> int:
 @agent.command(
     epilog="""\b
 Example: koord agent devices
-         koord agent --host-root /host devices -o yaml"""
+         koord agent devices --host-root /host -o yaml"""
 )
+@_own("--host-root")
 @output_option("table", "json", "yaml")
 @click.pass_obj
 def devices(options: dict[str, Any], output: str) -> int:
@@ -434,6 +494,14 @@ def devices(options: dict[str, Any], output: str) -> int:
         rows.append((each.type, str(each.minor), each.id, healthy, offers, *where))
     click.echo(table(rows))
     return 0
+
+
+def _state_dir(options: dict[str, Any]) -> Path:
+    """Where the agent keeps its records. A folder that is not there is a slip, not a node where nothing was done."""
+    state_dir: Path = options["state_dir"]
+    if not state_dir.is_dir():
+        raise click.UsageError(f"--state-dir {state_dir}: there is no such folder, so no record of what was changed")
+    return state_dir
 
 
 def _duration(option: str, text: str) -> float:
@@ -485,58 +553,3 @@ def _features(host_root: str, cgroup_root: str, output: str) -> int:
     rows += [(each.name, "yes" if each.is_there else "no", each.how) for each in found]
     click.echo(table(rows, colours={"yes": "green", "no": "yellow"} if sys.stdout.isatty() else None))
     return 0
-
-
-def _once(
-    host_root: str,
-    cgroup_root: str,
-    node_name: str,
-    gates: Any,
-    dry_run: bool,
-    paths: tuple[str, ...],
-    output: str,
-) -> int:
-    from koord.agent.once import OnceError, once
-    from koord.api import kinds
-    from koord.api.kubernetes.runnable import RunnablePod
-    from koord.api.machinery.codec import convert
-    from koord.api.text import manifest
-    from koord.api.text.timestamp import from_seconds
-
-    found = manifest.read(paths).require_valid()
-    nodes = [each for each in found.of(kinds.NODES) if not node_name or each.metadata.name == node_name]
-    if len(nodes) > 1:
-        names = ", ".join(each.metadata.name for each in nodes)
-        raise OnceError(f"one host is one node, and there are several: {names}. Say which by --node-name.")
-    node = nodes[0] if nodes else None
-    name = node.metadata.name if node else node_name
-
-    def own(objects: list[Any]) -> Any:
-        return next((each for each in objects if not name or each.metadata.name == name), None)
-
-    slo, metric = own(found.of(kinds.NODE_SLOS)), own(found.of(kinds.NODE_METRICS))
-    pods = [convert(RunnablePod, item.data) for item in found.items if item.kind is kinds.PODS]
-    outcome = once(
-        host_root, cgroup_root, node, slo.spec if slo else None, pods, metric, gates,
-        dry_run=dry_run, now_s=time.monotonic(), update_time=from_seconds(time.time()), wait=time.sleep,
-    )  # fmt: skip
-    if output != "table":
-        structured.say(outcome, output)
-    else:
-        _print(outcome, dry_run)
-    if slo is None:
-        click.echo("note: no NodeSLO is given for the node, so nothing is wanted of it", err=True)
-    return 0
-
-
-def _print(outcome: Once, dry_run: bool) -> None:
-    if outcome.writes:
-        rows = [("FILE", "FROM", "TO", "BY", "WHY")]
-        rows += [(each.file, each.old, each.value, each.by, each.why) for each in outcome.writes]
-        click.echo(table(rows))
-    else:
-        click.echo("nothing to write: the host is as it should be" if dry_run else "nothing was written", err=True)
-    for eviction in outcome.evictions:
-        click.echo(f"evict {eviction.pod}: {eviction.by}: {eviction.why}")
-    for each in outcome.refused:
-        click.echo(f"refused: {each}", err=True)

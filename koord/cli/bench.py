@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import click
 import msgspec
 
+from koord.bench.children import ended_by_signals
 from koord.bench.result import Result
 from koord.cli.options import Number, output_option
 from koord.cli.progress import Progress
@@ -25,14 +26,30 @@ class Bench:
 
     module: str
     help: str
+    peers: tuple[str, ...] = ()
+    "Programs that give its baselines, where they are installed."
+    minutes: int = 0
+    "About how long it takes at full size, where that is long."
 
+
+SERVER: Final = ("kube-apiserver", "etcd")
 
 BENCHES: Final[Mapping[str, Bench]] = {
     "informer": Bench("koord.bench.informer", "following many objects: time, memory and CPU of an informer"),
-    "apiserver": Bench("koord.bench.apiserver", "the embedded API server beside the real one"),
-    "scheduler": Bench("koord.bench.scheduler", "decisions of the scheduling engine, without a cluster"),
-    "scheduling": Bench("koord.bench.scheduling", "pods scheduled and bound on an API server, beside kube-scheduler"),
-    "jobs": Bench("koord.bench.jobs", "decisions about whole jobs, and what jobs cost that do not fit"),
+    "apiserver": Bench("koord.bench.apiserver", "the embedded API server beside the real one", SERVER),
+    "scheduler": Bench(
+        "koord.bench.scheduler", "decisions of the scheduling engine, without a cluster", ("kube-scheduler", *SERVER)
+    ),
+    "scheduling": Bench(
+        "koord.bench.scheduling",
+        "pods scheduled and bound on an API server, beside kube-scheduler",
+        ("kube-scheduler", "koord-scheduler", *SERVER),
+    ),
+    "jobs": Bench(
+        "koord.bench.jobs",
+        "decisions about whole jobs, and what jobs cost that do not fit",
+        ("koord-scheduler", *SERVER),
+    ),
     "gpu-packing": Bench("koord.bench.gpu_packing.run", "how much GPU placement policies get allocated, on traces"),
     "descheduler": Bench("koord.bench.descheduler", "a round on thousands of nodes, and a step of many moves"),
     "admission": Bench("koord.bench.admission", "webhook requests and rules"),
@@ -41,7 +58,9 @@ BENCHES: Final[Mapping[str, Bench]] = {
     "manager": Bench("koord.bench.manager", "what nodes lend, on thousands of nodes"),
     "runtime": Bench("koord.bench.runtime", "what the runtime proxy adds to a call, and its memory"),
     "yarn": Bench("koord.bench.yarn", "one round of the YARN operator on thousands of nodes"),
-    "colocation": Bench("koord.bench.colocation", "do services notice batch jobs? On this machine's kernel, as root"),
+    "colocation": Bench(
+        "koord.bench.colocation", "do services notice batch jobs? On this machine's kernel, as root", minutes=18
+    ),
 }
 
 PACKING: Final = "gpu-packing"
@@ -100,8 +119,11 @@ def bench(name: str | None, quick: bool, output: str, **own: Any) -> None:
         if written and name != of and (name, written) != (RECOMMEND, ["--data"]):
             raise click.UsageError(f"{', '.join(written)} is for {of}: koord bench {of} {' '.join(written)} ...")
     results: list[Result] = []
-    with Progress() as progress:
-        for chosen in [name] if name else BENCHES:
+    names = [name] if name else list(BENCHES)
+    for line in () if quick else _how_long(names):
+        click.echo(f"note: {line}", err=True)
+    with ended_by_signals(), Progress() as progress:
+        for chosen in names:
             say = partial(_say, progress, chosen)
             say("starting")
             if chosen == PACKING:
@@ -122,6 +144,24 @@ def bench(name: str | None, quick: bool, output: str, **own: Any) -> None:
         click.echo(colocation_table.table(results), nl=False)
     else:
         click.echo(table(results), nl=False)
+    for line in missing_peers(names):
+        click.echo(f"note: {line}", err=True)
+
+
+def _how_long(names: Sequence[str]) -> Iterator[str]:
+    for name in names:
+        if minutes := BENCHES[name].minutes:
+            yield f"{name} takes about {minutes} minutes; with --quick a few, and its goals are left out"
+
+
+def missing_peers(names: Sequence[str]) -> Iterator[str]:
+    """Why benchmarks have no baseline: what would give it is not here."""
+    from koord.bench.api_servers import ASSETS, find_binary
+
+    for name in names:
+        if absent := [peer for peer in BENCHES[name].peers if find_binary(peer) is None]:
+            looked = f"where $KUBEBUILDER_ASSETS points, in {ASSETS}, and on PATH"
+            yield f"{name} has no baseline from {', '.join(absent)}: not found {looked}"
 
 
 def _colocate(quick: bool, say: Callable[[str], None], given: Mapping[str, Any]) -> list[Result]:

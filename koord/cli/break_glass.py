@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from koord.cli.groups import Group
 from koord.cli.options import kube_options
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 FIELD_MANAGER: Final = "koord-cli"
 
 
-@click.group("break-glass", epilog="Example: koord colocation break-glass on --reason 'the manager is gone'")
+@click.group("break-glass", cls=Group, epilog="Example: koord colocation break-glass on --reason 'the manager is gone'")
 def break_glass() -> None:
     """Take admission off the cluster at once, with or without a manager; and put it back.
 

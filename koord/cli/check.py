@@ -42,7 +42,8 @@ def check(namespace: str, local: bool, kubeconfig: str | None, context: str | No
     )
     ready = is_ready(found)
     if output == "table":
-        rows = [("AREA", "FEATURE", "STATE", "WHY", "WHAT TO DO")]
+        # A kernel cannot be told to do more: what is said of it is what koord does with it, or without.
+        rows = [("AREA", "FEATURE", "STATE", "WHAT IS USED" if local else "WHY", "" if local else "WHAT TO DO")]
         rows += [(each.area, each.feature, each.state, each.why, each.how) for each in found]
         colours = {state: colour for state, colour in COLOURS.items() if colour} if sys.stdout.isatty() else None
         click.echo(table(rows, colours=colours, most=terminal_columns()))
@@ -72,6 +73,7 @@ async def _look(cluster: Cluster, namespace: str) -> Seen:
     from koord.install.settings import Settings
     from koord.kube.errors import ApiError
     from koord.manager.config_in_force import in_force, last_valid
+    from koord.minicluster.up.health import booked_twice
     from koord.minicluster.up.survey import survey
 
     client = cluster.client
@@ -86,6 +88,7 @@ async def _look(cluster: Cluster, namespace: str) -> Seen:
         webhook_failure=facts.webhooks.failure,
         silent=facts.nodes.silent,
         unread=facts.unread,
+        conflicts=[(each.what, each.how) for each in booked_twice(facts)],
     )
     try:
         settings = await looking.settings_of(cluster, namespace)
@@ -100,6 +103,7 @@ async def _look(cluster: Cluster, namespace: str) -> Seen:
             seen,
             settings=settings,
             lacking=await looking.lacking(cluster, shape),
+            agents=len(await looking.reporting_agents(cluster) - set(seen.silent)),
             leases=await looking.leases(cluster),
             workloads=own,
             others=others,

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from koord.api.text.counted import counted
 from koord.cli import structured
 from koord.cli.break_glass import break_glass
+from koord.cli.cluster_names import nodes as node_names
 from koord.cli.colocation_preview import preview
-from koord.cli.options import Number, kube_options, output_option
+from koord.cli.groups import Group
+from koord.cli.options import Number, kube_options, not_empty, output_option
 from koord.cli.progress import Progress
 from koord.cli.rollout import rollout, rollout_table
 from koord.cli.tables import table
@@ -30,12 +33,24 @@ GIB: Final = 1 << 30
 
 def _scope_options(command: F) -> F:
     command = click.option(
-        "-l", "--selector", metavar="SELECTOR", help="Only a pool: nodes with these labels, as in pool=batch."
+        "-l",
+        "--selector",
+        metavar="SELECTOR",
+        callback=not_empty,
+        help="Only a pool: nodes with these labels, as in pool=batch.",
     )(command)
-    return click.option("--node", "nodes", multiple=True, metavar="NAME", help="Only this node; repeatable.")(command)
+    return click.option(
+        "--node",
+        "nodes",
+        multiple=True,
+        metavar="NAME",
+        callback=not_empty,
+        shell_complete=node_names,
+        help="Only this node; repeatable.",
+    )(command)
 
 
-@click.group(epilog="Example: koord colocation off --node n1 --evict --dry-run")
+@click.group(cls=Group, epilog="Example: koord colocation off --node n1 --evict --dry-run")
 def colocation() -> None:
     """Turn co-location off or on: for the cluster, for a pool of nodes, or for single nodes; or bit by bit (rollout).
 
@@ -226,7 +241,7 @@ def _agreed(planned: SwitchResult, scope: Scope) -> bool:
         return True
     click.echo(_to_evict(planned), err=True)
     _say_spared(planned)
-    count = _number(len(planned.to_evict), "pod")
+    count = counted(len(planned.to_evict), "pod")
     click.echo(f"Turn co-location off for {scope} and evict {count}? [y/N] ", err=True, nl=False)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -241,7 +256,7 @@ def _say_spared(told: SwitchResult) -> None:
     if told.spared:
         keep = "keeps" if len(told.spared) == 1 else "keep"
         click.echo(
-            f"note: {_number(len(told.spared), 'pod')} in the cluster's own namespaces {keep} running"
+            f"note: {counted(len(told.spared), 'pod')} in the cluster's own namespaces {keep} running"
             f" ({_some(told.spared)}); --system-namespaces evicts them too",
             err=True,
         )
@@ -255,10 +270,10 @@ def _say_what_would_follow(told: SwitchResult, on: bool, evict: Evict | None) ->
     if on:
         return
     lending = [name for name, each in told.nodes.items() if each.lends and not each.on]
-    click.echo(f"{_number(len(lending), 'node')} would stop lending: new batch and mid pods would wait")
+    click.echo(f"{counted(len(lending), 'node')} would stop lending: new batch and mid pods would wait")
     if evict is None:
         return
-    click.echo(f"{_number(len(told.to_evict), 'pod')} would be evicted")
+    click.echo(f"{counted(len(told.to_evict), 'pod')} would be evicted")
     if told.to_evict:
         click.echo(_to_evict(told))
 
@@ -274,16 +289,12 @@ def _say_what_follows(told: SwitchResult, on: bool, evict: Evict | None) -> None
     gone = {*told.evicted, *told.spared, *told.refused}
     running = [pod for each in told.nodes.values() for pod in each.pods if pod not in gone]
     idle = len(told.nodes) - len(lending)
-    click.echo(f"{_number(idle, 'node')} {'lends' if idle == 1 else 'lend'} nothing: new batch and mid pods wait")
+    click.echo(f"{counted(idle, 'node')} {'lends' if idle == 1 else 'lend'} nothing: new batch and mid pods wait")
     if evict is not None:
-        click.echo(f"{_number(len(told.evicted), 'pod')} evicted, with the grace period of each")
+        click.echo(f"{counted(len(told.evicted), 'pod')} evicted, with the grace period of each")
     if running:
         run = "runs" if len(running) == 1 else "run"
-        click.echo(f"{_number(len(running), 'pod')} still {run} on what was lent ({_some(running)}); see --evict")
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+        click.echo(f"{counted(len(running), 'pod')} still {run} on what was lent ({_some(running)}); see --evict")
 
 
 def _print(told: SwitchResult) -> None:
@@ -301,7 +312,7 @@ def _print(told: SwitchResult) -> None:
         rows.append((name, "on" if each.on else "off", *_lent(each), str(len(each.pods)), each.why or "-"))
     click.echo(table(rows, right=frozenset(range(2, 7)), colours={"on": "green", "off": "yellow"}))
     if len(told.nodes) > MOST_NODES:
-        click.echo(f"and {len(told.nodes) - MOST_NODES} more nodes (all of them with -o json)")
+        click.echo(f"and {counted(len(told.nodes) - MOST_NODES, 'more node')} (all of them with -o json)")
 
 
 def _lent(each: NodeStanding) -> list[str]:

@@ -23,6 +23,7 @@ from koord.api.kubernetes.core import ConfigMap
 from koord.api.kubernetes.node import Node
 from koord.api.protocol import names
 from koord.api.protocol.annotations.colocation import COLOCATION_STRATEGY
+from koord.api.text.counted import counted
 from koord.api.text.selector import LabelMatcher
 from koord.cli import break_glass
 from koord.cli.node_live import who_is_missing
@@ -52,6 +53,7 @@ AT_ONCE: Final = 16
 TRIES: Final = 5
 REFUSED_AGAIN_S: Final = 2.0
 NOTICE_LOOK_S: Final = 1.0
+NOTHING_PUBLISHED: Final = "nothing is published yet: the node has not reported, or no manager runs"
 SWITCHED_OFF: Final = Asker(
     FIELD_MANAGER, "ColocationSwitchedOff", "co-location is turned off and its pods are evicted"
 )
@@ -200,7 +202,7 @@ async def turn(
             pods = await _lent_to(client, off, scope)
             chosen = [each for each in pods if evict.chooses(each)]
             done.spared += _spared(pods, evict)
-            progress(f"evicting {len(chosen)} pods")
+            progress(f"evicting {counted(len(chosen), 'pod')}")
             deadline_s = time.monotonic() + evict.within_s
             await each_of(chosen, lambda each: _evict(client, each, deadline_s, done))
     return await look(client, scope, done)
@@ -221,7 +223,8 @@ def _standings(config: SloConfig, nodes: Sequence[Node], pods: Sequence[Evictee]
         name, meta = node.metadata.name, node.metadata
         stands = standing(config, meta.labels, meta.annotations)
         shown = {key: str(amount) for key, amount in node.status.allocatable.items() if key in LENT}
-        told[name] = NodeStanding(stands.on, stands.why, shown, tuple(on_node.get(name, ())))
+        why = stands.why or (NOTHING_PUBLISHED if stands.on and not shown else "")
+        told[name] = NodeStanding(stands.on, why, shown, tuple(on_node.get(name, ())))
     return told
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from koord.api.text.counted import counted
 from koord.cli import structured
-from koord.cli.options import kube_options, output_option
+from koord.cli.options import kube_options, output_option, pool_option
 from koord.cli.progress import Progress
 from koord.cli.tables import table
 
@@ -23,7 +24,7 @@ DESCHEDULING: Final = "descheduling"
 
 @click.command(epilog="Example: koord colocation preview lending -l pool=web --percent 10")
 @click.argument("feature", required=False, metavar="[FEATURE]")
-@click.option("-l", "--selector", default="", metavar="SELECTOR", help="Only nodes with these labels, as in pool=web.")
+@pool_option
 @click.option(
     "--percent",
     type=click.IntRange(1, 100),
@@ -99,8 +100,8 @@ def _tables(told: FeaturePreview) -> str:
             lines.append(f"and {len(told.nodes) - MOST_NODES} more nodes (all of them with -o json)")
         cpus, gib = told.batch_cpu_milli / 1000, told.batch_memory_bytes / GIB
         lent = f", {cpus:g} CPUs and {gib:.1f}Gi lent" if told.lends else ""
-        evicted = f", {len(told.evictions)} pods evicted" if told.lends or told.holds_back else ""
-        lines.append(f"in all: {len(told.nodes)} nodes{lent}{evicted}")
+        evicted = f", {counted(len(told.evictions), 'pod')} evicted" if told.lends or told.holds_back else ""
+        lines.append(f"in all: {counted(len(told.nodes), 'node')}{lent}{evicted}")
     lines += [f"  {each.pod} on {each.node} by {each.by}: {each.why}" for each in told.evictions[:MOST_PODS]]
     lines += [f"note: {note}" for note in told.notes]
     return "\n".join(lines)

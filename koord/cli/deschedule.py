@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from koord.api.text.counted import counted
 from koord.cli import structured
-from koord.cli.inputs import configuration_of, moment, say_of, scheduler_configuration
+from koord.cli.inputs import configuration_of, moment, read_manifests, say_of, scheduler_configuration
 from koord.cli.options import (
     config_option,
     descheduler_plugin_option,
@@ -60,10 +61,12 @@ def deschedule(
     Takes Nodes, NodeMetrics, Pods and their workloads, and the scheduler's configuration; a pod whose workload is not
     there is left alone. One round is played as if the load had been like this for long. Each move is tried out with the
     scheduler's own rules, so that several pods are not promised the same room. Nothing is changed anywhere.
+
+    With --live and without a configuration, the settings are those of the descheduler that runs on the cluster.
     """
     from koord.api.configuration.descheduler_config import SHIPPED, DeschedulerConfiguration
     from koord.api.configuration.scheduler_config import SHIPPED as SHIPPED_SCHEDULER
-    from koord.api.text.manifest import read
+    from koord.api.kinds import POD_MIGRATION_JOBS
     from koord.descheduler.compiled import compiled
     from koord.descheduler.own_plugins import load
     from koord.descheduler.workloads import KINDS as WORKLOADS
@@ -79,23 +82,32 @@ def deschedule(
         raise click.UsageError("--kubeconfig and --context go with --live")
     now_s = moment(now)
     with Progress() as progress:
-        manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
+        manifests = read_manifests(paths, namespace=namespace, progress=progress)
         if live:
             from koord.cli import plan_live
 
-            found = plan_live.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), more=WORKLOADS)
+            found = plan_live.live(
+                kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), more=(*WORKLOADS, POD_MIGRATION_JOBS)
+            )
             manifests, now_s = plan_live.merged(manifests, found), time.time() if now is None else now_s
         manifests.require_valid()
         scales = plan_live.scales(kubeconfig, context, manifests) if live else {}
         given = configuration_of(DeschedulerConfiguration, "DeschedulerConfiguration", config, manifests)
         scheduler = scheduler_configuration(None, manifests) or SHIPPED_SCHEDULER
         warnings = require_no_fight(manifests, given, scheduler) if given is not None else ()
-        ready = compiled(given or SHIPPED, [load(each) for each in plugins])
+        running = None
+        if live and given is None:
+            running = plan_live.descheduler_settings(kubeconfig, context, time.time())
+        ready = compiled(given or running or SHIPPED, [load(each) for each in plugins])
         progress.say("looking at nodes and pods")
-        decided = decide(manifests, ready, profiles_of(scheduler), now_s=now_s, scales=scales)
-    if given is None:
+        decided = decide(manifests, ready, profiles_of(scheduler), now_s=now_s, scales=scales, has_all_pods=live)
+    if running is not None:
+        click.echo("note: with the settings of the descheduler that runs on the cluster", err=True)
+    elif given is None:
+        nobody = "no descheduler of koord's runs on the cluster, and " if live else ""
         click.echo(
-            "note: no DeschedulerConfiguration is given: nodes above cpu 75% or memory 80% count as hot", err=True
+            f"note: {nobody}no DeschedulerConfiguration is given: nodes above cpu 75% or memory 80% count as hot",
+            err=True,
         )
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
@@ -152,7 +164,8 @@ def _print(decided: Descheduled, output: str) -> None:
     allowed = sum(each.allowed for each in decided.migrations)
     waiting = len(decided.migrations) - allowed
     hot = sum(seen.class_ in ("high", "prodHigh") for seen in decided.nodes.values())
-    click.echo(f"{len(decided.nodes)} nodes, {hot} hot; {allowed} pods would move now, {waiting} must wait")
+    nodes, moves = counted(len(decided.nodes), "node"), counted(allowed, "pod")
+    click.echo(f"{nodes}, {hot} hot; {moves} would move now, {waiting} must wait")
 
 
 def _node_rows(nodes: Mapping[str, NodeSeen]) -> Iterator[tuple[str, ...]]:

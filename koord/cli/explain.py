@@ -1,7 +1,7 @@
 """`koord explain POD`: why a pod is where it is, or nowhere, and what would let it in.
 
-`koord explain node/NAME` is in `explain_node`, `podgroup/NAME` in `explain_gang`, `reservation/NAME` in
-`explain_reservation`, `quota/NAME` in `explain_quota`.
+`koord explain node/NAME` is in `explain_node`, `deployment/NAME` and other workloads in `explain_workload`,
+`podgroup/NAME` in `explain_gang`, `reservation/NAME` in `explain_reservation`, `quota/NAME` in `explain_quota`.
 """
 
 from __future__ import annotations
@@ -9,35 +9,53 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from koord.api.text.counted import counted
 from koord.cli import structured
-from koord.cli.inputs import everybody_answers, moment, say_of, scheduler_configuration, scheduler_gates, supposing
+from koord.cli.cluster_names import explained, namespaces
+from koord.cli.inputs import (
+    everybody_answers,
+    moment,
+    read_manifests,
+    say_of,
+    scheduler_configuration,
+    scheduler_gates,
+    supposing,
+)
 from koord.cli.options import kube_options, output_option, plugin_option, scheduler_gates_option
 from koord.cli.progress import Progress
 from koord.cli.quota_tables import quota_path
-from koord.cli.tables import GAP, counted, heading, table, terminal_columns
+from koord.cli.tables import GAP, heading, table, terminal_columns
 
 if TYPE_CHECKING:
+    from koord.api.kinds import Kind
     from koord.api.text.manifest import Manifests
+    from koord.cli.explain_moves import PodHistory
     from koord.offline.explain import Explained
     from koord.scheduler.explain import ChangeTold, Explanation, Standing
 
 EVERYTHING: Final = 1 << 30
 _PREFIX: Final = "preemption: "
+OTHER_KINDS: Final = ("podgroup", "reservation", "quota", "node")
 
 
 @click.command(
     epilog="""\b
 Example: koord explain web-0 -n shop                  on the cluster
          koord explain shop/report -f examples/plan   in files
+         koord explain deployment/web -n shop         why it is not complete; also of jobs, stateful sets, ...
          koord explain podgroup/train -n shop         why a gang waits
          koord explain quota/research -f examples/quotas   who uses it, who waits for it
          koord explain node/n1                        its CPUs, its devices, what it lends"""
 )
-@click.argument("pod", metavar="POD|podgroup/NAME|reservation/NAME|quota/NAME|node/NAME")
+@click.argument(
+    "pod",
+    metavar="POD|KIND/NAME",
+    shell_complete=explained,
+)
 @click.option(
     "-f",
     "--filename",
@@ -48,7 +66,12 @@ Example: koord explain web-0 -n shop                  on the cluster
 )
 @click.option("--live", is_flag=True, help="With -f: on the state of the cluster; the manifests are changes to it.")
 @click.option(
-    "-n", "--namespace", default="default", show_default=True, help="Namespace of POD, and of objects in PATH."
+    "-n",
+    "--namespace",
+    default="default",
+    show_default=True,
+    shell_complete=namespaces,
+    help="Namespace of POD, and of objects in PATH.",
 )
 @click.option(
     "--config",
@@ -89,6 +112,9 @@ def explain(
     On a cluster it also says what slowed the pod down, who wanted it gone and why, and where its replacement went; of
     a pod that is gone, too, as far as the cluster still has events and jobs about it.
 
+    Of a workload (deployment, replicaset, statefulset, daemonset, job, cronjob, replicationcontroller): which of its
+    pods are missing or not ready, what its controller says, and why a pod of it without a node has none.
+
     Of a gang, by the name of its PodGroup or the name that its pods say: how far it has come, what it is short of, and
     the smallest changes after which it would fit.
 
@@ -102,16 +128,19 @@ def explain(
     """
     from msgspec.structs import replace
 
+    from koord.api import kinds
     from koord.api.configuration.scheduler_config import SHIPPED
-    from koord.api.text.manifest import read
     from koord.cli.explain_gang import gang_key, print_gang
+    from koord.cli.explain_moves import history, history_in
     from koord.cli.explain_quota import print_quota, quota_name
     from koord.cli.explain_reservation import print_reservation, reservation_name
+    from koord.cli.explain_workload import print_workload, workload_named
     from koord.offline.expand import expand
     from koord.offline.explain import explain as explain_of
     from koord.offline.explain_gang import explain_gang
     from koord.offline.explain_quota import explain_quota
     from koord.offline.explain_reservation import explain_reservation
+    from koord.offline.explain_workload import WORKLOADS, explain_workload
     from koord.offline.preview import has_config, preview
     from koord.scheduler.own_plugins import load
     from koord.scheduler.profiles import profiles_of
@@ -127,14 +156,17 @@ def explain(
 
         return explain_node(name, paths, namespace, now_s, output, live=live, kubeconfig=kubeconfig, context=context)
     gang, reservation, quota = gang_key(pod, namespace), reservation_name(pod), quota_name(pod)
-    key = _key(pod, namespace)
+    workload, key = workload_named(pod, namespace), _key(pod, namespace)
     unanswered: Callable[[str], str] = everybody_answers
     with Progress() as progress:
-        manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
+        manifests = read_manifests(paths, namespace=namespace, progress=progress)
         if live:
             from koord.cli import plan_live
 
-            listed = plan_live.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"))
+            more = WORKLOADS if workload is not None else ()
+            listed = plan_live.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), more=more)
+            if workload is not None:
+                listed += plan_live.listed(kubeconfig, context, [kinds.EVENTS], workload[1].partition("/")[0])
             manifests = plan_live.merged(manifests, listed)
             unanswered = plan_live.unanswered(kubeconfig, context, time.time())
         written = manifests.require_valid()
@@ -157,26 +189,36 @@ def explain(
             say_of(manifests, {} if live else of_reservation.ignored)
             print_reservation(of_reservation.explained, output, _paragraphs)
             return 0
+        if workload is not None and not _is_meant_as_pod(key, workload, written, manifests):
+            of_workload = explain_workload(
+                written,
+                manifests,
+                profiles,
+                *workload,
+                now_s=now_s,
+                seed=seed,
+                top=top if output == "table" else EVERYTHING,
+                examples=3 if output == "table" else EVERYTHING,
+                unanswered=supposing(given, unanswered),
+            )
+            say_of(manifests, {} if live else of_workload.ignored)
+            print_workload(of_workload.explained, output, _text)
+            return 0
         if quota is not None:
             of_quota = explain_quota(manifests, profiles, quota, now_s=now_s, seed=seed)
             say_of(manifests, {} if live else of_quota.ignored)
             print_quota(of_quota.explained, output)
             return 0
-        moves: tuple[str, ...] = ()
-        slowdowns: tuple[str, ...] = ()
         if live:
-            from koord.cli.explain_moves import history
-
-            moves, slowdowns = history(kubeconfig, context, key, now_s)
+            past = history(kubeconfig, context, key, now_s)
         else:
-            from koord.cli.explain_moves import moves_in, slowdowns_in
-
-            slowdowns = slowdowns_in(written, key)
             # Plugins serve one cluster, and a descheduler tries moves out on another.
-            moves = moves_in(written, lambda: profiles_of(given or SHIPPED, own, gates), key, now_s)
-        if (moves or slowdowns) and not _is_there(manifests, key):
-            _print_gone(key, moves, slowdowns, output)
+            past = history_in(written, lambda: profiles_of(given or SHIPPED, own, gates), key, now_s)
+        if any(past) and not _is_there(manifests, key):
+            _print_gone(key, past, output)
             return 0
+        _require_namespace(key, manifests, is_option="/" not in pod.removeprefix("pod/"))
+        _require_no_workload(key, written, manifests)
         answer = explain_of(
             manifests,
             profiles,
@@ -195,7 +237,7 @@ def explain(
             click.echo(f"note: {warning}", err=True)
     ignored = {kind: number for kind, number in answer.ignored.items() if kind != "ConfigMap" or not is_previewed}
     say_of(manifests, {} if live else ignored)
-    _print(replace(answer.explained, moves=moves, slowdowns=slowdowns), output)
+    _print(replace(answer.explained, moves=past.moves, slowdowns=past.slowdowns), output)
     return 0
 
 
@@ -205,13 +247,73 @@ def _is_there(manifests: Manifests, key: str) -> bool:
     return any(pod.metadata.key == key for pod in manifests.of(kinds.PODS))
 
 
-def _print_gone(key: str, moves: tuple[str, ...], slowdowns: tuple[str, ...], output: str) -> None:
+def _is_meant_as_pod(key: str, workload: tuple[Kind[Any], str], written: Manifests, expanded: Manifests) -> bool:
+    """Whether `jobs/report` is a pod of the namespace jobs: there is one, or no such Job and such a namespace."""
+    if _is_there(expanded, key):
+        return True
+    kind, name = workload
+    is_workload = any(each.metadata.key == name for each in written.of(kind))
+    return not is_workload and key.partition("/")[0] in _namespaces(expanded)
+
+
+def _namespaces(manifests: Manifests) -> set[str]:
+    from koord.api import kinds
+
+    named = {each.metadata.name for each in manifests.of(kinds.NAMESPACES)}
+    return named | {pod.metadata.namespace for pod in manifests.of(kinds.PODS)}
+
+
+def _require_namespace(key: str, manifests: Manifests, *, is_option: bool) -> None:
+    """What is neither NAMESPACE/POD nor a kind that is explained is told which kinds are. `is_option`: the namespace
+    was given with -n, so that it cannot be meant as a kind."""
+    from koord.api.machinery.faults import BadInput
+    from koord.offline.explain_workload import WORKLOADS
+
+    namespace = key.partition("/")[0]
+    if namespace != "default" and namespace not in _namespaces(manifests):
+        if is_option:
+            raise BadInput(f"there is no pod {key}: there is no namespace {namespace}")
+        words = ", ".join(("pod", *(kind.kind.lower() for kind in WORKLOADS), *OTHER_KINDS))
+        raise click.UsageError(
+            f"there is no pod {key}: {namespace} is no namespace here, and no kind that koord explains ({words})"
+        )
+
+
+def _require_no_workload(key: str, written: Manifests, expanded: Manifests) -> None:
+    """A workload's name where a pod's is asked for: say how to ask for the workload. A cluster is asked for pods and
+    ReplicaSets alone here; their owners tell of the other workloads."""
+    from koord.api import kinds
+    from koord.api.machinery.faults import BadInput
+    from koord.offline.explain_workload import WORKLOADS
+
+    if _is_there(expanded, key):
+        return
+    namespace, _, name = key.partition("/")
+    owned = [*expanded.of(kinds.PODS), *expanded.of(kinds.REPLICA_SETS)]
+    owners = {
+        owner.kind
+        for each in owned
+        if each.metadata.namespace == namespace
+        for owner in each.metadata.owner_references or ()
+        if owner.name == name
+    }
+    for kind in WORKLOADS:
+        if kind.kind in owners or any(each.metadata.key == key for each in written.of(kind)):
+            word = kind.kind.lower()
+            raise BadInput(
+                f"there is no pod {key}, but a {kind.kind}: koord explain {word}/{name} -n {namespace} explains it"
+            )
+
+
+def _print_gone(key: str, past: PodHistory, output: str) -> None:
     """A pod that no longer exists."""
     if output == "table":
-        click.echo("\n\n".join([f"{click.style(key, bold=True)} is gone", *_history(moves, slowdowns)]))
+        told = [f"{click.style(key, bold=True)} is gone", *_history(past.moves, past.slowdowns)]
+        if past.events:
+            told.append(f"{heading('EVENTS')}\n{_indented(chr(10).join(past.events))}")
+        click.echo("\n\n".join(told))
     else:
-        found = {"pod": key, "outcome": "gone", "moves": list(moves), "slowdowns": list(slowdowns)}
-        structured.say(found, output)
+        structured.say({"pod": key, "outcome": "gone", **past._asdict()}, output)
 
 
 def _history(moves: tuple[str, ...], slowdowns: tuple[str, ...]) -> list[str]:
@@ -264,6 +366,8 @@ def _paragraphs(told: Explanation) -> list[str]:
         paragraphs.append(f"{heading('WHY NOT')}   whatever the node: {told.refusal}")
     elif told.why_not:
         paragraphs.append(_why_not(told))
+    elif not told.nodes:
+        paragraphs.append(f"{heading('WHY NOT')}   there are no nodes: add one, or start koord up with --nodes 3")
     if told.quota is not None and told.quota.short:
         paragraphs.append(quota_path(told.quota))
     if told.volumes:
@@ -344,7 +448,8 @@ def _why_there(told: Explanation) -> str:
         rows.append((name, str(told.weights[name]), *(str(each.scores.get(name, 0)) for each in best)))
     rows.append(("TOTAL", "", *(str(each.total) for each in best)))
     more = f", the best {len(best)} of them" if told.feasible > len(best) else ""
-    title = f"{heading('WHY THERE')}   {told.feasible} of {counted(told.nodes, 'node')} would do{more}; * is chosen"
+    star = "; * is chosen" if any(each.chosen for each in best) else ""
+    title = f"{heading('WHY THERE')}   {told.feasible} of {counted(told.nodes, 'node')} would do{more}{star}"
     colours = {f"{each.node} *": "green" for each in best if each.chosen}
     shown = f"{title}\n{_indented(table(rows, right=frozenset(range(1, len(best) + 2)), colours=colours))}"
     return "\n".join([shown.rstrip("\n"), *(f"  {remark}" for remark in told.remarks)]) + "\n" * shown.endswith("\n")

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from koord.api.text.counted import counted
 from koord.cli import structured
-from koord.cli.tables import counted, heading, table, terminal_columns
+from koord.cli.tables import heading, table, terminal_columns
 
 if TYPE_CHECKING:
     from koord.offline.explain_gang import GangExplained

@@ -19,6 +19,7 @@ from koord.kube.client import Client
 from koord.kube.errors import ApiError, Forbidden, NotFound
 from koord.offline.deschedule import deschedule
 from koord.offline.moves import moves_of, would_move
+from koord.offline.pod_events import happened
 from koord.offline.slowdowns import slowdowns_of
 from koord.scheduler.profiles import Profiles
 
@@ -28,6 +29,8 @@ class PodHistory(NamedTuple):
     "Who wanted a pod gone, why, and where its replacement went."
     slowdowns: tuple[str, ...] = ()
     "What slowed it down, or whom it slowed down."
+    events: tuple[str, ...] = ()
+    "What happened to it, one line each."
 
 
 def history(kubeconfig: str | None, context: str | None, key: str, now_s: float) -> PodHistory:
@@ -37,8 +40,7 @@ def history(kubeconfig: str | None, context: str | None, key: str, now_s: float)
         raise click.ClickException(str(error)) from None
 
 
-def moves_in(manifests: Manifests, profiles: Callable[[], Profiles], key: str, now_s: float) -> tuple[str, ...]:
-    """Who wants a pod of manifests gone; and what a descheduler would do, if they hold its configuration."""
+def _moves_in(manifests: Manifests, profiles: Callable[[], Profiles], key: str, now_s: float) -> tuple[str, ...]:
     found = moves_of(
         key, manifests.of(kinds.PODS), manifests.of(kinds.POD_MIGRATION_JOBS), manifests.of(kinds.EVENTS), now_s
     )
@@ -48,8 +50,10 @@ def moves_in(manifests: Manifests, profiles: Callable[[], Profiles], key: str, n
     return (*found, *would_move(key, deschedule(manifests, compiled(config), profiles(), now_s=now_s)))
 
 
-def slowdowns_in(manifests: Manifests, key: str) -> tuple[str, ...]:
-    return slowdowns_of(key, manifests.of(kinds.EVENTS))
+def history_in(manifests: Manifests, profiles: Callable[[], Profiles], key: str, now_s: float) -> PodHistory:
+    """The same, of a pod of manifests; and what a descheduler would do with it, if they hold its configuration."""
+    events = manifests.of(kinds.EVENTS)
+    return PodHistory(_moves_in(manifests, profiles, key, now_s), slowdowns_of(key, events), happened(key, events))
 
 
 async def _history(kubeconfig: str | None, context: str | None, key: str, now_s: float) -> PodHistory:
@@ -59,7 +63,8 @@ async def _history(kubeconfig: str | None, context: str | None, key: str, now_s:
         about = f"regarding.kind=Pod,regarding.name={name}"
         events = await _listed(client, kinds.EVENTS, namespace=namespace, fields=about)
         jobs = await _listed(client, kinds.POD_MIGRATION_JOBS)
-        return PodHistory(moves_of(key, list(pods), jobs, events, now_s), slowdowns_of(key, events))
+        moves = moves_of(key, list(pods), jobs, events, now_s)
+        return PodHistory(moves, slowdowns_of(key, events), happened(key, events))
 
 
 async def _listed(client: Client, kind: Kind[Any], namespace: str = "", fields: str = "") -> Sequence[Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from koord.cli import structured
-from koord.cli.inputs import say_of
+from koord.cli.inputs import read_manifests, say_of
 from koord.cli.progress import Progress
 from koord.cli.tables import heading, table
 
@@ -55,13 +55,12 @@ def explain_node(
     """Says how a node's figures came about; the exit code."""
     import msgspec
 
-    from koord.api.text.manifest import read
     from koord.offline.node_resources import explain_node as explain_of
     from koord.offline.picture.picture import picture_of
 
     seen = None
     with Progress() as progress:
-        manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
+        manifests = read_manifests(paths, namespace=namespace, progress=progress)
         if live:
             from koord.cli.node_live import with_node
 
@@ -159,7 +158,8 @@ def number(each: Explained, figure: int) -> str:
     """A figure in a column."""
     if each.unit == "bytes":
         return f"{figure / GIB:.2f} GiB"
-    return f"{figure:,}".replace(",", " ")
+    unit = "m" if each.unit == "milli-cores" else ""
+    return f"{figure:,}{unit}".replace(",", " ")
 
 
 def amount(each: Explained, figure: int | None) -> str:

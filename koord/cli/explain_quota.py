@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from koord.api.text.counted import counted
 from koord.cli import structured
 from koord.cli.quota_tables import borrowers, figures_table
-from koord.cli.tables import counted, heading, table
+from koord.cli.tables import heading, table
 
 if TYPE_CHECKING:
     from koord.offline.explain_quota import QuotaExplained, QuotaPod

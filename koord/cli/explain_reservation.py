@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from koord.api.text.counted import counted
 from koord.cli import structured
-from koord.cli.tables import counted, heading
+from koord.cli.tables import heading
 
 if TYPE_CHECKING:
     from koord.offline.explain_reservation import ReservationExplained

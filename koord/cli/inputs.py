@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -13,9 +13,25 @@ if TYPE_CHECKING:
     from koord.api.configuration.features import SchedulerGate
     from koord.api.configuration.scheduler_config import SchedulerConfiguration
     from koord.api.text.manifest import Manifests
+    from koord.cli.progress import Progress
 
 MOST_WARNINGS: Final = 10
 C = TypeVar("C")
+
+
+def read_manifests(
+    paths: Iterable[str | Path], *, namespace: str = "default", progress: Progress | None = None, strict: bool = False
+) -> Manifests:
+    """The objects in files, folders and on standard input. Fields that their kinds do not have are faults; `strict`:
+    also in objects that come from a cluster, which may be newer than koord."""
+    from koord.api.text.manifest import read
+    from koord.minicluster.apiserver.bodies.field_names import misnamed_fields
+
+    def reading(file: str) -> None:
+        if progress is not None:
+            progress.say(f"reading {file}")
+
+    return read(paths, namespace=namespace, reading=reading, misnamed=misnamed_fields, strict=strict)
 
 
 def moment(now: str | None) -> float:

@@ -13,10 +13,10 @@ from koord.cli.installation import (
     on_cluster,
     print_diff,
     print_manifests,
-    said_of,
+    say_installed,
     settings_options,
 )
-from koord.cli.options import kube_options, wait_option
+from koord.cli.options import kube_options, output_option, wait_option
 from koord.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ the API server refuses are told first, all at once. A second run changes nothing
 @click.option("--adopt", is_flag=True, help="Take over objects of others that have koord's names.")
 @wait_option("Wait until all pods are ready.", default=0.0)
 @kube_options
+@output_option("table", "json", "yaml")
 def install(
     dry_run: bool,
     show_diff: bool,
@@ -62,6 +63,7 @@ def install(
     wait_s: float,
     kubeconfig: str | None,
     context: str | None,
+    output: str,
     **given: Any,
 ) -> int:
     """Install koord on a cluster, or change an installation."""
@@ -93,7 +95,8 @@ def install(
             return 0
         with Progress() as progress:
             await carry_out(cluster, prepared, progress.say, wait_s=wait_s)
-        click.echo(f"koord {settings.version} is installed in namespace {settings.namespace}: {said_of(prepared.plan)}")
+        sentence = f"koord {settings.version} is installed in namespace {settings.namespace}"
+        say_installed(prepared.plan, settings, sentence, output)
         if prepared.before is None and not settings.colocation:
             click.echo("Nothing is lent yet. Next: koord check, then koord colocation on.", err=True)
         return 0

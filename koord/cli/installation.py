@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+
+from koord.cli import structured
 
 if TYPE_CHECKING:
     from koord.install.live.cluster import Cluster
@@ -126,6 +128,8 @@ async def print_diff(cluster: Cluster, prepared: Prepared) -> None:
     """What would change, object by object, as a unified diff of YAML."""
     from koord.install.difference import difference
 
+    if not prepared.plan.changes:
+        click.echo("nothing would change", err=True)
     for step in prepared.plan.changes:
         live = prepared.live.get(step.key)
         after = None
@@ -136,7 +140,22 @@ async def print_diff(cluster: Cluster, prepared: Prepared) -> None:
         click.echo(difference(step.key, live, after), nl=False)
 
 
+_WORDS: Final = {"create": "created", "patch": "changed", "delete": "deleted", "nothing": "left as they are"}
+
+
 def said_of(plan: Plan) -> str:
-    counts = {action: len(plan.of(action)) for action in ("create", "patch", "delete", "nothing")}
-    words = {"create": "created", "patch": "changed", "delete": "deleted", "nothing": "left as they are"}
-    return ", ".join(f"{number} {words[action]}" for action, number in counts.items() if number)
+    counts = {word: len(keys) for word, keys in _outcome(plan).items()}
+    return ", ".join(f"{number} {word}" for word, number in counts.items() if number)
+
+
+def say_installed(plan: Plan, settings: Settings, sentence: str, output: str) -> None:
+    """How an installation or an upgrade ended: a sentence, or what became of each object."""
+    if output == "table":
+        click.echo(f"{sentence}: {said_of(plan)}")
+        return
+    outcome = {word.replace("left as they are", "unchanged"): keys for word, keys in _outcome(plan).items()}
+    structured.say({"version": settings.version, "namespace": settings.namespace, **outcome}, output)
+
+
+def _outcome(plan: Plan) -> dict[str, list[str]]:
+    return {word: [str(step.key) for step in plan.steps if step.action == action] for action, word in _WORDS.items()}

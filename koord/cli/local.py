@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -14,6 +14,10 @@ from koord.cli.component import Common, Ready, component_options, run_component
 if TYPE_CHECKING:
     from koord.kube.client import Client
     from koord.kube.metrics import Metrics
+
+
+LEAST_MILLI: Final = 100
+LEAST_BYTES: Final = 64 << 20
 
 
 @click.command(
@@ -36,8 +40,8 @@ def local(node_name: str, cpu: str | None, memory: str | None, cgroup_root: str,
     """Make this machine a node: pods run as plain processes in real cgroups. No sandbox."""
     from koord.minicluster.local.live.run import LocalOptions
 
-    check_root()
     cpu_milli, memory_bytes = size(cpu, memory)
+    check_root()
     options = LocalOptions(node_name, cgroup_root, logs, cpu_milli, memory_bytes)
 
     measured: list[Metrics] = []
@@ -68,15 +72,27 @@ def check_root() -> None:
         raise click.UsageError("a local node needs root: it makes cgroups. Without root, hollow nodes are there.")
 
 
-def size(cpu: str | None, memory: str | None) -> tuple[int, int]:
-    """Milli-cores and bytes; zero where nothing is said."""
-    from koord.api.text.quantity import QuantityError, milli, value
+def size(cpu: str | None, memory: str | None, prefix: str = "--") -> tuple[int, int]:
+    """Milli-cores and bytes; zero where nothing is said. `prefix`: how the options begin."""
+    from koord.agent.host import proc
+    from koord.agent.host.files import Files
+    from koord.agent.host.topology import topology
+    from koord.api.text.quantity import QuantityError, milli, render, value
 
+    files = Files("/")
+    machine_milli, machine_bytes = len(topology(files).cpus) * 1000, proc.memory(files).total
+    files.close()
     try:
         cpu_milli = milli(cpu) if cpu else 0
         memory_bytes = value(memory) if memory else 0
     except QuantityError as error:
         raise click.UsageError(str(error)) from None
-    if (cpu and cpu_milli < 100) or (memory and memory_bytes < 64 << 20):
-        raise click.UsageError("a local node needs at least 100m of CPU and 64Mi of memory")
+    if cpu and not LEAST_MILLI <= cpu_milli <= machine_milli:
+        most = render("cpu", machine_milli)
+        raise click.UsageError(f"{prefix}cpu {cpu}: must be from 100m to {most}, which is all that this machine has")
+    if memory and not LEAST_BYTES <= memory_bytes <= machine_bytes:
+        most = f"{machine_bytes >> 20}Mi"
+        raise click.UsageError(
+            f"{prefix}memory {memory}: must be from 64Mi to {most}, which is all that this machine has"
+        )
     return cpu_milli, memory_bytes

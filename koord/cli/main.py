@@ -11,9 +11,11 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import click
 
+from koord import __version__
 from koord.cli.starting import put_off_collection
 
 
@@ -91,6 +93,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "version": CommandEntry("koord.cli.version", "Print the version of koord and of the cluster."),
 }
 
+NEAR: Final = 0.8
+"""How like a command a word must be to be taken for a slip: `stat` is near to status, `get` is not to agent."""
+
 
 class LazyGroup(click.Group):
     """A group whose help comes from the table above, and whose commands are imported when they run."""
@@ -116,7 +121,7 @@ class LazyGroup(click.Group):
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             import difflib
 
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1, cutoff=NEAR)
             hint = f" Did you mean {near[0]!r}?" if near else " 'koord --help' lists the commands."
             ctx.fail(f"No such command {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)
@@ -127,6 +132,7 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Example: koord crds | kubectl apply --server-side -f -",
 )
+@click.version_option(__version__, message="koord %(version)s", help="Print the version of koord.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more; the same as KOORD_LOG=debug.")
 def koord(verbose: bool) -> None:
     """koord runs batch jobs on the idle resources of services, without the services noticing."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from koord.cli.groups import Group
 from koord.cli.tables import table
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 KEPT = Path("/var/lib/koord/node-setup.json")
 
 
-@click.group(epilog="Example: koord node setup --runtime containerd --way nri --dry-run")
+@click.group(cls=Group, epilog="Example: koord node setup --runtime containerd --way nri --dry-run")
 def node() -> None:
     """Prepare this machine as a node of a cluster."""
 
@@ -54,7 +55,7 @@ not tried on a CRI-O."""
 @click.option("--host-root", type=Path, default="/", show_default=True, metavar="DIR", help="Where the host's / is.")
 def setup(runtime: str, way: str, dry_run: bool, only_check: bool, undo: bool, host_root: Path) -> int:
     """Write what kubelet and the container runtime need, show it, check it, or take it back."""
-    from koord.runtime.node_setup import READ, Setup, Way, changes, next_steps
+    from koord.runtime.node_setup import READ, Setup, Way, changes, next_steps, runtime_socket
 
     if sum((dry_run, only_check, undo)) > 1:
         raise click.UsageError("--dry-run, --check and --undo exclude each other")
@@ -63,8 +64,10 @@ def setup(runtime: str, way: str, dry_run: bool, only_check: bool, undo: bool, h
     wanted = Setup(runtime, Way(way))
     files = {path: text for path in READ if (text := _read(host_root, path)) is not None}
     found = changes(wanted, files)
+    kept = _kept(host_root / str(KEPT).lstrip("/"))
+    socket = runtime_socket(wanted, {**files, **{path: before or "" for path, (before, _) in kept.items()}})
     if only_check:
-        return _check(wanted, found, host_root)
+        return _check(wanted, found, host_root, socket)
     for each in found:
         click.echo(_diff(each), nl=False)
     if not found:
@@ -75,7 +78,7 @@ def setup(runtime: str, way: str, dry_run: bool, only_check: bool, undo: bool, h
             _write(host_root / each.path.lstrip("/"), each.after)
         click.echo(f"\n{len(found)} files written; `koord node setup --undo` puts them back as they were.")
     click.echo("\nThen:")
-    for step in next_steps(wanted):
+    for step in next_steps(wanted, socket):
         click.echo(f"  {step}")
     return 0
 
@@ -147,9 +150,9 @@ def _undo(root: Path) -> int:
     return 0
 
 
-def _check(wanted: Setup, found: list[FileChange], root: Path) -> int:
+def _check(wanted: Setup, found: list[FileChange], root: Path, runtime: str) -> int:
     from koord.kube.unix_sockets import is_answered, trusted
-    from koord.runtime.node_setup import SOCKETS, Way
+    from koord.runtime.node_setup import Way
 
     rows = [("WHAT", "IS", "NOTE")]
     missing = {each.path for each in found}
@@ -157,7 +160,7 @@ def _check(wanted: Setup, found: list[FileChange], root: Path) -> int:
     rows += [(path, "to be changed", "koord node setup writes it") for path in sorted(missing)]
     if not missing:
         rows.append(("configuration", "in place", ""))
-    sockets = {"runtime": SOCKETS[wanted.runtime], "agent": wanted.agent}
+    sockets = {"runtime": runtime, "agent": wanted.agent}
     sockets["proxy" if wanted.way is Way.PROXY else "NRI"] = (
         wanted.listen if wanted.way is Way.PROXY else "/var/run/nri/nri.sock"
     )

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from koord.cli.cluster_names import namespaces
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -20,6 +22,18 @@ class Number(click.FloatRange):
         if not math.isfinite(found):
             self.fail(f"{value} is not a finite number.", param, ctx)
         return found
+
+
+def not_empty(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Refuses an option that is given with nothing, as by a script's variable that is not set: what was meant for a
+    node or a pool must not go to the whole cluster."""
+    from click.core import ParameterSource
+
+    is_given = ctx.get_parameter_source(str(param.name)) is not ParameterSource.DEFAULT
+    values = value if isinstance(value, tuple) else (value,)
+    if is_given and not all(str(each).strip() for each in values):
+        raise click.UsageError(f"{'/'.join(param.opts)} is empty: give a value, or leave it out for all nodes")
+    return value
 
 
 class SocketPath(click.ParamType[str]):
@@ -90,6 +104,38 @@ def config_option(whose: str, kind: str) -> Callable[[F], F]:
         type=click.Path(dir_okay=False, path_type=Path),
         help=f"The {whose}'s configuration, a {kind}. It may also lie among the manifests.",
     )
+
+
+def namespaces_option(what: str) -> Callable[[F], F]:
+    """-n and -A of a list of objects that have namespaces. All of them are the default, so that -A says it only."""
+
+    def decorate(command: F) -> F:
+        everywhere = click.option(
+            "-A", "--all-namespaces", is_flag=True, expose_value=False, help="All namespaces, which is the default."
+        )
+        one = click.option(
+            "-n",
+            "--namespace",
+            default="",
+            metavar="NAME",
+            shell_complete=namespaces,
+            help=f"Only {what} of this namespace.",
+        )
+        return one(everywhere(command))
+
+    return decorate
+
+
+def pool_option(command: F) -> F:
+    """-l: a pool of nodes, where all nodes are meant without it."""
+    return click.option(
+        "-l",
+        "--selector",
+        default="",
+        callback=not_empty,
+        metavar="SELECTOR",
+        help="Only nodes with these labels, as in pool=web.",
+    )(command)
 
 
 def offline_options(command: F) -> F:

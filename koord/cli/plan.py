@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from koord.api.text.counted import counted
 from koord.cli import structured
-from koord.cli.inputs import everybody_answers, moment, say_of, scheduler_configuration, scheduler_gates, supposing
+from koord.cli.inputs import (
+    everybody_answers,
+    moment,
+    read_manifests,
+    say_of,
+    scheduler_configuration,
+    scheduler_gates,
+    supposing,
+)
 from koord.cli.options import (
     config_option,
     kube_options,
@@ -76,7 +85,6 @@ def plan(
     evicted. Pods are then placed on that.
     """
     from koord.api.configuration.scheduler_config import SHIPPED
-    from koord.api.text.manifest import read
     from koord.manager.config_in_force import PUBLISHED, STORED
     from koord.offline.expand import WORKLOADS, expand, unused
     from koord.offline.order import require_order
@@ -96,7 +104,7 @@ def plan(
     gates = scheduler_gates(feature_gates)
     now_s = moment(now)
     with Progress() as progress:
-        manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
+        manifests = read_manifests(paths, namespace=namespace, progress=progress, strict=strict)
         asks_preview, replaced = has_config(manifests), None
         taken = (*KINDS, *WORKLOADS, *(PREVIEW_KINDS if asks_preview else ()))
         ignored = unused(manifests, taken, (STORED, PUBLISHED, TEMPLATES))
@@ -196,7 +204,7 @@ def _tables(planned: Planned, wide: bool) -> None:
         told.append(f"{len(planned.running)} running before")
     click.echo(
         ("\n" if shown or wide or found.reservations else "")
-        + f"{len(found.nodes)} nodes, pods: "
+        + f"{counted(len(found.nodes), 'node')}, pods: "
         + (", ".join(told) or "none")
     )
 

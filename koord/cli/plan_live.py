@@ -10,12 +10,15 @@ from typing import Any
 import click
 
 from koord.api import kinds
+from koord.api.configuration.descheduler_config import DeschedulerConfiguration
 from koord.api.kinds import Kind
+from koord.api.kubernetes.coordination import Lease
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol import names
 from koord.api.protocol.announcements import Schedulers
 from koord.api.text.manifest import Manifest, Manifests
 from koord.descheduler.live.scales import Scales
+from koord.descheduler.settings_in_force import settings_of
 from koord.kube.announced import announced
 from koord.kube.client import Client
 from koord.kube.clock import SystemClock
@@ -83,6 +86,25 @@ def scales(kubeconfig: str | None, context: str | None, manifests: Manifests) ->
 async def _scales(kubeconfig: str | None, context: str | None, pods: Sequence[Pod]) -> dict[str, int]:
     async with Client.from_config(kubeconfig, context) as client:
         return await Scales(client, SystemClock()).of(pods)
+
+
+def descheduler_settings(kubeconfig: str | None, context: str | None, now_s: float) -> DeschedulerConfiguration | None:
+    """The settings of the descheduler that runs on the cluster; None if none runs, or that cannot be told."""
+    try:
+        lease = asyncio.run(_lease(kubeconfig, context))
+    except NotFound:
+        return None
+    except Forbidden as error:
+        click.echo(f"note: cannot tell with which settings a descheduler runs: {error}", err=True)
+        return None
+    except ApiError as error:
+        raise click.ClickException(str(error)) from None
+    return settings_of(lease, now_s)
+
+
+async def _lease(kubeconfig: str | None, context: str | None) -> Lease:
+    async with Client.from_config(kubeconfig, context) as client:
+        return await client.get(kinds.LEASES, names.LEASE_DESCHEDULER, namespace=names.NAMESPACE_KOORDINATOR)
 
 
 def merged(change: Manifests, found: Sequence[Manifest]) -> Manifests:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from koord.cli.tables import counted, heading, table
+from koord.api.text.counted import counted
+from koord.cli.tables import heading, table
 
 if TYPE_CHECKING:
     from koord.offline.plan import Plan

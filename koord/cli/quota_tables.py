@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from koord.api.protocol import names
+from koord.api.text.counted import counted
 from koord.cli import structured
-from koord.cli.tables import counted, heading, short, table
+from koord.cli.tables import heading, short, table
 
 if TYPE_CHECKING:
     from koord.offline.quotas import QuotaTop

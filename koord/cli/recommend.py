@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from koord.cli import structured
-from koord.cli.options import kube_options, manifest_option, output_option
+from koord.cli.inputs import read_manifests, say_of
+from koord.cli.options import kube_options, manifest_option, namespaces_option, output_option
 from koord.cli.progress import Progress
 from koord.cli.tables import table
 
@@ -30,7 +31,7 @@ Without -f a cluster is asked. A Recommendation object says which workload is me
 )
 @click.argument("workload", default="", metavar="[WORKLOAD]")
 @manifest_option
-@click.option("-n", "--namespace", default="", help="Only that namespace; otherwise all.")
+@namespaces_option("workloads")
 @kube_options
 @output_option("table", "json", "yaml")
 def recommend(
@@ -74,19 +75,18 @@ def recommend(
 
 
 def _found(paths: tuple[str, ...], namespace: str, kubeconfig: str | None, context: str | None) -> Manifests:
-    from koord.api.text.manifest import read
 
     with Progress() as progress:
         if paths:
-            return read(
-                paths, namespace=namespace or "default", reading=lambda file: progress.say(f"reading {file}")
-            ).require_valid()
+            found = read_manifests(paths, namespace=namespace or "default", progress=progress).require_valid()
+            say_of(found, {})
+            return found
         from koord.api import kinds
         from koord.cli.plan_live import listed
         from koord.offline.recommend import WITH_TEMPLATE
 
         progress.say("looking at the cluster")
-        found = read(()).with_items(tuple(listed(kubeconfig, context, [kinds.RECOMMENDATIONS], namespace)))
+        found = read_manifests(()).with_items(tuple(listed(kubeconfig, context, [kinds.RECOMMENDATIONS], namespace)))
         targets = [each.spec.target.workload for each in found.of(kinds.RECOMMENDATIONS)]
         named = {target.kind for target in targets if target is not None}
         # A user may be allowed to read the workloads that are asked about, and no others.

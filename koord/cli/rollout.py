@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from koord.cli import structured
-from koord.cli.options import kube_options, output_option
+from koord.cli.groups import Group
+from koord.cli.options import kube_options, output_option, pool_option
 from koord.cli.tables import table
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ MOST_NAMED: Final = 5
 _feature = click.argument("feature", metavar="FEATURE")
 
 
-@click.group(epilog="Example: koord colocation rollout start lending --steps 5,25,50,100 --every 30m")
+@click.group(cls=Group, epilog="Example: koord colocation rollout start lending --steps 5,25,50,100 --every 30m")
 def rollout() -> None:
     """Roll out a feature bit by bit: lending, suppress, cpu-burst, memory-qos.
 
@@ -34,7 +35,7 @@ def rollout() -> None:
 
 @rollout.command(epilog="Example: koord colocation rollout start lending -l pool=web --steps 10,50,100 --every 1h")
 @_feature
-@click.option("-l", "--selector", default="", metavar="SELECTOR", help="Only nodes with these labels, as in pool=web.")
+@pool_option
 @click.option("--steps", default="5,25,50,100", show_default=True, metavar="LIST", help="Shares of nodes, in percent.")
 @click.option("--every", default="30m", show_default=True, metavar="DURATION", help="How long a step lasts.")
 @click.option("--max-unready", default=0, show_default=True, metavar="N", help="Service pods that may turn unready.")

@@ -3,36 +3,48 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from koord.cli import structured
-from koord.cli.options import kube_options, output_option
+from koord.cli.options import kube_options, output_option, wait_option
+from koord.cli.progress import Progress
 
 if TYPE_CHECKING:
     from koord.minicluster.up.health import Status
 
 
-@click.command(epilog="Example: koord status --data-dir ./data -o json")
+LOOK_AGAIN_S: Final = 0.5
+
+
+@click.command(
+    epilog="""\b
+Example: koord status --data-dir ./data -o json
+         koord up --data-dir ./data --headless & koord status --data-dir ./data --wait 60"""
+)
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
     help="Directory of a running koord up. Found by itself where the kubeconfig lies in it.",
 )
+@wait_option("Wait until all components are ready and all is well, at most this long.", default=0.0)
 @kube_options
 @output_option("table", "json", "yaml")
-def status(data_dir: Path | None, kubeconfig: str | None, context: str | None, output: str) -> int:
+def status(data_dir: Path | None, wait_s: float, kubeconfig: str | None, context: str | None, output: str) -> int:
     """Say how a running koord up, or an installation, is.
 
     Looks at components, leaders, schedulers, kinds, priority classes, nodes and their reports, and pods; and tries by a
     dry run whether a new pod passes the webhooks. Says how to mend what is wrong, and then exits with 1.
     """
-    found = asyncio.run(_look(data_dir, kubeconfig, context))
+    with Progress() as progress:
+        progress.say("waiting until all is well" if wait_s else "looking at the cluster")
+        found = asyncio.run(_wait(data_dir, kubeconfig, context, wait_s))
     if output == "table":
-        _print(found)
+        print_status(found)
     else:
         import msgspec
 
@@ -42,6 +54,27 @@ def status(data_dir: Path | None, kubeconfig: str | None, context: str | None, o
         body["notes"] = list(found.notes)
         structured.say(body, output)
     return 0 if found.healthy else 1
+
+
+async def _wait(data_dir: Path | None, kubeconfig: str | None, context: str | None, wait_s: float) -> Status:
+    """How it is when all is well, or when the time is over."""
+    from koord.kube.cluster_config import ConfigError
+
+    until_s = time.monotonic() + wait_s
+    while True:
+        try:
+            found = await _look(data_dir, kubeconfig, context)
+            if _is_settled(found) or time.monotonic() >= until_s:
+                return found
+        except ConfigError:
+            # A koord up that starts has not written its kubeconfig yet.
+            if time.monotonic() >= until_s:
+                raise
+        await asyncio.sleep(LOOK_AGAIN_S)
+
+
+def _is_settled(found: Status) -> bool:
+    return found.healthy and all(each.state == "ready" for each in found.facts.components)
 
 
 async def _look(data_dir: Path | None, kubeconfig: str | None, context: str | None) -> Status:
@@ -74,7 +107,7 @@ def _beside(kubeconfig: str | None) -> Path | None:
     return folder if folder is not None and (folder / "endpoints.json").exists() else None
 
 
-def _print(status: Status) -> None:
+def print_status(status: Status) -> None:
     from koord.minicluster.up.health import age
 
     facts = status.facts
@@ -109,7 +142,11 @@ def _print(status: Status) -> None:
     click.echo(f"checks      {len(passed)} of {len(status.findings)} pass: {', '.join(passed) or 'none'}")
     for note in status.notes:
         click.echo(f"\nnote: {note}")
-    if not status.problems:
+    starting = [each.name for each in facts.components if each.state == "starting"]
+    if starting:
+        wait = "koord status --wait 60 waits until it is ready"
+        click.echo("\n" + click.style(f"still starting: {', '.join(starting)}", fg="yellow") + f"\n  {wait}")
+    elif not status.problems:
         click.echo("\n" + click.style("all is well", fg="green"))
     for problem in status.problems:
         click.echo("\n" + click.style(f"wrong: {problem.what}", fg="red") + f"\n  mend: {problem.how}")

@@ -79,20 +79,18 @@ def _narrow(widths: list[int], rows: Sequence[Sequence[str]], right: frozenset[i
         widths[max(open_, key=lambda i: widths[i])] -= 1
 
 
-def counted(number: int, what: str) -> str:
-    """`1 pod`, `2 pods`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
 def heading(text: str) -> str:
     return click.style(text, bold=True)
 
 
 def short(resource: str, number: int) -> str:
-    """An amount in few characters: 250m, 1.5, 12 cores; memory in Mi below one Gi, and in Gi from there on."""
+    """An amount in few characters: 250m, 1.5, 12 cores; memory in bytes, Ki, Mi or Gi,
+    whichever is short."""
     if not number:
         return "0"
     if resource.endswith("cpu"):
         return f"{number}m" if number < 1000 else f"{number / 1000:.3g}" if number < 1_000_000 else f"{number // 1000}"
+    if number < 2**20 / 10:
+        return f"{number / 2**10:.3g}Ki" if number >= 2**10 else f"{number}B"
     size, unit = (number / 2**30, "Gi") if number >= 2**30 else (number / 2**20, "Mi")
     return f"{size:.3g}{unit}" if size < 1000 else f"{size:.0f}{unit}"

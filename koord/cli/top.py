@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from koord.api.text.counted import counted
 from koord.cli import structured
-from koord.cli.options import kube_options, output_option
-from koord.cli.tables import counted, heading, short, table
+from koord.cli.cluster_names import nodes as node_names
+from koord.cli.groups import Group
+from koord.cli.options import kube_options, namespaces_option, output_option
+from koord.cli.tables import heading, short, table
 
 if TYPE_CHECKING:
     from koord.cli.top_data import NodeTop, PageCache, Top
@@ -51,7 +54,7 @@ def _repeated(watch: bool, show: Callable[[], int]) -> int:
     return code
 
 
-@click.group(invoke_without_command=True, epilog="Example: koord top nodes --sort requested-cpu")
+@click.group(cls=Group, invoke_without_command=True, epilog="Example: koord top nodes --sort requested-cpu")
 @click.pass_context
 def top(ctx: click.Context) -> None:
     """Show what nodes and pods have, ask for and use, by priority band: prod, mid, batch, free.
@@ -112,7 +115,7 @@ def _show_nodes(
 
 
 @top.command(epilog="Example: koord top pods -n shop --sort cpu")
-@click.option("-n", "--namespace", default="", help="Only pods of this namespace.")
+@namespaces_option("pods")
 @click.option("--sort", type=click.Choice(POD_SORTS), default="name", show_default=True, help="The largest first.")
 @watch_option
 @kube_options
@@ -134,6 +137,9 @@ def _show_pods(namespace: str, sort: str, kubeconfig: str | None, context: str |
     if output in ("json", "yaml"):
         structured.say(pods_for_programs(replace(found, pods=tuple(ordered))), output)
         return 0
+    if not ordered:
+        click.echo("there are no pods" + (f" in {namespace}" if namespace else ""))
+        return 0
     caches = any(each.page_cache is not None for each in ordered)
     heads = ("POD", "BAND", "NODE", "CPU", "USED", "MEMORY", "USED", *(("PAGE CACHE",) if caches else ()))
     rows: list[tuple[str, ...]] = [heads]
@@ -151,7 +157,7 @@ def _show_pods(namespace: str, sort: str, kubeconfig: str | None, context: str |
 
 
 @top.command(epilog="Example: koord top gangs -n shop")
-@click.option("-n", "--namespace", default="", help="Only gangs of this namespace.")
+@namespaces_option("gangs")
 @watch_option
 @kube_options
 @output_option("table", "json", "yaml")
@@ -179,7 +185,7 @@ def quotas(bars: bool | None, watch: bool, kubeconfig: str | None, context: str 
 
 
 @top.command(epilog="Example: koord top cpus --node n1")
-@click.option("--node", default="", help="Only this node.")
+@click.option("--node", default="", shell_complete=node_names, help="Only this node.")
 @watch_option
 @kube_options
 @output_option("table", "json", "yaml")
@@ -192,7 +198,7 @@ def cpus(node: str, watch: bool, kubeconfig: str | None, context: str | None, ou
 
 
 @top.command(epilog="Example: koord top devices --node gpu-a")
-@click.option("--node", default="", help="Only devices of this node.")
+@click.option("--node", default="", shell_complete=node_names, help="Only devices of this node.")
 @click.option("--free", is_flag=True, help="Only devices that have room.")
 @watch_option
 @kube_options

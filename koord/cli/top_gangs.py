@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from koord.api.text.counted import counted
 from koord.cli import structured
-from koord.cli.tables import counted, table
+from koord.cli.tables import table
 
 if TYPE_CHECKING:
     from koord.offline.gangs import GangTop

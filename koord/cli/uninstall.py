@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from koord.api.text.counted import counted
+from koord.cli import structured
 from koord.cli.installation import on_cluster
-from koord.cli.options import Number, kube_options
+from koord.cli.options import Number, kube_options, output_option
 from koord.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ labels and annotations that koord wrote are taken off Nodes; then the rest. What
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @kube_options
+@output_option("table", "json", "yaml")
 def uninstall(
     namespace: str,
     dry_run: bool,
@@ -47,6 +50,7 @@ def uninstall(
     yes: bool,
     kubeconfig: str | None,
     context: str | None,
+    output: str,
 ) -> int:
     """Take koord off a cluster without a trace."""
 
@@ -54,24 +58,57 @@ def uninstall(
         from koord.install.live.uninstalling import look, take_away
 
         leaving = await look(cluster, namespace, delete_crds=delete_crds)
-        _say(leaving, delete_crds)
+        if output == "table":
+            _say(leaving, delete_crds)
         if dry_run:
+            if output != "table":
+                structured.say(_would_go(leaving), output)
             return 0
         if not yes:
             if not sys.stdin.isatty():
-                raise click.UsageError("nobody is there to ask; say --yes, or --dry-run to only look")
+                raise click.UsageError(
+                    "uninstall asks before it deletes, and there is no terminal to ask on: add --yes to delete without "
+                    "asking, or --dry-run to list the objects"
+                )
             click.confirm("Take it away?", abort=True, err=True)
         with Progress() as progress:
             taken = await take_away(cluster, leaving, progress.say, restore_s=restore_s)
-        return _told(taken)
+        if output == "table":
+            return _told(taken)
+        structured.say(_outcome(taken), output)
+        return 1 if taken.problems else 0
 
     return on_cluster(kubeconfig, context, work)
+
+
+def _would_go(leaving: Leaving) -> dict[str, object]:
+    settings, plan = leaving.record.settings, leaving.removal
+    return {
+        "version": settings.version,
+        "namespace": settings.namespace,
+        "delete": [str(key) for key in (*plan.early, *plan.late)],
+        "customObjects": leaving.custom,
+        "pausedComponents": list(leaving.paused),
+        "waitingPods": list(leaving.waiting),
+    }
+
+
+def _outcome(taken: Taken) -> dict[str, object]:
+    return {
+        "deleted": [str(key) for key in taken.deleted],
+        "kept": [{"object": str(each.key), "why": each.why} for each in taken.kept],
+        "nodes": {name: list(removed) for name, removed in taken.nodes.items()},
+        "cgroupsLeft": taken.cgroups_left,
+        "problems": taken.problems,
+    }
 
 
 def _say(leaving: Leaving, delete_crds: bool) -> None:
     settings, plan = leaving.record.settings, leaving.removal
     going = (*plan.early, *plan.late)
-    click.echo(f"koord {settings.version} in namespace {settings.namespace}: {len(going)} objects go:")
+    click.echo(
+        f"koord {settings.version} in namespace {settings.namespace}: {counted(len(going), 'object')} to delete:"
+    )
     for key in going:
         click.echo(f"  {key}")
     if leaving.custom:
@@ -82,7 +119,7 @@ def _say(leaving: Leaving, delete_crds: bool) -> None:
         click.echo(f"Koordinator's {shown} stay paused: koord migrate COMPONENT --back first lets them run again")
     if leaving.waiting:
         shown = ", ".join(leaving.waiting[:5])
-        click.echo(f"{len(leaving.waiting)} pods wait for koord-scheduler, and nobody will place them: {shown}")
+        click.echo(f"waiting for koord-scheduler, which will be gone: {counted(len(leaving.waiting), 'pod')}: {shown}")
 
 
 def _told(taken: Taken) -> int:
@@ -91,7 +128,7 @@ def _told(taken: Taken) -> int:
         reasons.setdefault(each.why, []).append(str(each.key))
     for why, kept in reasons.items():
         click.echo(f"kept, since {why}:\n  " + "\n  ".join(kept))
-    click.echo(f"deleted {len(taken.deleted)} objects; {len(taken.nodes)} nodes are as before")
+    click.echo(f"deleted {counted(len(taken.deleted), 'object')}; restored {counted(len(taken.nodes), 'node')}")
     if taken.cgroups_left:
         click.echo("cgroups of nodes are as agents left them; 'koord agent restore' on a node restores them")
     for problem in taken.problems:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import click
 
 from koord.cli.hollow import Fleet, fleet_options, options_for, size_of
+from koord.cli.lines import say
 
 if TYPE_CHECKING:
     from koord.cli.up_demo import Demo
@@ -87,6 +88,13 @@ Example: koord up --demo --report out.html
 @click.option("--local-cpu", metavar="QUANTITY", help="How much of this machine's CPU the local node has.")
 @click.option("--local-memory", metavar="QUANTITY", help="How much of its memory.")
 @click.option(
+    "--agent-feature-gates",
+    "agent_gates",
+    default="",
+    metavar="LIST",
+    help="With --local-node: gates of its agent, as in InterferenceDetection=true.",
+)
+@click.option(
     "--yarn",
     is_flag=True,
     help="Run Hadoop's ResourceManager and a NodeManager too, on the idle part of the local node, else of the first"
@@ -111,6 +119,7 @@ def up(
     local_node: bool,
     local_cpu: str | None,
     local_memory: str | None,
+    agent_gates: str,
     yarn: bool,
     hadoop: str | None,
     demo: bool,
@@ -156,28 +165,32 @@ def up(
         descheduler=descheduler or ("on" if demo else "report"),
         descheduler_config=None if descheduler_config is None else descheduler_config.absolute(),
         local_args=_local_args(local_cpu, local_memory) if local_node else None,
+        agent_gates=agent_gates,
         hadoop=str(Path(hadoop or "").absolute()) if yarn else None,
     )
     if yarn:
         _check_yarn(hadoop or "", options, single_process)
-    if not local_node and (local_cpu or local_memory):
-        raise click.UsageError("--local-cpu and --local-memory go with --local-node")
+    if not local_node and (local_cpu or local_memory or agent_gates):
+        raise click.UsageError("--local-cpu, --local-memory and --agent-feature-gates go with --local-node")
     if local_node:
+        from koord.api.configuration.features import AgentGate, parse_gates
         from koord.cli.local import check_root, size
 
+        parse_gates(AgentGate, agent_gates)
+        size(local_cpu, local_memory, "--local-")
         check_root()
-        size(local_cpu, local_memory)
     view = not headless and not single_process and sys.stdout.isatty()
     setup_logging("info")
     with DataDir(data_dir) as data, ExitStack() as stack:
         if view:
             # The screen is the view's.
-            log = stack.enter_context(io.TextIOWrapper(data.open_log("up"), line_buffering=True))
-            setup_logging("info", stream=log)
+            stream = io.TextIOWrapper(data.open_log("up"), line_buffering=True)
+            stack.callback(_close, stream)
+            setup_logging("info", stream=stream)
         if yarn:
-            from koord.yarn.live.java import configure
+            from koord.yarn.live.java import configure, installed
 
-            configure(data.path / "yarn")
+            configure(data.path / "yarn", installed(hadoop or ""))
         if single_process:
             from koord.cli.up_single import run_single
 
@@ -287,5 +300,10 @@ async def _without_yarn(client: Client, left: Path) -> None:
 
 def say_ready(data: DataDir) -> None:
     """The one line that scripts wait for."""
-    click.echo(f"ready: KUBECONFIG={data.kubeconfig}")
-    sys.stdout.flush()
+    say(f"ready: KUBECONFIG={data.kubeconfig}")
+
+
+def _close(stream: io.TextIOWrapper) -> None:
+    """A disk that is full loses the last lines of a log, not the exit code."""
+    with suppress(OSError):
+        stream.close()

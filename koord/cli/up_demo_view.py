@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import click
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from koord.cli.tables import counted
+from koord.api.text.counted import counted
+from koord.cli.lines import say
 from koord.cli.up_view import BAND_STYLES, events_shown, this_node, wrapped
 from koord.minicluster.demo.ledger import EVICTED, MOVED, Ledger, Look, Tenant
 from koord.minicluster.demo.live.watching import LOOK_S, Watching
@@ -58,8 +58,7 @@ async def in_lines(watched: Watching, course: Course, *, is_silent: bool) -> Non
         look = watched.ledger.looks[-1]
         if not is_silent and look.time_s - last_s >= LINE_S:
             last_s = look.time_s
-            click.echo(line(watched.ledger, look, course))
-            sys.stdout.flush()
+            say(line(watched.ledger, look, course))
         await asyncio.sleep(LOOK_S)
 
 

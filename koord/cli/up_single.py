@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,10 +19,12 @@ log = logging.getLogger(__name__)
 
 def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
     """Runs until a signal; the exit code."""
+    from koord import __version__
     from koord.api.configuration.descheduler_config import SHIPPED as BALANCED
     from koord.api.configuration.descheduler_config import DeschedulerConfiguration
     from koord.api.configuration.features import ManagerGate, parse_gates
     from koord.api.configuration.scheduler_config import SHIPPED
+    from koord.api.text.timestamp import from_seconds
     from koord.cli.inputs import configuration_file
     from koord.cli.up import say_ready
     from koord.descheduler.live.run import DeschedulerOptions
@@ -35,7 +39,8 @@ def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
     from koord.minicluster.apiserver.server import ApiServer, ServeOptions
     from koord.minicluster.controllers.live.run import run as run_controllers
     from koord.minicluster.hollow.live.fleet import run_fleet
-    from koord.minicluster.up.bootstrap import bootstrap
+    from koord.minicluster.up.bootstrap import bootstrap, keep
+    from koord.minicluster.up.data_dir import Endpoints, Running
     from koord.minicluster.up.plan import choose_port
     from koord.scheduler.live.run import SchedulerOptions
     from koord.scheduler.live.run import run as run_scheduler
@@ -48,12 +53,22 @@ def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
                 # All share one core: where the machine has none to spare, its lease may not be renewed in time.
                 log.warning("the manager starts again: %s", error.exceptions[0])
 
+    started = from_seconds(time.time())
+
+    def say_state(state: str) -> None:
+        """For koord status, as a koord up of several processes says it."""
+        running = {"up": Running(os.getpid(), state, "")}
+        data.write_endpoints(Endpoints(os.getpid(), __version__, started, str(data.kubeconfig), running))
+
+    async def first_objects(client: Client) -> None:
+        await keep(client, await bootstrap(client))
+
     async def main() -> None:
+        say_state("starting")
         port = choose_port(options.port, data.last_port())
         data.keep_port(port)
         serve = ServeOptions(data.path, port=port, durability=options.durability)
         async with ApiServer(serve), Client(locate(str(data.kubeconfig)), user_agent="koord-up") as client:
-            await bootstrap(client)
             serving = [asyncio.Event() for _ in range(5)]
             moving = DeschedulerOptions(alone=True, dry_run=options.descheduler != "on")
             balanced = BALANCED
@@ -62,6 +77,7 @@ def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
                     options.descheduler_config, DeschedulerConfiguration, "DeschedulerConfiguration"
                 )
             async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(first_objects(client), name="first-objects")
                 tasks.create_task(run_controllers(client, on_ready=serving[0].set), name="controllers")
                 alone = SchedulerOptions(alone=True)
                 tasks.create_task(
@@ -80,6 +96,7 @@ def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
                     tasks.create_task(run_descheduler(client, balanced, options=moving), name="descheduler")
                 for each in serving:
                     await each.wait()
+                say_state("ready")
                 say_ready(data)
 
     return run_component(main, name="up")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from koord.cli.installation import changed, on_cluster, print_diff, said_of, settings_options
-from koord.cli.options import kube_options, wait_option
+from koord.cli.installation import changed, on_cluster, print_diff, say_installed, settings_options
+from koord.cli.options import kube_options, output_option, wait_option
 from koord.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -29,8 +29,15 @@ roll-out that does not get ready ends the upgrade there; what was running goes o
 @click.option("--allow-downgrade", is_flag=True, help="Go back to an older version.")
 @wait_option("How long each workload may take until its pods are ready; 0 does not wait.")
 @kube_options
+@output_option("table", "json", "yaml")
 def upgrade(
-    show_diff: bool, allow_downgrade: bool, wait_s: float, kubeconfig: str | None, context: str | None, **given: Any
+    show_diff: bool,
+    allow_downgrade: bool,
+    wait_s: float,
+    kubeconfig: str | None,
+    context: str | None,
+    output: str,
+    **given: Any,
 ) -> int:
     """Bring an installation to this version of koord; settings that are not given stay as they are."""
 
@@ -52,7 +59,8 @@ def upgrade(
             return 0
         with Progress() as progress:
             await carry_out(cluster, prepared, progress.say, wait_s=wait_s)
-        click.echo(f"koord {record.settings.version} -> {settings.version}: {said_of(prepared.plan)}")
+        sentence = f"koord {record.settings.version} -> {settings.version}"
+        say_installed(prepared.plan, settings, sentence, output)
         return 0
 
     return on_cluster(kubeconfig, context, work)

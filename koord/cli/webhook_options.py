@@ -26,6 +26,7 @@ class WebhookFlags:
     config_namespace: str
     slo_config_name: str
     node_strategy_name_need_check: bool
+    scheduler_identities: str
     binding_admission_user_name: str
     binding_admission_namespaces: str
     binding_admission_exclude_namespaces: str
@@ -61,6 +62,7 @@ class WebhookFlags:
                 bypass_annotations=listed(self.binding_admission_bypass_annotations),
                 dry_run=self.binding_admission_dry_run,
             ),
+            scheduler_identities=frozenset(listed(self.scheduler_identities)),
             slo_config=self.slo_config_name,
             config_namespace=self.config_namespace,
             strategy_names_required=self.node_strategy_name_need_check,
@@ -92,6 +94,11 @@ def webhook_options(command: F) -> F:
             "--binding-admission-user-name",
             "",
             "Who may bind pods there: parts of user names. Needs the gate BindingAdmissionWebhook.",
+        ),
+        _listed(
+            "--scheduler-identities",
+            "",
+            "Users and groups that may write what pods were given, beside koord's and Koordinator's schedulers.",
         ),
         click.option(
             "--node-strategy-name-need-check",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from koord.cli.component import Common, Ready, component_options, log_format_option, run_component, run_on_node
+from koord.cli.groups import Group
 from koord.cli.options import Number, kube_options
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from koord.yarn.live.java import Daemon
 
 
-@click.group(epilog="Example: koord yarn operator --hadoop-conf-dir /etc/hadoop/conf")
+@click.group(cls=Group, epilog="Example: koord yarn operator --hadoop-conf-dir /etc/hadoop/conf")
 def yarn() -> None:
     """Run Hadoop YARN on reclaimed resources: an operator for the cluster, a copilot on each node."""
 

@@ -13,6 +13,7 @@ READ: Final[tuple[Value[Any, Any], ...]] = (
     load.EVICT_POLICY,
     load.EVICT_REASON,
     load.EVICT_TRIGGER,
+    load.JOB_NODE,
     load.JOB_PROFILE,
     load.JOB_WORKLOAD,
     load.LAST_EVICTIONS,

@@ -1,13 +1,12 @@
 """Arbitration: of the moves that are asked for, which may begin now, and in which order.
 
-Least important pods first, the newest request first among equals. Moves of one batch Job stay together, so that it is
-disturbed once and not again and again; Jobs that already have pods on the move come before others. Then each is let
-through, must wait for others, or is refused for good.
+Least important pods first; among equals the youngest pod, then the newest request. Moves of one batch Job stay
+together, so that it is disturbed once and not again and again; Jobs that already have pods on the move come before
+others. Then each is let through, must wait for others, or is refused for good.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -15,8 +14,9 @@ from typing import Literal
 from koord.api.kinds import PODS
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.shield import Shield
-from koord.descheduler.evictable import Moves, never, not_yet
-from koord.descheduler.importance import importance
+from koord.descheduler.evictable import never, not_yet
+from koord.descheduler.importance import created_s, importance
+from koord.descheduler.moves import Moves
 from koord.descheduler.rules import Rules
 from koord.descheduler.workloads import Workloads
 
@@ -73,14 +73,18 @@ def in_order(asked: Sequence[Asked], moves: Moves) -> list[Asked]:
         pod, rules = each.pod, each.rules
         if pod is None:
             return ()
-        return (*(own(pod) for own in rules.ranks), *(importance(pod) if rules.sorts else ()))
+        return (*(own(pod) for own in rules.ranks), *((*importance(pod), -created_s(pod)) if rules.sorts else ()))
 
     sorts = any(each.rules.sorts for each in asked)
     by_age = sorted(asked, key=lambda each: (-int(each.created_s), each.name)) if sorts else asked
     by_pod = sorted(by_age, key=rank)
     together = _together(by_pod)
-    migrating = Counter(job for pod in moves.pods.values() if (job := _job_of(pod)) is not None)
-    return sorted(together, key=lambda each: -migrating[_job_of(each.pod) or ""])
+
+    def moving(each: Asked) -> int:
+        job = _job_of(each.pod)
+        return 0 if job is None else len(moves.by_owner.get(job, ()))
+
+    return sorted(together, key=moving, reverse=True)
 
 
 def _together(asked: Sequence[Asked]) -> list[Asked]:

@@ -6,8 +6,7 @@ annotation `descheduler.alpha.kubernetes.io/evict` asks for it itself, and passe
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Collection
 from typing import Final
 
 from koord.api.configuration.descheduler_args import MigrationControllerArgs
@@ -15,38 +14,20 @@ from koord.api.kubernetes import autoscaling
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol import names
 from koord.api.protocol.annotations.load import EVICTION_COST, NEVER_EVICT
+from koord.descheduler.moves import Move, Moves, identity
 from koord.descheduler.rules import Rules
 from koord.descheduler.selection import in_namespaces
-from koord.descheduler.workloads import Workloads, at_most
+from koord.descheduler.workloads import Workload, Workloads, at_most
 
 SYSTEM_CRITICAL: Final = 2_000_000_000
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _SOURCE: Final = "kubernetes.io/config.source"
-
-
-@dataclass(slots=True)
-class Moves:
-    """The pods that are on the move: those with a job under way, and those let through since."""
-
-    at_s: float = 0.0
-    "When it is so."
-    pods: dict[str, Pod] = field(default_factory=dict)
-    "By uid, or by key where there is none."
-    per_node: Counter[str] = field(default_factory=Counter)
-    per_namespace: Counter[str] = field(default_factory=Counter)
-
-    def add(self, pod: Pod) -> None:
-        if identity(pod) not in self.pods:
-            self.pods[identity(pod)] = pod
-            self.per_node[pod.spec.node_name] += 1
-            self.per_namespace[pod.metadata.namespace] += 1
-
-    def __contains__(self, pod: Pod) -> bool:
-        return identity(pod) in self.pods
-
-
-def identity(pod: Pod) -> str:
-    return pod.metadata.uid or pod.metadata.key
+_MIGRATING: Final = "MaxMigratingPerWorkload"
+_UNAVAILABLE: Final = "MaxUnavailablePerWorkload"
+UNKNOWN_OWNER: Final = (
+    "its owner is not known, or gone, so it is not known how many of its pods may be away"
+    f" (skipEvictionGates: {_MIGRATING} and {_UNAVAILABLE})"
+)
 
 
 def asks_for_it(pod: Pod) -> bool:
@@ -109,9 +90,11 @@ def _by_its_workload(pod: Pod, rules: Rules, workloads: Workloads) -> str | None
         if args.evict_failed_bare_pods:
             return None if pod.status.phase == "Failed" else "nothing would make it anew, and it has not failed"
         return "nothing would make it anew: it has no owner (evictAllBarePods)"
+    workload = workloads.of(pod)
+    if workload is None and _limits_workloads(rules):
+        return UNKNOWN_OWNER
     if args.skip_check_expected_replicas or "ExpectedReplicas" in skipped:
         return None
-    workload = workloads.of(pod)
     if workload is None:
         return "its owner is not known, or gone (skipCheckExpectedReplicas)"
     if workload.kind == "Job":
@@ -135,12 +118,13 @@ def not_yet(pod: Pod, rules: Rules, workloads: Workloads, moves: Moves) -> str |
     args, skipped = rules.args, rules.skipped
     if "Autoscalers" not in skipped and (kept := autoscaling.is_kept_now(pod, moves.at_s)) is not None:
         return f"it asks to stay for a time ({kept})"
-    others = len(moves.pods) - (pod in moves)
-    on_node = moves.per_node[pod.spec.node_name] - (pod in moves)
-    in_namespace = moves.per_namespace[pod.metadata.namespace] - (pod in moves)
+    node, own = pod.spec.node_name, int(pod in moves)
+    others = len(moves) - own
+    on_node = moves.per_node[node] - own if node else 0
+    in_namespace = moves.per_namespace[pod.metadata.namespace] - own
     for number, limit, name, where in (
         (others, args.max_migrating_globally, "MaxMigratingGlobally", "in the cluster"),
-        (on_node, args.max_migrating_per_node, "MaxMigratingPerNode", f"on {pod.spec.node_name}"),
+        (on_node, args.max_migrating_per_node, "MaxMigratingPerNode", f"on {node}"),
         (
             in_namespace,
             args.max_migrating_per_namespace,
@@ -154,30 +138,59 @@ def not_yet(pod: Pod, rules: Rules, workloads: Workloads, moves: Moves) -> str |
 
 
 def _while_others_of_its_workload(pod: Pod, rules: Rules, workloads: Workloads, moves: Moves) -> str | None:
-    args, skipped = rules.args, rules.skipped
     workload = workloads.of(pod)
     if workload is None:
-        return None
+        return UNKNOWN_OWNER if pod.metadata.owner_references and _limits_workloads(rules) else None
     if workload.change:
         return f"{workload.kind} {workload.key} {workload.change}"
-    away, moving = _limits(args, workload.replicas)
-    migrating = _moving_with(pod, workloads, moves)
-    if "MaxMigratingPerWorkload" not in skipped and migrating and len(migrating) >= moving:
-        return f"of {workload.kind} {workload.key}, {_pods(len(migrating))} moving already (limit {moving})"
-    missing = (migrating | _unavailable_with(pod, workloads)) - {identity(pod)}
-    if "MaxUnavailablePerWorkload" not in skipped and len(missing) >= away:
-        return f"of {workload.kind} {workload.key}, {_pods(len(missing))} away already (limit {away})"
+    migrating = _moving_with(pod, workload, workloads, moves)
+    limit = at_most(rules.args.max_migrating_per_workload, workload.replicas)
+    if _MIGRATING not in rules.skipped and migrating and len(migrating) >= limit:
+        return f"of {workload.kind} {workload.key}, {_pods(len(migrating))} moving already (limit {limit})"
+    return _away_too_many(pod, rules, workload, workloads, migrating)
+
+
+def may_not_leave(pod: Pod, rules: Rules, workloads: Workloads, moves: Moves) -> str | None:
+    """Why a pod that was let through must not leave just now; None if it may. Since then, more pods of its workload may
+    have become unavailable. Pods that were let through and are still there do not count, so that two of them do not
+    wait for each other."""
+    if asks_for_it(pod) or not rules.filters:
+        return None
+    workload = workloads.of(pod)
+    if workload is None:
+        return UNKNOWN_OWNER if pod.metadata.owner_references and _limits_workloads(rules) else None
+    leaving = [move for move in _moving_with(pod, workload, workloads, moves) if move.is_leaving]
+    return _away_too_many(pod, rules, workload, workloads, leaving)
+
+
+def _away_too_many(
+    pod: Pod, rules: Rules, workload: Workload, workloads: Workloads, moving: Collection[Move]
+) -> str | None:
+    """Whether as many others of a pod's workload are away as may be: on the move, not ready, or missing. A replacement
+    that is not ready and the pod that it replaces are one replica, hence two counts: of the pods that exist, and of
+    the replicas that are short."""
+    if _UNAVAILABLE in rules.skipped:
+        return None
+    limit = at_most(rules.args.max_unavailable_per_workload, workload.replicas)
+    here = {move.pod for move in moving if move.is_here}
+    absent = (here | _unavailable_with(pod, workloads)) - {identity(pod)}
+    away = len(absent)
+    if workloads.has_all_pods:
+        staying = len(workloads.siblings(pod)) - (not pod.is_finished) - len(absent)
+        away = max(away, workload.wanted - 1 - staying)
+    if away >= limit:
+        return f"of {workload.kind} {workload.key}, {_pods(away)} away already (limit {limit})"
     return None
 
 
-def _moving_with(pod: Pod, workloads: Workloads, moves: Moves) -> set[str]:
-    """The other pods of its workload that are on the move. A large workload is not looked through for a few of them."""
-    siblings, mine = workloads.siblings(pod), workloads.uid_of(pod)
-    if len(moves.pods) < len(siblings):
-        moving = [each for each in moves.pods.values() if workloads.uid_of(each) == mine and not each.is_finished]
-    else:
-        moving = [each for each in siblings if each in moves]
-    return {identity(each) for each in moving} - {identity(pod)}
+def _limits_workloads(rules: Rules) -> bool:
+    return not rules.skipped >= {_MIGRATING, _UNAVAILABLE}
+
+
+def _moving_with(pod: Pod, workload: Workload, workloads: Workloads, moves: Moves) -> list[Move]:
+    """The moves of other pods of its workload."""
+    owners, own = workloads.owners(workload.uid), identity(pod)
+    return [move for owner in owners for move in moves.by_owner.get(owner, ()) if move.pod != own]
 
 
 def _unavailable_with(pod: Pod, workloads: Workloads) -> frozenset[str]:

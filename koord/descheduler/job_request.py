@@ -1,8 +1,4 @@
-"""The PodMigrationJob that asks for a proposed move, with who asked and why; and which jobs are where.
-
-waiting      nobody has let it through yet: arbitration is about these
-under way    let through, or running: they count against limits
-"""
+"""The PodMigrationJob that asks for a proposed move, with who asked and why; and the jobs that arbitration rules on."""
 
 from __future__ import annotations
 
@@ -21,14 +17,15 @@ from koord.api.protocol.annotations.load import (
     EVICT_TRIGGER,
     JOB_CREATED_BY,
     JOB_PROFILE,
-    PASSED_ARBITRATION,
 )
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob, PodMigrationJobPhase
 from koord.descheduler.arbitration import Asked
-from koord.descheduler.evictable import Moves, identity
+from koord.descheduler.evictable import not_yet
 from koord.descheduler.migration import created_s
+from koord.descheduler.moves import Moves, identity, is_waiting, moves_of, pod_of
 from koord.descheduler.plugin import Proposal
 from koord.descheduler.rules import Rules
+from koord.descheduler.workloads import Workloads
 
 
 def job_request(
@@ -65,27 +62,10 @@ def move_name(uid: str, earlier: Iterable[str]) -> str:
     return str(uuid5(NAMESPACE_OID, " ".join((uid, *sorted(earlier)))))
 
 
-def is_under_way(job: PodMigrationJob) -> bool:
-    if job.is_over:
-        return False
-    return job.status.phase is PodMigrationJobPhase.RUNNING or _has_passed(job)
-
-
-def is_waiting(job: PodMigrationJob) -> bool:
-    return not job.is_over and not is_under_way(job) and not job.spec.paused
-
-
 def begins(job: PodMigrationJob, after: PodMigrationJob) -> bool:
     """Whether a step makes a job that was only let through one that runs."""
     running = PodMigrationJobPhase.RUNNING
     return job.status.phase is not running and after.status.phase is running
-
-
-def pod_of(job: PodMigrationJob, pods: Callable[[str], Pod | None]) -> Pod | None:
-    """The pod of a job, and not another of its name."""
-    ref = job.spec.pod_ref
-    pod = pods(f"{ref.namespace}/{ref.name}")
-    return pod if pod is not None and (not ref.uid or pod.metadata.uid == ref.uid) else None
 
 
 def sorted_out(
@@ -97,21 +77,35 @@ def sorted_out(
 ) -> tuple[list[Asked], Moves]:
     """The jobs to rule on, and the moves under way. Several jobs for one pod wait for one of them: that which is under
     way, else the oldest."""
-    moves, waiting, shield = Moves(now_s), list[PodMigrationJob](), shield or Shield()
-    first: dict[str, str] = {}
+    jobs, waiting, shield = list(jobs), list[PodMigrationJob](), shield or Shield()
     for job in jobs:
         with shield.about("rule on it", POD_MIGRATION_JOBS, job.metadata):
             if is_waiting(job):
                 waiting.append(job)
-            elif is_under_way(job) and (pod := pod_of(job, pods)) is not None:
-                moves.add(pod)
-                first[identity(pod)] = job.metadata.name
+    moves = moves_of(jobs, pods, now_s, shield)
+    first = {move.pod: move.job for move in moves}
     asked = list[Asked]()
     for job in sorted(waiting, key=lambda each: (created_s(each, now_s), each.metadata.name)):
         name, pod = job.metadata.name, pod_of(job, pods)
         behind = "" if pod is None else first.setdefault(identity(pod), name)
         asked.append(Asked(name, created_s(job, now_s), pod, rules(job), behind if behind != name else ""))
     return asked, moves
+
+
+def why_wait_again(
+    job: PodMigrationJob,
+    pod: Pod,
+    jobs: Iterable[PodMigrationJob],
+    pods: Callable[[str], Pod | None],
+    rules: Rules,
+    workloads: Workloads,
+    now_s: float,
+) -> str | None:
+    """Why a job that was let through must wait after all; None if it may begin. `jobs`: all jobs, as the API server has
+    them. Another descheduler that decides at the same time may have let others through."""
+    others = (other for other in jobs if other.metadata.uid != job.metadata.uid)
+    moves = moves_of(others, pods, now_s)
+    return "it is moving already" if pod in moves else not_yet(pod, rules, workloads, moves)
 
 
 def forbidden(job: PodMigrationJob, why: str) -> PodMigrationJob:
@@ -124,7 +118,3 @@ def held_back(job: PodMigrationJob, why: str) -> PodMigrationJob:
     """A job that must wait for others, with why."""
     status = replace(job.status, phase=PodMigrationJobPhase.PENDING, reason="Waiting", message=why)
     return replace(job, status=status)
-
-
-def _has_passed(job: PodMigrationJob) -> bool:
-    return PASSED_ARBITRATION.read(job.metadata, "PodMigrationJob")

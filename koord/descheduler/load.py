@@ -20,6 +20,7 @@ from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.node_metric import NodeMetric, NodeMetricInfo, PodMetricInfo
 from koord.api.protocol.old_names import with_current_names
 from koord.api.protocol.priority import PriorityClass, priority_class
+from koord.api.protocol.report_age import report_age_s
 from koord.api.text.quantity import ResourceList
 from koord.api.text.stored import stored_duration
 from koord.api.text.timestamp import TimestampError, parse_timestamp
@@ -183,7 +184,7 @@ def _sum_of(lists: Iterable[ResourceList]) -> dict[str, int]:
 
 def _is_fresh(metric: NodeMetric, now_s: float, fresh_s: float) -> bool:
     try:
-        return now_s - parse_timestamp(metric.status.update_time or "") < fresh_s
+        return report_age_s(parse_timestamp(metric.status.update_time or ""), now_s) < fresh_s
     except TimestampError:
         return False
 
@@ -215,7 +216,8 @@ def _parts(load: NodeLoad, percents: Percents) -> dict[str, int]:
 def around_the_mean(
     loads: Iterable[NodeLoad], low: Percents, high: Percents, *, prod: bool = False
 ) -> tuple[Percents, Percents]:
-    """Percentages that many points below and above the mean usage of some nodes. An entry of 0 sets no mark."""
+    """Percentages that many points below and above the mean usage of some nodes. 0 points below set neither mark, 0
+    points above no high one."""
     loads = list(loads)
 
     def mean(resource: str) -> float:
@@ -227,5 +229,5 @@ def around_the_mean(
 
     return (
         {name: clamped(mean(name) - points) if points else 100.0 for name, points in low.items()},
-        {name: clamped(mean(name) + points) if points else 100.0 for name, points in high.items()},
+        {name: clamped(mean(name) + points) if points and low.get(name) else 100.0 for name, points in high.items()},
     )

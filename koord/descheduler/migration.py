@@ -30,6 +30,7 @@ from koord.api.machinery.faults import BadInput
 from koord.api.protocol.annotations.load import (
     EVICT_REASON,
     EVICT_TRIGGER,
+    JOB_NODE,
     JOB_WORKLOAD,
     PASSED_ARBITRATION,
     SOFT_EVICTION,
@@ -58,6 +59,7 @@ from koord.descheduler.held_room import (
     will_be_traded,
 )
 from koord.descheduler.limiter import went_of
+from koord.descheduler.moves import is_let_through
 from koord.descheduler.parting import Change, Scaling, asker_of, scene_of, taken_back, telling, verdict_on
 from koord.descheduler.scale_first import EvictOld, GiveUp, PatchDeployment, PatchPod, Wait, is_wanted, plan, record_of
 from koord.notice.decision import Go
@@ -96,6 +98,8 @@ class Seen:
     "The uid of its workload."
     whole: tuple[Pod, ...] | None = None
     "The pods of its workload, if that has as many as it wants, all on nodes, and none of them uses the reservation."
+    must_stay: str = ""
+    "Why the pod must not leave just now: too many others of its workload are away."
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +166,8 @@ def step(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_s:
         waited_for = f": {job.status.message}" if job.status.message else ""
         return _failed(job, seen, "Timeout", f"Abort job caused by timeout{waited_for}", now_s)
     if job.status.phase is not PodMigrationJobPhase.RUNNING:
-        if not PASSED_ARBITRATION.read(job.metadata, "PodMigrationJob"):
+        passed = PASSED_ARBITRATION.read(job.metadata, "PodMigrationJob")
+        if not is_let_through(job) and not (passed and seen.pod is None):
             return Step(job, again_s=left_s if ttl_s else None)
         return _begin(job, seen, now_s)
     if seen.wait_s > 0 and not _condition(job, "Eviction"):
@@ -210,10 +215,14 @@ def _begin(job: PodMigrationJob, seen: Seen, now_s: float) -> Step:
     if pod is None or (ref.uid and pod.metadata.uid != ref.uid):
         return _failed(job, seen, "MissingPod", f"there is no pod {ref.namespace}/{ref.name} to move", now_s)
     spec = replace(job.spec, pod_ref=replace(ref, uid=pod.metadata.uid))
-    if seen.workload:
-        said = {**job.metadata.annotations, JOB_WORKLOAD.key: seen.workload}
-        job = replace(job, metadata=replace(job.metadata, annotations=said))
+    job = _noted(job, {JOB_WORKLOAD.key: seen.workload, JOB_NODE.key: pod.spec.node_name})
     return Step(replace(job, spec=spec, status=replace(job.status, phase=PodMigrationJobPhase.RUNNING)), again_s=0.0)
+
+
+def _noted(job: PodMigrationJob, notes: Mapping[str, str]) -> PodMigrationJob:
+    """A job with what is known of its pod, for when that is gone."""
+    annotations = {**job.metadata.annotations, **{key: value for key, value in notes.items() if value}}
+    return replace(job, metadata=replace(job.metadata, annotations=annotations))
 
 
 def _reserve_first(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_s: float) -> Step:
@@ -238,14 +247,15 @@ def _reserve_first(job: PodMigrationJob, seen: Seen, args: MigrationControllerAr
         other = taken_instead(job, seen.siblings)
         if other is not None:
             return Step(_referring_to(job, other), again_s=0.0)
-    waiting = _unscheduled(job, seen, reservation, now_s)
-    if waiting is not None:
+    waiting, has_left = _unscheduled(job, seen, reservation, now_s), _has_left(job, seen)
+    if waiting is not None and not has_left:
         return waiting
     node, for_itself = reservation.status.node_name, _owner_is_the_pod(job, reservation)
-    if not for_itself and seen.pod is not None and _is_still_there(job, seen) and seen.pod.spec.node_name == node:
+    if not (for_itself or has_left) and _is_on(job, seen, node):
         return _failed(job, seen, "ForbiddenMigratePod", f"the reservation is on the pod's own node {node}", now_s)
-    job = replace(job, status=replace(job.status, node_name=node))
-    job = _with(job, "ReservationScheduled", True, "", "", now_s)
+    if node:
+        job = replace(job, status=replace(job.status, node_name=node))
+        job = _with(job, "ReservationScheduled", True, "", "", now_s)
     if for_itself:
         return _the_pod_itself(job, seen, reservation, now_s)
     if seen.scaling is not None and _scales_first(job, seen):
@@ -254,12 +264,12 @@ def _reserve_first(job: PodMigrationJob, seen: Seen, args: MigrationControllerAr
 
 
 def _unscheduled(job: PodMigrationJob, seen: Seen, reservation: Reservation, now_s: float) -> Step | None:
-    """What to do while a reservation has no node; None once it has one."""
+    """What to do while a reservation holds no room; None once it does, or is used."""
     status = reservation.status
-    if status.phase in (ReservationPhase.AVAILABLE, ReservationPhase.WAITING, ReservationPhase.SUCCEEDED):
-        if status.node_name:
-            return None
-        return Step(job, again_s=AGAIN_S)
+    if status.phase is ReservationPhase.SUCCEEDED:
+        return None
+    if status.phase in (ReservationPhase.AVAILABLE, ReservationPhase.WAITING):
+        return None if status.node_name else Step(job, again_s=AGAIN_S)
     if status.phase is ReservationPhase.FAILED:
         expired = any(each.reason == "Expired" for each in status.conditions)
         reason = "ReservationExpired" if expired else "Unschedulable"
@@ -275,7 +285,8 @@ def _the_pod_itself(job: PodMigrationJob, seen: Seen, reservation: Reservation, 
     pod = seen.pod
     if pod is not None and pod.spec.node_name:
         return _succeeded(_with(job, "PodScheduled", True, "", "", now_s), now_s)
-    if reservation.status.phase is ReservationPhase.SUCCEEDED:
+    used_by = {owner.uid for owner in reservation.status.current_owners}
+    if reservation.status.phase is ReservationPhase.SUCCEEDED and job.spec.pod_ref.uid not in used_by:
         return _failed(job, seen, "ForbiddenMigratePod", TAKEN, now_s)
     return Step(job, again_s=AGAIN_S)
 
@@ -290,6 +301,24 @@ def _taken_away(job: PodMigrationJob, seen: Seen, reservation: Reservation, now_
     if will_be_traded(seen.siblings):
         return Step(job, again_s=SOON_S)
     return _failed(job, seen, "ForbiddenMigratePod", TAKEN, now_s)
+
+
+def awaits_leave(job: PodMigrationJob) -> bool:
+    """Whether a job runs and has not started to make its pod leave."""
+    is_running = job.status.phase is PodMigrationJobPhase.RUNNING and not job.spec.paused
+    return is_running and not any(_condition(job, type_) for type_ in _ITS_END)
+
+
+def starts_to_leave(job: PodMigrationJob, after: PodMigrationJob) -> bool:
+    """Whether a step is the first that makes a job's pod go. It must not be taken if the pod must stay."""
+    return awaits_leave(job) and any(_condition(after, type_) for type_ in _ITS_END)
+
+
+def gives_up_late(job: PodMigrationJob, after: PodMigrationJob) -> bool:
+    """Whether a step ends a job in failure after the job started to evict its pod. The pod must be read again before
+    that: it may have left."""
+    failed = after.status.phase is PodMigrationJobPhase.FAILED
+    return failed and not job.is_over and _condition(job, "Eviction") is not None
 
 
 def _evict(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_s: float) -> Step | None:
@@ -308,6 +337,9 @@ def _evict(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_
         return Step(_evicting(job, pod, now_s), again_s=AGAIN_S)
     if seen.reservation is not None and seen.reservation.status.phase is ReservationPhase.SUCCEEDED:
         return _taken_away(job, seen, seen.reservation, now_s)
+    if seen.must_stay and awaits_leave(job):
+        held = replace(job.status, reason="Waiting", message=seen.must_stay)
+        return Step(replace(job, status=held), again_s=AGAIN_S)
     policy = _policy(pod, job, args)
     waiting = None if policy == "SoftEviction" else _notice(job, pod, args, now_s)
     if waiting is not None:
@@ -387,7 +419,8 @@ def _scale_first(
 
 
 def _evicting(job: PodMigrationJob, pod: Pod, now_s: float) -> PodMigrationJob:
-    """That the pod is to go, in the words that Koordinator's users know."""
+    """That the pod is to go, in the words that Koordinator's users know. It may have a node by now."""
+    job = _noted(job, {JOB_NODE.key: pod.spec.node_name})
     said = f'Pod "{pod.metadata.key}" evicted from node "{pod.spec.node_name}" {cause_of(job)}'
     return _with(job, "Eviction", False, "Evicting", said, now_s)
 
@@ -439,6 +472,9 @@ def _await_replacement(job: PodMigrationJob, seen: Seen, reservation: Reservatio
         return _without_it(job, reservation, said, now_s)
     if not owners and not _is_true(job, "ReservationBound"):
         message = f"waiting for a pod to use reservation {reservation.metadata.name}"
+        if reservation.status.phase is ReservationPhase.FAILED:
+            cause = _words(reservation) or "its room is lost"
+            message = f"reservation {reservation.metadata.name} has failed ({cause}): waiting for a pod on any node"
         waiting = _with(job, "PodBoundReservation", False, "WaitForPodBindReservation", message, now_s)
         return Step(waiting, again_s=AGAIN_S)
     if owners:
@@ -492,6 +528,15 @@ def _await_ready(job: PodMigrationJob, seen: Seen, now_s: float) -> Step:
 def _is_still_there(job: PodMigrationJob, seen: Seen) -> bool:
     """Whether the pod itself is there, and not another of its name."""
     return seen.pod is not None and seen.pod.metadata.uid == job.spec.pod_ref.uid
+
+
+def _has_left(job: PodMigrationJob, seen: Seen) -> bool:
+    """Whether the job made its pod go, and it cannot come back: it is gone, or being deleted."""
+    return _condition(job, "Eviction") is not None and not _stays(job, seen)
+
+
+def _is_on(job: PodMigrationJob, seen: Seen, node: str) -> bool:
+    return seen.pod is not None and _is_still_there(job, seen) and seen.pod.spec.node_name == node != ""
 
 
 def _stays(job: PodMigrationJob, seen: Seen) -> bool:

@@ -18,7 +18,8 @@ from koord.api.kubernetes.autoscaling import going
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.shield import Shield
 from koord.descheduler.compiled import Compiled, ReadyProfile
-from koord.descheduler.evictable import Moves, never, not_yet
+from koord.descheduler.evictable import never, not_yet
+from koord.descheduler.moves import Moves
 from koord.descheduler.plugin import NodeSeen, Plugin, Proposal, Terms, Turn
 from koord.descheduler.sight import Sight
 from koord.descheduler.understood import without_malformed
@@ -186,8 +187,8 @@ class _Letting:
     def __init__(self, config: DeschedulerConfiguration, sight: Sight, outcome: Outcome) -> None:
         self._config, self._sight, self._outcome = config, sight, outcome
         self.moves = Moves(sight.now_s)
-        for pod in sight.moving:
-            self.moves.add(pod)
+        for move in sight.moving:
+            self.moves.put(move)
         self._per_node: Counter[str] = Counter()
         self._per_namespace: Counter[str] = Counter()
         self.going = tuple(name for name, node in sight.nodes.items() if going(node) is not None)

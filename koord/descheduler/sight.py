@@ -9,6 +9,7 @@ from koord.api.kubernetes.autoscaling import going
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.descheduler.moves import Move
 from koord.descheduler.places import Places
 from koord.descheduler.workloads import Workloads
 
@@ -22,8 +23,8 @@ class Sight:
     metrics: Mapping[str, NodeMetric]
     workloads: Workloads
     places: Places
-    moving: Sequence[Pod] = ()
-    "Pods with a PodMigrationJob that has not ended."
+    moving: Sequence[Move] = ()
+    "The moves of PodMigrationJobs that have not ended."
     finished_on: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     "By node, pods that have finished and are still there."
     priorities: Mapping[str, int] = field(default_factory=dict)

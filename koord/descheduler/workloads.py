@@ -16,6 +16,7 @@ from koord.api.kubernetes.meta import ObjectMeta, OwnerReference
 from koord.api.kubernetes.pod import FINISHED, Pod
 from koord.api.kubernetes.workloads import Deployment, Job, ReplicaSet, ReplicationController, StatefulSet
 from koord.api.protocol.annotations.notice import SCALE_FIRST
+from koord.api.text.whole_number import whole_number
 
 Known: TypeAlias = Deployment | ReplicaSet | StatefulSet | ReplicationController | Job
 CountOrPercent: TypeAlias = int | str
@@ -47,6 +48,9 @@ class Workload:
     key: str
     uid: str
     replicas: int
+    "What limits are a part of: how many pods it should have, a Job as many as its parallelism."
+    wanted: int
+    "How many pods it should have now: a Job that is nearly done has fewer than its parallelism."
     change: Change = ""
     "What keeps its pods where they are until it is over."
     scales_first: bool = False
@@ -62,6 +66,10 @@ class Workloads:
     "Of a ReplicaSet, the uid of its Deployment."
     pods: dict[str, list[Pod]] = field(default_factory=dict)
     "By the uid of the workload; those that are not finished."
+    below: dict[str, list[str]] = field(default_factory=dict)
+    "The uids of a Deployment's ReplicaSets."
+    has_all_pods: bool = False
+    "Whether a pod that is not listed does not exist. Files may only not tell of it."
     unavailable: dict[str, frozenset[str]] = field(default_factory=dict)
     "Of workloads that somebody asked about, the pods that are not ready."
 
@@ -79,16 +87,23 @@ class Workloads:
         uid = self.uid_of(pod)
         return [] if uid is None else self.pods.get(uid, [])
 
+    def owners(self, uid: str) -> tuple[str, ...]:
+        """The uids that controllers of a workload's pods may have: its own, and those of its ReplicaSets."""
+        return (uid, *self.below.get(uid, ()))
 
-def workloads_of(known: Iterable[Known], pods: Iterable[Pod], scales: Mapping[str, int] | None = None) -> Workloads:
-    """`scales`: replicas of workloads of other kinds, by uid."""
-    found = Workloads()
+
+def workloads_of(
+    known: Iterable[Known], pods: Iterable[Pod], scales: Mapping[str, int] | None = None, *, has_all_pods: bool = False
+) -> Workloads:
+    """`scales`: replicas of workloads of other kinds, by uid. `has_all_pods`: these workloads have no other pods."""
+    found = Workloads(has_all_pods=has_all_pods)
     for each in known:
         workload = workload_from(each)
         found.by_uid[workload.uid] = workload
         above = _deployment(each.metadata) if isinstance(each, ReplicaSet) else None
         if above is not None:
             found.above[workload.uid] = above.uid
+            found.below.setdefault(above.uid, []).append(workload.uid)
     above_of, by_uid, pods_of, said = found.above.get, found.by_uid, found.pods, scales or {}
     for pod in pods:
         # All pods of a cluster come by here in every round.
@@ -102,14 +117,19 @@ def workloads_of(known: Iterable[Known], pods: Iterable[Pod], scales: Mapping[st
             continue
         pods_of[uid] = [pod]
         if uid not in by_uid and uid in said:
-            by_uid[uid] = Workload(owner.kind, f"{pod.metadata.namespace}/{owner.name}", uid, said[uid])
+            by_uid[uid] = scaled(owner, pod.metadata.namespace, said[uid])
     return found
 
 
 def workload_from(known: Known) -> Workload:
     kind, meta = _KIND_OF[type(known)][1], known.metadata
     first = isinstance(known, Deployment) and SCALE_FIRST.read(meta, kind)
-    return Workload(kind, meta.key, meta.uid, replicas_of(known), _change(known), first)
+    return Workload(kind, meta.key, meta.uid, replicas_of(known), wanted_by(known), _change(known), first)
+
+
+def scaled(owner: OwnerReference, namespace: str, replicas: int) -> Workload:
+    """A workload of another kind, by its scale subresource."""
+    return Workload(owner.kind, f"{namespace}/{owner.name}", owner.uid, replicas, replicas)
 
 
 def _deployment(metadata: ObjectMeta) -> OwnerReference | None:
@@ -118,10 +138,23 @@ def _deployment(metadata: ObjectMeta) -> OwnerReference | None:
 
 
 def replicas_of(workload: Known) -> int:
-    """How many pods a workload should have."""
+    """How many pods a workload should have, of a Job: at most."""
     if isinstance(workload, Job):
         return workload.spec.parallelism
     return workload.spec.replicas
+
+
+def wanted_by(workload: Known) -> int:
+    """How many pods a workload should have now."""
+    if not isinstance(workload, Job):
+        return workload.spec.replicas
+    spec, succeeded = workload.spec, workload.status.succeeded
+    if spec.suspend or workload.status.completion_time is not None:
+        return 0
+    if spec.completions is None:
+        # Once one pod of a work queue has succeeded, no others are made.
+        return workload.status.active if succeeded else spec.parallelism
+    return min(spec.parallelism, max(0, spec.completions - succeeded))
 
 
 def _change(workload: Known) -> Change:
@@ -153,6 +186,6 @@ def at_most(configured: CountOrPercent | None, replicas: int) -> int:
     elif isinstance(configured, int):
         limit = configured
     else:
-        percent = int(configured.removesuffix("%"))
+        percent = whole_number(configured.removesuffix("%"))
         limit = max(1, replicas * percent // 100) if percent else 0
     return min(limit, replicas)

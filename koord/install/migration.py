@@ -12,13 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from koord.api.kubernetes.resources import amounts
+from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
 from koord.api.protocol.holders import is_anothers, is_koords
+from koord.api.protocol.quota_bounds import bound_faults
+from koord.api.text.whole_number import INT32_MOST, natural_number
 from koord.install.manifest import Json, Key, annotations_of, key_of, part_of
 from koord.install.settings import AGENT, COMPONENTS, DESCHEDULER, MANAGER, SCHEDULER, Component
 
-NAMESPACE: Final = "koord-system"
-"""Of koord's workloads beside Koordinator's, whose names are the same."""
+NAMESPACE: Final = names.NAMESPACE_BESIDE_KOORDINATOR
 FIELD_MANAGER: Final = "koord-migrate"
 PAUSED: Final = "install.koord.sh/paused"
 """A label that no node has: a DaemonSet whose pods ask for it has none."""
@@ -75,10 +78,13 @@ class Standing:
         return "both" if one and other else "Koordinator" if one else "koord" if other else "nobody"
 
 
-Move = Literal["install", "pause", "wait", "release", "lead", "resume", "stop", "restore", "remove", "theirs lead"]
+Move = Literal[
+    "install", "open", "pause", "wait", "release", "lead", "resume", "stop", "restore", "remove", "theirs lead"
+]
 
 SAYS: Final[Mapping[Move, str]] = {
     "install": "install koord's {component} in namespace {namespace}, beside Koordinator's",
+    "open": "let Koordinator's webhooks be ignored while no manager answers",
     "pause": "pause Koordinator's {workload}; it stays, without pods",
     "wait": "wait until its pods are gone",
     "release": "release the lease {lease} if nobody has renewed it since",
@@ -91,8 +97,8 @@ SAYS: Final[Mapping[Move, str]] = {
 }
 
 _FORTH: Final[Mapping[Component, tuple[Move, ...]]] = {
-    # Its replicas register webhooks only while the lease is koord's.
-    MANAGER: ("install", "pause", "wait", "release", "lead"),
+    # Its replicas register webhooks only while the lease is koord's. Until then nothing must wait for Koordinator's.
+    MANAGER: ("install", "open", "pause", "wait", "release", "lead"),
     SCHEDULER: ("install", "pause", "wait", "release", "lead"),
     DESCHEDULER: ("install", "pause", "wait", "release", "lead"),
     AGENT: ("pause", "wait", "install"),
@@ -150,6 +156,42 @@ def conflicts(standings: Sequence[Standing]) -> list[str]:
     ]
 
 
+def unusable_quotas(quotas: Sequence[Json]) -> list[str]:
+    """ElasticQuotas that Koordinator's scheduler goes by, and koord's does not: pods in them would wait."""
+    parents = {str(part_of(each, "metadata").get("name", "")): _parent_quota(each) for each in quotas}
+    found = []
+    for each in quotas:
+        meta = part_of(each, "metadata")
+        try:
+            least, most = (amounts(_quantities(part_of(each, "spec", word))) for word in ("min", "max"))
+            wrong = next(map(str, bound_faults(least, most)), "")
+        except BadInput as error:
+            wrong = str(error)
+        if wrong:
+            below = sum(1 for name in parents if name != meta.get("name") and meta.get("name") in _above(name, parents))
+            others = f" and of {below} quota{'' if below == 1 else 's'} below it" if below else ""
+            found.append(
+                f"ElasticQuota {meta.get('namespace')}/{meta.get('name')}: {wrong}; "
+                f"with koord's scheduler, new pods of this quota{others} would wait: correct it first"
+            )
+    return found
+
+
+def _parent_quota(quota: Json) -> str:
+    return str(part_of(quota, "metadata", "labels").get(names.LABEL_QUOTA_PARENT, ""))
+
+
+def _above(name: str, parents: Mapping[str, str]) -> set[str]:
+    found: set[str] = set()
+    while (name := parents.get(name, "")) and name not in found:
+        found.add(name)
+    return found
+
+
+def _quantities(listed: Mapping[str, object]) -> dict[str, str]:
+    return {name: str(amount) for name, amount in listed.items()}
+
+
 def pause(workload: Json) -> Json | None:
     """The patch that takes a workload its pods; None where it has none already."""
     if is_paused(workload):
@@ -172,7 +214,7 @@ def resume(workload: Json) -> Json | None:
     before = str(annotations_of(workload).get(names.OWN_ANNOTATION_REPLICAS_BEFORE))
     return {
         "metadata": {"annotations": {names.OWN_ANNOTATION_REPLICAS_BEFORE: None}},
-        "spec": {"replicas": int(before) if before.isdecimal() else 1},
+        "spec": {"replicas": 1 if (replicas := natural_number(before, INT32_MOST)) is None else replicas},
     }
 
 

@@ -13,7 +13,10 @@ import msgspec
 from koord.api.configuration.features import AgentGate, Gate
 from koord.api.configuration.slo_config import SloConfig
 from koord.api.protocol import names
-from koord.api.protocol.holders import is_koords
+from koord.api.protocol.announcements import is_announcement
+from koord.api.protocol.holders import is_koords, process_of
+from koord.api.text.counted import counted
+from koord.api.text.whole_number import whole_number
 from koord.install import versions
 from koord.install.others import Neighbour
 from koord.install.settings import AGENT, COMPONENTS, Component, Settings
@@ -71,11 +74,15 @@ class Seen:
     nodes: Sequence[NodeSeen] = ()
     silent: Sequence[str] = ()
     "Nodes whose agent does not report."
+    agents: int = 0
+    "Nodes whose usage koord's agent reports, wherever it was started from."
     config: SloConfig | None = None
     config_problems: Sequence[str] = ()
     topologies: int = 0
     devices: int = 0
     unread: Sequence[str] = ()
+    conflicts: Sequence[tuple[str, str]] = ()
+    "What schedulers that decide at the same time do to each other, and how to mend it."
 
 
 _KERNEL: Final = re.compile(r"(\d+)\.(\d+)")
@@ -163,7 +170,7 @@ def _others(seen: Seen) -> Iterator[Finding]:
         for each in node.other_writers:
             writers[each] = writers.get(each, 0) + 1
     for writer, number in sorted(writers.items()):
-        why = f"{writer} writes {names.RESOURCE_BATCH_CPU} on {number} nodes too"
+        why = f"{writer} writes {names.RESOURCE_BATCH_CPU} on {counted(number, 'node')} too"
         yield Finding(area, "batch resources", "broken", why, f"take {writer} off these nodes, or keep koord off them")
     for other in seen.others:
         system = other.system
@@ -180,19 +187,23 @@ def _others(seen: Seen) -> Iterator[Finding]:
 
 def _components(seen: Seen) -> Iterator[Finding]:
     area = "components"
-    if seen.settings is None:
-        if outside := _outside(seen):
-            why = f"it is not installed; outside of the cluster somebody runs koord's {' and '.join(outside)}"
-            yield Finding(area, "koord", "off", why, "koord install puts it into the cluster")
-        else:
-            yield Finding(area, "koord", "missing", "it is not installed", "koord install")
+    yield from (Finding(area, "one scheduler at a time", "broken", why, how) for why, how in seen.conflicts)
+    if seen.settings is None and not _outside(seen):
+        yield Finding(area, "koord", "missing", "it is not installed", "koord install")
         return
-    for component in COMPONENTS:
-        yield _component(component, seen, seen.settings)
+    if seen.settings is None:
+        for name, where in _outside(seen).items():
+            yield Finding(area, name, "works", where)
+        yield Finding(area, "installation", "off", "nothing of koord runs in the cluster itself", "koord install")
+    else:
+        for component in COMPONENTS:
+            yield _component(component, seen, seen.settings)
+    if not _has(seen, "manager"):
+        return
     if seen.missing_webhooks or seen.webhook_failure:
         why = seen.webhook_failure or f"not registered: {', '.join(seen.missing_webhooks)}"
         yield Finding(area, "webhooks", "broken", why, "look at the logs of koord-manager")
-    elif "manager" in seen.settings.components:
+    else:
         yield Finding(area, "webhooks", "works", "a pod was tried by dry run")
 
 
@@ -203,10 +214,19 @@ _LEASES: Final = {
 }
 
 
-def _outside(seen: Seen) -> list[str]:
-    """Components of koord's that lead though none is installed: as `koord up` runs them, or somebody by hand."""
-    leading = {name for name, held in seen.leases.items() if held.fresh and is_koords(held.holder)}
-    return [component for component, lease in _LEASES.items() if lease in leading]
+def _outside(seen: Seen) -> dict[str, str]:
+    """Components of koord's that run though none is installed, and where: as `koord up` runs them, or by hand."""
+    holders = {name: held.holder for name, held in seen.leases.items() if held.fresh and is_koords(held.holder)}
+    # A scheduler that needs no election still announces for whom it schedules.
+    announced = next((holder for name, holder in holders.items() if is_announcement(name)), "")
+    running = {component: holders.get(lease, "") for component, lease in _LEASES.items()}
+    running["scheduler"] = running["scheduler"] or announced
+    found = {
+        component: f"outside of the cluster, on {process_of(holder)}" for component, holder in running.items() if holder
+    }
+    if seen.agents:
+        found[AGENT.name] = f"outside of the cluster, for {seen.agents} of {counted(len(seen.nodes), 'node')}"
+    return found
 
 
 def _component(component: Component, seen: Seen, settings: Settings) -> Finding:
@@ -223,7 +243,9 @@ def _component(component: Component, seen: Seen, settings: Settings) -> Finding:
         )
     if component is AGENT and seen.silent:
         shown = ", ".join(seen.silent[:3])
-        return Finding(area, name, "partly", f"{len(seen.silent)} nodes do not report: {shown}", "look at their logs")
+        return Finding(
+            area, name, "partly", f"no report from {counted(len(seen.silent), 'node')}: {shown}", "look at their logs"
+        )
     return Finding(area, name, "works", f"led by {lease.holder}" if lease is not None else "")
 
 
@@ -253,49 +275,58 @@ def _features(seen: Seen) -> Iterator[Finding]:
 def _lending(seen: Seen) -> Finding:
     area, feature = "features", "batch resources"
     lending = sum(node.lends for node in seen.nodes)
-    if seen.settings is None and lending and "manager" in _outside(seen):
-        return Finding(area, feature, "works", f"{lending} of {len(seen.nodes)} nodes lend")
+    if seen.settings is None and lending and _has(seen, "manager"):
+        # Nodes may also be modelled, without an agent.
+        return Finding(area, feature, "works", f"lent by {lending} of {counted(len(seen.nodes), 'node')}")
     for needed in ("manager", "agent"):
         if not _has(seen, needed):
-            return Finding(area, feature, "off", f"needs the {needed}", "koord install")
+            return _needs(seen, feature, needed)
     if seen.config is None or not seen.config.is_colocation_enabled:
         return Finding(area, feature, "off", "co-location is off in slo-controller-config", "koord colocation on")
     if lending == len(seen.nodes):
-        return Finding(area, feature, "works", f"{lending} nodes lend")
+        return Finding(area, feature, "works", f"lent by {counted(lending, 'node')}")
     how = "koord explain node/NAME"
-    return Finding(area, feature, "partly", f"{lending} of {len(seen.nodes)} nodes lend", how)
+    return Finding(area, feature, "partly", f"lent by {lending} of {counted(len(seen.nodes), 'node')}", how)
+
+
+def _needs(seen: Seen, feature: str, component: str) -> Finding:
+    """Of a feature whose component does not run."""
+    outside = seen.settings is None and _outside(seen)
+    how = f"run koord {component} too, or koord install" if outside else "koord install"
+    return Finding("features", feature, "off", f"needs the {component}", how)
 
 
 def _strategy(seen: Seen, feature: str, on: bool, gate: Gate, section: str) -> Finding:
     area = "features"
-    if not _has(seen, "agent") or seen.settings is None:
-        return Finding(area, feature, "off", "needs the agent", "koord install")
-    if not seen.settings.is_on(gate):
+    if not _has(seen, "agent"):
+        return _needs(seen, feature, "agent")
+    if seen.settings is not None and not seen.settings.is_on(gate):
         how = f"koord upgrade --feature-gates agent:{gate}=true"
         return Finding(area, feature, "off", f"the agent's gate {gate} is off", how)
     if not on:
         return Finding(area, feature, "off", "no strategy asks for it", f"set {section} in slo-controller-config")
-    return Finding(area, feature, "works")
+    return Finding(area, feature, "works", "" if seen.settings is not None else f"with the agents' gate {gate}")
 
 
 def _counted(seen: Seen, feature: str, number: int, what: str) -> Finding:
     if not _has(seen, "scheduler"):
-        return Finding("features", feature, "off", "needs the scheduler", "koord install")
+        return _needs(seen, feature, "scheduler")
     if not number:
         return Finding("features", feature, "off", f"there are no {what}")
-    return Finding("features", feature, "works", f"{number} nodes report")
+    return Finding("features", feature, "works", f"reported by {counted(number, 'node')}")
 
 
 def _by_component(seen: Seen, feature: str, component: str) -> Finding:
     if not _has(seen, component):
-        return Finding("features", feature, "off", f"needs the {component}", "koord install")
+        return _needs(seen, feature, component)
     if fault := seen.workloads.get(component):
         return Finding("features", feature, "broken", f"the {component}: {fault}")
     return Finding("features", feature, "works")
 
 
 def _has(seen: Seen, component: str) -> bool:
-    return seen.settings is not None and component in seen.settings.components
+    """Whether a component is installed, or runs without an installation."""
+    return component in (seen.settings.components if seen.settings is not None else _outside(seen))
 
 
 def _kernels(seen: Seen) -> Iterator[Finding]:
@@ -318,4 +349,4 @@ def _kernels(seen: Seen) -> Iterator[Finding]:
 def kernel(text: str) -> tuple[int, int] | None:
     """5.14.0-427.el9.x86_64 is (5, 14)."""
     found = _KERNEL.match(text)
-    return (int(found[1]), int(found[2])) if found else None
+    return (whole_number(found[1]), whole_number(found[2])) if found else None

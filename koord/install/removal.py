@@ -14,11 +14,11 @@ from typing import Final
 import msgspec
 
 from koord.api.kinds import DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS
-from koord.api.protocol import names
+from koord.api.protocol import hand_over, names
 from koord.api.protocol.holders import is_anothers
 from koord.install.manifest import FIELD_MANAGER, Json, Key, annotations_of
 from koord.install.plan import is_own
-from koord.install.traces import is_by_koord_alone
+from koord.install.traces import WRITERS, is_by_koord_alone
 
 REPORTS: Final = (NODE_METRICS, NODE_SLOS, NODE_RESOURCE_TOPOLOGIES, DEVICES)
 """Objects that koord makes for every node by itself."""
@@ -30,7 +30,7 @@ _RIGHTS: Final = ("ClusterRoleBinding", "RoleBinding", "ClusterRole", "Role")
 _WEBHOOKS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _LAST: Final = ("DaemonSet", "ServiceAccount", "ConfigMap", "Secret", "PriorityClass")
 _ON_DEMAND: Final = "CustomResourceDefinition"
-_OWN_MAKERS: Final = frozenset({FIELD_MANAGER, "koord-up"})
+_OWN_MAKERS: Final = WRITERS | {FIELD_MANAGER, "koord-up"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,16 @@ def before_koord(configuration: Json) -> Json | None:
     """The patch that gives a webhook configuration the webhooks that another system had in it; None for one of koord's.
     The annotation stays: it says whose the configuration is."""
     kept = annotations_of(configuration).get(names.OWN_ANNOTATION_WEBHOOKS_BEFORE)
-    if configuration.get("kind") not in _WEBHOOKS or not kept:
+    if configuration.get("kind") not in _WEBHOOKS:
         return None
+    closed = hand_over.closed(configuration)
+    if not kept:
+        return closed
     try:
-        return {"webhooks": msgspec.json.decode(str(kept), type=list[dict[str, object]])}
+        return {**(closed or {}), "webhooks": msgspec.json.decode(str(kept), type=list[dict[str, object]])}
     except msgspec.MsgspecError:
         # Nobody can say what was there. Pods must not wait for a manager that is gone.
-        return {"webhooks": []}
+        return {**(closed or {}), "webhooks": []}
 
 
 def is_of_another(lease: Json) -> bool:

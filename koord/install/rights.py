@@ -186,6 +186,11 @@ MANAGER: Final = (
     Right("make pods what profiles say", ("clustercolocationprofiles.config.koordinator.sh",), READ),
     Right("make waiting pods what profiles say", ("pods",), ("patch",), gate=ManagerGate.COLOCATION_PROFILE_CONTROLLER),
     Right("keep quota trees", (f"elasticquotas.{SIGS}",), (*READ, "create", "patch")),
+    Right(
+        "ask whether who writes a quota may list the namespaces in it",
+        ("subjectaccessreviews.authorization.k8s.io",),
+        ("create",),
+    ),
     Right("make quotas from profiles", (f"elasticquotaprofiles.{QUOTA}",), (*READ, "patch")),
     Right("say what workloads should request", (f"recommendations.{ANALYSIS}",), READ),
     Right("say what workloads should request", (f"recommendations.{ANALYSIS}/status",), ("patch",)),

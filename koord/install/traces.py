@@ -14,10 +14,11 @@ from typing import Final
 from koord.install.manifest import Json, metadata_of
 from koord.install.plan import managers_of
 
+AGENT_WRITES: Final = "koord-agent"
 WRITERS: Final = frozenset(
-    {"koord-manager", "koord-agent", "koord-scheduler", "koord-descheduler", "koord-yarn-operator", "koord-cli"}
+    {"koord-manager", AGENT_WRITES, "koord-scheduler", "koord-descheduler", "koord-yarn-operator", "koord-cli"}
 )
-"""Koord's components, as managedFields name them."""
+"""Koord's components, as managedFields name them. Koordinator's have the same names, but for its agent."""
 _IN_META: Final = ("labels", "annotations")
 _IN_STATUS: Final = ("allocatable", "capacity")
 
@@ -32,9 +33,9 @@ class Traces:
     "For people."
 
 
-def traces(live: Mapping[str, object]) -> Traces:
-    """On a Node."""
-    owned = [*_owned(live)]
+def traces(live: Mapping[str, object], writers: frozenset[str] = WRITERS) -> Traces:
+    """On a Node. `writers`: those of koord's."""
+    owned = [path for manager, path in _written(live) if manager in writers]
     meta: dict[str, Json] = {}
     status: dict[str, object] = {}
     spec: Json = {}
@@ -64,19 +65,15 @@ def traces(live: Mapping[str, object]) -> Traces:
     return Traces(patch, {"metadata": uid, "status": status} if status else None, tuple(dict.fromkeys(found)))
 
 
-def is_by_koord_alone(live: Mapping[str, object], also: frozenset[str] = frozenset()) -> bool:
-    """Whether nobody else wrote on it."""
+def is_by_koord_alone(live: Mapping[str, object], writers: frozenset[str] = WRITERS) -> bool:
+    """Whether nobody but these writers of koord's wrote on it."""
     managers = managers_of(live)
-    return bool(managers) and set(managers) <= WRITERS | also
+    return bool(managers) and set(managers) <= writers
 
 
 def written_by(live: Mapping[str, object], path: tuple[str, ...]) -> tuple[str, ...]:
     """Who wrote this field."""
     return tuple(dict.fromkeys(manager for manager, each in _written(live) if each == path))
-
-
-def _owned(live: Mapping[str, object]) -> Iterator[tuple[str, ...]]:
-    return (path for manager, path in _written(live) if manager in WRITERS)
 
 
 def _written(live: Mapping[str, object]) -> Iterator[tuple[str, tuple[str, ...]]]:

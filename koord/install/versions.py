@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from koord.api.text.whole_number import whole_number
+
 Version: TypeAlias = tuple[int, int]
 
 OLDEST_SERVER: Final = (1, 29)
@@ -63,7 +65,7 @@ def said(version: Version) -> str:
 def read(text: str) -> Version | None:
     """v1.31.14+k3s1 is (1, 31)."""
     found = _VERSION.match(text)
-    return (int(found[1]), int(found[2])) if found else None
+    return (whole_number(found[1]), whole_number(found[2])) if found else None
 
 
 def has_old_kubelets(server: Version, kubelets: Iterable[str]) -> bool:

@@ -15,6 +15,7 @@ from koord.api.kinds import Kind
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.machinery.codec import decode
 from koord.api.machinery.struct import Struct
+from koord.api.text.whole_number import natural_number
 from koord.kube.errors import ApiError, Forbidden, NotFound, Unauthorized
 
 PLAIN: Final = "application/json"
@@ -268,5 +269,4 @@ def _same_group(wanted: str, resource: ApiResource) -> bool:
 
 
 def _leading_int(text: str) -> int:
-    digits = text[: next((i for i, c in enumerate(text) if not c.isdigit()), len(text))]
-    return int(digits or 0)
+    return natural_number(text[: next((i for i, c in enumerate(text) if not c.isdigit()), len(text))]) or 0

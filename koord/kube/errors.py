@@ -201,3 +201,8 @@ def status_from(code: int, body: bytes) -> Status:
         return status if status.code else Status("Failure", code, status.reason, status.message, status.details)
     text = " ".join(body[:300].decode("utf-8", "replace").split())
     return Status(status="Failure", code=code, message=text or f"HTTP status {code} without a message")
+
+
+def is_terminating(error: ApiError) -> bool:
+    """Whether something could not be created because its namespace is being deleted."""
+    return any(cause.reason == "NamespaceTerminating" for cause in error.status.details.causes)

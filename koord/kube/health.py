@@ -25,9 +25,11 @@ from typing import Final, Self
 
 from aiohttp import web
 
+from koord.api.text.whole_number import natural_number
 from koord.kube.authorize import Authorizer, Right
 from koord.kube.beside import beside
 from koord.kube.callers import HEADERS, refusal, text
+from koord.kube.listening import serving
 from koord.kube.metrics import CONTENT_TYPE, Metrics
 from koord.kube.serving_tls import ServingTls
 
@@ -39,6 +41,8 @@ Check = Callable[[], str | None]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 DEBUG: Final = "/debug/"
+STOP_WITHIN_S: Final = 1.0
+LAST_PORT: Final = 65535
 
 
 def ping() -> str | None:
@@ -71,9 +75,10 @@ def parse_address(text: str) -> Address:
         host = host[1:-1]
     elif ":" in host:
         colon = ""
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+    number = natural_number(port, LAST_PORT)
+    if not colon or number is None:
         raise ValueError(f"bind address {text!r}: must be host:port, for example 127.0.0.1:8080 or [::1]:8080")
-    return Address(host or "0.0.0.0", int(port))
+    return Address(host or "0.0.0.0", number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,18 +174,13 @@ class HealthServer:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as opening:
-            runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=1.0)
-            await runner.setup()
-            opening.push_async_callback(runner.cleanup)
-            site = web.TCPSite(
-                runner, self.address.host, self.address.port, ssl_context=self._tls.context if self._tls else None
-            )
+            context = self._tls.context if self._tls else None
+            port = serving(self.app(), self.address.host, self.address.port, context, stop_within_s=STOP_WITHIN_S)
             try:
-                await site.start()
+                self.port = await opening.enter_async_context(port)
             except OSError as error:
                 why = f"cannot serve health on {self.address}: {error.strerror or error}"
                 raise OSError(error.errno, why) from error
-            self.port = runner.addresses[0][1]
             if self._tls is not None:
                 await opening.enter_async_context(beside(self._tls.follow(), name="serving-certificate"))
             self._open = opening.pop_all()

@@ -33,6 +33,7 @@ import msgspec
 from koord.api.kinds import Kind
 from koord.api.machinery.codec import DecodeError, decode
 from koord.api.machinery.struct import EMPTY, Struct
+from koord.api.text.whole_number import natural_number
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.collector import paused
@@ -468,7 +469,8 @@ class Informer(Generic[R]):
 
 def _is_older(version: str, than: str) -> bool:
     """Versions are decimal numbers that grow; what is not one tells nothing."""
-    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
+    own, other = natural_number(version), natural_number(than)
+    return own is not None and other is not None and own < other
 
 
 _PROCESS = f"{socket.gethostname()}/{os.getpid()}"

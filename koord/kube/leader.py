@@ -184,8 +184,8 @@ class LeaderElection:
         if claim is not None:
             try:
                 return await self._send(claim)
-            except Conflict:
-                # Someone touched the lease since we wrote it: look who.
+            except (Conflict, NotFound):
+                # Someone touched the lease since we wrote it, or deleted it: look who.
                 pass
         move = self._candidacy.after_read(await self._read(), self._now(), self._wall())
         if isinstance(move, Wait) or self._candidacy.lost:

@@ -53,6 +53,13 @@ _PLAIN: Final = "\x1b[0m"
 _BARE: Final = re.compile(r"[^\s\"=\x00-\x1f\x7f]+")
 
 
+class _Handler(logging.StreamHandler[TextIO]):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """A line that the disk refuses is lost, quietly: a traceback about it would go to the screen of a view."""
+        if not isinstance(sys.exception(), OSError):
+            super().handleError(record)
+
+
 def setup_logging(
     level: str = "info",
     format: Format = "text",
@@ -63,7 +70,7 @@ def setup_logging(
     """Sends all logs of the process to `stream` (standard error). $KOORD_LOG goes before `level`."""
     levels = parse_levels(environ.get("KOORD_LOG") or level)
     stream = stream or sys.stderr
-    handler = logging.StreamHandler(stream)
+    handler = _Handler(stream)
     if format == "json":
         handler.setFormatter(JsonFormatter())
     else:

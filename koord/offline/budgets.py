@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.policy import PodDisruptionBudget, PodDisruptionBudgetStatus
 from koord.api.text.selector import NOTHING, SelectorError, compile_labels
+from koord.api.text.whole_number import natural_number
 
 
 def counted(budget: PodDisruptionBudget, pods: Iterable[Pod]) -> PodDisruptionBudget:
@@ -51,5 +52,4 @@ def _number(value: int | str, whole: int) -> int:
     """A number, or a part of a whole, rounded up."""
     if isinstance(value, int):
         return value
-    part = value.removesuffix("%")
-    return -(-whole * int(part) // 100) if part.isdigit() else 0
+    return -(-whole * (natural_number(value.removesuffix("%")) or 0) // 100)

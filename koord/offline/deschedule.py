@@ -17,8 +17,8 @@ from koord.api.text.manifest import Manifests
 from koord.api.text.quantity import render
 from koord.descheduler.arbitration import Asked, arbitrate
 from koord.descheduler.compiled import Compiled, ReadyProfile
-from koord.descheduler.evictable import Moves
 from koord.descheduler.load import add, has_of
+from koord.descheduler.moves import Moves, moves_asked_for
 from koord.descheduler.places import Places
 from koord.descheduler.plugin import Proposal
 from koord.descheduler.round import Outcome, run
@@ -75,16 +75,19 @@ def deschedule(
     now_s: float,
     seed: int = 0,
     scales: Mapping[str, int] | None = None,
+    has_all_pods: bool = False,
 ) -> Descheduled:
     """One round on what manifests describe. Raises `Invalid` with every fault of them. `scales`: replicas of workloads
-    of kinds that koord does not know, by uid, beside what the manifests say of them."""
+    of kinds that koord does not know, by uid, beside what the manifests say of them. `has_all_pods`: a pod that they do
+    not have does not exist."""
     world = world_of(manifests, profiles, now_s=now_s, seed=seed)
-    sight = _sight(manifests, world, now_s, scales or {})
+    sight = _sight(manifests, world, now_s, scales or {}, has_all_pods=has_all_pods)
     outcome = run(compiled, sight, at_once=True)
     if outcome.failed:
         name, error = outcome.failed[0]
         raise PluginError(f"the plugin {name} broke off: {type(error).__name__}: {error}") from error
-    ignored = {kind: number for kind, number in world.ignored.items() if kind not in {each.kind for each in WORKLOADS}}
+    heeded = {each.kind for each in (*WORKLOADS, kinds.POD_MIGRATION_JOBS)}
+    ignored = {kind: number for kind, number in world.ignored.items() if kind not in heeded}
     return Descheduled(
         _nodes(sight, outcome),
         _migrations(sight, outcome),
@@ -113,7 +116,7 @@ def _group(api_version: str) -> str:
     return api_version.rpartition("/")[0]
 
 
-def _sight(manifests: Manifests, world: World, now_s: float, scales: Mapping[str, int]) -> Sight:
+def _sight(manifests: Manifests, world: World, now_s: float, scales: Mapping[str, int], *, has_all_pods: bool) -> Sight:
     running = [pod for key, pod in world.pods.items() if key in world.running]
     pods_on: dict[str, list[Any]] = {}
     for pod in running:
@@ -122,16 +125,19 @@ def _sight(manifests: Manifests, world: World, now_s: float, scales: Mapping[str
     for pod in manifests.of(kinds.PODS):
         if pod.is_finished and pod.spec.node_name:
             finished_on.setdefault(pod.spec.node_name, []).append(pod)
+    pods = {pod.metadata.key: pod for pod in manifests.of(kinds.PODS)}
     known: list[Any] = [item.object for item in manifests.items if item.kind in WORKLOADS]
     return Sight(
         now_s,
         {each.metadata.name: each for each in manifests.of(kinds.NODES)},
         pods_on,
         {each.metadata.name: each for each in manifests.of(kinds.NODE_METRICS)},
-        workloads_of(known, running, {**scales, **scales_in(manifests, running)}),
+        workloads_of(known, running, {**scales, **scales_in(manifests, running)}, has_all_pods=has_all_pods),
         Places(world.cluster, world.engine_of),
+        list(moves_asked_for(manifests.of(kinds.POD_MIGRATION_JOBS), pods.get, now_s)),
         finished_on=finished_on,
         priorities={each.metadata.name: each.value for each in manifests.of(kinds.PRIORITY_CLASSES)},
+        has_all_pods=has_all_pods,
     )
 
 
@@ -139,6 +145,8 @@ def _migrations(sight: Sight, outcome: Outcome) -> tuple[Migration, ...]:
     """In the order in which they begin, profile by profile, then those that must wait."""
     found: list[Migration] = []
     moves = Moves(sight.now_s)
+    for move in sight.moving:
+        moves.put(move)
     by_profile: dict[str, tuple[ReadyProfile, dict[str, Proposal]]] = {}
     for each in outcome.moves:
         key = each.pod.metadata.key

@@ -81,10 +81,25 @@ def explain(
     `unanswered`: why nobody schedules for a scheduler name; empty if somebody does.
     """
     world = world_of(manifests, profiles, now_s=now_s, seed=seed, rounds=1, unanswered=unanswered)
+    found = explain_in(world, manifests, key, alone=alone, top=top, examples=examples, unanswered=unanswered)
+    return ExplainAnswer(found, world.ignored, (*profiles.warnings, *world.warnings))
+
+
+def explain_in(
+    world: World,
+    manifests: Manifests,
+    key: str,
+    *,
+    alone: bool,
+    top: int,
+    examples: int,
+    unanswered: Callable[[str], str],
+) -> Explained:
+    """The same in a world that is there. Raises `NoSuchPod`."""
     found = _explained(world, manifests, key, alone, top, examples)
     if not found.as_if_new and found.explanation is not None:
         found = replace(found, unanswered=unanswered(found.scheduler_name))
-    return ExplainAnswer(found, world.ignored, (*profiles.warnings, *world.warnings))
+    return found
 
 
 def _explained(world: World, manifests: Manifests, key: str, alone: bool, top: int, examples: int) -> Explained:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from koord.api.kinds import POD_GROUPS
 from koord.api.protocol.crd.reservation import Reservation
 from koord.api.protocol.names import ANNOTATION_RESERVATION_NAME
+from koord.api.text.counted import counted
 from koord.api.text.manifest import Manifests
 from koord.api.text.quantity import render
 from koord.offline.driver import Driver
@@ -243,7 +244,7 @@ class _Run:
 
     def _hint(self) -> None:
         """What would let those in who were left over. Found out when all is placed: so it holds beside the plan."""
-        hints = {name: Hints(engine) for name, engine in self.world.core.engines.items()}
+        hints = {name: Hints(engine, sees_all=True) for name, engine in self.world.core.engines.items()}
         for ask in self.world.waiting:
             told, engine = self.pods.get(ask.key), self.world.engine_of(ask)
             if told is None or engine is None or ask.key in self.evicted or ask.key in self.in_jobs:
@@ -423,16 +424,14 @@ def _nodes(cluster: Cluster) -> dict[str, NodePlan]:
 def _notes(world: World, run: _Run) -> list[str]:
     notes = []
     if run.another_try:
-        again = _pods(len(run.another_try))
+        again = counted(len(run.another_try), "pod")
         notes.append(f"{again} could be tried again after later placements: --rounds {run.rounds + 1}")
     promised = sum(1 for told in run.pods.values() if told.nominated_node is not None and told.node is None)
     if promised:
-        notes.append(f"{_pods(promised)} would fit once less important pods made room: --rounds {run.rounds + 1}")
+        notes.append(
+            f"{counted(promised, 'pod')} would fit once less important pods made room: --rounds {run.rounds + 1}"
+        )
     astray = sum(1 for key in world.running if key not in world.cluster.pods and key not in run.evicted)
     if astray:
-        notes.append(f"{_pods(astray)} on nodes that are not in the input, which count nowhere")
+        notes.append(f"{counted(astray, 'pod')} on nodes that are not in the input, which count nowhere")
     return notes
-
-
-def _pods(number: int) -> str:
-    return "1 pod" if number == 1 else f"{number} pods"

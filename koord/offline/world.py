@@ -188,7 +188,8 @@ class _Builder:
         pod, fault = self._completed(pod)
         key, node = pod.metadata.key, pod.spec.node_name
         if pod.is_finished:
-            world.skipped[key] = f"has finished ({pod.status.phase})"
+            said = (pod.status.reason, pod.status.message)
+            world.skipped[key] = ": ".join((f"has finished ({pod.status.phase})", *filter(None, said)))
             return
         if fault and not node:
             world.denied[key] = f"the API server would not take it: {fault}"

@@ -67,11 +67,20 @@ def changes(setup: Setup, files: Mapping[str, str]) -> list[FileChange]:
     return [FileChange(path, files.get(path), text) for path, text in wanted.items() if files.get(path) != text]
 
 
-def next_steps(setup: Setup) -> list[str]:
-    """What to do by hand, in this order."""
+def runtime_socket(setup: Setup, files: Mapping[str, str]) -> str:
+    """Where the runtime answers, as kubelet had it before it was given the proxy. `files`: those of READ, as they were
+    before the first setup."""
+    flag = _FLAG.search(files.get(KUBELET_FLAGS, ""))
+    written = flag[0].partition("=")[2] if flag else _yaml(files.get(KUBELET_CONFIG, "")).get(_KEY)
+    socket = written.removeprefix("unix://") if isinstance(written, str) else ""
+    return socket if socket.startswith("/") and socket != setup.listen else SOCKETS[setup.runtime]
+
+
+def next_steps(setup: Setup, socket: str) -> list[str]:
+    """What to do by hand, in this order. `socket`: where the runtime answers."""
     agent = f"koord agent --hooks-socket {setup.agent}"
     if setup.way is Way.PROXY:
-        proxy = f"koord runtime-proxy --listen {setup.listen} --runtime-endpoint {SOCKETS[setup.runtime]}"
+        proxy = f"koord runtime-proxy --listen {setup.listen} --runtime-endpoint {socket}"
         return [agent, proxy, "systemctl restart kubelet"]
     service = "containerd" if setup.runtime == "containerd" else "crio"
     return [agent, f"systemctl restart {service}", f"koord nri --agent-socket {setup.agent}"]

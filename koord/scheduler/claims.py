@@ -6,10 +6,16 @@ reasons speak of the pod. So this names the claim, its StorageClass and the prov
 
 from __future__ import annotations
 
+import difflib
+from typing import Final
+
 from koord.api.kubernetes.storage import PersistentVolumeClaim
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.storage import NO_PROVISIONER, SELECTED_NODE_ANNOTATION, Storage, class_name, is_bound
+
+MOST_NAMED: Final = 3
+"""So many missing claims of a pod are named; the others are counted."""
 
 
 def claims_of(ask: Ask, cluster: Cluster) -> list[PersistentVolumeClaim]:
@@ -20,13 +26,36 @@ def claims_of(ask: Ask, cluster: Cluster) -> list[PersistentVolumeClaim]:
 
 
 def awaited(ask: Ask, cluster: Cluster) -> str:
-    """A sentence for each claim of a pod that has no volume; nothing where none is missing, or a claim itself is."""
+    """A sentence for each claim of a pod that does not exist or has no volume; nothing where none is missing."""
     if not ask.spec.volumes:
         return ""
-    claims = claims_of(ask, cluster)
-    if len(claims) < len(ask.claims) + len(ask.own_claims):
-        return ""
-    return " ".join(sentence(claim, cluster.storage) for claim in claims if not is_bound(claim))
+    claims, namespace = cluster.storage.claims, ask.meta.namespace
+    missing = [name for name in ask.claims if f"{namespace}/{name}" not in claims]
+    told = [_missing(namespace, name, cluster.storage) for name in missing[:MOST_NAMED]]
+    told += [f"{len(missing) - MOST_NAMED} more of its claims do not exist."] if len(missing) > MOST_NAMED else []
+    told += [
+        f"The claim {namespace}/{name} of an ephemeral volume is made by Kubernetes' controller for them."
+        for name in ask.own_claims
+        if f"{namespace}/{name}" not in claims
+    ]
+    return " ".join([*told, *(each for claim in claims_of(ask, cluster) if (each := _wait(claim, cluster.storage)))])
+
+
+def _missing(namespace: str, name: str, storage: Storage) -> str:
+    others = [key.partition("/")[2] for key in storage.claims if key.startswith(f"{namespace}/")]
+    near = difflib.get_close_matches(name, others, n=1)
+    instead = f"name {near[0]}, which exists" if near else "take its volume out of the pod"
+    return f"The claim {namespace}/{name} does not exist: create a PersistentVolumeClaim of that name, or {instead}."
+
+
+def _wait(claim: PersistentVolumeClaim, storage: Storage) -> str:
+    """What a claim that exists waits for; empty if the pod need not wait for it."""
+    key = claim.metadata.key
+    if claim.metadata.deletion_timestamp is not None:
+        return f"The claim {key} is being deleted: create it again once it is gone."
+    if claim.status.phase == "Lost":
+        return f"The claim {key} has lost its volume {claim.spec.volume_name}: replace the claim."
+    return "" if is_bound(claim) else sentence(claim, storage)
 
 
 def sentence(claim: PersistentVolumeClaim, storage: Storage) -> str:

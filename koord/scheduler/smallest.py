@@ -8,7 +8,7 @@ end well is not proposed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -50,10 +50,17 @@ class Way:
 
     @property
     def sentence(self) -> str:
+        return self._sentence(step.change.text for step in self.steps)
+
+    def told_in(self, namespace: str) -> str:
+        """The sentence for readers of one namespace."""
+        return self._sentence(step.change.told_in(namespace) for step in self.steps)
+
+    def _sentence(self, changes: Iterable[str]) -> str:
         where = self.nodes[0]
         if len(self.nodes) > 1:
             where = f"{where} or {len(self.nodes) - 1} more"
-        return f"It would fit on {where} with {listed(step.change.text for step in self.steps)}."
+        return f"It would fit on {where} with {listed(changes)}."
 
 
 def the_smallest(change: Change) -> tuple[float, ...]:
@@ -187,15 +194,16 @@ def _tried(engine: Engine, row: Row) -> Iterator[_Trial]:
 
 
 class Hints:
-    """The smallest change as one sentence, for those who tell users why a pod waits.
+    """The smallest change as one sentence, for those who tell users why a pod waits: without the names of pods of other
+    namespaces, unless the reader is known to see all of them.
 
-    It is worked out anew only when what speaks against a class of pods changes: people read it, not programs, and a
-    message that changes with every pod that comes or goes would be written again and again.
+    It is worked out anew only when what speaks against a class of pods changes, or a pod that it names is gone: people
+    read it, not programs, and one that changes with every pod that comes or goes would be written again and again.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._known: dict[Hashable, tuple[frozenset[tuple[str, int]], str]] = {}
+    def __init__(self, engine: Engine, *, sees_all: bool = False) -> None:
+        self._engine, self._sees_all = engine, sees_all
+        self._known: dict[Hashable, tuple[frozenset[tuple[str, int]], Way | None]] = {}
 
     def of(self, ask: Ask, placement: Placement) -> str:
         """A sentence, or nothing where no small change helps."""
@@ -206,15 +214,17 @@ class Hints:
             return ""
         against = frozenset(placement.rejections.items())
         known = self._known.get(found.key)
-        if known is not None and known[0] == against:
-            return known[1]
-        if len(self._known) >= MOST_HINTS:
-            self._known.clear()
-        sentence = ""
-        for row in found.nearest(2):
-            way = way_to(self._engine, ask, row)
-            if way is not None:
-                sentence = way.sentence
-                break
-        self._known[found.key] = against, sentence
-        return sentence
+        if known is None or known[0] != against or not self._stands(known[1]):
+            if len(self._known) >= MOST_HINTS:
+                self._known.clear()
+            ways = (way_to(self._engine, ask, row) for row in found.nearest(2))
+            known = self._known[found.key] = against, next((way for way in ways if way is not None), None)
+        way = known[1]
+        if way is None:
+            return ""
+        return way.sentence if self._sees_all else way.told_in(ask.meta.namespace)
+
+    def _stands(self, way: Way | None) -> bool:
+        """Whether all pods that it names are still there."""
+        pods = self._engine.cluster.pods
+        return way is None or all(key in pods for step in way.steps for key in step.change.gone)

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from koord.api.kubernetes.pod import Volume
 from koord.api.kubernetes.storage import PersistentVolumeClaim
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.change import pods_told_in
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.plugin import Remedy
 from koord.scheduler.plugins.default_preemption import AWAITED
@@ -43,7 +44,7 @@ class Suggestion(msgspec.Struct, frozen=True):
 def suggestion_for(engine: Engine, ask: Ask, placement: Placement, remedy: Remedy) -> Suggestion | None:
     """The first suggestion that is true of a pod which fits nowhere."""
     if remedy.node is not None:
-        return _of_victims(remedy.victims, remedy.node) if remedy.victims else None
+        return _of_victims(ask, remedy.victims, remedy.node) if remedy.victims else None
     if AWAITED in remedy.message:
         return _under_way(engine.cluster, ask)
     if ask.spec.volumes and not OF_VOLUMES.isdisjoint(placement.why_not):
@@ -55,8 +56,9 @@ def suggestion_for(engine: Engine, ask: Ask, placement: Placement, remedy: Remed
     return None
 
 
-def _of_victims(victims: Sequence[str], node: str) -> Suggestion:
-    return Suggestion("WaitingVictimReleased", f"{_some(victims)} must be gone from {node} first")
+def _of_victims(ask: Ask, victims: Sequence[str], node: str) -> Suggestion:
+    told = pods_told_in(ask.meta.namespace, victims)
+    return Suggestion("WaitingVictimReleased", f"{told} must be gone from {node} first")
 
 
 def _under_way(cluster: Cluster, ask: Ask) -> Suggestion | None:
@@ -65,11 +67,11 @@ def _under_way(cluster: Cluster, ask: Ask) -> Suggestion | None:
     row = cluster.table.row_of.get(ask.pod.status.nominated_node_name) if promise is None else promise.row
     if row is None:
         return None
-    victims = sorted(key for key, _ in promise.victims) if promise is not None else []
+    victims = [key for key, _ in promise.victims if key in cluster.pods] if promise is not None else []
     if not victims:
         on_node = cluster.pods_on[row].values()
-        victims = sorted(each.key for each in on_node if each.preempted and each.priority < ask.priority)
-    return _of_victims(victims, cluster.table.names[row]) if victims else None
+        victims = [each.key for each in on_node if each.preempted and each.priority < ask.priority]
+    return _of_victims(ask, victims, cluster.table.names[row]) if victims else None
 
 
 def _of_claims(engine: Engine, ask: Ask) -> Suggestion | None:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from koord.api.machinery.struct import Struct
 from koord.api.protocol import names
 from koord.yarn.amount import NOTHING, Amount
-from koord.yarn.claims import Claim, Memory, NodeManagerReport, Step, View, Wait, next_step, reserved, seen
+from koord.yarn.claims import Claim, Memory, NodeManagerReport, Step, View, Wait, first_of, next_step, reserved, seen
 from koord.yarn.hadoop.messages import RUNNING, NodeReport
-from koord.yarn.nodes import UNKNOWN, Declared, NodeFacts, PodFacts, Unmatched, declared_on, match, unknown
+from koord.yarn.nodes import Declared, NodeFacts, PodFacts, Unmatched, candidates, declared_on, match, unknown
 from koord.yarn.split import Demand, Policy
 
 Key = tuple[str, str]
@@ -35,6 +35,8 @@ class Verdict(Struct):
     condition: tuple[str, str, str] | None = None
     "Status, reason and message; None where the node has nothing to do with YARN."
     report: NodeReport | None = None
+    claims_for: Key | None = None
+    "The NodeManager that a claim is written for; None where none is known."
 
 
 def concerns(node: NodeFacts, pods: Sequence[PodFacts]) -> bool:
@@ -74,6 +76,7 @@ def judge(
     NodeManager has been missing. `owners`: by the same, the node that counts where several have one NodeManager."""
     declared = declared_on(node, pods)
     of, problem = node.recorded, None
+    matched: Key | None = None
     if node.fault:
         # YARN keeps what it has: nobody knows whether that is too much.
         return Verdict(Wait(node.fault), condition=("False", "InvalidAnnotation", node.fault))
@@ -91,18 +94,22 @@ def judge(
             found = match(declared, look.reports)
             if isinstance(found, Unmatched):
                 problem = found
-            elif of is None:
-                of = (declared.cluster, found)
-            elif of != (declared.cluster, found):
-                problem = Unmatched("NodeManagerReplaced", f"{of[1]} gives its share back, then {found} gets its own")
+            else:
+                matched = (declared.cluster, found)
+                of = of or matched
+            if matched is not None and of is not None and of != matched:
+                problem = Unmatched(
+                    "NodeManagerReplaced", f"{of[1]} gives its share back, then {matched[1]} gets its own"
+                )
+    unrecorded = None if declared is None else _unrecorded(node, declared, looks, owners, policy)
     if of is None:
         if declared is None and node.claim != NOTHING:
             # A claim that nobody is known for.
             of = ("", "")
         else:
             step: Step = Wait("no NodeManager is known")
-            if problem is not None and problem.reason == UNKNOWN:
-                step = reserved(node.pool.minus(node.others), node.claim, policy) or step
+            if unrecorded is not None:
+                step = reserved(node.claim, unrecorded) or step
             return Verdict(step, condition=None if problem is None else ("False", problem.reason, problem.message))
     cluster, node_id = of
     if (owner := owners.get(of, node.name)) != node.name:
@@ -126,20 +133,40 @@ def judge(
         is_declared,
         # A claim that nobody is known for, as another operator may have left it, waits for nobody.
         absent_s.get(of, 0.0 if node_id else float("inf")),
+        None if is_declared else unrecorded,
     )
     memory = seen(view, memories.get(of, Memory()), now_s, policy.heard_s)
     step = next_step(view, memory, policy, now_s)
+    is_handed_over = isinstance(step, Claim) and step.hands_over
+    claims_for = matched if is_handed_over else of if node_id else None
     if is_declared and declared is not None and running is None:
         problem = unknown(node_id, declared, look.reports)
     if problem is None and not is_declared and node.claim == NOTHING:
-        return Verdict(step, cluster, node_id, memory)
+        return Verdict(step, cluster, node_id, memory, claims_for=claims_for)
     if problem is not None:
         condition = ("False", problem.reason, problem.message)
     elif isinstance(step, Wait) and step.for_manager:
         condition = ("True", "WaitingForKubernetes", step.why)
     else:
         condition = ("True", "Shared", "YARN and Kubernetes share what is reclaimed")
-    return Verdict(step, cluster, node_id, memory, condition, running)
+    return Verdict(step, cluster, node_id, memory, condition, running, claims_for)
+
+
+def _unrecorded(
+    node: NodeFacts, declared: Declared, looks: Mapping[str, Look], owners: Mapping[Key, str], policy: Policy
+) -> Amount:
+    """What the declared NodeManager has, or will register with, where the node's claim is not recorded as its own.
+    If several may be the declared one, what they have together."""
+    look = looks.get(declared.cluster)
+    reports = {} if look is None or look.error else look.reports
+    have = NOTHING
+    for node_id in candidates(declared, reports):
+        key, report = (declared.cluster, node_id), reports[node_id]
+        if owners.get(key, node.name) != node.name:
+            return NOTHING
+        if key != node.recorded and report.state == RUNNING:
+            have = have.plus(report.cap.most(report.used))
+    return have if have != NOTHING else first_of(node.pool.minus(node.others), policy)
 
 
 def _without_own(of: Key, owner: str, declared: Declared | None) -> Verdict:

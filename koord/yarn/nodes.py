@@ -156,6 +156,13 @@ class Unmatched(Struct):
     message: str
 
 
+def candidates(declared: Declared, reports: Mapping[str, NodeReport]) -> list[str]:
+    """Ids of NodeManagers that may be the declared one."""
+    if declared.node_id:
+        return [declared.node_id] if declared.node_id in reports else []
+    return [each for each in reports if each.rpartition(":")[0] in declared.hosts]
+
+
 def match(declared: Declared, reports: Mapping[str, NodeReport]) -> str | Unmatched:
     """The node id at the ResourceManager."""
     if declared.fault:
@@ -164,7 +171,7 @@ def match(declared: Declared, reports: Mapping[str, NodeReport]) -> str | Unmatc
     if declared.node_id:
         # It may be lost, or not have come yet: then it is not among the reports, but its name is known.
         return declared.node_id
-    near = [each for each in reports if each.rpartition(":")[0] in declared.hosts]
+    near = candidates(declared, reports)
     if len(near) == 1:
         return near[0]
     known = ", ".join(sorted(reports)[:3]) or "no node"

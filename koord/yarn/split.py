@@ -20,6 +20,7 @@ from koord.api.machinery.struct import Struct
 from koord.yarn.amount import MIB, MILLI, NOTHING, Amount, of_yarn
 
 LONGEST_S: Final = 86_400.0
+ENOUGH_PERCENT: Final = 90
 
 
 class PolicyError(BadInput):
@@ -108,15 +109,19 @@ def share(pool: Amount, demand: Demand, policy: Policy) -> Amount:
     return goal.most(least).least(most).whole
 
 
+def enough(pool: Amount, most: Amount, policy: Policy) -> Amount:
+    """With less than this, YARN lacks its guaranteed part. A few MiB below it are as good as the whole."""
+    return guaranteed(pool, policy).least(most).whole.percent(ENOUGH_PERCENT)
+
+
 def settled(present: Amount, goal: Amount, pool: Amount, most: Amount, policy: Policy) -> Amount:
-    """The goal, where it is worth a change; else the present cap. More than `most` never stays."""
+    """The goal, where it is worth a change; else the present cap. More than `most` never stays, nor less than is
+    enough."""
     step = pool.percent(policy.hysteresis_percent)
 
-    def part(now: int, then: int, limit: int, step: int) -> int:
-        return now if now <= limit and abs(then - now) < step else then
+    def part(least: int, now: int, then: int, most: int, step: int) -> int:
+        return now if least <= now <= most and abs(then - now) < step else then
 
     # At least one unit of YARN's: on a small pool a percentage of it is none.
-    return Amount(
-        part(present.cpu_milli, goal.cpu_milli, most.cpu_milli, max(step.cpu_milli, MILLI)),
-        part(present.memory_bytes, goal.memory_bytes, most.memory_bytes, max(step.memory_bytes, MIB)),
-    )
+    steps = step.most(Amount(MILLI, MIB))
+    return Amount(*map(part, enough(pool, most, policy), present, goal, most, steps))

@@ -252,7 +252,7 @@ def refusal(answer: AdmissionAnswer) -> Any:
         (
             {"colocation-config": {"metricAggregateDurationSeconds": 0}},
             "ConfigParamInvalid",
-            "colocation-config.metricAggregateDurationSeconds: must be an integer of at least 1, not 0",
+            "colocation-config.metricAggregateDurationSeconds: must be an integer from 1 to 2592000, not 0",
         ),
         (
             {"colocation-config": {"nodeConfigs": [entry("x", a="1"), entry("y", a="1", b="2")]}},

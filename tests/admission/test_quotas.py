@@ -33,9 +33,11 @@ def asked(
     old: ElasticQuota | None = None,
     pods: QuotaPods | None = None,
     feature_gates: str = "",
+    user: str = "",
+    **more: Any,
 ) -> AdmissionAnswer:
-    """Whether a quota may be created, changed (`old`) or deleted (no new one), beside others."""
-    what = replace(known(), quotas=QuotaTopology.of(there), quota_pods=pods or QuotaPods())
+    """Whether a quota may be created, changed (`old`) or deleted (no new one), beside others. `more`: what is known."""
+    what = replace(known(), quotas=QuotaTopology.of(there), quota_pods=pods or QuotaPods(), **more)
     operation: Operation = "CREATE" if old is None else "DELETE" if new is None else "UPDATE"
     request = Request(
         operation,
@@ -43,6 +45,8 @@ def asked(
         object=None if new is None else plain(new),
         old=None if old is None else plain(old),
         group="scheduling.sigs.k8s.io",
+        namespace=(new or old or quota("a")).metadata.namespace,
+        user=user,
     )
     return validate(request, what, gates(feature_gates))
 
@@ -122,6 +126,19 @@ def test_what_belongs_to_koord_stays_as_it_is(name: str) -> None:
     assert "cannot be deleted" in asked(None, old=quota(name)).message
 
 
+def test_a_quota_goes_with_its_namespace_and_with_its_owner_whoever_uses_it() -> None:
+    top, child = parent(), quota("a", "5", "20", parent="top")
+    pods = QuotaPods(labelled={"top": "shop/web"})
+    for each in (top, quota(ROOT)):
+        place = each.metadata.namespace
+        assert not asked(None, each, child, old=each, pods=pods).allowed
+        assert asked(None, each, child, old=each, pods=pods, leaving={place}).allowed
+        for cleaner in ("namespace-controller", "generic-garbage-collector"):
+            user = f"system:serviceaccount:kube-system:{cleaner}"
+            assert asked(None, each, child, old=each, pods=pods, user=user).allowed
+        assert not asked(None, each, child, old=each, pods=pods, leaving={"elsewhere"}, user="tester").allowed
+
+
 def test_children_and_pods_keep_a_quota_what_it_is() -> None:
     top, leaf = parent(), quota("top", "10", "20")
     child = quota("a", "5", "20", parent="top")
@@ -135,6 +152,27 @@ def test_children_and_pods_keep_a_quota_what_it_is() -> None:
     lists = quota("l", namespaces=["lab"])
     assert "pod lab/p uses it" in asked(None, lists, old=lists, pods=QuotaPods(within={"lab": "lab/p"})).message
     assert asked(None, leaf, old=leaf).allowed
+
+
+@pytest.mark.parametrize("own", ["kube-system", "kube-public", "kube-node-lease", "koordinator-system"])
+def test_no_quota_takes_over_the_clusters_own_namespaces(own: str) -> None:
+    lists = quota("a", namespaces=["lab", own])
+    assert f"must not list {own}" in asked(lists).message
+    assert "must not list lab" not in asked(lists).message
+    # One that is stored can be changed, and counts for nobody there.
+    assert asked(quota("a", "1", "9", namespaces=["lab", own]), lists, old=lists).allowed
+    assert QuotaTopology.of([lists]).name_for("", own, default=True) == "koordinator-default-quota"
+    assert QuotaTopology.of([lists]).name_for("", "lab", default=True) == "a"
+
+
+def test_who_may_not_make_quotas_in_a_namespace_takes_none_over() -> None:
+    denied = {"lab": "mallory may not create elasticquotas.scheduling.sigs.k8s.io there"}
+    lists = quota("a", namespaces=["shop", "lab"])
+    message = asked(lists, namespace_denials=denied).message
+    assert "namespaces]: must not list lab: mallory may not create elasticquotas" in message
+    # What is listed already is nobody's question any more.
+    assert asked(quota("a", "1", "9", namespaces=["shop", "lab"]), lists, old=lists, namespace_denials=denied).allowed
+    assert asked(lists).allowed
 
 
 def test_a_quota_stays_in_its_tree() -> None:
@@ -163,6 +201,37 @@ def test_gates_change_what_is_asked_for() -> None:
         "more than any quota above it is guaranteed"
         in asked(more, top, feature_gates="ElasticQuotaGuaranteeUsage=true").message
     )
+
+
+def in_tree(name: str, least: dict[str, str], guaranteed: dict[str, str], **more: Any) -> ElasticQuota:
+    """A quota of a tree, with what it is guaranteed."""
+    most = dict.fromkeys(least, "100")
+    labels = {f"{PREFIX}tree-id": "x", **more.pop("labels", {})}
+    annotations = {f"{PREFIX}guaranteed": json.dumps(guaranteed)}
+    return quota(name, least, most, labels=labels, annotations=annotations, **more)
+
+
+def test_with_guaranteed_usage_somebody_must_back_a_min() -> None:
+    gate = "ElasticQuotaGuaranteeUsage=true"
+    unbacked = "more than any quota above it is guaranteed"
+    nobody = in_tree("top", {"cpu": "10"}, {}, is_parent=True)
+    assert unbacked in asked(nobody, feature_gates=gate).message
+    is_root = in_tree("top", {"cpu": "10"}, {}, is_parent=True, labels={f"{PREFIX}is-root": "true"})
+    assert asked(is_root, feature_gates=gate).allowed
+    both = {"cpu": "10", "memory": "10"}
+    top = in_tree("top", both, {"cpu": "10", "memory": "5"}, is_parent=True)
+    child = in_tree("a", {"cpu": "4"}, {}, parent="top")
+    child = replace_max(child, both)
+    assert unbacked in asked(child, top, feature_gates=gate).message, "memory of top itself is not backed"
+    top = in_tree("top", {"cpu": "10", "memory": "2"}, {"cpu": "10", "memory": "5"}, is_parent=True)
+    child = replace_max(in_tree("a", {"cpu": "4"}, {"memory": "6"}, parent="top"), both)
+    assert unbacked in asked(child, top, feature_gates=gate).message, "it is guaranteed more memory than top"
+    child = replace_max(in_tree("a", {"cpu": "4"}, {"memory": "5"}, parent="top"), both)
+    assert asked(child, top, feature_gates=gate).allowed
+
+
+def replace_max(quota: ElasticQuota, keys: dict[str, str]) -> ElasticQuota:
+    return convert(ElasticQuota, {**plain(quota), "spec": {**plain(quota)["spec"], "max": dict.fromkeys(keys, "100")}})
 
 
 def test_what_a_new_quota_leaves_out_is_filled_in() -> None:

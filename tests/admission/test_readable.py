@@ -1,4 +1,4 @@
-"""Labels and annotations that nobody can read are told to whoever writes them, and refused to nobody."""
+"""Labels and annotations that cannot be read: those that place a pod are refused, all others are told."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tests.admission.build import gates, known, pod, validated
 
 MINIMUM = "gang.scheduling.koordinator.sh/min-available"
 JOINT = "scheduling.koordinator.sh/device-joint-allocate"
+HINT = "scheduling.koordinator.sh/device-allocate-hint"
+BURST = "koordinator.sh/cpuBurst"
 
 
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"annotations": {MINIMUM: "many"}}, MINIMUM),
-        ({"annotations": {MINIMUM: "-1"}}, MINIMUM),
-        ({"annotations": {JOINT: "["}}, JOINT),
-        ({"labels": {"pod-group.scheduling.sigs.k8s.io/min-available": "x"}}, "min-available"),
+        ({"annotations": {BURST: "much"}}, BURST),
+        ({"annotations": {"gang.scheduling.koordinator.sh/mode": "Loose"}}, "mode"),
         ({"labels": {"koordinator.sh/priority": "first"}}, "koordinator.sh/priority"),
     ],
 )
@@ -29,6 +29,30 @@ def test_what_cannot_be_read_is_told(more: dict[str, Any], told: str) -> None:
     assert answer.allowed
     (warning,) = answer.warnings
     assert told in warning
+
+
+@pytest.mark.parametrize(
+    ("more", "path"),
+    [
+        ({"annotations": {HINT: "gpu"}}, f"metadata.annotations[{HINT}]: is not JSON"),
+        ({"annotations": {JOINT: "["}}, f"metadata.annotations[{JOINT}]: is not JSON"),
+        ({"annotations": {MINIMUM: "many"}}, f"metadata.annotations[{MINIMUM}]: must be an integer"),
+        ({"annotations": {MINIMUM: "-1"}}, f"metadata.annotations[{MINIMUM}]: must be an integer"),
+        (
+            {"labels": {"pod-group.scheduling.sigs.k8s.io/min-available": "x"}},
+            "metadata.labels[pod-group.scheduling.sigs.k8s.io/min-available]: must be an integer",
+        ),
+    ],
+)
+def test_what_would_keep_the_scheduler_from_placing_the_pod_is_refused(more: dict[str, Any], path: str) -> None:
+    answer = validated(pod(**more))
+    assert not answer.allowed
+    assert path in answer.message
+    assert "koord's scheduler would find no node for the pod" in answer.message
+    assert answer.warnings == ()
+    assert validated(pod(**more), pod(**more)).allowed, "it is there already"
+    assert not validated(pod(**more), pod()).allowed
+    assert validated(pod(**more, nodeName="n1")).allowed, "it has its node"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +75,7 @@ def test_a_misspelt_field_of_an_annotation_is_told_as_one_without_effect() -> No
 
 
 def test_what_was_there_before_is_not_mentioned_again() -> None:
-    odd = pod(annotations={MINIMUM: "many"})
+    odd = pod(annotations={BURST: "much"})
     assert validated(odd, odd).warnings == ()
     assert validated(odd, pod()).warnings != ()
 

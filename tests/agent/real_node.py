@@ -197,7 +197,7 @@ class RealNode:
 
     def settings(self) -> dict[str, str]:
         """All that can be set, as it is in force: by directory and knob."""
-        return dict(_settings(self.cgroups, self.top))
+        return settings_below(self.cgroups, self.top)
 
     def all_files(self) -> dict[str, str]:
         """What every file of every directory says, also those that the agent never writes; counters are left out."""
@@ -215,6 +215,11 @@ def _said(file: Path) -> str:
         return file.read_text()
     except OSError as error:
         return error.strerror or "unreadable"
+
+
+def settings_below(cgroups: Cgroups, directory: str) -> dict[str, str]:
+    """All that can be set there and below, as it is in force: by directory and knob."""
+    return dict(_settings(cgroups, directory))
 
 
 def _settings(cgroups: Cgroups, directory: str) -> Iterator[tuple[str, str]]:

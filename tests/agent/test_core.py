@@ -289,3 +289,21 @@ def test_what_one_strategy_gives_back_another_has_in_the_next_round(tmp_path: Pa
         host.round()
     assert host.get(MEMORY_HIGH, job) == wanted
     assert len(asked) <= 5
+
+
+@pytest.mark.parametrize("is_on", [True, False], ids=["all gates on", "all gates off"])
+@pytest.mark.parametrize("has_pods", [True, False])
+def test_without_a_node_slo_nothing_is_written_or_put_back(tmp_path: Path, is_on: bool, has_pods: bool) -> None:
+    host = Host(Tree(tmp_path, Version.V1, CgroupDriver.CGROUPFS), cpuSuppressThresholdPercent=50)
+    for _ in range(3):
+        host.round(web=1.0)
+    executor = host.agent.executor
+    assert {entry.by for entry in executor.ledger} >= {"batch_resource", "cpu_suppress"}
+    before = executor.ledger.text()
+    lost = replace(host.state, slo=None, gates=dict.fromkeys(AgentGate, is_on))
+    host.state = lost if has_pods else replace(lost, pods={})
+    for agent in (host.agent, Agent(host.tree.cgroups, executor)):
+        for later_s in (1, 20, 40):
+            done = agent.round(host.state, host.now_s + later_s)
+            assert (done.outcome.done, done.evictions) == ([], ())
+    assert executor.ledger.text() == before

@@ -14,7 +14,7 @@ import pytest
 from koord.agent.executor.audit import Audit
 from koord.agent.guests import guests_of, with_guests
 from koord.agent.host.cgroups import Cgroups
-from koord.agent.live.copilot import CopilotClient
+from koord.agent.live.copilot import STALE_S, CopilotClient
 from koord.agent.live.evicting import Evictor
 from koord.agent.qos import cpu_evict, memory_evict
 from koord.agent.qos.cpu_budget import cpu_budget
@@ -40,8 +40,10 @@ from koord.api.protocol.crd.node_slo import NodeSLOSpec
 from koord.kube.clock import SystemClock
 from koord.yarn.live.copilot import Copilot, serve
 from koord.yarn.live.placing import Placing
+from tests.agent.live.pending import Pending
 from tests.agent.real import real_cgroups
 from tests.agent.states import GIB, NOW, evicting, node, pod, samples
+from tests.kube.manual_clock import ManualClock
 from tests.kube.waiting import eventually
 from tests.yarn.test_copilot import MASTER, OLD, node_manager
 
@@ -152,11 +154,11 @@ async def test_the_agent_has_a_real_container_ended_by_a_real_copilot_of_root_al
                 "kubernetes.io/batch-memory": GIB // 2,
             }
             done: list[Eviction] = []
-            told, audit = Told(), Audit()
-            evictor = Evictor(
-                cast(Any, None), cast(Any, told), audit, SystemClock(), cgroups, done.append, Node, copilot=client
-            )
-            await evictor.evict(Eviction(client.guests[OLD.id], "memory_evict", "BEMemoryEvict", "memory is short"))
+            api, told, requests = cast(Any, None), Told(), Pending()
+            events, audit, clock = cast(Any, told), Audit(), SystemClock()
+            evictor = Evictor(api, requests, events, audit, clock, cgroups, done.append, Node, copilot=client)
+            evictor.evict(Eviction(client.guests[OLD.id], "memory_evict", "BEMemoryEvict", "memory is short"))
+            await requests.answered()
             assert [each.pod.uid for each in done] == [OLD.id]
             assert told.notes[0][0] == "YarnContainerEnded"
             await eventually(lambda: list(client.guests) == [MASTER.id])
@@ -171,3 +173,37 @@ async def test_the_agent_has_a_real_container_ended_by_a_real_copilot_of_root_al
             for task in (looking, serving):
                 task.cancel()
             await asyncio.gather(looking, serving, return_exceptions=True)
+
+
+async def test_whether_there_is_a_copilot_is_not_known_before_its_socket_was_looked_at(tmp_path: Path) -> None:
+    client = CopilotClient(str(tmp_path / "none.sock"), SystemClock())
+    assert not client.has_looked
+    await client.look()
+    assert (client.has_looked, client.found) == (True, None)
+
+
+async def test_a_copilot_that_does_not_answer_is_still_one(tmp_path: Path) -> None:
+    """Nothing is known of its containers, but what is set for all of them stays."""
+    path, clock = tmp_path / "copilot.sock", ManualClock()
+    answers = [b"[]"]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = answers.pop() if answers else b"not now"
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        writer.close()
+
+    for has_answered in (True, False):
+        client = CopilotClient(str(path), clock)
+        async with await asyncio.start_unix_server(answer, path):
+            os.chmod(path, 0o600)
+            for _ in range(2 if has_answered else 1):
+                await client.look()
+                assert client.found == {}
+            clock.advance(STALE_S + 1)
+            await client.look()
+            assert client.found == {}
+        path.unlink()
+        clock.advance(STALE_S + 1)
+        await client.look()
+        assert client.found is None

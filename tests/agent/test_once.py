@@ -9,6 +9,8 @@ from click.testing import CliRunner, Result
 
 from koord.agent.host.cgroups import Version
 from koord.agent.host.knobs import CPUSET_CPUS
+from koord.agent.live.holding import HeldError, held
+from koord.agent.once import OnceError
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.words import KubeQoS
 from koord.api.text.cpuset import CPUSet
@@ -96,6 +98,20 @@ class Asked:
         own = ("--once", "--dry-run", "--host-root", str(self.tree.root), "-f", str(manifests), "-o", "json")
         return CliRunner().invoke(agent, [*own, *args], standalone_mode=False, catch_exceptions=False)
 
+    def really(self, *objects: dict[str, Any], args: tuple[str, ...] = ()) -> Result:
+        """One round that writes, told as a table."""
+        manifests, state = self.tree.root.parent / "manifests.json", str(self.state)
+        manifests.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+        own = ("--once", "--host-root", str(self.tree.root), "--state-dir", state, "-f", str(manifests))
+        return CliRunner().invoke(agent, [*own, *args], standalone_mode=False, catch_exceptions=False)
+
+    @property
+    def state(self) -> Path:
+        return self.tree.root.parent / "state"
+
+    def shown(self) -> dict[Path, bytes]:
+        return {each: each.read_bytes() for each in self.files}
+
 
 @pytest.fixture(params=[(version, driver) for version in Version for driver in CgroupDriver], ids="-".join)
 def asked(request: pytest.FixtureRequest, tmp_path: Path) -> Asked:
@@ -170,3 +186,72 @@ def test_it_says_that_there_is_no_resctrl(asked: Asked) -> None:
     answer = json.loads(asked.run(NODE, shared(), WEB, JOB, metric()).stdout)
     (told,) = answer["refused"]
     assert told.startswith("cannot share the cache and memory bandwidth: this machine has no resctrl")
+
+
+def test_a_real_round_writes_with_a_record_and_restore_puts_all_back(asked: Asked) -> None:
+    result = asked.really(NODE, SLO, WEB, JOB, metric())
+    assert result.return_value == 0
+    changed = {each for each in asked.files if each.read_bytes() != asked.files[each]}
+    assert changed
+    assert all(str(each.relative_to(asked.tree.root)) in result.stdout for each in changed)
+    roots = ("--state-dir", str(asked.state), "--host-root", str(asked.tree.root))
+    assert f"written; koord agent restore {' '.join(roots)} puts back" in result.stderr
+    told = CliRunner().invoke(agent, ["audit", "--state-dir", str(asked.state)], standalone_mode=False)
+    assert "cpu_suppress" in told.stdout
+    restored = CliRunner().invoke(agent, ["restore", *roots], standalone_mode=False, catch_exceptions=False)
+    assert restored.return_value == 0
+    # What a composed file shows is what was written; the kernel would show the same amount in its own words.
+    assert {each: each.read_bytes().strip() for each in asked.files} == {
+        each: text.strip() for each, text in asked.files.items()
+    }
+
+
+def test_what_a_second_round_wants_no_more_is_put_back(asked: Asked) -> None:
+    asked.really(NODE, SLO, WEB, JOB, metric())
+    off = {**SLO, "spec": {"resourceUsedThresholdWithBE": {"enable": False}}}
+    result = asked.really(NODE, off, WEB, JOB, metric(), args=("-o", "json"))
+    answer = json.loads(result.stdout)
+    assert answer["dryRun"] is False
+    assert {each["by"] for each in answer["writes"] if each.get("isRestore")} == {"cpu_suppress"}
+
+
+def test_a_real_round_evicts_no_pod_and_says_so(asked: Asked) -> None:
+    gate = ("--feature-gates", "BEMemoryEvict=true")
+    result = asked.really(NODE, SLO, WEB, JOB, metric("13Gi"), args=gate)
+    assert "would evict default/job: " in result.stdout
+    assert "--once evicts no pod" in result.stderr
+
+
+def test_a_real_round_keeps_off_a_node_that_has_an_agent(asked: Asked) -> None:
+    with held(asked.tree.root.parent / "daemon", asked.tree.cgroups, "koord agent", "now"):
+        with pytest.raises(HeldError, match="only one agent may act on a node"):
+            asked.really(NODE, SLO, WEB, JOB, metric())
+        assert json.loads(asked.run(NODE, SLO, WEB, JOB, metric()).stdout)["writes"], "a dry run needs no lock"
+    assert asked.shown() == asked.files
+
+
+def test_pods_that_are_not_on_this_host_are_named(asked: Asked) -> None:
+    elsewhere = pod("elsewhere", "LS", {}, 9500)
+    elsewhere["spec"]["nodeName"] = "n2"
+    absent = pod("absent", "BE", {"requests": BATCH, "limits": BATCH}, 5500)
+    ended = pod("ended", "BE", {}, 5500)
+    ended["status"] = {"phase": "Succeeded"}
+    manifests = (NODE, {**SLO, "spec": {}}, elsewhere, absent, ended, metric())
+    result = asked.run(*manifests)
+    answer = json.loads(result.stdout)
+    assert [each["pod"] for each in answer["absent"]] == ["default/elsewhere", "default/absent"]
+    table = asked.run(*manifests[:-2], metric(), args=("-o", "table"))
+    assert "nothing to write: none of the pods is on this host" in table.stderr
+    assert "pod default/elsewhere is left out: its node is n2, not n1" in table.stderr
+    assert "pod default/absent is left out: this host has no cgroup kubepods" in table.stderr
+    assert "ended" not in table.stderr
+
+
+def test_a_node_name_that_no_manifest_has_is_refused(asked: Asked) -> None:
+    with pytest.raises(OnceError, match="--node-name n2: there is no such Node among the manifests, which have n1"):
+        asked.run(NODE, SLO, WEB, args=("--node-name", "n2"))
+
+
+def test_a_host_that_is_not_there_is_named(tmp_path: Path) -> None:
+    said = CliRunner().invoke(agent, ["--once", "--dry-run", "--host-root", f"{tmp_path}/slip"], standalone_mode=False)
+    assert str(said.exception) == f"--host-root {tmp_path}/slip: there is no such folder"

@@ -15,7 +15,7 @@ from koord.agent.executor.executor import Executor
 from koord.agent.host import time_slices
 from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.files import Files
-from koord.agent.host.time_slices import LONG, USUAL, give, slice_reader
+from koord.agent.host.time_slices import LONG, TIME_SLICE, USUAL, give, slice_reader
 from koord.agent.live.keeping import read_ledger
 from tests.agent.loads import Process, nap
 from tests.agent.real import make
@@ -205,3 +205,12 @@ def _dies(step: int) -> None:
         give(task, chosen)
 
     time_slices.give = counted
+
+
+@pytest.mark.parametrize("found", ["0", "", f"0,{LONG}", "5", "9" * 40])
+def test_what_a_record_says_beside_long_ones_is_the_usual_one(node: RealNode, found: str) -> None:
+    job = node.pod("job", **batch())
+    with Process(node.cgroups, job.containers[0].directory, nap) as process:
+        node.reconciled()
+        node.cgroups.put(TIME_SLICE, job.containers[0].directory, found)
+        assert slice_of(process.pid) == USUAL

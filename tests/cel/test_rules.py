@@ -24,6 +24,10 @@ def compiled(case: cases.Case) -> Any:
     return structural.from_openapi({"type": "object", "properties": {"spec": case.schema}, **case.root})
 
 
+LONG = "9" * 5000
+"""More digits than Python reads."""
+
+
 def judged(case: cases.Case) -> list[dict[str, Any]]:
     """The answers to the case's objects, as a server would give them."""
     schema, answers = compiled(case), []
@@ -97,6 +101,18 @@ def test_expressions_have_kubernetes_functions(expression: str, variables: dict[
         ("y", {"x": 1}, "undeclared reference to 'y'"),
         ("x.all(i, i > z)", {"x": [1]}, "undeclared reference to 'z'"),
         ("(", {}, "Syntax error"),
+        ("int(x)", {"x": LONG}, "type conversion error"),
+        ("uint(x)", {"x": LONG}, "type conversion error"),
+        (LONG, {}, "invalid int literal"),
+        (f"{LONG}u", {}, "invalid uint literal"),
+        ("semver(x)", {"x": f"1.{LONG}.0"}, "value out of range"),
+        ("semver(x)", {"x": f"1.0.0-{LONG}"}, "value out of range"),
+        ("quantity(x)", {"x": f"1e{LONG}"}, "quantit"),
+        ("cidr(x)", {"x": f"10.0.0.0/{LONG}"}, "prefix length out of range"),
+        ("ip(x)", {"x": f"1.2.3.{LONG}"}, "value >255"),
+        ("x.format([1.5])", {"x": f"%.{LONG}f"}, "value out of range"),
+        ("x.format([1.5])", {"x": "%.999999999f"}, "value out of range"),
+        ("'a'.matches(x)", {"x": f"a{{{LONG}}}"}, "invalid repeat count"),
     ],
 )
 def test_faults_are_told_in_the_real_librarys_words(expression: str, variables: dict[str, Any], fault: str) -> None:

@@ -454,3 +454,20 @@ async def test_a_node_that_evicted_takes_no_batch_pods_for_a_while(client: Clien
         found = await until_bound(client, *(f"p{index}" for index in range(5)))
         assert set(found.values()) == {"n2"}
     assert (await look(client, Scope())).nodes["n1"].pods == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (["off"], "--node"),
+        (["on"], "--node"),
+        (["off"], "-l"),
+        (["on"], "-l"),
+        (["preview", "lending"], "-l"),
+        (["rollout", "start", "lending"], "-l"),
+    ],
+)
+def test_an_empty_scope_is_not_the_cluster(command: list[str], option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As where a script's variable is not set. It is refused before any cluster is asked."""
+    assert koord(["colocation", *command, option, ""]) == 2
+    assert " is empty: give a value, or leave it out for all nodes" in capsys.readouterr().err

@@ -220,3 +220,20 @@ def test_a_large_answer_is_cut_short_unless_all_of_it_is_asked_for(
     assert "and 2 more moves (all of them with -o wide)" in told
     assert "and 1 more nodes that would change (all nodes with -o wide)" in told
     assert told.count("overutilized") == 1
+
+
+def test_moves_that_are_under_way_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "PodMigrationJob",
+        "metadata": {"name": "move-encode"},
+        "spec": {"podRef": {"namespace": "jobs", "name": "encode-0"}},
+        "status": {"phase": "Running"},
+    }
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
+    assert run(["deschedule", "--dry-run", "-f", str(EXAMPLE), "-f", str(tmp_path), *AT, "-o", "json"]) == 0
+    said = capsys.readouterr()
+    moves = {each["pod"]: each for each in json.loads(said.out)["migrations"]}
+    assert "jobs/encode-0" not in {pod for pod, each in moves.items() if each["allowed"]}
+    assert "of Job jobs/encode, 1 pod is moving already" in moves["jobs/encode-1"]["why"]
+    assert said.err == "", "nothing is ignored"

@@ -51,6 +51,55 @@ def test_events_of_a_dump_say_what_slowed_a_pod_down(tmp_path: Path, capsys: pyt
     assert found["slowdowns"] == [note]
 
 
+def test_without_nodes_a_pod_hears_that_there_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pod.yaml").write_text(
+        "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: c}]}}"
+    )
+    assert "WHY NOT   there are no nodes: add one" in told("web", "-f", str(tmp_path), capsys=capsys)
+
+
+def test_a_pod_that_is_gone_is_told_by_its_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    event = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"namespace": "shop", "name": "gone.1"},
+        "eventTime": "2026-11-15T14:05:00.000000Z",
+        "reason": "Killing",
+        "regarding": {"kind": "Pod", "namespace": "shop", "name": "gone", "uid": "1"},
+        "note": "Stopping container c",
+    }
+    (tmp_path / "events.json").write_text(json.dumps(event))
+    text = told("shop/gone", "-f", EXAMPLE, "-f", str(tmp_path), capsys=capsys)
+    assert text == "shop/gone is gone\n\nEVENTS\n  2026-11-15T14:05:00Z  Killing: Stopping container c\n"
+
+
+@pytest.mark.parametrize(
+    ("claim", "said"),
+    [
+        (
+            None,
+            "The claim default/data does not exist: create a PersistentVolumeClaim of that name, or take its volume",
+        ),
+        ({"name": "dato"}, "does not exist: create a PersistentVolumeClaim of that name, or name dato, which exists."),
+        (
+            {"name": "data", "deletionTimestamp": "2026-11-15T14:05:00Z"},
+            "default/data is being deleted: create it again",
+        ),
+    ],
+    ids=["missing", "misspelt", "being deleted"],
+)
+def test_a_claim_that_is_missing_is_told_with_what_would_help(
+    claim: dict[str, str] | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+    spec = {"containers": [{"name": "c"}], "volumes": [volume]}
+    objects: list[dict[str, object]] = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": spec}]
+    if claim is not None:
+        objects.append({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim})
+    (tmp_path / "pod.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    assert said in told("web", "-f", EXAMPLE, "-f", str(tmp_path), capsys=capsys)
+
+
 def test_it_says_the_same_as_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", "-f", EXAMPLE, "-o", "json"]) == 0
     plan = json.loads(capsys.readouterr().out)["pods"]

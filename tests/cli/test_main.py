@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
+from koord import __version__
 from koord.cli.main import koord as whole
 from koord.cli.main import run
 
@@ -59,6 +60,25 @@ def test_an_unknown_command_is_bad_usage_and_suggests_the_near_one() -> None:
     assert done.returncode == 2
     assert "Did you mean 'crds'?" in done.stderr
     assert done.stdout == ""
+
+
+def test_a_word_that_is_like_no_command_is_told_where_they_are_listed() -> None:
+    done = koord("get", "pods")
+    assert done.returncode == 2
+    assert "No such command 'get'. 'koord --help' lists the commands." in done.stderr
+
+
+@pytest.mark.parametrize("group", ["agent", "colocation", "node", "top", "yarn"])
+def test_the_help_of_a_group_cuts_no_sentence_off(group: str) -> None:
+    _, _, commands = koord(group, "--help").stdout.partition("Commands:\n")
+    assert commands
+    assert "..." not in commands
+
+
+def test_a_kernel_is_told_with_what_is_used() -> None:
+    done = koord("check", "--local")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[0].split("  ")[-1].strip() == "WHAT IS USED"
 
 
 @pytest.mark.parametrize("args", [("version", "--kubeconfig", "/nowhere/kubeconfig"), ("crds", "--name", "Nonsense")])
@@ -113,6 +133,11 @@ def test_version_without_a_cluster_says_so_and_succeeds(tmp_path: object) -> Non
     if (Path(__file__).parents[2] / ".git").exists():
         assert re.fullmatch(r"[0-9a-f]{40}", told["client"]["commit"])
     assert "no cluster is configured" in told["server"]["error"]
+
+
+def test_version_is_an_option_too() -> None:
+    done = koord("--version")
+    assert (done.returncode, done.stdout) == (0, f"koord {__version__}\n")
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

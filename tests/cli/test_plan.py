@@ -74,6 +74,47 @@ def test_wide_shows_nodes_and_scores(capsys: pytest.CaptureFixture[str]) -> None
     assert "10/16" in told
 
 
+TYPO = POD.replace("resources", "resorces")
+SAID = "pod.yaml, document 1, Pod default/web: spec.containers[0].resorces: unknown field (did you mean resources?)"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["plan"],
+        ["plan", "--strict"],
+        ["admit"],
+        ["explain", "web"],
+        ["explain", "node/n1"],
+        ["deschedule", "--dry-run"],
+        ["recommend"],
+        ["agent", "--once", "--dry-run"],
+    ],
+    ids=" ".join,
+)
+def test_a_misspelt_field_is_refused_by_every_command_that_reads_manifests(
+    command: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "pod.yaml").write_text(TYPO)
+    assert run([*command, "-f", str(folder)]) == 2
+    told = capsys.readouterr()
+    assert SAID in told.err
+    assert not told.out
+
+
+def test_an_unknown_field_in_a_copy_of_a_cluster_may_be_newer_than_koord(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "pod.yaml").write_text(TYPO.replace("name: web", "name: web, uid: u"))
+    assert run(["plan", "-f", str(folder)]) == 0
+    told = capsys.readouterr()
+    assert f"{SAID}\n" in told.err
+    assert "warning:" in told.err
+    assert "1 scheduled" in told.out
+    assert run(["plan", "-f", str(folder), "--strict"]) == 2
+    assert SAID in capsys.readouterr().err
+
+
 def test_strict_answers_by_exit_code(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", "-f", str(folder), "--strict"]) == 0
     assert run(["plan", "-f", str(EXAMPLE), "--strict"]) == 1

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.node_metric import NodeMetric
-from koord.cli.main import run
+from koord.cli.main import koord, run
 from koord.cli.tables import short
 from koord.cli.top import bar, node_table
 from koord.cli.top_data import (
@@ -214,7 +215,8 @@ def test_a_line_about_a_node_fits_the_terminal(columns: int, bars: bool) -> None
         ("memory", 3 << 29, "1.5Gi"),
         ("memory", 1023 << 30, "1023Gi"),
         ("memory", 5 << 40, "5120Gi"),
-        ("memory", 100 << 10, "0.0977Mi"),
+        ("memory", 100 << 10, "100Ki"),
+        ("memory", 61, "61B"),
     ],
 )
 def test_amounts_are_short(resource: str, number: int, text: str) -> None:
@@ -264,6 +266,8 @@ def test_pods_of_a_cluster(kubeconfig: str, capsys: pytest.CaptureFixture[str]) 
     ]
     assert run(["top", "pods", "--kubeconfig", kubeconfig, "-n", "none", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"pods": {}, "usageFrom": None}
+    assert run(["top", "pods", "--kubeconfig", kubeconfig, "-n", "none"]) == 0
+    assert capsys.readouterr().out == "there are no pods in none\n"
 
 
 def test_a_pod_of_a_cluster_is_explained(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -286,3 +290,41 @@ def test_watch_shows_it_again_and_again_until_it_is_interrupted(kubeconfig: str)
                 break
         process.terminate()
     assert seen == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("koord explain -n shop w", {"web"}),
+        ("koord explain shop/c", {"shop/cache"}),
+        ("koord explain node/", {"node/n1", "node/n2"}),
+        ("koord top cpus --node n", {"n1", "n2"}),
+        ("koord top pods -n sh", {"shop"}),
+        ("koord colocation off --node n2", {"n2"}),
+    ],
+)
+def test_the_shell_offers_names_of_the_cluster(
+    kubeconfig: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, line: str, offered: set[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", kubeconfig)
+    monkeypatch.setenv("_KOORD_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+    with pytest.raises(SystemExit):
+        koord.main(prog_name="koord", complete_var="_KOORD_COMPLETE")
+    assert {row.partition(",")[2] for row in capsys.readouterr().out.split()} == offered
+
+
+def test_a_shell_without_a_cluster_is_offered_nothing_and_no_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "KUBECONFIG": str(tmp_path / "none"),
+        "_KOORD_COMPLETE": "bash_complete",
+        "COMP_WORDS": "koord top cpus --node n",
+        "COMP_CWORD": "4",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        koord.main(prog_name="koord", complete_var="_KOORD_COMPLETE")
+    assert capsys.readouterr() == ("\n", "")

@@ -5,16 +5,17 @@ from __future__ import annotations
 from koord.cli.top_devices import device_table
 from koord.scheduler.plugins.devices.figures import Holder, figures
 from tests.scheduler.build import pod
-from tests.scheduler.plugins.devices.machines import device, gpu, held, rdma, share
+from tests.scheduler.plugins.devices.machines import asking, device, gpu, held, rdma, share
 
 
 def test_devices_are_told_with_what_is_taken_of_them_and_by_whom() -> None:
+    both = held(rdma={0: {"rdma": 1}}, gpu={9: share(100)})
     pods = [
-        pod("chat-1", on="n", annotations=held(gpu={0: share(25)})),
-        pod("chat-0", on="n", annotations=held(gpu={0: share(50)})),
-        pod("train", on="n", annotations=held(rdma={0: {"rdma": 1}}, gpu={9: share(100)})),
+        pod("chat-1", on="n", requests=asking(gpu=1), annotations=held(gpu={0: share(25)})),
+        pod("chat-0", on="n", requests=asking(gpu=1), annotations=held(gpu={0: share(50)})),
+        pod("train", on="n", requests=asking(gpu=1, rdma=1), annotations=both),
         pod("done", on="n", phase="Succeeded", annotations=held(gpu={1: share(100)})),
-        pod("odd", on="n", annotations=held(gpu={1: {"gpu-core": "much"}})),
+        pod("odd", on="n", requests=asking(gpu=1), annotations=held(gpu={1: {"gpu-core": "much"}})),
     ]
     found = figures([device("n", [rdma(0), gpu(1, health=False), gpu(0, pcie=3, numa=1)])], pods)
     assert [(each.type, each.minor, each.state, each.percent) for each in found] == [

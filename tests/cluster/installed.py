@@ -151,16 +151,24 @@ class AgentHost:
 
 
 @asynccontextmanager
-async def running(admin: Client, folder: Path, replicas: int, host: AgentHost) -> AsyncIterator[Installed]:
-    """So many replicas of each component of the control plane, and the agent of one node. They end with the block."""
+async def running(
+    admin: Client,
+    folder: Path,
+    replicas: int,
+    host: AgentHost | None = None,
+    components: Sequence[Component] = CONTROL_PLANE,
+) -> AsyncIterator[Installed]:
+    """So many replicas of each component of the control plane, and the agent of one node, if there is one. They end
+    with the block."""
     installed, service = Installed(admin), _Service()
     listening = await asyncio.start_server(service.connected, "127.0.0.1", service.port)
     try:
-        for component in CONTROL_PLANE:
+        for component in components:
             for number in range(replicas):
                 made = await _replica(admin, component, folder, number, service)
                 installed.replicas.append(made)
-        installed.replicas.append(await _agent(admin, folder, host))
+        if host is not None:
+            installed.replicas.append(await _agent(admin, folder, host))
         for each in installed.replicas:
             each.start()
         for each in installed.replicas:

@@ -16,6 +16,7 @@ from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.text.timestamp import from_seconds
 from koord.descheduler.compiled import Compiled, compiled
+from koord.descheduler.moves import move_of
 from koord.descheduler.places import Places
 from koord.descheduler.plugin import Plugin
 from koord.descheduler.sight import Sight
@@ -151,7 +152,7 @@ class Scene:
             {each.metadata.name: each for each in self.metrics},
             workloads_of(self.workloads, self.pods),
             Places(core.cluster, core.feed.engine_of),
-            self.moving,
+            [move_of(each) for each in self.moving],
         )
 
 

@@ -13,7 +13,8 @@ from koord.api.kubernetes.words import TaintEffect
 from koord.api.machinery.codec import convert
 from koord.api.text.timestamp import from_seconds
 from koord.descheduler.arbitration import Asked, arbitrate
-from koord.descheduler.evictable import Moves, never, not_yet
+from koord.descheduler.evictable import never, not_yet
+from koord.descheduler.moves import Moves
 from koord.descheduler.round import run
 from koord.descheduler.rules import Rules
 from koord.descheduler.workloads import workloads_of

@@ -13,10 +13,11 @@ from koord.api.protocol.annotations.load import JOB_WORKLOAD
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.text.timestamp import from_seconds
 from koord.descheduler.arbitration import Asked, arbitrate, in_order
-from koord.descheduler.evictable import Moves, is_available, never, not_yet
+from koord.descheduler.evictable import is_available, never, not_yet
 from koord.descheduler.limiter import Limit, wait_s
 from koord.descheduler.live.pace import Pace
 from koord.descheduler.migration import is_forgotten
+from koord.descheduler.moves import Moves
 from koord.descheduler.rules import Rules
 from koord.descheduler.workloads import at_most, workloads_of
 from tests.descheduler.build import NOW_S, deployment, job, pod
@@ -165,7 +166,8 @@ def test_each_job_is_ruled_on_by_the_rules_of_its_own_profile() -> None:
     ]
     begun = Moves()
     begun.add(pod("p9", "n1", owner="Deployment r9"))
-    rulings = {each.asked.name: each.outcome for each in arbitrate(asked, workloads_of([], pods), begun)}
+    known = workloads_of([*deployment("r1", 5), *deployment("r2", 5)], pods)
+    rulings = {each.asked.name: each.outcome for each in arbitrate(asked, known, begun)}
     assert rulings == {"p0": "forbidden", "p1": "passes", "p2": "passes"}
 
 

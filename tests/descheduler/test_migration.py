@@ -17,6 +17,7 @@ from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.protocol.crd.reservation import Reservation
 from koord.api.text.timestamp import from_seconds
 from koord.descheduler.migration import (
+    TAKEN,
     DropReservation,
     EvictPod,
     MakeReservation,
@@ -24,9 +25,12 @@ from koord.descheduler.migration import (
     Seen,
     Step,
     cause_of,
+    gives_up_late,
     is_forgotten,
+    refused,
     step,
 )
+from koord.descheduler.moves import is_waiting
 from koord.descheduler.replacement import reservation_for
 from tests.descheduler.build import NOW_S, pod
 
@@ -34,7 +38,7 @@ ARGS = MigrationControllerArgs().completed()
 
 
 def job(**spec: Any) -> PodMigrationJob:
-    reference = {"namespace": "default", "name": "web-1"}
+    reference = {"namespace": "default", "name": "web-1", "uid": "uid-web-1"}
     return convert(
         PodMigrationJob,
         {
@@ -60,10 +64,11 @@ class Cluster:
         self.evictions: list[str] = []
         self.made = 0
         self.now_s = NOW_S
+        self.whole: tuple[Pod, ...] | None = None
 
     def seen(self) -> Seen:
         found = None if self.reservation is None else convert(Reservation, self.reservation)
-        return Seen(self.pod, found, self.replacement)
+        return Seen(self.pod, found, self.replacement, whole=self.whole)
 
     def step(self, *, dies_after: int | None = None) -> Step:
         """One step by whoever is there now; it may die after some of its actions, before it writes the job."""
@@ -245,6 +250,93 @@ def test_what_cannot_go_on_fails_for_a_reason_and_leaves_nothing_behind(happens:
     assert cluster.evictions == [], "nobody is evicted for a move that fails"
 
 
+def evicted() -> Cluster:
+    cluster = reserved()
+    cluster.scheduler_places()
+    cluster.until_rest()
+    assert cluster.evictions == ["uid-web-1"]
+    return cluster
+
+
+@pytest.mark.parametrize("happens", [failed, expired])
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_reservation_that_fails_after_the_eviction_does_not_end_the_job(happens: Any, is_gone: bool) -> None:
+    """The pod cannot stay any more: it has moved once its workload has all of its pods again, on any node."""
+    cluster = evicted()
+    if is_gone:
+        cluster.pod_ends()
+    happens(cluster)
+    cluster.until_rest()
+    assert cluster.phase == "Running"
+    cluster.pod_ends()
+    cluster.until_rest()
+    assert cluster.phase == "Running"
+    assert "has failed" in cluster.job.status.message
+    cluster.whole = (pod("web-2", "n3", age_s=-10.0), pod("web-3", "n4"))
+    cluster.now_s += 60
+    cluster.until_rest()
+    assert (cluster.phase, cluster.job.status.node_name) == ("Succeeded", "n3")
+    assert cluster.reservation is None
+
+
+def test_a_reservation_that_fails_while_the_eviction_is_refused_ends_the_job_and_the_pod_stays() -> None:
+    cluster = reserved()
+    cluster.scheduler_places()
+    cluster.step()
+    cluster.job = refused(cluster.job, EvictPod("default", "web-1", "uid-web-1", "Eviction", {}), "budget", NOW_S)
+    failed(cluster)
+    after = step(cluster.job, cluster.seen(), ARGS, NOW_S).job
+    assert gives_up_late(cluster.job, after), "the pod is read anew before"
+    cluster.until_rest()
+    assert (cluster.phase, cluster.job.status.reason, cluster.evictions) == ("Failed", "Unschedulable", [])
+
+
+def succeeded_nowhere(cluster: Cluster, owner: str = "another") -> None:
+    assert cluster.reservation is not None
+    owners = [{"namespace": "default", "name": owner, "uid": f"uid-{owner}"}] if owner else []
+    cluster.reservation["status"] = {"phase": "Succeeded", "currentOwners": owners}
+
+
+@pytest.mark.parametrize("ttl", ["5m", "0s"])
+@pytest.mark.parametrize("owner", ["", "another"])
+def test_a_reservation_that_is_used_up_without_a_node_is_not_waited_for(ttl: str, owner: str) -> None:
+    cluster = Cluster(job(ttl=ttl))
+    cluster.until_rest()
+    succeeded_nowhere(cluster, owner)
+    cluster.until_rest()
+    assert (cluster.phase, cluster.job.status.reason) == ("Failed", "ForbiddenMigratePod")
+    assert cluster.job.status.message == TAKEN
+    assert (cluster.evictions, cluster.reservation) == ([], None)
+
+
+def test_after_the_eviction_the_pod_that_used_it_up_is_awaited() -> None:
+    cluster = evicted()
+    cluster.pod_ends()
+    succeeded_nowhere(cluster, "web-2")
+    cluster.replacement = pod("web-2", "n2", ready=False)
+    cluster.until_rest()
+    assert (cluster.phase, cluster.job.status.reason) == ("Running", "WaitForBoundPodReady")
+    cluster.replacement = pod("web-2", "n2")
+    cluster.until_rest()
+    assert cluster.phase == "Succeeded"
+
+
+@pytest.mark.parametrize(("owner", "phase"), [("web-1", "Running"), ("another", "Failed")])
+def test_a_pending_pod_that_has_used_its_own_reservation_need_not_show_its_node_yet(owner: str, phase: str) -> None:
+    cluster = Cluster(job())
+    cluster.pod = pod("web-1", "")
+    cluster.until_rest()
+    assert cluster.reservation is not None
+    cluster.reservation["spec"]["owners"] = [{"object": {"name": "web-1", "uid": "uid-web-1"}}]
+    succeeded_nowhere(cluster, owner)
+    cluster.until_rest()
+    assert cluster.phase == phase
+    if phase == "Running":
+        cluster.pod = pod("web-1", "n2")
+        cluster.until_rest()
+        assert cluster.phase == "Succeeded"
+
+
 MINE = {"reservationOptions": {"reservationRef": {"name": "mine"}}}
 
 
@@ -279,7 +371,8 @@ def test_a_reservation_that_is_named_and_not_there_is_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("spec", "gone", "reason"),
     [
-        ({"podRef": {"name": "web-1"}}, False, "InvalidPodRef"),
+        ({"podRef": {"name": "web-1", "uid": "uid-web-1"}}, False, "InvalidPodRef"),
+        ({"podRef": {"namespace": "default", "name": "web-1"}}, True, "MissingPod"),
         ({}, True, "MissingPod"),
         ({"podRef": {"namespace": "default", "name": "web-1", "uid": "another"}}, False, "MissingPod"),
     ],
@@ -290,6 +383,13 @@ def test_a_job_without_its_pod_fails_at_once(spec: dict[str, Any], gone: bool, r
         cluster.pod = None
     cluster.until_rest()
     assert (cluster.phase, cluster.job.status.reason) == ("Failed", reason)
+
+
+def test_a_job_that_was_let_through_without_its_pod_is_ruled_on_again_if_another_gets_the_name() -> None:
+    cluster = Cluster(job(podRef={"namespace": "default", "name": "web-1"}))
+    cluster.until_rest()
+    assert (cluster.phase, cluster.evictions) == ("", [])
+    assert is_waiting(cluster.job)
 
 
 def test_a_paused_job_stays_as_it_is() -> None:

@@ -37,7 +37,7 @@ def job(**spec: Any) -> PodMigrationJob:
         "koordinator.sh/evict-trigger": "LowNodeLoad",
     }
     head = {"name": "move", "uid": "job-1", "creationTimestamp": from_seconds(START_S), "annotations": said}
-    reference = {"namespace": "shop", "name": "train"}
+    reference = {"namespace": "shop", "name": "train", "uid": "u1"}
     return convert(PodMigrationJob, {"metadata": head, "spec": {"podRef": reference, "mode": "EvictDirectly", **spec}})
 
 
@@ -149,7 +149,7 @@ def test_an_operator_that_moves_pods_itself_is_asked_at_once_and_the_job_times_o
                 "labels": {"koordinator.sh/evict-policy": "SoftEviction"},
                 "annotations": {"descheduler.koordinator.sh/passed-arbitration": "true"},
             },
-            "spec": {"podRef": {"namespace": "shop", "name": "train"}, "mode": "EvictDirectly"},
+            "spec": {"podRef": {"namespace": "shop", "name": "train", "uid": "u1"}, "mode": "EvictDirectly"},
         },
     )
     cluster = Cluster(given, soft)

@@ -12,12 +12,12 @@ from koord.api.configuration.descheduler_config import parse
 from koord.api.kubernetes.pod import Pod
 from koord.descheduler.arbitration import Asked, in_order
 from koord.descheduler.compiled import compiled
-from koord.descheduler.evictable import Moves
+from koord.descheduler.moves import Moves
 from koord.descheduler.own_plugins import load
 from koord.descheduler.plugin import ANYHOW, Plugin, Proposal, Turn
 from koord.descheduler.round import TOO_FEW, run
 from koord.scheduler.own_plugins import PluginError
-from tests.descheduler.build import Scene, node, pod, profile
+from tests.descheduler.build import Scene, deployment, node, pod, profile
 from tests.descheduler.plugins.test_upstream import FREELY, moved
 
 OLD = {"PodLifeTime": {"maxPodLifeTimeSeconds": 50}}
@@ -64,6 +64,31 @@ def test_own_plugins_rank_before_koords_own_order() -> None:
     rules = profile({}, FREELY, own=[NotOnFridays]).profiles[0].rules
     asked = [Asked(each.metadata.name, 0.0, each, rules) for each in three_pods().pods]
     assert [each.name for each in in_order(asked, Moves())] == ["p2", "p1", "p0"]
+
+
+def test_of_equal_pods_the_younger_goes_first_then_the_newer_job_then_by_name() -> None:
+    rules = profile({}, FREELY).profiles[0].rules
+
+    def asked(name: str, pod_age_s: float, created_s: float) -> Asked:
+        return Asked(name, created_s, pod(name, "a", age_s=pod_age_s), rules)
+
+    equal = [asked("d", 60, 5.0), asked("c", 60, 5.9), asked("b", 60, 7.0), asked("a", 90, 9.0)]
+    assert [each.name for each in in_order(equal, Moves())] == ["b", "c", "d", "a"], "jobs by whole seconds"
+
+
+@pytest.mark.parametrize(("fits", "names"), [(True, []), (False, ["p"])])
+def test_a_pod_that_asks_to_be_moved_passes_limits_and_still_needs_a_node_that_takes_it(
+    fits: bool, names: list[str]
+) -> None:
+    """The annotation lifts the rules about who may move, not the question whether there is a place (nodeFit)."""
+    asks = {"descheduler.alpha.kubernetes.io/evict": "true"}
+    large = pod("p", "a", cpu="30", age_s=100, annotations=asks)
+    scene = Scene([node("a"), node("b")], [large, pod("q", "b", cpu="30", age_s=1)], workloads=deployment("web", 1))
+    strict = {"nodeFit": fits, "maxUnavailablePerWorkload": 0, "maxMigratingPerNode": 1}
+    outcome = run(profile(OLD, strict), scene.sight())
+    assert moved(outcome) == names
+    if fits:
+        assert [each.why for each in outcome.held] == ["no other node would take it"]
 
 
 def test_without_the_sorter_moves_begin_as_they_were_asked_for() -> None:

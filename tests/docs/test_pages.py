@@ -102,6 +102,14 @@ ON_A_CLUSTER: Final[Mapping[str, tuple[Said, ...]]] = {
         re.compile(r"\(PodMigrationJob move-shop\): it was replaced by default/shop-\S+ on hollow-000\d"),
         re.compile(r"it replaces default/shop-\S+: somebody asked"),
     ),
+    "what-was-it-worth.md": ("jobs/deployment/report", "nodes offered "),
+    "when-something-is-wrong.md": (
+        "wrong: pods of services that fit on no node: default/giant",
+        "mend: koord explain -n default giant",
+        "a request of 32 cpu instead of 500",
+        Times(2, "all is well"),
+        re.compile(r"scheduler +works +outside of the cluster"),
+    ),
 }
 """Pages whose first command starts a cluster, and what their commands print."""
 IN_A_SHELL: Final[Mapping[str, tuple[Said, ...]]] = {
@@ -119,11 +127,12 @@ IN_A_SHELL: Final[Mapping[str, tuple[Said, ...]]] = {
     "what-the-agent-does-to-a-node.md": (
         "idle class",
         # 12 of 16 GiB is 75%, and the threshold is 70%.
-        "evict default/report: BEMemoryEvict",
+        Times(2, "would evict default/report: BEMemoryEvict"),
         "170000 100000",
+        "dry run: 5 files would be written, nothing was",
+        "5 files written; koord agent restore --state-dir agent --host-root ./host puts back what was there; --once",
         "the node's memory usage is 75%, at or above 70%",
-        "nothing is recorded",
-        "put back 0 settings",
+        "put back 5 settings",
     ),
     "before-the-first-instruction.md": (
         Times(2, "systemctl restart containerd"),
@@ -144,6 +153,12 @@ IN_A_SHELL: Final[Mapping[str, tuple[Said, ...]]] = {
 def commands(page: str) -> list[str]:
     """The indented lines of a page, in order."""
     return [line[4:] for line in (DOCS / page).read_text().splitlines() if line.startswith("    ")]
+
+
+def from_the_cluster_on(page: str) -> list[str]:
+    """Its commands from the one on that starts a cluster."""
+    lines = commands(page)
+    return lines[next(number for number, line in enumerate(lines) if line.startswith("koord up ")) :]
 
 
 @pytest.mark.kubectl
@@ -187,9 +202,11 @@ def test_the_page_about_admission(tmp_path: Path) -> None:
 def test_the_page_about_slow_services(tmp_path: Path) -> None:
     printed = in_a_shell(["set -ex", *commands("who-slows-my-service-down.md")], tmp_path)
     assert "run-queue delays" in printed
-    shown = re.findall(r"```\n(.*?)```", (DOCS / "who-slows-my-service-down.md").read_text(), re.DOTALL)
-    assert shown[0] in printed
-    assert shown[2] in printed
+    page = (DOCS / "who-slows-my-service-down.md").read_text()
+    started, shown, _, placed = re.findall(r"^```\w*\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert started.startswith("koord up --local-node"), "it needs root, and is tried where local nodes are"
+    assert shown in printed
+    assert placed in printed
 
 
 @pytest.mark.kubectl
@@ -260,18 +277,29 @@ def free_port() -> int:
 
 @pytest.mark.kubectl
 def test_the_pages_about_moving_pods(tmp_path: Path) -> None:
-    page, moving = commands("cool-down-hot-nodes.md"), commands("move-a-pod-by-hand.md")
-    # What `koord deschedule` prints on that page comes before, and is tested where the command is.
-    cooling = page[next(number for number, line in enumerate(page) if line.startswith("koord up ")) :]
+    # What `koord deschedule` prints of files comes before, and is tested where the command is.
+    cooling, moving = from_the_cluster_on("cool-down-hot-nodes.md"), commands("move-a-pod-by-hand.md")
     assert moving[0].startswith("koord up "), "one cluster serves both pages"
-    assert moving[1] == cooling[1]
-    # The page waits for a lease, which only processes of their own need.
-    printed = on_a_cluster([*cooling[:-2], *moving[2:-1], *cooling[-2:], moving[-1]], tmp_path, option="")
-    assert "3 nodes, 0 hot; 0 pods would move now, 0 must wait" in printed
+    assert moving[1:3] == cooling[1:3]
+    # The page about hot nodes waits for a report of usage, and the other page goes on meanwhile. A lease, on which
+    # the descheduler says its settings, is held by processes of their own alone.
+    waits = next(number for number, line in enumerate(cooling) if line.startswith("until koord deschedule"))
+    printed = on_a_cluster([*cooling[:waits], *moving[3:], *cooling[waits:]], tmp_path, option="")
+    assert "with the settings of the descheduler that runs on the cluster" in printed
+    assert re.search(r"default/busy-\S+ +hollow-0001 +hollow-000[23] +yes +node is overutilized", printed)
+    assert re.search(r"Succeeded +Complete +hollow-000[23] +\S+ +default +busy-", printed)
     assert "podmigrationjob.scheduling.koordinator.sh/move-web condition met" in printed
     assert re.search(r"move-web +Succeeded +Complete +hollow-\d+ ", printed)
     for step in ("ReservationCreated", "ReservationScheduled", "Evicting", "EvictComplete", "Complete", "Descheduled"):
         assert step in printed
+
+
+@pytest.mark.kubectl
+def test_the_page_about_large_jobs(tmp_path: Path) -> None:
+    printed = on_a_cluster(from_the_cluster_on("defragment-for-a-large-job.md"), tmp_path)
+    assert "train/large fits nowhere" in printed
+    assert re.search(r"Succeeded +Complete +hollow-000[123] +\S+ +default +shop-", printed)
+    assert re.search(r"large +\d/1 +\S+ +.*hollow-0004", printed)
 
 
 def on_a_cluster(lines: list[str], folder: Path, after: Sequence[str] = (), option: str = " --single-process") -> str:
@@ -280,10 +308,10 @@ def on_a_cluster(lines: list[str], folder: Path, after: Sequence[str] = (), opti
     Its components share a process, unless told otherwise: that takes half of the time, and serves the commands alike.
     """
     assert lines[0].startswith("koord up ")
+    assert lines[2].startswith("koord status --wait "), "readers paste the lines as a block"
     up = f"{lines[0].partition(' &')[0]}{option} > out &"
-    wait = "for i in $(seq 600); do grep -q ready: out && break; sleep 0.1; done"
     end = ("for each in $(jobs -p); do kill $each; wait $each; done", "trap - EXIT")
-    return in_a_shell(["set -ex", "trap 'kill $(jobs -p)' EXIT", up, wait, *lines[1:], *end, *after], folder)
+    return in_a_shell(["set -ex", "trap 'kill $(jobs -p)' EXIT", up, *lines[1:], *end, *after], folder)
 
 
 def in_a_shell(script: list[str], folder: Path) -> str:

@@ -13,8 +13,9 @@ from koord.api.configuration.descheduler_args import MigrationControllerArgs
 from koord.api.machinery.shield import Failure, Shield
 from koord.api.protocol.annotations.load import PASSED_ARBITRATION
 from koord.descheduler.arbitration import arbitrate
-from koord.descheduler.job_request import job_request, pod_of, sorted_out
+from koord.descheduler.job_request import job_request, sorted_out
 from koord.descheduler.migration import Seen, is_forgotten, step
+from koord.descheduler.moves import pod_of
 from koord.descheduler.places import Places
 from koord.descheduler.round import run
 from koord.descheduler.sight import Sight

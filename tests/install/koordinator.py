@@ -6,6 +6,7 @@ version, to be used instead: `v1.4.1/*.yaml`.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -311,12 +312,18 @@ def webhook(name: str, path: str, **more: Any) -> dict[str, Any]:
         "name": f"{name}.koordinator.sh",
         "clientConfig": {"service": service, "caBundle": "Cg=="},
         "rules": [rule],
-        "failurePolicy": "Ignore",
+        "failurePolicy": "Fail",
         "sideEffects": "None",
         "admissionReviewVersions": ["v1", "v1beta1"],
         "timeoutSeconds": 30,
         **more,
     }
+
+
+def templated(name: str, *webhooks: dict[str, Any]) -> dict[str, Any]:
+    """With the annotation by which its manager registers webhooks."""
+    found = meta(name)
+    return {**found, "annotations": {**found.get("annotations", {}), "template": json.dumps(webhooks)}}
 
 
 def components(version: str) -> list[dict[str, Any]]:
@@ -353,13 +360,13 @@ def components(version: str) -> list[dict[str, Any]]:
         {
             "apiVersion": group,
             "kind": "MutatingWebhookConfiguration",
-            "metadata": meta("koordinator-mutating-webhook-configuration"),
+            "metadata": templated("koordinator-mutating-webhook-configuration", webhook("mpod-create", "/mutate-pod")),
             "webhooks": [webhook("mpod-create", "/mutate-pod")],
         },
         {
             "apiVersion": group,
             "kind": "ValidatingWebhookConfiguration",
-            "metadata": meta("koordinator-validating-webhook-configuration"),
+            "metadata": templated("koordinator-validating-webhook-configuration", webhook("vpod", "/validate-pod")),
             "webhooks": [webhook("vpod", "/validate-pod")],
         },
         workload("Deployment", "koord-manager", replicas=2),

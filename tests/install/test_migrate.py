@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
+from koord.admission.hooks import hooks
 from koord.api import kinds
+from koord.api.configuration.features import ManagerGate, parse_gates
+from koord.api.protocol import hand_over
 from koord.api.protocol.holders import identity
 from koord.cli.main import run as koord
 from koord.install.kinds import kind_of
 from koord.install.live import migrating
 from koord.install.live.cluster import Cluster
+from koord.install.live.uninstalling import WEBHOOKS
 from koord.install.manifest import Json, Key, key_of
 from koord.install.migration import (
     THEIRS,
@@ -26,9 +30,11 @@ from koord.install.migration import (
     of_component,
     pause,
     resume,
+    unusable_quotas,
     with_component,
 )
 from koord.install.settings import COMPONENTS
+from koord.manager.live.registration import Endpoint, before_koord, entries
 from tests.control_plane import ControlPlane
 from tests.install import koordinator
 from tests.install.test_on_servers import Server
@@ -135,6 +141,29 @@ def test_a_workload_that_somebody_scaled_up_meanwhile_is_paused_again() -> None:
     assert merged(again, resume(again))["spec"]["replicas"] == 2
 
 
+def elastic_quota(name: str, least: str, most: str, parent: str = "") -> Json:
+    labels = {"quota.scheduling.koordinator.sh/parent": parent} if parent else {}
+    spec = {"min": {"cpu": least}, "max": {"cpu": most}}
+    return {"metadata": {"name": name, "namespace": "teams", "labels": labels}, "spec": spec}
+
+
+def test_quotas_that_koords_scheduler_does_not_go_by_are_named_with_what_they_hold_up() -> None:
+    quotas = [
+        elastic_quota("good", "1", "2"),
+        elastic_quota("top", "20", "10"),
+        elastic_quota("a", "1", "10", "top"),
+        elastic_quota("b", "1", "10", "a"),
+        elastic_quota("odd", "many", "10"),
+    ]
+    one, other = unusable_quotas(quotas)
+    assert one == (
+        "ElasticQuota teams/top: spec.min.cpu: must be at most spec.max.cpu, 10, not 20; with koord's scheduler, new "
+        "pods of this quota and of 2 quotas below it would wait: correct it first"
+    )
+    assert other.startswith("ElasticQuota teams/odd: 'many' is not a quantity")
+    assert unusable_quotas(quotas[:1]) == []
+
+
 def test_components_stay_in_the_order_in_which_they_are_rolled_out() -> None:
     assert with_component(("agent",), "manager", back=False) == ("manager", "agent")
     assert with_component(("manager", "agent"), "agent", back=True) == ("manager",)
@@ -221,7 +250,77 @@ def _content(manifest: Any) -> Any:
         for name, each in manifest["metadata"].get("annotations", {}).items()
         if name not in ("install.koord.sh/webhooks-before", "deprecated.daemonset.template.generation")
     }
+    if "template" in meta["annotations"]:
+        meta["annotations"]["template"] = json.dumps(json.loads(meta["annotations"]["template"]))
     return {**manifest, "metadata": meta, "status": None}
+
+
+def test_webhooks_that_change_hands_wait_for_nobody_and_get_their_policies_back() -> None:
+    (mutating,) = [each for each in koordinator.components("v1.8") if each["kind"] == "MutatingWebhookConfiguration"]
+    late = koordinator.webhook("mnode", "/mutate-node", failurePolicy="Ignore")
+    before = {**mutating, "webhooks": [*mutating["webhooks"], late]}
+    patch = hand_over.opened(before, HERE)
+    assert patch is not None
+    during = {
+        **before,
+        "webhooks": patch["webhooks"],
+        "metadata": {
+            **before["metadata"],
+            "annotations": {**before["metadata"]["annotations"], **patch["metadata"]["annotations"]},
+        },
+    }
+    assert [each["failurePolicy"] for each in during["webhooks"]] == ["Ignore", "Ignore"]
+    assert hand_over.opened(during, HERE) is None, "nothing is left to open"
+    # The manager that takes over keeps what was there before.
+    endpoint = Endpoint(HERE, "koordinator-webhook-service")
+    assert json.loads(before_koord(during, endpoint) or "") == before["webhooks"]
+    koords = {**before, "webhooks": entries(hooks(parse_gates(ManagerGate), HERE), endpoint, b"")}
+    assert hand_over.opened(koords, HERE) is None
+    back = hand_over.closed(during)
+    assert back is not None
+    assert back["webhooks"] == before["webhooks"]
+    template = json.loads(back["metadata"]["annotations"]["template"])
+    assert template == json.loads(before["metadata"]["annotations"]["template"])
+    assert hand_over.closed(before) is None
+
+
+MOST = {"spec": {"max": {"cpu": "100"}}}
+QUOTAS = ("koordinator-root-quota", "koordinator-system-quota", "koordinator-default-quota")
+
+
+async def write_as_koordinator(cluster: Cluster) -> None:
+    """Under the names that koord's components write under, too."""
+    for name in QUOTAS:
+        meta = {"name": name, "namespace": THERE}
+        await cluster.client.create(kinds.ELASTIC_QUOTAS, {"metadata": meta, **MOST}, field_manager="koord-scheduler")
+    await cluster.client.create(
+        kinds.NODE_SLOS, {"metadata": {"name": "n9"}, "spec": {"extensions": {}}}, field_manager="koord-manager"
+    )
+    await cluster.client.create(kinds.NODES, {"metadata": {"name": "n9"}})
+    lent = {"status": {"allocatable": {"kubernetes.io/batch-cpu": "2k"}}}
+    await cluster.client.patch(kinds.NODES, "n9", lent, subresource="status", field_manager="koord-manager")
+
+
+def test_uninstall_beside_a_running_koordinator_leaves_what_that_one_uses(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrating, "UNRENEWED_S", 0.0)
+    keys = server.ask(lambda cluster: install_koordinator(cluster, "v1.8"))
+    before = said_by_users(server, keys)
+    done(server, "migrate", "scheduler", "--wait", "0")
+    server.ask(write_as_koordinator)
+    done(server, "migrate", "scheduler", "--back", "--wait", "0")
+    code, out, err = server.koord("uninstall", "--yes", "--restore-timeout", "0", "-n", HERE)
+    assert (code, err) == (0, "")
+    assert "Koordinator's scheduler uses it" in out
+    for name in QUOTAS:
+        assert server.get(kinds.ELASTIC_QUOTAS, name, THERE) is not None
+    assert server.get(kinds.NODE_SLOS, "n9") is not None
+    assert server.get(kinds.NODES, "n9")["status"]["allocatable"] == {"kubernetes.io/batch-cpu": "2k"}
+    assert server.get(kinds.CONFIG_MAPS, "koord-installation", HERE) is None
+    assert server.get(kinds.SECRETS, "koordinator-webhook-certs", HERE) is None
+    assert said_by_users(server, keys) == before
+    assert server.koord("uninstall", "--yes", "-n", HERE)[0] == 2, "nothing is left to take away"
 
 
 @pytest.mark.parametrize("version", ["v1.4", pytest.param("v1.8", marks=pytest.mark.cluster)])
@@ -237,7 +336,7 @@ def test_each_component_changes_hands_and_back_and_all_of_koordinator_is_as_befo
     assert (code, err) == (0, "")
     assert out.count("Koordinator  ") >= 3
     assert "Nothing stands in the way" in out
-    assert len(done(server, "migrate", "manager", "--dry-run").splitlines()) == 5
+    assert len(done(server, "migrate", "manager", "--dry-run").splitlines()) == 6
     assert said_by_users(server, keys) == before
     theirs = {f"koord-{each}" for each in LEASES} | {"koordlet"}
     for each in ("scheduler", "manager", "descheduler", "agent"):
@@ -246,8 +345,11 @@ def test_each_component_changes_hands_and_back_and_all_of_koordinator_is_as_befo
             assert holder(server, lease) == ""
             server.ask(lambda cluster, lease=lease, name=each: hold(cluster, lease, identity(name, "1")))  # type: ignore[misc]
     now = said_by_users(server, keys)
-    # No object of a user's, no configuration and no webhook is another; the workloads wait.
-    assert {key.name for key in keys if now[key] != before[key]} == theirs
+    # No object of a user's and no configuration is another; the workloads wait, and nobody waits for the webhooks.
+    assert {key.name for key in keys if now[key] != before[key]} == theirs | {key.name for key in WEBHOOKS}
+    for key in WEBHOOKS:
+        assert {entry["failurePolicy"] for entry in now[key]["webhooks"]} == {"Ignore"}
+        assert '"Fail"' not in now[key]["metadata"]["annotations"]["template"]
     assert server.get(kinds.DEPLOYMENTS, "koord-descheduler", THERE)["spec"]["replicas"] == 0
     ours = server.get(kinds.CONFIG_MAPS, "koord-scheduler-config", HERE)["data"]["config.yaml"]
     assert "usageThresholds" in ours

@@ -25,13 +25,14 @@ from koord.install.manifest import Key, key_of, made
 from koord.install.objects import desired
 from koord.install.settings import Settings
 from koord.kube.client import Client
-from koord.kube.errors import Forbidden, NotFound
+from koord.kube.errors import ApiError, Forbidden, NotFound
 from koord.kube.locate import locate
 from tests.control_plane import ControlPlane
 from tests.minicluster.apiserver.server_process import ServerProcess
 
 pytestmark = pytest.mark.timeout(180)
 R = TypeVar("R")
+MOST = {"spec": {"max": {"cpu": "100"}}}
 SETTINGS = Settings(image="koord:1", version="1.0.0")
 ALL = [key_of(each) for each in desired(SETTINGS)]
 
@@ -134,13 +135,14 @@ def printed(server: Server, *args: str) -> list[Key]:
 
 def test_a_second_run_changes_nothing_and_uninstall_takes_all_of_it_away(server: Server) -> None:
     keys = printed(server)
-    code, out, _ = server.koord("install")
+    code, out, _ = server.koord("install", "-o", "json")
     assert code == 0
+    assert set(json.loads(out)["created"]) == {str(key) for key in keys}
     first = server.versions(keys)
     assert first.keys() == set(keys)
     assert server.koord("install")[0] == 0
     assert server.versions(keys) == first
-    assert server.koord("install", "--diff")[:2] == (0, "")
+    assert server.koord("install", "--diff") == (0, "", "nothing would change\n")
 
     server.patch(kinds.DEPLOYMENTS, "koord-manager", {"spec": {"replicas": 5}}, namespace="koordinator-system")
     _, out, _ = server.koord("install", "--diff")
@@ -151,6 +153,11 @@ def test_a_second_run_changes_nothing_and_uninstall_takes_all_of_it_away(server:
     assert server.get(kinds.DEPLOYMENTS, "koord-manager", "koordinator-system")["spec"]["replicas"] == 2
 
     server.ask(a_node_that_koord_wrote_on)
+    _, out, _ = server.koord("uninstall", "--dry-run", "-o", "json")
+    assert "Deployment koordinator-system/koord-manager" in json.loads(out)["delete"]
+    code, _, err = server.koord("uninstall")
+    assert code == 2
+    assert "there is no terminal to ask on: add --yes to delete without asking, or --dry-run" in err
     code, out, err = server.koord("uninstall", "--yes", "--restore-timeout", "0")
     assert (code, err) == (0, "")
     node = server.get(kinds.NODES, "n1")
@@ -164,6 +171,43 @@ def test_a_second_run_changes_nothing_and_uninstall_takes_all_of_it_away(server:
     assert left <= {"CustomResourceDefinition", "Namespace"}
     assert "CustomResourceDefinition reservations.scheduling.koordinator.sh" in out
     assert server.koord("uninstall", "--yes")[0] == 2
+
+
+def test_a_quota_that_a_manager_which_still_runs_refuses_to_delete_stays_and_the_rest_goes(server: Server) -> None:
+    """As where koord up runs its own manager: it registers its webhooks again, and keeps its quotas."""
+    assert server.koord("install")[0] == 0
+
+    async def refused(cluster: Cluster) -> None:
+        meta = {"name": names.QUOTA_DEFAULT, "namespace": names.NAMESPACE_KOORDINATOR}
+        await cluster.client.create(kinds.ELASTIC_QUOTAS, {"metadata": meta, **MOST}, field_manager="koord-scheduler")
+        rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["DELETE"], "resources": ["elasticquotas"]}
+        entry = {
+            "name": "velasticquota.koordinator.sh",
+            "clientConfig": {"url": "https://127.0.0.1:9/validate"},
+            "rules": [rule],
+            "failurePolicy": "Fail",
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }
+        body = {"metadata": {"name": "still-runs"}, "webhooks": [entry]}
+        await cluster.client.create(kinds.VALIDATING_WEBHOOK_CONFIGURATIONS, body)
+        with pytest.raises(ApiError):
+            # Servers follow configurations a moment later.
+            for _ in range(600):
+                await cluster.client.delete(
+                    kinds.ELASTIC_QUOTAS, meta["name"], namespace=meta["namespace"], dry_run=True
+                )
+                await asyncio.sleep(0.1)
+
+    server.ask(refused)
+    code, out, err = server.koord("uninstall", "--yes", "--restore-timeout", "0")
+    assert (code, err) == (0, "")
+    assert "a manager that still runs refuses to delete it" in out
+    assert server.get(kinds.ELASTIC_QUOTAS, names.QUOTA_DEFAULT, names.NAMESPACE_KOORDINATOR) is not None
+    assert server.get(kinds.CONFIG_MAPS, "koord-installation", names.NAMESPACE_KOORDINATOR) is None
+    assert server.get(kinds.SECRETS, "koordinator-webhook-certs", names.NAMESPACE_KOORDINATOR) is None
+    server.delete(kinds.VALIDATING_WEBHOOK_CONFIGURATIONS, "still-runs")
+    server.ask(lambda cluster: cluster.client.delete(kinds.NAMESPACES, names.NAMESPACE_KOORDINATOR))
 
 
 async def maps(cluster: Cluster) -> set[str]:

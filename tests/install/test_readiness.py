@@ -56,6 +56,7 @@ def test_an_installation_that_is_well_is_ready_though_much_is_off() -> None:
             "0 of 2",
         ),
         (replace(WELL, leases={}), "scheduler", "broken", "koord-scheduler"),
+        (replace(WELL, conflicts=[("a and b decide", "stop one")]), "one scheduler at a time", "broken", "a and b"),
         (replace(WELL, webhook_failure="connection refused"), "webhooks", "broken", "refused"),
         (replace(WELL, silent=["n1"]), "agent", "partly", "n1"),
         (replace(WELL, others=[VOLCANO]), str(VOLCANO), "broken", "each would undo what the other wrote"),
@@ -66,7 +67,7 @@ def test_an_installation_that_is_well_is_ready_though_much_is_off() -> None:
             replace(WELL, nodes=[NodeSeen("n1", "6.1", True, ("volcano-agent",))]),
             "batch resources",
             "broken",
-            "volcano-agent writes kubernetes.io/batch-cpu on 1 nodes",
+            "volcano-agent writes kubernetes.io/batch-cpu on 1 node",
         ),
         (
             replace(WELL, nodes=[NodeSeen("new", "6.1", True), NodeSeen("old", "5.4.0-150-generic", True)]),
@@ -116,14 +117,31 @@ def test_kubelets_of_other_versions_are_named(kubelet: str, feature: str | None,
     assert bool(found) is (feature is not None)
 
 
-def test_components_that_run_outside_of_the_cluster_are_named_and_what_they_lend_counts() -> None:
-    outside = replace(WELL, settings=None, workloads={}, leases={"koordinator-manager": Held("laptop_koord-1", True)})
-    assert of(outside, "koord").state == "off"
-    assert "koord's manager" in of(outside, "koord").why
-    assert of(outside, "batch resources") == Finding("features", "batch resources", "works", "2 of 2 nodes lend")
+def test_components_that_run_outside_of_the_cluster_are_named_and_what_they_do_works() -> None:
+    held = {name: Held("laptop_koord-1", True) for name in ("koordinator-manager", "koord-descheduler")}
+    held["koord-schedules-default-scheduler"] = Held("laptop_koord-2", True)
+    outside = replace(WELL, settings=None, workloads={}, leases=held, agents=0)
+    assert of(outside, "manager") == Finding("components", "manager", "works", "outside of the cluster, on laptop")
+    assert of(outside, "scheduler").state == "works"
+    assert of(outside, "installation").state == "off"
+    assert of(outside, "batch resources") == Finding("features", "batch resources", "works", "lent by 2 of 2 nodes")
+    assert of(outside, "gangs, quotas, reservations").state == "works"
+    assert of(outside, "moves of pods").state == "works"
+    assert "NodeResourceTopologies" in of(outside, "own CPUs and NUMA nodes").why
+    assert of(outside, "webhooks").state == "works"
+    assert of(outside, "hold best effort back (CPU suppress)") == Finding(
+        "features",
+        "hold best effort back (CPU suppress)",
+        "off",
+        "needs the agent",
+        "run koord agent too, or koord install",
+    )
     assert is_ready(findings(outside))
+    with_agent = replace(outside, agents=1)
+    assert of(with_agent, "agent").why == "outside of the cluster, for 1 of 2 nodes"
+    assert of(with_agent, "hold best effort back (CPU suppress)").why != "needs the agent"
     for holder, fresh in (("laptop_koord-1", False), ("laptop_1", True)):
-        gone = replace(outside, leases={"koordinator-manager": Held(holder, fresh)})
+        gone = replace(outside, leases={name: Held(holder, fresh) for name in held})
         assert of(gone, "koord").state == "missing"
         assert of(gone, "batch resources").state == "off"
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import ssl
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import cast
 
@@ -313,3 +315,25 @@ def test_the_application_has_no_metrics_path_without_metrics() -> None:
     assert "/metrics" not in paths
     assert "/readyz/{check}" in paths
     assert isinstance(HealthServer("127.0.0.1:0").app(), web.Application)
+
+
+async def test_a_thousand_half_requests_keep_no_probe_waiting(few_descriptors: int) -> None:
+    """Each costs a descriptor; a process often has 1,024 unless it asks for more."""
+    async with HealthServer("127.0.0.1:0") as server, aiohttp.ClientSession() as http:
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > few_descriptors
+        half = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(few_descriptors)]
+        for _, writer in half:
+            writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n")
+        assert await fetch(http, server, "/livez") == (200, "ok")
+        for _, writer in half:
+            writer.close()
+
+
+@pytest.fixture
+def few_descriptors() -> Iterator[int]:
+    """How many this process may open, until it asks for more."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = len(os.listdir("/proc/self/fd")) + 256
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, limits[1]))
+    yield few
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -18,7 +18,7 @@ from koord.api.kinds import CONFIG_MAPS, LEASES, NAMESPACES
 from koord.api.kubernetes.core import ConfigMap
 from koord.kube.client import Client
 from koord.kube.election import NotLeader, Timing
-from koord.kube.errors import AlreadyExists
+from koord.kube.errors import AlreadyExists, NotFound
 from koord.kube.leader import LeaderElection, run_as_leader
 from tests.control_plane import ControlPlane
 from tests.crowd import crowd
@@ -228,6 +228,21 @@ async def test_a_stolen_lease_ends_the_work_and_is_not_released(client: Client) 
     assert ended.is_set()
     lease = await client.get(LEASES, "stolen", namespace=NAMESPACE)
     assert lease.spec.holder_identity == "thief"
+
+
+async def test_a_leader_whose_lease_is_deleted_makes_it_again_and_leads_on(client: Client) -> None:
+    async with LeaderElection(client, name="lost", namespace=NAMESPACE, timing=SHORT) as leader:
+        await leader.acquired()
+        await client.delete(LEASES, "lost", namespace=NAMESPACE)
+        async with asyncio.timeout(30):
+            while True:
+                with contextlib.suppress(NotFound):
+                    assert (
+                        await client.get(LEASES, "lost", namespace=NAMESPACE)
+                    ).spec.holder_identity == leader.identity
+                    break
+                await asyncio.sleep(0.05)
+        assert leader.leading
 
 
 async def test_koords_own_namespace_is_made_and_another_is_asked_for(

@@ -140,3 +140,12 @@ def test_levels_parse() -> None:
     for bad in ("loud", "koord.kube=", "=debug", "koord=verbose"):
         with pytest.raises(ValueError, match="must be one of debug, info, warning, error"):
             parse_levels(bad)
+
+
+def test_a_line_that_the_disk_refuses_is_lost_without_a_traceback(
+    logging_restored: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = io.TextIOWrapper(io.FileIO("/dev/full", "w"), line_buffering=True)
+    setup_logging(stream=full)
+    logging.getLogger("koord.test").warning("careful")
+    assert capsys.readouterr().err == ""

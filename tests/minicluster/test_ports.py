@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import re
 import ssl
@@ -19,6 +21,7 @@ import koord
 from koord.api.kinds import SERVICE_ACCOUNTS
 from koord.api.kubernetes.pod import Pod
 from koord.certificates.own import own_certificate
+from koord.kube import listening
 from koord.kube.authorize import Authorizer
 from koord.kube.client import Client
 from koord.kube.clock import SystemClock
@@ -32,6 +35,7 @@ from koord.minicluster.local.live.server import LocalKubelet
 from tests.minicluster.apiserver.server_process import ServerProcess
 
 SERVED = {
+    "kube/listening.py": "how the others listen",
     "kube/health.py": "health and metrics of every component",
     "minicluster/kubelet/live/server.py": "kubelets",
     "minicluster/apiserver/listening.py": "the API server, whose own tests ask the same",
@@ -163,8 +167,56 @@ async def test_a_certificate_of_another_authority_opens_nothing(
             await status(session, "GET", f"{base}/pods", "", context)
 
 
+@pytest.mark.parametrize("port", PORTS, ids=lambda port: port.__name__)
+async def test_half_a_request_head_is_not_waited_for(
+    server: ServerProcess, port: Port, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "IDLE_WITHIN_S", 0.2)
+    async with Client.from_config(str(server.data_dir / "kubeconfig")) as client, port(client) as (_, base):
+        scheme, host, number = re.split("://|:", base)
+        tls = ssl._create_unverified_context() if scheme == "https" else None
+        for begun in (b"", b"GET /livez HTTP/1.1\r\nHost: x\r\n", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /"):
+            reader, writer = await asyncio.open_connection(host, int(number), ssl=tls)
+            writer.write(begun)
+            async with asyncio.timeout(20):
+                assert (await reader.read()).count(b"HTTP/1.1 200") == begun.count(b"\r\n\r\n")
+            writer.close()
+
+
+MALFORMED = (
+    b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 100_000 + b"\r\n\r\n",
+    b"GET /livez HTTP/1.1\r\nHost: x\r\n" + b"".join(b"X-%d: y\r\n" % i for i in range(2000)) + b"\r\n",
+    b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET /livez HTTP/1.1\r\nHost: x\r\nno colon\r\n\r\n",
+    b"GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: many\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    b"POST /livez HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nno request\r\n\r\n",
+)
+
+
+@pytest.mark.parametrize("port", PORTS, ids=lambda port: port.__name__)
+async def test_what_is_no_request_is_refused_and_fills_no_log(
+    server: ServerProcess, port: Port, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Client.from_config(str(server.data_dir / "kubeconfig")) as client, port(client) as (_, base):
+        scheme, host, number = re.split("://|:", base)
+        tls = ssl._create_unverified_context() if scheme == "https" else None
+        for request in MALFORMED:
+            reader, writer = await asyncio.open_connection(host, int(number), ssl=tls)
+            with contextlib.suppress(ConnectionError):
+                writer.write(request)
+                async with asyncio.timeout(20):
+                    assert b" 400 " in await reader.read() or request.startswith(b"POST")
+            writer.close()
+    assert [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+
+
 def test_every_port_that_is_opened_is_asked_about_here() -> None:
     root = Path(koord.__file__).parent
-    opening = re.compile(r"\b(TCPSite|UnixSite|create_server|start_server|HTTPServer)\(")
+    opening = re.compile(
+        r"\b(TCPSite|UnixSite|create_server|start_server|HTTPServer)\("
+        r"|from koord\.kube\.listening import (listening|serving)\b|from koord\.kube import listening\b"
+    )
     found = {str(file.relative_to(root)) for file in root.rglob("*.py") if opening.search(file.read_text())}
     assert {name for name in found if not name.startswith("bench/")} == set(SERVED)

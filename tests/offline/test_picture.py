@@ -22,8 +22,9 @@ kind: Pod
 metadata:
   name: db
   namespace: shop
+  labels: {koordinator.sh/qosClass: LSR}
   annotations: {scheduling.koordinator.sh/resource-status: '{"cpuset":"0-3,16"}'}
-spec: {nodeName: hollow-0001, containers: [{name: main, image: db}]}
+spec: {nodeName: hollow-0001, containers: [{name: main, image: db, resources: {requests: {cpu: "5"}}}]}
 ---
 apiVersion: v1
 kind: Pod
@@ -33,7 +34,7 @@ metadata:
   annotations:
     scheduling.koordinator.sh/resource-status: >-
       {"numaNodeResources":[{"node":1,"resources":{"cpu":"2","memory":"1Gi"}}]}
-spec: {nodeName: hollow-0001, containers: [{name: main, image: api}]}
+spec: {nodeName: hollow-0001, containers: [{name: main, image: api, resources: {requests: {cpu: "2", memory: 1Gi}}}]}
 """
 
 
@@ -143,12 +144,15 @@ kind: Pod
 metadata:
   name: owner
   namespace: shop
+  labels: {koordinator.sh/qosClass: LSR}
   annotations:
     scheduling.koordinator.sh/reservation-allocated: '{"name":"night","uid":"uid-night"}'
     scheduling.koordinator.sh/resource-status: '{"cpuset":"6-7"}'
     scheduling.koordinator.sh/device-allocated: >-
       {"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"20","koordinator.sh/gpu-memory-ratio":"20"}}]}
-spec: {nodeName: hollow-0001, containers: [{name: main, image: db}]}
+spec:
+  nodeName: hollow-0001
+  containers: [{name: main, image: db, resources: {requests: {cpu: "2", koordinator.sh/gpu: "20"}}}]
 ---
 apiVersion: scheduling.koordinator.sh/v1alpha1
 kind: Device

@@ -146,6 +146,13 @@ def test_pods_with_a_node_count_as_running_but_not_those_that_have_finished() ->
     assert found.pods["shop/runs"].node == "n1"
 
 
+def test_of_a_pod_that_its_node_rejected_the_reason_is_told() -> None:
+    message = "Pod was rejected: Node didn't have enough resource: cpu"
+    status = {"phase": "Failed", "reason": "OutOfcpu", "message": message}
+    found = plan_of(node("n1", "4"), pod("big", "40", nodeName="n1", status=status))
+    assert found.pods["shop/big"].reason == f"has finished (Failed): OutOfcpu: {message}"
+
+
 def test_a_pod_on_a_node_that_is_not_there_counts_nowhere_and_that_is_said() -> None:
     found = planned(node("n1"), pod("astray", nodeName="gone"))
     assert found.plan.pods["shop/astray"].node == "gone"

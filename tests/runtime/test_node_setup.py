@@ -53,6 +53,39 @@ def test_the_proxy_is_kubelets_endpoint_whoever_says_it() -> None:
     assert found[KUBELET_FLAGS] == f'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint={endpoint} --v=2"\n'
 
 
+@pytest.mark.parametrize(
+    ("config", "flags", "socket"),
+    [
+        (
+            "containerRuntimeEndpoint: unix:///run/k3s/containerd/containerd.sock\n",
+            "",
+            "/run/k3s/containerd/containerd.sock",
+        ),
+        ("containerRuntimeEndpoint: /run/k3s/x.sock\n", "", "/run/k3s/x.sock"),
+        (
+            "containerRuntimeEndpoint: unix:///run/x.sock\n",
+            "--container-runtime-endpoint=unix:///run/flag.sock",
+            "/run/flag.sock",
+        ),
+        ("", "", "/run/containerd/containerd.sock"),
+        ("containerRuntimeEndpoint: ''\n", "", "/run/containerd/containerd.sock"),
+    ],
+)
+def test_the_proxy_asks_the_runtime_that_kubelet_had(
+    config: str, flags: str, socket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path, text in ((KUBELET_CONFIG, KUBELET + config), (KUBELET_FLAGS, f'ARGS="{flags}"\n' if flags else "")):
+        file = tmp_path / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    command = ["node", "setup", "--way", "proxy", "--host-root", str(tmp_path)]
+    for time in ("first", "second"):
+        assert run(command) == 0
+        assert f"--runtime-endpoint {socket}\n" in capsys.readouterr().out, f"the {time} time"
+    run([*command, "--check"])
+    assert f"runtime at {socket}" in capsys.readouterr().out
+
+
 def test_containerd_imports_what_turns_nri_on() -> None:
     found = after(Setup(way=Way.NRI), {CONTAINERD_CONFIG: CONTAINERD})
     assert found[CONTAINERD_CONFIG].index("imports =") < found[CONTAINERD_CONFIG].index("[plugins]")

@@ -208,6 +208,21 @@ def test_hints_stay_the_same_while_the_reasons_do() -> None:
     assert "a request of 3 cpu instead of 6" in hints.of(wanted, engine.place(wanted))
 
 
+def test_a_hint_names_pods_of_the_readers_namespace_alone_and_none_that_are_gone() -> None:
+    """A disk that only one pod may use: first a pod of another namespace does, then one of the same."""
+    uses: dict[str, Any] = {"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "d"}}]}
+    engine = shipped([node("n1")], [(ask("theirs", namespace="lab", **uses), "n1")])
+    hints, wanted = Hints(engine), ask("p", **uses)
+    elsewhere = "It would fit on n1 with 1 pod of other namespaces gone, to free the disk."
+    assert hints.of(wanted, engine.place(wanted)) == elsewhere
+    assert "lab/theirs gone" in Hints(engine, sees_all=True).of(wanted, engine.place(wanted))
+    engine.cluster.remove_pod("lab/theirs")
+    engine.cluster.place(recorded(engine.cluster, ask("own", **uses)), engine.cluster.table.row_of["n1"])
+    assert hints.of(wanted, engine.place(wanted)) == "It would fit on n1 with shop/own gone, to free the disk."
+    stranger = ask("q", namespace="lab", **uses)
+    assert hints.of(stranger, engine.place(stranger)) == elsewhere
+
+
 def test_a_pod_that_fits_or_is_refused_gets_no_hint() -> None:
     engine = shipped([node("n1")])
     assert Hints(engine).of(ask("p"), engine.place(ask("p"))) == ""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from koord.api.kubernetes.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from koord.api.machinery.codec import convert
 from tests.scheduler.core.build import Fed, deleting, node, pod
@@ -47,6 +49,29 @@ def cluster(*storage: PersistentVolume | PersistentVolumeClaim | StorageClass) -
     for thing in storage:
         fed.feed.cluster.put_storage(thing)
     return fed
+
+
+def test_pods_of_other_namespaces_are_counted_and_not_named() -> None:
+    fed = Fed()
+    fed.put(node("n1"))
+    for theirs in (pod("a", on="n1"), pod("b", on="n1")):
+        fed.put(replace(theirs, metadata=replace(theirs.metadata, namespace="lab")))
+    fed.put(pod("low", cpu="1", on="n1"), pod("high", cpu="4", priority=100))
+    message = fed.nowhere().message
+    assert "message: shop/low and 2 pods of other namespaces must be gone from n1 first}" in message
+    assert "lab/" not in message
+
+
+def test_a_victim_that_is_gone_is_not_waited_for() -> None:
+    fed, low, other = Fed(), pod("low", cpu="2", on="n1"), pod("other", cpu="2", on="n1")
+    fed.put(node("n1"), low, other, pod("high", cpu="4", priority=100))
+    assert "shop/low, shop/other must" in fed.nowhere().message.replace(" and ", ", ")
+    fed.delete(low)
+    fed.put(deleting(other))
+    fed.feed.queue.activate(["shop/high"], fed.clock.monotonic())
+    message = fed.nowhere().message
+    assert "message: shop/other must be gone from n1 first}" in message
+    assert "shop/low" not in message
 
 
 def test_pods_that_are_going_for_it_are_waited_for() -> None:

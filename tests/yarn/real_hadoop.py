@@ -150,7 +150,9 @@ class Hadoop:
 
     def _write(self, conf: Path, further: Mapping[str, str]) -> None:
         conf.mkdir()
-        written = files(self.ports[self.rm_ids[0]], str(self.directory), further)
+        jars = installed(os.environ["KOORD_HADOOP"])
+        mapreduce = jars.classpath if jars.has_mapreduce else ""
+        written = files(self.ports[self.rm_ids[0]], str(self.directory), further, mapreduce)
         if self.scheduler:
             written["capacity-scheduler.xml"] = self.scheduler
         for name, text in written.items():
@@ -158,15 +160,20 @@ class Hadoop:
 
     def administrate(self, *arguments: str) -> None:
         """`yarn rmadmin`, as Hadoop's script runs it."""
+        self.run("org.apache.hadoop.yarn.client.cli.RMAdminCLI", *arguments)
+
+    def run(self, main: str, *arguments: str) -> None:
+        """A program of Hadoop's, as a client of this cluster."""
         jars = installed(os.environ["KOORD_HADOOP"])
         line = [jars.java, "-Xmx100m", "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.lang=ALL-UNNAMED"]
-        where = ["-cp", f"{self.conf}:{jars.classpath}", "org.apache.hadoop.yarn.client.cli.RMAdminCLI"]
+        where = ["-cp", f"{self.conf}:{jars.classpath}", main]
         subprocess.run([*line, *where, *arguments], check=True, timeout=COMMAND_S, stdout=subprocess.DEVNULL)
 
     def start(self, daemon: Daemon, rm_id: str = "") -> None:
         conf = self.conf if daemon == "nodemanager" else self._conf_of(rm_id)
-        environment = {**os.environ, "HADOOP_CONF_DIR": str(conf)}
-        line = command(daemon, installed(os.environ["KOORD_HADOOP"]), conf)
+        jars = installed(os.environ["KOORD_HADOOP"])
+        environment = {**jars.environment, "HADOOP_CONF_DIR": str(conf)}
+        line = command(daemon, jars, conf)
         with (self.directory / f"{daemon}{rm_id}.log").open("ab") as log:
             self.processes[daemon + rm_id] = subprocess.Popen(line, stdout=log, stderr=log, env=environment)
 

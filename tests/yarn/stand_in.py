@@ -37,6 +37,8 @@ class StandIn:
     mode: str = ""
     "hang, html, 403, standby, lose-answers, refuse-updates"
     updates: list[tuple[str, Amount, int]] = field(default_factory=list)
+    ends_containers: bool = True
+    "Whether containers above a cap with a time limit end, which they do at once."
     calls: int = 0
     before_update: Callable[[str, Amount], Awaitable[None]] | None = None
     port: int = 0
@@ -61,7 +63,7 @@ class StandIn:
             await self.before_update(node_id, cap)
         self.updates.append((node_id, cap, timeout_ms))
         self.caps[node_id] = cap
-        if timeout_ms >= 0:
+        if timeout_ms >= 0 and self.ends_containers:
             self.used[node_id] = self.used.get(node_id, NOTHING).least(cap)
         return ""
 

@@ -124,6 +124,7 @@ def view(
 
 HALF = of_yarn(10, 50 * 1024)
 SURE = Memory(is_sure=True)
+REGISTERED = of_yarn(1, 1024)
 
 
 def test_yarn_grows_in_three_steps_and_only_after_kubernetes_has_shrunk() -> None:
@@ -159,11 +160,151 @@ def test_after_a_fall_of_the_pool_the_excess_is_ended_at_once_and_its_containers
     fallen = Amount(6000, 30 * GIB)
     memory = Memory(is_sure=True, called_s=90)
     step = next_step(view(claim=full, cap=full, used=full, reclaimed=fallen), memory, POLICY, 100)
-    assert step == Call(of_yarn(5, 27 * 1024), "less is reclaimed", ends_containers=True)
+    assert step == Call(of_yarn(5, 27 * 1024), "less is reclaimed", ends_within_s=POLICY.shrink_s)
+
+
+@pytest.mark.parametrize("cap", [HALF, of_yarn(2, 10 * 1024)], ids=["in force", "not in force yet"])
+def test_a_pool_that_falls_just_after_a_raise_is_lowered_at_once(cap: Amount) -> None:
+    raised = answered(called(SURE, Call(HALF, ""), 100), HALF)
+    looks = view(claim=HALF, cap=cap, reclaimed=Amount(4000, 100 * GIB))
+    step = next_step(looks, seen(looks, raised, 101), POLICY, 101)
+    assert isinstance(step, Call)
+    assert step.cap.cpu_milli <= 3000
+    # It is not repeated while it takes effect.
+    again = called(raised, step, 101)
+    assert isinstance(next_step(looks, seen(looks, again, 102), POLICY, 102), Wait)
+    assert isinstance(next_step(looks, seen(looks, again, 107), POLICY, 107), Call)
+
+
+def test_a_further_fall_of_the_pool_gives_containers_no_more_time() -> None:
+    full = of_yarn(18, 90 * 1024)
+    memory, limits = SURE, []
+    for now_s, cpu_milli in ((0, 16_000), (10, 14_000), (25, 12_000), (40, 10_000)):
+        looks = view(claim=full, cap=memory.asked or full, used=full, reclaimed=Amount(cpu_milli, 100 * GIB))
+        memory = seen(looks, memory, now_s)
+        step = next_step(looks, memory, POLICY, now_s)
+        assert isinstance(step, Call)
+        limits.append(step.ends_within_s)
+        memory = answered(called(memory, step, now_s), step.cap)
+    assert limits == [30, 20, 5, 0]
+    # All fits: the next excess has its own time.
+    looks = view(claim=full, cap=memory.asked, used=of_yarn(9, 1024))
+    memory = seen(looks, memory, 50)
+    looks = view(claim=full, cap=memory.asked, used=of_yarn(9, 1024), reclaimed=Amount(6000, 100 * GIB))
+    step = next_step(looks, memory, POLICY, 60)
+    assert isinstance(step, Call)
+    assert step.ends_within_s == 30
+
+
+def test_a_resource_manager_that_forgot_to_end_containers_is_told_again() -> None:
+    eight, two = of_yarn(8, 40 * 1024), of_yarn(2, 10 * 1024)
+    lowered = answered(called(SURE, Call(two, "", ends_within_s=30), 0), two)
+    looks = view(claim=eight, cap=two, used=eight, reclaimed=Amount(3000, 100 * GIB))
+    assert not isinstance(next_step(looks, seen(looks, lowered, 34), POLICY, 34), Call)
+    assert next_step(looks, seen(looks, lowered, 36), POLICY, 36) == Call(
+        of_yarn(2, 10 * 1024 - 1), "less is reclaimed", ends_within_s=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("cap", "memory", "is_at_once"),
+    [
+        (REGISTERED, Memory(is_sure=True, called_s=90, in_force=HALF), True),
+        (of_yarn(1, 20 * 1024), Memory(is_sure=True, called_s=90, in_force=of_yarn(1, 20 * 1024)), True),
+        (of_yarn(4, 1024), Memory(is_sure=True, called_s=90, in_force=of_yarn(4, 1024)), True),
+        (of_yarn(4, 20 * 1024), Memory(is_sure=True, called_s=90, in_force=of_yarn(4, 20 * 1024)), False),
+        (REGISTERED, Memory(is_sure=True, called_s=98, in_force=HALF), False),
+    ],
+    ids=["its NodeManager registered anew", "too few vcores", "too little memory", "it has enough", "called just now"],
+)
+def test_yarn_gets_its_part_without_waiting_for_the_pace_where_it_lacks_what_it_had_or_is_guaranteed(
+    cap: Amount, memory: Memory, is_at_once: bool
+) -> None:
+    looks = view(claim=HALF, cap=cap)
+    step = next_step(looks, seen(looks, memory, 100), POLICY, 100)
+    assert isinstance(step, Call if is_at_once else Wait)
+
+
+def test_less_than_the_guaranteed_part_is_never_too_small_a_change() -> None:
+    # Of 12 vcores a tenth is 1.2: without the guarantee, one vcore more would not be worth a change.
+    pool, waits = whole(12_000), Demand(kubernetes_waits=True)
+    most = ceiling(pool, NOTHING, POLICY)
+    nothing, little = of_yarn(0, 10 * 1024), of_yarn(1, 256)
+    assert settled(nothing, share(pool, waits, POLICY), pool, most, POLICY) == of_yarn(1, 10 * 1024)
+    assert settled(little, share(pool, waits, POLICY), pool, most, POLICY) == of_yarn(1, 10 * 1024)
+
+
+OLD, NEW = ("", "n1:8041"), ("", "n1:8042")
+
+
+@dataclass
+class Replacement:
+    """A node that has half of its pool at one NodeManager, and is then said to have another one."""
+
+    running: dict[str, Amount]
+    declared: Declared
+    claim: Amount = HALF
+    record: tuple[str, str] | None = OLD
+    memories: dict[tuple[str, str], Memory] = field(default_factory=lambda: {OLD: SURE})
+    now_s: float = 1000.0
+
+    @property
+    def sold(self) -> Amount:
+        sold = whole().minus(self.claim)
+        for cap in self.running.values():
+            sold = sold.plus(cap)
+        return sold
+
+    def round(self) -> None:
+        told = whole().minus(self.claim)
+        node = NodeFacts(
+            "n1", "u", "1", whole(), told, self.claim, NOTHING, (), self.record, self.declared, ("n1",)
+        )  # fmt: skip
+        look = Look({each: NodeReport(each, "RUNNING", cap) for each, cap in self.running.items()})
+        absent = {OLD: self.now_s - 1000}
+        verdict = judge(
+            node, (), {"": look}, self.memories, absent, {}, POLICY, self.now_s, kubernetes_waits=False
+        )  # fmt: skip
+        step, key = verdict.step, (verdict.cluster, verdict.node_id)
+        self.memories[key] = verdict.memory
+        if isinstance(step, Claim):
+            self.claim, self.record = step.amount, verdict.claims_for
+        elif isinstance(step, Call):
+            self.memories[key] = answered(called(verdict.memory, step, self.now_s), step.cap)
+            self.running[verdict.node_id] = step.cap
+        self.now_s += 10
+
+
+@pytest.mark.parametrize("node_id", ["n1:8042", ""], ids=["by its id", "by its host"])
+@pytest.mark.parametrize("is_old_there", [True, False], ids=["the old one still runs", "the old one is gone"])
+@pytest.mark.parametrize("comes_s", [0, 40, 200], ids=["is there", "comes soon", "comes late"])
+def test_a_node_manager_that_replaces_another_is_never_oversold(
+    node_id: str, is_old_there: bool, comes_s: float
+) -> None:
+    world = Replacement({OLD[1]: HALF} if is_old_there else {}, Declared("", node_id, ("n1",), "node n1"))
+    for _ in range(60):
+        if world.now_s == 1000 + comes_s:
+            world.running[NEW[1]] = REGISTERED
+            # Nobody could know of a second one of the same host.
+            assert world.sold.fits(whole()) or (is_old_there and not (node_id and comes_s))
+        if world.now_s > 1300:
+            # The ResourceManager notices in the end that the old one is gone.
+            world.running.pop(OLD[1], None)
+        world.round()
+        assert world.sold.fits(whole()), f"{world.sold} at {world.now_s}"
+    assert (world.record, world.running[NEW[1]], world.claim) == (NEW, HALF, HALF)
+
+
+def test_several_node_managers_of_one_host_are_claimed_together_until_somebody_says_which_counts() -> None:
+    world = Replacement({"n1:1": REGISTERED, "n1:2": REGISTERED}, Declared("", "", ("n1",), "pod hadoop/nm"), NOTHING)
+    world.record = None
+    world.round()
+    assert world.claim == REGISTERED.plus(REGISTERED)
+    assert world.sold == whole()
 
 
 def test_a_call_without_an_answer_stays_claimed_until_a_later_one_is_in_force() -> None:
-    lost = called(SURE, HALF, 0)
+    lost = called(SURE, Call(HALF, ""), 0)
     fewer = Demand(kubernetes_waits=True)
     two, less = of_yarn(2, 10 * 1024), of_yarn(2, 10 * 1024 - 1)
     looks = view(claim=HALF, cap=two, demand=fewer)
@@ -171,7 +312,7 @@ def test_a_call_without_an_answer_stays_claimed_until_a_later_one_is_in_force() 
     settles = next_step(looks, seen(looks, lost, 6), POLICY, 6)
     assert isinstance(settles, Call)
     assert settles.cap == less
-    told = answered(called(lost, less, 6), less)
+    told = answered(called(lost, Call(less, ""), 6), less)
     assert isinstance(next_step(looks, seen(looks, told, 7), POLICY, 7), Wait)
     in_force = view(claim=HALF, cap=less, demand=fewer)
     assert next_step(in_force, seen(in_force, told, 9), POLICY, 9) == Claim(less, "YARN has given it back")
@@ -180,7 +321,7 @@ def test_a_call_without_an_answer_stays_claimed_until_a_later_one_is_in_force() 
 def test_a_cap_stays_claimed_until_the_node_manager_has_heard_of_the_next() -> None:
     # Before, it would register at another ResourceManager with the cap that it knows.
     two, fewer = of_yarn(2, 10 * 1024), Demand(kubernetes_waits=True)
-    memory = answered(called(SURE, two, 0), two)
+    memory = answered(called(SURE, Call(two, ""), 0), two)
     looks = view(claim=HALF, cap=two, demand=fewer)
     assert isinstance(next_step(looks, seen(looks, memory, 2), POLICY, 2), Wait)
     assert next_step(looks, seen(looks, memory, 3), POLICY, 3) == Claim(two, "YARN has given it back")
@@ -195,7 +336,7 @@ def test_a_process_that_starts_anew_takes_its_predecessors_claim_for_a_call_unde
 
 
 def test_an_answer_alone_is_not_taken_for_the_effect() -> None:
-    memory = answered(called(SURE, HALF, 0), HALF)
+    memory = answered(called(SURE, Call(HALF, ""), 0), HALF)
     looks = view(claim=HALF, cap=of_yarn(2, 10 * 1024), demand=Demand(kubernetes_waits=True))
     assert isinstance(next_step(looks, seen(looks, memory, 1), POLICY, 1), Wait)
 
@@ -227,7 +368,7 @@ def test_when_its_pod_is_gone_a_node_manager_gets_nothing_and_then_the_claim_is_
         return judge(node, pods, looks, memories, missing, {}, POLICY, 1e6, kubernetes_waits=False).step
 
     assert isinstance(step((pod,), there), Wait)
-    assert step((), there) == Call(NOTHING, "less is reclaimed", ends_containers=True)
+    assert step((), there) == Call(NOTHING, "less is reclaimed", ends_within_s=POLICY.shrink_s)
     # The pod's NodeManager is not known to the ResourceManager any more: one that starts anew may be late.
     assert isinstance(step((), {"": Look({})}, 30), Wait)
     assert step((), {"": Look({})}, 60) == Claim(NOTHING, "the node has no NodeManager any more")
@@ -245,9 +386,6 @@ def test_a_node_manager_that_is_lost_keeps_its_claim_and_one_that_is_taken_away_
     step = next_step(view(claim=HALF, cap=None, declared=False, absent_s=61), SURE, POLICY, 0)
     assert step == Claim(NOTHING, "the node has no NodeManager any more")
     assert next_step(view(claim=HALF, cap=HALF, declared=False), SURE, POLICY, 0) == Call(NOTHING, "less is reclaimed")
-
-
-REGISTERED = of_yarn(1, 1024)
 
 
 @dataclass
@@ -349,7 +487,7 @@ class World:
             self.claim, self.version = step.amount, self.version + 1
         elif isinstance(step, Call):
             self.calls += 1
-            self.memory = called(self.memory, step.cap, self.now_s)
+            self.memory = called(self.memory, step, self.now_s)
             self.report = None
             if luck in (2, 3):
                 self.under_way.append((step.cap, luck == 3))

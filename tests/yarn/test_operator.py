@@ -116,6 +116,31 @@ async def test_yarns_cap_and_batch_allocatable_share_one_pool_through_restarts_a
                 await until(says_nothing, SLOWLY_S)
 
 
+async def test_a_resource_manager_that_forgets_and_pools_that_fall_in_a_row_do_not_wait_for_the_pace(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as client, resource_manager(n1=of_yarn(1, 1024)) as rm:
+        await fresh(client)
+        async with managing(client), never_sold_twice(client, rm):
+            await make_node(client, "n1", annotations=NODE_ID)
+            await until_there(client, kinds.NODE_METRICS, "n1")
+            await report(client, "n1")
+            async with operating(client, rm, Policy(pace_s=600.0, heard_s=0.0)):
+                await until_cap(rm, 17)
+                await until_lent(client, "n1", 18900, SLOWLY_S)
+                rm.caps[ID] = rm.registered[ID]
+                await until_cap(rm, 17)
+                rm.used[ID] = of_yarn(17, 17 * 1024)
+                rm.ends_containers = False
+                # 64000 - 25600 - 28400 = 10000 milli-cores, then 5000: of both, Kubernetes keeps a tenth.
+                await report(client, "n1", system="28400m")
+                await until_cap(rm, 9)
+                await report(client, "n1", system="33400m")
+                await until_cap(rm, 4)
+                first, second = (limit for _, cap, limit in rm.updates if cap.vcores in (9, 4))
+                assert (first, second < first) == (30_000, True), "the second fall gave containers more time"
+
+
 def batch_pod(name: str) -> dict[str, Any]:
     amounts = {"kubernetes.io/batch-cpu": "6k", "kubernetes.io/batch-memory": "1Gi"}
     manifest = pod_manifest(name, priorityClassName="koord-batch", labels={"koordinator.sh/qosClass": "BE"})
@@ -196,8 +221,10 @@ async def test_both_ways_tell_caps_and_read_nodes(way: Way) -> None:
 async def test_a_resource_manager_that_answers_nonsense_is_told_in_one_line(
     way: Way, mode: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rpc, "ANSWER_S", 0.2)
-    monkeypatch.setattr(module, "REST_S", 0.2)
+    if mode == "hang":
+        # All other answers have the time that they need on a busy machine.
+        monkeypatch.setattr(rpc, "ANSWER_S", 0.2)
+        monkeypatch.setattr(module, "REST_S", 0.2)
     async with resource_manager(n1=of_yarn(1, 1024)) as rm:
         rm.mode = mode
         with pytest.raises((YarnUnreachable, YarnRefused), match=says):

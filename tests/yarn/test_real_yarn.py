@@ -32,6 +32,7 @@ from koord.yarn.live.java import installed
 from koord.yarn.live.resource_manager import ResourceManager, Way
 from koord.yarn.live.rpc import YarnForbidden, YarnRefused
 from koord.yarn.live.run import read_clusters
+from tests.agent.live.pending import Pending
 from tests.agent.states import GIB, NOW, evicting, samples
 from tests.agent.test_guests import MEMORY, full
 from tests.manager.live.managing import report, until
@@ -215,6 +216,18 @@ async def test_the_queue_of_the_page_runs_its_applications_on_nodes_with_the_lab
             assert found["nodes"]["node"][0]["nodeLabels"] == ["shared"]
 
 
+def test_reducers_fetch_what_mappers_in_other_containers_made(tmp_path: Path) -> None:
+    roomy = {"yarn.nodemanager.resource.memory-mb": "2048", "yarn.nodemanager.resource.cpu-vcores": "3"}
+    source, counted = tmp_path / "input", tmp_path / "output"
+    source.mkdir()
+    for name, text in (("one", "to be or"), ("two", "not to be")):
+        (source / name).write_text(text)
+    with hadoop(properties=roomy) as yarn:
+        own = "-Dmapreduce.job.ubertask.enable=false"
+        yarn.run("org.apache.hadoop.examples.ExampleDriver", "wordcount", own, str(source), str(counted))
+    assert (counted / "part-r-00000").read_text() == "be\t2\nnot\t1\nor\t1\nto\t2\n"
+
+
 EXECUTOR = os.environ.get("KOORD_CONTAINER_EXECUTOR", "")
 _LINUX = "yarn.nodemanager.linux-container-executor"
 
@@ -287,9 +300,9 @@ async def evicted_by(agent: CopilotClient, cgroups: Cgroups, number: int) -> lis
     class Heard:
         def record(self, *_: object, **__: Any) -> None: ...
 
-    evictor = Evictor(
-        cast(Any, None), cast(Any, Heard()), Audit(), SystemClock(), cgroups, done.append, Node, copilot=agent
-    )
+    api, requests, events = cast(Any, None), Pending(), cast(Any, Heard())
+    evictor = Evictor(api, requests, events, Audit(), SystemClock(), cgroups, done.append, Node, copilot=agent)
     for each in decision.evictions:
-        await evictor.evict(each)
+        evictor.evict(each)
+    await requests.answered()
     return [each.pod.uid for each in done]

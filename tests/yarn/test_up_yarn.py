@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,11 +68,63 @@ def test_only_a_machine_that_is_a_node_has_a_copilot_and_its_agent_knows_the_soc
     assert all(each.command[0] == "yarn" for name, each in local.items() if name.startswith("yarn-"))
 
 
+JARS = java.Installed("/usr/bin/java", "/opt/jars/*")
+
+
+def test_mapreduce_is_configured_where_its_jars_are(tmp_path: Path) -> None:
+    without = java.configure(tmp_path / "without", JARS)
+    assert not (without / "mapred-site.xml").exists()
+    assert "yarn.nodemanager.aux-services" not in properties((without / "yarn-site.xml").read_text(), "")
+    conf = java.configure(tmp_path / "yarn", replace(JARS, has_mapreduce=True))
+    assert properties((conf / "yarn-site.xml").read_text(), "")["yarn.nodemanager.aux-services"] == "mapreduce_shuffle"
+    assert properties((conf / "mapred-site.xml").read_text(), "")["mapreduce.application.classpath"] == "/opt/jars/*"
+
+
 def test_ports_stay_from_one_run_to_the_next(tmp_path: Path) -> None:
     first, second = (
-        properties((java.configure(tmp_path / "yarn") / "yarn-site.xml").read_text(), "") for _ in range(2)
+        properties((java.configure(tmp_path / "yarn", JARS) / "yarn-site.xml").read_text(), "") for _ in range(2)
     )
     assert first == second
+
+
+STUBBORN = """#!{python}
+import http.server, json, os, signal, subprocess
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+container = subprocess.Popen(["setsid", "sleep", "600"])
+
+class Web(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = json.dumps({{"nodeInfo": {{"id": "n1:1", "pids": [os.getpid(), container.pid]}}}}).encode()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_): ...
+
+http.server.HTTPServer(("127.0.0.1", {port}), Web).serve_forever()
+"""
+"""A NodeManager that does not end when it is asked to, with a container in a session of its own."""
+
+
+async def test_a_node_manager_that_takes_long_to_end_is_gone_with_its_containers_when_its_command_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java, "STOPPED_WITHIN_S", 0.3)
+    conf = java.configure(tmp_path / "yarn", JARS)
+    web = properties((conf / "yarn-site.xml").read_text(), "")["yarn.nodemanager.webapp.address"]
+    program = tmp_path / "java"
+    program.write_text(STUBBORN.format(python=sys.executable, port=web.rpartition(":")[2]))
+    program.chmod(0o755)
+    ready: asyncio.Future[java.Told] = asyncio.get_running_loop().create_future()
+    running = asyncio.create_task(
+        java.run_daemon("nodemanager", java.Installed(str(program), ""), conf, ready.set_result)
+    )
+    pids = (await asyncio.wait_for(ready, SLOWLY_S)).about["pids"]
+    assert all(map(alive, pids))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    wait_until(lambda: not any(map(alive, pids)), 10)
 
 
 def node(data: Path, name: str) -> NodeFacts:
@@ -97,31 +151,40 @@ def has_share(data: Path) -> bool:
 NEEDED = ("curl", "jq")
 
 
-def submit_as_the_page_says(folder: Path) -> None:
+def typed(begins: str, folder: Path, within_s: float = SLOWLY_S) -> str:
+    """What the page's commands that begin so print, in this folder."""
     page = (Path(__file__).parents[2] / "docs" / "run-hadoop-jobs.md").read_text()
-    (script,) = re.findall(r"```text\n(rm=.*?)```", page, re.DOTALL)
+    (script,) = re.findall(rf"```text\n({re.escape(begins)}.*?)```", page, re.DOTALL)
     script = script.replace("sleep 60", "sleep 600")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "USER": "root"}
-    subprocess.run(["bash", "-exc", script], cwd=folder, env=environment, check=True, timeout=SLOWLY_S)
+    command = ["bash", "-euxc", script]
+    return subprocess.run(
+        command, cwd=folder, env=environment, check=True, timeout=within_s, stdout=subprocess.PIPE, text=True
+    ).stdout
+
+
+def placed() -> list[Path]:
+    """Cgroups of YARN's containers. Not all the tree: cgroups of others go while it is walked."""
+    below = "koord-local-*/kubepods/besteffort/hadoop-yarn/container_*"
+    return [each for pattern in (below, f"*/{below}") for each in Path("/sys/fs/cgroup").glob(pattern)]
 
 
 @pytest.mark.yarn
 @pytest.mark.root
 @pytest.mark.kubectl
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(not all(map(shutil.which, NEEDED)), reason=f"needs {' and '.join(NEEDED)}, as the page does")
 def test_up_with_yarn_runs_an_application_on_this_machine_and_leaves_no_java_behind(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with up(data, "--local-node", "--yarn") as running:
         wait_until(lambda: has_share(data), SLOWLY_S)
-        submit_as_the_page_says(tmp_path)
-
-        def placed() -> list[Path]:
-            # Not all the tree: cgroups of others go while it is walked.
-            below = "koord-local-*/kubepods/besteffort/hadoop-yarn/container_*"
-            return [each for pattern in (below, f"*/{below}") for each in Path("/sys/fs/cgroup").glob(pattern)]
-
+        (tmp_path / "hadoop-jars").symlink_to(Path(os.environ["KOORD_HADOOP"]).absolute())
+        printed = typed("examples()", tmp_path, 2 * SLOWLY_S)
+        assert "Estimated value of Pi is 3.1" in printed
+        assert "be\t2\nnot\t1\nor\t1\nto\t2\n" in printed
+        wait_until(lambda: not placed(), SLOWLY_S)
+        typed("rm=", tmp_path)
         wait_until(placed, SLOWLY_S)
         inside = [int(each) for each in (placed()[0] / "cgroup.procs").read_text().split()]
         assert inside
@@ -137,10 +200,11 @@ def test_up_with_yarn_runs_an_application_on_this_machine_and_leaves_no_java_beh
         wait_until(lambda: not any(map(alive, [*pids, *javas, *inside])), SLOWLY_S)
     with up(data, "--local-node", "--yarn") as running:
         wait_until(lambda: has_share(data), SLOWLY_S)
+        typed("rm=", tmp_path)
+        wait_until(placed, SLOWLY_S)
         javas = java_processes(running)
         assert running.stop(signal.SIGINT) == 130
-        # Whoever is told by the kernel that its parent has gone takes a moment to be buried.
-        wait_until(lambda: not any(map(alive, javas)), 10)
+        assert not any(map(alive, javas)), "a NodeManager with an application outlives koord up"
     with up(data, "--local-node") as running:
         assert node(data, "local").claim == NOTHING
         assert (status(data)[1]["nodes"]["yarn"], running.data.joinpath("yarn").exists()) == ([], False)

@@ -18,9 +18,10 @@ from koord.agent.executor.fitting import fitted
 from koord.agent.executor.ledger import Entry, Ledger, knob_of
 from koord.agent.executor.order import merged, ordered
 from koord.agent.executor.write import Spot, Write, WriteStep
-from koord.agent.host import idle_class, processes
+from koord.agent.host import idle_class, processes, usage
 from koord.agent.host.cgroups import Cgroups, Version
-from koord.agent.host.knobs import CPU_IDLE, CPU_SHARES, CPUSET_CPUS, Knob, Place, Value
+from koord.agent.host.convert import UNLIMITED
+from koord.agent.host.knobs import CPU_IDLE, CPU_SHARES, CPUSET_CPUS, MEMORY_LIMIT, Knob, Place, Value
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +108,8 @@ class Executor:
         )
         everything = {**wanted, **{write.spot: write for write in restores}}
         now = self._otherwise(everything.values(), outcome, now_s)
+        for spot in [spot for spot, seen in now.items() if self._would_kill(everything[spot], seen.value, outcome)]:
+            del now[spot]
         steps = ordered([everything[spot] for spot in now], {spot: seen.value for spot, seen in now.items()})
         texts: dict[Spot, list[str]] = {}
         for step in steps:
@@ -186,6 +189,25 @@ class Executor:
         """A spot that is gone needs nothing; one that shows another's value is theirs."""
         held = self._read(knob, entry.spot)
         return held is not None and _is_ours(place, entry, held)
+
+    def _would_kill(self, write: Write, held: Value, outcome: ExecutorOutcome) -> bool:
+        """Told like what the kernel refuses, and tried again: use may fall."""
+        if write.knob is not MEMORY_LIMIT or not write.knob.is_tighter(write.value, than=held):
+            return False
+        in_use = self.in_use_above(write.directory, write.value)
+        if in_use is not None:
+            outcome.refused.append(RefusedWrite(write, f"{write.value}: {in_use} bytes are in use there"))
+        return in_use is not None
+
+    def in_use_above(self, directory: str, limit: Value) -> int | None:
+        """On v2 a memory limit below what is in use has processes killed, where v1 refuses it: then, how many bytes."""
+        if self._cgroups.version is Version.V1 or not isinstance(limit, int) or limit == UNLIMITED:
+            return None
+        try:
+            in_use = usage.memory(self._cgroups, directory).without_page_cache
+        except FileNotFoundError:
+            return None
+        return in_use if in_use > limit else None
 
     def _intend(self, write: Write, texts: Iterable[str]) -> None:
         """What the spot shows is put back one day: what was there first, or what another wrote there since."""
@@ -330,13 +352,12 @@ class Executor:
         self._quiet = None
 
     def forget(self, directory: str) -> None:
-        """A pod that is gone: nothing of it is remembered."""
-        known = {*self._seen, *self._absent, *(entry.spot for entry in self.ledger)}
-        for spot in known:
+        """Drops what was seen in the directory of a pod that is gone. The ledger keeps its entries: if the directory
+        outlives the pod, they are put back."""
+        for spot in {*self._seen, *self._absent}:
             if f"{spot.directory}/".startswith(f"{directory}/"):
                 self._seen.pop(spot, None)
                 self._absent.pop(spot, None)
-                self.ledger.forget(spot)
         self._cgroups.forget(directory)
         self._quiet = None
 

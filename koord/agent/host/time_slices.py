@@ -135,7 +135,7 @@ class _TimeSlice:
         return listed(each for each in found if each in (USUAL, LONG))
 
     def put(self, cgroups: Cgroups, directory: str, text: str, ours: Collection[str]) -> None:
-        target = min(parts(text), default=USUAL)
+        target = LONG if parts(text) == {LONG} else USUAL
         until_none_is_left(
             lambda: _tasks(cgroups, directory),
             slice_reader,

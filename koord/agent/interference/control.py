@@ -330,7 +330,9 @@ def _acted(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dic
         left = episode.suspects.without(memory.spared_until_s)
         culprit = left.culprit
         if culprit is None or culprit.uid == uid:
-            if left.listed and not episode.last(Step.UNCLEAR):
+            # That it slows itself down is clear, and told at the beginning.
+            is_unclear = culprit is None and bool(left.without((uid,)).listed)
+            if is_unclear and not episode.last(Step.UNCLEAR):
                 found[uid] = _tell(episode, Step.UNCLEAR, node, outcome)
             continue
         hold = _hold(uid, episode.signal, culprit.uid, node)

@@ -99,16 +99,17 @@ def _signal(episode: Episode) -> str:
 
 
 def _blame(episode: Episode, name_of: Callable[[str], str]) -> str:
-    listed = episode.suspects.listed
     culprit = episode.named or episode.suspects.culprit
     if culprit is not None and culprit.uid == episode.victim:
         return "it used more CPU itself meanwhile"
     if culprit is not None:
         return _held(culprit, name_of(culprit.uid), episode.signal)
-    if not listed:
+    listed = episode.suspects.listed
+    if all(each.uid == episode.victim for each in listed):
         return "no neighbour used more meanwhile"
-    names = ", ".join(f"{name_of(each.uid)} (score {each.score:.2f})" for each in listed[:_NAMED])
-    return f"who causes it is unclear: {names}"
+    names = {each.uid: "its own work" if each.uid == episode.victim else name_of(each.uid) for each in listed}
+    scores = ", ".join(f"{names[each.uid]} (score {each.score:.2f})" for each in listed[:_NAMED])
+    return f"who causes it is unclear: {scores}"
 
 
 def _blamed(episode: Episode) -> str:

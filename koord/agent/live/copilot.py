@@ -1,7 +1,8 @@
 """The copilot of YARN on this node, asked each second over its unix socket: which containers there are, and to end one.
 
 Without a socket there is no YARN here. One of another user's is not asked: it could name any cgroup. A copilot that
-stops answering leaves its last containers for a while: they run, whether it answers or not.
+stops answering leaves its last containers for a while: they run, whether it answers or not. After that none of them is
+known, but YARN is still here, and so is what was set for all of it, until the socket is gone.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class CopilotClient:
         self._heard_s = float("-inf")
         self._problem = ""
         self.found: dict[str, AgentPod] | None = None
-        "None where no copilot answers."
+        "None where there is no copilot."
+        self.has_looked = False
+        "Whether it is known if there is one."
 
     @property
     def guests(self) -> Mapping[str, AgentPod]:
@@ -53,17 +56,21 @@ class CopilotClient:
             await self._clock.sleep(ASK_S)
 
     async def look(self) -> None:
+        await self._look()
+        self.has_looked = True
+
+    async def _look(self) -> None:
         if not os.path.exists(self._socket):  # noqa: ASYNC240 - instant
-            self._forget("")
+            self._forget("", None)
             return
         if why := trusted(self._socket):
-            self._forget(f"YARN's copilot at {self._socket} is not asked: {why}")
+            self._forget(f"YARN's copilot at {self._socket} is not asked: {why}", None)
             return
         try:
             listed = decode(list[ContainerInfo], await self._ask("GET", "/v1/containers"))
             found = guests_of(listed)
         except (CopilotError, DecodeError, BadInput) as error:
-            self._forget(f"YARN's copilot at {self._socket}: {error}")
+            self._forget(f"YARN's copilot at {self._socket}: {error}", {})
             return
         self._heard_s, self._problem = self._clock.monotonic(), ""
         if found != self.found or list(found) != list(self.found or ()):
@@ -73,12 +80,13 @@ class CopilotClient:
         """Raises CopilotError."""
         await self._ask("POST", "/v1/killContainer", {"containerID": container_id})
 
-    def _forget(self, problem: str) -> None:
+    def _forget(self, problem: str, left: dict[str, AgentPod] | None) -> None:
+        """`left`: replaces the containers once the last answer is too old."""
         if problem and problem != self._problem:
             log.warning("%s", problem)
         self._problem = problem
-        if self.found is not None and self._clock.monotonic() - self._heard_s > STALE_S:
-            self.found = None
+        if self.found != left and self._clock.monotonic() - self._heard_s > STALE_S:
+            self.found = left
 
     async def _ask(self, method: str, path: str, body: Any = None) -> bytes:
         try:

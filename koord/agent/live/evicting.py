@@ -1,8 +1,10 @@
 """Evictions, carried out: through the API, so that budgets and graceful endings hold.
 
-A refusal is told on the pod, and the next round asks others first; only what was accepted counts as released. In an
-emergency, when the node is about to run out of memory, the processes of a pod that may not go are killed. Before a pod
-goes, its band is noted on the node: the scheduler then places nobody of that band there for a while.
+Rounds do not wait for that: requests run beside them (`api_requests`), and a pod counts as on its way until its
+eviction is answered. A refusal, or no answer in time, is told on the pod, and the next round asks others first; only
+what was accepted counts as released. In an emergency, when the node is about to run out of memory, the processes of the
+chosen pod are killed at once, and the API is asked afterwards. Before a pod goes, its band is noted on the node: the
+scheduler then places no pod of that band there for a while.
 
 A pod that asks for notice is told and waited for, as long as the strategy can wait, and goes if it is still wanted gone
 at the end. If the node has cooled down meanwhile, the notice is withdrawn.
@@ -10,20 +12,23 @@ at the end. If the node has cooled down meanwhile, the notice is withdrawn.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from koord.agent.executor.audit import Audit
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.killing import kill_all
+from koord.agent.live.api_requests import ApiRequests
 from koord.agent.live.copilot import CopilotClient, CopilotError
 from koord.agent.pods import AgentPod
 from koord.agent.qos.decision import Eviction
 from koord.agent.qos.evicting import WANTED_S
 from koord.api.kinds import NODES, PODS
-from koord.api.kubernetes.meta import ObjectReference
 from koord.api.kubernetes.node import Node
+from koord.api.machinery.shield import Shield
 from koord.api.protocol.annotations.load import LAST_EVICTIONS
 from koord.api.protocol.annotations.notice import EVICTION_ASKED_BY
 from koord.api.protocol.priority import PriorityClass
@@ -31,13 +36,15 @@ from koord.api.text.timestamp import from_seconds as timestamp
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.errors import ApiError, NotFound
-from koord.kube.events import EventRecorder, reference
+from koord.kube.events import EventRecorder, reference, reference_to
 from koord.notice.decision import Asker, Go, Tell, concerns, is_told
 from koord.notice.live.asking import ask, withdraw
 
 log = logging.getLogger(__name__)
 
 FIELD_MANAGER: Final = "koord-agent"
+ANSWER_S: Final = 10.0
+"""For all that an eviction asks for together: the note on the node, the notice, the eviction."""
 NOTED_AGAIN_S: Final = 5.0
 """Of evictions that follow closely, not each is noted: the scheduler waits for much longer than that."""
 REFUSED_NOTED_AGAIN_S: Final = 60.0
@@ -48,6 +55,7 @@ class Evictor:
     def __init__(
         self,
         client: Client,
+        requests: ApiRequests,
         events: EventRecorder,
         audit: Audit,
         clock: Clock,
@@ -57,8 +65,12 @@ class Evictor:
         kept: Callable[[Eviction], None] = lambda eviction: None,
         told: Callable[[Eviction], None] = lambda eviction: None,
         copilot: CopilotClient | None = None,
+        shield: Shield | None = None,
     ) -> None:
         """`done` and `kept` hear whether a pod goes, `told` that it is waited for; `node` is where it runs."""
+        self._requests, self._shield = requests, shield or Shield()
+        self.unanswered: set[str] = set()
+        "Uids of pods whose eviction was requested and not answered yet."
         self._client, self._events, self._audit, self._clock, self._done = client, events, audit, clock, done
         self._cgroups, self._node, self._kept, self._tell = cgroups, node, kept, told
         self._copilot = copilot
@@ -69,57 +81,82 @@ class Evictor:
         self._refused = ""
         "Who was refused last, by uid."
 
-    async def evict(self, eviction: Eviction) -> None:
-        pod = eviction.pod
-        if self._copilot is not None and pod.uid in self._copilot.guests:
-            await self._end_guest(self._copilot, eviction)
+    def evict(self, eviction: Eviction) -> None:
+        """Never waits: the API server, or the copilot, is asked beside the rounds. In an emergency that comes after the
+        pod's processes were killed."""
+        if eviction.is_emergency:
+            self._kill(eviction)
+        key, uid = ("evict", eviction.pod.uid), eviction.pod.uid
+        if key in self._requests:
             return
+        if not self._requests.put(key, partial(self._ask, eviction)):
+            self._keep(eviction, "too many requests are waiting for an answer")
+            return
+        self.unanswered.add(uid)
+
+    async def _ask(self, eviction: Eviction) -> None:
+        with self._shield.about("evict it", PODS, eviction.pod.meta):
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    if self._copilot is not None and eviction.pod.uid in self._copilot.guests:
+                        await self._end_guest(self._copilot, eviction)
+                    else:
+                        await self._end_pod(eviction)
+            except TimeoutError:
+                self._keep(eviction, f"no answer within {ANSWER_S:g} s")
+            finally:
+                self.unanswered.discard(eviction.pod.uid)
+
+    async def _end_pod(self, eviction: Eviction) -> None:
+        pod = eviction.pod
         await self._note(pod.band, REFUSED_NOTED_AGAIN_S if pod.uid == self._refused else NOTED_AGAIN_S)
-        regarding = ObjectReference(
-            kind="Pod", api_version="v1", namespace=pod.meta.namespace, name=pod.meta.name, uid=pod.uid
-        )
-        note = f"{eviction.by}: {eviction.why}"
         try:
-            if concerns(pod.meta) and eviction.notice_s > 0 and await self._waits(eviction, regarding):
+            if concerns(pod.meta) and eviction.notice_s > 0 and await self._waits(eviction):
                 self._tell(eviction)
                 return
             await self._client.evict(pod.meta.namespace, pod.meta.name, uid=pod.uid)
         except NotFound:
-            self._done(eviction)
+            if not eviction.is_emergency:
+                self._done(eviction)
         except ApiError as error:
-            if eviction.is_emergency:
-                self._kill(eviction, regarding, f"{note}; the API refused: {error}")
-                return
-            self._refused = pod.uid
-            self._kept(eviction)
-            self._audit_of("refused", eviction, f"{note}; refused: {error}")
-            self._events.record(regarding, "evictPodFail", f"{note}; {error}", action="Evicting", type="Warning")
-            log.warning("cannot evict %s: %s", pod.key, error)
+            self._keep(eviction, str(error))
         else:
-            self._done(eviction)
-            self._audit_of("evict", eviction, note)
-            self._events.record(regarding, "evictPodSuccess", note, action="Evicting", type="Warning")
-            log.info("evicted %s: %s", pod.key, note)
+            self._goes(eviction)
+            self._record(eviction, "evictPodSuccess", _note(eviction))
 
     async def _end_guest(self, copilot: CopilotClient, eviction: Eviction) -> None:
         """A container of YARN: no object of the API, so it is told on the node."""
-        note = f"{eviction.by}: {eviction.why}"
         try:
             await copilot.kill(eviction.pod.uid)
         except CopilotError as error:
-            self._kept(eviction)
-            self._audit_of("refused", eviction, f"{note}; refused: {error}")
-            log.warning("YARN's container %s is not ended: %s", eviction.pod.uid, error)
+            self._keep(eviction, str(error))
             return
-        self._done(eviction)
-        self._audit_of("evict", eviction, note)
+        self._goes(eviction)
         node = self._node()
         if node is not None:
-            text = f"ended YARN's container {eviction.pod.uid}: {note}"
+            text = f"ended YARN's container {eviction.pod.uid}: {_note(eviction)}"
             self._events.record(reference(NODES, node), "YarnContainerEnded", text, action="Evicting", type="Warning")
-        log.info("ended YARN's container %s: %s", eviction.pod.uid, note)
 
-    async def _waits(self, eviction: Eviction, regarding: ObjectReference) -> bool:
+    def _goes(self, eviction: Eviction) -> None:
+        if not eviction.is_emergency:
+            # Whoever was killed counts as gone since then.
+            self._done(eviction)
+        self._audit_of("evict", eviction, _note(eviction))
+        log.info("evicted %s: %s", eviction.pod.key, _note(eviction))
+
+    def _keep(self, eviction: Eviction, why: str) -> None:
+        """The eviction failed. If the pod's processes were killed, kubelet restarts them."""
+        is_pod = self._copilot is None or eviction.pod.uid not in self._copilot.guests
+        self._audit_of("refused", eviction, f"{_note(eviction)}; refused: {why}")
+        log.warning("cannot evict %s: %s", eviction.pod.key, why)
+        if eviction.is_emergency:
+            return
+        self._kept(eviction)
+        if is_pod:
+            self._refused = eviction.pod.uid
+            self._record(eviction, "evictPodFail", f"{_note(eviction)}; {why}")
+
+    async def _waits(self, eviction: Eviction) -> bool:
         """Whether the pod has notice, and it is not over."""
         meta, asker = eviction.pod.meta, _asker(eviction.by, eviction.why)
         self._wanted_s[meta.uid, asker.reason] = self._clock.monotonic()
@@ -133,11 +170,11 @@ class Evictor:
             until = timestamp(verdict.until_s)
             note = f"{eviction.by}: {eviction.why}. The pod goes at {until}, or when it says that it is ready."
             self._audit_of("notice", eviction, note)
-            self._events.record(regarding, "EvictionNotice", note, action="Evicting", type="Warning")
+            self._record(eviction, "EvictionNotice", note)
         return True
 
-    async def let_stay(self, pods: Iterable[AgentPod]) -> None:
-        """Withdraws what pods were told that nobody wants gone any more."""
+    def let_stay(self, pods: Iterable[AgentPod]) -> None:
+        """Withdraws notices that no strategy wants any more. Never waits."""
         now_s = self._clock.monotonic()
         for pod in pods:
             if not is_told(pod.meta) or not pod.is_active:
@@ -146,20 +183,34 @@ class Evictor:
                 last_s = self._wanted_s.get((pod.uid, entry.reason), self._began_s)
                 if entry.by != FIELD_MANAGER or now_s - last_s < WANTED_S:
                     continue
-                try:
-                    found = await self._client.get(PODS, pod.meta.name, namespace=pod.meta.namespace)
-                    await withdraw(self._client, found, _asker(entry.reason, ""), self._clock.now())
-                except ApiError as error:
-                    log.warning("notice of %s is not withdrawn: %s", pod.key, error)
+                key = ("withdraw", pod.uid, entry.reason)
+                if key not in self._requests:
+                    self._requests.put(key, partial(self._withdraw, pod, entry.reason))
         self._wanted_s = {key: at_s for key, at_s in self._wanted_s.items() if now_s - at_s < 2 * WANTED_S}
 
-    def _kill(self, eviction: Eviction, regarding: ObjectReference, note: str) -> None:
-        pod = eviction.pod
-        killed = kill_all(self._cgroups, [each.directory for each in pod.containers if each.directory])
+    async def _withdraw(self, pod: AgentPod, reason: str) -> None:
+        with self._shield.about("withdraw its notice", PODS, pod.meta):
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    found = await self._client.get(PODS, pod.meta.name, namespace=pod.meta.namespace)
+                    await withdraw(self._client, found, _asker(reason, ""), self._clock.now())
+            except (ApiError, TimeoutError) as error:
+                why = str(error) or f"no answer within {ANSWER_S:g} s"
+                log.warning("notice of %s is not withdrawn: %s", pod.key, why)
+
+    def _kill(self, eviction: Eviction) -> None:
+        """Pods by their containers; what has none, like one of YARN's, as a whole."""
+        pod, note = eviction.pod, _note(eviction)
+        own = [each.directory for each in pod.containers if each.directory]
+        killed = kill_all(self._cgroups, own or [pod.directory])
         self._done(eviction)
         self._audit_of("kill", eviction, note)
-        self._events.record(regarding, "evictPodSuccess", f"{note}; killed", action="Killing", type="Warning")
+        self._record(eviction, "evictPodSuccess", f"{note}; killed", action="Killing")
         log.warning("killed %d processes of %s: %s", killed, pod.key, note)
+
+    def _record(self, eviction: Eviction, reason: str, note: str, action: str = "Evicting") -> None:
+        about = reference_to(PODS, eviction.pod.meta)
+        self._events.record(about, reason, note, action=action, type="Warning")
 
     async def _note(self, band: PriorityClass, again_s: float) -> None:
         """Before the eviction, so that nobody can be placed in between. It is only help: who must go, goes anyway."""
@@ -181,6 +232,10 @@ class Evictor:
         self._audit.add(
             timestamp(self._clock.now()), type, eviction.by, message, namespace=meta.namespace, name=meta.name
         )
+
+
+def _note(eviction: Eviction) -> str:
+    return f"{eviction.by}: {eviction.why}"
 
 
 def _asker(feature: str, why: str) -> Asker:

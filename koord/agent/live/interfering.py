@@ -26,6 +26,7 @@ from koord.api.kinds import NODE_METRICS, POD_MIGRATION_JOBS, PODS
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.protocol.annotations.load import EVICT_REASON, EVICT_TRIGGER, JOB_CREATED_BY
 from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.protocol.report_age import report_age_s
 from koord.api.protocol.slowed_by import MOST_OF_A_POD, Blame, paired
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 from koord.kube.client import Client
@@ -43,8 +44,6 @@ TTL: Final = "5m"
 MOVE_FAILED: Final = "MoveFailed"
 FRESH_S: Final = 300.0
 """Reports come every minute, unless a node is told otherwise."""
-PODS_KNOWN_S: Final = 60.0
-"""After its start, until when an agent may not know all pods of its node."""
 TOLD_S: Final = 600.0
 """For how long a blame is in the reports."""
 _OWN_LABELS: Final = ("statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index")
@@ -67,7 +66,6 @@ class Interfering:
         self._client, self._events, self._clock, self._state_dir = client, events, clock, state_dir
         self._pods, self._replicas = pods, replicas
         self._log: EvidenceLog = evidence_so_far(state_dir)
-        self._began_s = clock.monotonic()
         self._open: dict[str, Evidence] = {}
         "By victim, the last entry of an episode that has not ended."
         self._noisy: dict[str, dict[str, ObjectMeta | None]] = {}
@@ -99,10 +97,7 @@ class Interfering:
         if self._open.keys() <= set(episodes):
             return
         now_s, pods = self._clock.now(), self._pods()
-        is_early = self._clock.monotonic() - self._began_s < PODS_KNOWN_S
         for uid in [uid for uid in self._open if uid not in episodes]:
-            if uid in self._left and uid not in pods and is_early:
-                continue
             last, has_ended = self._open[uid], uid not in pods and uid not in self._left
             if uid in pods:
                 self._metas[uid] = pods[uid].meta
@@ -258,7 +253,7 @@ class Interfering:
             return False
         policy = metric.spec.metric_collect_policy
         every_s = (policy.report_interval_seconds if policy else None) or 0
-        return self._clock.now() - at_s < max(FRESH_S, 3 * every_s)
+        return report_age_s(at_s, self._clock.now()) < max(FRESH_S, 3 * every_s)
 
 
 def _signals(metric: NodeMetric, namespace: str, name: str) -> dict[str, float]:

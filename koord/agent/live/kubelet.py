@@ -1,7 +1,7 @@
 """What kubelet knows of this node: its pods, and how it deals with CPUs.
 
-A list that is empty or cannot be had leaves the last one in force: a kubelet that restarts must not look like a node
-without services.
+What cannot be had leaves the last answer in force; before the first one nothing is known (None), which is not the same
+as no pods.
 """
 
 from __future__ import annotations
@@ -70,24 +70,28 @@ def client_of(config: ClusterConfig, address: str) -> Client:
     return Client(own, user_agent="koord-agent", timeout_s=TIMEOUT_S).limited(attempts=1)
 
 
-class Pods:
-    """Kubelet's pods. Most of the time it tells the same as before, which is not read again."""
+class PodList:
+    """Kubelet's pods. Most of the time it lists the same as before, which is not read again."""
 
     def __init__(self) -> None:
-        self._told = b""
+        self._last = b""
 
     async def news(self, client: Client) -> tuple[RunnablePod, ...] | None:
-        """None where it has none to tell, or none but those that it told."""
+        """Empty where it has no pods; None where it does not answer, or lists the same as before."""
         try:
             _, _, body = await client.raw("GET", "/pods")
-            if (told := blake2b(body).digest()) == self._told:
+            if (last := blake2b(body).digest()) == self._last:
                 return None
-            found = msgspec.json.decode(body, type=_Pods).items
+            pods = msgspec.json.decode(body, type=_Pods).items
         except (ApiError, OSError, *UNREADABLE) as error:
-            log.warning("kubelet does not tell its pods, the last ones stay: %s", error)
+            log.warning("kubelet does not list its pods, the last list stays: %s", error)
             return None
-        self._told = told
-        return found or None
+        self._last = last
+        return pods or ()
+
+    def look_again(self) -> None:
+        """The next answer is news, also if it is the same."""
+        self._last = b""
 
 
 _LEVELS: Final = {"container": "ContainerLevel", "pod": "PodLevel"}
@@ -115,7 +119,8 @@ def reserved_cpus(config: _Config, topology: Topology) -> CPUSet:
     return named or topology.first(-(-cpu_milli // 1000))
 
 
-async def settings(client: Client, before: Kubelet, topology: Topology) -> Kubelet:
+async def settings(client: Client, before: Kubelet | None, topology: Topology) -> Kubelet | None:
+    """None while they are not known. A kubelet that keeps them back has the usual ones."""
     try:
         _, _, body = await client.raw("GET", "/configz")
         config = msgspec.json.decode(body, type=_Configz).kubeletconfig
@@ -123,19 +128,19 @@ async def settings(client: Client, before: Kubelet, topology: Topology) -> Kubel
     except (ApiError, OSError, ValueError) as error:
         log.warning("kubelet does not tell its configuration, the last one stays: %s", error)
         is_kept_back = isinstance(error, ApiError) and error.code in _NEVER_TOLD
-        return replace(before, is_told=before.is_told or is_kept_back)
+        return Kubelet() if before is None and is_kept_back else before
     return replace(
-        before,
+        before or Kubelet(),
         cpu_policy=config.cpu_manager_policy,
         reserved_cpus=reserved,
         cpu_options=config.cpu_manager_policy_options or {},
         topology_policy=topology_policy(config.topology_manager_policy, config.topology_manager_scope),
-        is_told=True,
     )
 
 
-def given_cpus(files: Files, asked: Kubelet) -> Mapping[str, CPUSet]:
-    """By pod uid, what it gave away. A file that cannot be read leaves what was known: those CPUs are still taken."""
+def given_cpus(files: Files, asked: Kubelet, before: Kubelet | None) -> Mapping[str, CPUSet] | None:
+    """By pod uid, what it gave away. A file that cannot be read leaves what was known before, at first nothing (None):
+    those CPUs are still taken."""
     if asked.cpu_policy != STATIC:
         return {}
     try:
@@ -144,7 +149,7 @@ def given_cpus(files: Files, asked: Kubelet) -> Mapping[str, CPUSet]:
         return {}
     except (OSError, ValueError) as error:
         log.warning("kubelet's cpu_manager_state cannot be read, what was known stays: %s", error)
-        return asked.static_cpus
+        return None if before is None else before.static_cpus
 
 
 def static_cpus(state: bytes) -> dict[str, CPUSet]:

@@ -44,19 +44,22 @@ class AgentCollector(Collector):
         forecast: Callable[[], Forecast | None] = lambda: None,
         failing_s: Callable[[], Mapping[str, float]] = dict,
         evictions: Mapping[tuple[Charged, str], int] | None = None,
+        node: str = "",
     ) -> None:
         """`counts`: writes, refusals and evictions, by strategy and what it was; `failures`: by kind of object and what
         could not be done; `failing_s`: by report, for how long it could not be written; `evictions`: by whose
-        pod it was, and the strategy."""
+        pod it was, and the strategy; `node`: the node's name, for what is exported while there is no state."""
         self._agent, self._state, self._counts, self._now = agent, state, counts, now
         self._failures, self._forecast, self._failing_s = failures or {}, forecast, failing_s
-        self._evictions = evictions or {}
+        self._evictions, self._node = evictions or {}, node
 
     def collect(self) -> Iterator[Metric]:
         state = self._state()
-        if state is None:
-            return
-        node = state.node.metadata.name
+        if state is not None:
+            yield from self._of_node(state, state.node.metadata.name)
+        yield from self._of_agent(self._node if state is None else state.node.metadata.name)
+
+    def _of_node(self, state: NodeState, node: str) -> Iterator[Metric]:
         usage = GaugeMetricFamily("koordlet_node_usage", "Used by the node", labels=["node", "resource"])
         self._add(usage, names.NODE_CPU, [node, "cpu"], 1000)
         self._add(usage, names.NODE_MEMORY, [node, "memory"])
@@ -100,6 +103,8 @@ class AgentCollector(Collector):
         if state.gates[AgentGate.RESCTRL_COLLECTOR]:
             yield from self._resctrl(state, node)
         yield from self._predicted(node)
+
+    def _of_agent(self, node: str) -> Iterator[Metric]:
         done = CounterMetricFamily("koordlet_actions", "What the agent did", labels=["node", "by", "what"])
         for key, count in self._counts.items():
             by, _, what = key.partition("/")

@@ -1,15 +1,16 @@
 """The agent as a daemon on one node, until it is cancelled.
 
-Each second a round; beside it kubelet is asked for its pods, and usage is reported. A round that fails is told and the
-next one comes: a kernel file that cannot be read now may be there in a second. Neither does any other failure end it: a
-node without an agent keeps the limits of its last second.
+Each second a round, which never waits for the network: beside it kubelet is asked for its pods, usage is reported, and
+the API server is asked for what rounds decide (`api_requests`). There is no round before the Node, kubelet's settings
+and its pods are known: what is not known yet changes nothing. A round that fails is told and the next one comes: a
+kernel file that cannot be read now may be there in a second. Other parts that fail begin again, since a node without an
+agent keeps the limits of its last second. Only a failure of the requests' queue ends the agent.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -17,6 +18,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from koord.agent.adjustment import Adjustment
 from koord.agent.annotations import READ
@@ -31,11 +34,14 @@ from koord.agent.host.files import Files
 from koord.agent.host.layout import driver_of
 from koord.agent.host.topology import Topology, topology
 from koord.agent.live import asked, kubelet
+from koord.agent.live.api_requests import ApiRequests
 from koord.agent.live.copilot import CopilotClient
 from koord.agent.live.devices import DeviceLook, DeviceWatch
 from koord.agent.live.evicting import Evictor
+from koord.agent.live.holding import directory_of, held, is_there
 from koord.agent.live.interfering import Interfering
 from koord.agent.live.keeping import AUDIT, read_ledger, write_ledger
+from koord.agent.live.left_out import LeftOutPods
 from koord.agent.live.pod_resources import PodResources
 from koord.agent.live.pod_watch import PodWatch
 from koord.agent.live.predicting import predicting
@@ -46,7 +52,7 @@ from koord.agent.pods import AgentPod, pods_of
 from koord.agent.predict.forecast import Predictor
 from koord.agent.predict.model import PredictionSettings
 from koord.agent.qos import interference, resctrl
-from koord.agent.qos.decision import Eviction, Problem
+from koord.agent.qos.decision import Eviction, Move, Problem
 from koord.agent.report import device
 from koord.agent.report.registry import REPORTS
 from koord.agent.report.report import Facts, Report
@@ -69,11 +75,13 @@ from koord.api.protocol.pod_resources import DIRECTORY, KUBELET_DIRECTORY
 from koord.api.protocol.pod_resources import SOCKET as POD_RESOURCES_SOCKET
 from koord.api.protocol.slowed_by import Blame
 from koord.api.text.timestamp import from_seconds as timestamp
+from koord.kube.beside import beside
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
-from koord.kube.events import EventRecorder
+from koord.kube.events import EventRecorder, reference_to
 from koord.kube.informer import Informer
 from koord.kube.informers import Informers
+from koord.kube.listening import allow_many_descriptors
 from koord.kube.malformed import FailureTeller, MalformedTeller
 from koord.kube.served import until_served
 
@@ -83,11 +91,14 @@ ROUND_S: Final = 1.0
 KUBELET_S: Final = 10.0
 DRIVER_WITHIN_S: Final = 60.0
 AGAIN_S: Final = 5.0
+API_S: Final = 5.0
+"""How long a call to the API server may take."""
+REPORT_ATTEMPTS: Final = 3
+"""Of a report: the next one comes a minute later."""
 ANNOUNCED_S: Final = 300.0
 """For how long a pod that a runtime has told of may be unknown to kubelet: one that never came about is forgotten."""
 RESIZED_S: Final = 5.0
 """For so long a runtime's word that kubelet resizes a pod counts; kubelet tells it by then."""
-MOST_FILES: Final = 65536
 MOST_PROBLEMS: Final = 10_000
 """So many are remembered as told; after that, all are told again."""
 
@@ -125,18 +136,24 @@ class Sources:
     slo: Informer[NodeSLO]
     reports: Sequence[tuple[Report[Any], Informer[Any]]]
     "Each with the object that it is told in."
-    pods: dict[str, AgentPod] = field(default_factory=dict)
-    kubelet: Kubelet = field(default_factory=lambda: Kubelet(is_told=False))
+    pods: dict[str, AgentPod] | None = None
+    kubelet: Kubelet | None = None
+    "Both None while kubelet has not said it."
 
 
 class Daemon:
     def __init__(self, client: Client, options: AgentOptions, clock: Clock) -> None:
         self._client, self._options, self._clock = client, options, clock
-        _allow_many_files()
+        self._api = client.limited(timeout_s=API_S, attempts=1)
+        "For what is asked again anyway, where it is still wanted."
+        self.requests = ApiRequests()
+        allow_many_descriptors()
         self.files = Files(options.host_root)
         self.cgroups = Cgroups.of(self.files, options.cgroup_root)
         self.topology: Topology = topology(self.files)
         self.driver = CgroupDriver.SYSTEMD
+        self._has_node: Callable[[], bool] = lambda: True
+        "Whether the API server has the Node; it does until it is heard that it does not."
         self.audit = Audit(options.state_dir / AUDIT)
         executor = Executor(
             self.cgroups, read_ledger(options.state_dir), lambda text: write_ledger(options.state_dir, text)
@@ -151,8 +168,9 @@ class Daemon:
         "By strategy and what it did."
         self.evictions: Counter[tuple[Charged, str]] = Counter()
         "By whose pod it was, and the strategy."
-        self.reporter = Reporter(client, clock, options.node, self._facts)
-        self._kubelet_pods = kubelet.Pods()
+        self.reporter = Reporter(self._api.limited(attempts=REPORT_ATTEMPTS), clock, options.node, self._facts)
+        self._kubelet_pods = kubelet.PodList()
+        self._left_out = LeftOutPods(client, self.cgroups, clock)
         self._look = DeviceLook(self.files, options.gates)
         self._watch = DeviceWatch(self._look, clock)
         self._state: NodeState | None = None
@@ -166,14 +184,14 @@ class Daemon:
         self._resizing: dict[str, float] = {}
         "By uid, pods that a runtime says kubelet is resizing, and since when."
         self._pod_watch: PodWatch | None = None
-        self._knows_pods = False
-        "Whether kubelet has said which pods are here."
+        self._awaited = ""
+        "What was missing when that was last logged."
 
     async def run(self, on_ready: Callable[[], None]) -> None:
         own = f"metadata.name={self._options.node}"
         async with AsyncExitStack() as stack:
             events = await stack.enter_async_context(
-                EventRecorder(self._client, controller="koord-agent", clock=self._clock)
+                EventRecorder(self._api, controller="koord-agent", clock=self._clock)
             )
             reports = [report for report in REPORTS if report.is_on(self._options.gates)]
             await until_served(self._client, [NODE_SLOS, *(report.kind for report in reports)], self._clock)
@@ -187,8 +205,11 @@ class Daemon:
             self.failures.events = events
             sources.node.add_handler(malformed.hear(NODES))
             await informers.synced(freeze=True)
+            self._has_node = lambda: sources.node.get(self._options.node) is not None
+            await stack.enter_async_context(beside(self.requests.run(), name="api-requests"))
             evictor = Evictor(
-                self._client,
+                self._api,
+                self.requests,
                 events,
                 self.audit,
                 self._clock,
@@ -198,13 +219,14 @@ class Daemon:
                 lambda eviction: self.agent.was_refused(eviction, self._clock.monotonic()),
                 lambda eviction: self.agent.was_told(eviction, self._clock.monotonic()),
                 self._copilot,
+                self._shield,
             )
             interfering = Interfering(
-                self._client,
+                self._api,
                 events,
                 self._clock,
                 self._options.state_dir,
-                lambda: sources.pods,
+                lambda: sources.pods or {},
                 self.agent.replicas,
                 self._options.node,
             )
@@ -216,16 +238,17 @@ class Daemon:
                 stack.push_async_callback(answering.cleanup)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             tasks.create_task(self._again("kubelet", lambda: self._ask_kubelet(sources, malformed)), name="kubelet")
+            tasks.create_task(self._again("node", partial(self._tell_missing_node, events)), name="node")
             tasks.create_task(self._again("copilot", self._copilot.run), name="copilot")
             tasks.create_task(self._again("predictions", self._predict), name="predictions")
             if device.REPORT in reports:
-                watching = partial(self._watch.run, self.agent.samples, lambda: sources.pods, self.files)
+                watching = partial(self._watch.run, self.agent.samples, lambda: sources.pods or {}, self.files)
                 tasks.create_task(self._again("devices", watching), name="device-watch")
             for report, informer in sources.reports:
                 work = partial(self.reporter.run, report, partial(informer.get, self._options.node))
                 tasks.create_task(self._again(report.name, work), name=report.name)
             if self._options.gates[AgentGate.APPLICATION_PROBE_COLLECTOR]:
-                prober = Prober(lambda: sources.pods.values(), self._probed, self._clock)
+                prober = Prober(lambda: (sources.pods or {}).values(), self._probed, self._clock)
                 tasks.create_task(self._again("probes", prober.run), name="probes")
             if self._options.gates[AgentGate.POD_RESOURCES_PROXY]:
                 proxy = pod_resources_of(self._options, lambda: self._state, self._clock)
@@ -243,6 +266,24 @@ class Daemon:
                 log.exception("%s of node %s failed, and begin again in %g s", part, self._options.node, AGAIN_S)
             await self._clock.sleep(AGAIN_S)
 
+    def missing_node(self) -> str | None:
+        """What is wrong with the node's name, if anything: without a Node, nothing is protected or reported."""
+        if self._has_node():
+            return None
+        return f"there is no Node {self._options.node}: --node-name or $NODE_NAME must be the name of this host's Node"
+
+    async def _tell_missing_node(self, events: EventRecorder) -> None:
+        """When it is missed, and again each time after it was there."""
+        told = False
+        while True:
+            missing = self.missing_node()
+            if missing and not told:
+                log.warning("%s; nothing is done until there is", missing)
+                about = reference_to(NODES, ObjectMeta(name=self._options.node))
+                events.record(about, "NoSuchNode", f"koord agent: {missing}", action="Starting", type="Warning")
+            told = missing is not None
+            await self._clock.sleep(AGAIN_S)
+
     async def _find_driver(self) -> None:
         """By kubelet's directories, which may come after the agent; without any for a minute, as most nodes have it."""
         until_s = self._clock.monotonic() + DRIVER_WITHIN_S
@@ -258,23 +299,24 @@ class Daemon:
             began_s = self._clock.monotonic()
             try:
                 state = self._now(sources)
+                self._tell_unknown(self._unknown(sources))
                 if state is not None:
-                    done = self.agent.round(state, began_s)
+                    done = self.agent.round(state, began_s, evictor.unanswered)
                     self._tell_writes(done.outcome)
                     for problem in done.problems:
                         self._tell_problem(problem)
                     for eviction in done.evictions:
                         with self._shield.about("evict it", PODS, eviction.pod.meta):
-                            await evictor.evict(eviction)
-                    await evictor.let_stay(sources.pods.values())
+                            evictor.evict(eviction)
+                    evictor.let_stay(state.pods.values())
                     for finding in done.findings:
                         interfering.tell(finding)
                     interfering.watch(self.agent.remembered(interference.STRATEGY).control.episodes)
                     if done.usual_signals:
-                        hours.heard(sources.pods, done.usual_signals)
+                        hours.heard(state.pods, done.usual_signals)
                     for move in done.moves:
                         self._count(move.by, "move")
-                        if not await interfering.move(move):
+                        if not self.requests.put(("move", move.pod.uid), partial(self._move, interfering, move)):
                             self.agent.was_not_moved(move.pod, self._clock.monotonic())
                     for pod in done.asks:
                         interfering.ask(pod)
@@ -282,12 +324,14 @@ class Daemon:
                 log.warning("this round is left out: %s", error)
             await self._clock.sleep(max(self._options.round_s - (self._clock.monotonic() - began_s), 0.05))
 
-    async def _predict(self) -> None:
-        def state() -> NodeState | None:
-            return self._state if self._knows_pods else None
+    async def _move(self, interfering: Interfering, move: Move) -> None:
+        with self._shield.about("have it moved", PODS, move.pod.meta):
+            if not await interfering.move(move):
+                self.agent.was_not_moved(move.pod, self._clock.monotonic())
 
+    async def _predict(self) -> None:
         directory = self._options.prediction_dir or self._options.state_dir
-        await predicting(self.predictor, directory, self.agent.samples, state, self._clock)
+        await predicting(self.predictor, directory, self.agent.samples, lambda: self._state, self._clock)
 
     def _evicted(self, eviction: Eviction) -> None:
         self._count(eviction.by, "evict")
@@ -298,7 +342,8 @@ class Daemon:
         """A runtime is about to make something."""
         uid, state = asking.pod.uid, self._now(sources)
         if state is None or state.slo is None:
-            raise asked.NotYet(f"node {self._options.node} has no NodeSLO yet")
+            unknown = self._unknown(sources) or "its NodeSLO"
+            raise asked.NotYet(f"not known yet of node {self._options.node}: {unknown}")
         if asking.is_over:
             self._announced = {other: each for other, each in self._announced.items() if other != uid}
             return Adjustment()
@@ -311,7 +356,7 @@ class Daemon:
             pod = announced(asking.pod, self.driver)
             self._announced = {**self._announced, uid: (pod, now_s)}
             state = self._now(sources) or state
-        found = answer(state, pod, asking, resctrl.class_ahead(state, pod, self.files))
+        found = self._spared(answer(state, pod, asking, resctrl.class_ahead(state, pod, self.files)), pod, asking)
         if not asking.container:
             self._tell_writes(self.agent.made_ready(state, pod, now_s))
         if asking.is_update and is_resized(pod, asking):
@@ -325,13 +370,22 @@ class Daemon:
             self.audit.add(at, asking.by or "ask", by, message, namespace=pod.meta.namespace, name=name)
         return found
 
-    def _pods(self, sources: Sources) -> dict[str, AgentPod]:
+    def _spared(self, wanted: Adjustment, pod: AgentPod, asking: Asking) -> Adjustment:
+        """A container that runs gets no memory limit from its runtime that would have it killed."""
+        limit = wanted.memory_limit_bytes
+        directory = next((each.directory for each in pod.containers if each.name == asking.container), "")
+        if limit is None or not directory or self.agent.executor.in_use_above(directory, limit) is None:
+            return wanted
+        return msgspec.structs.replace(wanted, memory_limit_bytes=None)
+
+    def _pods(self, of_kubelet: dict[str, AgentPod]) -> dict[str, AgentPod]:
+        """Kubelet's, and what runtimes say beside it."""
         if self._announced:
             until_s = self._clock.monotonic() - ANNOUNCED_S
             left = {
                 uid: (pod, at_s)
                 for uid, (pod, at_s) in self._announced.items()
-                if uid not in sources.pods and at_s > until_s
+                if uid not in of_kubelet and at_s > until_s
             }
             if left.keys() != self._announced.keys():
                 self._announced = left
@@ -339,19 +393,30 @@ class Daemon:
         if any(at_s <= since_s for at_s in self._resizing.values()):
             self._resizing = {uid: at_s for uid, at_s in self._resizing.items() if at_s > since_s}
         if not self._announced and not self._resizing:
-            return sources.pods
+            return of_kubelet
         resizing = {
             uid: replace(pod, is_resizing=True, is_resize_deferred=False)
             for uid in self._resizing
-            if (pod := sources.pods.get(uid))
+            if (pod := of_kubelet.get(uid))
         }
-        return {**sources.pods, **resizing, **{uid: pod for uid, (pod, _) in self._announced.items()}}
+        return {**of_kubelet, **resizing, **{uid: pod for uid, (pod, _) in self._announced.items()}}
+
+    def _unknown(self, sources: Sources) -> str:
+        """What a state cannot be made without; empty where all of it is known."""
+        is_known = {
+            "its Node": sources.node.get(self._options.node) is not None,
+            "kubelet's settings": sources.kubelet is not None,
+            "kubelet's pods": sources.pods is not None,
+            "the containers of YARN": self._copilot.has_looked,
+        }
+        return ", ".join(what for what, is_so in is_known.items() if not is_so)
 
     def _now(self, sources: Sources) -> NodeState | None:
+        """None while something is not known without which nothing can be decided."""
         node, slo = sources.node.get(self._options.node), sources.slo.get(self._options.node)
-        if node is None:
+        if node is None or sources.pods is None or sources.kubelet is None or not self._copilot.has_looked:
             return None
-        pods = self._pods(sources)
+        pods = self._pods(sources.pods)
         made_of = (
             node,
             slo,
@@ -434,6 +499,14 @@ class Daemon:
         self._problems.add(told)
         self._shield.failed(problem.doing, BadInput(problem.why), PODS if problem.pod else NODES, meta)
 
+    def _tell_unknown(self, unknown: str) -> None:
+        if unknown != self._awaited:
+            self._awaited = unknown
+            if unknown:
+                log.warning("nothing is changed on node %s before this is known: %s", self._options.node, unknown)
+            else:
+                log.info("all is known that node %s is looked after by", self._options.node)
+
     def _node_meta(self) -> ObjectMeta | None:
         return None if self._state is None else self._state.node.metadata
 
@@ -449,25 +522,32 @@ class Daemon:
                     client = await stack.enter_async_context(kubelet.client_of(self._client.config, address))
                 if client is not None:
                     await self._kubelet_round(client, sources, malformed)
-                    watch.follow(pod.directory for pod in sources.pods.values())
+                    watch.follow(pod.directory for pod in (sources.pods or {}).values())
                 await watch.next_look(self._options.kubelet_s)
 
     async def _kubelet_round(self, client: Client, sources: Sources, malformed: MalformedTeller) -> None:
         # First: pods are not to be looked after by what a kubelet with other settings would do.
-        asked = await kubelet.settings(client, sources.kubelet, self.topology)
-        new = replace(asked, static_cpus=kubelet.given_cpus(self.files, asked))
-        if new != sources.kubelet:
-            sources.kubelet = new
-        found = await self._kubelet_pods.news(client)
-        if found is not None:
-            pods = pods_of(found, self.driver, self._shield)
-            if pods != sources.pods:
-                for uid in sources.pods.keys() - pods.keys():
-                    self.agent.executor.forget(sources.pods[uid].directory)
-                for uid, pod in pods.items():
-                    malformed.tell(PODS, pod.meta, sources.pods[uid].meta if uid in sources.pods else None)
-                sources.pods = pods
-            self._knows_pods = True
+        settings = await kubelet.settings(client, sources.kubelet, self.topology)
+        given = None if settings is None else kubelet.given_cpus(self.files, settings, sources.kubelet)
+        if settings is not None and given is not None:
+            new = replace(settings, static_cpus=given)
+            if new != sources.kubelet:
+                sources.kubelet = new
+        news = await self._kubelet_pods.news(client)
+        if news is None:
+            return
+        listed, before = pods_of(news, self.driver, self._shield), sources.pods
+        pods = await self._left_out.completed(listed, before, self.driver)
+        if pods is None or len(pods) > len(listed):
+            self._kubelet_pods.look_again()
+        if pods is None or pods == before:
+            return
+        known = before or {}
+        for uid in known.keys() - pods.keys():
+            self.agent.executor.forget(known[uid].directory)
+        for uid, pod in pods.items():
+            malformed.tell(PODS, pod.meta, known[uid].meta if uid in known else None)
+        sources.pods = pods
 
     def _facts(self) -> Facts | None:
         if self._state is None:
@@ -483,14 +563,6 @@ def pod_resources_of(options: AgentOptions, state: Callable[[], NodeState | None
     return PodResources(kubelet_socket, own, options.state_dir, state, clock)
 
 
-def _allow_many_files() -> None:
-    """A service is often given a thousand descriptors, and may have more for the asking."""
-    has, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if most == resource.RLIM_INFINITY else min(MOST_FILES, most)
-    if has != resource.RLIM_INFINITY and has < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
-
-
 async def run(
     client: Client,
     options: AgentOptions,
@@ -499,10 +571,25 @@ async def run(
     on_start: Callable[[Daemon], None] = lambda daemon: None,
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """`on_start` gets the daemon, for whoever serves what it knows."""
-    daemon = Daemon(client, options, clock or SystemClock())
-    on_start(daemon)
-    try:
-        await daemon.run(on_ready)
-    finally:
-        daemon.files.close()
+    """`on_start` gets the daemon, to serve what it knows. Raises HeldError if the node has an agent already."""
+    clock = clock or SystemClock()
+    cgroups = await _cgroups_when_there(options, clock)
+    with held(options.state_dir, cgroups, "koord agent", timestamp(clock.now())):
+        daemon = Daemon(client, options, clock)
+        on_start(daemon)
+        try:
+            await daemon.run(on_ready)
+        finally:
+            daemon.files.close()
+
+
+async def _cgroups_when_there(options: AgentOptions, clock: Clock) -> Cgroups:
+    """Kubelet may make the node's cgroup after the agent has started."""
+    files, told = Files(options.host_root), False
+    while not is_there(cgroups := Cgroups.of(files, options.cgroup_root)):
+        if not told:
+            where = directory_of(cgroups)
+            log.warning("waiting for cgroup %s: there is none; --host-root and --cgroup-root say where it is", where)
+        told = True
+        await clock.sleep(0.5)
+    return cgroups

@@ -8,6 +8,7 @@ import msgspec
 from aiohttp import web
 
 from koord.agent.executor.audit import Audit, AuditEvent
+from koord.api.text.whole_number import natural_number
 
 PAGE: Final = 256
 LARGEST_PAGE: Final = 2048
@@ -15,13 +16,14 @@ LARGEST_PAGE: Final = 2048
 
 def events(audit: Audit, request: web.Request) -> web.Response:
     """GET /events?size=&pageToken=. A token is the number of the last event of the page before."""
-    size, token = request.query.get("size", str(PAGE)), request.query.get("pageToken", "")
-    if not size.isdigit() or not 0 < int(size) <= LARGEST_PAGE:
+    size, token = natural_number(request.query.get("size", str(PAGE)), LARGEST_PAGE), request.query.get("pageToken", "")
+    after = natural_number(token) if token else None
+    if not size:
         return web.Response(status=400, text=f"size must be a number from 1 to {LARGEST_PAGE}\n")
-    if token and not token.isdigit():
+    if token and after is None:
         return web.Response(status=409, text="pageToken is unknown\n")
-    page = audit.newest(int(size), int(token) if token else None)
-    following = str(page[-1].number) if len(page) == int(size) else ""
+    page = audit.newest(size, after)
+    following = str(page[-1].number) if len(page) == size else ""
     if "json" in request.headers.get("Accept", ""):
         body = {"events": page, "nextPageToken": following}
         return web.Response(body=msgspec.json.encode(body), content_type="application/json")

@@ -1,10 +1,11 @@
 """Core scheduling: whose tasks may run beside each other on the threads of a core.
 
 Under policy coreSched, containers of one group have one cookie. Pods are one group, unless they say theirs by label
-(`core-sched-group-id`) or want to be alone (`core-sched-policy: exclusive`); those of a class that expels
-(coreExpeller) are apart from the rest. A pod of policy none, of class SYSTEM, or of a class that is off has no cookie,
-and no sandbox has. A class with schedIdle is in the idle class: its pods' directories have `cpu.idle`, and no shares.
-Not the directory of all of them, where kubelet writes shares: the kernel would refuse them, and kubelet not start.
+(`core-sched-group-id`) or want to be alone (`core-sched-policy: exclusive`, which wins over a group); those of a
+class that expels (coreExpeller) are apart from the rest. A pod of policy none, of class SYSTEM, or of a class that is
+off has no cookie, and no sandbox has. A class with schedIdle is in the idle class: its pods' directories have
+`cpu.idle`, and no shares. Not the directory of all of them, where kubelet writes shares: the kernel would refuse
+them, and kubelet not start.
 
 Looked at every ten seconds and when something changes: a task born in between has its parent's cookie.
 """
@@ -45,14 +46,19 @@ def group_of(state: NodeState, pod: AgentPod) -> str | None:
     settings = pod_settings(state, pod) if pod.labelled_qos is not QoSClass.SYSTEM else None
     if settings is None or settings.cpu_qos is None or not settings.cpu_qos.enable:
         return None
-    try:
-        policy, name = pod_qos.CORE_SCHED_POLICY.read(pod.meta), pod_qos.CORE_SCHED_GROUP_ID.read(pod.meta)
-    except AnnotationError:
-        policy, name = "", ""
+    policy = _policy(pod)
     if policy == "none":
         return None
-    name = name or (pod.uid if policy == "exclusive" else "")
+    name = pod.uid if policy == "exclusive" else pod_qos.CORE_SCHED_GROUP_ID.read(pod.meta)
     return f"{name}{EXPELLER}" if settings.cpu_qos.core_expeller else name
+
+
+def _policy(pod: AgentPod) -> str:
+    """A policy that does not exist counts as none given: the pod's group still counts."""
+    try:
+        return pod_qos.CORE_SCHED_POLICY.read(pod.meta)
+    except AnnotationError:
+        return ""
 
 
 def groups(state: NodeState) -> Groups:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 from zlib import crc32
 
 from koord.agent import wish
@@ -46,6 +46,7 @@ from koord.api.protocol.crd.resource_qos import NetworkQOSCfg, ResourceQOS
 from koord.api.protocol.priority import QoSClass
 from koord.api.text.quantity import QuantityError
 from koord.api.text.quantity import value as quantity_value
+from koord.api.text.whole_number import natural_number
 
 NAME: Final = "network"
 ALL, SYSTEM, SERVICES, BEST_EFFORT = "1:1", "1:2", "1:3", "1:4"
@@ -81,8 +82,7 @@ def bandwidth_bps(value: int | str | None, total_bps: int) -> int:
         return 0
     text = str(value)
     if isinstance(value, int) or (text.endswith("%") and text[:-1].isdigit()):
-        percent = int(text.removesuffix("%"))
-        return total_bps * percent // 100 if 0 <= percent <= 100 else 0
+        return total_bps * (natural_number(text.removesuffix("%"), 100) or 0) // 100
     try:
         return max(quantity_value(value), 0)
     except QuantityError:
@@ -100,6 +100,18 @@ def tiers(services: NetworkQOSCfg | None, best_effort: NetworkQOSCfg | None, tot
         SERVICES: _tier(services, least_services, total_bps),
         BEST_EFFORT: _tier(best_effort, least_best_effort, total_bps),
     }
+
+
+def below_request(name: str, settings: NetworkQOSCfg | None, way: Literal["egress", "ingress"], total_bps: int) -> str:
+    """What is wrong with a class whose limit is below its request; nothing where that is in order. 0 is no limit."""
+    if settings is None:
+        return ""
+    is_sent = way == "egress"
+    request = settings.egress_request if is_sent else settings.ingress_request
+    limit = settings.egress_limit if is_sent else settings.ingress_limit
+    if not 0 < bandwidth_bps(limit, total_bps) < min(bandwidth_bps(request, total_bps), total_bps):
+        return ""
+    return f"{name}.networkQOS.{way}Limit is {limit}, below {way}Request ({request}); valid is at least as much"
 
 
 def _least(settings: NetworkQOSCfg | None, total_bps: int) -> int:
@@ -168,7 +180,7 @@ def decide(state: NodeState, seen: NetworkSeen) -> StrategyDecision | None:
     services, best_effort = _enabled(state.qos.ls_class), _enabled(state.qos.be_class)
     own = state.once(limited)
     if services is not None or best_effort is not None:
-        fault = _fault(state, seen)
+        fault = _fault(state, seen, services, best_effort)
         if fault:
             problems.append(Problem("divide the network by class", fault))
         else:
@@ -180,14 +192,18 @@ def decide(state: NodeState, seen: NetworkSeen) -> StrategyDecision | None:
     return StrategyDecision(tuple(wishes), problems=tuple(problems))
 
 
-def _fault(state: NodeState, seen: NetworkSeen) -> str:
-    if total_bps(state) < LEAST_BPS:
+def _fault(
+    state: NodeState, seen: NetworkSeen, services: NetworkQOSCfg | None, best_effort: NetworkQOSCfg | None
+) -> str:
+    total = total_bps(state)
+    if total < LEAST_BPS:
         return "system-config has no totalNetworkBandwidth for this node; valid is bit/s, such as 10G"
     if not seen.interface:
         return seen.why
     if not is_free(seen.queue):
         return f"{seen.interface} has a root queue of somebody else ({seen.queue}), which is left as it is"
-    return ""
+    of_classes = (("lsClass", services), ("beClass", best_effort))
+    return next(filter(None, (below_request(name, each, "egress", total) for name, each in of_classes)), "")
 
 
 def total_bps(state: NodeState) -> int:

@@ -15,7 +15,7 @@ from koord.agent import wish
 from koord.agent.host import terway_knobs as knobs
 from koord.agent.pods import AgentPod
 from koord.agent.qos.decision import NOTHING, Problem, StrategyDecision
-from koord.agent.qos.network_classes import bandwidth_bps, pod_limits, total_bps
+from koord.agent.qos.network_classes import bandwidth_bps, below_request, pod_limits, total_bps
 from koord.agent.state import NodeState
 from koord.agent.wish import Wish
 from koord.api.kubernetes.words import KubeQoS
@@ -50,8 +50,8 @@ class TerwayPod(msgspec.Struct, frozen=True, rename="camel"):
     qos_config: PodBandwidth
 
 
-class TooMuch(Exception):
-    """More bandwidth than the node has."""
+class Unfit(Exception):
+    """Bandwidth that cannot be given: more than the node has, or a limit below its request."""
 
 
 def decide(state: NodeState, is_installed: bool) -> StrategyDecision | None:
@@ -65,7 +65,7 @@ def decide(state: NodeState, is_installed: bool) -> StrategyDecision | None:
         return StrategyDecision(problems=(Problem(_DOING, why),))
     try:
         of_node = node_text(state)
-    except TooMuch as error:
+    except Unfit as error:
         return StrategyDecision(problems=(Problem(_DOING, str(error)),))
     why = "netQOSPolicy is terway-qos"
     return StrategyDecision(
@@ -77,7 +77,7 @@ def decide(state: NodeState, is_installed: bool) -> StrategyDecision | None:
 
 
 def node_text(state: NodeState) -> str:
-    """Raises TooMuch for a class that asks for more than there is."""
+    """Raises Unfit for a class whose bandwidth cannot be given."""
     total = total_bps(state)
     lines = {"hw_tx_bps_max": total // 8, "hw_rx_bps_max": total // 8}
     for tier, name, settings in (("l1", "lsClass", state.qos.ls_class), ("l2", "beClass", state.qos.be_class)):
@@ -89,6 +89,8 @@ def _tier(name: str, settings: ResourceQOS | None, total: int) -> dict[str, int]
     own = settings.network_qos if settings is not None else None
     if own is None or not own.enable:
         return dict.fromkeys(("tx_bps_min", "tx_bps_max", "rx_bps_min", "rx_bps_max"), 0)
+    if fault := below_request(name, own, "egress", total) or below_request(name, own, "ingress", total):
+        raise Unfit(fault)
     asked = {
         "egressRequest": own.egress_request,
         "egressLimit": own.egress_limit,
@@ -99,7 +101,7 @@ def _tier(name: str, settings: ResourceQOS | None, total: int) -> dict[str, int]
     for field, value in asked.items():
         bps = bandwidth_bps(value, total)
         if bps > total:
-            raise TooMuch(f"{name}.networkQOS.{field} is {value}, and the node has {total} bit/s in all")
+            raise Unfit(f"{name}.networkQOS.{field} is {value}, and the node has {total} bit/s in all")
         found.append(bps // 8)
     return dict(zip(("tx_bps_min", "tx_bps_max", "rx_bps_min", "rx_bps_max"), found, strict=True))
 

@@ -240,8 +240,16 @@ def _change(facts: Facts, known: NodeMetric | None) -> Mapping[str, Any] | None:
     )
     if status is None:
         return None
-    # A merge patch leaves alone what it does not name: what an earlier agent predicted has to be named to go.
-    return {"status": {"prodReclaimableMetric": None, "prodPeakMetric": None, **msgspec.to_builtins(status)}}
+    return {"status": _named(status)}
+
+
+def _named(report: msgspec.Struct) -> dict[str, Any]:
+    """With null for what it leaves out: a merge patch leaves alone what it does not name, pods that are gone too."""
+    fields = {each.encode_name: getattr(report, each.name) for each in msgspec.structs.fields(report)}
+    said = msgspec.to_builtins(report)
+    return {
+        name: _named(value) if isinstance(value, msgspec.Struct) else said.get(name) for name, value in fields.items()
+    }
 
 
 def _policy(known: NodeMetric | None) -> ReportPolicy:

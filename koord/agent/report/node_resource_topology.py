@@ -116,10 +116,7 @@ def _kept_in_each_zone(state: NodeState) -> dict[str, int]:
 
 
 def change(state: NodeState, files: Files, known: NodeResourceTopology | None) -> Mapping[str, Any] | None:
-    """The merge patch that makes it so, or the whole object; None where it is so already, and before kubelet has told
-    its settings: CPUs that it reserves or gave away would look free to the scheduler."""
-    if not state.kubelet.is_told:
-        return None
+    """The merge patch that makes it so, or the whole object; None where it is so already."""
     annotations, labels = topology_annotations(state), topology_labels(state, known)
     wanted = zones(state, files, known)
     policies = (state.kubelet.topology_policy,)

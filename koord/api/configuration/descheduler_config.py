@@ -37,6 +37,7 @@ from koord.api.protocol import names
 from koord.api.text.duration import parse_ns
 from koord.api.text.naming import dns_subdomain_fault
 from koord.api.text.selector import LabelSelector, selector_faults
+from koord.api.text.whole_number import natural_number
 
 KIND: Final = "DeschedulerConfiguration"
 API_VERSION: Final = "descheduler/v1alpha2"
@@ -170,7 +171,7 @@ def _address(address: str) -> str:
 
 def _address_fault(address: str) -> str | None:
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+    if not colon or natural_number(port, 65535) is None:
         return f"must be host:port, not {address!r}"
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     try:

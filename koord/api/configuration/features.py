@@ -182,7 +182,9 @@ def parse_gates(gates: type[G], text: str = "") -> dict[G, bool]:
         elif name in known:
             by_name[known[name]] = value
         else:
-            raise GateError(f"feature gate {name}: is not known here{_suggestion(name, [*known, *whole_stages])}")
+            valid = [*known, *whole_stages]
+            listed = ", ".join(sorted(valid, key=str.lower))
+            raise GateError(f"feature gate {name}: is not known here{_suggestion(name, valid)}; valid are {listed}")
     return {member: by_name.get(member, by_stage.get(member.stage, member.default)) for member in gates}
 
 

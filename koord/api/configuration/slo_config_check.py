@@ -35,7 +35,7 @@ from koord.api.machinery.faults import Fault, Invalid, check
 from koord.api.machinery.salvage import salvage
 from koord.api.machinery.struct import Struct
 from koord.api.protocol.crd.node_slo import CPUBurstStrategy, ResourceThresholdStrategy
-from koord.api.protocol.crd.resource_qos import ResourceQOS, ResourceQOSStrategy
+from koord.api.protocol.crd.resource_qos import NetworkQOSCfg, ResourceQOS, ResourceQOSStrategy
 from koord.api.text.quantity import QuantityError
 from koord.api.text.quantity import value as quantity_value
 from koord.api.text.selector import LabelSelector, selector_faults
@@ -186,13 +186,12 @@ def _settings_faults(section: Struct, data: Mapping[str, str]) -> Iterator[Fault
         case ResourceThresholdConfig():
             yield from _threshold_section_faults(section)
         case ResourceQOSConfig():
-            system = _system_config(data)
-            if section.cluster_strategy is not None:
-                bandwidth_bps = _bandwidth(system, None)
-                yield from _under("clusterStrategy", _qos_faults(section.cluster_strategy, bandwidth_bps))
+            system, cluster = _system_config(data), section.cluster_strategy or ResourceQOSStrategy()
+            bandwidth_bps = _bandwidth(system, None)
+            yield from _under("clusterStrategy", _qos_faults(cluster, cluster, bandwidth_bps))
             for i, node in enumerate(section.items):
                 bandwidth_bps = _bandwidth(system, node.node_selector)
-                yield from _under(f"nodeStrategies[{i}]", _qos_faults(node, bandwidth_bps))
+                yield from _under(f"nodeStrategies[{i}]", _qos_faults(node, overlay(cluster, node), bandwidth_bps))
         case CPUBurstConfig():
             if section.cluster_strategy is not None:
                 yield from _under("clusterStrategy", _burst_faults(section.cluster_strategy))
@@ -252,7 +251,8 @@ def _threshold_section_faults(section: ResourceThresholdConfig) -> Iterator[Faul
 _CLASSES: Final = (("lsrClass", "lsr_class"), ("lsClass", "ls_class"), ("beClass", "be_class"))
 
 
-def _qos_faults(strategy: ResourceQOSStrategy, bandwidth_bps: int) -> Iterator[Fault]:
+def _qos_faults(strategy: ResourceQOSStrategy, effective: ResourceQOSStrategy, bandwidth_bps: int) -> Iterator[Fault]:
+    """`effective`: what results for the nodes."""
     for name, field in (*_CLASSES, ("systemClass", "system_class")):
         qos: ResourceQOS | None = getattr(strategy, field)
         cache = qos.resctrl_qos if qos is not None else None
@@ -262,6 +262,41 @@ def _qos_faults(strategy: ResourceQOSStrategy, bandwidth_bps: int) -> Iterator[F
             wanted = f"must be below catRangeEndPercent ({cache.cat_range_end_percent})"
             yield Fault(f"{name}.resctrlQOS.catRangeStartPercent", f"{wanted}, not {cache.cat_range_start_percent}")
     yield from _network_faults(strategy, bandwidth_bps)
+    for name, field in _CLASSES:
+        own, result = (_network_of(each, field) for each in (strategy, effective))
+        if own is not None and result is not None:
+            yield from _under(f"{name}.networkQOS", _limit_faults(own, result, bandwidth_bps))
+
+
+def _network_of(strategy: ResourceQOSStrategy, field: str) -> NetworkQOSCfg | None:
+    qos: ResourceQOS | None = getattr(strategy, field)
+    return qos.network_qos if qos is not None else None
+
+
+def _limit_faults(own: NetworkQOSCfg, effective: NetworkQOSCfg, bandwidth_bps: int) -> Iterator[Fault]:
+    """No limit may be 0 or below its request. What is off may be anything: defaults that were copied have zeros."""
+    if effective.enable is False:
+        return
+    for way in ("ingress", "egress"):
+        asked, most = f"{way}_request", f"{way}_limit"
+        if getattr(own, asked) is None and getattr(own, most) is None:
+            continue
+        request, limit = getattr(effective, asked), getattr(effective, most)
+        if limit is None or _bandwidth_fault(limit) or (request is not None and _bandwidth_fault(request)):
+            continue
+        if quantity_value(limit) == 0:
+            valid = "a percentage from 1 to 100 or a quantity such as '50M'; without it there is no limit"
+            yield Fault(f"{way}Limit", f"must not be 0: must be {valid}")
+        elif request is not None and _is_below(limit, request, bandwidth_bps):
+            yield Fault(f"{way}Limit", f"must not be below {way}Request ({request}), as {limit} is")
+
+
+def _is_below(limit: int | str, request: int | str, bandwidth_bps: int) -> bool:
+    """A percentage and a quantity can be compared where the total is known."""
+    if isinstance(limit, int) is isinstance(request, int):
+        return quantity_value(limit) < quantity_value(request)
+    in_bps = [quantity_value(each) * (bandwidth_bps if isinstance(each, int) else 100) for each in (limit, request)]
+    return bandwidth_bps > 0 and in_bps[0] < in_bps[1]
 
 
 def _network_faults(strategy: ResourceQOSStrategy, bandwidth_bps: int) -> Iterator[Fault]:
@@ -269,8 +304,7 @@ def _network_faults(strategy: ResourceQOSStrategy, bandwidth_bps: int) -> Iterat
     totals: dict[str, int] = {"ingressRequest": 0, "egressRequest": 0}
     faulty = False
     for name, field in _CLASSES:
-        qos: ResourceQOS | None = getattr(strategy, field)
-        network = qos.network_qos if qos is not None else None
+        network = _network_of(strategy, field)
         if network is None:
             continue
         for setting, value in (
@@ -307,10 +341,14 @@ def _bandwidth_fault(value: int | str) -> str | None:
             else f"must be a percentage from 0 to 100 or a quantity such as '50M', not {value}"
         )
     try:
-        quantity_value(value)
+        amount = quantity_value(value)
     except QuantityError as error:
         return str(error)
-    return None
+    return (
+        f"must be at least 0: a percentage from 0 to 100 or a quantity such as '50M', not {value}"
+        if amount < 0
+        else None
+    )
 
 
 def _system_config(data: Mapping[str, str]) -> SystemConfig:

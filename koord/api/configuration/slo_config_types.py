@@ -32,8 +32,13 @@ HOST_APPLICATION: Final = "host-application-config"
 CPU_NORMALIZATION: Final = "cpu-normalization-config"
 RESOURCE_AMPLIFICATION: Final = "resource-amplification-config"
 
-AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
-NotNegative: TypeAlias = Annotated[int, Meta(ge=0)]
+MONTH_S: Final = 30 * 24 * 3600
+Seconds: TypeAlias = Annotated[int, Meta(ge=1, le=MONTH_S)]
+Minutes: TypeAlias = Annotated[int, Meta(ge=1, le=MONTH_S // 60)]
+MOST_PERCENT: Final = 200
+ShareOfNode: TypeAlias = Annotated[int, Meta(ge=0, le=MOST_PERCENT)]
+"""In percent. Above 100 a node is oversold on purpose."""
+AmplificationRatio: TypeAlias = Annotated[float, Meta(le=100)]
 
 S_co = TypeVar("S_co", bound=Struct, covariant=True)
 
@@ -58,19 +63,20 @@ class ColocationStrategy(Struct):
     """How much of a node is lent to batch and mid pods, and how its usage is measured for that."""
 
     enable: bool | None = None
-    metric_aggregate_duration_seconds: AtLeastOne | None = None
-    metric_report_interval_seconds: AtLeastOne | None = None
+    metric_aggregate_duration_seconds: Seconds | None = None
+    metric_report_interval_seconds: Seconds | None = None
     metric_aggregate_policy: AggregatePolicy | None = None
     metric_memory_collect_policy: NodeMemoryCollectPolicy | None = None
-    cpu_reclaim_threshold_percent: NotNegative | None = None
-    "Share of the node's CPU that may be used in all before nothing is lent. May pass 100, to oversell."
+    cpu_reclaim_threshold_percent: ShareOfNode | None = None
+    """Share of the node's CPU that may be used in all before nothing is lent. May pass 100, to oversell; no node lends
+    more than it has."""
     cpu_calculate_policy: str | None = None
     "One of `lending_policies.CALCULATE_POLICIES` for cpu; anything else acts as usage."
-    memory_reclaim_threshold_percent: NotNegative | None = None
+    memory_reclaim_threshold_percent: ShareOfNode | None = None
     memory_calculate_policy: str | None = None
     "One of `lending_policies.CALCULATE_POLICIES` for memory; anything else acts as usage."
-    degrade_time_minutes: AtLeastOne | None = None
-    update_time_threshold_seconds: AtLeastOne | None = None
+    degrade_time_minutes: Minutes | None = None
+    update_time_threshold_seconds: Seconds | None = None
     resource_diff_threshold: Annotated[float, Meta(gt=0, le=1)] | None = None
     mid_reclaim_mode: str | None = None
     "static; anything else, or nothing, acts as dynamic."
@@ -79,9 +85,9 @@ class ColocationStrategy(Struct):
     mid_unallocated_percent: Percent | None = None
     mid_static_cpu_reserved_percent: Percent | None = None
     mid_static_memory_reserved_percent: Percent | None = None
-    batch_cpu_threshold_percent: NotNegative | None = None
+    batch_cpu_threshold_percent: ShareOfNode | None = None
     "Cap of what is lent to batch pods, as a share of the whole node."
-    batch_memory_threshold_percent: NotNegative | None = None
+    batch_memory_threshold_percent: ShareOfNode | None = None
     extensions: FreeForm = EMPTY
 
 
@@ -201,7 +207,7 @@ class CPUNormalizationConfig(CPUNormalizationStrategy):
 
 class ResourceAmplificationStrategy(Struct):
     enable: bool | None = None
-    resource_amplification_ratio: Mapping[str, float] = EMPTY
+    resource_amplification_ratio: Mapping[str, AmplificationRatio] = EMPTY
 
 
 class NodeResourceAmplification(ResourceAmplificationStrategy):

@@ -10,6 +10,8 @@ import msgspec
 
 MASTERS: Final = "system:masters"
 "Its members may do everything, whatever the roles say."
+CONTROLLERS: Final = "system:kube-controller-manager"
+"The user of the controllers that come with a cluster, where they share one."
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
 ANONYMOUS: Final = "system:anonymous"

@@ -25,6 +25,11 @@ class NamespaceStatus(Struct):
     phase: str = ""
     conditions: tuple[Condition, ...] = ()
 
+    @property
+    def holding_up(self) -> tuple[str, ...]:
+        """What keeps a namespace that is being deleted, in the words of its controller."""
+        return tuple(each.message for each in self.conditions if each.status == "True")
+
 
 class Namespace(Struct):
     metadata: ObjectMeta = ObjectMeta()

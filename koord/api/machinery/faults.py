@@ -7,7 +7,7 @@ annotations, manifests); what an API server sends goes through the faster `codec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, TypeVar, cast
@@ -161,7 +161,7 @@ def _walk_struct(
     for key, item in value.items():
         if key not in known:
             if not allow_unknown:
-                faults.append(Fault(join(path, str(key)), f"unknown field{_suggestion(str(key), known)}"))
+                faults.append(unknown_field(join(path, str(key)), known))
         elif item is not None:
             cleaned[key] = _walk(known[key].type, item, join(path, key), faults, allow_unknown)
     for name, field in known.items():
@@ -284,6 +284,11 @@ def _shown(value: object) -> str:
             return "a list"
         case _:
             return str(value)[:60]
+
+
+def unknown_field(path: str, valid: Collection[str]) -> Fault:
+    """The fault of a field that is not among the `valid` ones; names the nearest of them."""
+    return Fault(path, f"unknown field{_suggestion(path.rpartition('.')[2], valid)}")
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 from koord.api.machinery.faults import Fault, Invalid, check
+from koord.api.text.whole_number import natural_number
 
 T = TypeVar("T")
 
@@ -46,8 +47,8 @@ def _without(data: object, path: Sequence[str]) -> object:
             return None  # a required field is missing: the object is of no use
         kept = _without(data[head], rest)
         return {key: kept if key == head else value for key, value in data.items() if key != head or kept is not None}
-    if isinstance(data, list | tuple) and head.isdigit() and int(head) < len(data):
-        kept = _without(data[int(head)], rest)
+    if isinstance(data, list | tuple) and (at := natural_number(head, len(data) - 1)) is not None:
+        kept = _without(data[at], rest)
         # Without one element the others would change their places, and the paths of later faults would mislead.
-        return None if kept is None else [*data[: int(head)], kept, *data[int(head) + 1 :]]
+        return None if kept is None else [*data[:at], kept, *data[at + 1 :]]
     return data  # gone already, with an earlier fault

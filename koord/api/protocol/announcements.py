@@ -19,6 +19,9 @@ from koord.api.text.timestamp import TimestampError, parse_timestamp
 
 ANNOUNCED: Final = "koordinator.sh/schedules"
 """The label of every announcement, so that they are found in any namespace."""
+BESIDE: Final = "koordinator.sh/schedules-beside"
+"""An annotation of an announcement: other schedulers that announce the same name, comma-separated. They hold no
+election, or not the same one."""
 RENEWED_EACH_S: Final = 10.0
 VALID_S: Final = 40
 _PREFIX: Final = "koord-schedules-"
@@ -27,6 +30,11 @@ _KUBE_SCHEDULER: Final = "kube-scheduler"
 
 def lease_name(scheduler_name: str) -> str:
     return f"{_PREFIX}{scheduler_name}"
+
+
+def is_announcement(lease: str) -> bool:
+    """Whether a lease of this name says for whom a scheduler of koord's schedules."""
+    return lease.startswith(_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,8 @@ class SchedulerLease:
     fresh: bool
     schedules: bool
     "Whether it is a scheduler's for sure: an announcement, or the election of kube-scheduler or koord-scheduler."
+    beside: tuple[str, ...] = ()
+    "Other schedulers that decide for the same name at the same time."
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,4 +111,6 @@ def _held(lease: Lease, now_s: float) -> SchedulerLease:
         age_s = float("inf")
     fresh = bool(spec.holder_identity) and age_s <= max(1, spec.lease_duration_seconds)
     schedules = _is_announcement(lease) or lease.metadata.name in (_KUBE_SCHEDULER, LEASE_SCHEDULER)
-    return SchedulerLease(lease.metadata.key, spec.holder_identity, age_s, fresh, schedules)
+    others = lease.metadata.annotations.get(BESIDE, "") if fresh and _is_announcement(lease) else ""
+    beside = tuple(sorted(filter(None, others.split(","))))
+    return SchedulerLease(lease.metadata.key, spec.holder_identity, age_s, fresh, schedules, beside)

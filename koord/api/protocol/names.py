@@ -121,6 +121,10 @@ descheduler last moved pods of an owner away: `{"owner/UID": ...}`."""
 OWN_ANNOTATION_KEPT_FOR_RESERVATIONS: Final = AnnotationKey("scheduling.koord.sh/kept-for-reservations")
 """Which annotations for autoscalers the scheduler wrote on a node, since Reservations have room there."""
 
+# What koord adds to the protocol. The descheduler's lease; D > the command line.
+OWN_ANNOTATION_SETTINGS_IN_FORCE: Final = AnnotationKey("scheduling.koord.sh/settings-in-force")
+"""The configuration that the holder of the lease goes by, as JSON: `{"holder": ..., "configuration": {...}}`."""
+
 # What koord adds to the protocol. Its webhook configurations; people > M.
 OWN_ANNOTATION_BREAK_GLASS: Final = AnnotationKey("koordinator.sh/break-glass")
 """Since when admission is off by hand, and why. The manager registers no webhooks where it stands."""
@@ -131,6 +135,9 @@ OWN_ANNOTATION_FOUND: Final = AnnotationKey("install.koord.sh/found")
 """On a CustomResourceDefinition: who wrote it before koord did. It stays when koord goes."""
 OWN_ANNOTATION_WEBHOOKS_BEFORE: Final = AnnotationKey("install.koord.sh/webhooks-before")
 """On a webhook configuration of Koordinator's: its webhooks before koord's manager registered its own, as JSON."""
+OWN_ANNOTATION_POLICIES_BEFORE: Final = AnnotationKey("install.koord.sh/failure-policies-before")
+"""On a webhook configuration of Koordinator's: the policies of its webhooks before nothing was to wait for them while
+managers change hands, by name, as JSON."""
 OWN_ANNOTATION_REPLICAS_BEFORE: Final = AnnotationKey("install.koord.sh/replicas-before")
 """On a Deployment of Koordinator's that is paused: how many replicas it had."""
 
@@ -165,9 +172,10 @@ OWN_ANNOTATION_EVICTION_READY: Final = AnnotationKey("scheduling.koord.sh/evicti
 OWN_ANNOTATION_SCALE_FIRST: Final = AnnotationKey("scheduling.koord.sh/scale-first")
 OWN_ANNOTATION_SCALED_FIRST: Final = AnnotationKey("scheduling.koord.sh/scaled-first")
 
-# The same for PodMigrationJobs: whose rules count, and whose pod it moves. D > D.
+# The same for PodMigrationJobs: the profile, and the workload and node of the pod. D > D.
 OWN_ANNOTATION_JOB_PROFILE: Final = AnnotationKey("scheduling.koord.sh/descheduler-profile")
 OWN_ANNOTATION_JOB_WORKLOAD: Final = AnnotationKey("scheduling.koord.sh/workload-uid")
+OWN_ANNOTATION_JOB_NODE: Final = AnnotationKey("scheduling.koord.sh/from-node")
 
 # Gangs. Pods (name, or one of the labels) and PodGroups; U > S.
 LABEL_POD_GROUP: Final = LabelKey("pod-group.scheduling.sigs.k8s.io")
@@ -371,6 +379,8 @@ QUOTA_DEFAULT: Final = "koordinator-default-quota"
 OLD_QUOTAS: Final[Mapping[str, str]] = {"root": QUOTA_ROOT, "system": QUOTA_SYSTEM, "default": QUOTA_DEFAULT}
 
 NAMESPACE_KOORDINATOR: Final = "koordinator-system"
+NAMESPACE_BESIDE_KOORDINATOR: Final = "koord-system"
+"""Of koord's workloads beside Koordinator's, whose names are the same."""
 NAMESPACE_KUBE_SYSTEM: Final = "kube-system"
 CLUSTER_NAMESPACES: Final = frozenset({NAMESPACE_KUBE_SYSTEM, "kube-public", "kube-node-lease", NAMESPACE_KOORDINATOR})
 """Namespaces of the cluster itself and of koord: what runs there is no tenant's."""

@@ -18,6 +18,7 @@ from koord.api.kubernetes.words import KubeQoS
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
 from koord.api.text.quantity import Number, parse
+from koord.api.text.whole_number import whole_number
 
 
 class QoSClass(StrEnum):
@@ -100,7 +101,7 @@ _INTEGER: Final = re.compile(
     r"(?:0[xX](?P<hex>(?:_?[0-9a-fA-F])+)|0[bB](?P<binary>(?:_?[01])+)|0[oO](?P<octal>(?:_?[0-7])+)"
     r"|0(?P<old_octal>(?:_?[0-7])*)|(?P<decimal>[1-9](?:_?[0-9])*))"
 )
-_BASES: Final = {"hex": 16, "binary": 2, "octal": 8, "old_octal": 8, "decimal": 10}
+_BASES: Final = {"hex": 16, "binary": 2, "octal": 8, "old_octal": 8}
 _QOS_RESOURCES: Final = ("cpu", "memory")
 
 
@@ -155,7 +156,8 @@ def sub_priority(labels: Mapping[str, str]) -> int:
         raise SubPriorityError(f"label {names.LABEL_PRIORITY} is {text[:60]!r}; it must be an integer, as in 10 or 0xa")
     base = match.lastgroup
     assert base is not None
-    number = int(match[base].replace("_", "") or "0", _BASES[base])
+    digits = match[base].replace("_", "")
+    number = whole_number(digits) if base == "decimal" else int(digits or "0", _BASES[base])
     number = -number if match["sign"] == "-" else number
     if number not in _INT32:
         raise SubPriorityError(

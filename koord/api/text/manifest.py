@@ -4,6 +4,10 @@ Each object comes with its plain data, which has the fields that the lean types 
 wrong is listed, each fault with file, document, object and field, so that one broken file hides no other fault.
 Kinds that koord does not know are counted and passed over, since folders of manifests are full of them; files of
 configuration that lie among manifests are kept as plain data, for `koord.api.configuration.config_file` to read.
+
+The types here are lean, so they cannot tell a misspelt field from one that koord does not read: `read` takes a function
+that can (`misnamed`). An object with a uid comes from a cluster, which checked it. A field that is unknown there may
+be newer than koord: it gets a warning, unless `strict`.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final, get_type_hints
+from typing import Any, ClassVar, Final, TypeAlias, get_type_hints
 
 from koord.api import kinds
 from koord.api.kinds import Kind
@@ -119,21 +123,41 @@ class Manifests:
         return self
 
 
-def parse(text: str, source: str, *, namespace: str = "default") -> Manifests:
+Misnamed: TypeAlias = Callable[[Mapping[str, Any]], Iterable[Fault]]
+"""Fields of an object that its kind does not have."""
+
+
+def _nothing_misnamed(data: Mapping[str, Any]) -> Iterable[Fault]:
+    return ()
+
+
+def parse(
+    text: str,
+    source: str,
+    *,
+    namespace: str = "default",
+    misnamed: Misnamed = _nothing_misnamed,
+    strict: bool = False,
+) -> Manifests:
     """The objects in a YAML or JSON text. `namespace` is that of objects which name none."""
-    reader = _Reader(namespace)
+    reader = _Reader(namespace, misnamed, strict)
     reader.text(text, source)
     return reader.result()
 
 
 def read(
-    paths: Iterable[str | Path], *, namespace: str = "default", reading: Callable[[str], None] = lambda file: None
+    paths: Iterable[str | Path],
+    *,
+    namespace: str = "default",
+    reading: Callable[[str], None] = lambda file: None,
+    misnamed: Misnamed = _nothing_misnamed,
+    strict: bool = False,
 ) -> Manifests:
     """The objects in files, in all YAML and JSON files below folders, and on standard input (`-`).
 
     `reading` is told of each file before it is read.
     """
-    reader = _Reader(namespace)
+    reader = _Reader(namespace, misnamed, strict)
     # Objects pile up and none is garbage, which the collector would find out again and again.
     collecting = gc.isenabled()
     gc.disable()
@@ -179,8 +203,8 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 class _Reader:
-    def __init__(self, namespace: str) -> None:
-        self.namespace = namespace
+    def __init__(self, namespace: str, misnamed: Misnamed, strict: bool) -> None:
+        self.namespace, self.misnamed, self.strict = namespace, misnamed, strict
         self.items: dict[tuple[Kind[Any], str], Manifest] = {}
         self.faults: list[Problem] = []
         self.warnings: list[Problem] = []
@@ -237,13 +261,22 @@ class _Reader:
                     self.warnings.append(Problem(place, Fault("apiVersion", said).under(path)))
                 self.unknown[f"{api_version} {name}"] += 1
                 self.unknown_places.append(place)
+                self.names(data, place, path)
                 self.scaled += _scaled(data, self.namespace)
             else:
                 self.object(kind, data, source, number, path)
 
+    def names(self, data: dict[str, Any], place: Place, path: str) -> None:
+        """What is wrong with the names of an object's fields."""
+        metadata = data.get("metadata")
+        is_from_cluster = isinstance(metadata, dict) and bool(metadata.get("uid"))
+        where = self.warnings if is_from_cluster and not self.strict else self.faults
+        where += (Problem(place, fault.under(path)) for fault in self.misnamed(data))
+
     def object(self, kind: Kind[Any], data: dict[str, Any], source: str, number: int, path: str) -> None:
         if kind.namespaced:
             data = _with_namespace(data, self.namespace)
+        self.names(data, Place(source, number, describe(data, "")), path)
         try:
             typed = _typed(kind, data)
         except Invalid as error:
@@ -290,27 +323,8 @@ def _scaled(data: Mapping[str, Any], namespace: str) -> list[Scaled]:
 
 
 def _typed(kind: Kind[Any], data: Mapping[str, Any]) -> Any:
-    """The typed object, or Invalid with every fault.
-
-    Kubernetes' own kinds are lean here, so a field that is not known means nothing. koord's kinds are complete: there
-    it is a mistake, as it is to kubectl; but not in metadata, nor in the status, which nobody writes by hand.
-    """
-    if kind not in kinds.CUSTOM:
-        return _Parts.of(kind.type).typed(data) or check(kind.type, data, kind.kind, allow_unknown=True)
-    body = {name: value for name, value in data.items() if name not in ("apiVersion", "kind")}
-    written = {name: value for name, value in body.items() if name not in ("metadata", "status")}
-    faults: dict[Fault, None] = {}
-    try:
-        check(kind.type, written, kind.kind)
-    except Invalid as error:
-        faults.update(dict.fromkeys(error.faults))
-    try:
-        typed = check(kind.type, body, kind.kind, allow_unknown=True)
-    except Invalid as error:
-        faults.update(dict.fromkeys(error.faults))
-    if faults:
-        raise Invalid(kind.kind, faults)
-    return typed
+    """The typed object, or Invalid with every fault."""
+    return _Parts.of(kind.type).typed(data) or check(kind.type, data, kind.kind, allow_unknown=True)
 
 
 class _Parts:

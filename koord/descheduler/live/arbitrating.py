@@ -6,9 +6,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 
 from koord.api.kinds import POD_MIGRATION_JOBS
+from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.annotations.load import PASSED_ARBITRATION
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.descheduler.arbitration import Ruling, arbitrate
@@ -20,7 +22,7 @@ from koord.descheduler.rules import Rules
 from koord.descheduler.told import ACTION
 from koord.kube.client import Client
 from koord.kube.clock import Clock
-from koord.kube.errors import ApiError
+from koord.kube.errors import ApiError, NotFound, Unavailable
 from koord.kube.events import EventRecorder, reference
 
 log = logging.getLogger(__name__)
@@ -46,6 +48,8 @@ class Arbitrating:
         self._client, self._picture, self._rules = client.limited(attempts=1), picture, rules
         self._interval_s = interval_s
         self._scales, self._events, self._metrics, self._clock = scales, events, metrics, clock
+        self._unsure: set[str] = set()
+        "Jobs that may have been let through: the answer was lost."
         self._told_s: dict[str, float] = {}
         "When a job was last told why it waits, by its uid."
 
@@ -56,6 +60,11 @@ class Arbitrating:
             await self._clock.sleep(max(SHORTEST_S, self._interval_s()))
 
     async def rule(self) -> None:
+        try:
+            await self._make_sure()
+        except ApiError as error:
+            log.warning("cannot rule on moves yet: %s", error)
+            return
         picture, now_s = self._picture, self._clock.now()
         jobs = {job.metadata.name: job for job in picture.all_jobs()}
         priorities = picture.priorities()
@@ -71,7 +80,7 @@ class Arbitrating:
             return
         pods = [each.pod for each in asked if each.pod is not None]
         picture.scales |= await self._scales.of(pods)
-        workloads = picture.workloads_of([*pods, *moves.pods.values()])
+        workloads = picture.workloads_of(pods)
         rulings = arbitrate(asked, workloads, moves, picture.shield)
         async with asyncio.TaskGroup() as tasks:
             for ruling in rulings:
@@ -82,16 +91,30 @@ class Arbitrating:
             try:
                 match ruling.outcome:
                     case "passes":
-                        await self._let_through(job)
+                        await self._let_through(job, ruling.asked.pod)
                     case "forbidden":
                         await self._refuse(job, ruling.why)
                     case "waits":
                         await self._tell(job, ruling.why)
             except ApiError as error:
                 log.warning("cannot rule on a move yet: %s", error, extra={"job": job.metadata.name})
+                if isinstance(error, Unavailable) and error.maybe_done and ruling.outcome == "passes":
+                    self._unsure.add(job.metadata.name)
 
-    async def _let_through(self, job: PodMigrationJob) -> None:
-        passed = {"metadata": {"uid": job.metadata.uid, "annotations": {PASSED_ARBITRATION.key: "true"}}}
+    async def _make_sure(self) -> None:
+        """Jobs that may have been let through count: they are read again before others are let through."""
+        for name in tuple(self._unsure):
+            with suppress(NotFound):
+                self._picture.written(await self._client.get(POD_MIGRATION_JOBS, name))
+            self._unsure.discard(name)
+
+    async def _let_through(self, job: PodMigrationJob, pod: Pod | None) -> None:
+        """It was ruled on for this pod, and not for another that gets the same name."""
+        passed: dict[str, Any] = {
+            "metadata": {"uid": job.metadata.uid, "annotations": {PASSED_ARBITRATION.key: "true"}}
+        }
+        if pod is not None:
+            passed["spec"] = {"podRef": {"uid": pod.metadata.uid}}
         self._picture.written(await self._client.patch(POD_MIGRATION_JOBS, job.metadata.name, passed))
 
     async def _refuse(self, job: PodMigrationJob, why: str) -> None:

@@ -1,12 +1,15 @@
 """Moves pods: takes the next step of each PodMigrationJob that was let through, whoever created and whoever began it.
 
 Before a pod is evicted, the job and its reservation are read anew: what was heard of them may be old, and an eviction
-cannot be taken back. Where no lease says that this is the only descheduler, a job that was let through begins only
-after a look at all others, as the API server has them: two that rule at once could let too many through.
+cannot be taken back. A pod starts to leave only if not too many others of its workload are away by then. Where no lease
+says that this is the only descheduler, a job that was let through begins only after a look at all others, as the API
+server has them: two that rule at once could let too many through.
 """
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import json
 import logging
 from collections.abc import Callable, Iterable
@@ -24,9 +27,9 @@ from koord.api.machinery.struct import Struct
 from koord.api.protocol.annotations.load import EVICT_TRIGGER, PASSED_ARBITRATION
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.protocol.crd.reservation import Reservation
-from koord.descheduler.evictable import Moves, not_yet
+from koord.descheduler.evictable import may_not_leave
 from koord.descheduler.held_room import Sibling, reservation_name
-from koord.descheduler.job_request import begins, is_under_way, pod_of
+from koord.descheduler.job_request import begins, why_wait_again
 from koord.descheduler.live.carrying_out import CarryingOut
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.pace import Pace
@@ -37,7 +40,9 @@ from koord.descheduler.migration import (
     Seen,
     Step,
     cause_of,
+    gives_up_late,
     refused,
+    starts_to_leave,
     step,
     ttl_of,
 )
@@ -81,6 +86,8 @@ class Migrating:
         """`rules`: of the profile that a job belongs to. `elected`: no other descheduler decides meanwhile."""
         self._client, self._picture, self._rules, self._pace = client, picture, rules, pace
         self._elected = elected
+        self._leaving = asyncio.Lock()
+        "Held while a job begins to make its pod go: one after the other, since each counts against the next."
         self._events, self._metrics, self._clock = events, metrics, clock
         self._carrying_out = CarryingOut(client, clock, picture.nodes.list, claims=claims)
         self.controller: Controller[str] = Controller(
@@ -125,9 +132,16 @@ class Migrating:
         taken = step(job, seen, args, self._clock.now())
         if not self._elected and begins(job, taken.job) and await self._others_came_first(job, seen.pod):
             return None
-        if any(isinstance(action, EvictPod) for action in taken.actions):
-            if not self._pace.may_evict(job, args, self._clock.monotonic()):
-                return Requeue(1.0 / args.evictions_per_s)
+        if starts_to_leave(job, taken.job):
+            async with self._leaving:
+                # Another pod of the workload may have started to leave in the meantime.
+                seen = dataclasses.replace(seen, must_stay=self._must_stay(job, seen.pod))
+                taken = step(job, seen, args, self._clock.now())
+                return await self._take(job, taken, seen, args)
+        evicts = any(isinstance(action, EvictPod) for action in taken.actions)
+        if evicts and not self._pace.may_evict(job, args, self._clock.monotonic()):
+            return Requeue(1.0 / args.evictions_per_s)
+        if evicts or gives_up_late(job, taken.job):
             try:
                 job = await self._client.get(POD_MIGRATION_JOBS, name)
             except NotFound:
@@ -136,22 +150,19 @@ class Migrating:
             taken = step(job, seen, args, self._clock.now())
         return await self._take(job, taken, seen, args)
 
+    def _must_stay(self, job: PodMigrationJob, pod: Pod | None) -> str:
+        if pod is None:
+            return ""
+        picture = self._picture
+        return may_not_leave(pod, self._rules(job), picture.workloads_of([pod]), picture.moves()) or ""
+
     async def _others_came_first(self, job: PodMigrationJob, pod: Pod | None) -> bool:
         """Whether the limits have no room for it beside those that were let through elsewhere. Then it waits again."""
-        others = [
-            each
-            for each in await self._client.list(POD_MIGRATION_JOBS)
-            if each.metadata.uid != job.metadata.uid and is_under_way(each)
-        ]
-        if pod is None or not others:
+        jobs = await self._client.list(POD_MIGRATION_JOBS)
+        if pod is None:
             return False
-        moves = Moves(self._clock.now())
-        for moving in (pod_of(each, self._picture.pods.get) for each in others):
-            if moving is not None:
-                moves.add(moving)
-        workloads = self._picture.workloads_of([pod, *moves.pods.values()])
-        why = "it is moving already" if pod in moves else not_yet(pod, self._rules(job), workloads, moves)
-        if why is None:
+        rules, workloads, pods = self._rules(job), self._picture.workloads_of([pod]), self._picture.pods.get
+        if why_wait_again(job, pod, jobs, pods, rules, workloads, self._clock.now()) is None:
             return False
         version = job.metadata.resource_version
         back = {"metadata": {"resourceVersion": version, "annotations": {PASSED_ARBITRATION.key: None}}}

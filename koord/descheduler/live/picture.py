@@ -19,14 +19,15 @@ from koord.api.protocol.annotations.notice import SCALE_FIRST
 from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED
 from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
-from koord.api.protocol.crd.reservation import Reservation
+from koord.api.protocol.crd.reservation import Reservation, ReservationControllerReference
+from koord.api.text.whole_number import natural_number
 from koord.descheduler.held_room import Sibling, reservation_name
-from koord.descheduler.job_request import is_under_way, is_waiting, pod_of
+from koord.descheduler.moves import Move, Moves, moves_asked_for, moves_of, pod_of
 from koord.descheduler.places import Places
 from koord.descheduler.scale_first import record_of
 from koord.descheduler.sight import Sight
 from koord.descheduler.workloads import KINDS as WORKLOADS
-from koord.descheduler.workloads import Workload, Workloads, replicas_of, workload_from, workloads_of
+from koord.descheduler.workloads import Workload, Workloads, scaled, wanted_by, workload_from, workloads_of
 from koord.kube.clock import Clock
 from koord.kube.informer import Informer
 from koord.kube.informers import Informers
@@ -109,7 +110,7 @@ class Picture:
             {each.metadata.name: each for each in self.nodes.list()},
             pods_on,
             {each.metadata.name: each for each in metrics},
-            workloads_of(known, pods, self.scales),
+            workloads_of(known, pods, self.scales, has_all_pods=True),
             Places(core.cluster, core.feed.engine_of),
             self.moving(),
             finished_on,
@@ -129,7 +130,7 @@ class Picture:
                 owners[pod.metadata.controller.uid] = None
                 self._climb(pod, known)
         found = [pod for uid in owners | dict.fromkeys(known) for pod in self.pods.by_index("controller", uid)]
-        return workloads_of(known.values(), found, self.scales)
+        return workloads_of(known.values(), found, self.scales, has_all_pods=True)
 
     def workload_of(self, pod: Pod) -> Workload | None:
         """The workload of a pod, without its pods."""
@@ -143,8 +144,7 @@ class Picture:
         if found is not None:
             return workload_from(found)
         replicas = self.scales.get(owner.uid)
-        key = f"{pod.metadata.namespace}/{owner.name}"
-        return None if replicas is None else Workload(owner.kind, key, owner.uid, replicas)
+        return None if replicas is None else scaled(owner, pod.metadata.namespace, replicas)
 
     def _climb(self, pod: Pod, known: dict[str, Any]) -> None:
         """A pod's controller, what is above it, and what else that has."""
@@ -198,14 +198,13 @@ class Picture:
                 return found if found is not None and found.metadata.uid == uid else None
         return None
 
-    def moving(self) -> list[Pod]:
-        """The pods with a job that has not ended."""
-        found = []
-        for job in self.all_jobs():
-            with self.shield.about("say whether it is under way", kinds.POD_MIGRATION_JOBS, job.metadata):
-                if is_waiting(job) or is_under_way(job):
-                    found.append(pod_of(job, self.pods.get))
-        return [pod for pod in found if pod is not None]
+    def moving(self) -> list[Move]:
+        """The moves that are under way, and those that wait."""
+        return list(moves_asked_for(self.all_jobs(), self.pods.get, self._clock.now(), self.shield))
+
+    def moves(self) -> Moves:
+        """The moves that are under way."""
+        return moves_of(self.all_jobs(), self.pods.get, self._clock.now(), self.shield)
 
     def job(self, name: str) -> PodMigrationJob | None:
         known = self._assumed.get(name)
@@ -240,23 +239,26 @@ class Picture:
 
     def whole(self, reservation: Reservation) -> tuple[Pod, ...] | None:
         """The pods of the workload that a reservation is for, if all of them are on nodes and none of them uses it."""
-        for uid in _held_for(reservation):
-            pods = [each for each in self.pods.by_index("controller", uid) if not each.is_finished]
-            wanted = self._wanted(uid, pods)
+        for owner in reservation.spec.owners:
+            if owner.controller is None:
+                continue
+            pods = [each for each in self.pods.by_index("controller", owner.controller.uid) if not each.is_finished]
+            wanted = self._wanted(owner.controller)
             pods = [each for each in pods if each.metadata.deletion_timestamp is None]
             if wanted is None or len(pods) < wanted or not all(each.spec.node_name for each in pods):
                 return None
             return None if any(_uses(each, reservation) for each in pods) else tuple(pods)
         return None
 
-    def _wanted(self, uid: str, pods: Iterable[Pod]) -> int | None:
-        """How many pods a controller should have; None if that is not known."""
-        for pod in pods:
-            owner = pod.metadata.controller
-            if owner is not None:
-                found = self._workload(owner.kind, f"{pod.metadata.namespace}/{owner.name}", uid)
-                return self.scales.get(uid) if found is None else replicas_of(found)
-        return None
+    def _wanted(self, controller: ReservationControllerReference) -> int | None:
+        """How many pods a controller should have, 0 if it is gone; None if that is not known."""
+        key = f"{controller.namespace}/{controller.name}"
+        found = self._workload(controller.kind, key, controller.uid)
+        if found is not None:
+            return wanted_by(found)
+        kind = controller.api_version.rpartition("/")[0], controller.kind
+        is_gone = controller.uid and controller.namespace and kind in {(each.group, each.kind) for each in WORKLOADS}
+        return 0 if is_gone else self.scales.get(controller.uid)
 
     def all_jobs(self) -> list[PodMigrationJob]:
         self._forget_late()
@@ -285,8 +287,8 @@ class Picture:
 def _is_older(job: PodMigrationJob, than: PodMigrationJob) -> bool:
     if job.metadata.uid != than.metadata.uid:
         return False
-    versions = job.metadata.resource_version, than.metadata.resource_version
-    return all(each.isdigit() for each in versions) and int(versions[0]) < int(versions[1])
+    own, other = natural_number(job.metadata.resource_version), natural_number(than.metadata.resource_version)
+    return own is not None and other is not None and own < other
 
 
 def _controller(thing: Any) -> tuple[str, ...]:

@@ -24,12 +24,12 @@ from koord.api.configuration.descheduler_config import DeschedulerConfiguration,
 from koord.api.configuration.features import DeschedulerGate
 from koord.api.configuration.scheduler_config import SHIPPED as SHIPPED_SCHEDULER
 from koord.api.configuration.scheduler_config import SchedulerConfiguration
-from koord.api.kinds import Kind
+from koord.api.kinds import LEASES, Kind
 from koord.api.machinery.faults import BadInput, Invalid
 from koord.api.machinery.shield import Shield
 from koord.api.protocol.annotations.load import JOB_PROFILE
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
-from koord.api.protocol.names import SCHEDULER_DEFAULT
+from koord.api.protocol.names import OWN_ANNOTATION_SETTINGS_IN_FORCE, SCHEDULER_DEFAULT
 from koord.descheduler.annotations import READ
 from koord.descheduler.compiled import MIGRATION, Compiled, compiled
 from koord.descheduler.live.agents import Agents
@@ -43,8 +43,10 @@ from koord.descheduler.live.scales import Scales
 from koord.descheduler.live.tidying import Tidying
 from koord.descheduler.plugin import Plugin
 from koord.descheduler.rules import Rules
+from koord.descheduler.settings_in_force import written
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
+from koord.kube.errors import ApiError
 from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.kube.leader import run_elected
@@ -56,6 +58,7 @@ from koord.kube.served import asked_until_told, until_served
 log = logging.getLogger(__name__)
 
 CONTROLLER: Final = "koord-descheduler"
+PUBLISH_AGAIN_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,7 @@ class Runner:
         self._failures = FailureTeller(metrics)
         self._shield = Shield(self._failures)
         self._ready = self._as_told(config)
-        self._changed = asyncio.Event()
+        self._changed, self._unpublished = asyncio.Event(), asyncio.Event()
         self._agents = Agents(client, clock)
 
     async def run(self, on_ready: Callable[[], None]) -> None:
@@ -154,7 +157,7 @@ class Runner:
         async def lead(client: Client, identity: str) -> None:
             await self._lead(client, identity, picture)
 
-        wanted, elect = self._ready.config.leader_election, self._options.elect
+        wanted, elect = self._given.leader_election, self._options.elect
         await run_elected(self._client, lead, wanted, elect=elect, metrics=self._metrics.metrics)
 
     async def _lead(self, client: Client, identity: str, picture: Picture) -> None:
@@ -202,6 +205,24 @@ class Runner:
             tasks.create_task(arbitrating.run(), name="arbitrating")
             tasks.create_task(Tidying(client, picture, self._args, clock).run(), name="tidying")
             tasks.create_task(rounds.run(), name="rounds")
+            if self._options.elect:
+                tasks.create_task(self._publish(client, identity), name="settings")
+
+    async def _publish(self, client: Client, identity: str) -> None:
+        """Writes the settings in force on the lease, whenever they change."""
+        election = self._given.leader_election
+        while True:
+            self._unpublished.clear()
+            patch = {
+                "metadata": {"annotations": {OWN_ANNOTATION_SETTINGS_IN_FORCE: written(self._ready.config, identity)}}
+            }
+            try:
+                await client.patch(LEASES, election.resource_name, patch, namespace=election.resource_namespace)
+            except ApiError as error:
+                log.warning("the settings could not be written on the lease: %s", error)
+                await self._clock.sleep(PUBLISH_AGAIN_S)
+                continue
+            await self._unpublished.wait()
 
     def _tell_failures(self, events: EventRecorder) -> Callable[[], None]:
         """On objects, from now on; returns what ends it."""
@@ -225,6 +246,7 @@ class Runner:
                 continue
             log.info("the configuration has changed, and takes effect")
             self._changed.set()
+            self._unpublished.set()
 
     async def _await(self, kind: Kind[Any], picture: Picture) -> None:
         """Definitions may come after the descheduler."""

@@ -35,6 +35,7 @@ from koord.descheduler.load import (
     load_of,
     marks_of,
 )
+from koord.descheduler.moves import identity
 from koord.descheduler.plugin import NodeSeen, Plugin, Proposal, Terms, Turn
 from koord.descheduler.selection import Selection, chosen_by
 from koord.descheduler.usage_estimate import estimated
@@ -45,6 +46,8 @@ Memory: TypeAlias = Mapping[tuple[str, str, bool], Detector]
 """By pool, node, and whether prod pods alone count."""
 
 _MAX_PERCENT: Final = 100.0
+_LOW_BY: Final[Mapping[str, tuple[bool, ...]]] = {"low": (False,), "prodLow": (True,), "bothLow": (False, True)}
+"""By which marks a node of a class is low: those for all pods, those for prod pods alone."""
 NO_TARGET: Final = "no other node would take it and stay below its own high mark"
 
 
@@ -84,6 +87,19 @@ class _Pass:
     def of(self, *classes: Class) -> list[_Seen]:
         return [each for each in self.nodes if each.class_ in classes]
 
+    def slot(self, node: _Seen, prod: bool) -> tuple[str, str, bool]:
+        return self.pool.name, node.load.name, prod
+
+    def mark(self, node: _Seen, prod: bool, *, overloaded: bool) -> Detector:
+        slot = self.slot(node, prod)
+        before = self.memory.get(slot, NOTHING_KNOWN)
+        self.memory[slot] = marked(before, self.condition, self.turn.sight.now_s, overloaded=overloaded)
+        return self.memory[slot]
+
+    def forget(self, node: _Seen, prod: bool) -> None:
+        """Counting starts again."""
+        self.memory.pop(self.slot(node, prod), None)
+
 
 class LowNodeLoad(Plugin):
     name = "LowNodeLoad"
@@ -120,9 +136,9 @@ class LowNodeLoad(Plugin):
         sight = turn.sight
         prod = bool(pool.prod_low_thresholds or pool.prod_high_thresholds)
         reading = replace(self._reading, prod=prod, without_gone=sight.has_all_pods)
-        leaving: dict[str, list[Pod]] = {}
-        for pod in sight.moving:
-            leaving.setdefault(pod.spec.node_name, []).append(pod)
+        leaving: dict[str, set[str]] = {}
+        for move in sight.moving:
+            leaving.setdefault(move.node, set()).add(move.pod)
         found = []
         for name in turn.nodes:
             node = sight.nodes[name]
@@ -132,15 +148,18 @@ class LowNodeLoad(Plugin):
             load = load_of(node, pods, metric, sight.now_s, reading)
             if load is not None:
                 found.append(load)
-                for pod in leaving.get(name, ()):
-                    load.take({**_used(load, pod), PODS: 1}, priority_class(pod) is PriorityClass.PROD, -1)
+                going = leaving.get(name, set())
+                for pod in pods if going else ():
+                    if identity(pod) in going:
+                        load.take({**_used(load, pod), PODS: 1}, priority_class(pod) is PriorityClass.PROD, -1)
         return found
 
     def _balance(self, this: _Pass) -> None:
         sources = {prod: self._anomalous(this, prod) for prod in (False, True)}
         low = this.of("low", "bothLow", "prodLow")
         for each in low:
-            this.memory.pop((this.pool.name, each.load.name, False), None)
+            for prod in _LOW_BY[each.class_]:
+                this.forget(each, prod)
         if not low or len(low) <= this.args.number_of_nodes or len(low) == len(this.nodes):
             return
         if sources[False]:
@@ -149,21 +168,17 @@ class LowNodeLoad(Plugin):
             _relieve(this, sources[True], this.of("prodLow", "bothLow"), prod=True)
         for prod in (False, True):
             for each in sources[prod]:
-                slot = this.pool.name, each.load.name, prod
-                detector = this.memory.get(slot, NOTHING_KNOWN)
-                this.memory[slot] = marked(detector, this.condition, this.turn.sight.now_s, overloaded=False)
+                if not each.is_over(prod):
+                    this.forget(each, prod)
+                this.mark(each, prod, overloaded=False)
 
     def _anomalous(self, this: _Pass, prod: bool) -> list[_Seen]:
         """Nodes that have been over their high marks for long enough, the most used first."""
         found, wanted = [], "prodHigh" if prod else "high"
         for each in this.nodes:
-            slot = this.pool.name, each.load.name, prod
             over = each.class_ == wanted
-            if slot in this.memory or over:
-                detector = marked(
-                    this.memory.get(slot, NOTHING_KNOWN), this.condition, this.turn.sight.now_s, overloaded=over
-                )
-                this.memory[slot] = detector
+            if this.slot(each, prod) in this.memory or over:
+                detector = this.mark(each, prod, overloaded=over)
                 at_once = this.turn.at_once or this.condition.consecutive_abnormalities == 1
                 if over and (at_once or detector.is_anomalous):
                     found.append(each)

@@ -6,7 +6,16 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from koord.api.kinds import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, DEVICES, LEASES, NODE_RESOURCE_TOPOLOGIES, NODES
+from koord.api.kinds import (
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    DEVICES,
+    LEASES,
+    NODE_METRICS,
+    NODE_RESOURCE_TOPOLOGIES,
+    NODES,
+)
 from koord.api.protocol import names
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 from koord.install import versions
@@ -19,7 +28,7 @@ from koord.install.others import AUTOSCALER_STATUS, BY_GROUP, CLUSTER_AUTOSCALER
 from koord.install.plan import is_own
 from koord.install.readiness import Held, NodeSeen
 from koord.install.settings import Settings
-from koord.install.traces import WRITERS, written_by
+from koord.install.traces import AGENT_WRITES, WRITERS, written_by
 from koord.kube.errors import Forbidden
 
 
@@ -99,6 +108,12 @@ async def counted(cluster: Cluster) -> tuple[int, int]:
     """How many nodes report their topology, and their devices."""
     topologies = sum([1 async for _ in cluster.all_of(NODE_RESOURCE_TOPOLOGIES)])
     return topologies, sum([1 async for _ in cluster.all_of(DEVICES)])
+
+
+async def reporting_agents(cluster: Cluster) -> set[str]:
+    """Nodes whose last report of usage koord's agent wrote."""
+    path = ("status", "updateTime")
+    return {key_of(each).name async for each in cluster.all_of(NODE_METRICS) if AGENT_WRITES in written_by(each, path)}
 
 
 async def configuration(cluster: Cluster, which: Iterable[str]) -> list[Mapping[str, str] | None]:

@@ -12,11 +12,13 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from koord.api.configuration import config_file
-from koord.api.kinds import DAEMON_SETS, DEPLOYMENTS, LEASES, PODS, Kind
+from koord.api.kinds import DAEMON_SETS, DEPLOYMENTS, ELASTIC_QUOTAS, LEASES, PODS, Kind
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
+from koord.api.protocol.hand_over import opened
 from koord.api.protocol.holders import is_anothers
 from koord.api.text.timestamp import micro_from_seconds
+from koord.install.kinds import kind_of
 from koord.install.live.cluster import Cluster, said
 from koord.install.live.installing import (
     LOOK_AGAIN_S,
@@ -29,7 +31,7 @@ from koord.install.live.installing import (
     rolled_out,
 )
 from koord.install.live.may_i import Wanted, missing
-from koord.install.live.uninstalling import hand_back_webhooks, put_nodes_back
+from koord.install.live.uninstalling import TRIES, WEBHOOKS, hand_back_webhooks, put_nodes_back
 from koord.install.manifest import Json, Key, key_of
 from koord.install.migration import (
     FIELD_MANAGER,
@@ -44,13 +46,14 @@ from koord.install.migration import (
     pause,
     resume,
     their_workload,
+    unusable_quotas,
     with_component,
 )
 from koord.install.migration import said as said_of
 from koord.install.plan import is_own
 from koord.install.record import Record
-from koord.install.settings import MANAGER, Settings
-from koord.kube.errors import Conflict
+from koord.install.settings import MANAGER, SCHEDULER, Settings
+from koord.kube.errors import Conflict, Forbidden
 
 UNRENEWED_S: Final = 5.0
 """A leader that lives renews its lease every 2 seconds."""
@@ -144,6 +147,8 @@ async def prepare_migration(
     name = theirs.component.name
     if why := in_the_way(looked.of(theirs), settings.namespace, back=back):
         raise Refused(f"the {name} cannot be moved{' back' if back else ''}", [why])
+    if not back and (unusable := await _unusable(cluster, theirs)):
+        raise Refused(f"the {name} cannot be moved", unusable)
     if lacking := await missing(cluster, _rights(theirs)):
         raise Refused("you may not do all that this takes", [f"missing right: {each}" for each in lacking])
     after = await _after(cluster, theirs, settings, back=back)
@@ -161,6 +166,7 @@ async def obstacles(cluster: Cluster, looked: Looked, settings: Settings) -> lis
         name = each.theirs.component.name
         if why := in_the_way(each, settings.namespace, back=False):
             found.append(f"{name}: {why}")
+        found += [f"{name}: {quota}" for quota in await _unusable(cluster, each.theirs)]
         found += [f"{name}: missing right: {lack}" for lack in await missing(cluster, _rights(each.theirs))]
         try:
             settings = await _after(cluster, each.theirs, settings, back=False)
@@ -171,6 +177,15 @@ async def obstacles(cluster: Cluster, looked: Looked, settings: Settings) -> lis
     except Refused as refused:
         found += refused.reasons
     return found
+
+
+async def _unusable(cluster: Cluster, theirs: Theirs) -> list[str]:
+    """Quotas that koord's scheduler would not go by."""
+    if theirs.component is not SCHEDULER:
+        return []
+    with suppress(Forbidden):
+        return unusable_quotas([each async for each in cluster.all_of(ELASTIC_QUOTAS)])
+    return []
 
 
 async def _after(cluster: Cluster, theirs: Theirs, settings: Settings, *, back: bool) -> Settings:
@@ -189,6 +204,11 @@ def _rights(theirs: Theirs) -> list[Wanted]:
         *(Wanted(verb, kind.plural, kind.group, own, theirs.name) for verb in ("get", "patch")),
         Wanted("list", "pods", "", own),
         *(Wanted(v, LEASES.plural, LEASES.group, own, theirs.lease) for v in ("get", "patch") if theirs.lease),
+        *(
+            Wanted(verb, kind_of(key).plural, kind_of(key).group, name=key.name)
+            for key in (WEBHOOKS if theirs.component is MANAGER else ())
+            for verb in ("get", "patch")
+        ),
     ]
 
 
@@ -221,6 +241,8 @@ class _Shell:
                 await self._carry_out(self._prepared)
             case "remove":
                 await self._removed()
+            case "open":
+                await self._opened()
             case "pause":
                 await self._patched(self._there, pause)
             case "resume":
@@ -247,6 +269,19 @@ class _Shell:
             await self._carry_out(await prepare(self._cluster, self._settings, adopt=True, moving=True))
         if self._theirs.component is MANAGER:
             await hand_back_webhooks(self._cluster, self._progress)
+
+    async def _opened(self) -> None:
+        for key in WEBHOOKS:
+            for _ in range(TRIES):
+                found = await self._cluster.get(key)
+                patch = opened(found, self._settings.namespace) if found is not None else None
+                if patch is None:
+                    break
+                with suppress(Conflict):
+                    await self._cluster.client.patch(kind_of(key), key.name, patch, field_manager=FIELD_MANAGER)
+                    break
+            else:
+                raise NotMoved(f"others keep changing {key}; run this again")
 
     async def _patched(self, key: Key, patch_of: Callable[[Json], Json | None]) -> None:
         found = await self._cluster.get(key)

@@ -28,19 +28,25 @@ from koord.install.kinds import kind_of
 from koord.install.live.cluster import Cluster, each_of
 from koord.install.live.installing import LOOK_AGAIN_S, Progress, Refused, find_record, standing
 from koord.install.live.may_i import Wanted, for_objects, missing
-from koord.install.manifest import FIELD_MANAGER, Json, Key, key_of, labels_of
+from koord.install.manifest import Json, Key, key_of, labels_of
+from koord.install.migration import FIELD_MANAGER as MIGRATING
 from koord.install.migration import THEIRS, is_paused
 from koord.install.node_agent import restoring
 from koord.install.plan import is_own
 from koord.install.record import NAME, Record
 from koord.install.removal import LEASES as OWN_LEASES
 from koord.install.removal import QUOTAS, REPORTS, Kept, Removal, before_koord, is_of_another, removal
-from koord.install.settings import AGENT, Settings
-from koord.install.traces import is_by_koord_alone, traces
+from koord.install.settings import AGENT, SCHEDULER, Settings
+from koord.install.traces import WRITERS, is_by_koord_alone, traces
 from koord.kube.errors import ApiError, Conflict, NotFound
 
 GONE_WITHIN_S: Final = 60.0
 TRIES: Final = 5
+_REGISTRATION: Final = "admissionregistration.k8s.io/v1"
+WEBHOOKS: Final = (
+    Key(_REGISTRATION, "MutatingWebhookConfiguration", names.WEBHOOK_MUTATING_CONFIGURATION),
+    Key(_REGISTRATION, "ValidatingWebhookConfiguration", names.WEBHOOK_VALIDATING_CONFIGURATION),
+)
 
 
 class NotInstalled(Refused):
@@ -72,6 +78,8 @@ class Leaving:
     "Pods without a node that only koord's scheduler would place."
     paused: tuple[str, ...] = ()
     "Components of Koordinator's that gave way to koord's, and would stay so."
+    writers: frozenset[str] = WRITERS
+    "Koord's components, as managedFields name them; without those whose namesakes of Koordinator's run."
 
 
 async def look(cluster: Cluster, namespace: str, *, delete_crds: bool) -> Leaving:
@@ -91,15 +99,16 @@ async def look(cluster: Cluster, namespace: str, *, delete_crds: bool) -> Leavin
     in_use = classes & {str(each) for each in BANDS}
     custom = {kind.resource: number for kind in CUSTOM if (number := await _count(cluster, kind))}
     leaving = removal(live, in_use, delete_crds=delete_crds)
-    return Leaving(record, leaving, custom, tuple(waiting), await _paused(cluster))
+    paused, running = await _theirs(cluster)
+    return Leaving(record, leaving, custom, tuple(waiting), paused, WRITERS - running)
 
 
-async def _paused(cluster: Cluster) -> tuple[str, ...]:
-    keys = [Key("apps/v1", each.kind, each.name, names.NAMESPACE_KOORDINATOR) for each in THEIRS]
-    live = await cluster.live(keys)
-    return tuple(
-        theirs.component.name for theirs, key in zip(THEIRS, keys, strict=True) if is_paused(live.get(key, {}))
-    )
+async def _theirs(cluster: Cluster) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Koordinator's components that are paused, and the names under which the others write."""
+    keys = {Key("apps/v1", each.kind, each.name, names.NAMESPACE_KOORDINATOR): each for each in THEIRS}
+    live = {key: found for key, found in (await cluster.live(keys)).items() if not is_own(found)}
+    paused = tuple(keys[key].component.name for key, found in live.items() if is_paused(found))
+    return paused, frozenset(keys[key].name for key, found in live.items() if not is_paused(found))
 
 
 def _further_rights(settings: Settings) -> list[Wanted]:
@@ -127,22 +136,20 @@ async def take_away(cluster: Cluster, leaving: Leaving, progress: Progress, *, r
     await _hand_back(cluster, plan.handed_back, progress)
     for key in plan.early:
         progress(f"deleting {key}")
-        if await cluster.delete(key, propagation="Background"):
-            taken.deleted.append(key)
+        await _delete(cluster, key, taken)
     needed = await _restore_nodes(cluster, leaving, taken, progress, restore_s)
     taken.kept += [Kept(key, "nodes are yet to be restored") for key in plan.late if key in needed]
     progress("taking off Nodes what koord wrote")
     found = [each async for each in cluster.all_of(NODES)]
-    await each_of((key_of(each).name for each in found), lambda name: _clean(cluster, name, taken))
-    await _delete_reports(cluster, taken, progress)
-    await _delete_quotas(cluster, taken)
+    await each_of((key_of(each).name for each in found), lambda name: _clean(cluster, name, taken, leaving.writers))
+    await _delete_reports(cluster, taken, progress, leaving.writers)
+    await _delete_quotas(cluster, taken, leaving.writers)
     await _delete_maps(cluster, taken)
     for key in plan.late:
         if key in needed:
             continue
         progress(f"deleting {key}")
-        if await cluster.delete(key, propagation="Background"):
-            taken.deleted.append(key)
+        await _delete(cluster, key, taken)
     await _delete_leases(cluster, taken)
     if taken.problems:
         # The record stays: the next run goes on from here.
@@ -195,19 +202,15 @@ async def put_nodes_back(cluster: Cluster, settings: Settings, within_s: float) 
 
 async def hand_back_webhooks(cluster: Cluster, progress: Progress) -> None:
     """Others' webhook configurations get what they had before koord's manager registered its own."""
-    group = "admissionregistration.k8s.io/v1"
-    both = (
-        Key(group, "MutatingWebhookConfiguration", names.WEBHOOK_MUTATING_CONFIGURATION),
-        Key(group, "ValidatingWebhookConfiguration", names.WEBHOOK_VALIDATING_CONFIGURATION),
-    )
-    live = await cluster.live(both)
+    live = await cluster.live(WEBHOOKS)
     await _hand_back(cluster, {key: patch for key, each in live.items() if (patch := before_koord(each))}, progress)
 
 
 async def _hand_back(cluster: Cluster, patches: Mapping[Key, Json], progress: Progress) -> None:
     for key, patch in patches.items():
         progress(f"giving {key} its webhooks back")
-        await cluster.client.patch(kind_of(key), key.name, patch, field_manager=FIELD_MANAGER)
+        # Under a name that makes no object koord's.
+        await cluster.client.patch(kind_of(key), key.name, patch, field_manager=MIGRATING)
 
 
 async def _not_restored(cluster: Cluster, settings: Settings) -> AsyncIterator[str]:
@@ -217,14 +220,23 @@ async def _not_restored(cluster: Cluster, settings: Settings) -> AsyncIterator[s
             yield pod.spec.node_name or pod.metadata.name
 
 
-async def _clean(cluster: Cluster, name: str, taken: Taken) -> None:
+async def _delete(cluster: Cluster, key: Key, taken: Taken) -> None:
+    """What cannot be deleted is told; the rest goes on."""
+    try:
+        if await cluster.delete(key, propagation="Background"):
+            taken.deleted.append(key)
+    except ApiError as error:
+        taken.problems.append(str(error))
+
+
+async def _clean(cluster: Cluster, name: str, taken: Taken, writers: frozenset[str]) -> None:
     """Again where somebody writes meanwhile: a component's last request may be on its way."""
     key = Key("v1", "Node", name)
     for _ in range(TRIES):
         node = await cluster.get(key)
         if node is None:
             return
-        found = traces(node)
+        found = traces(node, writers)
         if not found.names:
             return
         try:
@@ -241,20 +253,31 @@ async def _clean(cluster: Cluster, name: str, taken: Taken) -> None:
         taken.nodes[name] = (*taken.nodes.get(name, ()), *found.names)
 
 
-async def _delete_reports(cluster: Cluster, taken: Taken, progress: Progress) -> None:
+async def _delete_reports(cluster: Cluster, taken: Taken, progress: Progress, writers: frozenset[str]) -> None:
     for kind in REPORTS:
-        mine = [key_of(each) async for each in cluster.all_of(kind) if is_by_koord_alone(each)]
+        mine = [key_of(each) async for each in cluster.all_of(kind) if is_by_koord_alone(each, writers)]
         if mine:
             progress(f"deleting {len(mine)} {kind.plural}")
             await each_of(mine, cluster.delete)
             taken.deleted += mine
 
 
-async def _delete_quotas(cluster: Cluster, taken: Taken) -> None:
+async def _delete_quotas(cluster: Cluster, taken: Taken, writers: frozenset[str]) -> None:
+    """Those that a scheduler makes by itself. One that is still in use stays: that is no failure."""
     async for quota in cluster.all_of(ELASTIC_QUOTAS, namespace=names.NAMESPACE_KOORDINATOR):
         key = key_of(quota)
-        if key.name in QUOTAS and is_by_koord_alone(quota) and await cluster.delete(key):
-            taken.deleted.append(key)
+        if key.name not in QUOTAS:
+            continue
+        if SCHEDULER.full_name not in writers:
+            taken.kept.append(Kept(key, "Koordinator's scheduler uses it"))
+        elif not is_by_koord_alone(quota, writers):
+            taken.kept.append(Kept(key, "others wrote it too; delete it if it is of no use"))
+        else:
+            try:
+                if await cluster.delete(key):
+                    taken.deleted.append(key)
+            except ApiError as error:
+                taken.kept.append(Kept(key, f"a manager that still runs refuses to delete it ({error.message})"))
 
 
 async def _delete_maps(cluster: Cluster, taken: Taken) -> None:

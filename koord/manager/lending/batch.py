@@ -2,7 +2,8 @@
 
     batch = capacity - margin - held - taken by pods above batch,   each by the policy of the resource
 
-at least 0, and at most batch{CPU,Memory}ThresholdPercent of capacity where that is set.
+at least 0, and at most batch{CPU,Memory}ThresholdPercent of capacity where that is set. A margin below 0 oversells a
+node; even so it lends no more than it has.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from koord.api.configuration.slo_config import NodeSettings
-from koord.api.configuration.slo_config_types import ColocationStrategy
+from koord.api.configuration.slo_config_types import MOST_PERCENT, ColocationStrategy
 from koord.api.protocol import names
 from koord.api.protocol.priority import PriorityClass
 from koord.manager.lending.counting import taken
@@ -82,7 +83,7 @@ def _terms(
 ) -> list[Term]:
     of = lent.of
     capacity = of(node.capacity)
-    kept_percent: int = 100 - given(getattr(strategy, lent.threshold))
+    kept_percent = kept(strategy, lent)
     limit_percent: int | None = getattr(strategy, lent.limit)
     kept_why = f"{kept_percent}% ({setting(strategy, lent.threshold)})"
     terms = [
@@ -94,8 +95,16 @@ def _terms(
     if limit_percent is not None:
         limit_why = f"{limit_percent}% of capacity ({setting(strategy, lent.limit)})"
         terms.append(Term("atMost", "limit", of_percent(capacity, limit_percent), limit_why))
+    if kept_percent < 0:
+        terms.append(Term("atMost", "node", capacity, "no node lends more than it has"))
     terms.append(Term("atLeast", "nothing", 0))
     return terms
+
+
+def kept(strategy: ColocationStrategy, lent: Lent) -> int:
+    """The percentage of a node that is not lent; below 0 where it is oversold. What is stored may be out of range."""
+    threshold: int = given(getattr(strategy, lent.threshold))
+    return 100 - min(threshold, MOST_PERCENT)
 
 
 def _held(policy: Policy, used: int, reserved: int) -> Term:

@@ -1,12 +1,13 @@
 """Whether a node's report is to be believed: what is too old means that nothing is lent.
 
-A report counts up to and including `degradeTimeMinutes` after it was written. That it goes stale is no event: `due`
-says when to look again.
+A report counts up to and including `degradeTimeMinutes` after it was written, and no longer before: one that is dated
+further ahead says nothing about now. That it goes stale is no event: `due` says when to look again.
 """
 
 from __future__ import annotations
 
 from koord.api.configuration.slo_config_types import ColocationStrategy
+from koord.api.protocol.report_age import report_age_s
 from koord.manager.node_resource.settings import given, setting
 from koord.manager.node_resource.state import NodeState
 
@@ -33,6 +34,13 @@ def distrust(state: NodeState, strategy: ColocationStrategy, now_s: float) -> st
         reported_s = given(state.reported_s)
         age = duration(now_s - reported_s)
         return f"the NodeMetric is stale: its report is {age} old ({setting(strategy, 'degrade_time_minutes')})"
+    dated_s, within_s = state.metric.updated_s, 60 * given(strategy.degrade_time_minutes)
+    if report_age_s(dated_s, now_s) > within_s:
+        ahead = duration(given(dated_s) - now_s)
+        return (
+            f"the NodeMetric is dated {ahead} ahead of now: the clock of the node is wrong"
+            f" ({setting(strategy, 'degrade_time_minutes')})"
+        )
     return ""
 
 

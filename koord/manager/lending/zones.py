@@ -24,7 +24,6 @@ from koord.manager.lending.policies import chosen
 from koord.manager.lending.policy import Policy
 from koord.manager.lending.system import system_used
 from koord.manager.node_resource.outcome import PluginOutcome
-from koord.manager.node_resource.settings import given
 from koord.manager.node_resource.state import NodeState, PodRow
 from koord.manager.node_resource.terms import Figure, Term, figure, of_percent
 
@@ -89,7 +88,7 @@ def _figure(
     strategy: ColocationStrategy,
 ) -> Figure:
     held = max(system, reserved) if policy.counts_system else reserved
-    kept_percent: int = 100 - given(getattr(strategy, lent.threshold))
+    kept_percent = batch.kept(strategy, lent)
     kept = of_percent(capacity, kept_percent)
     limit_percent: int | None = getattr(strategy, lent.limit)
     # A zone is shown in whole units: what its terms lose by that is in the last of them.
@@ -103,6 +102,8 @@ def _figure(
     ]
     if limit_percent is not None:
         terms.append(Term("atMost", "limit", of_percent(capacity, limit_percent), f"{limit_percent}% of the zone"))
+    if kept_percent < 0:
+        terms.append(Term("atMost", "zone", capacity, "no zone lends more than it has"))
     return figure(lent.resource, terms, policy.name)
 
 

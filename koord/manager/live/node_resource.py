@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from koord.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES
 from koord.api.machinery.struct import EMPTY
+from koord.api.text.whole_number import natural_number
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.controller import Controller, Requeue
@@ -217,4 +218,4 @@ def _same(old: Versioned, new: Versioned) -> bool:
 
 
 def _number(version: str) -> int:
-    return int(version) if version.isascii() and version.isdigit() else 0
+    return natural_number(version) or 0

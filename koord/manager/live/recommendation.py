@@ -17,6 +17,7 @@ from koord.api.kinds import RECOMMENDATIONS
 from koord.api.kubernetes.owners import Workload
 from koord.api.protocol.crd.recommendation import Recommendation, RecommendationStatus
 from koord.api.protocol.recommendation_target import Target, target_of
+from koord.api.protocol.report_age import report_age_s
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.controller import Controller, Requeue
@@ -141,7 +142,7 @@ class RecommendationLoop:
     def _hear_report(self, delta: Delta[UsageReport]) -> None:
         report, old = delta.new, delta.old
         now_s = self._clock.now()
-        if report is None or report.updated_s is None or now_s - report.updated_s > self._pace.stale_s:
+        if report is None or report_age_s(report.updated_s, now_s) > self._pace.stale_s:
             return
         if old is not None and old.updated_s == report.updated_s:
             return

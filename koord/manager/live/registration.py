@@ -1,7 +1,9 @@
 """How API servers find the webhooks: two configurations, made where they are absent, mended where someone edits them.
 
-Their webhooks are koord's entirely: an entry too many, too few or changed is put right. Metadata is left to others. A
-configuration that was another system's keeps that one's webhooks in an annotation, for when koord goes.
+Their webhooks are koord's entirely: an entry too many, too few or changed is put right. Metadata is left to others, but
+for one owner: the manager's namespace. So the configurations are collected with that namespace, also while no manager
+runs. A configuration that was another system's keeps that one's webhooks in an annotation,
+for when koord goes.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +21,7 @@ from koord.admission import break_glass
 from koord.admission.hooks import REVIEW_VERSIONS, Hook
 from koord.admission.plain import part
 from koord.api.kinds import MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_WEBHOOK_CONFIGURATIONS, Kind
-from koord.api.protocol import names
+from koord.api.protocol import hand_over, names
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, Conflict, NotFound
 
@@ -101,7 +104,17 @@ def before_koord(present: Mapping[str, Any], endpoint: Endpoint) -> str | None:
         made_by_koord = part(meta, "labels").get("app.kubernetes.io/part-of") == "koord"
         if made_by_koord or any(each.get("manager") == FIELD_MANAGER for each in meta.get("managedFields") or []):
             return None
-    return msgspec.json.encode(found).decode()
+    return msgspec.json.encode(hand_over.as_before(present)).decode()
+
+
+def owned(owners: Iterable[Mapping[str, Any]], endpoint: Endpoint, uid: str) -> list[dict[str, Any]]:
+    """Owners of a configuration with the endpoint's namespace of that uid among them; as they are where there is no
+    uid."""
+    others = [dict(each) for each in owners]
+    if not uid:
+        return others
+    others = [each for each in others if (each.get("kind"), each.get("name")) != ("Namespace", endpoint.namespace)]
+    return [*others, {"apiVersion": "v1", "kind": "Namespace", "name": endpoint.namespace, "uid": uid}]
 
 
 class Registration:
@@ -123,22 +136,41 @@ class Registration:
         """Whether somebody has taken admission off by hand, as last looked at."""
         return bool(self._off)
 
-    async def ensure(self, hooks: Iterable[Hook], endpoint: Endpoint, bundle: bytes) -> bool:
-        """Makes the configurations what they should be. Whether something had to be mended."""
+    async def ensure(self, hooks: Iterable[Hook], endpoint: Endpoint, bundle: bytes, owner: str = "") -> bool:
+        """Makes the configurations what they should be. Whether something had to be mended. `owner`: the uid of the
+        endpoint's namespace, if the configurations go with it."""
         listed = list(hooks)
         mended = False
         for mutating, (kind, name) in self._names.items():
             wanted = entries((hook for hook in listed if hook.mutating is mutating), endpoint, bundle)
-            mended |= await self._ensure(kind, name, wanted, endpoint)
+            mended |= await self._ensure(kind, name, wanted, endpoint, owner)
         return mended
 
-    async def _ensure(self, kind: Kind[Any], name: str, wanted: list[dict[str, Any]], endpoint: Endpoint) -> bool:
+    async def stand_down(self, endpoint: Endpoint) -> None:
+        """Takes koord's webhooks out of the configurations: no manager will answer for them. Another system's stay."""
+        for kind, name in self._names.values():
+            try:
+                present = msgspec.json.decode(await self._client.get_bytes(kind, name))
+            except NotFound:
+                continue
+            if not present.get("webhooks") or before_koord(present, endpoint) is not None:
+                continue
+            log.warning("taking webhooks out of %s: no manager can answer for them", name)
+            version = part(present, "metadata").get("resourceVersion")
+            patch = {"metadata": {"resourceVersion": version}, "webhooks": []}
+            with suppress(Conflict, NotFound):
+                await self._client.patch(kind, name, patch, field_manager=FIELD_MANAGER)
+
+    async def _ensure(
+        self, kind: Kind[Any], name: str, wanted: list[dict[str, Any]], endpoint: Endpoint, owner: str
+    ) -> bool:
         try:
             present = msgspec.json.decode(await self._client.get_bytes(kind, name))
         except NotFound:
             self._off.pop(name, None)
             log.info("registering webhooks", extra={"configuration": name, "webhooks": len(wanted)})
-            new = {"metadata": {"name": name}, "webhooks": wanted}
+            owners = owned((), endpoint, owner)
+            new = {"metadata": {"name": name, **({"ownerReferences": owners} if owners else {})}, "webhooks": wanted}
             try:
                 await self._client.create(kind, new, field_manager=FIELD_MANAGER)
             except AlreadyExists:
@@ -153,12 +185,20 @@ class Registration:
             return False
         self._off.pop(name, None)
         found = present.get("webhooks") or []
-        if found == wanted or (name in self._unconditional and found == unconditional(wanted)):
+        before = before_koord(present, endpoint)
+        owners_before = part(present, "metadata").get("ownerReferences") or []
+        owners = owners_before
+        if before is None and names.OWN_ANNOTATION_WEBHOOKS_BEFORE not in part(present, "metadata", "annotations"):
+            owners = owned(owners_before, endpoint, owner)
+        same = found == wanted or (name in self._unconditional and found == unconditional(wanted))
+        if same and owners == owners_before:
             return False
         log.info("changing the registration of webhooks", extra={"configuration": name})
         # Of the version that was read: somebody may be taking admission off at this moment.
         meta: dict[str, Any] = {"resourceVersion": part(present, "metadata").get("resourceVersion")}
-        if before := before_koord(present, endpoint):
+        if owners != owners_before:
+            meta["ownerReferences"] = owners
+        if before:
             meta["annotations"] = {names.OWN_ANNOTATION_WEBHOOKS_BEFORE: before}
         try:
             kept = await self._client.patch(

@@ -22,10 +22,11 @@ from koord.admission.plain import part
 from koord.admission.pod_enhanced import EnhancedRules
 from koord.admission.pod_enhanced import parse as parse_enhanced
 from koord.admission.profiles import compile_profiles
-from koord.admission.quota_objects import QuotaPods
+from koord.admission.quota_objects import QuotaPods, newly_listed
 from koord.admission.quota_topology import namespaces_of
 from koord.admission.quota_tree_affinity import QuotaTrees
 from koord.admission.request import Gates, Request
+from koord.admission.scheduler_annotations import Schedulers
 from koord.api import kinds
 from koord.api.configuration.features import ManagerGate
 from koord.api.kubernetes.core import ConfigMap, PriorityClass
@@ -37,6 +38,7 @@ from koord.api.protocol import names
 from koord.api.protocol.crd.colocation_profile import ClusterColocationProfile
 from koord.api.protocol.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
 from koord.api.protocol.crd.recommendation import Recommendation
+from koord.kube.authorize import SUBJECT_ACCESS_REVIEWS
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.errors import ApiError
@@ -49,6 +51,10 @@ log = logging.getLogger(__name__)
 
 ASK_S = 2.0
 """For what is not known yet; API servers wait a few seconds for an answer."""
+
+MOST_LISTED = 100
+"""So many further namespaces a quota may list at a time: the API server is asked about each."""
+ASKED_AT_ONCE = 8
 
 SETTLED_S = 10.0
 """So long after a request was admitted, informers have told what became of it."""
@@ -77,12 +83,13 @@ class InformerView(Mapping[str, V], Generic[R, V]):
 
 
 class LabelRecord(Struct):
-    """An object's name, identity and labels: all that is kept of namespaces."""
+    """An object's name, identity and labels, and whether it is being deleted: all that is kept of namespaces."""
 
     name: str
     uid: str
     version: str
     labels: Mapping[str, str]
+    leaving: bool = False
 
 
 class _Labelled(Struct):
@@ -91,7 +98,8 @@ class _Labelled(Struct):
 
 def label_record(raw: msgspec.Raw) -> LabelRecord:
     metadata = decode(_Labelled, memoryview(raw)).metadata
-    return LabelRecord(metadata.name, metadata.uid, metadata.resource_version, metadata.labels)
+    leaving = metadata.deletion_timestamp is not None
+    return LabelRecord(metadata.name, metadata.uid, metadata.resource_version, metadata.labels, leaving)
 
 
 def of_labels(record: LabelRecord) -> Identity:
@@ -110,6 +118,7 @@ class WebhookKnown:
         *,
         node_labels: Mapping[str, Mapping[str, str]] = EMPTY,
         binding: BindingSettings | None = None,
+        schedulers: Schedulers | None = None,
         namespace: str = names.NAMESPACE_KOORDINATOR,
         slo_config: str = names.CONFIGMAP_SLO_CONTROLLER,
         strategy_names_required: bool = False,
@@ -134,10 +143,12 @@ class WebhookKnown:
             priority_classes=InformerView(self._classes, _itself, lambda each: each.metadata.name),
             node_labels=node_labels,
             binding=binding or BindingSettings(),
+            schedulers=schedulers or Schedulers(),
             config_namespace=namespace,
             slo_config_name=slo_config,
             strategy_names_required=strategy_names_required,
         )
+        self._namespaces.add_handler(self._note_namespace)
         self._classes.add_handler(lambda _: self._note_classes())
         self._config.add_handler(lambda delta: self._set(slo_config=delta.new.data if delta.new else {}))
 
@@ -158,9 +169,13 @@ class WebhookKnown:
             if self._gates[ManagerGate.RECOMMENDED_REQUESTS]:
                 tasks.create_task(self._await_recommendations(), name="webhooks/recommendations")
 
-    def on_profiles(self, tell: Callable[[], None]) -> None:
-        """`tell` is called when profiles have changed."""
+    def on_change(self, tell: Callable[[], None]) -> None:
+        """`tell` is called when profiles have changed, and when a namespace has come or is going."""
         self._tell = tell
+
+    def namespace(self, name: str) -> LabelRecord | None:
+        """A namespace as it is known; None where there is none."""
+        return self._namespaces.get(name)
 
     def now(self) -> Known:
         """What is known at this moment."""
@@ -211,6 +226,8 @@ class WebhookKnown:
         """What a request about a quota needs: a parent that was made a moment ago, and pods that are in the quota."""
         new, old = (part(obj or {}, "metadata") for obj in (request.object, request.old))
         parent = part(new, "labels").get(names.LABEL_QUOTA_PARENT)
+        if request.operation != "DELETE" and names.ANNOTATION_QUOTA_NAMESPACES in part(new, "annotations"):
+            known = replace(known, namespace_denials=await self._denials(request))
         try:
             if parent and known.quotas.get(parent) is None:
                 for found in await self._client.list(kinds.ELASTIC_QUOTAS, fields=f"metadata.name={parent}"):
@@ -221,6 +238,41 @@ class WebhookKnown:
         except (ApiError, TimeoutError) as error:
             log.warning("what a quota is checked against cannot be read: %s", error)
         return known
+
+    async def _denials(self, request: Request) -> dict[str, str]:
+        """Which namespaces that a quota newly lists its writer may not list, and why."""
+        try:
+            new = convert(ElasticQuota, request.object or {})
+            old = convert(ElasticQuota, request.old) if request.old else None
+        except DecodeError:
+            return {}
+        if not new.metadata.namespace:
+            new = struct_replace(new, metadata=struct_replace(new.metadata, namespace=request.namespace))
+        listed = [each for each in newly_listed(new, old) if each not in names.CLUSTER_NAMESPACES]
+        # Most who list many may do so anywhere.
+        if not listed or not await self._refuses(request, ""):
+            return {}
+        if len(listed) > MOST_LISTED:
+            return {listed[MOST_LISTED]: f"at most {MOST_LISTED} namespaces may be added at a time"}
+        turns = asyncio.Semaphore(ASKED_AT_ONCE)
+
+        async def why(namespace: str) -> str:
+            async with turns:
+                return await self._refuses(request, namespace)
+
+        found = await asyncio.gather(*map(why, listed))
+        return {namespace: denial for namespace, denial in zip(listed, found, strict=True) if denial}
+
+    async def _refuses(self, request: Request, namespace: str) -> str:
+        """Why a user may not make quotas in a namespace, or anywhere where that is empty; empty where they may."""
+        kind = kinds.ELASTIC_QUOTAS
+        right = {"verb": "create", "group": kind.group, "resource": kind.plural, "namespace": namespace}
+        spec = {"user": request.user, "groups": list(request.groups), "resourceAttributes": right}
+        try:
+            review = await self._client.create(SUBJECT_ACCESS_REVIEWS, {"spec": spec})
+        except (ApiError, TimeoutError) as error:
+            return f"whether {request.user} may create {kind.resource} there cannot be asked ({error}); try again"
+        return "" if review.status.allowed else f"{request.user} may not create {kind.resource} there"
 
     async def _pods_in(self, request: Request) -> QuotaPods:
         """A pod for each way of being in a quota."""
@@ -297,6 +349,14 @@ class WebhookKnown:
                 self._known.recommendations.remove(delta.key)
 
         self._informers.get(kinds.RECOMMENDATIONS).add_handler(heard)
+
+    def _note_namespace(self, delta: Delta[LabelRecord]) -> None:
+        was, now = (each is not None and each.leaving for each in (delta.old, delta.new))
+        if was != now:
+            leaving = frozenset(self._known.leaving)
+            self._set(leaving=leaving | {delta.key} if now else leaving - {delta.key})
+        if was != now or delta.old is None or delta.new is None:
+            self._tell()
 
     def _note_classes(self) -> None:
         self._set(default_priority=default_priority(self._classes.list()))

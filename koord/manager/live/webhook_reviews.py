@@ -6,6 +6,7 @@ it. Reviews of both versions of admission.k8s.io are answered in the version in 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -31,6 +32,7 @@ from koord.api.kubernetes.admissionregistration import (
     AdmissionStatus,
 )
 from koord.api.machinery.codec import DecodeError, decode
+from koord.kube.listening import BODY_WITHIN_S
 from koord.kube.metrics import Metrics
 from koord.manager.live.quota_counting import QuotaCounting
 
@@ -82,7 +84,11 @@ class Reviews:
             return web.Response(status=404, text=f"there is no webhook {request.path}")
         if request.method != "POST":
             return web.Response(status=405, text="reviews are posted")
-        body = await _body(request)
+        try:
+            async with asyncio.timeout(BODY_WITHIN_S):
+                body = await _body(request)
+        except TimeoutError:
+            return web.Response(status=408, text=f"the review did not arrive within {BODY_WITHIN_S:g} seconds")
         if body is None:
             return web.Response(status=413, text=f"a review may have at most {LARGEST} bytes")
         try:

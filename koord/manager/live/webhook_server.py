@@ -23,6 +23,7 @@ from aiohttp import web
 from koord.admission.binding import BindingSettings
 from koord.admission.hooks import hooks, registered
 from koord.admission.request import Gates
+from koord.admission.scheduler_annotations import Schedulers
 from koord.api import kinds
 from koord.api.configuration.features import ManagerGate
 from koord.api.machinery.codec import DecodeError
@@ -34,12 +35,13 @@ from koord.kube.errors import ApiError, NotFound
 from koord.kube.health import Address, parse_address
 from koord.kube.informer import Informer
 from koord.kube.informers import Informers
+from koord.kube.listening import listening
 from koord.kube.metrics import Metrics
 from koord.manager.live.certificate_store import CertificateStore, FileStore, SecretStore
 from koord.manager.live.certificates import Lifetimes, Material, ends_s, load, renewed
 from koord.manager.live.quota_counting import QuotaCounting
 from koord.manager.live.registration import Endpoint, Registration
-from koord.manager.live.webhook_known import InformerView, WebhookKnown, label_record, of_labels
+from koord.manager.live.webhook_known import InformerView, LabelRecord, WebhookKnown, label_record, of_labels
 from koord.manager.live.webhook_reviews import Reviews
 
 log = logging.getLogger(__name__)
@@ -123,6 +125,7 @@ class Webhooks:
     address: str
     options: WebhookOptions = field(default_factory=WebhookOptions)
     binding: BindingSettings = field(default_factory=BindingSettings)
+    scheduler_identities: frozenset[str] = frozenset()
     slo_config: str = names.CONFIGMAP_SLO_CONTROLLER
     config_namespace: str = names.NAMESPACE_KOORDINATOR
     strategy_names_required: bool = False
@@ -138,6 +141,7 @@ class Webhooks:
             clock,
             node_labels=self._node_labels(informers),
             binding=self.binding,
+            schedulers=Schedulers(self.scheduler_identities, self.options.namespace),
             namespace=self.config_namespace,
             slo_config=self.slo_config,
             strategy_names_required=self.strategy_names_required,
@@ -155,6 +159,10 @@ class Webhooks:
             return {}
         nodes = informers.get(kinds.NODES, transform=label_record, identity=of_labels)
         return InformerView(nodes, lambda record: record.labels, lambda record: record.name)
+
+
+class NoPlace(Exception):
+    """The namespace of certificate and Service is not there."""
 
 
 class WebhookServer:
@@ -221,16 +229,12 @@ class WebhookServer:
 
     async def run(self, on_ready: Callable[[str], None]) -> None:
         await self._known.synced()
-        self._known.on_profiles(self._wake.set)
+        self._known.on_change(self._wake.set)
         # Before the first certificate there is nothing to serve with.
-        await self._until_done(self._keep_certificate)
+        await self._until_done(self._first_certificate)
         server = web.Server(self._reviews.handle, access_log=None, keepalive_timeout=KEEP_ALIVE_S)
         runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_S)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, self._address.host, self._address.port, ssl_context=self._context)
-            await site.start()
-            self.port = runner.addresses[0][1]
+        async with listening(runner, self._address.host, self._address.port, self._context) as self.port:
             log.info("serving webhooks", extra={"address": str(Address(self._address.host, self.port))})
             await self._until_done(self._sync)
             on_ready(f"https://{Address(self._own_host, self.port)}")
@@ -238,8 +242,6 @@ class WebhookServer:
                 tasks.create_task(self._known.run(), name="webhooks/known")
                 tasks.create_task(self._watch(), name="webhooks/watch")
                 tasks.create_task(self._keep(), name="webhooks/registration")
-        finally:
-            await runner.cleanup()
 
     @property
     def _own_host(self) -> str:
@@ -277,43 +279,82 @@ class WebhookServer:
                 self._fault = None
                 if self._leader_of_others:
                     wait_s = min(STAND_BY_S, wait_s)
+            except NoPlace as error:
+                if self._fault != str(error):
+                    log.warning("%s", error)
+                self._fault, wait_s = str(error), min(STAND_BY_S, wait_s)
             except (ApiError, DecodeError, OSError, TimeoutError) as error:
                 log.error("cannot keep the webhooks' certificate and registration: %s", error)
                 self._fault, wait_s = str(error), RETRY_S
             # Two managers that disagree would otherwise undo each other's work without end.
             if mended_in_a_row > 1:
                 await self._clock.sleep(min(RETRY_S * 2 ** (mended_in_a_row - 2), MOST_RETRY_S))
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
+            await self._woken(wait_s)
+
+    async def _woken(self, within_s: float) -> None:
+        """Returns when something that is kept has changed, at the latest after so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._wake.wait()
 
     async def _until_done(self, work: Callable[[], Awaitable[object]]) -> None:
         """At the start: an API server that cannot answer yet is asked again."""
         wait_s = RETRY_S
         while True:
+            self._wake.clear()
             try:
                 await work()
+            except NoPlace as error:
+                if self._fault != str(error):
+                    log.warning("webhooks cannot start yet: %s", error)
+                self._fault = str(error)
             except (ApiError, DecodeError, OSError, TimeoutError) as error:
                 log.error("webhooks cannot start yet: %s", error)
                 self._fault = str(error)
             else:
                 return
-            await self._clock.sleep(wait_s)
+            await self._woken(wait_s)
             wait_s = min(wait_s * 2, MOST_RETRY_S)
+
+    async def _first_certificate(self) -> None:
+        await self._check_place()
+        await self._keep_certificate()
+
+    async def _check_place(self) -> None:
+        """Raises NoPlace while the namespace of certificate and Service is not there, with admission off: there can be
+        no certificate, and nobody must wait for a webhook that cannot answer."""
+        name = self._options.namespace
+        if self._options.certificate_folder or self._place is not None:
+            return
+        if not await self._another_leads():
+            await self._registration.stand_down(self._endpoint)
+        state = "does not exist" if self._known.namespace(name) is None else "is being deleted"
+        raise NoPlace(f"namespace {name} {state}: admission is off until it is there again")
+
+    @property
+    def _place(self) -> LabelRecord | None:
+        """The namespace of certificate and Service, if it is there to stay."""
+        found = self._known.namespace(self._options.namespace)
+        return None if found is None or found.leaving else found
+
+    @property
+    def _endpoint(self) -> Endpoint:
+        options = self._options
+        url = f"https://{Address(options.host, self.port)}" if options.host else ""
+        return Endpoint(options.namespace, options.service, url)
 
     async def _sync(self) -> bool:
         """Whether the registration had to be mended."""
+        await self._check_place()
         await self._keep_certificate()
         if await self._another_leads():
             self._fault = None
             return False
-        options = self._options
-        url = f"https://{Address(options.host, self.port)}" if options.host else ""
-        endpoint = Endpoint(options.namespace, options.service, url)
-        wanted = registered(self._gates, options.namespace, self._known.now().profiles)
-        mended = await self._registration.ensure(wanted, endpoint, self._shown.bundle)
+        wanted = registered(self._gates, self._options.namespace, self._known.now().profiles)
+        # Certificates in files are for a manager that needs no namespace.
+        place = self._place if not self._options.certificate_folder else None
+        owner = place.uid if place is not None else ""
+        mended = await self._registration.ensure(wanted, self._endpoint, self._shown.bundle, owner)
         if self._shown.bundle != self._told:
             self._told, self._told_at = self._shown.bundle, self._clock.monotonic()
         self._fault = None

@@ -2,7 +2,7 @@
 
     ratio of cpu = configured (or 1) * what the node's CPUs are worth, as the node says now
 
-A ratio below 1 is an error; where there is nothing to amplify, or an error, the annotation goes away.
+A ratio below 1 or above 500 is an error; where there is nothing to amplify, or an error, the annotation goes away.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from koord.manager.node_resource.outcome import PluginOutcome
 from koord.manager.node_resource.state import NodeState
 
 NAME: Final = "ResourceAmplification"
+HIGHEST: Final = 500.0
+"""The highest that may be configured, times the highest worth of a CPU."""
 _KEY: Final = names.ANNOTATION_RESOURCE_AMPLIFICATION_RATIO
 
 
@@ -35,7 +37,7 @@ def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> PluginO
     if cpu > 1:
         ratios["cpu"] = cpu
     for resource, ratio in ratios.items():
-        if ratio < 1:
-            fault = f"the ratio of {resource} is {ratio:g}; it must be at least 1"
+        if not 1 <= ratio <= HIGHEST:
+            fault = f"the ratio of {resource} is {ratio:g}; it must be from 1 to {HIGHEST:g}"
             return PluginOutcome(NAME, annotations=gone, failed=fault)
     return PluginOutcome(NAME, annotations={_KEY: RESOURCE_AMPLIFICATION_RATIO.render(ratios)} if ratios else gone)

@@ -48,6 +48,8 @@ class Prepared(Struct):
     notes: tuple[str, ...] = ()
     lending: Lending | None = None
     "What the node's condition should say; None leaves it as it is."
+    pool: Mapping[str, int] = EMPTY
+    "Batch resources before other systems took their share."
 
     @property
     def zones(self) -> Mapping[str, Mapping[str, int]]:
@@ -64,6 +66,7 @@ def prepare(node: NodeFacts, outcomes: Sequence[PluginOutcome]) -> Prepared:
     notes: list[str] = []
     zones: Mapping[str, tuple[Figure, ...]] = EMPTY
     lending = None
+    pool: Mapping[str, int] = EMPTY
     ratio = _ratio(outcomes)
     for outcome in outcomes:
         annotations |= outcome.annotations
@@ -72,7 +75,7 @@ def prepare(node: NodeFacts, outcomes: Sequence[PluginOutcome]) -> Prepared:
             resources[name] = None
         own = outcome.figures
         if outcome.plugin == BATCH_NAME:
-            own, origin = _batch(node, outcome, ratio, notes)
+            own, pool, origin = _batch(node, outcome, ratio, notes)
             lending = _lending(node, outcome)
             zones = outcome.zones
             if origin is not None:
@@ -88,6 +91,7 @@ def prepare(node: NodeFacts, outcomes: Sequence[PluginOutcome]) -> Prepared:
         tuple(figures),
         tuple(notes),
         lending,
+        pool,
     )
 
 
@@ -132,15 +136,17 @@ def _less(known: Figure, held: int) -> Figure:
 
 def _batch(
     node: NodeFacts, outcome: PluginOutcome, ratio: float, notes: list[str]
-) -> tuple[tuple[Figure, ...], str | None]:
-    """The batch figures as they are to be shown, and the annotation that tells them before others took their share."""
+) -> tuple[tuple[Figure, ...], Mapping[str, int], str | None]:
+    """The batch figures as they are to be shown, their amounts before others took their share, and the annotation
+    that tells those."""
     if outcome.deleted:
-        return (), None if outcome.off and not _was_lent(node) else _origin(dict.fromkeys(BATCH, 0))
+        nothing: dict[str, int] = dict.fromkeys(BATCH, 0)
+        return (), nothing, None if outcome.off and not _was_lent(node) else _origin(nothing)
     figures = tuple(normalized(each, ratio) for each in outcome.figures)
-    origin = _origin({each.resource: each.amount for each in figures})
+    pool = {each.resource: each.amount for each in figures}
     held = third_parties(node, notes)
     shown = tuple(_less(each, held.get(each.resource, 0)) for each in figures)
-    return shown, origin
+    return shown, pool, _origin(pool)
 
 
 def _was_lent(node: NodeFacts) -> bool:
@@ -182,21 +188,39 @@ def third_parties(node: NodeFacts, notes: list[str]) -> Mapping[str, int]:
     return total
 
 
+def published_pool(node: NodeFacts) -> Mapping[str, int] | None:
+    """What the node says was reclaimed, before other systems took their share; None where it cannot be read."""
+    try:
+        origin = ORIGIN_EXTENDED_ALLOCATABLE.read(node.meta)
+        return {} if origin is None else {name: value(amount) for name, amount in origin.resources.items()}
+    except (AnnotationError, QuantityError):
+        return None
+
+
 def sold_twice(node: NodeFacts) -> frozenset[str]:
     """Batch resources of which Kubernetes is told more than other systems have left of what was reclaimed."""
     held = third_parties(node, [])
-    if not held:
-        return frozenset()
-    try:
-        origin = ORIGIN_EXTENDED_ALLOCATABLE.read(node.meta)
-        pool = {name: value(amount) for name, amount in origin.resources.items()} if origin is not None else {}
-    except (AnnotationError, QuantityError):
+    pool = published_pool(node) if held else None
+    if pool is None:
         return frozenset()
     return frozenset(
         name
         for name in BATCH
         if held.get(name) and node.allocatable.get(name, 0) > max(pool.get(name, 0) - held[name], 0)
     )
+
+
+def pools_held_wholly(node: NodeFacts, prepared: Prepared) -> Mapping[str, tuple[int, int]]:
+    """Published and wanted pool of the batch resources that other systems hold wholly: what Kubernetes is told of them
+    stays nothing, however the pool changes."""
+    pool = published_pool(node) if third_parties(node, []) else None
+    if pool is None:
+        return EMPTY
+    return {
+        name: (pool.get(name, 0), wanted)
+        for name, wanted in prepared.pool.items()
+        if node.allocatable.get(name) == prepared.resources.get(name) == 0
+    }
 
 
 def _ratio(outcomes: Sequence[PluginOutcome]) -> float:

@@ -4,8 +4,9 @@ A node's status is written when a resource appears, disappears or differs by mor
 it was not written for `updateTimeThresholdSeconds` and differs at all. Usage wavers: where much is used and little is
 left to lend, a few percent of the one are much of the other, so a change that wavering alone explains waits too. Only
 what is measured wavers: a new request, a setting or a figure that falls to zero is written at once. So is what another
-system has claimed: it waits for it. So are labels and annotations that others act upon. One patch names only what
-changes; nothing that would change nothing is sent.
+system has claimed: it waits for it. Where another system holds all that is lent, the pool before its share counts: it
+has to give back what is not there any more. So are labels and annotations that others act upon. One patch names only
+what changes; nothing that would change nothing is sent.
 
 A patch that says what is lent is for the version of the node that was looked at: another system may claim a part at any
 moment, and a patch that was made before must not arrive after it.
@@ -25,7 +26,7 @@ from koord.api.protocol.crd.node_resource_topology import Zone, ZoneResource
 from koord.api.text.quantity import render, value
 from koord.api.text.timestamp import from_seconds
 from koord.manager.lending.freshness import duration
-from koord.manager.node_resource.prepare import Lending, Prepared, sold_twice
+from koord.manager.node_resource.prepare import Lending, Prepared, pools_held_wholly, sold_twice
 from koord.manager.node_resource.settings import given, setting
 from koord.manager.node_resource.state import BATCH, LENDING, NodeFacts, TopologyFacts
 from koord.manager.node_resource.terms import parts
@@ -82,7 +83,7 @@ def compare(
     threshold = given(strategy.resource_diff_threshold)
     made_of = {figure.resource: parts(figure) for figure in prepared.figures}
     found = []
-    twice = sold_twice(node)
+    twice, pools = sold_twice(node), pools_held_wholly(node, prepared)
     for name, wanted in prepared.resources.items():
         published, own, moved = node.allocatable.get(name), 0, 0
         made = made_of.get(name)
@@ -93,6 +94,8 @@ def compare(
         if beyond and published and wanted and abs(wanted - published) <= own:
             beyond = is_beyond(published, published + moved, threshold)
         if name in twice and published and wanted is not None and wanted < published:
+            beyond = True
+        if name in pools and is_beyond(*pools[name], threshold):
             beyond = True
         found.append(Comparison(name, published, wanted, beyond, own))
     return tuple(found)

@@ -19,6 +19,7 @@ from msgspec import Meta
 from koord.api.machinery.faults import Fault, Invalid, check
 from koord.api.machinery.struct import Struct
 from koord.api.text.selector import LabelMatcher, SelectorError, parse_labels
+from koord.api.text.whole_number import natural_number
 from koord.manager.rollout.features import RolloutError
 
 DEFAULT_STEPS: Final = (5, 25, 50, 100)
@@ -112,10 +113,12 @@ def parse_steps(text: str) -> tuple[int, ...]:
     """`5,25,50,100`, with or without percent signs."""
     found = []
     for each in text.split(","):
-        number = each.strip().removesuffix("%")
-        if not number.isdecimal() or not 0 < int(number) <= 100:
-            raise RolloutError(f"--steps: {each.strip()!r} is no share of 1 to 100 percent; write them as 5,25,50,100")
-        found.append(int(number))
+        share = natural_number(each.strip().removesuffix("%"), 100)
+        if not share:
+            raise RolloutError(
+                f"--steps: {each.strip()[:40]!r} is no share of 1 to 100 percent; write them as 5,25,50,100"
+            )
+        found.append(share)
     return tuple(found)
 
 

@@ -1,15 +1,20 @@
 """Keys and certificates of the embedded server: one authority, the server's certificate, certificates for users.
 
 All live in one directory, readable by its owner only, and are kept across restarts: what is still good is used again,
-what nears its end, names too few hosts or comes from another authority is made anew. A user is a certificate's common
-name, its groups the organisations.
+a certificate that names too few hosts, ends before its authority or comes from another one is replaced, and so is a
+file that cannot be read, with a warning. A user is a certificate's common name, its groups the organisations.
+
+Certificates do not expire, so that a cluster survives a clock that jumps. Expiry would protect nothing: the authority's
+key is in the same directory.
 """
 
 from __future__ import annotations
 
 import base64
 import datetime as dt
+import logging
 import os
+import re
 import secrets
 import socket
 import ssl
@@ -25,8 +30,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from koord.certificates import making
 from koord.certificates.making import Issuer, Key
 
-AUTHORITY_LASTS: Final = dt.timedelta(days=3650)
-CERTIFICATE_LASTS: Final = dt.timedelta(days=365)
+log = logging.getLogger(__name__)
+
+FROM: Final = dt.datetime(1970, 1, 2, tzinfo=dt.UTC)
+UNTIL: Final = dt.datetime(9999, 12, 31, 23, 59, 59, tzinfo=dt.UTC)
+"""What says that there is no end (RFC 5280)."""
 RENEW_BEFORE: Final = dt.timedelta(days=60)
 _OWN_NAMES: Final = (
     "localhost",
@@ -37,6 +45,8 @@ _OWN_NAMES: Final = (
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
 )
+
+_TOKEN: Final = re.compile(r"[\w.~+/=-]{8,}", re.ASCII)
 
 Suits = Callable[[x509.Certificate], bool]
 """Whether a kept certificate still says what is wanted."""
@@ -65,22 +75,22 @@ class Authority:
         certificate, key = _load(directory / "ca.crt"), _load_key(directory / "ca.key")
         if certificate is None or key is None or not _lasts(certificate, now) or not making.fits(certificate, key):
             key = making.new_key()
-            certificate = making.certificate(making.name("koord-ca"), key, now, AUTHORITY_LASTS)
+            certificate = making.certificate(making.name("koord-ca"), key, FROM, UNTIL - FROM)
             write_private(directory / "ca.key", making.key_pem(key))
             write_private(directory / "ca.crt", making.pem_of(certificate))
         return cls(directory, Issuer(certificate, key))
 
-    def server(self, hosts: Iterable[str] = (), now: dt.datetime | None = None) -> tuple[Path, Path]:
+    def server(self, hosts: Iterable[str] = ()) -> tuple[Path, Path]:
         """Files of the server's certificate and key, good for loopback, its names in a cluster, and `hosts`."""
         names = tuple(dict.fromkeys(name for name in (*_OWN_NAMES, socket.gethostname(), *hosts) if name))
         subject = making.name("kube-apiserver")
-        return self._kept("apiserver", subject, making.SERVER, names, lambda kept: making.is_good_for(kept, names), now)
+        return self._kept("apiserver", subject, making.SERVER, names, lambda kept: making.is_good_for(kept, names))
 
-    def client(self, user: str, groups: Sequence[str] = (), now: dt.datetime | None = None) -> Credential:
+    def client(self, user: str, groups: Sequence[str] = ()) -> Credential:
         """A credential for a user, kept under the user's name."""
         subject = making.name(user, groups)
         certificate, key = self._kept(
-            "client-" + _file_name(user), subject, making.CLIENT, (), lambda kept: kept.subject == subject, now
+            "client-" + _file_name(user), subject, making.CLIENT, (), lambda kept: kept.subject == subject
         )
         return Credential(certificate.read_bytes(), key.read_bytes())
 
@@ -91,18 +101,21 @@ class Authority:
         usage: x509.ObjectIdentifier,
         hosts: Sequence[str],
         suits: Suits,
-        now: dt.datetime | None,
     ) -> tuple[Path, Path]:
-        now = now or dt.datetime.now(dt.UTC)
         certificate_file, key_file = self.directory / f"{stem}.crt", self.directory / f"{stem}.key"
         kept, key = _load(certificate_file), _load_key(key_file)
-        if kept and key and _lasts(kept, now) and making.fits(kept, key) and self._signed(kept) and suits(kept):
+        if kept and key and self._always_good(kept) and making.fits(kept, key) and self._signed(kept) and suits(kept):
             return certificate_file, key_file
         key = making.new_key()
-        made = making.certificate(subject, key, now, CERTIFICATE_LASTS, by=self._issuer, hosts=hosts, usage=usage)
+        made = making.certificate(subject, key, FROM, UNTIL - FROM, by=self._issuer, hosts=hosts, usage=usage)
         write_private(key_file, making.key_pem(key))
         write_private(certificate_file, making.pem_of(made))
         return certificate_file, key_file
+
+    def _always_good(self, certificate: x509.Certificate) -> bool:
+        """As long as its authority is."""
+        ends = self._issuer.certificate.not_valid_after_utc
+        return certificate.not_valid_before_utc <= FROM and certificate.not_valid_after_utc >= ends
 
     def _signed(self, certificate: x509.Certificate) -> bool:
         return making.is_signed(certificate, self._issuer.certificate)
@@ -122,8 +135,11 @@ def signing_key(directory: Path) -> ec.EllipticCurvePrivateKey:
 def static_token(directory: Path, user: str) -> str:
     """A user's bearer token, random and kept."""
     path = directory / f"token-{_file_name(user)}"
-    if path.exists() and (kept := path.read_text().strip()):
-        return kept
+    if path.exists():
+        kept = path.read_bytes().strip().decode(errors="replace")
+        if _TOKEN.fullmatch(kept):
+            return kept
+        _warn_of(path)
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     token = secrets.token_urlsafe(32)
     write_private(path, token.encode())
@@ -196,11 +212,25 @@ def _lasts(certificate: x509.Certificate, now: dt.datetime) -> bool:
 
 
 def _load(path: Path) -> x509.Certificate | None:
-    return next(iter(making.certificates_in(path.read_bytes())), None) if path.exists() else None
+    if not path.exists():
+        return None
+    certificate = next(iter(making.certificates_in(path.read_bytes())), None)
+    if certificate is None:
+        _warn_of(path)
+    return certificate
 
 
 def _load_key(path: Path) -> Key | None:
-    return making.key_in(path.read_bytes()) if path.exists() else None
+    if not path.exists():
+        return None
+    key = making.key_in(path.read_bytes())
+    if key is None:
+        _warn_of(path)
+    return key
+
+
+def _warn_of(path: Path) -> None:
+    log.warning("%s cannot be read and is replaced: credentials that rely on the old one no longer work", path)
 
 
 def _file_name(user: str) -> str:

@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Protocol
 
 from koord.minicluster.apiserver.events import Change, Entry, EventType, Index, Subscription
-from koord.minicluster.apiserver.revision_log import Row
+from koord.minicluster.apiserver.revision_log import Damaged, Row
 
 if TYPE_CHECKING:
     from koord.minicluster.apiserver.store import Store
@@ -307,7 +307,11 @@ class Collection:
 
     def load(self, rows: Iterable[Row]) -> None:
         for row in rows:
-            entry = self._entry(row)
+            try:
+                entry = self._entry(row)
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                how = f"{row.key} of revision {row.rev} cannot be read: {error}"
+                raise Damaged(self._store.log.path, how) from error
             self._committed[entry.key] = entry
         self._keys = sorted(self._committed)
 

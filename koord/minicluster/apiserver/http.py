@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from koord.kube.listening import BODY_WITHIN_S
 from koord.minicluster.apiserver.access.authn import Authenticator, UserInfo
 from koord.minicluster.apiserver.access.impersonation import impersonated
 from koord.minicluster.apiserver.access.rbac import Access, Authorizer, refused
@@ -37,8 +38,6 @@ from koord.minicluster.apiserver.wire.head import BadHead
 log = logging.getLogger(__name__)
 
 BODY_LIMIT = 3 << 20
-BODY_WITHIN_S = 30.0
-"How long a body may take to arrive."
 PLAIN_404 = b"404 page not found\n"
 _NO_ESCAPE = re.compile("%(?![0-9a-fA-F]{2})")
 MOST_WARNED, LONGEST_WARNING = 4096, 256

@@ -357,12 +357,8 @@ class Objects:
         """
         collection = self.collection(resource)
         key = resource.key(namespace, name)
-        marked: Entry | None = None
         for _ in range(MOST_ATTEMPTS):
             head = collection.head(key)
-            if marked is not None and (head is None or head.index.uid != marked.index.uid):
-                # Somebody saw our mark and was faster with the rest.
-                return marked.value, True
             if head is None:
                 raise await self._absent(collection, resource, key, name)
             old = decode(resource, head.value)
@@ -375,12 +371,15 @@ class Objects:
                 if context.dry_run or (mark is None and not outcome.gone):
                     await self._settled(collection, head)
                     return encode(resource, mark or old, head.rev), outcome.gone
-                if mark is not None:
-                    head = marked = await self._stored(self._put(collection, resource, key, head.rev, mark))
-                if not outcome.gone:
-                    return head.value, False
-                gone = await self._stored(self._remove(collection, resource, key, head, mark or old))
-                return gone.value, True
+                if mark is None:
+                    writing = self._remove(collection, resource, key, head.rev, old)
+                else:
+                    writing = self._put(collection, resource, key, head.rev, mark)
+                    if outcome.gone:
+                        # Begun in one step, both are one commit: whatever ends the server, no mark is left alone.
+                        staged = collection.head(key) or head
+                        writing = self._remove(collection, resource, key, staged.rev, mark)
+                return (await self._stored(writing)).value, outcome.gone
             except Raced:
                 continue
         raise conflict(resource.plural, resource.group, name, MODIFIED)
@@ -470,15 +469,17 @@ class Objects:
         if deletion.is_finished(resource.strategy, new, old):
             # What is seen to go is the object as it was kept; what the writer gets is what it made of it.
             shown = encode(resource, new, head.rev)
-            return self._written(self._remove(collection, resource, key, head, old), shown)
+            return self._written(self._remove(collection, resource, key, head.rev, old), shown)
         return self._written(self._put(collection, resource, key, head.rev, new))
 
     def _put(self, collection: Collection, resource: Resource, key: str, expect_rev: int, obj: Obj) -> Awaitable[Entry]:
         index = index_of(resource, obj)
         return collection.put(key, expect_rev, lambda rev: _bounded(encode(resource, obj, rev)), index)
 
-    def _remove(self, collection: Collection, resource: Resource, key: str, head: Entry, obj: Obj) -> Awaitable[Entry]:
-        return collection.delete(key, head.rev, lambda rev: encode(resource, obj, rev))
+    def _remove(
+        self, collection: Collection, resource: Resource, key: str, expect_rev: int, obj: Obj
+    ) -> Awaitable[Entry]:
+        return collection.delete(key, expect_rev, lambda rev: encode(resource, obj, rev))
 
     async def _written(self, writing: Awaitable[Entry], shown: bytes = b"") -> Written:
         entry = await self._stored(writing)

@@ -5,19 +5,25 @@ them from a thread where they may take long, and reads history (`since`, `at`) f
 
     revision(rev INTEGER PRIMARY KEY, key TEXT, prev INTEGER, deleted INTEGER, value BLOB)
 
-`prev` is the revision that a row replaces (0: none), so history can be walked and compacted without a scan.
+`prev` is the revision that a row replaces (0: none), so history can be walked and compacted without a scan. The file
+is created with its tables: a file without them was damaged, and is refused.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
+
+from koord.api.machinery.faults import BadInput
+
+log = logging.getLogger(__name__)
 
 Durability = Literal["full", "fast"]
 
@@ -37,12 +43,22 @@ _BYTES_PER_ROW = 12 << 10
 _WAL_KEPT_BYTES = 64 << 20
 
 
-class DataDirInUse(RuntimeError):
+_WAY_OUT = "restore the data directory from a copy, or remove it to begin with an empty cluster"
+
+
+class DataDirInUse(BadInput):
     """Another process has this data directory open."""
 
 
-class DataDirUnusable(RuntimeError):
+class DataDirUnusable(BadInput):
     """The data directory holds something that this version cannot read."""
+
+
+class Damaged(DataDirUnusable):
+    """The store cannot be read. Says how it is damaged, and what to do."""
+
+    def __init__(self, path: Path, how: str) -> None:
+        super().__init__(f"{path} is damaged: {how}; {_WAY_OUT}")
 
 
 class Row(NamedTuple):
@@ -66,14 +82,21 @@ class RevisionLog:
         with contextlib.ExitStack() as undo:
             undo.callback(os.close, self._lock)
             try:
-                # The file holds secrets; SQLite gives the WAL the same mode.
-                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+                if not self.path.exists():
+                    _make_store(self.path)
+                elif not self.path.stat().st_size:
+                    # Before SQLite sees it, which would drop the WAL of an empty file.
+                    raise Damaged(self.path, "it is empty")
                 self._db = undo.enter_context(contextlib.closing(self._connect()))
+                self._check_version()
                 self._configure(durability)
-                self._migrate()
                 self._reader = self._connect()
-            except (sqlite3.Error, OSError) as error:
-                raise DataDirUnusable(f"{self.path} cannot be opened: {error}") from error
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError):
+                    raise DataDirUnusable(f"{self.path} cannot be opened: {error}") from error
+                raise Damaged(self.path, str(error)) from error
+            except OSError as error:
+                raise DataDirUnusable(f"{self.path} cannot be opened: {error.strerror}") from error
             undo.pop_all()
 
     def close(self) -> None:
@@ -187,15 +210,15 @@ class RevisionLog:
         self._db.execute(f"PRAGMA journal_size_limit = {_WAL_KEPT_BYTES}")
         self._db.execute("PRAGMA wal_autocheckpoint = 0")
 
-    def _migrate(self) -> None:
+    def _check_version(self) -> None:
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
         if version > SCHEMA_VERSION:
             raise DataDirUnusable(
                 f"{self.path} was written by a newer koord: its format is {version}, this one knows up to "
                 f"{SCHEMA_VERSION}"
             )
-        if version == 0:
-            self._db.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version = {SCHEMA_VERSION};COMMIT;")
+        if version < SCHEMA_VERSION:
+            raise Damaged(self.path, "it has no tables of koord")
 
     def _meta(self, name: str) -> int:
         found = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
@@ -225,11 +248,33 @@ def _make_directory(directory: Path) -> None:
     if directory.is_dir():
         return
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    parent = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY)
+    _sync_directory(directory.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(parent)
+        os.fsync(descriptor)
     finally:
-        os.close(parent)
+        os.close(descriptor)
+
+
+def _make_store(path: Path) -> None:
+    """An empty store, made beside and put in place whole: whatever ends this leaves no file without tables."""
+    wal = path.with_name(f"{path.name}-wal")
+    if wal.exists() and wal.stat().st_size:
+        raise Damaged(path, f"it is missing, and {wal.name} is there")
+    log.info("beginning with an empty store", extra={"path": str(path)})
+    fresh = path.with_name(f".{path.name}.new")
+    for left in path.parent.glob(f"{fresh.name}*"):
+        left.unlink()
+    # The file holds secrets; SQLite gives the WAL the same mode.
+    os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    with contextlib.closing(sqlite3.connect(fresh, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version = {SCHEMA_VERSION};COMMIT;")
+    fresh.replace(path)
+    _sync_directory(path.parent)
 
 
 def _locked(path: Path) -> int:

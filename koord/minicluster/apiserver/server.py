@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from koord.api.kubernetes.access import MASTERS, UserInfo
+from koord.api.kubernetes.access import CONTROLLERS, MASTERS, UserInfo
 from koord.kube.beside import beside
 from koord.minicluster.apiserver import certs, structural
 from koord.minicluster.apiserver.access import bootstrap
@@ -57,6 +57,9 @@ from koord.minicluster.apiserver.verbs import Verbs
 log = logging.getLogger(__name__)
 
 ADMIN = UserInfo("system:apiserver", groups=(MASTERS,))
+"""What the cluster's own controllers are called, as on any cluster: webhooks are not asked about what they clean up."""
+CONTROLLERS_KUBECONFIG = "controllers.kubeconfig"
+"""Beside the keys."""
 MANAGER = "kube-apiserver"
 "As whom the server itself writes; clients know this one from every cluster."
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -183,6 +186,8 @@ class ApiServer:
         )
         self.url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
         await self._ensure_service(port)
+        own = authority.client(CONTROLLERS, [MASTERS])
+        certs.kubeconfig(pki / CONTROLLERS_KUBECONFIG, self.url, authority.pem, CONTROLLERS, credential=own)
         certs.kubeconfig(
             self.kubeconfig, self.url, authority.pem, "admin", credential=authority.client("admin", [MASTERS])
         )

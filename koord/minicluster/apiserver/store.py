@@ -2,7 +2,8 @@
 
 Writers look at `head` (newest, perhaps not yet on disk), readers at `get` and `entries` (only what is on disk). A write
 gets its revision at once and waits in a queue; one task writes the whole queue as one group, then publishes it: the
-committed view, the watchers, the waiting requests, in that order and in one step of the event loop.
+committed view, the watchers, the waiting requests, in that order and in one step of the event loop. Writes that are
+queued in one step are in one group: all of them are on disk, or none.
 
 A group that cannot be written (disk full) fails with all that queued behind it, since later writes may build on it.
 Revisions are never given twice while the server runs, so that a writer that saw a failed one cannot mistake another
@@ -33,7 +34,7 @@ from koord.minicluster.apiserver.collection import (
     WriteFailed,
 )
 from koord.minicluster.apiserver.events import Change, Ended, Entry, EventType, Index, Overflow, Subscription, wake
-from koord.minicluster.apiserver.revision_log import DataDirUnusable, Durability, RevisionLog, Row
+from koord.minicluster.apiserver.revision_log import Damaged, Durability, RevisionLog, Row
 from koord.minicluster.apiserver.worker import Worker
 
 __all__ = [
@@ -132,9 +133,9 @@ class Store:
         revision_log = RevisionLog(directory, durability)
         try:
             return cls(revision_log, limits or StoreLimits(), clock_s)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, TypeError, ValueError, AttributeError) as error:
             revision_log.close()
-            raise DataDirUnusable(f"{revision_log.path} cannot be read: {error}") from error
+            raise Damaged(revision_log.path, f"it cannot be read: {error}") from error
 
     def close(self) -> None:
         self._closing = True

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from koord.api.text.whole_number import natural_number
+
 
 def parse(text: str, completions: int) -> frozenset[int]:
     """The indexes below `completions`. What cannot be read ends the set: it was written by somebody else."""
     found: set[int] = set()
     for part in text.split(",") if text else ():
         first, _, last = part.partition("-")
-        if not first.isdigit() or (last and not last.isdigit()):
+        begins, ends = natural_number(first), natural_number(last or first)
+        if begins is None or ends is None:
             break
-        found.update(range(int(first), min(int(last or first) + 1, completions)))
+        found.update(range(begins, min(ends + 1, completions)))
     return frozenset(found)
 
 

@@ -13,6 +13,7 @@ from koord.api.kubernetes.core import Pod
 from koord.api.kubernetes.words import PodPhase
 from koord.api.kubernetes.workloads import ExitCodeRequirement, Job, PodFailureRule
 from koord.api.text.timestamp import TimestampError, parse_timestamp
+from koord.api.text.whole_number import INT32_MOST, natural_number
 from koord.workloads import job_pods
 from koord.workloads.job_pods import INDEX, INDEX_FAILURES, INDEX_IGNORED, TRACKING
 
@@ -39,17 +40,13 @@ def has_failed(job: Job, pod: Pod) -> bool:
 
 def index_of(job: Job, pod: Pod) -> int | None:
     """The pod's completion index, if it has one that the Job has."""
-    text = pod.metadata.annotations.get(INDEX, "")
-    if not text.isascii() or not text.isdigit():
-        return None
-    index = int(text)
-    return index if job.spec.completions is not None and index < job.spec.completions else None
+    return natural_number(pod.metadata.annotations.get(INDEX, ""), (job.spec.completions or 0) - 1)
 
 
 def index_failures(pod: Pod, *, ignored: bool = False) -> int:
     """How often pods of this index had failed before this one."""
     text = pod.metadata.annotations.get(INDEX_IGNORED if ignored else INDEX_FAILURES, "")
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return natural_number(text, INT32_MOST) or 0
 
 
 def verdict(job: Job, pod: Pod) -> tuple[Verdict, str]:

@@ -1,7 +1,8 @@
 """Pod garbage: pods that nobody will end or miss.
 
 Finished pods beyond a number go, the oldest first. A pod whose node is gone, or that was deleted before it had one, has
-no kubelet to end it: it goes at once. So does a pod on its way out on a node that a person has marked out of service.
+no kubelet to end it: it goes at once. So does a pod on its way out on a node that a person has marked out of service,
+and one that has no grace left and nothing that holds it: the API was to remove it, and ended first.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def leaving(pod: Pod, node: Node | None, now_s: float) -> list[Action]:
         return []
     if pod.metadata.deletion_grace_period_seconds == 0:
         # The API removes it, as soon as nothing holds it.
-        return []
+        return [] if pod.metadata.finalizers else [delete(PODS, pod.metadata, grace_s=0)]
     if not pod.spec.node_name:
         return [delete(PODS, pod.metadata, grace_s=0)]
     if node is None or ready(node) == "True":

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from koord.api.kubernetes.workloads import Deployment, ReplicaSet
+from koord.api.text.whole_number import natural_number
 from koord.minicluster.controllers.share import share
 from koord.workloads.replica_sets import MAX
 
@@ -121,7 +122,7 @@ def _part(deployment: Deployment, rs: ReplicaSet, allowed: int) -> int:
 
 
 def number(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() else None
+    return natural_number(text) if text else None
 
 
 def _age(rs: ReplicaSet) -> tuple[str, str]:

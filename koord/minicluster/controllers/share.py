@@ -6,13 +6,15 @@ down, so that both limits err on the side of availability.
 
 from __future__ import annotations
 
+from koord.api.text.whole_number import natural_number
+
 
 def share(value: int | str, total: int, *, round_up: bool) -> int:
     """`value` (3, "3" is no number here, "25%") of `total`. ValueError where it is neither."""
     if isinstance(value, int):
         return value
-    digits = value.removesuffix("%")
-    if not value.endswith("%") or not digits.isascii() or not digits.isdigit():
-        raise ValueError(f"{value!r} is neither a number nor a percentage such as 25%")
-    product = int(digits) * total
+    percent = natural_number(value.removesuffix("%"))
+    if not value.endswith("%") or percent is None:
+        raise ValueError(f"{value[:40]!r} is neither a number nor a percentage such as 25%")
+    product = percent * total
     return -(-product // 100) if round_up else product // 100

@@ -20,6 +20,7 @@ from koord.api.kubernetes.workloads import (
     StatefulSet,
     StatefulSetStatus,
 )
+from koord.api.text.whole_number import natural_number
 from koord.minicluster.controllers.actions import Action, Create, Patch, Plan, delete
 from koord.minicluster.controllers.pods import is_available, is_ready, next_available_in_s
 from koord.minicluster.controllers.revisions import Revised, outlived, revise
@@ -59,7 +60,7 @@ def decide(state: State, now_s: float) -> Plan:
 
 def ordinal(set_name: str, pod_name: str) -> int | None:
     prefix, _, number = pod_name.rpartition("-")
-    return int(number) if prefix == set_name and number.isascii() and number.isdigit() else None
+    return natural_number(number) if prefix == set_name else None
 
 
 def is_member(set_: StatefulSet, pod: Pod) -> bool:

@@ -62,6 +62,7 @@ class LogSource:
         what = _WORK[int(luck * 1e6) % len(_WORK)]
         failed = luck > 0.99
         took_ms = 2 + int(luck * luck * 80)
-        return f"level={'error' if failed else 'info'} request={number} call={what!r} took={took_ms}ms" + (
-            " error='upstream timed out'" if failed else ""
+        return (
+            f"modelled=true level={'error' if failed else 'info'} request={number} call={what!r} took={took_ms}ms"
+            + (" error='upstream timed out'" if failed else "")
         )

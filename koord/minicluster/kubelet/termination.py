@@ -75,6 +75,9 @@ class Farewell:
 
 
 def farewell(pod: Pod) -> Farewell:
-    """Somebody may count how the pod ended (a Job, mostly), and sees it only now."""
-    is_counted = bool(pod.metadata.finalizers) or pod.spec.restart_policy != RestartPolicy.ALWAYS
-    return Farewell(tell=is_counted and not pod.is_finished, remove=pod.metadata.deletion_grace_period_seconds != 0)
+    """Somebody may count how the pod ended (a Job, mostly), and sees it only now. With no grace left, only its
+    finalizers hold a pod: the API removes it when they are gone."""
+    is_held = bool(pod.metadata.finalizers)
+    is_counted = is_held or pod.spec.restart_policy != RestartPolicy.ALWAYS
+    is_asked_for = pod.metadata.deletion_grace_period_seconds == 0 and is_held
+    return Farewell(tell=is_counted and not pod.is_finished, remove=not is_asked_for)

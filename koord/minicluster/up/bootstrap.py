@@ -2,13 +2,15 @@
 configuration that switches co-location on, and an account that may read metrics.
 
 What is missing is created; definitions that are there are brought up to date. Doing it twice changes nothing: who has
-switched co-location off finds it off the next time.
+switched co-location off finds it off the next time. A namespace that is being deleted is waited for and made again, and
+so is what was in it; also while the cluster runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -37,7 +39,7 @@ from koord.api.protocol.crd.resource_qos import CPUQOSCfg, ResourceQOS, Resource
 from koord.api.protocol.names import CONFIGMAP_SLO_CONTROLLER, NAMESPACE_KOORDINATOR
 from koord.api.protocol.priority import BANDS, PriorityClass
 from koord.kube.client import Client
-from koord.kube.errors import AlreadyExists, Unavailable
+from koord.kube.errors import AlreadyExists, ApiError, NotFound, Unavailable, is_terminating
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +59,11 @@ AT_ONCE: Final = 4
 """Requests. A connection for each object would cost more than what is said over it."""
 ATTEMPTS: Final = 5
 AGAIN_S: Final = 0.5
+LOOK_S: Final = 0.5
+"""How often a namespace that is being deleted is looked at."""
+REMIND_S: Final = 15.0
+KEEP_S: Final = 5.0
+"""How often to look whether the namespace is still there."""
 REPORTED_EACH_S: Final = 30
 """As often as agents do."""
 
@@ -127,28 +134,80 @@ def definitions() -> list[dict[str, Any]]:
     return [manifest(definition) for definition in DEFINITIONS]
 
 
-async def bootstrap(client: Client, *, protected: bool = False, config: SloConfig | None = None) -> None:
-    """Returns when all is there and every kind is served. A server that loses a connection is asked again."""
+async def bootstrap(client: Client, *, protected: bool = False, config: SloConfig | None = None) -> str:
+    """Returns when all is there and every kind is served: the uid of the namespace. A server that loses a connection is
+    asked again."""
     for attempt in range(ATTEMPTS):
         try:
-            await _all_there(client, configuration(protected=protected, config=config))
-            return
-        except Unavailable as error:
-            if attempt == ATTEMPTS - 1:
+            return await _all_there(client, configuration(protected=protected, config=config))
+        except ApiError as error:
+            # Somebody may delete the namespace at this moment.
+            passes = isinstance(error, Unavailable | NotFound) or is_terminating(error)
+            if not passes or attempt == ATTEMPTS - 1:
                 raise
             log.info("the first objects of the cluster are made again: %s", error)
             await asyncio.sleep(AGAIN_S)
+    raise AssertionError("every attempt returns or raises")
 
 
-async def _all_there(client: Client, settings: Mapping[str, object]) -> None:
+async def keep(client: Client, uid: str, *, protected: bool = False, config: SloConfig | None = None) -> None:
+    """Makes the first objects again whenever their namespace, which had this uid, was deleted."""
+    while True:
+        await asyncio.sleep(KEEP_S)
+        try:
+            if await _uid(client) != uid:
+                log.warning("namespace %s was deleted: making it and its objects again", NAMESPACE_KOORDINATOR)
+                uid = await bootstrap(client, protected=protected, config=config)
+        except ApiError as error:
+            log.warning("could not make the first objects of the cluster again: %s", error)
+
+
+async def _uid(client: Client) -> str:
+    """Of the namespace; empty where there is none, or it is being deleted."""
+    with suppress(NotFound):
+        meta = (await client.get(NAMESPACES, NAMESPACE_KOORDINATOR)).metadata
+        return meta.uid if meta.deletion_timestamp is None else ""
+    return ""
+
+
+async def _all_there(client: Client, settings: Mapping[str, object]) -> str:
     turns = asyncio.Semaphore(AT_ONCE)
-    await _create(client, NAMESPACES, {"metadata": {"name": NAMESPACE_KOORDINATOR}}, turns)
-    await asyncio.gather(
-        *(_define(client, each, turns) for each in definitions()),
-        _create(client, CONFIG_MAPS, settings, turns),
-        *(_create(client, kind, each, turns) for kind, each in monitoring()),
-        *(_create(client, PRIORITY_CLASSES, each, turns) for each in priority_classes()),
+    uid, _ = await asyncio.gather(
+        _within_namespace(client, settings, turns),
+        asyncio.gather(
+            *(_define(client, each, turns) for each in definitions()),
+            *(_create(client, PRIORITY_CLASSES, each, turns) for each in priority_classes()),
+        ),
     )
+    return uid
+
+
+async def _within_namespace(client: Client, settings: Mapping[str, object], turns: asyncio.Semaphore) -> str:
+    uid = await _namespace(client)
+    await _create(client, CONFIG_MAPS, settings, turns)
+    for kind, each in monitoring():
+        await _create(client, kind, each, turns)
+    return uid
+
+
+async def _namespace(client: Client) -> str:
+    """Its uid, once it is there to stay. What holds one that is being deleted can be mended meanwhile."""
+    next_word_s = 0.0
+    while True:
+        with suppress(AlreadyExists):
+            new = {"metadata": {"name": NAMESPACE_KOORDINATOR}}
+            return (await client.create(NAMESPACES, new, field_manager=FIELD_MANAGER)).metadata.uid
+        try:
+            found = await client.get(NAMESPACES, NAMESPACE_KOORDINATOR)
+        except NotFound:
+            continue
+        if found.metadata.deletion_timestamp is None:
+            return found.metadata.uid
+        if time.monotonic() >= next_word_s:
+            held = "; ".join(found.status.holding_up) or "its content is being deleted"
+            log.warning("waiting until namespace %s is gone, to make it again: %s", NAMESPACE_KOORDINATOR, held)
+            next_word_s = time.monotonic() + REMIND_S
+        await asyncio.sleep(LOOK_S)
 
 
 async def _create(client: Client, kind: Any, obj: Mapping[str, object], turns: asyncio.Semaphore) -> None:

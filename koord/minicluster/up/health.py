@@ -15,6 +15,8 @@ from koord.minicluster.up.facts import Check, Fact, Facts
 
 SHOWN: Final = 5
 """So many names of a kind are told; the rest is counted."""
+LEAVES_WITHIN_S: Final = 30.0
+"""A namespace that was deleted is gone within this time."""
 MANAGER_LEASE: Final = f"{NAMESPACE_KOORDINATOR}/{LEASE_MANAGER}"
 DESCHEDULER_LEASE: Final = f"{NAMESPACE_KOORDINATOR}/{LEASE_DESCHEDULER}"
 
@@ -112,6 +114,7 @@ def _schedulers(facts: Facts) -> Iterator[Problem]:
     how = f"koord up runs it; its log says why: {start}" if start else "start one with: koord scheduler"
     if not any(each.answers for each in facts.schedulers):
         yield Problem("no scheduler runs: nobody has announced one, and no lease of kube-scheduler is fresh", how)
+    yield from booked_twice(facts)
     for group in facts.pods.untried:
         answers = any(each.answers and each.name == group.scheduler_name for each in facts.schedulers)
         names = ", ".join(each.name for each in facts.schedulers if each.answers) or "none"
@@ -120,6 +123,25 @@ def _schedulers(facts: Facts) -> Iterator[Problem]:
         yield Problem(
             f"pods that nobody has tried to schedule: {_some(group.pods)}; the scheduler {group.scheduler_name} {why}",
             f"look at the log of the scheduler: {start}" if answers and start else way_out,
+        )
+
+
+def booked_twice(facts: Facts) -> Iterator[Problem]:
+    """Schedulers that decide for the same pods at the same time, and what comes of it."""
+    for each in facts.schedulers:
+        if each.answers and each.beside:
+            everyone = _some((each.holder, *each.beside))
+            yield Problem(
+                f"several schedulers decide for the name {each.name} without an election: {everyone}",
+                "they may give the same room to two pods: stop all but one, or start each with --leader-elect",
+            )
+    if facts.nodes.overbooked:
+        first = next(iter(facts.nodes.overbooked))
+        told = tuple(f"{node} {much}" for node, much in facts.nodes.overbooked.items())
+        yield Problem(
+            f"nodes whose pods request more than they have: {_some(told)}",
+            f"delete or move some of them: kubectl get pods -A --field-selector spec.nodeName={first}; "
+            "schedulers without an election book twice, a pod may have been resized, and a node may have shrunk",
         )
 
 
@@ -152,6 +174,20 @@ def _priority_classes(facts: Facts) -> Iterator[Problem]:
         yield Problem(f"PriorityClasses are missing: {', '.join(facts.missing_priority_classes)}", "; ".join(create))
 
 
+def _namespace(facts: Facts) -> Iterator[Problem]:
+    found, name = facts.namespace, NAMESPACE_KOORDINATOR
+    if not found.there:
+        remake = "koord up makes it again" if facts.up_pid is not None else "make it with: koord install"
+        yield Problem(f"namespace {name} does not exist: configuration, leases and certificates have no place", remake)
+    elif found.leaving_s is not None and found.leaving_s > LEAVES_WITHIN_S:
+        held = "; ".join(found.held) or "its controller does not say what holds it"
+        yield Problem(
+            f"namespace {name} was deleted {age(found.leaving_s)} ago and is still there: {held}",
+            f"delete what holds it, then it goes: kubectl get namespace {name} -o yaml. If pods or quotas are refused"
+            " meanwhile: koord colocation break-glass on",
+        )
+
+
 def _webhooks(facts: Facts) -> Iterator[Problem]:
     found = facts.webhooks
     if found.missing:
@@ -162,11 +198,18 @@ def _webhooks(facts: Facts) -> Iterator[Problem]:
     if found.failure:
         yield Problem(
             f"a pod that was tried (dry run) did not pass the webhooks as it should: {found.failure}",
-            "see whether the manager runs and serves its webhooks; docs/admission.md says what to do without one",
+            "see whether the manager runs and serves its webhooks; without one, koord colocation break-glass on lets"
+            " pods through",
         )
 
 
 def _nodes(facts: Facts) -> Iterator[Problem]:
+    # Without the right to look at nodes, nothing is known of them.
+    if not facts.nodes.total and not facts.unread:
+        how = "add a node to the cluster: pods stay pending until one is ready"
+        if facts.up_pid is not None:
+            how = "start koord up with --nodes 3 for hollow nodes, or with --local-node for this machine"
+        yield Problem("the cluster has no nodes, so no pod can run", how)
     if facts.nodes.not_ready:
         yield Problem(
             f"nodes that are not ready, of {facts.nodes.total}: {_some(facts.nodes.not_ready)}",
@@ -182,7 +225,8 @@ def _reports(facts: Facts) -> Iterator[Problem]:
         first = facts.nodes.silent[0]
         yield Problem(
             f"nodes that do not report what they use: {_some(facts.nodes.silent)}",
-            f"see whether koord agent runs there, and its log; kubectl get nodemetric {first} shows the last report",
+            f"see whether koord agent runs there with --node-name {first}, and its log; kubectl get nodemetric {first}"
+            " shows the last report",
         )
 
 
@@ -194,7 +238,7 @@ class _PodFault:
 
 
 _POD_FAULTS: Final = (
-    _PodFault("unschedulable", "pods that fit on no node", "koord explain -n {namespace} {name}"),
+    _PodFault("unschedulable", "pods of services that fit on no node", "koord explain -n {namespace} {name}"),
     _PodFault("crashing", "pods that keep failing", "kubectl -n {namespace} logs --previous {name}"),
     _PodFault(
         "astray",
@@ -216,6 +260,12 @@ def _pods(facts: Facts) -> Iterator[Problem]:
         if keys:
             namespace, _, name = keys[0].partition("/")
             yield Problem(f"{fault.what}: {_some(keys)}", fault.how.format(namespace=namespace, name=name))
+    if facts.pods.cannot_start:
+        told = tuple(f"{key} ({reason})" for key, reason in facts.pods.cannot_start.items())
+        namespace, _, name = next(iter(facts.pods.cannot_start)).partition("/")
+        yield Problem(
+            f"pods with a container that cannot start: {_some(told)}", f"kubectl -n {namespace} describe pod {name}"
+        )
 
 
 def _access(facts: Facts) -> Iterator[Problem]:
@@ -231,6 +281,7 @@ EXAMINATIONS: Final[tuple[Examination, ...]] = (
     Examination("manager", _manager),
     Examination("schedulers", _schedulers),
     Examination("descheduler", _descheduler),
+    Examination("namespace", _namespace),
     Examination("kinds", _kinds),
     Examination("priority classes", _priority_classes),
     Examination("webhooks", _webhooks),
@@ -242,6 +293,10 @@ EXAMINATIONS: Final[tuple[Examination, ...]] = (
 
 
 def _notes(facts: Facts) -> Iterator[str]:
+    if queued := facts.pods.queued:
+        namespace, _, name = queued[0].partition("/")
+        waiting = "1 pod waits" if len(queued) == 1 else f"{len(queued)} pods wait"
+        yield f"{waiting} for room: {_some(queued)}; koord explain -n {namespace} {name} says what for"
     for message, number in facts.unacted.items():
         yield f"{number} {'object' if number == 1 else 'objects'} without effect: {message}"
 

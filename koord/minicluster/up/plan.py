@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from koord.api.configuration.slo_config import SloConfig
+from koord.api.machinery.faults import BadInput
 
 HEALTH: Final = ("--metrics-address", "127.0.0.1:0")
 SERVER_PORTS: Final = range(20_000, 32_000)
@@ -56,6 +57,8 @@ class UpOptions:
     "What slo-controller-config says in a new cluster, where it is not to be the usual."
     local_args: tuple[str, ...] | None = None
     "Options of `koord local`, where this machine is to be a node too."
+    agent_gates: str = ""
+    "Gates of this machine's agent, beside LOCAL_GATES and over them."
     hadoop: str | None = None
     "The folder of Hadoop's jars, where YARN is to run too."
 
@@ -73,7 +76,7 @@ def components(options: UpOptions, path: Path, port: int) -> tuple[Component, ..
     descheduler = (*kubeconfig, *HEALTH, "--alone", *_descheduler_args(options))
     everywhere = (
         Component("apiserver", api),
-        Component("controllers", (*kubeconfig, *HEALTH)),
+        Component("controllers", ("--kubeconfig", str(path / "pki" / "controllers.kubeconfig"), *HEALTH)),
         Component("scheduler", (*kubeconfig, *HEALTH, "--alone", *_config(options.scheduler_config))),
         Component("manager", (*kubeconfig, *HEALTH, *WEBHOOKS)),
         *((Component("descheduler", descheduler, late=True),) if options.descheduler != "off" else ()),
@@ -86,7 +89,8 @@ def components(options: UpOptions, path: Path, port: int) -> tuple[Component, ..
     here = ("--node-name", LOCAL_NODE, *_own_cgroup(port))
     local = (*kubeconfig, *HEALTH, *here, "--logs", str(path / "pods"), *options.local_args)
     socket = () if options.hadoop is None else ("--yarn-copilot", str(_copilot_socket(path)))
-    agent = (*kubeconfig, *HEALTH, *here, "--state-dir", str(path / "agent"), "--feature-gates", LOCAL_GATES, *socket)
+    gates = ("--feature-gates", ",".join(filter(None, (LOCAL_GATES, options.agent_gates))))
+    agent = (*kubeconfig, *HEALTH, *here, "--state-dir", str(path / "agent"), *gates, *socket)
     return (*everywhere, Component("local", local, LOCAL_STOP_S), Component("agent", agent), *yarn)
 
 
@@ -135,13 +139,21 @@ def _random_port() -> int:
 def choose_port(wanted: int, last: int) -> int:
     """The port for the API server, which keeps it over restarts: the wanted one, else the last one, else a free one."""
     if wanted:
+        if not _free(wanted):
+            raise BadInput(f"--port {wanted}: another program listens on it; give another port, or 0 for a free one")
         return wanted
     for port in (last or _random_port(), *(_random_port() for _ in range(TRIES)), 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return int(probe.getsockname()[1])
+        if free := _free(port):
+            return free
     raise OSError("no free port on 127.0.0.1")
+
+
+def _free(port: int) -> int:
+    """The port, if a server can listen on it; for 0, one that the kernel chooses. 0 if not."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return 0
+        return int(probe.getsockname()[1])

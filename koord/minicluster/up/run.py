@@ -7,10 +7,11 @@ runs while the server starts.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from koord import __version__
 from koord.api.text.timestamp import from_seconds
@@ -20,6 +21,11 @@ from koord.minicluster.up.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from koord.kube.client import Client
+
+log = logging.getLogger(__name__)
+
+RETRY_S: Final = 1.0
+"How often a disk that refused the file of endpoints is tried again."
 
 
 class Up:
@@ -32,41 +38,64 @@ class Up:
         data.keep_port(port)
         plan = components(options, data.path, port)
         self.supervisor = Supervisor(plan, data, on_change=self._write_endpoints)
+        self._retry: asyncio.TimerHandle | None = None
+        "Set while `endpoints.json` could not be written."
 
     async def run(self, when_ready: Callable[[Up, Client], Awaitable[None]]) -> None:
         """Runs until cancelled. `when_ready` is awaited, beside the supervision, once everything serves."""
+        try:
+            await self._run(when_ready)
+        finally:
+            if self._retry is not None:
+                self._retry.cancel()
+
+    async def _run(self, when_ready: Callable[[Up, Client], Awaitable[None]]) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.supervisor.run(), name="supervisor")
             await self.supervisor.spawned.wait()
             # What takes long to import is imported while the children start.
+            from koord.kube.beside import beside
             from koord.kube.client import Client
             from koord.kube.locate import locate
-            from koord.minicluster.up.bootstrap import bootstrap
+            from koord.minicluster.up.bootstrap import bootstrap, keep
 
             await self.supervisor.children["apiserver"].ready.wait()
             async with Client(locate(str(self.data.kubeconfig)), user_agent=f"koord-up/{__version__}") as client:
-                protected = self.options.local_args is not None
-                await bootstrap(client, protected=protected, config=self.options.colocation)
-                await self.supervisor.ready()
-                await when_ready(self, client)
+                protected, config = self.options.local_args is not None, self.options.colocation
+                uid = await bootstrap(client, protected=protected, config=config)
+                async with beside(keep(client, uid, protected=protected, config=config), name="up/first-objects"):
+                    await self.supervisor.ready()
+                    await when_ready(self, client)
 
     def _write_endpoints(self) -> None:
-        children = self.supervisor.children.values()
-        self.data.write_endpoints(
-            Endpoints(
-                pid=os.getpid(),
-                version=__version__,
-                started=from_seconds(self.started_s),
-                kubeconfig=str(self.data.kubeconfig),
-                components={
-                    child.name: Running(
-                        child.pid,
-                        child.state,
-                        str(self.data.log_file(child.name)),
-                        dict(child.endpoints),
-                        child.restarts,
-                    )
-                    for child in children
-                },
-            )
+        """Others find what runs by this file. What runs does without it until the disk takes it."""
+        retried, self._retry = self._retry, None
+        if retried is not None:
+            retried.cancel()
+        try:
+            self.data.write_endpoints(self._endpoints())
+        except OSError as error:
+            if retried is None:
+                log.warning("%s cannot be written: %s; retrying", self.data.endpoints_file, error.strerror)
+            self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._write_endpoints)
+        else:
+            if retried is not None:
+                log.info("%s is written again", self.data.endpoints_file)
+
+    def _endpoints(self) -> Endpoints:
+        return Endpoints(
+            pid=os.getpid(),
+            version=__version__,
+            started=from_seconds(self.started_s),
+            kubeconfig=str(self.data.kubeconfig),
+            components={
+                child.name: Running(
+                    child.pid,
+                    child.state,
+                    str(self.data.log_file(child.name)),
+                    dict(child.endpoints),
+                    child.restarts,
+                )
+                for child in self.supervisor.children.values()
+            },
         )

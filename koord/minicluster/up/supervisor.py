@@ -2,8 +2,9 @@
 
 A component is a child process in a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone. Its
 standard input is the tether: should the supervisor vanish, even by SIGKILL, the component ends by itself. One that dies
-is started again at once, then after growing waits; one that never was ready gives up the whole. A component has ended
-when its process has, whoever else still holds its output open.
+is started again at once, then after growing waits, and so is one that the machine has no process or descriptor for; one
+that never was ready gives up the whole. A component has ended when its process has, whoever else still holds its output
+open.
 """
 
 from __future__ import annotations
@@ -111,11 +112,10 @@ class Supervisor:
             await self._early_ones_are_ready()
         while True:
             started = time.monotonic()
-            code = await self._run_once(child)
+            child.ended = await self._run_once(child)
             if self._stopping:
                 return
             ran_s = time.monotonic() - started
-            child.ended = _how_it_ended(code)
             failures = 1 if child.state == "ready" and ran_s > STEADY_S else failures + 1
             if not child.ready.is_set() and failures >= GIVE_UP_AFTER:
                 raise Failed(self._why(child))
@@ -127,16 +127,12 @@ class Supervisor:
             )
             await asyncio.sleep(pause_s)
 
-    async def _run_once(self, child: Child) -> int:
-        """From its start to its end; the exit code."""
-        read, write = os.pipe()
+    async def _run_once(self, child: Child) -> str:
+        """From its start to its end; how it ended."""
         try:
-            process = await self._start(child, write)
-        except BaseException:
-            os.close(read)
-            raise
-        finally:
-            os.close(write)
+            process, read = await self._start(child)
+        except OSError as error:
+            return f"could not be started: {error.strerror}"
         said = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(said), os.fdopen(read, "rb")
@@ -146,32 +142,40 @@ class Supervisor:
             code = await ended(process)
             # What it said last may still be on its way.
             await asyncio.wait({listening}, timeout=LAST_WORDS_S)
-            return code
+            return _how_it_ended(code)
         finally:
             listening.cancel()
             transport.close()
             if process.returncode is not None and process.stdin is not None:
                 process.stdin.close()
 
-    async def _start(self, child: Child, output: int) -> asyncio.subprocess.Process:
-        with self._data.open_log(child.name) as errors:
-            process = child.process = await asyncio.create_subprocess_exec(
-                *self._command,
-                *(child.component.command or (child.name,)),
-                *child.component.args,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=output,
-                stderr=errors,
-                env={**os.environ, SUPERVISED: "1"},
-                start_new_session=True,
-            )
+    async def _start(self, child: Child) -> tuple[asyncio.subprocess.Process, int]:
+        """Its process, and the descriptor to read its output from. Raises OSError where there is none to be had."""
+        read, write = os.pipe()
+        try:
+            with self._data.open_log(child.name) as errors:
+                process = child.process = await asyncio.create_subprocess_exec(
+                    *self._command,
+                    *(child.component.command or (child.name,)),
+                    *child.component.args,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=write,
+                    stderr=errors,
+                    env={**os.environ, SUPERVISED: "1"},
+                    start_new_session=True,
+                )
+        except BaseException:
+            os.close(read)
+            raise
+        finally:
+            os.close(write)
         child.endpoints = {}
         self._change(child, "starting")
         child.started.set()
         if all(each.started.is_set() for each in self.children.values() if not each.component.late):
             self.spawned.set()
         log.debug("started %s", child.name, extra={"pid": child.pid})
-        return process
+        return process, read
 
     async def _listen(self, child: Child, output: asyncio.StreamReader) -> None:
         """Follows what the component says, until its output is closed."""
@@ -219,7 +223,7 @@ async def ended(process: asyncio.subprocess.Process) -> int:
     children of the process may hold."""
     if not hasattr(os, "pidfd_open"):
         return await process.wait()
-    with suppress(ProcessLookupError):
+    with suppress(OSError):  # it is gone already, or this process has no descriptor left to wait with
         fd = os.pidfd_open(process.pid)
         gone, loop = asyncio.Event(), asyncio.get_running_loop()
         loop.add_reader(fd, gone.set)
@@ -228,7 +232,7 @@ async def ended(process: asyncio.subprocess.Process) -> int:
         finally:
             loop.remove_reader(fd)
             os.close(fd)
-    while process.returncode is None:  # noqa: ASYNC110 - the loop reaps it within the same moment
+    while process.returncode is None:  # noqa: ASYNC110 - the loop reaps it by itself
         await asyncio.sleep(LOOK_S)
     return process.returncode
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import aiohttp
+from msgspec.structs import replace
 
 from koord import __version__
 from koord.api.kinds import (
@@ -24,6 +25,7 @@ from koord.api.kinds import (
     DAEMON_SETS,
     DEPLOYMENTS,
     LEASES,
+    NAMESPACES,
     NODE_METRICS,
     NODES,
     POD_MIGRATION_JOBS,
@@ -46,12 +48,15 @@ from koord.minicluster.up.facts import (
     Facts,
     Leader,
     Nodes,
+    Place,
     Pods,
     Scheduler,
     Server,
     WebhooksFact,
     nodes_of,
+    overbooked,
     parse_checks,
+    place_of,
     pods_of,
 )
 from koord.minicluster.up.webhook_probe import webhooks
@@ -89,11 +94,12 @@ async def survey(client: Client | None, url: str, data_dir: Path | None, endpoin
         tried("the leases of schedulers", _schedulers, tuple[Scheduler, ...]()),
         tried("workloads", _workloads, tuple[ComponentFact, ...]()),
     )
-    missing, classes, unacted, moves = await asyncio.gather(
+    missing, classes, unacted, moves, namespace = await asyncio.gather(
         tried("definitions", _missing_kinds, tuple[str, ...]()),
         tried("priority classes", _missing_priority_classes, tuple[str, ...]()),
         tried("objects that nothing acts on", _unacted, dict[str, int]()),
         tried("moves of pods", _moves, tuple[str, ...]()),
+        tried(f"namespace {NAMESPACE_KOORDINATOR}", _place, Place()),
     )
     # The pod that is tried needs its PriorityClass.
     answered = await tried("webhooks", partial(webhooks, ask=PRIORITY_CLASS_BATCH not in classes), WebhooksFact())
@@ -110,6 +116,7 @@ async def survey(client: Client | None, url: str, data_dir: Path | None, endpoin
         missing_priority_classes=classes,
         schedulers=schedulers,
         webhooks=answered,
+        namespace=namespace,
         unacted=unacted,
         moves=moves,
         unread=tuple(unread),
@@ -196,17 +203,25 @@ async def _nodes_and_pods(client: Client) -> tuple[Nodes, Pods]:
     metrics = None
     with suppress(NotFound):
         metrics = await client.list(NODE_METRICS)
-    return nodes_of(nodes, metrics, now_s), pods_of(pods, {each.metadata.name for each in nodes}, now_s)
+    told = replace(nodes_of(nodes, metrics, now_s), overbooked=overbooked(nodes, pods))
+    return told, pods_of(pods, {each.metadata.name for each in nodes}, now_s)
 
 
 async def _schedulers(client: Client) -> tuple[Scheduler, ...]:
     found = (await announced(client, time.time())).by_name
     # Elections of other components are no schedulers; their leases are told with the leaders.
     return tuple(
-        Scheduler(name, held.holder, None if math.isinf(held.age_s) else held.age_s, held.fresh)
+        Scheduler(name, held.holder, None if math.isinf(held.age_s) else held.age_s, held.fresh, held.beside)
         for name, held in sorted(found.items())
         if held.schedules
     )
+
+
+async def _place(client: Client) -> Place:
+    found = None
+    with suppress(NotFound):
+        found = await client.get(NAMESPACES, NAMESPACE_KOORDINATOR)
+    return place_of(found, time.time())
 
 
 async def _unacted(client: Client) -> dict[str, int]:

@@ -56,8 +56,8 @@ class Cycle:
         feed = self._feed
         feed.ease(idle=False)
         attempt = feed.queue.pop(feed.now.steady_s)
-        if attempt is None:
-            feed.ease(idle=True)
+        while attempt is None and feed.ease(idle=True):
+            # Whoever may go and is not ready, behind a gate for one, does not keep others waiting.
             attempt = feed.queue.pop(feed.now.steady_s)
         if attempt is None:
             return None

@@ -297,7 +297,8 @@ class Feed:
         outbid = engine.nominate(ask, remedy)
         after = nominations.of(ask.key)
         if before is not None and (after is None or after.row != before.row):
-            self._has_room(before.record)
+            # The pod itself never had to leave that room to anybody.
+            self._has_room(before.record, besides=ask.key)
         self.activate(outbid)
         return outbid
 
@@ -314,14 +315,17 @@ class Feed:
             self.queue.activate([self._entity(key) for key in pods], self.now.steady_s)
             self._wake()
 
-    def ease(self, *, idle: bool) -> None:
-        """Ask plugins which pods that they refused may be let through. `idle`: nobody else is ready."""
-        self.cluster.may_ease = False
+    def ease(self, *, idle: bool) -> bool:
+        """Ask plugins which pods that they refused may be let through; whether there are any. `idle`: nobody else is
+        ready."""
+        self.cluster.may_ease = is_anybody = False
         for eases in self._easing:
             with self.cluster.shield.about("say which refused pods may go"):
                 pods = eases(self.cluster, idle)
                 if pods:
+                    is_anybody = True
                     self.queue.help(dict.fromkeys(map(self._entity, pods)), self.now.steady_s, EASED)
+        return is_anybody
 
     def is_queued(self, key: str) -> bool:
         """Whether a pod waits, alone or with its job."""
@@ -508,12 +512,12 @@ class Feed:
                 self.patience.room_was_made(promise.record.key, self.now.steady_s)
                 self.activate([promise.record.key])
 
-    def _has_room(self, record: PodRecord) -> None:
+    def _has_room(self, record: PodRecord, *, besides: str = "") -> None:
         """A place that was kept for a pod is free, and no change of an object says so."""
-        self._happened(ClusterEvent(FREED, record, LET_GO))
+        self._happened(ClusterEvent(FREED, record, LET_GO), besides=besides)
 
-    def _happened(self, event: ClusterEvent) -> None:
-        if self.queue.happened(event, self.now.steady_s):
+    def _happened(self, event: ClusterEvent, *, besides: str = "") -> None:
+        if self.queue.happened(event, self.now.steady_s, besides=besides):
             self._wake()
 
 

@@ -233,8 +233,9 @@ class Queue:
             self._ready(attempt, now_s, TRIED)
         self._forget_events()
 
-    def happened(self, event: ClusterEvent, now_s: float) -> int:
-        """Tell of an event; how many it lets out of the unschedulable or gated ones."""
+    def happened(self, event: ClusterEvent, now_s: float, *, besides: str = "") -> int:
+        """Tell of an event; how many it lets out of the unschedulable or gated ones. `besides`: the key of an entity
+        that waits and that it does not help, whatever plugins say."""
         if self._in_flight:
             self._events.append(event)
             if len(self._events) > MOST_EVENTS:
@@ -250,6 +251,7 @@ class Queue:
                     woken += pooled.values()
         if any(gate.wakes_on & event.reasons for gate in self._gates):
             woken += [each for each in self._gated.values() if self._gate_of(each.entity) is None]
+        woken = [attempt for attempt in woken if attempt.entity.key != besides] if besides else woken
         for attempt in woken:
             self._leave(attempt)
             self._ready(attempt, now_s, event.name)

@@ -7,7 +7,7 @@ back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -53,6 +53,8 @@ class Change:
     node: Node | None = None
     gone: tuple[str, ...] = ()
     "Keys of pods."
+    because: str = ""
+    "Of pods that are gone: what for."
     trial: Trial | None = None
     "How to have anything else for a moment: a volume, a driver's limit, a report."
     whose: Side = "storage"
@@ -70,6 +72,10 @@ class Change:
             return "node"
         return "others" if self.gone else self.whose
 
+    def told_in(self, namespace: str) -> str:
+        """The text for readers of one namespace: pods of others are counted, not named."""
+        return f"{pods_told_in(namespace, self.gone)} gone, {self.because}" if self.gone else self.text
+
 
 def listed(words: Iterable[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
@@ -86,8 +92,22 @@ def asking_for_less(pod: Pod, requests: Mapping[str, tuple[int, int]], size: flo
 def without_pods(pods: Iterable[str], because: str) -> Change:
     """Other pods gone. Nobody wants to read of hundreds."""
     keys = sorted(pods)
-    named = listed(keys) if len(keys) <= 3 else f"{', '.join(keys[:2])} and {len(keys) - 2} more pods"
-    return Change(f"{named} gone, {because}", gone=tuple(keys), size=1.0 + len(keys))
+    return Change(f"{_some_pods(keys)} gone, {because}", gone=tuple(keys), because=because, size=1.0 + len(keys))
+
+
+def pods_told_in(namespace: str, pods: Iterable[str]) -> str:
+    """Some pods by their keys, as people of one namespace may read it. Events and conditions of a pod are read by
+    whoever may read its namespace: of pods of other namespaces they learn the number alone."""
+    keys = sorted(pods)
+    own = [key for key in keys if key.startswith(f"{namespace}/")]
+    words = [_some_pods(own)] if own else []
+    if others := len(keys) - len(own):
+        words.append(f"{others} pod{'' if others == 1 else 's'} of other namespaces")
+    return listed(words)
+
+
+def _some_pods(keys: Sequence[str]) -> str:
+    return listed(keys) if len(keys) <= 3 else f"{', '.join(keys[:2])} and {len(keys) - 2} more pods"
 
 
 def is_the_nodes_own(node: Node, label: str) -> bool:

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from koord.api.kinds import Kind
 from koord.api.machinery.struct import EMPTY
 from koord.scheduler.framework.after_placing import AfterPlacing
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.exact import exact_checks
+from koord.scheduler.framework.exact import WorkedOut, exact_checks
 from koord.scheduler.framework.jobs import JobPlacing, NoPlan
 from koord.scheduler.framework.judge import Objection, Refused
 from koord.scheduler.framework.nominated import Promised
@@ -80,6 +80,13 @@ class Profile:
         return sorted(told, key=lambda each: place.get(each.name, len(place)))
 
 
+class _Spot(NamedTuple):
+    """A row that will do for one pod, and what exact checks worked out for it there."""
+
+    row: Row
+    worked_out: WorkedOut = EMPTY
+
+
 class Engine:
     """Decides for the pods of one profile on one cluster."""
 
@@ -111,8 +118,6 @@ class Engine:
         self._grouping = [each for each in profile.plugins if each.group is not None]
         self._telling = [each for each in profile.plugins if each.tells is not None]
         self._meeting = [each for each in profile.plugins if each.meets is not None]
-        self._worked_out: dict[str, object] = {}
-        "What exact checks found for the row that they let pass, by plugin."
         self._of_shape: dict[Shape, tuple[int, tuple[Plugin, ...]]] = {}
         self._by_spec: dict[Hashable, int] = {}
         self._judged_before = self._run_before = 0
@@ -265,27 +270,27 @@ class Engine:
             plugin.tried(asks, placements, self.cluster)
 
     def _place(self, ask: Ask, found: PodClass, first: Row | None, explain: bool) -> Placement:
-        if first is not None and self.fits(ask, first):
-            row: Row | None = first
-        else:
-            row = self._first_preferred(ask) if self._preferring else None
-            if row is None:
-                row = self._winner(ask, found)
-        if row is None:
+        spot = None if first is None else self._spot(ask, first)
+        if spot is None and self._preferring:
+            spot = self._first_preferred(ask)
+        if spot is None:
+            spot = self._winner(ask, found)
+        if spot is None:
             return self.nowhere(ask, found)
-        node = self.cluster.table.names[row]
+        node = self.cluster.table.names[spot.row]
         if not explain:
-            self._reserve(ask, row)
+            self._reserve(ask, spot)
             return Placement(ask.key, node)
-        scores, weights = found.scores(row), self.profile.weights
-        self._reserve(ask, row)
+        scores, weights = found.scores(spot.row), self.profile.weights
+        self._reserve(ask, spot)
         total = sum(weights.get(name, 0) * score for name, score in scores.items())
         return Placement(ask.key, node, scores, total)
 
-    def _first_preferred(self, ask: Ask) -> Row | None:
+    def _first_preferred(self, ask: Ask) -> _Spot | None:
         for row in self.preferred(ask):
-            if self.fits(ask, row):
-                return row
+            spot = self._spot(ask, row)
+            if spot is not None:
+                return spot
         return None
 
     def preferred(self, ask: Ask) -> Sequence[Row]:
@@ -299,9 +304,13 @@ class Engine:
 
     def place_on(self, ask: Ask, row: Row) -> Placement:
         """Decide for one pod and one row: it goes there, if all plugins take it."""
-        if not self.fits(ask, row):
-            return Placement(ask.key, None, why_not={"": dict.fromkeys(self.words_against(ask, row), 1)})
-        self._reserve(ask, row)
+        spot = self._spot(ask, row)
+        if spot is None:
+            against = self._against(ask, row)
+            counts = {} if against is None else dict.fromkeys(against[1], 1)
+            why_not = EMPTY if against is None else {against[0]: counts}
+            return Placement(ask.key, None, rejections=counts, why_not=why_not)
+        self._reserve(ask, spot)
         return Placement(ask.key, self.cluster.table.names[row])
 
     def place_all(self, asks: Sequence[Ask], *, at_least: int | None = None, explain: bool = False) -> list[Placement]:
@@ -436,45 +445,59 @@ class Engine:
 
     def fits(self, ask: Ask, row: Row) -> bool:
         """Whether one row will do for a pod, by exact checks too, and whoever was promised it."""
-        if self._refusing and self.refusal(ask) is not None:
-            return False
-        return self.has_room(ask, row)
+        return self._spot(ask, row) is not None
 
     def has_room(self, ask: Ask, row: Row) -> bool:
         """As `fits`, whoever refuses the pod whatever the node."""
+        return self._room(ask, row) is not None
+
+    def _spot(self, ask: Ask, row: Row) -> _Spot | None:
+        return None if self._refusing and self.refusal(ask) is not None else self._room(ask, row)
+
+    def _room(self, ask: Ask, row: Row) -> _Spot | None:
         found = self.class_of(ask)
-        return found.is_feasible(row) and self._objection(ask, found, row) is None
+        if not found.is_feasible(row):
+            return None
+        checked = self._checked(ask, found, row)
+        return None if isinstance(checked, tuple) else _Spot(row, checked)
 
     def words_against(self, ask: Ask, row: Row) -> list[str]:
         """Why a row will not do, in the words of the first who says so; nothing where it will."""
+        against = self._against(ask, row)
+        return [] if against is None else against[1]
+
+    def _against(self, ask: Ask, row: Row) -> tuple[str, list[str]] | None:
+        """The plugin that speaks against a row, and its words."""
         if self._refusing and (refused := self.refusal(ask)) is not None:
-            return [refused[1]]
+            return refused[0], [refused[1]]
         found = self._crowded(ask, row) or self.class_of(ask).reasons(row)
         if found is not None:
-            return found[1]
-        objection = self._objection(ask, self.class_of(ask), row)
-        return [] if objection is None else [objection[1].reason]
+            return found[0].plugin.name, found[1]
+        checked = self._checked(ask, self.class_of(ask), row)
+        return (checked[0], [checked[1].reason]) if isinstance(checked, tuple) else None
 
-    def _winner(self, ask: Ask, found: PodClass) -> Row | None:
+    def _winner(self, ask: Ask, found: PodClass) -> _Spot | None:
         if not found.exact and not self.cluster.nominations.any:
-            return found.best()
+            row = found.best()
+            return None if row is None else _Spot(row)
         # Each check that fails bars a row, until that changes.
         while (row := found.best()) is not None:
-            objection = self._objection(ask, found, row)
-            if objection is None:
-                return row
-            found.bar(row, *objection)
+            checked = self._checked(ask, found, row)
+            if not isinstance(checked, tuple):
+                return _Spot(row, checked)
+            found.bar(row, *checked)
         return None
 
-    def _objection(self, ask: Ask, found: PodClass, row: Row) -> tuple[str, Objection] | None:
-        """Who speaks against a row that would do by its columns, and why. What checks work out is kept."""
+    def _checked(self, ask: Ask, found: PodClass, row: Row) -> WorkedOut | tuple[str, Objection]:
+        """What exact checks worked out for a row that would do by its columns; or who speaks against it, and why."""
+        worked_out: WorkedOut = EMPTY
         if found.exact:
             checked = exact_checks(found.exact, found.doors, ask, row)
             if isinstance(checked, tuple):
                 return checked
-            self._worked_out = checked
+            worked_out = checked
         why = self._crowded(ask, row)
-        return None if why is None else (why[0].plugin.name, Objection(", ".join(why[1])))
+        return worked_out if why is None else (why[0].plugin.name, Objection(", ".join(why[1])))
 
     def meets(self, ask: Ask, promised: PodRecord) -> bool:
         """Whether a pod could be turned away by a promised one for more than its amounts."""
@@ -495,28 +518,27 @@ class Engine:
             attempt.undo()
         return why
 
-    def _reserve(self, ask: Ask, row: Row) -> None:
+    def _reserve(self, ask: Ask, spot: _Spot) -> None:
         cluster = self.cluster
-        cluster.place(ask.record(cluster.now_s, self._notes(ask, row)), row)
+        cluster.place(ask.record(cluster.now_s, self._notes(ask, spot)), spot.row)
 
     def records_of(self, asks: Sequence[Ask], rows: Sequence[Row], *, twins: bool) -> list[PodRecord]:
-        """What is kept of pods of one class that are being placed. `twins`: they differ in their names, uids, times and
-        conditions only."""
+        """What is kept of pods of one class that are being placed, which no exact check looks at. `twins`: they differ
+        in their names, uids, times and conditions only."""
         cluster, first = self.cluster, asks[0]
         said = None
         if twins and not cluster.noted_by_name(first.pod, first.template):
             said = cluster.noted(first.pod, None, first.template)
-        return [ask.record(cluster.now_s, self._notes(ask, row, said)) for ask, row in zip(asks, rows, strict=True)]
+        pairs = zip(asks, rows, strict=True)
+        return [ask.record(cluster.now_s, self._notes(ask, _Spot(row), said)) for ask, row in pairs]
 
-    def _notes(self, ask: Ask, row: Row, said: NotesOf | None = None) -> NotesOf:
+    def _notes(self, ask: Ask, spot: _Spot, said: NotesOf | None = None) -> NotesOf:
         """What plugins note of a pod that is being placed: what it says itself, and what it takes there."""
-        worked_out = self._worked_out
-        if worked_out:
-            self._worked_out = {}
+        row, worked_out = spot
         cluster = self.cluster
         notes = cluster.noted(ask.pod, None, ask.template) if said is None else said
         for name, reserve in self._reserving:
-            note = reserve(ask, row, cluster, worked_out.get(name) if worked_out else None)
+            note = reserve(ask, row, cluster, worked_out.get(name))
             if note is not None:
                 notes = with_note(notes, name, note)
         return notes

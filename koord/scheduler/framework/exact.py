@@ -16,6 +16,8 @@ from koord.scheduler.framework.verdicts import Part
 from koord.scheduler.state.table import Row
 
 Doors: TypeAlias = Callable[[Row], Sequence[Door]]
+WorkedOut: TypeAlias = Mapping[str, object]
+"""What checks of one row worked out for one pod, by plugin: their `reserve` gets it."""
 
 
 def doors_of(parts: Iterable[Part]) -> Doors | None:

@@ -72,7 +72,13 @@ class JobPlacing:
                 refused = Placement("", None, rejections=counts, why_not={rows.plugin: counts}, refusal=rows.why)
                 return [_also(refused, ask) for ask in asks]
             places = _Places(asks, rows, explain=explain, is_lone=len(needs) == 1)
-            fit = [self._place_some(places, need.members, need.at_least) for need in needs]
+            for need in needs:
+                if need.waits:
+                    places.found.update(
+                        (i, Placement(asks[i].key, None, rejections={need.waits: 1})) for i in need.members
+                    )
+            needs = [need for need in needs if not need.waits]
+            fit = [self._place_part(places, need) for need in needs]
             missing = [(need, number) for need, number in zip(needs, fit, strict=True) if number < need.at_least]
             if missing:
                 transaction.undo()
@@ -93,6 +99,26 @@ class JobPlacing:
             elif promise is not None:
                 self._cluster.undoable(partial(nominations.put, promise))
         return rows
+
+    def _place_part(self, places: _Places, need: JobNeed) -> int:
+        """Place as many members as a part needs; how many that were. Where not all are needed, and too few have a place
+        in their order, those that ask for least come first: a large one may have taken what others need."""
+        members, at_least = need.members, need.at_least
+        smallest = _smallest_first(places.asks, members) if at_least < len(members) and places.rows is None else members
+        if smallest == members:
+            return self._place_some(places, members, at_least)
+        with self._cluster.transaction() as trial:
+            number = self._place_some(places, members, at_least)
+            if number >= at_least:
+                return number
+            trial.undo()
+        in_order = {i: places.found.pop(i) for i in members if i in places.found}
+        if self._place_some(places, smallest, at_least) >= at_least:
+            return at_least
+        for i in members:
+            places.found.pop(i, None)
+        places.found.update(in_order)
+        return number
 
     def _place_some(self, places: _Places, members: Iterable[int], at_least: int) -> int:
         """Place members of a job in order, as many as are needed, or all where none is; how many that were."""
@@ -223,6 +249,16 @@ class JobPlacing:
                 return True
             trial.undo()
             return False
+
+
+def _smallest_first(asks: Sequence[Ask], members: tuple[int, ...]) -> tuple[int, ...]:
+    """By what they ask for, as parts of the most that one of them asks for."""
+    most: dict[str, int] = {}
+    for i in members:
+        for name, amount in asks[i].requests:
+            most[name] = max(most.get(name, 1), amount)
+    sizes = {i: sum(amount / most[name] for name, amount in asks[i].requests) for i in members}
+    return tuple(sorted(members, key=sizes.__getitem__))
 
 
 def _is_twin(ask: Ask, other: Ask) -> bool:

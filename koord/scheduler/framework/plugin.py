@@ -89,6 +89,8 @@ class JobNeed:
     "Which of the job's pods are in it, those first that go first."
     at_least: int
     "So many of them must have a place. Others get one if there is room when all parts have what they need."
+    waits: str = ""
+    "Why none of them gets a place yet, though other parts may go."
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,8 @@ class Plugin:
     "How an attempt at some pods ended, for a plugin that refuses pods and knows when they may be let through."
     eases: Callable[[Cluster, bool], Sequence[str]] | None = None
     """Keys of pods that it refused and may let through now. Asked before each decision; the second argument says that
-    nobody else is ready, so that there is time to look at all of them."""
+    nobody else is ready, so that there is time to look at all of them. Then it is asked until somebody is ready, or it
+    names nobody: it names no pod twice while nothing changes."""
     view: Callable[[Ask, Cluster], View | None] | None = None
     """How the class of a pod sees the cluster; None: as it is. Classes may share one. As long as the plugin's key is
     the same, so is the view; what it shows may change."""

@@ -1,7 +1,8 @@
 """Announces which scheduler names this scheduler decides for, by one lease each, while it decides.
 
 `koord status`, `koord explain` and `koord plan --live` read them. Whatever goes wrong here is logged and never stops
-scheduling: a scheduler without the right to write leases works, and only cannot be seen.
+scheduling: a scheduler without the right to write leases works, and only cannot be seen. Who finds the lease that it
+wrote in other hands decides beside another scheduler, without an election: both say so on it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from contextlib import suppress
 from typing import Final
 
 from koord.api.kinds import LEASES, NAMESPACES
-from koord.api.protocol.announcements import ANNOUNCED, RENEWED_EACH_S, VALID_S, lease_name
+from koord.api.protocol.announcements import ANNOUNCED, BESIDE, RENEWED_EACH_S, VALID_S, lease_name
 from koord.api.protocol.names import NAMESPACE_KOORDINATOR
 from koord.api.text.timestamp import micro_from_seconds
 from koord.kube.client import Client
@@ -37,11 +38,14 @@ class Announcing:
         self._namespace, self._identity, self._names, self._clock = namespace, identity, names, clock
         self._told = ""
         self._held: set[str] = set()
+        self._beside: dict[str, dict[str, float]] = {}
+        "By scheduler name, when other schedulers were last seen to announce it."
 
     async def run(self) -> None:
         try:
             while True:
                 wanted = set(self._names())
+                await self._look(wanted & self._held)
                 await self._write(dict.fromkeys(wanted, self._identity) | dict.fromkeys(self._held - wanted, ""))
                 self._held = wanted
                 await self._clock.sleep(RENEWED_EACH_S)
@@ -49,6 +53,24 @@ class Announcing:
             with suppress(TimeoutError, asyncio.CancelledError):
                 async with asyncio.timeout(TAKEN_BACK_WITHIN_S):
                     await self._write(dict.fromkeys(self._held, ""))
+
+    async def _look(self, names: Iterable[str]) -> None:
+        """Whoever wrote a lease after this scheduler did is another one that decides."""
+        now_s = self._clock.now()
+        for name in sorted(names):
+            others = {who: s for who, s in self._beside.get(name, {}).items() if now_s - s <= VALID_S}
+            with suppress(ApiError, NotLeader, OSError):
+                lease = await self._client.get(LEASES, lease_name(name), namespace=self._namespace)
+                if (holder := lease.spec.holder_identity) and holder != self._identity:
+                    if holder not in others:
+                        log.warning(
+                            "another scheduler, %s, decides for the name %s too, without an election: they may give "
+                            "the same room to two pods; stop one of them, or start both with --leader-elect",
+                            holder,
+                            name,
+                        )
+                    others[holder] = now_s
+            self._beside[name] = others
 
     async def _write(self, holders: dict[str, str]) -> None:
         try:
@@ -61,8 +83,9 @@ class Announcing:
                 self._told = said
 
     async def _apply(self, name: str, holder: str) -> None:
+        beside = {BESIDE: ",".join(sorted(self._beside[name]))} if holder and self._beside.get(name) else {}
         lease = {
-            "metadata": {"labels": {ANNOUNCED: "true"}},
+            "metadata": {"labels": {ANNOUNCED: "true"}, **({"annotations": beside} if beside else {})},
             "spec": {
                 "holderIdentity": holder,
                 "leaseDurationSeconds": VALID_S,

@@ -34,31 +34,37 @@ def needs(gangs: Gangs, asks: Sequence[Ask]) -> tuple[JobNeed, ...] | None:
         return None
     keys = {ask.key for ask in asks}
     started = has_started(gangs, by_gang, keys)
+    passing = [id_ for id_ in by_gang if started and _passes(gangs.all[id_])]
+    waits = _missing(gangs, by_gang, keys, started=started) if 0 < len(passing) < len(by_gang) else None
     found = []
     for id_, members in by_gang.items():
         members.sort(key=lambda i: (-asks[i].priority, i))
+        if waits is not None and id_ not in passing:
+            found.append(JobNeed(f"gang {id_}", tuple(members), 0, f"waiting: {waits}"))
+            continue
         at_least = required(gangs.all[id_], keys, started=started)
         found.append(JobNeed(f"gang {id_}", tuple(members), len(members) if at_least is None else at_least))
     return tuple(found)
 
 
 def why_it_waits(gangs: Gangs, asks: Sequence[Ask]) -> str | None:
-    """Why a group must not be tried yet, for its users: what it is waiting for; None where it may be tried."""
-    found = _missing(gangs, asks)
-    return None if found is None else f"waiting: {found}"
-
-
-def _missing(gangs: Gangs, asks: Sequence[Ask]) -> str | None:
+    """Why no pod of a group may be tried yet, for its users: what it is waiting for; None where one may."""
     first = gangs.of_pod[asks[0].key]
     is_alone = len(first.group) == 1 and not first.held()
     if is_alone and first.settings is not None and len(asks) < first.settings.min_available:
         # All are of one gang that is only coming together: this is asked at each pod that comes.
-        return _too_few(first, len(asks), set())
+        return f"waiting: {_too_few(first, len(asks), set())}"
     by_gang = gangs.among(asks)
     keys = {ask.key for ask in asks}
     started = has_started(gangs, by_gang, keys)
-    if started and all(_passes(gangs.all[id_]) for id_ in by_gang):
+    if started and any(_passes(gangs.all[id_]) for id_ in by_gang):
         return None
+    missing = _missing(gangs, by_gang, keys, started=started)
+    return None if missing is None else f"waiting: {missing}"
+
+
+def _missing(gangs: Gangs, by_gang: Mapping[str, Sequence[int]], keys: set[str], *, started: bool) -> str | None:
+    """What the gangs of a group lack that do not go by themselves."""
     for id_ in by_gang:
         own = gangs.all[id_]
         for listed in own.group:

@@ -165,11 +165,11 @@ class _Load(Judge):
         cells, node = One(self._cluster.table.columns, row), self._cluster.nodes[row]
         if self.feasible(cells) == EXPIRED:
             age_s = self._cluster.now_s - cells[self._updated]
-            said = (
-                f"a new report of its usage (the last is {age_s:.0f} s old)"
-                if age_s < math.inf
-                else "a report of its usage"
-            )
+            said = "a report of its usage"
+            if age_s < 0:
+                said = f"a new report of its usage (the last is dated {-age_s:.0f} s ahead of now)"
+            elif age_s < math.inf:
+                said = f"a new report of its usage (the last is {age_s:.0f} s old)"
             return [Change(said, trial=lambda: self._rows.as_if_reported(node.metadata.name), whose="node")]
         limit, excess = self._rows.limit(row, self._by_prod), []
         real_names, has = REAL_NAMES.get(ask.band, {}), self._rows.capacity(row)

@@ -32,6 +32,7 @@ from koord.api.protocol.annotations.load import (
 from koord.api.protocol.annotations.value import Annotation, AnnotationError
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.protocol.priority import PriorityClass
+from koord.api.protocol.report_age import report_age_s
 from koord.api.text.duration import parse_duration
 from koord.scheduler.plugins.load_aware_service import load_told
 from koord.scheduler.plugins.load_basis import LoadBasis, Loads
@@ -332,10 +333,13 @@ class LoadRows(Index):
         checks = check if report is not None and any(limits.percent) else 0
         prod_checks = PLAIN_CHECK if report is not None and any(prod_limits) else checks
         updated_s = -math.inf if report is None or report.updated_s is None else report.updated_s
-        if math.isfinite(updated_s):
-            expires_s = updated_s + self.args.node_metric_expiration_seconds
-            self._next_expiry_s = min(self._next_expiry_s, expires_s)
         is_old = self._is_old(updated_s)
+        if math.isfinite(updated_s):
+            # One that is dated too far ahead begins to count when its time comes near.
+            counts_s = self.args.node_metric_expiration_seconds
+            turns_s = updated_s - counts_s if is_old else updated_s + counts_s
+            if turns_s >= self._now_s:
+                self._next_expiry_s = min(self._next_expiry_s, turns_s)
         found: list[int | float] = [updated_s, checks, prod_checks, *(self._zero if is_old else capacity)]
         unchecked = [UNCHECKED] * len(capacity)
         ceiling, prod_ceiling = unchecked, unchecked
@@ -364,7 +368,7 @@ class LoadRows(Index):
         return found
 
     def _is_old(self, updated_s: float) -> bool:
-        return self._now_s - updated_s >= self.args.node_metric_expiration_seconds
+        return report_age_s(updated_s, self._now_s) >= self.args.node_metric_expiration_seconds
 
     def _shares(self, row: Row, report: Report) -> tuple[list[int], list[int], list[int]]:
         """What all pods of a row add to each view of its load."""
@@ -479,9 +483,10 @@ class LoadRows(Index):
             return
         expiration_s = self.args.node_metric_expiration_seconds
         updated = cluster.table.columns[self.columns.updated]
-        old = now_s - updated >= expiration_s
-        was_old = before_s - updated >= expiration_s
-        self._turn(now_s, float(updated[~old].min(initial=math.inf)) + expiration_s)
+        old = np.abs(now_s - updated) >= expiration_s
+        was_old = np.abs(before_s - updated) >= expiration_s
+        turns = np.where(old, updated - expiration_s, updated + expiration_s)
+        self._turn(now_s, float(turns[turns >= now_s].min(initial=math.inf)))
         cluster.undoable(lambda: self._turn(before_s, next_s))
         alive = cluster.table.alive
         self._age(np.flatnonzero(old & ~was_old & alive))

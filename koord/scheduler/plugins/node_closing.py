@@ -27,6 +27,7 @@ from koord.api.protocol.annotations.load import LAST_EVICTIONS, OF_OWNER
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.protocol.crd.node_slo import NodeSLO, NodeSLOSpec, ResourceThresholdStrategy
 from koord.api.protocol.priority import BANDS, PriorityClass
+from koord.api.protocol.report_age import report_age_s
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.framework.ask import Ask
@@ -137,7 +138,7 @@ class Closings(Index):
         """Of the node's capacity; None where nothing recent is known."""
         usage = self._usage.get(self.cluster.table.names[row])
         has = self._capacity(row).get(dimension, 0)
-        if usage is None or not has or self.cluster.now_s >= usage.reported_s + REPORT_COUNTS_S:
+        if usage is None or not has or report_age_s(usage.reported_s, self.cluster.now_s) >= REPORT_COUNTS_S:
             return None
         return usage.amounts.get(dimension, 0) * 100 // has
 

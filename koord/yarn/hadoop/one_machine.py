@@ -13,8 +13,9 @@ from koord.yarn.hadoop.configuration import CORE, SITE
 
 PORTS: Final = ("rpc", "scheduler", "tracker", "admin", "web", "nm", "localizer", "nm-web")
 HOST: Final = "127.0.0.1"
+MAPRED: Final = "mapred-site.xml"
 FIRST_VCORES: Final = 1
-FIRST_MIB: Final = 256
+FIRST_MIB: Final = 1024
 _SCHEDULER: Final = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler"
 _BOTH_COUNT: Final = "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator"
 
@@ -56,6 +57,8 @@ def yarn_site(ports: Mapping[str, int], directory: str) -> dict[str, str]:
         "yarn.nodemanager.resource.memory-mb": str(FIRST_MIB),
         "yarn.nodemanager.local-dirs": f"{directory}/local",
         "yarn.nodemanager.log-dirs": f"{directory}/logs",
+        # NodeManagers find a restarted ResourceManager within a second, not within 30.
+        "yarn.resourcemanager.connect.retry-interval.ms": "1000",
         # The agent looks after memory and disks are not YARN's alone.
         "yarn.nodemanager.vmem-check-enabled": "false",
         "yarn.nodemanager.pmem-check-enabled": "false",
@@ -63,11 +66,41 @@ def yarn_site(ports: Mapping[str, int], directory: str) -> dict[str, str]:
     }
 
 
-def files(ports: Mapping[str, int], directory: str, further: Mapping[str, str] | None = None) -> dict[str, str]:
-    """All files of the configuration by name. `further` properties of yarn-site.xml win."""
+def shuffle() -> dict[str, str]:
+    """What a NodeManager needs for MapReduce: reducers fetch from it. It picks a port by itself."""
+    return {"yarn.nodemanager.aux-services": "mapreduce_shuffle", "mapreduce.shuffle.port": "0"}
+
+
+def mapred_site(classpath: str, directory: str) -> dict[str, str]:
+    """MapReduce with little memory. `classpath` as Java reads it."""
     return {
+        "mapreduce.framework.name": "yarn",
+        "mapreduce.application.classpath": classpath.replace(":", ","),
+        "mapreduce.jvm.add-opens-as-default": "true",
+        "yarn.app.mapreduce.am.staging-dir": f"{directory}/staging",
+        "yarn.app.mapreduce.am.resource.mb": "512",
+        "yarn.app.mapreduce.am.command-opts": "-Xmx384m",
+        "mapreduce.map.memory.mb": "384",
+        "mapreduce.map.java.opts": "-Xmx256m",
+        "mapreduce.reduce.memory.mb": "384",
+        "mapreduce.reduce.java.opts": "-Xmx256m",
+        "mapreduce.task.io.sort.mb": "32",
+        # A small job runs within its master: a small machine has one vcore for YARN, which the master takes.
+        "mapreduce.job.ubertask.enable": "true",
+        # There is no history server to ask about a job that is over.
+        "mapreduce.jobhistory.address": "",
+    }
+
+
+def files(
+    ports: Mapping[str, int], directory: str, further: Mapping[str, str] | None = None, mapreduce: str = ""
+) -> dict[str, str]:
+    """All files of the configuration by name. `further` properties of yarn-site.xml win. `mapreduce`: the class path
+    of MapReduce where there is one."""
+    services = shuffle() if mapreduce else {}
+    found = {
         CORE: site({"hadoop.tmp.dir": f"{directory}/tmp"}),
-        SITE: site({**yarn_site(ports, directory), **(further or {})}),
+        SITE: site({**yarn_site(ports, directory), **services, **(further or {})}),
         "capacity-scheduler.xml": site(
             {
                 "yarn.scheduler.capacity.root.queues": "default",
@@ -82,3 +115,6 @@ def files(ports: Mapping[str, int], directory: str, further: Mapping[str, str] |
         "log4j.appender.A.layout=org.apache.log4j.PatternLayout\n"
         "log4j.appender.A.layout.ConversionPattern=%d %p %c{1}: %m%n\n",
     }
+    if mapreduce:
+        found[MAPRED] = site(mapred_site(mapreduce, directory))
+    return found

@@ -24,6 +24,7 @@ import aiohttp
 from koord.api.machinery.faults import BadInput
 from koord.yarn.hadoop.configuration import SITE, properties, resolved
 from koord.yarn.hadoop.one_machine import HOST, PORTS, files
+from koord.yarn.live.processes import ProcessTable
 
 log = logging.getLogger(__name__)
 
@@ -40,13 +41,14 @@ _IN_A_DISTRIBUTION: Final = tuple(
     f"share/hadoop/{each}" for each in ("common", "common/lib", "hdfs", "hdfs/lib", "yarn", "yarn/lib", "mapreduce")
 )
 _JAR: Final = "hadoop-yarn-server-{}-*.jar"
+_SHUFFLE: Final = "hadoop-mapreduce-client-shuffle-*.jar"
 _OPTIONS: Final = (
     "-Xmx300m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
     # Needed from Java 16 on, unknown to Java 8.
     "-XX:+IgnoreUnrecognizedVMOptions", "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )  # fmt: skip
 STARTED_WITHIN_S: Final = 120.0
-STOPPED_WITHIN_S: Final = 15.0
+STOPPED_WITHIN_S: Final = 5.0
 LOOK_S: Final = 0.25
 _SET_DEATH_SIGNAL: Final = 1
 
@@ -63,6 +65,13 @@ class HadoopFailed(BadInput):
 class Installed:
     java: str
     classpath: str
+    has_mapreduce: bool = False
+    "Whether NodeManagers can serve MapReduce's reducers."
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of daemons: MapReduce's containers look for Java there."""
+        return {"JAVA_HOME": str(Path(self.java).resolve().parent.parent), **os.environ}
 
 
 def installed(directory: str) -> Installed:
@@ -78,11 +87,12 @@ def installed(directory: str) -> Installed:
     root = Path(directory).absolute()
     for folders in ((root,), tuple(root / each for each in _IN_A_DISTRIBUTION)):
         if all(any(any(each.glob(_JAR.format(daemon))) for each in folders) for daemon in MAIN):
-            return Installed(java, ":".join(f"{each}/*" for each in folders))
+            has_mapreduce = any(any(each.glob(_SHUFFLE)) for each in folders)
+            return Installed(java, ":".join(f"{each}/*" for each in folders), has_mapreduce)
     raise HadoopMissing(f"{directory} has no {_JAR.format('resourcemanager')} and its like: {how}")
 
 
-def configure(directory: Path) -> Path:
+def configure(directory: Path, hadoop: Installed) -> Path:
     """Writes a configuration for this machine; the folder. Ports stay as long as they are free."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = directory / "ports.json"
@@ -91,7 +101,8 @@ def configure(directory: Path) -> Path:
     conf = directory / "conf"
     conf.mkdir(exist_ok=True)
     (directory / "tmp").mkdir(exist_ok=True)
-    for name, text in files(ports, str(directory)).items():
+    mapreduce = hadoop.classpath if hadoop.has_mapreduce else ""
+    for name, text in files(ports, str(directory), mapreduce=mapreduce).items():
         (conf / name).write_text(text)
     return conf
 
@@ -148,7 +159,7 @@ async def run_daemon(
         *command(daemon, hadoop, conf),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=2,
-        env={**os.environ, "HADOOP_CONF_DIR": str(conf)},
+        env={**hadoop.environment, "HADOOP_CONF_DIR": str(conf)},
         preexec_fn=_end_with_parent,
     )
     waiting = asyncio.create_task(process.wait())
@@ -160,7 +171,8 @@ async def run_daemon(
                 found = await _about(f"http://{address}{path}", inside)
         if found is not None:
             on_ready(Told(f"http://{address}", found))
-        await waiting
+        # Not `await waiting`: a cancelled await cancels the task, and the process would count as ended.
+        await asyncio.wait({waiting})
         raise HadoopFailed(f"Hadoop's {daemon} ended with code {process.returncode}: its log says why")
     except TimeoutError:
         raise HadoopFailed(f"Hadoop's {daemon} does not answer at {address}: its log may say why") from None
@@ -175,12 +187,17 @@ def command(daemon: Daemon, hadoop: Installed, conf: Path) -> list[str]:
 
 
 async def _end(process: asyncio.subprocess.Process, waiting: asyncio.Task[int]) -> None:
+    """A NodeManager ends its containers within a moment, and then waits for their logs to be old enough to go."""
     if process.returncode is None:
         process.terminate()
         done, _ = await asyncio.wait({waiting}, timeout=STOPPED_WITHIN_S)
         if not done:
+            left = ProcessTable.read().descendants(process.pid)
             process.kill()
             await waiting
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 async def _about(url: str, inside: str) -> Mapping[str, Any] | None:

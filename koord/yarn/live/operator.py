@@ -19,6 +19,7 @@ from koord.api.kinds import NODES, PODS
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import decode
+from koord.api.text.whole_number import natural_number
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.errors import ApiError, Conflict, NotFound
@@ -231,8 +232,7 @@ class Operator:
 
     async def _claim(self, node: NodeFacts, verdict: Verdict) -> None:
         assert isinstance(verdict.step, Claim)
-        of = (verdict.cluster, verdict.node_id) if verdict.node_id else None
-        patch = claim_patch(node, verdict.step.amount, of)
+        patch = claim_patch(node, verdict.step.amount, verdict.claims_for)
         try:
             answer = await self._client.patch(NODES, node.name, patch, field_manager=FIELD_MANAGER)
         except (Conflict, NotFound):
@@ -277,13 +277,14 @@ class Operator:
 
     async def _update(self, cluster: str, some: Sequence[tuple[NodeFacts, Verdict]]) -> None:
         now_s = self._clock.monotonic()
-        caps, before = [], {}
+        caps, before, sent = [], {}, dict[Key, Call]()
         for _, verdict in some:
             step, key = verdict.step, (cluster, verdict.node_id)
             assert isinstance(step, Call)
             before[key] = self._memories.get(key, Memory())
-            self._memories[key] = called(before[key], step.cap, now_s)
-            timeout_ms = int(self._policy.shrink_s * 1000) if step.ends_containers else -1
+            sent[key] = step
+            self._memories[key] = called(before[key], step, now_s)
+            timeout_ms = -1 if step.ends_within_s is None else int(step.ends_within_s * 1000)
             caps.append(NodeCap(verdict.node_id, step.cap, timeout_ms))
         try:
             await self._managers[cluster].update(caps)
@@ -299,7 +300,7 @@ class Operator:
                 return
             log.error("%s: %s", _named(node for node, _ in some), error)
             for key, memory in before.items():
-                self._memories[key] = refused(memory, now_s)
+                self._memories[key] = refused(memory, sent[key], now_s)
                 self._refused[key] = str(error)
             return
         except YarnError as error:
@@ -378,4 +379,4 @@ def _by_node(facts: PodFacts) -> tuple[str, ...]:
 
 
 def _number(version: str) -> int:
-    return int(version) if version.isascii() and version.isdigit() else 0
+    return natural_number(version) or 0

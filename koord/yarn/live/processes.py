@@ -56,8 +56,13 @@ class ProcessTable:
 
     def family(self, leader: int) -> set[int]:
         """The session of a process, with all descendants."""
+        return self._with_descendants(set(self._by_session.get(leader, ())))
+
+    def descendants(self, pid: int) -> set[int]:
+        return self._with_descendants({pid}) - {pid}
+
+    def _with_descendants(self, new: set[int]) -> set[int]:
         found: set[int] = set()
-        new = set(self._by_session.get(leader, ()))
         while new:
             found |= new
             new = {child for each in new for child in self._by_parent.get(each, ())} - found

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from koord.agent.executor.executor import Executor
+from koord.agent.executor.executor import Executor, ExecutorOutcome
 from koord.agent.executor.ledger import Ledger, LedgerError
 from koord.agent.executor.write import Write
 from koord.agent.host.cgroups import Cgroups, Version
@@ -29,6 +29,8 @@ from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.words import KubeQoS
 from koord.api.text.cpuset import CPUSet
 from tests.agent.trees import Tree
+
+MIB = 1 << 20
 
 
 @pytest.fixture(params=list(Version))
@@ -330,3 +332,28 @@ def test_no_name_of_a_cgroup_leads_out_of_the_nodes_root(tree: Tree, knob: Knob)
     assert (outcome.done, outcome.refused) == ([], [])
     assert cgroups.children("../besteffort") == []
     assert {each: each.read_bytes() for each in tree.root.rglob("*") if each.is_file()} == before
+
+
+@pytest.mark.parametrize("is_restore", [False, True])
+def test_on_v2_no_memory_limit_is_written_below_what_is_in_use(tmp_path: Path, is_restore: bool) -> None:
+    """There the kernel would kill; v1's refuses. Page cache is not in the way: it is dropped."""
+    tree = Tree(tmp_path, Version.V2, CgroupDriver.CGROUPFS)
+    job = tree.pod("job", KubeQoS.BEST_EFFORT)
+    low, high = 64 * MIB, 512 * MIB
+    tree.cgroups.set(MEMORY_LIMIT, job, low)
+    executor = Executor(tree.cgroups, Ledger())
+
+    def limited(to: int, now_s: float) -> ExecutorOutcome:
+        wishes = [] if is_restore and to == low else [Write(MEMORY_LIMIT, job, to, "batch_resource", "its spec")]
+        return executor.apply(wishes, {"batch_resource"}, now_s)
+
+    limited(high, 0.0)
+    tree.used(job, cpu_ns=0, anon=low + 1)
+    for now_s in (1.0, 2.0):
+        (refused,) = limited(low, now_s).refused
+        assert refused.error == f"{low}: {low + 1} bytes are in use there"
+        assert tree.cgroups.get(MEMORY_LIMIT, job) == high
+    tree.used(job, cpu_ns=0, anon=low - 1, file=high)
+    assert limited(low, 3.0).refused == []
+    assert tree.cgroups.get(MEMORY_LIMIT, job) == low
+    assert (len(executor.ledger) == 0) is is_restore

@@ -51,7 +51,8 @@ def test_an_episode_is_one_sentence_with_its_figures() -> None:
     [
         ((replace(BUILD, direct=None),), (), "build-7 used more CPU meanwhile (score 0.80)."),
         ((), (), "no neighbour used more meanwhile."),
-        ((BUILD, replace(BUILD, uid="u1")), (), "unclear: build-7 (score 0.80), web-1 (score 0.80)."),
+        ((BUILD, replace(BUILD, uid="u1")), (), "unclear: build-7 (score 0.80), its own work (score 0.80)."),
+        ((replace(BUILD, uid="u1", score=0.4),), (), "no neighbour used more meanwhile."),
         (
             (BUILD,),
             (taken(Step.HELD_BACK, 123, "u2"), taken(Step.UNDONE, 124, "u2")),

@@ -19,17 +19,18 @@ from aiohttp import web
 from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.convert import shares_of_milli
 from koord.agent.host.knobs import CPU_SHARES
-from koord.agent.live.run import AgentOptions, run
+from koord.agent.live.run import AgentOptions, Daemon, run
 from koord.agent.pods import BATCH_CPU
 from koord.agent.state import DEFAULT_GATES
 from koord.api.configuration.features import AgentGate
-from koord.api.kinds import EVENTS, NAMESPACES, NODE_SLOS, NODES
+from koord.api.kinds import EVENTS, NAMESPACES, NODE_METRICS, NODE_SLOS, NODES
 from koord.api.kubernetes.cgroup import CgroupDriver, pod_dir
 from koord.api.kubernetes.words import KubeQoS
 from koord.kube.client import Client
 from koord.minicluster.up.bootstrap import bootstrap
 from tests.agent.real import make, real_cgroups
 from tests.agent.trees import Tree
+from tests.kube.waiting import eventually
 from tests.scheduler.live.embedded import node_manifest, serving, until
 
 pytestmark = pytest.mark.timeout(120)
@@ -81,9 +82,11 @@ async def ready_node(client: Client) -> None:
 
 
 @asynccontextmanager
-async def working(client: Client, options: AgentOptions) -> AsyncIterator[None]:
+async def working(
+    client: Client, options: AgentOptions, on_start: Callable[[Daemon], None] = lambda daemon: None
+) -> AsyncIterator[None]:
     ready = asyncio.Event()
-    task = asyncio.create_task(run(client, options, on_ready=ready.set))
+    task = asyncio.create_task(run(client, options, on_ready=ready.set, on_start=on_start))
     try:
         await asyncio.wait_for(ready.wait(), WITHIN_S)
         yield
@@ -246,3 +249,26 @@ async def test_what_the_settings_ask_for_and_the_machine_lacks_is_told_once_on_t
         ((note, count),) = await notes()
         assert "Cannot share the cache and memory bandwidth: this machine has no resctrl" in note
         assert count == 1
+
+
+async def test_a_nodes_last_pod_leaves_its_report_when_it_is_gone(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "host", driver=DRIVER)
+    tree.cgroup(pod_dir("last", KubeQoS.BEST_EFFORT, DRIVER))
+    kubelet = FakeKubelet([batch_pod("last", 250, has_container=False)])
+    async with serving(tmp_path / "api") as client, kubelet.serving() as address:
+        await ready_node(client)
+        await client.create(NODE_METRICS, {"metadata": {"name": NODE}, "spec": {}})
+        options = AgentOptions(NODE, str(tree.root), "", tmp_path / "state", address, kubelet_s=0.1, round_s=0.1)
+
+        async def is_reported(*names: str) -> bool:
+            status = (await client.get(NODE_METRICS, NODE)).status
+            return status.node_metric is not None and [pod.name for pod in status.pods_metric] == list(names)
+
+        daemons: list[Daemon] = []
+        async with working(client, options, daemons.append):
+            await until(partial(is_reported, "last"), WITHIN_S)
+            kubelet.pods = []
+            await eventually(lambda: daemons[0].state is not None and not daemons[0].state.pods)
+        # The next report of the same agent would come in a minute.
+        async with working(client, options):
+            await until(is_reported, WITHIN_S)

@@ -10,6 +10,8 @@ import pytest
 
 from koord.agent.executor.audit import Audit
 from koord.agent.host.cgroups import Version
+from koord.agent.live import evicting as evicting_module
+from koord.agent.live.api_requests import ApiRequests
 from koord.agent.live.evicting import Evictor
 from koord.agent.qos import memory_evict
 from koord.agent.qos.decision import Eviction
@@ -19,6 +21,7 @@ from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.words import KubeQoS
 from koord.kube.clock import SystemClock
 from koord.kube.errors import Status, TooManyRequests
+from tests.agent.live.pending import Pending
 from tests.agent.states import GIB, NOW, evicting, node, pod, samples
 from tests.agent.trees import Tree
 
@@ -41,7 +44,7 @@ class Told:
 
 
 @pytest.mark.parametrize(("used", "is_killed"), [(50 * GIB, False), (63 * GIB, True)])
-async def test_only_a_node_about_to_run_out_kills_against_the_apis_word(
+async def test_only_a_node_about_to_run_out_kills_and_does_so_before_it_asks(
     tmp_path: Path, used: int, is_killed: bool
 ) -> None:
     tree = Tree(tmp_path, Version.V1, CgroupDriver.CGROUPFS)
@@ -57,9 +60,10 @@ async def test_only_a_node_about_to_run_out_kills_against_the_apis_word(
     (eviction,) = decision.evictions
     done: list[Eviction] = []
     kept: list[Eviction] = []
-    told, audit = Told(), Audit()
+    told, audit, requests = Told(), Audit(), Pending()
     evictor = Evictor(
         cast(Any, Refusing()),
+        requests,
         cast(Any, told),
         audit,
         SystemClock(),
@@ -69,9 +73,15 @@ async def test_only_a_node_about_to_run_out_kills_against_the_apis_word(
         kept.append,
     )
     try:
-        await evictor.evict(eviction)
+        evictor.evict(eviction)
         if is_killed:
+            # Before anybody was asked.
             assert await asyncio.wait_for(victim.wait(), 10) == -9
+            assert (done, kept) == ([eviction], [])
+        assert evictor.unanswered == {"job"}
+        await requests.answered()
+        assert evictor.unanswered == set()
+        if is_killed:
             assert (done, kept) == ([eviction], [])
         else:
             assert victim.returncode is None
@@ -81,4 +91,41 @@ async def test_only_a_node_about_to_run_out_kills_against_the_apis_word(
             victim.kill()
             await victim.wait()
     assert told.reasons == ["evictPodSuccess" if is_killed else "evictPodFail"]
-    assert [event.type for event in audit.newest(5)] == ["kill" if is_killed else "refused"]
+    assert [event.type for event in audit.newest(5)] == (["refused", "kill"] if is_killed else ["refused"])
+
+
+class Hanging:
+    """An API that never answers."""
+
+    async def evict(self, namespace: str, name: str, *, uid: str) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_no_answer_in_time_is_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evicting_module, "ANSWER_S", 0.01)
+    kept: list[Eviction] = []
+    told, audit, requests = Told(), Audit(), Pending()
+    client, recorder, cgroups = cast(Any, Hanging()), cast(Any, told), cast(Any, None)
+    evictor = Evictor(
+        client, requests, recorder, audit, SystemClock(), cgroups, lambda _: None, lambda: None, kept.append
+    )
+    eviction = Eviction(pod("job", "BE"), "memory_evict", "BEMemoryEvict", "75%")
+    evictor.evict(eviction)
+    evictor.evict(eviction)
+    assert len(requests.requests) == 1, "a pod is asked about once at a time"
+    await requests.answered()
+    assert (kept, told.reasons) == ([eviction], ["evictPodFail"])
+
+
+async def test_without_room_for_another_request_a_pod_stays_for_now(tmp_path: Path) -> None:
+    kept: list[Eviction] = []
+    client, recorder, cgroups = cast(Any, Hanging()), cast(Any, Told()), cast(Any, None)
+    requests = ApiRequests(most_waiting=1)
+    evictor = Evictor(
+        client, requests, recorder, Audit(), SystemClock(), cgroups, lambda _: None, lambda: None, kept.append
+    )
+    evictions = [Eviction(pod(name, "BE"), "memory_evict", "BEMemoryEvict", "75%") for name in ("a", "b")]
+    for each in evictions:
+        evictor.evict(each)
+    assert kept == evictions[1:]
+    assert evictor.unanswered == {"a"}

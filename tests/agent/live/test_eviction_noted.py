@@ -13,6 +13,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.machinery.codec import convert
 from koord.api.text.timestamp import from_seconds
 from koord.kube.errors import ApiError, Status, TooManyRequests
+from tests.agent.live.pending import Pending
 from tests.agent.states import pod
 
 KEY = "node.koordinator.sh/last-evictions"
@@ -55,10 +56,22 @@ class Api:
         self.noted.append(json.loads(patch["metadata"]["annotations"][KEY]))
 
 
-def evictor(api: Api, time: Time, node: Node | None = None) -> Evictor:
+class Evicting:
+    """An evictor whose requests are answered at once."""
+
+    def __init__(self, api: Api, time: Time, node: Node | None = None) -> None:
+        self.requests = Pending()
+        self.evictor = evictor(api, time, self.requests, node)
+
+    async def evict(self, eviction: Eviction) -> None:
+        self.evictor.evict(eviction)
+        await self.requests.answered()
+
+
+def evictor(api: Api, time: Time, requests: Pending, node: Node | None = None) -> Evictor:
     shown = node or convert(Node, {"metadata": {"name": "n1", "annotations": {KEY: json.dumps(FREE)}}})
     client, told, clock = cast(Any, api), cast(Any, Told()), cast(Any, time)
-    return Evictor(client, told, Audit(), clock, cast(Any, None), lambda eviction: None, lambda: shown)
+    return Evictor(client, requests, told, Audit(), clock, cast(Any, None), lambda eviction: None, lambda: shown)
 
 
 def eviction(name: str = "job") -> Eviction:
@@ -67,14 +80,14 @@ def eviction(name: str = "job") -> Eviction:
 
 async def test_it_is_noted_first_by_band_and_what_else_is_noted_stays() -> None:
     api, time = Api(), Time()
-    await evictor(api, time).evict(eviction())
+    await Evicting(api, time).evict(eviction())
     assert api.asked == ["patch n1", "evict job"]
     assert api.noted == [{**FREE, "koord-batch": from_seconds(NOW_S)}]
 
 
 async def test_evictions_that_follow_closely_are_noted_once() -> None:
     api, time = Api(), Time()
-    evicts = evictor(api, time)
+    evicts = Evicting(api, time)
     for name, after_s in (("a", 0.0), ("b", NOTED_AGAIN_S - 1), ("c", NOTED_AGAIN_S)):
         time.now_s = NOW_S + after_s
         await evicts.evict(eviction(name))
@@ -83,7 +96,7 @@ async def test_evictions_that_follow_closely_are_noted_once() -> None:
 
 async def test_a_pod_whose_eviction_is_refused_again_and_again_is_not_noted_each_time() -> None:
     api, time = Api(evicts=False), Time()
-    evicts = evictor(api, time)
+    evicts = Evicting(api, time)
     for second in range(int(REFUSED_NOTED_AGAIN_S) + 1):
         time.now_s = NOW_S + second
         await evicts.evict(eviction())
@@ -92,5 +105,5 @@ async def test_a_pod_whose_eviction_is_refused_again_and_again_is_not_noted_each
 
 async def test_who_must_go_goes_also_where_nothing_can_be_noted() -> None:
     api, time = Api(patches=False), Time()
-    await evictor(api, time).evict(eviction())
+    await Evicting(api, time).evict(eviction())
     assert api.asked == ["patch n1", "evict job"]

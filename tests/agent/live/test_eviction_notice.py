@@ -16,6 +16,7 @@ from koord.agent.qos.evicting import WANTED_S, Account, Task, evictions
 from koord.agent.qos.memory_evict import NOTICE_S as MEMORY_S
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.annotations.notice import EVICTION_DEADLINE
+from tests.agent.live.pending import Pending
 from tests.agent.states import pod as agent_pod
 from tests.kube.manual_clock import ManualClock
 from tests.notice.build import START_S, annotated, patched, pod
@@ -42,8 +43,10 @@ class Story:
         self.clock, self.api = ManualClock(START_S), Api(pod(notice))
         self.notice_s = notice_s
         self.reasons: list[str] = []
+        self.requests = Pending()
+        client, events, cgroups = cast(Any, self.api), cast(Any, self), cast(Any, None)
         self.evictor = Evictor(
-            cast(Any, self.api), cast(Any, self), Audit(), self.clock, cast(Any, None), lambda _: None, lambda: None
+            client, self.requests, events, Audit(), self.clock, cgroups, lambda _: None, lambda: None
         )
 
     def record(self, regarding: object, reason: str, note: str, **more: Any) -> None:
@@ -57,10 +60,9 @@ class Story:
     async def rounds(self, number: int, *, wants: bool = True) -> None:
         for _ in range(number):
             if wants and not self.api.gone:
-                await self.evictor.evict(
-                    Eviction(self.seen, "memory_evict", "BEMemoryEvict", "75%", notice_s=self.notice_s)
-                )
-            await self.evictor.let_stay([self.seen])
+                self.evictor.evict(Eviction(self.seen, "memory_evict", "BEMemoryEvict", "75%", notice_s=self.notice_s))
+            self.evictor.let_stay([self.seen])
+            await self.requests.answered()
             self.clock.advance(1)
 
 

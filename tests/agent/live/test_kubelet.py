@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from koord.agent.host.files import Files
-from koord.agent.live.kubelet import STATE_FILE, given_cpus, settings
+from koord.agent.live.kubelet import STATE_FILE, PodList, given_cpus, settings
 from koord.agent.state import Kubelet
 from koord.api.text.cpuset import CPUSet
 from koord.kube.errors import ApiError, Status
@@ -31,6 +31,17 @@ class Answering:
         return 200, {}, self._body
 
 
+class Listing:
+    """A kubelet that lists these pods."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+    async def raw(self, method: str, path: str) -> tuple[int, dict[str, str], bytes]:
+        assert (method, path) == ("GET", "/pods")
+        return 200, {}, self.body
+
+
 class Refusing:
     def __init__(self, code: int) -> None:
         self._code = code
@@ -39,7 +50,7 @@ class Refusing:
         raise ApiError(Status(code=self._code))
 
 
-async def asked(body: bytes) -> Kubelet:
+async def asked(body: bytes) -> Kubelet | None:
     client: Any = Answering(body)
     return await settings(client, KNOWN, cpus(1, 4, 2))
 
@@ -61,16 +72,37 @@ async def test_its_configuration_says_how_it_deals_with_cpus() -> None:
     )
 
 
+@pytest.mark.parametrize("empty", [b'{"items": []}', b'{"items": null}', b"{}"])
+async def test_an_empty_list_says_that_there_are_no_pods(empty: bytes) -> None:
+    listed, client = PodList(), Listing(b'{"items": [{"metadata": {"name": "web", "uid": "web"}}]}')
+    told: Any = client
+    pods = await listed.news(told)
+    assert pods is not None
+    assert [pod.metadata.name for pod in pods] == ["web"]
+    assert await listed.news(told) is None, "the same is no news"
+    client.body = empty
+    assert await listed.news(told) == ()
+    assert await listed.news(told) is None
+    listed.look_again()
+    assert await listed.news(told) == ()
+    client.body = b"{"
+    assert await listed.news(told) is None, "no answer is not an empty one"
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b'{"kubeletconfig": {"cpuManagerPolicy": 1}}'])
 async def test_without_an_answer_the_last_one_stays(body: bytes) -> None:
     assert await asked(body) == KNOWN
 
 
-@pytest.mark.parametrize(("code", "is_told"), [(403, True), (404, True), (401, False), (500, False), (0, False)])
-async def test_a_kubelet_that_keeps_its_configuration_back_is_not_one_that_is_away(code: int, is_told: bool) -> None:
+@pytest.mark.parametrize(
+    ("code", "expected"), [(403, Kubelet()), (404, Kubelet()), (401, None), (500, None), (0, None)]
+)
+async def test_a_kubelet_that_keeps_its_configuration_back_is_not_one_that_is_away(
+    code: int, expected: Kubelet | None
+) -> None:
     """The former will never tell; before the latter has, nobody knows which CPUs are free."""
     client: Any = Refusing(code)
-    assert await settings(client, Kubelet(is_told=False), cpus(1, 4, 2)) == Kubelet(is_told=is_told)
+    assert await settings(client, None, cpus(1, 4, 2)) == expected
     assert await settings(client, KNOWN, cpus(1, 4, 2)) == KNOWN
 
 
@@ -93,5 +125,7 @@ def test_cpus_that_it_gave_away_stay_known_while_the_file_cannot_be_read(
     path.parent.mkdir(parents=True)
     if text is not None:
         path.write_bytes(text.encode() if isinstance(text, str) else msgspec.json.encode(text))
-    found = given_cpus(Files(str(tmp_path)), asked)
-    assert found == {uid: CPUSet.parse(each) for uid, each in expected.items()}
+    files, given = Files(str(tmp_path)), {uid: CPUSet.parse(each) for uid, each in expected.items()}
+    assert given_cpus(files, asked, KNOWN) == given
+    is_unreadable = given == KNOWN.static_cpus
+    assert given_cpus(files, asked, None) == (None if is_unreadable else given), "not known is not none"

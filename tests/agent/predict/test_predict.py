@@ -118,7 +118,17 @@ class TestProdReclaimable:
         assert found.reclaimable == Amounts(0, 0)
         assert found.peak.cpu_milli == models[PROD].peak.cpu_milli * 110 // 100, "its band remembers what it used"
 
+    def test_a_pod_that_was_never_measured_lends_nothing_of_its_own(self) -> None:
+        """By pods, only those with a history lend; the smaller of both predictors counts."""
+        models = {SYSTEM: model(0), PROD: model(100), NONE: model(0), "a": model(100)}
+        alone, beside = (predict(node(*pods), models, SETTINGS, AT) for pods in ([web("a")], [web("a"), web("new")]))
+        assert alone is not None
+        assert beside is not None
+        assert beside.reclaimable == alone.reclaimable
+        assert beside.peak.cpu_milli == alone.peak.cpu_milli + 4000, "it may rise to its request"
+
     def test_a_pod_without_a_model_counts_with_its_request_in_both_predictors(self) -> None:
+        """On purpose: Koordinator leaves it out by bands, although their history may have what it used."""
         state = node(web("a"), web("new"))
         models = {SYSTEM: model(0), PROD: model(3900), NONE: model(0), "a": model(100)}
         found = predict(state, models, SETTINGS, AT)

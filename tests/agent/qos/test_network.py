@@ -145,7 +145,16 @@ def test_a_pods_limits_hold_without_classes() -> None:
     assert wanted(state, SEEN._replace(ports={"web": FREE})) == {"pod web tc egress limit": "limit 80000000"}
 
 
-@pytest.mark.parametrize("text", ['{"egressLimit": "-5"}', '{"egressLimit": "1e30"}', '{"ingressLimit": "99E"}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"egressLimit": "-5"}',
+        '{"egressLimit": "0"}',
+        '{"egressLimit": 0}',
+        '{"egressLimit": "1e30"}',
+        '{"ingressLimit": "99E"}',
+    ],
+)
 def test_a_limit_that_cannot_be_kept_is_told_on_the_pod(text: str) -> None:
     """Not taken for none: its author would think that it holds."""
     with pytest.raises(AnnotationError, match="gressLimit: "):
@@ -175,6 +184,13 @@ def test_what_is_missing_is_told() -> None:
         "node: system-config has no totalNetworkBandwidth for this node; valid is bit/s, such as 10G"
     ]
     assert problems(node(slo=slo()), NetworkSeen(why="no route")) == ["node: no route"]
+
+
+def test_a_limit_below_its_request_is_told_and_no_class_is_made() -> None:
+    state = node(slo=slo(egressRequest="4G"))
+    (told,) = problems(state)
+    assert told.startswith("node: beClass.networkQOS.egressLimit is 30, below egressRequest (4G)")
+    assert wanted(state) == {}
 
 
 def test_nothing_is_wanted_without_being_asked_for() -> None:

@@ -57,9 +57,11 @@ def test_all_figures_are_bytes_a_second() -> None:
     assert [pods[name]["prio"] for name in ("plain", "idle")] == [1, 2]
 
 
-def test_more_than_there_is_and_a_node_without_terway_are_told() -> None:
+def test_bandwidth_that_cannot_be_given_and_a_node_without_terway_are_told() -> None:
     for found, is_installed, why in (
         (state(egressLimit="21G"), True, "beClass.networkQOS.egressLimit is 21G"),
+        (state(egressLimit=5), True, "beClass.networkQOS.egressLimit is 5, below egressRequest (2G)"),
+        (state(ingressRequest=5, ingressLimit=4), True, "beClass.networkQOS.ingressLimit is 4, below ingressRequest"),
         (state(), False, "Terway is not installed"),
     ):
         decision = terway.decide(found, is_installed)

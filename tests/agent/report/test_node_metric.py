@@ -1,8 +1,18 @@
 """The report of a node's usage."""
 
-from koord.agent.report.node_metric import node_metric_status
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from koord.agent.host.files import Files
+from koord.agent.report.node_metric import REPORT, node_metric_status
+from koord.agent.report.report import Facts
 from koord.agent.series import names
 from koord.agent.series.samples import Samples
+from koord.agent.state import NodeState
+from koord.api.protocol.crd.node_metric import NodeMetric, NodeMetricStatus
 from koord.api.protocol.report_policy import ReportPolicy
 from koord.api.text.quantity import milli
 from tests.agent.states import GIB, NOW, cpus, node, pod
@@ -78,3 +88,17 @@ def test_host_applications_are_told_by_name() -> None:
     status = node_metric_status(state, found, ReportPolicy(), NOW, "2026-11-15T04:25:02Z")
     assert status is not None
     assert [(each.name, each.qos) for each in status.host_application_metric] == [("a", "BE"), ("b", "LS")]
+
+
+def test_a_report_names_what_it_leaves_out_since_a_merge_patch_would_keep_it(tmp_path: Path) -> None:
+    def said(state: NodeState) -> Mapping[str, Any]:
+        facts = Facts(state, measured(301), Files(str(tmp_path)), NOW, "2026-11-15T04:25:02Z")
+        change = REPORT.change(facts, NodeMetric())
+        assert change is not None
+        status: Mapping[str, Any] = change["status"]
+        return status
+
+    fields = {each.encode_name for each in msgspec.structs.fields(NodeMetricStatus)}
+    assert said(STATE).keys() == said(node()).keys() == fields
+    assert said(node())["podsMetric"] is None
+    assert said(node())["nodeMetric"]["nodeUsage"]["devices"] is None

@@ -102,12 +102,6 @@ def test_services_share_what_nobody_has_for_himself(
     assert (policy["policy"], policy["reservedCPUs"], policy.get("options", {})) == ("static", "0-1", options)
 
 
-def test_before_kubelet_has_told_its_settings_no_cpu_looks_free(tmp_path: Path) -> None:
-    tree = Tree(tmp_path)
-    assert change(node(kubelet=Kubelet(is_told=False)), tree.files, None) is None
-    assert change(node(), tree.files, None) is not None
-
-
 def test_what_kubelet_gave_is_told_of_pods_whose_cpus_are_not_set_here() -> None:
     given = {"own": "1", "gone": "6", "lsr": "5", "ls": "2", "be": "4", "numa": "3", "nothing": ""}
     only_numa = {"scheduling.koordinator.sh/resource-status": '{"numaNodeResources": [{"node": 0}]}'}

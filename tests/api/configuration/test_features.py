@@ -89,7 +89,7 @@ def test_spaces_empty_parts_and_gos_booleans_are_taken(text: str) -> None:
     ("text", "says"),
     [
         ("CpuBurst=true", r"CpuBurst.*did you mean CPUBurst\?"),
-        ("MultiQuotaTree=true", "MultiQuotaTree: is not known here"),
+        ("MultiQuotaTree=true", "MultiQuotaTree: is not known here; valid are Accelerators, .*CPUBurst, .*TerwayQoS"),
         ("CPUBurst", "CPUBurst: must be CPUBurst=true or CPUBurst=false"),
         ("CPUBurst=yes", "CPUBurst: must be true or false, not 'yes'"),
         ("CPUBurst=", "CPUBurst: must be true or false"),

@@ -30,16 +30,18 @@ def cluster(key: str, **fields: Any) -> dict[str, str]:
     return {key: json.dumps({"clusterStrategy": fields})}
 
 
+MONTH_S = 30 * 24 * 3600
+
 # key, field, values that pass, values that are refused: the protocol's ranges.
 RANGES: list[tuple[str, str, list[Any], list[Any]]] = [
-    ("colocation-config", "metricAggregateDurationSeconds", [1, 300], [0, -1]),
-    ("colocation-config", "metricReportIntervalSeconds", [1], [0]),
-    ("colocation-config", "cpuReclaimThresholdPercent", [0, 60, 100, 150], [-1]),
-    ("colocation-config", "memoryReclaimThresholdPercent", [0, 150], [-1]),
+    ("colocation-config", "metricAggregateDurationSeconds", [1, 300, MONTH_S], [0, -1, MONTH_S + 1]),
+    ("colocation-config", "metricReportIntervalSeconds", [1, MONTH_S], [0, 10**12]),
+    ("colocation-config", "cpuReclaimThresholdPercent", [0, 60, 100, 150, 200], [-1, 201, 100_000, 10**12]),
+    ("colocation-config", "memoryReclaimThresholdPercent", [0, 150], [-1, 201]),
     ("colocation-config", "cpuCalculatePolicy", ["usage", "maxUsageRequest"], ["request", "x"]),
     ("colocation-config", "memoryCalculatePolicy", ["usage", "request", "maxUsageRequest"], ["x"]),
-    ("colocation-config", "degradeTimeMinutes", [1], [0]),
-    ("colocation-config", "updateTimeThresholdSeconds", [1], [0]),
+    ("colocation-config", "degradeTimeMinutes", [1, MONTH_S // 60], [0, MONTH_S // 60 + 1]),
+    ("colocation-config", "updateTimeThresholdSeconds", [1, MONTH_S], [0, 10**12]),
     ("colocation-config", "resourceDiffThreshold", [0.1, 1], [0, 1.1]),
     ("colocation-config", "midReclaimMode", ["static"], ["dynamo"]),
     ("colocation-config", "midCPUThresholdPercent", [0, 100], [-1, 101]),
@@ -47,8 +49,8 @@ RANGES: list[tuple[str, str, list[Any], list[Any]]] = [
     ("colocation-config", "midUnallocatedPercent", [0, 100], [-1, 101]),
     ("colocation-config", "midStaticCPUReservedPercent", [0, 100], [-1, 101]),
     ("colocation-config", "midStaticMemoryReservedPercent", [0, 100], [-1, 101]),
-    ("colocation-config", "batchCPUThresholdPercent", [0, 200], [-1]),
-    ("colocation-config", "batchMemoryThresholdPercent", [0, 200], [-1]),
+    ("colocation-config", "batchCPUThresholdPercent", [0, 200], [-1, 201]),
+    ("colocation-config", "batchMemoryThresholdPercent", [0, 200], [-1, 201]),
     ("resource-threshold-config", "cpuSuppressThresholdPercent", [0, 100], [-1, 101]),
     ("resource-threshold-config", "cpuSuppressMinPercent", [0, 100], [-1, 101]),
     ("resource-threshold-config", "cpuSuppressPolicy", ["cpuset", "cfsQuota"], ["x"]),
@@ -168,6 +170,39 @@ def test_network_requests_fit_into_what_there_is(requests: dict[str, Any], bandw
     if bandwidth is not None:
         data |= cluster("system-config", totalNetworkBandwidth=bandwidth)
     assert (paths(data) == []) is passes
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"egressRequest": 30, "egressLimit": 20}, "egressLimit: must not be below egressRequest (30), as 20 is"),
+        ({"egressRequest": "3G", "egressLimit": "2G"}, "egressLimit: must not be below egressRequest (3G), as 2G is"),
+        ({"egressRequest": 30, "egressLimit": "2G"}, "egressLimit: must not be below egressRequest (30), as 2G is"),
+        ({"ingressRequest": "3G", "ingressLimit": 20}, "ingressLimit: must not be below ingressRequest (3G), as 20 is"),
+        ({"egressLimit": 0}, "egressLimit: must not be 0"),
+        ({"ingressLimit": "0"}, "ingressLimit: must not be 0"),
+        ({"egressLimit": "-5M"}, "egressLimit: must be at least 0"),
+        ({"egressRequest": 30, "egressLimit": 30}, ""),
+        ({"egressRequest": 30, "egressLimit": "4G"}, ""),
+        ({"egressRequest": 0, "egressLimit": 40}, ""),
+        ({"enable": False, "egressRequest": 0, "egressLimit": 0}, ""),
+    ],
+)
+def test_a_network_limit_is_above_zero_and_not_below_its_request(settings: dict[str, Any], told: str) -> None:
+    data = cluster("resource-qos-config", beClass={"networkQOS": {"enable": True, **settings}})
+    data |= cluster("system-config", totalNetworkBandwidth="10G")
+    faults = [str(fault) for fault in judge(data).faults]
+    assert len(faults) == bool(told)
+    assert all(fault.startswith(f"resource-qos-config.clusterStrategy.beClass.networkQOS.{told}") for fault in faults)
+
+
+def test_a_network_limit_is_held_against_the_request_that_results_for_the_node() -> None:
+    cluster_wide = {"beClass": {"networkQOS": {"enable": True, "egressRequest": 30, "egressLimit": 40}}}
+    item = pool("a", beClass={"networkQOS": {"egressLimit": 20}})
+    section = {"clusterStrategy": cluster_wide, "nodeStrategies": [item]}
+    assert paths(config_map(resource_qos_config=section)) == [
+        "resource-qos-config.nodeStrategies[0].beClass.networkQOS.egressLimit"
+    ]
 
 
 def test_amplification_below_one_is_refused() -> None:

@@ -2,17 +2,20 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koord.api.kinds import CONFIG_MAPS, NODES, PODS, RESERVATIONS
+from koord.api.kinds import CONFIG_MAPS, NODES, PODS
 from koord.api.kubernetes.core import ConfigMap, Pod
 from koord.api.machinery.codec import convert
-from koord.api.machinery.faults import Invalid
+from koord.api.machinery.faults import Fault, Invalid
 from koord.api.text.manifest import parse, read
+from koord.api.text.yaml import load
 from koord.bench.pods import pod_list_json
 
 POD = """
@@ -148,10 +151,27 @@ spec:
 """
 
 
-def test_a_misspelt_field_of_koords_kinds_is_a_fault_with_a_suggestion() -> None:
-    assert len(parse(RESERVATION, "f").of(RESERVATIONS)) == 1
-    (problem,) = parse(RESERVATION + "  allocateOnze: true\n", "f").faults
-    assert str(problem) == "f, document 1, Reservation r: spec.allocateOnze: unknown field (did you mean allocateOnce?)"
+def has_typos(data: Mapping[str, Any]) -> list[Fault]:
+    return [Fault(name, "unknown field") for name in data if name.startswith("typo")]
+
+
+@pytest.mark.parametrize("kind", ["v1\nkind: Pod", "example.com/v1\nkind: Elsewhere"])
+def test_a_misspelt_field_is_a_fault_with_the_object_that_has_it(kind: str) -> None:
+    text = f"apiVersion: {kind}\nmetadata: {{name: web, namespace: shop}}\ntypo: 1\n"
+    assert not parse(text, "f").faults
+    (problem,) = parse(text, "f", misnamed=has_typos).faults
+    assert str(problem) == f"f, document 1, {kind.rpartition(' ')[2]} shop/web: typo: unknown field"
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": [load(text, "f")]})
+    (problem,) = parse(listed, "f", misnamed=has_typos).faults
+    assert problem.fault.path == "items[0].typo"
+
+
+def test_a_field_that_is_unknown_in_an_object_of_a_cluster_is_a_warning_unless_strict() -> None:
+    text = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, uid: u}\ntypo: 1\n"
+    found = parse(text, "f", misnamed=has_typos)
+    assert not found.faults
+    assert [problem.fault.path for problem in found.warnings] == ["typo"]
+    assert [problem.fault.path for problem in parse(text, "f", misnamed=has_typos, strict=True).faults] == ["typo"]
 
 
 def test_all_faults_of_an_object_are_listed_once() -> None:

@@ -16,7 +16,17 @@ from typing import Any
 
 from koord.api import kinds
 from koord.api.configuration.descheduler_args import MigrationControllerArgs, ObjectLimiter
-from koord.api.kinds import DEPLOYMENTS, POD_MIGRATION_JOBS, PODS, PRIORITY_CLASSES, REPLICA_SETS, RESERVATIONS, Kind
+from koord.api.kinds import (
+    DEPLOYMENTS,
+    JOBS,
+    POD_MIGRATION_JOBS,
+    PODS,
+    PRIORITY_CLASSES,
+    REPLICA_SETS,
+    RESERVATIONS,
+    STATEFUL_SETS,
+    Kind,
+)
 from koord.api.kubernetes.pod_costs import DELETION_COST
 from koord.api.machinery.codec import convert
 from koord.api.machinery.shield import Shield
@@ -69,7 +79,11 @@ class Server:
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
         self.objects: dict[Kind[Any], dict[str, Plain]] = {
-            kind: {} for kind in (PODS, POD_MIGRATION_JOBS, RESERVATIONS, REPLICA_SETS, PRIORITY_CLASSES, DEPLOYMENTS)
+            kind: {}
+            for kind in (
+                *(PODS, POD_MIGRATION_JOBS, RESERVATIONS, PRIORITY_CLASSES),
+                *(REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS, JOBS),
+            )
         }
         self.objects[kinds.NODES] = {name: {"metadata": {"name": name, "resourceVersion": "0"}} for name in NODES}
         self.version = 0
@@ -279,6 +293,8 @@ class LaggingPicture(Picture):
         picture._workloads = {
             REPLICA_SETS: Lagging(server, REPLICA_SETS, {"controller": _controller}),
             DEPLOYMENTS: Lagging(server, DEPLOYMENTS, {"scaled": _scaled_for}),
+            STATEFUL_SETS: Lagging(server, STATEFUL_SETS, {}),
+            JOBS: Lagging(server, JOBS, {}),
         }
 
     def catch_up(self, which: str) -> None:
@@ -298,16 +314,27 @@ class Silent:
 class Process:
     """One descheduler, from its start to its end."""
 
-    def __init__(self, server: Server, clock: ManualClock, args: MigrationControllerArgs, fate: Any) -> None:
+    def __init__(
+        self,
+        server: Server,
+        clock: ManualClock,
+        args: MigrationControllerArgs,
+        fate: Any,
+        *,
+        client: FrailClient | None = None,
+        elected: bool = False,
+    ) -> None:
         self.picture = LaggingPicture(server, clock)
-        client: Any = FrailClient(server, fate)
+        calls: Any = client or FrailClient(server, fate)
         events: Any = Silent()
         rules = Rules.of(args)
-        self.migrating = Migrating(client, self.picture, lambda _: rules, Pace(), events, METRICS, clock)
-        self.arbitrating = Arbitrating(
-            client, self.picture, lambda _: rules, lambda: 0.5, Scales(client, clock), events, METRICS, clock
+        self.migrating = Migrating(
+            calls, self.picture, lambda _: rules, Pace(), events, METRICS, clock, elected=elected
         )
-        self.tidying = Tidying(client, self.picture, lambda _: args, clock)
+        self.arbitrating = Arbitrating(
+            calls, self.picture, lambda _: rules, lambda: 0.5, Scales(calls, clock), events, METRICS, clock
+        )
+        self.tidying = Tidying(calls, self.picture, lambda _: args, clock)
         self._args, self._clock = args, clock
 
     async def work(self, chance: Random) -> None:

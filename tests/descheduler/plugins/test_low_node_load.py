@@ -344,3 +344,104 @@ def test_a_pod_that_has_left_since_the_report_counts_only_in_files_which_may_not
     assert classes(run(marks, scene.sight()))["a"] == "high"
     outcome = run(marks, replace(scene.sight(), has_all_pods=True))
     assert (classes(outcome)["a"], moved(outcome)) == ("normal", [])
+
+
+DEVIATION: dict[str, Any] = {
+    "useDeviationThresholds": True,
+    "anomalyCondition": {"consecutiveAbnormalities": 1},
+}
+
+
+@pytest.mark.parametrize("prod", [False, True])
+@pytest.mark.parametrize("memory", [None, {"low": 0, "high": 10}])
+def test_by_deviation_a_low_mark_of_0_takes_the_resource_out(memory: dict[str, int] | None, prod: bool) -> None:
+    """By memory, a is 37 points above the mean. By CPU, b is 20 points above it: only b is hot."""
+    pods = [pod("p", "a"), pod("large", "b"), pod("small", "b")]
+    scene = Scene(
+        nodes=[node("a"), node("b")],
+        pods=pods,
+        metrics=[metric("a", (0, 0), {"p": (4, 100)}), metric("b", (0, 0), {"large": (14, 2), "small": (3, 2)})],
+    )
+    lows, highs = {"cpu": 10}, {"cpu": 10}
+    if memory is not None:
+        lows, highs = {**lows, "memory": memory["low"]}, {**highs, "memory": memory["high"]}
+    names = ("prodLowThresholds", "prodHighThresholds") if prod else ("lowThresholds", "highThresholds")
+    outcome = run(config({**DEVIATION, names[0]: lows, names[1]: highs}, FREELY), scene.sight())
+    assert classes(outcome)["b"] == ("prodHigh" if prod else "high")
+    assert classes(outcome)["a"] == ("bothLow" if prod else "low"), "with room for what b has too much of"
+    assert moved(outcome) == ["small"]
+
+
+PATIENT = {**MARKS, "anomalyCondition": {"consecutiveAbnormalities": 2, "timeout": "1h"}, "detectorCacheTimeout": "1h"}
+
+
+def rounds(args: dict[str, Any], scenes: str, build: dict[str, Scene]) -> list[int]:
+    """The rounds in which something moved. `scenes`: one letter for each round."""
+    memory: Any = None
+    acted = []
+    for number, letter in enumerate(scenes, 1):
+        outcome = run(config(args, FREELY), build[letter].sight(), memory)
+        memory = outcome.memory
+        if outcome.moves:
+            acted.append(number)
+    return acted
+
+
+def lukewarm() -> Scene:
+    """Neither hot nor low: 20 of 32 cores."""
+    scene = a_hot_node()
+    used = {"a1": (0.5, 2.0), "a2": (2.0, 2.0), "a3": (4.0, 2.0), "a4": (2.5, 2.0), "a5": (1.0, 2.0)}
+    scene.metrics = [metric("a", (10, 60), used), scene.metrics[1]]
+    return scene
+
+
+def test_a_node_that_was_relieved_must_be_hot_for_several_rounds_again() -> None:
+    """It is hot in rounds 1 to 3, and all that is too much goes in round 3. Hot again, it counts anew."""
+    build = {"h": a_hot_node(), "-": lukewarm()}
+    assert rounds(PATIENT, "hhh-hhhhhh", build) == [3, 7, 10]
+
+
+def test_a_node_that_is_not_relieved_stays_hot() -> None:
+    """Only one small pod may go, so that the node is hot after that as it was before."""
+    scene = a_hot_node()
+    scene.pods = [each for each in scene.pods if each.metadata.name in ("a1",)]
+    assert rounds(PATIENT, "hhhhh", {"h": scene}) == [3, 4, 5]
+
+
+def test_relieved_of_prod_pods_a_node_counts_anew_by_their_mark() -> None:
+    marks = {**PATIENT, **{name: PROD[name] for name in ("prodHighThresholds", "prodLowThresholds")}}
+    assert rounds(marks, "hhhhhh", {"h": prod_scene()}) == [3, 6]
+
+
+def cooled_prod_scene() -> Scene:
+    """a's prod pods use little; with all else it is neither hot nor low."""
+    scene = prod_scene()
+    used = {"p0": (1.0, 1.0), "p1": (1.0, 1.0), "p2": (1.0, 1.0), "batch": (1.0, 1.0)}
+    scene.metrics = [metric("a", (16, 4), used), *scene.metrics[1:]]
+    return scene
+
+
+def test_a_node_with_room_for_prod_pods_forgets_that_prod_pods_used_too_much() -> None:
+    """Nothing may move in the first rounds, so that a's anomaly stays; then a has room for prod pods itself."""
+    kept = {**PATIENT, **{name: PROD[name] for name in ("prodHighThresholds", "prodLowThresholds")}}
+    stuck = prod_scene()
+    stuck.pods = [pod(each.metadata.name, "a", annotations=STAY) for each in stuck.pods]
+    scenes = {"s": stuck, "c": cooled_prod_scene(), "h": prod_scene()}
+    assert classes(run(config(kept, FREELY), scenes["c"].sight()))["a"] == "prodLow"
+    assert rounds(kept, "ssschhh", scenes) == [7]
+
+
+def test_room_for_prod_pods_does_not_make_a_node_forget_that_it_was_hot() -> None:
+    """Neither hot nor low, with room for prod pods: one round of that ends no anomaly of the whole node."""
+    kept = {**PATIENT, **{name: PROD[name] for name in ("prodHighThresholds", "prodLowThresholds")}}
+    stuck = a_hot_node()
+    stuck.pods = [pod(each.metadata.name, "a", annotations=STAY) for each in stuck.pods]
+    cooler = lukewarm()
+    used = {each.metadata.name: (0.5, 2.0) for each in cooler.pods}
+    cooler.metrics = [metric("a", (17.5, 60), used), cooler.metrics[1]]
+    scenes = {"s": stuck, "c": cooler, "h": a_hot_node()}
+    assert classes(run(config(kept, FREELY), cooler.sight()))["a"] == "prodLow"
+    assert rounds(kept, "sssch", scenes) == [5]
+
+
+STAY = {"scheduling.koordinator.sh/eviction-cost": "2147483647"}

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from koord.api.kinds import ELASTIC_QUOTAS, NAMESPACES, PODS
+from koord.api.kinds import CLUSTER_ROLES, ELASTIC_QUOTAS, NAMESPACES, PODS, SERVICE_ACCOUNTS
+from koord.api.protocol.names import NAMESPACE_KOORDINATOR
 from koord.kube.client import Client
 from koord.kube.errors import ApiError, BadRequest
 from koord.minicluster.up.bootstrap import bootstrap
+from tests.install.recorded import account_config
 from tests.manager.live.webhooks import admitting
 from tests.scheduler.live.embedded import pod_manifest, serving
 from tests.scheduler.quotas import PREFIX
@@ -61,3 +63,35 @@ async def test_quotas_are_kept_in_order_and_pods_count_as_they_come(tmp_path: Pa
                 await client.delete(ELASTIC_QUOTAS, "a", namespace="shop")
             with pytest.raises(BadRequest, match="quota top is the parent of others and takes no pods"):
                 await client.create(PODS, pod_manifest("q", namespace="shop", labels={f"{PREFIX}name": "top"}))
+
+
+async def test_a_tenant_lists_only_namespaces_in_which_it_may_make_quotas(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        await bootstrap(client)
+        for name in ("shop", "lab", "hers"):
+            await client.create(NAMESPACES, {"metadata": {"name": name}})
+        rule = {"apiGroups": ["scheduling.sigs.k8s.io"], "resources": ["elasticquotas"], "verbs": ["*"]}
+        await client.create(CLUSTER_ROLES, {"metadata": {"name": "quotas"}, "rules": [rule]})
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "quotas"}
+        subject = {"kind": "ServiceAccount", "name": "mallory", "namespace": NAMESPACE_KOORDINATOR}
+        for name in ("shop", "lab"):
+            bound = {"metadata": {"name": "mallory", "namespace": name}, "roleRef": role, "subjects": [subject]}
+            path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{name}/rolebindings"
+            await client.raw("POST", path, body=json.dumps(bound).encode())
+        await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "mallory"}}, namespace=NAMESPACE_KOORDINATOR)
+
+        def listing(name: str, *namespaces: str) -> dict[str, Any]:
+            found = manifest(name, "0", "0")
+            found["metadata"]["annotations"] = {f"{PREFIX}namespaces": json.dumps(namespaces)}
+            return found
+
+        async with admitting(client), Client(await account_config(client, "mallory")) as tenant:
+            await tenant.create(ELASTIC_QUOTAS, listing("fine", "shop", "lab"))
+            with pytest.raises(BadRequest, match=r"must not list hers: .*mallory may not create elasticquotas"):
+                await tenant.create(ELASTIC_QUOTAS, listing("takes", "hers"))
+            with pytest.raises(BadRequest, match="must not list kube-system"):
+                await tenant.create(ELASTIC_QUOTAS, listing("takes", "kube-system"))
+            more = {"metadata": {"annotations": {f"{PREFIX}namespaces": '["shop", "lab", "hers"]'}}}
+            with pytest.raises(BadRequest, match="must not list hers"):
+                await tenant.patch(ELASTIC_QUOTAS, "fine", more, namespace="shop")
+            await client.create(ELASTIC_QUOTAS, listing("theirs", "hers"))

@@ -89,7 +89,28 @@ def test_a_manager_in_another_namespace_leaves_that_one_out_too() -> None:
     expressions = [each for selector in selectors for each in selector.get("matchExpressions", [])]
     left_out = [each["values"] for each in expressions if each["operator"] == "NotIn"]
     assert left_out
-    assert all(each == ["koordinator-system", "kube-system", "mine"] for each in left_out)
+    assert all({*each} - {"kube-system"} == {"koordinator-system", "mine"} for each in left_out)
+
+
+@pytest.mark.parametrize("name", ["melasticquota", "velasticquota"])
+def test_quotas_in_koords_own_namespaces_do_not_wait_for_a_manager(name: str) -> None:
+    own = ["koordinator-system", "mine"]
+    found = {entry["name"]: entry for entry in entries(hooks(ALL, "mine"), SERVICE, b"")}
+    elsewhere, within = (found[f"{each}.koordinator.sh"] for each in (name, f"{name}-own"))
+    (left_out,), (only,) = (each["namespaceSelector"]["matchExpressions"] for each in (elsewhere, within))
+    assert (left_out["operator"], left_out["values"], elsewhere["failurePolicy"]) == ("NotIn", own, "Fail")
+    assert (only["operator"], only["values"], within["failurePolicy"]) == ("In", own, "Ignore")
+    assert within["clientConfig"] == elsewhere["clientConfig"]
+
+
+def test_what_a_clusters_own_controllers_change_or_delete_waits_for_nobody() -> None:
+    changing = [e for e in registered().values() if {"UPDATE", "DELETE"} & {*e["rules"][0]["operations"]}]
+    waiting = {entry["name"]: entry for entry in changing if entry["failurePolicy"] == "Fail"}
+    assert {*waiting} == {f"{each}.koordinator.sh" for each in ("mpod-update", "vpod", "velasticquota")}
+    for entry in waiting.values():
+        (condition,) = [each for each in entry["matchConditions"] if each["name"] == "not-cleaned-up"]
+        assert "'system:serviceaccount:kube-system:namespace-controller'" in condition["expression"]
+        assert "'system:serviceaccount:kube-system:generic-garbage-collector'" in condition["expression"]
 
 
 def test_configuration_is_asked_about_where_managers_read_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
@@ -36,9 +37,10 @@ from koord.api.kinds import (
 from koord.api.protocol.names import LEASE_MANAGER, NAMESPACE_KOORDINATOR
 from koord.cli import break_glass
 from koord.kube.client import Client
-from koord.kube.errors import ApiError, BadRequest, Forbidden, Invalid, ServerError
+from koord.kube.errors import ApiError, BadRequest, Forbidden, Invalid, NotFound, ServerError
 from koord.kube.health import parse_address
 from koord.kube.leader import unique_identity
+from koord.manager.live import webhook_reviews
 from koord.manager.live.certificate_store import FileStore
 from koord.manager.live.certificates import Lifetimes, Material, renewed
 from koord.manager.live.webhook_server import WebhookOptions, address_from, options_from
@@ -53,11 +55,13 @@ from tests.manager.live.webhooks import (
     admitting,
     bundle_of,
     caller,
+    finalized,
     forget,
     pod,
     prepare,
     review,
     until,
+    waiting_to_admit,
 )
 from tests.scheduler.live.embedded import serving
 
@@ -196,6 +200,83 @@ async def test_break_glass_opens_a_cluster_without_a_manager_and_one_that_comes_
             return b"koord_manager_admission_off 0.0" in running.metrics.render()
 
         await until(is_told)
+
+
+async def test_whoever_deletes_koords_namespace_finds_admission_off_until_it_is_made_again(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        await prepare(client, "shop")
+        root = {"metadata": {"name": "koordinator-root-quota", "namespace": NAMESPACE_KOORDINATOR}}
+        batch, once = (
+            pod("job", "shop", labels={QOS: "BE"}, priorityClassName="koord-batch"),
+            client.limited(attempts=1),
+        )
+        async with admitting(client) as running:
+            await client.create(ELASTIC_QUOTAS, root)
+            with pytest.raises(BadRequest, match="belongs to koord and cannot be deleted"):
+                await client.delete(ELASTIC_QUOTAS, "koordinator-root-quota", namespace=NAMESPACE_KOORDINATOR)
+            await client.delete(NAMESPACES, NAMESPACE_KOORDINATOR)
+            # As the namespace's controller does, which is the same user here.
+            await until(lambda: _is_deleted(client, ELASTIC_QUOTAS, "koordinator-root-quota"))
+            await until(lambda: _is_off(client))
+            assert "is being deleted: admission is off" in (running.server.check() or "")
+            await created(client, batch)
+        with suppress(ApiError):
+            await client.delete(SECRETS, SECRET, namespace=NAMESPACE_KOORDINATOR)
+        # A manager that starts meanwhile takes out what its predecessor left, and waits.
+        entry = {"name": "vpod.koordinator.sh", "failurePolicy": "Fail", **_unanswered()}
+        await client.patch(VALIDATING_WEBHOOK_CONFIGURATIONS, VALIDATING, {"webhooks": [entry]})
+        async with waiting_to_admit(client) as running:
+            await until(lambda: _is_off(client))
+            await created(once, batch)
+            assert not running.task.done()
+            await finalized(client, NAMESPACE_KOORDINATOR)
+            await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE_KOORDINATOR}})
+            await until(
+                lambda: _is_refused(once, pod("odd", "shop", labels={QOS: "LSR"}, priorityClassName="koord-batch"))
+            )
+            assert running.server.check() is None
+
+
+async def test_the_registration_belongs_to_the_namespace_of_the_manager(client: Client) -> None:
+    async with admitting(client):
+        place = await client.get(NAMESPACES, NAMESPACE_KOORDINATOR)
+        owner = {"apiVersion": "v1", "kind": "Namespace", "name": NAMESPACE_KOORDINATOR, "uid": place.metadata.uid}
+        both: tuple[tuple[Kind[Any], str], ...] = (
+            (MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING),
+            (VALIDATING_WEBHOOK_CONFIGURATIONS, VALIDATING),
+        )
+        for kind, name in both:
+            assert json.loads(await client.get_bytes(kind, name))["metadata"]["ownerReferences"] == [owner]
+
+
+async def _is_refused(client: Client, obj: dict[str, Any]) -> bool:
+    try:
+        await client.create(PODS, obj, dry_run=True)
+    except ApiError as error:
+        return "denied the request" in error.message
+    return False
+
+
+async def _is_off(client: Client) -> bool:
+    mutating = await client.get(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING)
+    validating = await client.get(VALIDATING_WEBHOOK_CONFIGURATIONS, VALIDATING)
+    return not mutating.webhooks and not validating.webhooks
+
+
+async def _is_deleted(client: Client, kind: Kind[Any], name: str) -> bool:
+    with suppress(NotFound):
+        await client.delete(kind, name, namespace=NAMESPACE_KOORDINATOR)
+    return True
+
+
+def _unanswered() -> dict[str, Any]:
+    """An entry for all pods at an address where nobody is."""
+    return {
+        "clientConfig": {"url": "https://127.0.0.1:9/validate-pod"},
+        "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
 
 
 async def test_an_entry_for_a_profile_comes_and_goes_with_it(client: Client) -> None:
@@ -423,6 +504,19 @@ async def test_what_is_no_review_is_refused(tmp_path: Path, path: str, body: byt
                 assert answer.status == status
             async with session.get(f"{running.url}/healthz") as answer:
                 assert (answer.status, await answer.text()) == (200, "ok")
+
+
+async def test_a_review_that_does_not_arrive_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook_reviews, "BODY_WITHIN_S", 0.1)
+    async with serving(tmp_path) as client:
+        await prepare(client)
+        async with admitting(client) as running:
+            host, _, port = running.url.removeprefix("https://").rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port), ssl=ssl._create_unverified_context())
+            writer.write(b"POST /mutate-pod HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+            async with asyncio.timeout(20):
+                assert await reader.readline() == b"HTTP/1.1 408 Request Timeout\r\n"
+            writer.close()
 
 
 async def test_a_configuration_that_cannot_hold_is_refused_by_default(client: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -55,14 +56,19 @@ class ShiftedClock(SystemClock):
 
 @dataclass(slots=True)
 class Running:
-    """A webhook server that serves, until it is stopped."""
+    """A webhook server, until it is stopped."""
 
     server: WebhookServer
     task: asyncio.Task[None]
-    url: str
+    ready: asyncio.Future[str]
+    "With its URL."
     metrics: Metrics
     clock: ShiftedClock
     stopped: list[bool] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return self.ready.result()
 
     async def stop(self) -> None:
         self.task.cancel()
@@ -81,6 +87,26 @@ async def admitting(
     **known: Any,
 ) -> AsyncIterator[Running]:
     """A webhook server beside an API server, registered by its address."""
+    async with waiting_to_admit(client, gates, address=address, options=options, clock=clock, **known) as running:
+        ready: set[asyncio.Future[Any]] = {running.task, running.ready}
+        await asyncio.wait(ready, return_when=asyncio.FIRST_COMPLETED, timeout=30)
+        if running.task.done():
+            running.task.result()
+        running.ready.result()
+        yield running
+
+
+@asynccontextmanager
+async def waiting_to_admit(
+    client: Client,
+    gates: str = "",
+    *,
+    address: str = "127.0.0.1:0",
+    options: WebhookOptions | None = None,
+    clock: ShiftedClock | None = None,
+    **known: Any,
+) -> AsyncIterator[Running]:
+    """A webhook server that was started, whether it can serve or not."""
     switched, clock = parse_gates(ManagerGate, gates), clock or ShiftedClock()
     metrics = Metrics(process=False)
     async with Informers(client) as informers:
@@ -89,11 +115,7 @@ async def admitting(
         server = WebhookServer(client, looked_up, switched, address, options, metrics, clock)
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(server.run(ready.set_result))
-        started: set[asyncio.Future[Any]] = {task, ready}
-        await asyncio.wait(started, return_when=asyncio.FIRST_COMPLETED, timeout=30)
-        if task.done():
-            task.result()
-        running = Running(server, task, ready.result(), metrics, clock)
+        running = Running(server, task, ready, metrics, clock)
         try:
             yield running
         finally:
@@ -174,3 +196,10 @@ async def until(holds: Callable[[], Awaitable[bool]], within_s: float = 60.0) ->
                 if await holds():
                     return
             await asyncio.sleep(0.05)
+
+
+async def finalized(client: Client, name: str) -> None:
+    """As the namespace's controller does when nothing is left in it."""
+    found = json.loads(await client.get_bytes(NAMESPACES, name))
+    found["spec"]["finalizers"] = []
+    await client.raw("PUT", NAMESPACES.path(name, subresource="finalize"), body=json.dumps(found).encode())

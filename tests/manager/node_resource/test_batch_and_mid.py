@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from koord.api.configuration.slo_config import SloConfig
+from koord.api.configuration.slo_config_types import ColocationConfig
 from koord.manager.node_resource.state import NodeState
 from tests.manager.builders import (
     API,
@@ -103,6 +104,22 @@ def test_memory_by_request_heeds_reservations_but_not_usage() -> None:
 )
 def test_policies(slo: SloConfig, cpu_milli: int, memory_bytes: int) -> None:
     assert batch(state(BIG, PODS, REPORT), slo) == (cpu_milli, memory_bytes)
+
+
+def test_no_node_lends_more_than_it_is_whatever_is_stored() -> None:
+    stored = SloConfig(
+        colocation=ColocationConfig(
+            enable=True, cpu_reclaim_threshold_percent=10**12, memory_reclaim_threshold_percent=900
+        )
+    )
+    assert batch(state(BIG, PODS, REPORT), stored) == (100_000, 120 * G)
+
+
+@pytest.mark.parametrize("ratio", ["9", "2.01", "1e12"])
+def test_a_label_with_a_ratio_that_nobody_can_mean_counts_as_missing(ratio: str) -> None:
+    labels = {"node.koordinator.sh/cpu-reclaim-ratio": ratio, "node.koordinator.sh/memory-reclaim-ratio": ratio}
+    labelled = node(cpu="100", memory="120G", labels=labels)
+    assert batch(state(labelled, PODS, REPORT), SLO) == batch(state(BIG, PODS, REPORT), SLO)
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,16 @@ def test_a_report_from_the_future_counts_from_when_it_came(state: NodeState, slo
     assert [resources[name] for name in LENT] == [None] * 4
 
 
+@given(states(), configs, st.floats(901, 2.5e11))
+@settings(max_examples=40, deadline=None)
+def test_a_report_that_is_dated_far_ahead_lends_nothing(state: NodeState, slo: SloConfig, ahead_s: float) -> None:
+    assert state.metric is not None
+    ahead = replace(state.metric, updated_s=NOW_S + ahead_s)
+    for heard_s in (None, NOW_S):
+        told = NodeState(state.node, state.pods, ahead, heard_s=heard_s)
+        assert [shown(told, slo, NOW_S).resources[name] for name in LENT] == [None] * 4
+
+
 @given(states(), configs)
 @settings(max_examples=40, deadline=None)
 def test_figures_are_what_their_terms_come_to(state: NodeState, slo: SloConfig) -> None:

@@ -302,6 +302,19 @@ def test_what_another_system_claims_is_given_up_at_once_however_little_it_is() -
     assert decision.patch["status"]["allocatable"] == {CPU: "25700"}
 
 
+@pytest.mark.parametrize(("pool", "is_written"), [("29000", False), ("40k", True), ("13k", True)])
+def test_a_pool_that_another_system_holds_wholly_is_published_although_kubernetes_is_told_the_same(
+    pool: str, is_written: bool
+) -> None:
+    origin = {"node.koordinator.sh/originExtendedAllocatable": ORIGIN.replace("26700", pool)}
+    given = state(node(published={**SHOWN, CPU: "0"}, annotations={**claimed("50k"), **origin}), report=base())
+    decision = written(given)
+    assert decision.status == is_written
+    if decision.patch is not None:
+        assert '"26700"' in decision.patch["metadata"]["annotations"]["node.koordinator.sh/originExtendedAllocatable"]
+        assert "status" not in decision.patch
+
+
 def test_what_another_system_gives_back_may_wait() -> None:
     given = state(node(published={**SHOWN, CPU: "24700"}, annotations=claimed("1000")), report=base())
     assert not written(given).status

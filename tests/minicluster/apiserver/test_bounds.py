@@ -16,9 +16,10 @@ import msgspec
 import pytest
 
 from koord.api.text import formats, quantity, yaml
-from koord.minicluster.apiserver import listening
+from koord.kube import listening as ports
 from koord.minicluster.apiserver.negotiation import negotiate
 from koord.minicluster.apiserver.wire import head
+from tests.kube.waiting import eventually
 from tests.minicluster.apiserver.test_serving import CONFIG_MAPS, Client, served
 
 MB = 1 << 20
@@ -76,6 +77,13 @@ def silent(client: Client, path: str) -> ssl.SSLSocket:
     return asking
 
 
+def has_connection(client: Client, asking: ssl.SSLSocket) -> bool:
+    """Whether the server's end is still there. Nothing tells the client that it is gone until it reads."""
+    server, own = int(client.server.url.rpartition(":")[2]), asking.getsockname()[1]
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return any(line.split()[1:3] == [f"0100007F:{server:04X}", f"0100007F:{own:04X}"] for line in lines)
+
+
 def read_to_the_end(asking: ssl.SSLSocket) -> int:
     asking.settimeout(10)
     received = 0
@@ -92,28 +100,28 @@ def read_to_the_end(asking: ssl.SSLSocket) -> int:
 async def test_an_answer_that_nobody_reads_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
-    monkeypatch.setattr(listening, "UNREAD_S", 0.3)
+    monkeypatch.setattr(ports, "UNREAD_S", 0.3)
     async with served(tmp_path) as client:
         made = [{"metadata": {"name": f"m{i}"}, "data": {"a": "x" * 900_000}} for i in range(12)]
         await asyncio.gather(*(client.ask("POST", CONFIG_MAPS, each) for each in made))
         asking = await asyncio.to_thread(silent, client, f"{CONFIG_MAPS}{query}")
-        await asyncio.sleep(1.5)
+        await eventually(lambda: not has_connection(client, asking), 30)
         assert await asyncio.to_thread(read_to_the_end, asking) < 10 * MB
         assert (await client.ask("GET", "/readyz"))[0] == 200
 
 
 async def test_a_slow_reader_gets_all_of_its_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "UNREAD_S", 0.4)
+    monkeypatch.setattr(ports, "UNREAD_S", 1.0)
     async with served(tmp_path) as client:
         made = [{"metadata": {"name": f"m{i}"}, "data": {"a": "x" * 900_000}} for i in range(6)]
         await asyncio.gather(*(client.ask("POST", CONFIG_MAPS, each) for each in made))
         asking = await asyncio.to_thread(silent, client, f"{CONFIG_MAPS}?timeoutSeconds=1&watch=1")
 
         def slowly() -> int:
-            received = 0
-            for _ in range(14):
-                received += sum(len(asking.recv(16384)) for _ in range(20))
-                time.sleep(0.1)
+            received, until_s = 0, time.monotonic() + 2 * ports.UNREAD_S
+            while time.monotonic() < until_s:
+                received += len(asking.recv(16384))
+                time.sleep(0.02)
             return received + read_to_the_end(asking)
 
         assert await asyncio.to_thread(slowly) > 6 * 900_000

@@ -6,8 +6,6 @@ import asyncio
 import random
 import re
 import shutil
-import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +19,7 @@ from koord.kube.client import Client as KubeClient
 from koord.kube.informer import Informer
 from tests.conftest import required_groups
 from tests.minicluster.apiserver.server_process import MAPS, Client, ServerProcess
+from tests.small_disk import small_disk
 
 WRITES = 2_000
 WRITERS = 16
@@ -235,23 +234,12 @@ async def test_a_killed_server_with_the_end_of_its_log_cut_off_serves_a_prefix(t
     assert seen[-1] < 40
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 6 MB with room taken up, which a test can give back."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(disk)], check=True)
-    try:
-        (disk / "ballast").write_bytes(bytes(2 * MB))
-        yield disk
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
-
-
 @pytest.mark.root
-async def test_a_full_disk_refuses_writes_serves_reads_and_recovers(small_disk: Path) -> None:
+async def test_a_full_disk_refuses_writes_serves_reads_and_recovers(tmp_path: Path) -> None:
     acknowledged: dict[str, str] = {}
-    with ServerProcess(small_disk / "data") as server:
+    with small_disk(tmp_path / "disk", "6m") as disk, ServerProcess(disk.path / "data") as server:
+        ballast = disk.path / "ballast"
+        ballast.write_bytes(bytes(2 * MB))
         client = await Client.connect(server)
         refusals = 0
         for i in range(200):
@@ -268,7 +256,7 @@ async def test_a_full_disk_refuses_writes_serves_reads_and_recovers(small_disk: 
         assert refusals == 5
         assert len(acknowledged) > 10
         assert await client.values() == acknowledged
-        small_disk.joinpath("ballast").unlink()
+        ballast.unlink()
         code, _ = await client.put("after", "room")
         assert code == 201
         acknowledged["after"] = "room"

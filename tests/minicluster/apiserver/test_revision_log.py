@@ -165,6 +165,47 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
         RevisionLog(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("content", "how"),
+    [
+        (b"", "is damaged: it is empty"),
+        (b"SQLite format 3\0" + bytes(84), "is damaged: "),
+        (None, "is damaged: it has no tables of koord"),
+    ],
+    ids=["empty", "cut", "another database"],
+)
+def test_a_store_that_has_lost_its_tables_is_refused_and_left_alone(
+    content: bytes | None, how: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "store.sqlite"
+    if content is None:
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("CREATE TABLE else_(x)")
+    else:
+        path.write_bytes(content)
+    (tmp_path / "store.sqlite-wal").write_bytes(b"all that is left")
+    before = path.read_bytes()
+    with pytest.raises(DataDirUnusable, match=f"{how}.*; restore the data directory from a copy, or remove it"):
+        RevisionLog(tmp_path)
+    assert path.read_bytes() == before
+    if content == b"":
+        assert (tmp_path / "store.sqlite-wal").read_bytes() == b"all that is left"
+
+
+def test_a_log_without_its_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "store.sqlite-wal").write_bytes(b"all that is left")
+    with pytest.raises(DataDirUnusable, match=r"it is missing, and store\.sqlite-wal is there"):
+        RevisionLog(tmp_path)
+
+
+def test_a_store_whose_making_was_cut_short_is_made_anew(tmp_path: Path) -> None:
+    (tmp_path / ".store.sqlite.new").write_bytes(b"SQLite")
+    (tmp_path / ".store.sqlite.new-wal").write_bytes(b"x")
+    with closing(RevisionLog(tmp_path)) as log:
+        append(log, row(1, "pods/a"))
+    assert {path.name for path in tmp_path.iterdir()} == {"store.sqlite", "lock"}
+
+
 @pytest.fixture(scope="module")
 def tail(tmp_path_factory: pytest.TempPathFactory) -> Tail:
     """A store of a few groups that were committed, and where each of them ends in the WAL."""

@@ -6,7 +6,7 @@ import asyncio
 import http.client
 import sqlite3
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from yarl import URL
 
 from koord.api.kubernetes.access import MASTERS, UserInfo
+from koord.kube import listening as ports
 from koord.minicluster.apiserver import http as http_api
-from koord.minicluster.apiserver import listening
 from koord.minicluster.apiserver.in_flight import Bounds, InFlight
 from koord.minicluster.apiserver.request_info import request_info
+from koord.minicluster.apiserver.revision_log import Row
 from koord.minicluster.apiserver.server import ApiServer, ServeOptions
 from koord.minicluster.apiserver.status import StatusError
 from koord.minicluster.apiserver.store import Change, Index, Store, WriteFailed
@@ -169,8 +170,8 @@ async def test_a_request_too_many_is_told_when_to_come_again(tmp_path: Path, mon
 async def test_a_thousand_silent_clients_keep_nobody_waiting_and_are_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "HANDSHAKE_WITHIN_S", 5.0)
-    monkeypatch.setattr(listening, "IDLE_WITHIN_S", 5.0)
+    monkeypatch.setattr(ports, "HANDSHAKE_WITHIN_S", 5.0)
+    monkeypatch.setattr(ports, "IDLE_WITHIN_S", 5.0)
     async with served(tmp_path) as client:
         host, port = client.server.url.removeprefix("https://").split(":")
         mute = [await asyncio.open_connection(host, int(port)) for _ in range(1000)]
@@ -298,25 +299,29 @@ async def test_a_watch_that_fails_ends_and_harms_nobody(tmp_path: Path, monkeypa
         assert (await client.ask("GET", f"{CONFIG_MAPS}/a"))[0] == 200
 
 
-async def test_who_deletes_is_answered_so_though_another_finishes_it(tmp_path: Path) -> None:
-    """A pod is marked before it is removed, and a controller that removes what is marked may come in between."""
+async def test_a_pod_without_grace_is_marked_and_removed_in_one_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Watchers see the mark and the removal, and a server that is killed leaves no pod with the mark alone."""
     async with served(tmp_path) as client:
-        pods = client.server.collection("pods")
-        pending: list[Any] = []
+        pods, log = client.server.collection("pods"), client.server.store.log
+        groups: list[list[bool]] = []
+        events: list[str] = []
+        commit = log.commit
 
-        def finish(event: Change) -> None:
-            entry = event.entry
-            if event.type == "MODIFIED" and entry.index.deleting:
-                pending.append(asyncio.ensure_future(pods.delete(entry.key, entry.rev, lambda rev: entry.value)))
+        def committed(rows: Sequence[Row]) -> None:
+            commit(rows)
+            groups.append([row.deleted for row in rows])
 
+        monkeypatch.setattr(log, "commit", committed)
         pod = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
         path = "/api/v1/namespaces/default/pods"
         assert (await client.ask("POST", path, pod))[0] == 201
-        pods.listeners.append(finish)
+        pods.listeners.append(lambda event: events.append(event.type))
+        groups.clear()
         status, _, body = await client.ask("DELETE", f"{path}/a", {"gracePeriodSeconds": 0})
         assert (status, msgspec.json.decode(body)["metadata"]["name"]) == (200, "a")
-        await asyncio.gather(*pending)
-        assert pending
+        assert (groups, events) == ([[False, True]], ["MODIFIED", "DELETED"])
         assert (await client.ask("GET", f"{path}/a"))[0] == 404
 
 

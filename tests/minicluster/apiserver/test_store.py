@@ -9,10 +9,11 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -775,5 +776,30 @@ async def test_damage_in_the_middle_of_the_file_is_told(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[8192:] = b"\xff" * (len(content) - 8192)
     path.write_bytes(content)
-    with pytest.raises(DataDirUnusable, match="cannot be"):
+    with pytest.raises(DataDirUnusable, match=f"{path} is damaged"):
         await Store.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE revision SET value = x'00ff'",
+        "UPDATE revision SET value = '[1]'",
+        "UPDATE revision SET key = x'00'",
+        "DROP TABLE meta",
+        "DROP TABLE revision",
+    ],
+)
+async def test_an_object_that_cannot_be_read_is_named(change: str, tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await put(store.collection("pods", index_of), "a/1")
+    with closing(sqlite3.connect(tmp_path / "store.sqlite")) as database:
+        database.execute(change)
+        database.commit()
+
+    def strict_index_of(value: bytes) -> Index:
+        return Index({}, {}, msgspec.json.decode(value)["uid"])
+
+    with pytest.raises(DataDirUnusable, match=r"is damaged: (pods/a/1 of revision 1|it) cannot be read"):
+        async with opened(tmp_path) as store:
+            store.collection("pods", strict_index_of)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from koord.api.kinds import PODS
 from koord.api.kubernetes.core import Namespace, Pod
@@ -186,6 +187,12 @@ def test_pods_that_nobody_will_end_are_ended() -> None:
     assert pod_gc.leaving(bound, node("n", {"Ready": "True"}, taints=out), NOW) == []
     assert isinstance(pod_gc.leaving(bound, node("n", {"Ready": "Unknown"}, taints=out), NOW)[-1], Delete)
     assert pod_gc.leaving(pod("c", node="n"), node("n", {"Ready": "Unknown"}, taints=out), NOW) == []
+    without_grace = structs.replace(bound, metadata=structs.replace(bound.metadata, deletion_grace_period_seconds=0))
+    for node_state in ("True", "Unknown"):
+        (left,) = pod_gc.leaving(without_grace, node("n", {"Ready": node_state}), NOW)
+        assert isinstance(left, Delete)
+    held = structs.replace(without_grace.metadata, finalizers=["a/b"])
+    assert pod_gc.leaving(structs.replace(without_grace, metadata=held), None, NOW) == []
     *told, deleted = pod_gc.lost(pod("d", node="gone"), NOW)
     assert isinstance(deleted, Delete)
     assert [a.body["status"].get("phase") for a in told if isinstance(a, Patch)] == [None, "Failed"]

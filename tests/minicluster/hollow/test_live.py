@@ -118,6 +118,29 @@ async def test_pods_are_bound_run_and_go(plane: Plane) -> None:
         await until(gone)
 
 
+async def test_pods_that_name_a_full_node_fail_and_stop_counting(plane: Plane) -> None:
+    async with fleet(plane, nodes=1, pods=3, cpu_milli=4000) as client:
+        node = (await client.list(NODES))[0].metadata.name
+        huge = {"name": "app", "image": "app:1", "resources": {"requests": {"cpu": "1000"}}}
+        await client.create(PODS, manifest("huge", nodeName=node, containers=[huge]))
+        failed = await until_phase(client, "huge", "Failed")
+        assert failed.status.reason == "OutOfcpu"
+        short = "Node didn't have enough resource: cpu, requested: 1000000, used: 0, capacity: 4000"
+        assert failed.status.message == f"Pod was rejected: {short}"
+        for number in range(5):
+            await client.create(PODS, manifest(f"many-{number}", nodeName=node))
+
+        async def decided() -> bool:
+            pods = [pod for pod in await client.list(PODS) if pod.metadata.name.startswith("many-")]
+            reasons = [pod.status.reason for pod in pods if pod.status.phase == "Failed"]
+            running = [pod for pod in pods if pod.status.phase == "Running"]
+            return len(running) == 3 and reasons == ["OutOfpods", "OutOfpods"]
+
+        await until(decided)
+        for pod in await client.list(PODS, namespace="default"):
+            await client.delete(PODS, pod.metadata.name, namespace="default", grace_s=0)
+
+
 async def test_a_job_pod_completes_after_its_duration_and_a_failing_one_is_restarted(plane: Plane) -> None:
     async with fleet(plane) as client:
         once = manifest("once", restartPolicy="Never", annotations={ANNOTATION_DURATION: "1s"})

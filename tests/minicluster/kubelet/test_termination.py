@@ -75,9 +75,11 @@ def test_a_pod_that_nobody_deletes_has_all_its_grace_at_any_time() -> None:
         (pod(30, finalizers=("batch.kubernetes.io/job-tracking",)), Farewell(tell=True, remove=True)),
         (pod(30, restartPolicy="Never", phase="Succeeded"), Farewell(tell=False, remove=True)),
         # The API server itself takes away what is deleted by force, once its finalizers are gone.
-        (pod(0, restartPolicy="Never"), Farewell(tell=True, remove=False)),
+        (pod(0, finalizers=("batch.kubernetes.io/job-tracking",)), Farewell(tell=True, remove=False)),
+        # One that nothing holds was left over by a server that ended in between.
+        (pod(0, restartPolicy="Never"), Farewell(tell=True, remove=True)),
     ],
-    ids=["service", "job", "finalizer", "finished", "force"],
+    ids=["service", "job", "finalizer", "finished", "force", "left"],
 )
 def test_a_pod_tells_how_it_ended_where_somebody_counts_and_is_removed_once(subject: Pod, last: Farewell) -> None:
     assert farewell(subject) == last

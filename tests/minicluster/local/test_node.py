@@ -62,6 +62,20 @@ async def test_a_pod_runs_in_its_cgroup_with_its_environment_and_its_log(client:
     assert found.status.pod_ip == "127.0.0.1"
 
 
+async def test_a_pod_that_does_not_fit_fails_at_once_and_leaves_room_for_others(client: Client) -> None:
+    large = {"resources": {"requests": {"cpu": "1000"}}}
+    await client.create(PODS, pod("large", "sleep 300", container=large))
+    failed = await until(client, "large", lambda large: large.status.phase is PodPhase.FAILED)
+    assert failed.status.reason == "OutOfcpu"
+    assert failed.status.message.endswith("cpu, requested: 1000000, used: 0, capacity: 500")
+    assert await event_of(client, "large", "OutOfcpu") == failed.status.message
+    await client.create(PODS, pod("small", "sleep 300"))
+    await until(client, "small", is_running)
+    for name in ("small", "large"):
+        await client.delete(PODS, name, namespace="default", grace_s=0)
+        await gone(client, name)
+
+
 @pytest.mark.parametrize(("code", "phase"), [(0, PodPhase.SUCCEEDED), (3, PodPhase.FAILED)])
 async def test_exit_codes_end_a_pod_that_never_restarts(client: Client, code: int, phase: PodPhase) -> None:
     await client.create(PODS, pod("once", f"exit {code}"))

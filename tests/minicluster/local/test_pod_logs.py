@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from koord.minicluster.local.live.pod_logs import MOST_FILES, PodLogs, parts, rotate, tail
 from tests.minicluster.local.pods import pod
 
@@ -42,6 +44,18 @@ def test_a_file_that_grew_too_fast_keeps_its_newest_part(tmp_path: Path) -> None
     pieces, _ = tail(file, None)
     assert len(b"".join(pieces)) == (MOST_FILES - 1) * MOST
     assert b"".join(pieces).endswith(b"line 0999\n")
+
+
+def test_a_full_disk_keeps_the_lines_and_no_half_copy(tmp_path: Path) -> None:
+    file, copied = tmp_path / "0.log", tmp_path / "0.log.copy"
+    written(file, range(150))
+    copied.symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        rotate(file, MOST)
+    assert file.stat().st_size == 1500
+    assert not copied.is_symlink()
+    rotate(file, MOST)
+    assert file.stat().st_size == 0
 
 
 def test_a_tail_takes_older_files_only_as_far_as_it_needs_them(tmp_path: Path) -> None:

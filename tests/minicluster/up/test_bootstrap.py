@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from koord.api import kinds
+from koord.api.protocol import names
+from koord.kube.beside import beside
 from koord.kube.client import Client
-from koord.kube.errors import Status, Unavailable
+from koord.kube.errors import NotFound, Status, Unavailable
 from koord.minicluster.up import bootstrap as module
 from koord.minicluster.up.bootstrap import bootstrap
+from tests.manager.live.webhooks import finalized
 from tests.scheduler.live.embedded import serving
 
 
@@ -34,3 +39,47 @@ async def test_a_lost_connection_is_no_reason_to_give_up(tmp_path: Path, monkeyp
         assert {each.plural for each in kinds.CUSTOM} <= {
             each.metadata.name.partition(".")[0] for each in await client.list(kinds.CUSTOM_RESOURCE_DEFINITIONS)
         }
+
+
+async def test_a_namespace_that_is_being_deleted_is_waited_for_and_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_S", 0.01)
+    async with serving(tmp_path) as client:
+        before = await bootstrap(client)
+        assert before == await bootstrap(client)
+        await client.delete(kinds.NAMESPACES, names.NAMESPACE_KOORDINATOR)
+        again = asyncio.create_task(bootstrap(client))
+        await asyncio.wait({again}, timeout=0.1)
+        assert not again.done()
+        for name in (names.CONFIGMAP_SLO_CONTROLLER, "kube-root-ca.crt"):
+            with suppress(NotFound):
+                await client.delete(kinds.CONFIG_MAPS, name, namespace=names.NAMESPACE_KOORDINATOR)
+        await finalized(client, names.NAMESPACE_KOORDINATOR)
+        async with asyncio.timeout(30):
+            after = await again
+        place = await client.get(kinds.NAMESPACES, names.NAMESPACE_KOORDINATOR)
+        assert place.metadata.uid == after != before
+        await client.get(kinds.CONFIG_MAPS, names.CONFIGMAP_SLO_CONTROLLER, namespace=names.NAMESPACE_KOORDINATOR)
+
+
+async def test_what_somebody_deletes_while_the_cluster_runs_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEEP_S", 0.01)
+    async with serving(tmp_path) as client:
+        before = await bootstrap(client)
+        async with beside(module.keep(client, before), name="keep"):
+            await client.delete(
+                kinds.CONFIG_MAPS, names.CONFIGMAP_SLO_CONTROLLER, namespace=names.NAMESPACE_KOORDINATOR
+            )
+            await client.delete(kinds.NAMESPACES, names.NAMESPACE_KOORDINATOR)
+            await finalized(client, names.NAMESPACE_KOORDINATOR)
+            async with asyncio.timeout(30):
+                while True:
+                    with suppress(NotFound):
+                        await client.get(
+                            kinds.CONFIG_MAPS, names.CONFIGMAP_SLO_CONTROLLER, namespace=names.NAMESPACE_KOORDINATOR
+                        )
+                        break
+                    await asyncio.sleep(0.01)

@@ -78,6 +78,8 @@ def test_a_port_is_kept_between_runs_unless_another_is_asked_for_or_it_is_taken(
         taken.bind(("127.0.0.1", last))
         taken.listen()
         assert choose_port(0, last) not in (0, last)
+        with pytest.raises(BadInput, match=f"--port {last}: another program listens on it"):
+            choose_port(last, 0)
     assert choose_port(0, 0) < 32768  # below what Linux gives to clients: none takes it before the server listens
     with DataDir(tmp_path) as data:
         assert data.last_port() == 0

@@ -39,6 +39,7 @@ PROGRAM = textwrap.dedent(
     time.sleep(300)
     """
 )
+COMMAND = (sys.executable, "-c", PROGRAM)
 
 
 def alive(pid: int) -> bool:
@@ -52,7 +53,7 @@ def alive(pid: int) -> bool:
 @asynccontextmanager
 async def supervised(data: DataDir, *behaviours: str, stop_within_s: float = 3.0) -> AsyncIterator[Supervisor]:
     plan = [Component(f"c{number}", (behaviour,), stop_within_s) for number, behaviour in enumerate(behaviours)]
-    supervisor = Supervisor(plan, data, command=(sys.executable, "-c", PROGRAM))
+    supervisor = Supervisor(plan, data, command=COMMAND)
     running = asyncio.create_task(supervisor.run())
     ready = asyncio.create_task(supervisor.ready())
     try:

@@ -10,10 +10,12 @@ from typing import Any, Literal
 
 import pytest
 
-from koord.api.kinds import LEASES, PODS, PRIORITY_CLASSES
+from koord.api.kinds import LEASES, NAMESPACES, PODS, PRIORITY_CLASSES
+from koord.api.protocol.names import NAMESPACE_KOORDINATOR
 from koord.api.text.timestamp import micro_from_seconds
 from koord.cli import break_glass
 from koord.kube.client import Client
+from koord.minicluster.up import health
 from koord.minicluster.up.bootstrap import bootstrap
 from koord.minicluster.up.health import MANAGER_LEASE, Status, judge
 from koord.minicluster.up.survey import survey
@@ -63,7 +65,7 @@ async def lease(client: Client, key: str, age_s: float) -> None:
 
 async def test_a_cluster_where_nothing_runs_is_not_well(client: Client) -> None:
     told = failing(await found(client))
-    assert set(told) == {"manager", "schedulers", "webhooks"}
+    assert set(told) == {"manager", "schedulers", "webhooks", "nodes"}
     assert "no manager leads" in told["manager"]
     assert "no scheduler runs" in told["schedulers"]
     assert "not registered" in told["webhooks"]
@@ -86,7 +88,7 @@ async def test_webhooks_that_do_not_answer_are_noticed(
     await asyncio.gather(lease(client, MANAGER_LEASE, 1), lease(client, "kube-system/kube-scheduler", 1))
     await register(client, policy)
     told = failing(await found(client))
-    assert set(told) == {"webhooks"}
+    assert set(told) == {"webhooks", "nodes"}
     assert heard in told["webhooks"]
     assert await client.list(PODS) == [], "what is tried is never stored"
     # Who took admission off by hand is told so, not that nobody answers.
@@ -99,3 +101,18 @@ async def test_missing_priority_classes_are_named_with_the_command_that_makes_th
     status = await found(client)
     assert failing(status)["priority classes"] == "PriorityClasses are missing: koord-mid"
     assert "kubectl create priorityclass koord-mid --value=7000" in [each.how for each in status.problems]
+
+
+async def test_a_namespace_that_does_not_go_is_named_with_what_holds_it_and_break_glass(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "LEAVES_WITHIN_S", -10.0)
+    assert "namespace" not in failing(await found(client))
+    await client.delete(NAMESPACES, NAMESPACE_KOORDINATOR)
+    held = {"type": "NamespaceContentRemaining", "status": "True", "reason": "R", "message": "a finalizer is left"}
+    since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    patch = {"status": {"phase": "Terminating", "conditions": [held | since]}}
+    await client.patch(NAMESPACES, NAMESPACE_KOORDINATOR, patch, subresource="status")
+    status = await found(client)
+    assert "still there: a finalizer is left" in failing(status)["namespace"]
+    assert any("koord colocation break-glass on" in problem.how for problem in status.problems)

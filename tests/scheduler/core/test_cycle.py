@@ -97,6 +97,33 @@ def test_a_promise_of_before_our_time_is_kept() -> None:
     assert fed.nowhere().ask.key == "shop/low"
 
 
+@pytest.mark.parametrize("lower", [0, 1], ids=["nobody would have to go", "somebody has to go elsewhere"])
+def test_a_pod_that_loses_its_promise_is_tried_once_and_keeps_its_message(lower: int) -> None:
+    fed = Fed()
+    fed.put(
+        node("n1"), node("n2"), pod("a", cpu="4", on="n1", priority=9), pod("b", cpu="4", on="n2", priority=9 - lower)
+    )
+    fed.put(pod("p", cpu="3", priority=9, status={"nominatedNodeName": "n1"}))
+    told = fed.nowhere()
+    if lower:
+        assert told.remedy.victims == ("shop/b",)
+        assert "shop/b must be gone from n2 first" in told.message
+    else:
+        assert "Insufficient cpu" in told.message
+    assert fed.step() is None
+    promise = fed.feed.cluster.nominations.of("shop/p")
+    assert (promise is None) == (not lower)
+
+
+def test_whoever_else_could_have_the_room_of_a_lost_promise_is_tried() -> None:
+    fed = Fed()
+    fed.put(node("n1"), pod("a", cpu="2", on="n1", priority=9), pod("p", cpu="3", priority=9))
+    fed.put(pod("small", cpu="2"))
+    fed.put(pod("p", cpu="3", priority=9, status={"nominatedNodeName": "n1"}))
+    assert fed.nowhere().ask.key == "shop/p"
+    assert fed.bind().ask.key == "shop/small"
+
+
 def test_a_promise_that_cannot_be_kept_is_taken_back() -> None:
     fed = Fed()
     fed.put(node("n1"), pod("victim", cpu="4", on="n1"), pod("high", cpu="3", priority=10))

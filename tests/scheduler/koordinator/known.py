@@ -10,6 +10,7 @@ def _each(reason: str, numbers: Iterable[int]) -> dict[int, str]:
 
 
 _CORES_TO_ITSELF = "a pod that wants cores for itself leaves the cores of its preferred CPUs alone, too"
+_PARTS_OF_CORES = "preferred CPUs that are parts of cores do not keep a pod from the whole cores that it requires"
 _ONE_NUMA_NODE = "on a machine with one NUMA node that node is agreed on, as on any other"
 _NO_PREFERENCE = "a pod without any NUMA preference is not refused for wanting NUMA nodes for itself"
 _BEST_SCORE = "of as many nodes the best score is taken, in whichever order the hints come"
@@ -29,6 +30,12 @@ _EVERY_NAME = "an exact match looks at every resource that is named, after one t
 _IGNORES_ALL = "a pod that ignores reservations needs none, even if it asks for one as well"
 _INSIDE = "what is reserved inside a reservation is not free for pods that ignore reservations"
 _ALL_THAT_IS_USED = "owners that use more than is reserved count with all that they use"
+_COUNTED_ONCE = "what owners use comes out of a Restricted reservation, whichever resources its options restrict"
+_KEPT_FROM_OWNERS = "what is reserved inside a reservation is hidden from its owners under every policy"
+_NO_NODE_NEEDED = "a reservation that ended is deleted after a day, whether or not it had a node or says when it ended"
+_OTHER_SWITCHES = "where devices must share PCIe switches, other switches are tried before a node is refused"
+_KEEPS_ITS_NUMA_NODE = "CPUs of others do not span the NUMA node of a pod with its own policy, whichever came first"
+_PROMISED_CPUS = "CPUs that a NUMA node has promised to pods that share them are not bound by others"
 _NOT_TWICE = "an owner counts once, though its reservation takes no other one"
 _SPLIT_IN_ORDER = "amounts are split from the NUMA node that has least, whichever numbers the nodes have"
 _BY_USE = "hints are scored by what pods hold, whatever CPUs the pod's own bind policy leaves out"
@@ -39,7 +46,10 @@ _WEIGHTS_COUNT = "a change of weights alone is looked at as well"
 _ITS_NAMESPACE = "pods of a namespace are in the quota of that name that is in that namespace, not in one elsewhere"
 
 KNOWN: dict[str, dict[int, str]] = {
-    "cpus": _each(_CORES_TO_ITSELF, (600, 601, 602)),
+    "cpus": {
+        **_each(_CORES_TO_ITSELF, (600, 601, 602)),
+        **_each(_PARTS_OF_CORES, (253, 363, 480, 560, 565, 572)),
+    },
     "numa_hints": {
         **_each(
             _ONE_NUMA_NODE, (8, 15, 24, 67, 75, 100, 114, 124, 177, 208, 212, 225, 243, 248, 255, 271, 277, 278, 279)
@@ -50,7 +60,7 @@ KNOWN: dict[str, dict[int, str]] = {
     "numa": {
         **_each(_SPLIT_IN_ORDER, (0, 24, 79, 87, 161, 166, 180)),
         **_each(_BY_USE, (3, 18, 50, 73, 77, 92, 117, 149, 160, 189)),
-        **_each(_NEVER_REFUSES, (38, 54, 74, 84, 85, 91, 113, 122, 133, 139, 156, 165, 182)),
+        **_each(_NEVER_REFUSES, (54, 74, 84, 85, 91, 113, 122, 133, 139, 156, 165, 182)),
         **_each(_ONE_NUMA_NODE, (64, 153, 197)),
         **_each(_BEST_SCORE, (41, 170)),
     },
@@ -61,7 +71,37 @@ KNOWN: dict[str, dict[int, str]] = {
         **_each(_SELECTED_FIRST, (264,)),
         **_each(_HEALTHY_PARTITION, (306, 307, 308)),
     },
-    "gangs": _each(_GOES_ON, (1, 135, 177)),
+    "gangs": _each(
+        _GOES_ON,
+        (
+            1,
+            14,
+            34,
+            35,
+            41,
+            56,
+            80,
+            86,
+            92,
+            99,
+            100,
+            102,
+            110,
+            122,
+            135,
+            144,
+            149,
+            157,
+            159,
+            161,
+            166,
+            177,
+            188,
+            194,
+            198,
+            199,
+        ),
+    ),
     "reservations": {
         **_each(
             _TAINTS_COUNT,
@@ -99,3 +139,13 @@ KNOWN: dict[str, dict[int, str]] = {
     "revocations": _each(_ALL_KEYS, (52,)),
 }
 """By subject, the number of a case in its recording -> why."""
+
+UNRECORDED: tuple[str, ...] = (
+    _COUNTED_ONCE,
+    _KEPT_FROM_OWNERS,
+    _NO_NODE_NEEDED,
+    _OTHER_SWITCHES,
+    _KEEPS_ITS_NUMA_NODE,
+    _PROMISED_CPUS,
+)
+"""Deliberate differences that no recorded case shows: tests of koord's own plugins do."""

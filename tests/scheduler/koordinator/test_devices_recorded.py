@@ -20,7 +20,7 @@ from koord.scheduler.plugins.devices.requests import InvalidRequest, Wanted, wan
 from koord.scheduler.state.table import Row
 from tests.scheduler.build import node, pod
 from tests.scheduler.koordinator.recording import Answer, Question, read, unexplained
-from tests.scheduler.plugins.devices.machines import ALLOCATED, Scene
+from tests.scheduler.plugins.devices.machines import ALLOCATED, Scene, asking
 
 SCORED = ("gpu-memory-ratio", "gpu-memory", "rdma", "fpga")
 
@@ -45,7 +45,8 @@ def asked(question: Question) -> Asked | None:
     scene.devices.put_device(convert(Device, {**device, "metadata": {**device.get("metadata", {}), "name": "n"}}))
     for i, of_type in enumerate(question.get("pods", ())):
         said = {type_: [_device(each) for each in devices] for type_, devices in of_type.items()}
-        scene.put(pod(f"there-{i}", on="n", annotations={ALLOCATED: json.dumps(said)}))
+        requests = asking(**{type_: len(devices) for type_, devices in of_type.items()})
+        scene.put(pod(f"there-{i}", on="n", requests=requests, annotations={ALLOCATED: json.dumps(said)}))
     requests = {name: str(amount) for name, amount in question["request"].items()}
     ask = Ask(pod("new", requests=requests, annotations=question.get("annotations", {})))
     try:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.pod_group import PodGroup
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.plugins.gang_rules import why_it_waits
+from koord.scheduler.plugins.gang_rules import needs, why_it_waits
 from koord.scheduler.plugins.gangs import Gangs
 from koord.scheduler.state.cluster import Cluster
 from tests.scheduler.koordinator.recording import Answer, Question, read, unexplained
@@ -83,9 +83,14 @@ def _released(gangs: Gangs, waiting: Mapping[str, list[Ask]], answer: Answer) ->
         asks = [ask for each in group for ask in waiting.get(each, ())]
         if not waiting[id_]:
             continue
-        why = why_it_waits(gangs, asks)
+        why = why_it_waits(gangs, asks) or _held_back(gangs, id_, asks)
         if (why is None) != theirs:
             yield f"{id_}: {why or 'released'}, Koordinator: {'released' if theirs else 'waits'}"
+
+
+def _held_back(gangs: Gangs, id_: str, asks: Sequence[Ask]) -> str | None:
+    """Why a gang waits though another one of its group may go."""
+    return next((need.waits or None for need in needs(gangs, asks) or () if need.name == f"gang {id_}"), None)
 
 
 def test_gangs_are_what_koordinator_makes_of_them() -> None:

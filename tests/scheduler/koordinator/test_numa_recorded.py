@@ -23,6 +23,7 @@ from koord.scheduler.state.table import Row
 from tests.scheduler.koordinator.recording import Answer, Question, read, unexplained
 from tests.scheduler.plugins.numa.machines import World, big, details, told
 
+LSR = {"koordinator.sh/qosClass": "LSR"}
 POLICY = "node.koordinator.sh/numa-topology-policy"
 
 
@@ -38,8 +39,9 @@ def world_of(question: Question) -> tuple[World, Row]:
     for i, pod in enumerate(question.get("pods", ())):
         zones = [{"node": int(zone), "resources": _amounts(has)} for zone, has in pod["numa"].items()]
         said = {"numaNodeResources": zones, **({"cpuset": pod["cpus"]} if "cpus" in pod else {})}
-        there = Ask(_pod(f"there-{i}", {}, {cpu.RESOURCE_STATUS.key: json.dumps(said)}))
-        world.cluster.place(replace(there.record(), notes=world.cluster.noted(there.pod)), row)
+        there = Ask(_pod(f"there-{i}", {}, {}))
+        has = _pod(f"there-{i}", total, {cpu.RESOURCE_STATUS.key: json.dumps(said)}, meta={"labels": LSR})
+        world.cluster.place(replace(there.record(), notes=world.cluster.noted(has)), row)
     return world, row
 
 

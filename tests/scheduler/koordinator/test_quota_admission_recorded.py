@@ -31,7 +31,7 @@ def reviewed(question: Question) -> tuple[list[str], dict[str, Any]]:
             quota = completed(quota, known)
         except Refused as refusal:
             return [str(refusal)], quota
-    found = faults(convert(ElasticQuota, quota), old, known, pods, QuotaRules())
+    found = faults(convert(ElasticQuota, quota), old, known, pods, QuotaRules(), {})
     return [str(fault) for fault in found], quota
 
 

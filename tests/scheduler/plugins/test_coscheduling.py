@@ -111,6 +111,23 @@ def test_match_policies_say_who_counts_towards_the_minimum(policy: str, running:
     assert len(world.settle()) == (waiting if goes else 0)
 
 
+@pytest.mark.parametrize("policy", ["waiting-and-running", "only-waiting"])
+def test_a_gang_that_waits_does_not_hold_back_one_of_its_group_that_goes_as_pods_come(policy: str) -> None:
+    """The group has started. Gang train goes by once-satisfied, gang serve needs two more pods and one waits."""
+    world = World(10)
+    group = '["shop/train", "shop/serve"]'
+    train: dict[str, Any] = {"gang": "train", "least": 1, "groups": group}
+    serve: dict[str, Any] = {"gang": "serve", "least": 2, "groups": group, "match_policy": policy}
+    world.put(member("t-0", on="n0", phase="Running", **train))
+    world.put(member("s-0", **serve), member("t-1", **train))
+    assert world.settle() == {"t-1": "n0"}
+    assert "gang shop/serve" in world.gate("shop/s-0")
+    world.put(member("t-2", **train))
+    assert world.settle() == {"t-2": "n0"}
+    world.put(member("s-1", **serve))
+    assert sorted(world.settle()) == ["s-0", "s-1"]
+
+
 def test_the_policy_by_default_is_an_argument() -> None:
     args = PluginConfig("Coscheduling", CoschedulingArgs(default_match_policy="only-waiting"))
     config = replace(SHIPPED, profiles=(replace(SHIPPED.profiles[0], plugin_config=(args,)),))

@@ -213,6 +213,18 @@ def test_reports_expire(age_s: int, filters: bool, allows: bool, expected: tuple
     assert verdict(engine, pod("p")) == BUSY
 
 
+def test_a_report_that_is_dated_far_ahead_does_not_count_until_its_time_comes_near() -> None:
+    plugin = LoadAwareScheduling(args(nodeMetricExpirationSeconds=300))
+    expired = ("node(s) nodeMetric expired",)
+    never = one_node(plugin, metric("n", age_s=-250_000_000_000, usage={"cpu": "60"}))
+    assert verdict(never, pod("p")) == expired
+    plugin = LoadAwareScheduling(args(nodeMetricExpirationSeconds=300))
+    engine = one_node(plugin, metric("n", age_s=-1000, usage={"cpu": "60"}))
+    for later_s, expected in ((0, expired), (700, expired), (701, BUSY), (1299, BUSY), (1300, expired), (800, BUSY)):
+        engine.cluster.now_s = NOW_S + later_s
+        assert verdict(engine, pod("p")) == expected, later_s
+
+
 def test_a_report_that_expires_inside_an_attempt_has_expired_after_the_attempt_is_undone() -> None:
     plugin = LoadAwareScheduling(args(nodeMetricExpirationSeconds=300))
     engine = one_node(plugin, metric("n", usage={"cpu": "10"}))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from koord.api.configuration.component_config import PluginConfig
 from koord.api.configuration.scheduler_args import CoschedulingArgs
 from koord.api.configuration.scheduler_config import SHIPPED
-from koord.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, NODES
+from koord.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, ELASTIC_QUOTAS, NODES
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import convert
 from koord.api.protocol.annotations.gang import NetworkTopologySpec
@@ -25,6 +25,8 @@ from koord.scheduler.plugins.network.gather import gathered, offers_of
 from koord.scheduler.plugins.network.tree import BadLayers, Tree, status_of, tree_of
 from tests.scheduler.builders import node
 from tests.scheduler.gangs import World, member
+from tests.scheduler.quotas import PREFIX as QUOTA
+from tests.scheduler.quotas import quota, team_pod
 
 CAPACITY = {"n1": 4, "n2": 2, "n3": 3, "n4": 3, "n5": 4, "n6": 4, "n7": 1}
 BLOCKS = {"n1": "b1", "n2": "b1", "n3": "b2", "n4": "b2", "n5": "b3", "n6": "b3", "n7": "b4"}
@@ -285,3 +287,17 @@ def test_nearness_follows_pods_that_come_and_go_and_nodes_that_move() -> None:
     cluster.delete(cluster.pods["shop/q"])
     cluster.core.put(NODES, node("n3", cpu="3", labels={"net/block": "b3", "net/spine": "s2"}))
     assert scored(cluster, near("r", "db"))["n5"] > scored(cluster, near("r", "db"))["n4"]
+
+
+def test_a_gang_that_the_network_takes_and_its_quota_does_not_goes_when_that_has_room() -> None:
+    cluster = world()
+    team = {f"{QUOTA}name": "a"}
+    runs = team_pod("runs", "a", on="n7")
+    cluster.core.put(ELASTIC_QUOTAS, quota("a", "2", "2"))
+    cluster.put(runs, *(replace(each, metadata=replace(each.metadata, labels=team)) for each in gang(2)))
+    [found] = cluster.decide()
+    assert isinstance(found, Nowhere)
+    assert "Insufficient quotas" in found.message
+    cluster.wait(20)
+    cluster.delete(runs)
+    assert cluster.settle().keys() == {"m00", "m01"}

@@ -49,6 +49,23 @@ class TestOne:
         assert [each.name for each in status.current_owners] == ["p0"]
         assert world.restarted().requested() == 32_000
 
+    def test_each_of_two_that_look_alike_takes_over_pods_of_its_own_owners(self) -> None:
+        world = World(16)
+        world.put(pod("web", app="web", cpu="8", on="n0"), pod("db", app="db", cpu="8", on="n0"))
+        owners = {app: [{"labelSelector": {"matchLabels": {"app": app}}}] for app in ("web", "db")}
+        world.put(*(reservation(f"of-{app}", cpu="8", owners=owners[app], **TAKING) for app in ("web", "db")))
+        assert world.settle() == {"reservation:of-web": "n0", "reservation:of-db": "n0"}
+        assert (world.inside("shop/web"), world.inside("shop/db")) == ("of-web", "of-db")
+
+    def test_one_that_finds_nobody_does_not_keep_the_next_from_taking_over_its_own(self) -> None:
+        world = full(8)
+        stranger = [{"labelSelector": {"matchLabels": {"app": "nobody"}}}]
+        world.put(reservation("first", cpu="8", owners=stranger, **TAKING))
+        world.nowhere()
+        world.put(reservation("second", cpu="8", **TAKING))
+        assert world.settle() == {"reservation:second": "n0"}
+        assert world.inside("shop/p0") == "second"
+
     def test_35_what_it_needs_beyond_that_is_not_there(self) -> None:
         world = full(8)
         world.put(reservation(cpu="10", **TAKING))

@@ -328,6 +328,46 @@ class TestWorkedExamples:
         found = words_against(world, "p", cpu=str(cpu), more={"nvidia.com/gpu": str(gpu)}, affinity="{}")
         assert found == against
 
+    @pytest.mark.parametrize("policy", ["", "Aligned", "Restricted"])
+    def test_what_is_reserved_inside_is_kept_from_owners_of_every_policy(self, policy: str) -> None:
+        """The node has 4 free, the reservation 3: the owner that asks for 8 would need all that is reserved."""
+        world = World(8)
+        inner = {"node.koordinator.sh/reservation": '{"resources":{"cpu":"1"}}'}
+        by_policy: dict[str, Any] = {"allocatePolicy": policy} if policy else {}
+        world.put(reservation("a", cpu="4", on="n0", annotations=inner, **by_policy, **MANY))
+        assert words_against(world, "p", cpu="8", affinity="{}") != {}
+        assert words_against(world, "q", cpu="3", affinity="{}") == {}
+
+    def test_what_owners_use_comes_out_of_a_restricted_one_whichever_resources_it_restricts(self) -> None:
+        """Only GPUs are restricted. 6 of the 8 CPUs are the owner's, and count once."""
+        world = World(node("n0", cpu="16", extended={"nvidia.com/gpu": "8"}))
+        options = {f"{PREFIX}reservation-restricted-options": '{"resources":["nvidia.com/gpu"]}'}
+        restricted = {"allocatePolicy": "Restricted", "annotations": options, **MANY}
+        world.put(reservation("a", cpu="8", more={"nvidia.com/gpu": "2"}, on="n0", **restricted))
+        world.put(pod("owner", cpu="6", more={"nvidia.com/gpu": "1"}, on="n0", inside="a"))
+        assert world.requested() == 8000
+        # 2 are left of the reservation, and the node has 8 free.
+        assert words_against(world, "p", cpu="10", more={"nvidia.com/gpu": "1"}, affinity="{}") == {}
+        assert words_against(world, "q", cpu="11", more={"nvidia.com/gpu": "1"}, affinity="{}") != {}
+
+    def test_an_amount_of_0_is_what_owners_of_a_restricted_one_get_of_it(self) -> None:
+        world = World(node("n0", cpu="16", extended={"nvidia.com/gpu": "8"}))
+        world.put(reservation("a", cpu="8", more={"nvidia.com/gpu": "0"}, allocatePolicy="Restricted", **MANY))
+        world.settle()
+        assert world.reservations["a"].status.allocatable == {"cpu": "8", "nvidia.com/gpu": "0"}
+        refused = {"Reservation(s) Insufficient nvidia.com/gpu": 1}
+        assert words_against(world, "p", more={"nvidia.com/gpu": "1"}, affinity="{}") == refused
+        world.put(pod("beside", more={"nvidia.com/gpu": "1"}), pod("inside"))
+        world.settle()
+        assert (world.inside("shop/beside"), world.inside("shop/inside")) == ("", "a")
+
+    def test_an_amount_of_0_is_of_no_use_to_a_pod_that_needs_nothing_else(self) -> None:
+        world = World(node("n0", cpu="16", extended={"nvidia.com/gpu": "8"}))
+        world.put(reservation("a", cpu="8", more={"nvidia.com/gpu": "0"}, on="n0"))
+        world.put(pod("p", cpu="0", more={"nvidia.com/gpu": "1"}))
+        world.settle()
+        assert world.inside("shop/p") == ""
+
     def test_33_exact_matches_compare_every_name(self) -> None:
         def exact(*names: str) -> dict[str, str]:
             listed = ",".join(f'"{name}"' for name in names)
@@ -525,6 +565,18 @@ class TestLifeCycle:
         world.settle()
         assert world.reservations["r"].status.phase is ReservationPhase.AVAILABLE
         assert world.requested() == 4000
+
+    @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+    @pytest.mark.parametrize("says_when", [True, False])
+    def test_one_that_ended_without_a_node_is_deleted_after_a_day(self, phase: str, says_when: bool) -> None:
+        since = "2026-01-01T01:00:00Z"
+        ended = {"type": "Ready" if says_when else "Scheduled", "status": "False", "lastTransitionTime": since}
+        world = World(8)
+        world.put(reservation("r", status={"phase": phase, "conditions": [ended]}))
+        for hours, deleted in ((24.5, []), (1, ["r"])):
+            world.wait(3600 * hours)
+            world.settle()
+            assert world.deleted == deleted
 
     def test_those_that_have_ended_are_deleted_after_a_day(self) -> None:
         world = World(8)

@@ -355,9 +355,9 @@ def test_it_grows_where_what_it_lacks_exists_and_only_there(
         used[minor] = min(gpus[0], 100)
     there = [cpu for cpu in others if not mine >> cpu & 1]
     for cpu in there:
-        # They hold CPUs and ask for none: what is left is told by CPUs alone.
+        # They hold CPUs and ask for next to nothing: what is left is told by CPUs alone.
         status = {STATUS: json.dumps({"cpuset": str(cpu)})}
-        found.put(pod(f"cpu-{cpu}", cpu="0", app="other", on="n0", annotations=status))
+        found.put(pod(f"cpu-{cpu}", cpu="1m", app="other", on="n0", labels=LSR, annotations=status))
     for i, (minor, percent) in enumerate(taken):
         if used[minor] + percent <= 100:
             used[minor] += percent

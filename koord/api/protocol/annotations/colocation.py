@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from koord.api.configuration.slo_config_types import ColocationStrategy
+from koord.api.configuration.slo_config_types import MOST_PERCENT, ColocationStrategy
 from koord.api.machinery.struct import EMPTY, Struct
 from koord.api.protocol import names
 from koord.api.protocol.annotations.forms import BOOL, COUNT, RATIO, RESOURCES, TEXT, json_map, json_object, number
@@ -41,19 +41,18 @@ def _render_ratios(ratios: Mapping[str, float]) -> str:
     return "{" + ",".join(f"{json.dumps(name)}:{ratio:.2f}" for name, ratio in sorted(ratios.items())) + "}"
 
 
-NOT_NEGATIVE: Final = number(0)
+_SHARE: Final = number(0, MOST_PERCENT / 100)
+_PART: Final = number(0, 1)
 
 COLOCATION_STRATEGY: Final = Annotation(
     names.ANNOTATION_COLOCATION_STRATEGY, json_object(ColocationStrategy), None, on=NODE, bad=None
 )
 """Overlays the strategy of slo-controller-config; an illegal one is ignored."""
 # The manager takes these as whole percent, int(ratio * 100), over what the strategy says.
-CPU_RECLAIM_RATIO: Final = Label(names.LABEL_CPU_RECLAIM_RATIO, NOT_NEGATIVE, None, on=NODE)
-MEMORY_RECLAIM_RATIO: Final = Label(names.LABEL_MEMORY_RECLAIM_RATIO, NOT_NEGATIVE, None, on=NODE)
-MID_STATIC_CPU_RESERVED_RATIO: Final = Label(names.LABEL_MID_STATIC_CPU_RESERVED_RATIO, NOT_NEGATIVE, None, on=NODE)
-MID_STATIC_MEMORY_RESERVED_RATIO: Final = Label(
-    names.LABEL_MID_STATIC_MEMORY_RESERVED_RATIO, NOT_NEGATIVE, None, on=NODE
-)
+CPU_RECLAIM_RATIO: Final = Label(names.LABEL_CPU_RECLAIM_RATIO, _SHARE, None, on=NODE)
+MEMORY_RECLAIM_RATIO: Final = Label(names.LABEL_MEMORY_RECLAIM_RATIO, _SHARE, None, on=NODE)
+MID_STATIC_CPU_RESERVED_RATIO: Final = Label(names.LABEL_MID_STATIC_CPU_RESERVED_RATIO, _PART, None, on=NODE)
+MID_STATIC_MEMORY_RESERVED_RATIO: Final = Label(names.LABEL_MID_STATIC_MEMORY_RESERVED_RATIO, _PART, None, on=NODE)
 CPU_NORMALIZATION_ENABLED: Final = Label(names.LABEL_CPU_NORMALIZATION_ENABLED, BOOL, None, on=NODE)
 NETWORK_BANDWIDTH: Final = Annotation(names.ANNOTATION_NETWORK_BANDWIDTH, COUNT, None, on=NODE)
 """Bit/s."""

@@ -108,13 +108,13 @@ INT32: Final = integer(-(2**31), 2**31 - 1)
 INT64: Final = integer(-(2**63), 2**63 - 1)
 
 
-def number(at_least: float) -> Form[float]:
-    """A finite decimal number, not below a bound."""
+def number(at_least: float, at_most: float) -> Form[float]:
+    """A decimal number within bounds."""
 
     def parse(text: str) -> float:
         value = float(text) if _FLOAT.fullmatch(text) else math.nan
-        if not (math.isfinite(value) and value >= at_least):
-            raise ValueError(f"must be a number of at least {at_least:g}, not {_shown(text)}")
+        if not at_least <= value <= at_most:
+            raise ValueError(f"must be a number from {at_least:g} to {at_most:g}, not {_shown(text)}")
         return value
 
     return Form(parse, repr)

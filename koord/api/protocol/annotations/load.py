@@ -86,6 +86,8 @@ JOB_PROFILE: Final = Annotation(names.OWN_ANNOTATION_JOB_PROFILE, TEXT, "", on=J
 """The profile of the descheduler by whose arguments a job is carried out. Without it, by those of the first one."""
 JOB_WORKLOAD: Final = Annotation(names.OWN_ANNOTATION_JOB_WORKLOAD, TEXT, "", on=JOB)
 """The uid of the workload whose pod a job moves, known after the pod is gone."""
+JOB_NODE: Final = Annotation(names.OWN_ANNOTATION_JOB_NODE, TEXT, "", on=JOB)
+"""The node that a job's pod leaves, known after the pod is gone."""
 PASSED_ARBITRATION: Final = Annotation(names.ANNOTATION_PASSED_ARBITRATION, SWITCH, False, on=JOB, bad=False)
 POD_ARBITRATING: Final = Annotation(names.ANNOTATION_POD_ARBITRATING, SWITCH, False, on=JOB, bad=False)
 CONTROLLER_MANAGED: Final = Label(
@@ -104,6 +106,7 @@ VALUES: Final[tuple[Value[Any, Any], ...]] = (
     EVICT_REASON,
     EVICT_TRIGGER,
     JOB_CREATED_BY,
+    JOB_NODE,
     JOB_PROFILE,
     JOB_WORKLOAD,
     PASSED_ARBITRATION,

@@ -40,7 +40,7 @@ BitsPerSecond = Annotated[str | int | float, Meta(extra={"check": lambda limit: 
 
 
 class PodNetworkQOS(Struct):
-    """Network bandwidth of one pod, in bit/s. 0 is no limit."""
+    """Network bandwidth of one pod, in bit/s. What is absent is not limited."""
 
     ingress_limit: BitsPerSecond | None = None
     egress_limit: BitsPerSecond | None = None
@@ -103,8 +103,8 @@ def _check_range(pair: tuple[int, ...]) -> None:
 
 
 def _check_bandwidth(limit: str | float) -> None:
-    if value(limit) < 0:
-        raise ValueError("must be at least 0: bit/s, such as 40M")
+    if value(limit) <= 0:
+        raise ValueError("must be above 0: bit/s, such as 40M; leave it out for no limit")
 
 
 def _parse_replacements(text: str) -> Mapping[str, str | None]:

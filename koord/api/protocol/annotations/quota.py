@@ -83,6 +83,11 @@ def parent_of(quota: ObjectMeta) -> str:
     return PARENT.read(quota) or ("" if quota.name == names.QUOTA_ROOT else names.QUOTA_ROOT)
 
 
+def namespaces_of(quota: ObjectMeta) -> tuple[str, ...]:
+    """The namespaces whose pods a quota takes by listing them: never the cluster's own. Raises `AnnotationError`."""
+    return tuple(each for each in NAMESPACES.read(quota) if each not in names.CLUSTER_NAMESPACES)
+
+
 def current_name(written: str, existing: Container[str]) -> str:
     """The quota that a name means. `root`, `system` and `default` once named the built-in quotas, and still do where
     nobody has made a quota of that name."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 from typing import Any, Final
 
+from koord.api.machinery.faults import join
 from koord.api.machinery.object_schema import Schema
 from koord.api.machinery.short_cache import short_cache
 from koord.api.text import quantity, timestamp
@@ -100,24 +101,32 @@ def empty(schema: Schema) -> Any:
 
 
 def unknown_fields(schema: Schema, value: object, path: str = "") -> list[str]:
-    """The paths of fields that a built-in kind does not have, in the order of the text."""
-    found: list[str] = []
-    _find_unknown(schema, value, path, found)
-    return found
+    """The paths of fields that a kind does not have, in the order of the text."""
+    return [where for where, _ in unknown_with_valid(schema, value, path)]
 
 
-def _find_unknown(schema: Schema, value: object, path: str, found: list[str]) -> None:
+def unknown_with_valid(schema: Schema, value: object, path: str = "") -> list[tuple[str, Collection[str]]]:
+    """As `unknown_fields`, each with the names that would be valid there."""
+    return [(join(path, where), valid) for where, valid in _unknown(schema, value)]
+
+
+def _unknown(schema: Schema, value: object) -> list[tuple[str, Collection[str]]]:
+    """Paths are put together on the way out: most objects have no unknown field."""
+    found: list[tuple[str, Collection[str]]] = []
     if isinstance(value, dict) and not schema.preserve_unknown:
+        properties, values = schema.properties, schema.values
         for key, item in value.items():
-            where = f"{path}.{key}" if path else key
-            inner = schema.properties.get(key) or schema.values
-            if inner is not None:
-                _find_unknown(inner, item, where, found)
-            elif schema.type == "object":
-                found.append(where)
+            inner = properties.get(key) or values
+            if inner is None:
+                if schema.type == "object":
+                    found.append((key, properties.keys()))
+            elif isinstance(item, dict | list) and (within := _unknown(inner, item)):
+                found += ((join(key, where), valid) for where, valid in within)
     elif isinstance(value, list) and schema.items is not None:
         for i, item in enumerate(value):
-            _find_unknown(schema.items, item, f"{path}[{i}]", found)
+            if isinstance(item, dict | list) and (within := _unknown(schema.items, item)):
+                found += ((join(f"[{i}]", where), valid) for where, valid in within)
+    return found
 
 
 def prepare(schema: Schema) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from koord.api.text import go_text
+from koord.api.text.whole_number import INT64_MOST, whole_number
 from koord.minicluster.apiserver.status import StatusError, bad_request
 
 MOST_OPERATIONS: Final = 10_000
@@ -190,7 +191,9 @@ def _key_of(container: Any, part: str) -> Any:
 def _index(text: str, length: int) -> int:
     if not _INDEX.fullmatch(text):
         raise DoesNotApply(f'strconv.Atoi: parsing "{text}": invalid syntax')
-    index = int(text)
+    index = whole_number(text)
+    if not -INT64_MOST - 1 <= index <= INT64_MOST:
+        raise DoesNotApply(f'strconv.Atoi: parsing "{text}": value out of range')
     if not -length <= index < length:
         raise DoesNotApply(f"Unable to access invalid index: {index}: invalid index referenced")
     return index + length if index < 0 else index

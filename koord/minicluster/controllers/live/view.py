@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from koord.api.machinery.struct import Struct
+from koord.api.text.whole_number import natural_number
 from koord.kube.informer import Informer
 from koord.kube.store import Delta, IndexKeys
 from koord.minicluster.controllers.ownership import HasMetadata
@@ -114,4 +115,4 @@ LEAVING = "1970-01-01T00:00:00Z"
 
 
 def _version(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return natural_number(text) or 0

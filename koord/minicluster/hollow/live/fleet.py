@@ -89,7 +89,8 @@ async def run_fleet(
         )
         await machines.register()
         machines.follow(nodes)
-        runner = PodRunner(PodWrites(client, FIELD_MANAGER), pods, machines.runs, pace=options.pace, clock=clock)
+        writes = PodWrites(client, FIELD_MANAGER)
+        runner = PodRunner(writes, pods, machines, events, pace=options.pace, clock=clock)
         reporter = Reporter(
             client,
             pods,

@@ -5,17 +5,20 @@ One controller for all nodes; its queue is the one timer that pods have.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
+from koord.api.kinds import PODS
 from koord.api.kubernetes.pod import Pod
 from koord.kube.clock import Clock
 from koord.kube.controller import Controller, Requeue
+from koord.kube.events import EventRecorder, reference
 from koord.kube.informer import Informer
 from koord.kube.store import Delta
+from koord.minicluster.hollow.live.machines import Machines
 from koord.minicluster.hollow.machine import Machine
 from koord.minicluster.hollow.phases import Pace
 from koord.minicluster.hollow.pod_status import Addresses, step
+from koord.minicluster.kubelet.admission import Admission, rejected
 from koord.minicluster.kubelet.live.pod_writes import PodWrites
 from koord.minicluster.kubelet.node_status import HOST_IP
 
@@ -29,19 +32,21 @@ def by_node(pod: Pod) -> tuple[str, ...]:
 
 
 class PodRunner:
-    """Carries out what becomes of pods on nodes that are alive: those that `runs` has a machine for."""
+    """Carries out what becomes of pods on nodes that are alive. A pod that does not fit on its node is rejected."""
 
     def __init__(
         self,
         writes: PodWrites,
         pods: Informer[Pod],
-        runs: Callable[[str], Machine | None],
+        machines: Machines,
+        events: EventRecorder,
         *,
         pace: Pace,
         clock: Clock,
     ) -> None:
-        self._writes, self._pods, self._runs = writes, pods, runs
-        self._pace, self._clock = pace, clock
+        self._writes, self._pods, self._machines = writes, pods, machines
+        self._events, self._pace, self._clock = events, pace, clock
+        self._admission = Admission()
         self._leases = _AddressBook()
         self.controller: Controller[str] = Controller("hollow-pods", self._reconcile, workers=WORKERS)
         pods.add_handler(self._hear)
@@ -57,11 +62,15 @@ class PodRunner:
             gone = delta.new or delta.old
             assert gone is not None
             self._leases.release(gone)
+            self._admission.forget(gone)
 
     async def _reconcile(self, key: str) -> Requeue | None:
+        await self._machines.registry.leases_in_time()
         pod = self._pods.get(key)
-        machine = self._runs(pod.spec.node_name) if pod is not None else None
+        machine = self._machines.runs(pod.spec.node_name) if pod is not None else None
         if pod is None or machine is None:
+            return None
+        if await self._reject(pod):
             return None
         now_s = self._clock.now()
         decided = step(pod, now_s, self._pace, Addresses(HOST_IP, self._leases.of(pod, machine)))
@@ -72,6 +81,19 @@ class PodRunner:
         if decided.next_s is None:
             return None
         return Requeue(max(SOONEST_S, decided.next_s - now_s))
+
+    async def _reject(self, pod: Pod) -> bool:
+        """Whether the node does not take the pod: then it fails."""
+        if pod.is_finished or pod.metadata.deletion_timestamp is not None:
+            return False
+        node = pod.spec.node_name
+        allocatable = self._machines.registry.allocatable(node)
+        why = self._admission.rejection(pod, self._pods.by_index(NODE_INDEX, node), allocatable)
+        if why is None:
+            return False
+        self._events.record(reference(PODS, pod), why.reason, why.message, type="Warning")
+        await self._writes.status(pod, rejected(pod, why))
+        return True
 
 
 class _AddressBook:

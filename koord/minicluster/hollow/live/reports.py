@@ -113,6 +113,7 @@ class Reporter:
         return due
 
     async def _report(self, machine: Machine) -> None:
+        await self._machines.registry.leases_in_time()
         try:
             await self._report_now(machine)
         except _Absent:

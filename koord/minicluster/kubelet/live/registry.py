@@ -1,18 +1,23 @@
 """A kubelet's nodes in the API: registers them, and keeps them alive with leases and heartbeats.
 
+Leases come first: a lease that is renewed too late costs a node its pods. Statuses have a loop of their own, and
+`leases_in_time` lets all other work of the process wait while renewals are late, as on a machine that is too busy.
+
 A node that exists already is taken over, with its status brought up to date; one that has the name and belongs to
 somebody else is left alone. A node that somebody deletes stays away until the process starts again, as with a kubelet.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from koord.api.kinds import LEASES, NODES
 from koord.api.kubernetes.heartbeat import NODE_LEASES, is_ready, lease_object, renewal
 from koord.api.kubernetes.node import Node
+from koord.api.text.quantity import ResourceList
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.errors import AlreadyExists, ApiError, NotFound
@@ -26,6 +31,8 @@ log = logging.getLogger(__name__)
 
 TICK_S: Final = 1.0
 AT_ONCE: Final = 16
+LATE_S: Final = 5.0
+"""A lease that is overdue for so long is late."""
 
 
 class NodeRegistry:
@@ -51,6 +58,8 @@ class NodeRegistry:
         self._period_s = renew_period_s(len(nodes))
         self._nodes: dict[str, Node] = {}
         self._beats: dict[str, Beats] = {}
+        self._in_time = asyncio.Event()
+        self._in_time.set()
 
     @property
     def alive(self) -> list[str]:
@@ -60,6 +69,12 @@ class NodeRegistry:
     def is_alive(self, name: str) -> bool:
         known = self._nodes.get(name)
         return known is not None and not self._is_off(known)
+
+    def allocatable(self, name: str) -> ResourceList:
+        """What a node has for pods, as the API server shows it: others add resources and change amounts. A deleted
+        node has what it registered with."""
+        node = self._nodes.get(name)
+        return node.status.allocatable if node is not None else self._own[name].resources
 
     async def register(self, known: Mapping[str, Node]) -> list[str]:
         """Returns when all nodes are there: the names that others' nodes have. `known`: nodes that exist, by name, as
@@ -116,14 +131,36 @@ class NodeRegistry:
 
     async def keep_alive(self) -> None:
         """Renews leases and writes heartbeats until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._renew_leases(), name="leases")
+            tasks.create_task(self._write_statuses(), name="heartbeats")
+
+    async def leases_in_time(self) -> None:
+        """Returns once no lease is late."""
+        await self._in_time.wait()
+
+    async def _renew_leases(self) -> None:
         while True:
             now_s = self._clock.now()
-            alive = self.alive
-            await for_each([name for name in alive if self._beats[name].status_s <= now_s], self._beat, at_once=AT_ONCE)
-            await for_each([name for name in alive if self._beats[name].lease_s <= now_s], self._renew, at_once=AT_ONCE)
+            due = sorted((beats.lease_s, name) for name, beats in self._alive_beats() if beats.lease_s <= now_s)
+            if due and due[0][0] < now_s - LATE_S:
+                self._in_time.clear()
+            await for_each([name for _, name in due], self._renew, at_once=AT_ONCE)
+            self._in_time.set()
             await self._clock.sleep(TICK_S)
 
+    async def _write_statuses(self) -> None:
+        while True:
+            now_s = self._clock.now()
+            due = [name for name, beats in self._alive_beats() if beats.status_s <= now_s]
+            await for_each(due, self._beat, at_once=AT_ONCE)
+            await self._clock.sleep(TICK_S)
+
+    def _alive_beats(self) -> Iterator[tuple[str, Beats]]:
+        return ((name, self._beats[name]) for name in self.alive)
+
     async def _beat(self, name: str) -> None:
+        await self.leases_in_time()
         now_s = self._clock.now()
         self._beats[name] = self._beats[name].told(now_s)
         try:

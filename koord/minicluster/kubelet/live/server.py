@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Protocol, Self
@@ -26,11 +27,13 @@ from koord.kube.authorize import Authorizer, Right
 from koord.kube.callers import refusal, trust_clients
 from koord.kube.client import Client
 from koord.kube.clock import Clock
+from koord.kube.listening import serving
 from koord.minicluster.kubelet.log_query import LogQuery, log_query
 from koord.minicluster.kubelet.node_status import HOST_IP
 
 OPEN: Final[tuple[str, ...]] = ()
 PROXY: Final = ("proxy",)
+STOP_WITHIN_S: Final = 0.5
 VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 Handler = Callable[["KubeletServer", web.Request], Awaitable[web.StreamResponse]]
@@ -60,7 +63,7 @@ class KubeletServer:
         self.kubelet, self.clock = kubelet, clock
         self._client, self._context = client, context
         self._authorizer = Authorizer(client, clock=clock)
-        self._runner: web.AppRunner | None = None
+        self._open = AsyncExitStack()
         self.port = port
 
     def app(self) -> web.Application:
@@ -72,22 +75,17 @@ class KubeletServer:
 
     async def __aenter__(self) -> Self:
         await trust_clients(self._client, self._context)
-        runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=0.5)
-        await runner.setup()
+        port = serving(self.app(), HOST_IP, self.port, self._context, stop_within_s=STOP_WITHIN_S)
         try:
-            await web.TCPSite(runner, HOST_IP, self.port, ssl_context=self._context).start()
+            self.port = await self._open.enter_async_context(port)
         except OSError as error:
-            await runner.cleanup()
             raise OSError(error.errno, f"cannot serve kubelets on {HOST_IP}:{self.port}: {error.strerror}") from error
-        self._runner = runner
-        self.port = runner.addresses[0][1]
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._open.aclose()
 
     @web.middleware
     async def _guard(

@@ -81,10 +81,15 @@ def rotate(file: Path, most_bytes: int) -> None:
         if older.exists():
             older.replace(older_file(file, number))
     copied = file.with_name(f"{file.name}.copy")
-    with file.open("rb") as source, copied.open("wb") as target:
-        source.seek(max(size - (MOST_FILES - 1) * most_bytes, 0))
-        shutil.copyfileobj(source, target, CHUNK)
-        os.truncate(file, 0)
+    try:
+        with file.open("rb") as source, copied.open("wb") as target:
+            source.seek(max(size - (MOST_FILES - 1) * most_bytes, 0))
+            shutil.copyfileobj(source, target, CHUNK)
+            target.flush()
+            os.truncate(file, 0)
+    except OSError:
+        copied.unlink(missing_ok=True)
+        raise
     copied.replace(older_file(file, 1))
     # Files are a little more than full when they are looked at.
     room = (MOST_FILES - 1) * most_bytes + most_bytes // 2

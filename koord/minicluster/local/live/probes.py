@@ -13,6 +13,7 @@ from typing import Final
 import aiohttp
 
 from koord.api.kubernetes.runnable import Probe, RunnableContainer
+from koord.api.text.whole_number import natural_number
 from koord.minicluster.local.live.processes import StartError, spawn
 
 log = logging.getLogger(__name__)
@@ -122,6 +123,6 @@ def _port(container: RunnableContainer, port: int | str) -> int:
     """A number, or the name of one of the container's ports."""
     if isinstance(port, int):
         return port
-    if port.isdigit():
-        return int(port)
+    if (number := natural_number(port)) is not None:
+        return number
     return next((each.container_port for each in container.ports if each.name == port), 0)

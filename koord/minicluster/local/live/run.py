@@ -35,10 +35,12 @@ from koord.kube.event_ledger import EventType
 from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.kube.store import Delta, Identity, identity_of
+from koord.minicluster.kubelet.admission import Admission
 from koord.minicluster.kubelet.live.pod_writes import PodWrites
 from koord.minicluster.kubelet.live.registry import NodeRegistry
 from koord.minicluster.kubelet.live.server import KubeletServer
 from koord.minicluster.kubelet.node_status import HOST_IP
+from koord.minicluster.kubelet.termination import Ending
 from koord.minicluster.local.amounts import Setting, class_settings
 from koord.minicluster.local.environment import Around
 from koord.minicluster.local.live.gpu_look import GpuLook, Look
@@ -112,6 +114,7 @@ class Local:
         "What the QoS classes were given. It is written when it changes: in between, the files are the agent's."
         self._changed = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._admission = Admission()
         self._group: asyncio.TaskGroup | None = None
 
     async def run(self, on_ready: Callable[[int], None]) -> None:
@@ -131,10 +134,15 @@ class Local:
                 events = await stack.enter_async_context(EventRecorder(self._client, controller=FIELD_MANAGER))
                 self._group = await stack.enter_async_context(asyncio.TaskGroup())
                 writes = PodWrites(self._client, FIELD_MANAGER)
+
+                def rejection(pod: RunnablePod) -> Ending | None:
+                    allocatable = registry.allocatable(self._options.name)
+                    return self._admission.rejection(pod, (bound.pod for bound in pods.list()), allocatable)
+
                 node = LocalNode(
                     self._options.name, HOST_IP, self.tree, self.logs, writes, self._clock,
                     self._around, self.machine.cpu_milli, self.machine.memory_bytes, _teller(events), self._devices,
-                    self._answered,
+                    self._answered, rejection,
                 )  # fmt: skip
                 stack.callback(pods.add_handler(lambda delta: self._hear(node, delta)))
                 await informers.synced()
@@ -195,6 +203,7 @@ class Local:
             return
         before = self._tasks.get(delta.key)
         if worker is not None:
+            self._admission.forget(worker.pod)
             del self.workers[delta.key]
             if before is not None:
                 before.cancel()

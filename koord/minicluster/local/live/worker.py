@@ -27,6 +27,7 @@ from koord.api.protocol.priority import qos_class
 from koord.kube.clock import Clock
 from koord.kube.errors import ApiError
 from koord.kube.event_ledger import EventType
+from koord.minicluster.kubelet.admission import rejected
 from koord.minicluster.kubelet.live.pod_writes import PodWrites
 from koord.minicluster.kubelet.pod_status import container_id
 from koord.minicluster.kubelet.states import Running, longer
@@ -91,6 +92,8 @@ class LocalNode:
     "Tells which GPUs there are."
     answered: Callable[[str, float], None] = lambda qos, seconds: None
     "Hears how long a service of a QoS class took to answer a probe."
+    rejection: Callable[[RunnablePod], Ending | None] = lambda pod: None
+    "Why this node does not take a pod, which then fails without being started."
 
 
 @dataclass(slots=True)
@@ -104,6 +107,7 @@ class _Live:
 class Worker:
     def __init__(self, node: LocalNode, pod: RunnablePod) -> None:
         self._node, self._pod = node, pod
+        self._rejection = None if pod.is_finished else node.rejection(pod)
         self.life = Life.resumed(pod, node.clock.now())
         self._running: dict[str, _Live] = {}
         self._since_s = node.clock.now()
@@ -169,6 +173,9 @@ class Worker:
             await self._node.tree.drop(self._directory)
 
     async def _live(self) -> None:
+        if self._rejection is not None and self._pod.metadata.deletion_timestamp is None:
+            await self._reject(self._rejection)
+            return
         await self._adopt()
         while self._pod.metadata.deletion_timestamp is None:
             now_s = self._node.clock.now()
@@ -188,6 +195,19 @@ class Worker:
             waits += [] if until_s is None or self.is_over else [max(until_s - now_s, 0.05)]
             if not next_.start:
                 await self._sleep(min(waits, default=None))
+        await self._leave()
+
+    async def _reject(self, why: Ending) -> None:
+        """Writes that the pod failed; a pod that is deleted first leaves as any other."""
+        self._fails(why.reason, why.message)
+        self.life = self.life.ended_by(why, self._node.clock.now())
+        while self._pod.metadata.deletion_timestamp is None:
+            try:
+                await self._node.writes.status(self._pod, rejected(self._pod, why))
+                return
+            except ApiError as error:
+                log.warning("the status of %s could not be written: %s", self._pod.metadata.key, error)
+            await self._sleep(RETRY_S)
         await self._leave()
 
     def _next(self, now_s: float) -> Todo:

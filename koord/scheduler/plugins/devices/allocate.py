@@ -1,6 +1,7 @@
 """Which devices a pod gets on one node: pure, and the same for a filter, a placement and an explanation.
 
-    joint types     the leading type first; the others on its PCIe switches, one for each where there are enough
+    joint types     the leading type first; the others on its PCIe switches, one for each where there are enough;
+                    where they must lie on the same switches, other switches are tried before the node is refused
     GPUs            by the table of linked ones, else those that lie closest together, else by score
     other devices   by score, the lowest minor first among equals
 
@@ -9,8 +10,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Final, TypeAlias
 
 from koord.scheduler.framework.judge import Objection
@@ -25,6 +28,8 @@ from koord.scheduler.plugins.devices.topology import closest
 Score: TypeAlias = Callable[[Request, Unit], float]
 Found: TypeAlias = dict[str, tuple[Grant, ...]]
 """By type."""
+_MOST_COMBINED: Final = 8
+"""PCIe switches that are tried in all combinations; of more, each by itself."""
 NO_TEMPLATE: Final = "no matched GPU shared resource template"
 
 
@@ -40,9 +45,10 @@ def allocate(room: Room, wanted: Wanted, score: Score) -> Found | Objection:
             return Objection(NO_TEMPLATE, resolvable=False)
     found: Found = {}
     if wanted.joint:
-        why = _jointly(room, wanted, score, found)
-        if why is not None:
-            return why
+        joint = _jointly(room, wanted, score)
+        if isinstance(joint, Objection):
+            return joint
+        found |= joint
     for request in wanted.requests:
         if request.type not in found:
             grants = _alone(room, wanted, request, score)
@@ -103,19 +109,25 @@ def _plain(
     room: Room, request: Request, score: Score, count: int, most: int, pcies: Sequence[str] = ()
 ) -> tuple[Grant, ...] | Objection:
     """At least `count` devices, and up to `most`: by score, on some PCIe switches first. A count of 0 means all."""
-    able = [unit for unit in room.units(request) if room.fits(unit, request)]
-    if request.vf_selector is not None:
-        able = [unit for unit in able if room.free_vf(unit, request) is not None]
+    able = _able(room, request)
     if not count:
-        # All means those on other NUMA nodes as well.
-        every = replace(room, numa_nodes=None).units(request)
-        if not every:
+        # All means the unhealthy ones, those in use and those on other NUMA nodes as well.
+        every = [unit for unit in room.machine.units[request.type] if request.selector.matches(unit.labels)]
+        if not every or not all(unit.total for unit in every):
             return insufficient(request, resolvable=False)
         return _granted(room, request, able) if len(able) == len(every) else insufficient(request)
     able.sort(key=lambda unit: (unit.key not in room.preferred, -score(request, unit), unit.minor))
     if pcies:
         able = _round_robin(able, frozenset(pcies))
     return insufficient(request) if len(able) < count else _granted(room, request, able[:most])
+
+
+def _able(room: Room, request: Request) -> list[Unit]:
+    """Devices of which enough is left for a request."""
+    able = [unit for unit in room.units(request) if room.fits(unit, request)]
+    if request.vf_selector is not None:
+        able = [unit for unit in able if room.free_vf(unit, request) is not None]
+    return able
 
 
 def _round_robin(units: Sequence[Unit], pcies: frozenset[str]) -> list[Unit]:
@@ -132,13 +144,25 @@ def _round_robin(units: Sequence[Unit], pcies: frozenset[str]) -> list[Unit]:
     return [units[i] for _, i in sorted(order)]
 
 
-def _jointly(room: Room, wanted: Wanted, score: Score, found: Found) -> Objection | None:
-    """Devices of the joint types, into `found`; or why there are none."""
-    first, *others = [request for type_ in wanted.joint if (request := wanted.of(type_)) is not None]
+def _jointly(room: Room, wanted: Wanted, score: Score) -> Found | Objection:
+    """Devices of the joint types; or why there are none."""
+    requests = [request for type_ in wanted.joint if (request := wanted.of(type_)) is not None]
+    found = _led(room, wanted, requests, score)
+    if isinstance(found, Objection) and wanted.same_pcie:
+        for switches in _switches(room, requests):
+            elsewhere = _led(replace(room, switches=switches), wanted, requests, score)
+            if not isinstance(elsewhere, Objection):
+                return elsewhere
+    return found
+
+
+def _led(room: Room, wanted: Wanted, requests: Sequence[Request], score: Score) -> Found | Objection:
+    """Devices of the first type by themselves, those of the others where these are."""
+    first, *others = requests
     leading = _alone(room, wanted, first, score)
     if isinstance(leading, Objection):
         return leading
-    found[first.type] = leading
+    found: Found = {first.type: leading}
     pcies = _pcies(room, first.type, leading)
     for request in others:
         count = max(request.count, len(pcies)) if wanted.same_pcie else request.count
@@ -149,7 +173,21 @@ def _jointly(room: Room, wanted: Wanted, score: Score, found: Found) -> Objectio
         if wanted.same_pcie and _pcies(room, request.type, grants) != pcies:
             return Objection("node(s) Device Joint-Allocate rules violation")
         found[request.type] = grants
-    return None
+    return found
+
+
+def _switches(room: Room, requests: Sequence[Request]) -> Iterator[frozenset[str]]:
+    """Sets of PCIe switches that have enough for all requests: all switches with devices of every type first, so that
+    the closest are chosen among them, then the smallest sets."""
+    able = [Counter(_pcie(unit) for unit in _able(room, request) if unit.place is not None) for request in requests]
+    shared = sorted(set(able[0]).intersection(*able[1:]))
+    if shared:
+        yield frozenset(shared)
+    for size in range(1, len(shared)) if len(shared) <= _MOST_COMBINED else (1,):
+        for some in combinations(shared, size):
+            enough = zip(requests, able, strict=True)
+            if all(sum(of_type[pcie] for pcie in some) >= request.count for request, of_type in enough):
+                yield frozenset(some)
 
 
 def _pcies(room: Room, type_: str, grants: Iterable[Grant]) -> set[str]:

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.crd.device import Device
-from koord.scheduler.plugins.devices.grants import read
+from koord.scheduler.plugins.devices.grants import held_by
 from koord.scheduler.plugins.devices.inventory import Machine, Unit, machine_of
 from koord.scheduler.plugins.devices.requests import CORE, GPU, MEMORY, OTHERS, RATIO
+from koord.scheduler.state.stand_ins import told_name
 
 
 class Holder(msgspec.Struct, frozen=True, rename="camel"):
@@ -52,11 +53,11 @@ def figures(
     """By node, type and minor. `nodes`: the names of those that are there; None: all are."""
     taken: dict[tuple[str, str, int], list[tuple[str, dict[str, int]]]] = {}
     for pod in pods:
-        granted = None if pod.is_finished or not pod.spec.node_name else read(pod.metadata)
+        granted = None if pod.is_finished or not pod.spec.node_name else held_by(pod)
         for type_, grants in granted.by_type if granted else ():
             for grant in grants:
                 key = (pod.spec.node_name, type_, grant.minor)
-                taken.setdefault(key, []).append((pod.metadata.key, dict(grant.amounts)))
+                taken.setdefault(key, []).append((told_name(pod.metadata.key), dict(grant.amounts)))
     found = []
     for device in sorted(devices, key=lambda each: each.metadata.name):
         node, machine = device.metadata.name, machine_of(device)

@@ -1,6 +1,7 @@
 """What a pod got of devices: its `device-allocated` annotation, as a note.
 
-Notes are values, and their amounts are integers. What the annotation says counts, whatever the pod's requests are.
+Notes are values, and their amounts are integers. The annotation counts where the pod asks for such devices, and then as
+it is. That nobody but a scheduler writes it is seen to by admission.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from koord.api.kubernetes.meta import ObjectMeta
-from koord.api.kubernetes.resources import stored_amounts
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import pod_requests, stored_amounts
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
 from koord.api.protocol.annotations.device import (
@@ -21,7 +23,9 @@ from koord.api.protocol.annotations.device import (
 )
 from koord.api.text.quantity import from_value
 from koord.scheduler.framework.change import listed
+from koord.scheduler.plugins.devices.requests import NAMES_OF
 from koord.scheduler.state.pods import Amounts
+from koord.scheduler.state.stand_ins import is_stand_in
 
 _IN_BYTES: Final = frozenset({names.RESOURCE_GPU_MEMORY})
 PCIE_LEVEL: Final = "PCIeLevel"
@@ -54,6 +58,17 @@ class Granted(NamedTuple):
 
     def of(self, type_: str) -> tuple[Grant, ...]:
         return next((grants for name, grants in self.by_type if name == type_), ())
+
+
+def held_by(pod: Pod) -> Granted | None:
+    """What counts of what a pod says that it has: devices of types that it asks for. What stands for a reservation is
+    the scheduler's own."""
+    said = read(pod.metadata)
+    if said is None or is_stand_in(pod.metadata.name):
+        return said
+    asked_for = {name for name, amount in pod_requests(pod, capped=True).items() if amount}
+    by_type = tuple(each for each in said.by_type if not asked_for.isdisjoint(NAMES_OF.get(each[0], ())))
+    return said._replace(by_type=by_type) if by_type else None
 
 
 def read(meta: ObjectMeta) -> Granted | None:

@@ -26,7 +26,7 @@ import numpy as np
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol import names
 from koord.api.protocol.crd.device import Device
-from koord.scheduler.plugins.devices.grants import Granted, read, rest_of
+from koord.scheduler.plugins.devices.grants import Granted, held_by, rest_of
 from koord.scheduler.plugins.devices.inventory import UNTOLD, Machine, lost, machine_of
 from koord.scheduler.plugins.devices.requests import CORE, FPGA, GPU, MEMORY, OTHERS, RATIO, RDMA, WHOLE
 from koord.scheduler.state.cluster import Cluster, allocatable
@@ -150,7 +150,7 @@ class Devices(Notes):
 
     def of(self, pod: Pod) -> Granted | None:
         # What a pod that waits says is of an attempt that came to nothing.
-        return read(pod.metadata) if pod.spec.node_name else None
+        return held_by(pod) if pod.spec.node_name else None
 
     def by_name(self, pod: Pod) -> bool:
         return False

@@ -35,6 +35,8 @@ class Room:
     most: Mapping[str, Mapping[int, Grant]] = field(default_factory=dict)
     """By type, the devices and parts that a pod may have at most, by minor: where it is limited to what is left of a
     reservation. Types that are not there are not limited."""
+    switches: frozenset[str] | None = None
+    "Devices on these PCIe switches alone; None: on any."
 
     def is_used(self, unit: Unit) -> bool:
         return unit.key in self.usage.holders
@@ -51,6 +53,8 @@ class Room:
             found = [each for each in found if each.minor in self.most[request.type]]
         if self.numa_nodes is not None:
             found = [each for each in found if self._is_on(each, self.numa_nodes)]
+        if self.switches is not None:
+            found = [each for each in found if each.place is not None and each.place.pcie in self.switches]
         if request.exclusive:
             found = [each for each in found if not self._is_taken(each, request)]
         if self.usage.alone:

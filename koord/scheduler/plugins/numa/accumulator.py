@@ -49,25 +49,31 @@ class Free:
 
 def take(free: Free, number: int, wish: Wish, preferred: int = 0) -> int | None:
     """The CPUs for a pod, those of `preferred` first; None where there are not enough."""
-    if wish.required:
-        free = replace(free, cpus=trimmed(free.topology, free.cpus, wish))
-    first = free.cpus & preferred
     found = 0
-    if first:
-        taken = _take(replace(free, cpus=first), min(number, first.bit_count()), wish)
-        if taken is None:
-            return None
-        # A core that it has a CPU of is shunned like any other; a NUMA node that it is on is where the rest belongs.
-        marked = free.marked | taken if wish.exclusive == "PCPULevel" else free.marked
-        found, free = taken, replace(free, cpus=free.cpus & ~first, marked=marked)
-    if number > found.bit_count():
-        taken = _take(free, number - found.bit_count(), wish)
+    for cpus in _in_order(free, wish, free.cpus & preferred):
+        mine = replace(free, cpus=cpus & ~found)
+        taken = _take(mine, min(number - found.bit_count(), mine.cpus.bit_count()), wish)
         if taken is None:
             return None
         found |= taken
-    if wish.required and not _is_kept(free.topology, found, wish):
+        if wish.exclusive == "PCPULevel":
+            # A core that it has a CPU of is shunned like any other; on its NUMA node is where the rest belongs.
+            free = replace(free, marked=free.marked | taken)
+    if found.bit_count() < number or (wish.required and not _is_kept(free.topology, found, wish)):
         return None
     return found
+
+
+def _in_order(free: Free, wish: Wish, preferred: int) -> tuple[int, ...]:
+    """Sets of CPUs, in the order in which CPUs are taken from them. A required policy can use all of them."""
+    topology = free.topology
+    if not wish.required:
+        return preferred, free.cpus
+    if wish.policy == "FullPCPUs":
+        whole = topology.whole(free.cpus)
+        return topology.whole(preferred), whole & topology.same_cores(preferred), whole
+    apart = topology.one_per_core(free.cpus)
+    return apart & preferred, apart
 
 
 def trimmed(topology: Topology, cpus: int, wish: Wish) -> int:

@@ -18,29 +18,34 @@ from typing import ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.pod import Pod
-from koord.api.kubernetes.resources import stored_amounts
+from koord.api.kubernetes.resources import pod_requests, stored_amounts
 from koord.api.machinery.faults import BadInput
-from koord.api.protocol.annotations.cpu import RESOURCE_SPEC, RESOURCE_STATUS, ResourceSpec
+from koord.api.protocol.annotations.cpu import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, RESOURCE_STATUS, ResourceSpec
 from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
+from koord.api.protocol.priority import QoSClass, raw_qos_class
 from koord.api.text.stored import stored_amount
 from koord.scheduler.framework.cells import Overlay
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.plugins.numa.accumulator import Exclusive, Free
-from koord.scheduler.plugins.numa.facts import CPU, Facts, amplified, facts_of
+from koord.scheduler.plugins.numa.facts import CPU, Facts, amplified, facts_of, whole_cpus
 from koord.scheduler.plugins.numa.hints import Use
 from koord.scheduler.plugins.numa.topology import Topology, cpus_in
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.insiders import Insiders
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord
+from koord.scheduler.state.stand_ins import is_stand_in
 from koord.scheduler.state.table import Column, Reason, Row
 
 Amounts = tuple[tuple[str, int], ...]
 K = TypeVar("K", bound=Hashable)
 
 NAME: Final = "NodeNUMAResource"
+OWN_CPUS: Final = (QoSClass.LSE, QoSClass.LSR)
+"""Classes of pods that get CPUs of their own."""
 POLICY: Final = "numa policy"
 BIND: Final = "numa bind"
 PER_CORE: Final = "numa cpus per core"
@@ -62,10 +67,13 @@ class Held(NamedTuple):
     zones: tuple[tuple[int, Amounts], ...] = ()
     "By number of a NUMA node, ascending."
     exclusive: Exclusive = ""
+    alone: bool = False
+    "Whether it keeps its NUMA node from pods whose CPUs span several."
 
 
 def held_by(pod: Pod) -> Held | None:
-    """What a pod says that it holds. What cannot be read is not there."""
+    """What counts of what a pod says that it holds: CPUs where it asks for some of its own, and resources that it
+    requests. That nobody but a scheduler writes it is seen to by admission. What cannot be read is not there."""
     meta = pod.metadata
     if RESOURCE_STATUS.key not in meta.annotations:
         return None
@@ -74,8 +82,40 @@ def held_by(pod: Pod) -> Held | None:
         zones = tuple((each.node, counted(stored_amounts(each.resources))) for each in status.numa_node_resources)
     except BadInput:
         return None
-    held = Held(status.cpus.mask, tuple(sorted(zones)), exclusive_of(meta_spec(pod)) if status.cpuset else "")
-    return held if held.cpus or held.zones else None
+    held = Held(status.cpus.mask, tuple(sorted(zones)))
+    if not is_stand_in(meta.name):
+        held = _asked_for(held, pod)
+    if not held.cpus and not held.zones:
+        return None
+    return held._replace(exclusive=exclusive_of(meta_spec(pod)) if held.cpus else "", alone=wants_it_alone(meta))
+
+
+def _asked_for(held: Held, pod: Pod) -> Held:
+    """As it is, of what a pod asks for: one that asks for less since then still has what it got."""
+    requests = pod_requests(pod, capped=True)
+    zones = [(zone, tuple(each for each in listed if requests.get(each[0]))) for zone, listed in held.zones]
+    cpus = held.cpus if requests.get(CPU) and _asks_for_cpus(pod) else 0
+    return Held(cpus, tuple(each for each in zones if each[1]))
+
+
+def _asks_for_cpus(pod: Pod) -> bool:
+    """A pod that got CPUs because its node binds all pods says afterwards by which policy."""
+    if raw_qos_class(pod.metadata.labels) in OWN_CPUS:
+        return True
+    return meta_spec(pod).required_cpu_bind_policy not in ("", "Default")
+
+
+def wants_it_alone(meta: ObjectMeta) -> bool:
+    """Whether a pod wants no pod on its NUMA node whose CPUs span several. A node's policy alone does not mean that; a
+    pod's own does, unless it says otherwise."""
+    if NUMA_TOPOLOGY_SPEC.key not in meta.annotations:
+        return False
+    try:
+        spec = NUMA_TOPOLOGY_SPEC.read(meta)
+    except AnnotationError:
+        return False
+    exclusive = spec.single_numa_node_exclusive
+    return exclusive == "Required" or (not exclusive and bool(spec.numa_topology_policy))
 
 
 def meta_spec(pod: Pod) -> ResourceSpec:
@@ -109,7 +149,7 @@ def rest_of(held: Held, inside: Collection[Held], state: OnNode) -> Held:
     for zone, name, number in state.amounts(held):
         zones.setdefault(zone, {})[name] = max(0, number - had.get((zone, name), 0))
     listed = tuple((zone, tuple(sorted(zones[zone].items()))) for zone in sorted(zones))
-    return Held(cpus, listed, held.exclusive if cpus else "")
+    return Held(cpus, listed, held.exclusive if cpus else "", held.alone)
 
 
 def held_among(records: Iterable[PodRecord]) -> tuple[Held, ...]:
@@ -142,14 +182,20 @@ class OnNode:
     single: dict[int, int] = field(default_factory=dict)
     spanning: dict[int, int] = field(default_factory=dict)
     "By NUMA node, how many pods have CPUs there alone, or there and elsewhere."
+    kept: dict[int, int] = field(default_factory=dict)
+    "By NUMA node, how many pods keep it from pods whose CPUs span several."
     most: Limit | None = None
     "What a pod may have at most, where it is limited to what is left of a room."
 
     def count(self, held: Held, key: str, sign: int) -> None:
         if held.cpus:
             self._count_cpus(held, key, sign)
+        zones = set[int]()
         for zone, name, number in self.amounts(held):
             _add(self.zones, (zone, name), sign * number)
+            zones.add(zone)
+        if held.alone and len(zones) == 1:
+            _add(self.kept, zones.pop(), sign)
 
     def _count_cpus(self, held: Held, key: str, sign: int) -> None:
         cpus, more = held.cpus, self.more
@@ -203,6 +249,7 @@ class OnNode:
             zones=dict(self.zones),
             single=dict(self.single),
             spanning=dict(self.spanning),
+            kept=dict(self.kept),
         )
 
     def limited(self, whole: Held, rest: Held, resources: Collection[str]) -> OnNode:
@@ -242,12 +289,24 @@ class OnNode:
             refs = {cpu: 1 + self.more.get(cpu, 0) for cpu in cpus_in(self.taken)}
         return Free(self.facts.topology, self.available, marked, refs)
 
-    def uses(self) -> tuple[Use, ...]:
-        """How every NUMA node is used, by its number."""
-        return tuple(
-            "shared" if self.spanning.get(zone) else "single" if self.single.get(zone) else "idle"
-            for zone in range(max(self.facts.zones, default=-1) + 1)
-        )
+    def uses(self, *, alone: bool = True, binds: bool = True) -> tuple[Use, ...]:
+        """How every NUMA node is used, by its number, as far as a pod minds: one that wants NUMA nodes for itself, or
+        one that gets CPUs of its own."""
+
+        def use(zone: int) -> Use:
+            if alone and self.spanning.get(zone):
+                return "shared"
+            return "single" if (alone and self.single.get(zone)) or (binds and self.kept.get(zone)) else "idle"
+
+        return tuple(use(zone) for zone in range(max(self.facts.zones, default=-1) + 1))
+
+    def bindable(self, zone: int) -> int | None:
+        """How many CPUs of a NUMA node pods may still get as their own, where it has promised CPUs to pods that share
+        them; None: all that are free."""
+        promised = self.zones.get((zone, CPU), 0) - self.bound_on(zone) * 1000
+        if promised <= 0 or CPU not in self.facts.zones.get(zone, {}):
+            return None
+        return whole_cpus(self.left(zone, CPU), self.facts.ratio)
 
     def bound_on(self, zone: int) -> int:
         """How many CPUs of a NUMA node pods hold."""

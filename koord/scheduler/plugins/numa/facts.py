@@ -34,6 +34,8 @@ D = TypeVar("D")
 CPU: Final = "cpu"
 MOST_ZONES: Final = 8
 """NUMA nodes with higher numbers have no amounts: nobody is placed by them."""
+ROUNDING: Final = 1e-6
+"""Far more than a division is off by, far less than a thousandth of a CPU."""
 _NUMBERS: Final = frozenset(str(each) for each in range(MOST_ZONES))
 _ZONE_PREFIX: Final = "node-"
 _KUBELET_POLICIES: Final[tuple[tuple[str, Policy], ...]] = (
@@ -80,6 +82,11 @@ class Facts:
 
 def amplified(number: int, ratio: float) -> int:
     return math.ceil(number * ratio) if ratio > 1 else number
+
+
+def whole_cpus(milli: int, ratio: float) -> int:
+    """The real CPUs in an amplified amount of thousandths."""
+    return int(milli / ratio + ROUNDING) // 1000
 
 
 def facts_of(node: Node, report: NodeResourceTopology | None) -> Facts:

@@ -13,6 +13,7 @@ from koord.api.text.cpuset import CPUSet
 from koord.scheduler.plugins.numa.allocations import Held, OnNode, held_by
 from koord.scheduler.plugins.numa.facts import facts_of
 from koord.scheduler.plugins.numa.topology import Topology, cpus_in
+from koord.scheduler.state.stand_ins import told_name
 
 
 class CPUHolder(msgspec.Struct, frozen=True, rename="camel"):
@@ -62,7 +63,7 @@ def figures(
     for pod in pods:
         held = None if pod.is_finished or not pod.spec.node_name else held_by(pod)
         if held is not None:
-            holding.setdefault(pod.spec.node_name, {})[pod.metadata.key] = held
+            holding.setdefault(pod.spec.node_name, {})[told_name(pod.metadata.key)] = held
     ordered = sorted(nodes, key=lambda each: each.metadata.name)
     return tuple(_of(node, by_name.get(node.metadata.name), holding.get(node.metadata.name, {})) for node in ordered)
 

@@ -32,4 +32,4 @@ def both(having: Held, more: Held) -> Held:
         for name, number in listed:
             here[name] = here.get(name, 0) + number
     listed_ = tuple((zone, tuple(sorted(zones[zone].items()))) for zone in sorted(zones))
-    return Held(having.cpus | more.cpus, listed_, more.exclusive or having.exclusive)
+    return Held(having.cpus | more.cpus, listed_, more.exclusive or having.exclusive, having.alone)

@@ -6,7 +6,6 @@ with those of other plugins, amounts are split over the nodes agreed upon, and C
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -20,14 +19,12 @@ from koord.scheduler.framework.cells import Cells, Many, Numbers, One
 from koord.scheduler.framework.change import Change, without_pods
 from koord.scheduler.framework.judge import Door, Judge, Objection
 from koord.scheduler.plugins.numa import changes
-from koord.scheduler.plugins.numa.accumulator import NOT_ENOUGH, Wish, take, trimmed
+from koord.scheduler.plugins.numa.accumulator import NOT_ENOUGH, Free, Wish, take, trimmed
 from koord.scheduler.plugins.numa.alike import Alike
 from koord.scheduler.plugins.numa.allocations import (
     BIND,
     BIND_POLICIES,
     BOUND,
-    CORES,
-    CPUS,
     HAS,
     NAME,
     PER_CORE,
@@ -36,10 +33,8 @@ from koord.scheduler.plugins.numa.allocations import (
     RATIO,
     REPORTS,
     TAKEN,
-    WHOLE,
     ZONES,
     Allocations,
-    Amounts,
     Held,
     OnNode,
     held_among,
@@ -57,8 +52,10 @@ from koord.scheduler.plugins.numa.zones import (
     Zones,
     amounts_of,
     bound_cpus,
+    ceil,
     choice,
     choice_of_one,
+    free_on,
 )
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord
@@ -79,6 +76,7 @@ REASONS: Final[Mapping[int, str]] = {
 }
 UNSATISFIED: Final = "Unsatisfied NUMA "
 NOT_BY_POLICY: Final = "insufficient CPUs to satisfy required cpu bind policy"
+SPANS_KEPT: Final = "node(s) CPUs would span the NUMA node of a pod with its own NUMA policy"
 LASTING: Final = MISMATCH | FRACTION | INVALID | CONFLICT | UNEVEN | NO_ZONES
 """No pod that leaves helps."""
 MOST_TRIED: Final = 8
@@ -146,7 +144,7 @@ class NUMAJudge(Judge):
                 out = out | (bind != 0) * (bind != self._required) * CONFLICT
             whole = bound.per_core + (bound.per_core == 0)
             out = out | binding * bound.full * (self._cpu // 1000 % whole != 0) * UNEVEN
-            out = out | binding * (_free(cells, bound) * 1000 < self._cpu) * TOO_FEW
+            out = out | binding * (self._free(cells, bound) * 1000 < self._cpu) * TOO_FEW
         if self._policy > 1 or (self._allocations.restricts and self._policy != 1):
             is_strict = (policy > 1) * 1
             out = out | is_strict * (cells[ZONES] == 0) * NO_ZONES
@@ -168,6 +166,11 @@ class NUMAJudge(Judge):
         binding = 1 if self._own else is_set
         return Bound(binding, full, spread, per_core, ratio)
 
+    def _free(self, cells: Cells, bound: Bound) -> Numbers:
+        """How many CPUs of a node could be bound."""
+        free = free_on(cells, None, bound)
+        return free - self.zones.promised(cells, bound) if CPU in self.zones.needs else free
+
     def _lacks_amplified(self, cells: Cells, bound: Bound) -> Numbers:
         need, left = self._amplified(cells, bound)
         return (cells[RATIO] > 1) * (need > left)
@@ -175,8 +178,8 @@ class NUMAJudge(Judge):
     def _amplified(self, cells: Cells, bound: Bound) -> tuple[Numbers, Numbers]:
         """What the pod takes of a node's CPUs, and what is left of them."""
         ratio, held, requested = cells[RATIO], cells[BOUND], cells["requested", CPU]
-        need = self._cpu + bound.binding * (_ceil(self._cpu * ratio) - self._cpu)
-        used = requested + (requested >= held) * (_ceil(held * ratio) - held)
+        need = self._cpu + bound.binding * (ceil(self._cpu * ratio) - self._cpu)
+        used = requested + (requested >= held) * (ceil(held * ratio) - held)
         return need, cells["allocatable", CPU] - used
 
     def score(self, cells: Cells) -> Numbers:
@@ -202,7 +205,7 @@ class NUMAJudge(Judge):
             used, more = cells["requested", name], adds
             if name == CPU and self._allocations.amplifies:
                 held, ratio = cells[BOUND], cells[RATIO]
-                used, more = used + _ceil(held * ratio) - held, self._adds(cells, bound)
+                used, more = used + ceil(held * ratio) - held, self._adds(cells, bound)
             filled.append((cells["allocatable", name], used + more, weight))
         return _scored(self._node_score.shape, filled, cells)
 
@@ -210,7 +213,7 @@ class NUMAJudge(Judge):
         """What the pod adds of cpu: CPUs of its own stand for more, where they are amplified."""
         if not self._allocations.amplifies:
             return self._cpu
-        return self._cpu + bound.binding * (_ceil(self._cpu * cells[RATIO]) - self._cpu)
+        return self._cpu + bound.binding * (ceil(self._cpu * cells[RATIO]) - self._cpu)
 
     def choice(self, cells: Cells, rows: int) -> Choice:
         if type(cells) is One:
@@ -237,7 +240,7 @@ class NUMAJudge(Judge):
             more: Numbers = adds
             if name == CPU:
                 own = (bound_cpus(self.zones, cells, rows) * members).sum(axis=1)
-                used = used + bound.binding * (_ceil(own * np.asarray(cells[RATIO], np.float64)) - used)
+                used = used + bound.binding * (ceil(own * np.asarray(cells[RATIO], np.float64)) - used)
                 more = self._adds(cells, bound)
             filled.append((has, used + more, weight))
         found: Array = np.asarray(self._node_score.shape.of_rows(filled)) if filled else np.zeros(rows, np.int64)
@@ -257,7 +260,7 @@ class NUMAJudge(Judge):
 
     def lack(self, cells: Cells) -> Numbers:
         cpus = self._cpu // 1000
-        missing = cpus - _free(cells, self._bound(cells))
+        missing = cpus - self._free(cells, self._bound(cells))
         return 0.5 + missing * (missing > 0) / max(cpus, 1)
 
     def offer(self, ask: Ask, row: Row, door: Door | None = None) -> Offer | None:
@@ -271,7 +274,9 @@ class NUMAJudge(Judge):
             state, cells, _ = self._through(row, door)
             hints = self._hints(cells)
         all_nodes = sum(1 << zone for zone in state.facts.zones)
-        return Offer(hints, Rule(policy, all_nodes, state.uses() if self.wants.alone else None))
+        alone, binds = self.wants.alone, self.wish(state.facts) is not None
+        uses = state.uses(alone=alone, binds=binds) if alone or (binds and state.kept) else None
+        return Offer(hints, Rule(policy, all_nodes, uses))
 
     def _hints(self, cells: Cells) -> dict[str, Hints]:
         sets = self.choice(cells, 1)
@@ -340,15 +345,16 @@ class NUMAJudge(Judge):
         topology = state.facts.topology
         if wish is not None and nodes is None and having.cpus and topology is not None:
             near = _cpus_of(topology, sum(1 << zone for zone, _ in topology.nodes_of(having.cpus)))
-            beside = _taken(state, wish, {near: self._cpu // 1000}, having.cpus, having.zones)
-            if isinstance(beside, Held) and has_all(beside, having):
+            taken = _taken(state, wish, {near: self._cpu // 1000}, having.cpus)
+            beside = having if isinstance(taken, Objection) else having._replace(cpus=taken, exclusive=wish.exclusive)
+            if beside is not having and has_all(beside, having):
                 return beside
         found = self._allocate((state, self._cells(row), having.cpus), wish, nodes)
         if isinstance(found, Objection) or has_all(found, having):
             return found
-        taken = state.with_more(ask.key, having)
-        cells = Through(self._cluster.table.columns, row, self._allocations.overlay(row, taken))
-        more = self._allocate((taken, cells, 0), wish, nodes, missing(self._needs, having, taken))
+        after = state.with_more(ask.key, having)
+        cells = Through(self._cluster.table.columns, row, self._allocations.overlay(row, after))
+        more = self._allocate((after, cells, 0), wish, nodes, missing(self._needs, having, after))
         return more if isinstance(more, Objection) else both(having, more)
 
     def _allocate(
@@ -370,15 +376,17 @@ class NUMAJudge(Judge):
             zones = found
         listed = tuple((zone, tuple(sorted(zones[zone].items()))) for zone in sorted(zones))
         if wish is None:
-            return Held(0, listed)
+            return Held(0, listed, "", self.wants.alone)
         if facts.topology is None:
             return Objection(REASONS[INVALID], resolvable=False)
         by_zone = {zone: of.get(CPU, 0) // 1000 for zone, of in zones.items()}
         if not any(by_zone.values()):
             inside = facts.topology.cpus if nodes is None else _cpus_of(facts.topology, nodes)
-            return _taken(state, wish, {inside: needs.get(CPU, 0) // 1000}, preferred, listed)
-        wanted = {facts.topology.nodes.get(zone, 0): number for zone, number in by_zone.items()}
-        return _taken(state, wish, wanted, preferred, listed)
+            wanted = {inside: needs.get(CPU, 0) // 1000}
+        else:
+            wanted = {facts.topology.nodes.get(zone, 0): number for zone, number in by_zone.items()}
+        taken = _taken(state, wish, wanted, preferred)
+        return taken if isinstance(taken, Objection) else Held(taken, listed, wish.exclusive, self.wants.alone)
 
     def _left(self, cells: Cells, nodes: int) -> dict[int, dict[str, int]]:
         bound, found = self._bound(cells), dict[int, dict[str, int]]()
@@ -412,7 +420,7 @@ class NUMAJudge(Judge):
             step = 1000 * facts.topology.cpus_per_core
             found += changes.fewer_cpus(ask.pod, self._cpu, self._cpu // step * step)
         if mask & TOO_FEW:
-            found += changes.fewer_cpus(ask.pod, self._cpu, int(_free(cells, bound)) * 1000)
+            found += changes.fewer_cpus(ask.pod, self._cpu, int(self._free(cells, bound)) * 1000)
         if mask & AMPLIFIED:
             found += changes.fewer_cpus(ask.pod, self._cpu, self._cpu - 1000)
         if mask & (UNEVEN | TOO_FEW | CONFLICT) and wish is not None:
@@ -420,7 +428,7 @@ class NUMAJudge(Judge):
         if mask & (FRACTION | UNEVEN | CONFLICT | TOO_FEW):
             found += changes.no_node_binding(node)
         if mask & TOO_FEW:
-            found += self._others_gone(row, self._cpu // 1000 - int(_free(cells, bound)))
+            found += self._others_gone(row, self._cpu // 1000 - int(self._free(cells, bound)))
         elif CPU in self.zones.needs and mask >> FIRST_RESOURCE:
             most = self._most_left(cells, CPU, facts.policy or self.wants.policy)
             found += self._others_gone(row, -(-(self._cpu - most) // 1000))
@@ -454,7 +462,7 @@ class NUMAJudge(Judge):
         if told != {""}:
             return told.pop() if len(told) == 1 else ""
         if reason == NOT_ENOUGH:
-            most = max(int(_free(cells, self._bound(cells))) for cells in map(self._cells, rows))
+            most = max(int(self._free(cells, self._bound(cells))) for cells in map(self._cells, rows))
             kind = {"FullPCPUs": "free CPUs in whole cores", "SpreadByPCPUs": "cores with a free CPU"}
             required = {each.policy for row in rows if (each := self._wish_on(row)) is not None and each.required}
             what = kind[required.pop()] if len(required) == 1 else "free CPUs"
@@ -494,11 +502,21 @@ class NUMAJudge(Judge):
         return self.wish(self._allocations.on[row].facts)
 
 
-def _taken(
-    state: OnNode, wish: Wish, wanted: Mapping[int, int], preferred: int, zones: tuple[tuple[int, Amounts], ...]
-) -> Held | Objection:
+def _taken(state: OnNode, wish: Wish, wanted: Mapping[int, int], preferred: int) -> int | Objection:
     """CPUs for a pod: so many of each of some sets."""
-    free, cpus = state.free(wish.exclusive), 0
+    free = state.free(wish.exclusive)
+    free = replace(free, cpus=_not_promised(state, free, wish, preferred))
+    cpus = _taken_of(free, wish, wanted, preferred)
+    topology = free.topology
+    if isinstance(cpus, Objection) or state.kept.keys().isdisjoint(_spanned(topology, cpus)):
+        return cpus
+    open_ = replace(free, cpus=free.cpus & ~_cpus_of(topology, sum(1 << zone for zone in state.kept)))
+    cpus = _taken_of(open_, wish, wanted, preferred)
+    return Objection(SPANS_KEPT) if isinstance(cpus, Objection) else cpus
+
+
+def _taken_of(free: Free, wish: Wish, wanted: Mapping[int, int], preferred: int) -> int | Objection:
+    cpus = 0
     for inside, number in wanted.items():
         mine = replace(free, cpus=free.cpus & inside)
         taken = take(mine, number, wish, preferred)
@@ -506,13 +524,35 @@ def _taken(
             usable = trimmed(free.topology, mine.cpus, wish).bit_count()
             return Objection(NOT_ENOUGH if usable < number else f"{NOT_BY_POLICY} {wish.policy}")
         cpus |= taken
-    return Held(cpus, zones, wish.exclusive)
+    return cpus
+
+
+def _not_promised(state: OnNode, free: Free, wish: Wish, preferred: int) -> int:
+    """Free CPUs without those that NUMA nodes have promised to pods that share CPUs: of each, the best ones stay."""
+    cpus = free.cpus
+    for zone, mine in free.topology.nodes_of(free.cpus):
+        most = state.bindable(zone)
+        if most is not None and most < trimmed(free.topology, mine, wish).bit_count():
+            if wish.required and wish.policy == "FullPCPUs":
+                most -= most % free.topology.cpus_per_core
+            cpus = cpus & ~mine | (take(replace(free, cpus=mine), most, wish, preferred) or 0)
+    return cpus
+
+
+def _spanned(topology: Topology, cpus: int) -> frozenset[int]:
+    """The NUMA nodes of a set of CPUs that is on several of them."""
+    zones = frozenset(zone for zone, _ in topology.nodes_of(cpus))
+    return zones if len(zones) > 1 else frozenset()
 
 
 def _exactly(wanted: Held, state: OnNode) -> Held | Objection:
     """What was chosen for a pod, if all of it is free."""
-    is_free = not wanted.cpus & ~state.available and all(
-        number <= state.left(zone, name) for zone, listed in wanted.zones for name, number in listed
+    topology = state.facts.topology
+    on_nodes = () if topology is None else topology.nodes_of(wanted.cpus)
+    is_free = (
+        not wanted.cpus & ~state.available
+        and all(number <= state.left(zone, name) for zone, listed in wanted.zones for name, number in listed)
+        and all((most := state.bindable(zone)) is None or cpus.bit_count() <= most for zone, cpus in on_nodes)
     )
     return wanted if is_free else Objection(NOT_ENOUGH)
 
@@ -538,16 +578,6 @@ def hints_of(sets: Choice, name: str, *, is_restricted: bool) -> Hints:
     return tuple(
         Hint(int(sets.sets[i]), bool(is_restricted or sizes[i] == smallest), int(sets.scores[0, i])) for i in found
     )
-
-
-def _free(cells: Cells, bound: Bound) -> Numbers:
-    """How many CPUs of a node could be bound."""
-    cpus = cells[CPUS]
-    return cpus + (cells[WHOLE] - cpus) * bound.full + (cells[CORES] - cpus) * bound.spread
-
-
-def _ceil(number: Numbers) -> Numbers:
-    return np.ceil(number).astype(np.int64) if isinstance(number, np.ndarray) else math.ceil(number)
 
 
 def _scored(shape: ScoreShape, filled: list[tuple[Numbers, Numbers, int]], cells: Cells) -> Numbers:

@@ -14,16 +14,15 @@ from koord.api.protocol import names
 from koord.api.protocol.annotations.cpu import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from koord.api.protocol.annotations.reservation import SCHEDULING_HINT
 from koord.api.protocol.annotations.value import AnnotationError
-from koord.api.protocol.priority import PriorityClass, QoSClass, priority_class, raw_qos_class
+from koord.api.protocol.priority import PriorityClass, priority_class, raw_qos_class
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.numa.accumulator import BindPolicy, Exclusive
-from koord.scheduler.plugins.numa.allocations import NAME, Held, exclusive_of, held_by
+from koord.scheduler.plugins.numa.allocations import NAME, OWN_CPUS, Held, exclusive_of, held_by, wants_it_alone
 from koord.scheduler.plugins.numa.facts import CPU
 from koord.scheduler.plugins.numa.hints import Policy
 from koord.scheduler.state.pods import Amounts
 
 NOT_INTEGER: Final = "the requested CPUs must be integer"
-_OWN_CPUS: Final = (QoSClass.LSE, QoSClass.LSR)
 _ASKING: Final = frozenset(
     {
         names.ANNOTATION_RESOURCE_SPEC,
@@ -64,7 +63,7 @@ class Wants:
 def asks_for_amounts(ask: Ask) -> bool:
     """Whether nothing in a pod asks for more than amounts: most pods, told by a look at their labels."""
     meta = ask.meta
-    return raw_qos_class(meta.labels) not in _OWN_CPUS and _ASKING.isdisjoint(meta.annotations)
+    return raw_qos_class(meta.labels) not in OWN_CPUS and _ASKING.isdisjoint(meta.annotations)
 
 
 def _chosen(ask: Ask) -> Held | None:
@@ -81,16 +80,14 @@ def wants_of(ask: Ask, default: BindPolicy | Literal[""]) -> Wants:
     if asks_for_amounts(ask):
         return Wants(ask.requests)
     meta = ask.meta
-    may_own = raw_qos_class(meta.labels) in _OWN_CPUS
+    may_own = raw_qos_class(meta.labels) in OWN_CPUS
     try:
         numa = NUMA_TOPOLOGY_SPEC.read(meta)
         spec = RESOURCE_SPEC.read(meta)
         exactly = _chosen(ask)
     except AnnotationError as error:
         return Wants(ask.requests, refused=str(error))
-    policy, exclusive = numa.numa_topology_policy, numa.single_numa_node_exclusive
-    # A node's policy alone does not keep NUMA nodes from being shared; a pod's own does, unless it says otherwise.
-    alone = exclusive == "Required" or (not exclusive and bool(policy))
+    policy, alone = numa.numa_topology_policy, wants_it_alone(meta)
     wants = Wants(ask.requests, policy=policy, alone=alone, exactly=exactly)
     if not may_own or priority_class(ask.pod) is not PriorityClass.PROD:
         return wants

@@ -11,6 +11,7 @@ Which set is chosen goes by its size, then the score, then the numbers; `Choice`
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +22,7 @@ import numpy as np
 from koord.scheduler.framework.amount_scores import ScoreShape
 from koord.scheduler.framework.cells import Cells, Numbers, least
 from koord.scheduler.plugins.numa.allocations import BOUND, CORES, CPUS, HAS, REPORTS, TAKEN, WHOLE, ZONES
-from koord.scheduler.plugins.numa.facts import CPU
+from koord.scheduler.plugins.numa.facts import CPU, ROUNDING
 from koord.scheduler.state.table import Array
 
 SINGLE: Final = 3
@@ -29,8 +30,6 @@ SINGLE: Final = 3
 FEW_SETS: Final = 15
 """As many as four NUMA nodes have."""
 _NONE: Final = 1 << 40
-_ROUNDING: Final = 1e-6
-"""Far more than a division is off by, far less than a thousandth of a CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +78,21 @@ class Zones:
         return [self._whole(cells, zone, left, bound) for zone, left in zip(self.zones, found, strict=True)]
 
     def _whole(self, cells: Cells, zone: int, left: Numbers, bound: Bound) -> Numbers:
-        cpus, whole, cores = cells[CPUS, zone], cells[WHOLE, zone], cells[CORES, zone]
-        free = cpus + (whole - cpus) * bound.full + (cores - cpus) * bound.spread
-        step = 1 + (bound.per_core - 1) * bound.full
-        step = step + (step < 1)
-        by_amount = _floor(left / bound.ratio + _ROUNDING) // (1000 * step) * step
-        return least(free, by_amount) * 1000 * bound.binding + left * (1 - bound.binding)
+        enough = least(free_on(cells, zone, bound), _by_amount(left, bound))
+        return enough * 1000 * bound.binding + left * (1 - bound.binding)
+
+    def promised(self, cells: Cells, bound: Bound) -> Numbers:
+        """Free CPUs that nobody may bind, since NUMA nodes have promised them to pods that share CPUs."""
+        found: Numbers = 0
+        columns = zip(self.zones, self.columns(HAS, CPU), self.columns(TAKEN, CPU), strict=True)
+        for zone, has, taken in columns:
+            if has is None or taken is None:
+                continue
+            left = cells[has] - cells[taken]
+            is_shared = cells[taken] > ceil(cells[BOUND, zone] * bound.ratio)
+            over = free_on(cells, zone, bound) - _by_amount(left * (left > 0), bound)
+            found = found + is_shared * (cells[has] > 0) * (over > 0) * over
+        return found
 
     def short_of(self, cells: Cells, policy: Numbers, bound: Bound) -> Numbers:
         """The resources of which NUMA nodes have too little under a policy, as a mask in the order of `needs`."""
@@ -237,12 +245,29 @@ def _lines(numbers: Sequence[Numbers], rows: int) -> Array:
     return found
 
 
+def free_on(cells: Cells, zone: int | None, bound: Bound) -> Numbers:
+    """How many free CPUs a pod could bind, on a NUMA node or on all of them."""
+    cpus, whole, cores = (cells[name if zone is None else (name, zone)] for name in (CPUS, WHOLE, CORES))
+    return cpus + (whole - cpus) * bound.full + (cores - cpus) * bound.spread
+
+
+def _by_amount(left: Numbers, bound: Bound) -> Numbers:
+    """How many CPUs an amount is worth: whole ones, or whole cores."""
+    step = 1 + (bound.per_core - 1) * bound.full
+    step = step + (step < 1)
+    return _floor(left / bound.ratio + ROUNDING) // (1000 * step) * step
+
+
 def _any(numbers: Sequence[Numbers]) -> Numbers:
     """1 where one of them is above 0."""
     found: Numbers = 0
     for each in numbers:
         found = found | (each > 0) * 1
     return found
+
+
+def ceil(number: Numbers) -> Numbers:
+    return np.ceil(number).astype(np.int64) if isinstance(number, np.ndarray) else math.ceil(number)
 
 
 def _floor(number: Numbers) -> Numbers:

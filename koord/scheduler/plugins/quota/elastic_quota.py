@@ -33,14 +33,13 @@ from koord.scheduler.plugins.quota.preemption import remedy
 from koord.scheduler.plugins.quota.quotas import Quotas, Rules, is_fixed
 from koord.scheduler.plugins.quota.refusals import Refusals
 from koord.scheduler.plugins.quota.revoke import Overuse, is_over, pods_of
-from koord.scheduler.plugins.quota.rooms_of_quota import OnlyReserved, rows_reserved
+from koord.scheduler.plugins.quota.rooms_of_quota import OnlyReserved, RoomOnRow, rooms_reserved
 from koord.scheduler.plugins.quota.summary import quota_summaries, quota_summary
 from koord.scheduler.plugins.quota.telling import QuotaTelling
 from koord.scheduler.plugins.quota.tree import Bounds
 from koord.scheduler.plugins.reservation.rooms import Rooms
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord
-from koord.scheduler.state.table import Row
 
 _SAYS_EXCEEDED: Final = SchedulerGate.QUOTA_EXCEEDED_REASON
 REVOKED: Final = "QuotaOverused"
@@ -131,15 +130,15 @@ class ElasticQuota(Plugin):
         return self._rooms(ask, cluster)
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
-        rows = self._rooms(ask, cluster)
-        return OnlyReserved(rows) if rows else None
+        reserved = self._rooms(ask, cluster)
+        return OnlyReserved(reserved) if reserved else None
 
-    def _rooms(self, ask: Ask, cluster: Cluster) -> tuple[Row, ...]:
+    def _rooms(self, ask: Ask, cluster: Cluster) -> tuple[RoomOnRow, ...]:
         """Where a pod may go though its quota has no room: its quota holds room for it there."""
         rooms = cluster.noting.get(Rooms.name)
         if not isinstance(rooms, Rooms) or not rooms.all or (quota := self.quotas.quota_of(ask)) is None:
             return ()
-        return rows_reserved(self.quotas, rooms, ask, quota)
+        return rooms_reserved(self.quotas, rooms, ask, quota)
 
     def lets_through(self, asks: Sequence[Ask], cluster: Cluster) -> int:
         quotas, first = self.quotas, asks[0]
@@ -165,10 +164,7 @@ class ElasticQuota(Plugin):
         refusals = self._refusals
         refused = [ask for ask, each in zip(asks, placements, strict=True) if self.name in each.why_not]
         if refusals:
-            keys = {ask.key for ask in refused}
-            for ask in asks:
-                if ask.key not in keys:
-                    refusals.let_through(ask.key)
+            refusals.were_tried(ask.key for ask in asks)
         for ask in refused:
             quota = self.quotas.quota_of(ask)
             if quota is None:
@@ -188,9 +184,10 @@ class ElasticQuota(Plugin):
         return [record for record in pods_of(quotas, quota, cluster) if not record.terminating]
 
     def eases(self, cluster: Cluster, idle: bool) -> Sequence[str]:
-        if self._is_first and self._refusals:
-            self._refusals.look_at_promises()
-        return self._refusals.eased(idle=idle) if self._is_first and self._refusals else ()
+        if not self._is_first or not self._refusals:
+            return ()
+        self._refusals.look_at_promises()
+        return self._refusals.eased(idle=idle, has_room=lambda ask: bool(self._rooms(ask, cluster)))
 
     def post_filter(self, ask: Ask, engine: Engine) -> Remedy | None:
         return remedy(self.quotas, ask, engine)

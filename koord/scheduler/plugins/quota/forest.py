@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from koord.api.protocol import names
-from koord.scheduler.plugins.quota.spec import QuotaSpec, listed
+from koord.scheduler.plugins.quota.spec import QuotaSpec, listed, some
 from koord.scheduler.plugins.quota.tree import Amounts, Bounds, Quota, Tree
 
 OUTSIDE: Final = frozenset({names.QUOTA_DEFAULT, names.QUOTA_SYSTEM})
@@ -123,6 +123,8 @@ class Forest:
         found = [why] if (why := self.why_not(name)) else []
         if counts is None:
             return found
+        if counts.fault and (below := self._below(name)):
+            found.append(f"so its pods wait, and so do those of the quotas below it: {some(below)}")
         for namespace in counts.namespaces:
             winner = self._claimed_by(namespace)
             if winner is not None and winner.name != name:
@@ -133,6 +135,15 @@ class Forest:
             if high:
                 found.append(f"its min ({listed(high)}) is above that of its parent {above.name}")
         return found
+
+    def _below(self, name: str) -> list[str]:
+        """All quotas below one, attached or not."""
+        found, todo = dict[str, None](), [name]
+        while todo:
+            children = [each for each in sorted(self._children.get(todo.pop(), ())) if each not in found]
+            found.update(dict.fromkeys(children))
+            todo += children
+        return [each for each in found if each != name]
 
     def objects(self) -> Iterator[QuotaSpec]:
         """All that are there, those that do not count included."""

@@ -98,6 +98,10 @@ class Quotas(Notes):
         self.uses = 0
         "Counts changes of what is used or asked for."
         self.regroupings = 0
+        self._rooms_touched: set[str] = set()
+        "Uids of reservations that came, went, or gave something to owners, for real or on trial, while somebody waits."
+        self._rooms_left: dict[str, Mapping[str, int]] = {}
+        "What they had when somebody looked."
         "Counts changes of the quotas themselves."
         self.touched: dict[str, None] = {}
         "Quotas of whose pods something changed since somebody looked."
@@ -291,6 +295,30 @@ class Quotas(Notes):
             return pod_requests(ask.pod, overhead=False)
         return dict(ask.requests)
 
+    @property
+    def has_rooms(self) -> bool:
+        """Whether there are reservations, or owners of some."""
+        return bool(self._reserved)
+
+    def with_more_reserved(self) -> set[str]:
+        """Quotas with a reservation that has more for its owners than when this was asked last."""
+        touched, self._rooms_touched = self._rooms_touched, set()
+        eased: set[str] = set()
+        for uid in touched:
+            room, before = self._reserved.get(uid), self._rooms_left.pop(uid, {})
+            if room is None or room.bucket is None or room.bucket.quota is None:
+                continue
+            left = self._rooms_left[uid] = {key: amount - room.given.get(key, 0) for key, amount in room.full.items()}
+            if any(amount > before.get(key, 0) for key, amount in left.items()):
+                eased.add(room.bucket.quota.name)
+        return eased
+
+    def nobody_waits(self) -> None:
+        """What reservations had is of no interest any more."""
+        self.somebody_waits = False
+        self._rooms_touched.clear()
+        self._rooms_left.clear()
+
     def buckets_of(self, quota: str) -> list[Bucket]:
         return self._of_quota.get(quota, [])
 
@@ -369,6 +397,9 @@ class Quotas(Notes):
             for key, amount in amounts.items():
                 room.users[key] = room.users.get(key, 0) + sign * amount
         room.given = room.should_give()
+        if self.somebody_waits:
+            self._rooms_touched.add(note.uid)
+            self._may_ease()
         if (room.bucket, room.fixed, room.given) != before:
             for (where, is_fixed_there, given), way in ((before, +1), ((room.bucket, room.fixed, room.given), -1)):
                 if where is not None and given:

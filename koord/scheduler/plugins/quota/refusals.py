@@ -1,16 +1,17 @@
 """Who waits for room in a quota, and who may go when there is some.
 
 Pods are kept by the quota that had no room, and by what they ask for. When a quota has more room than when it was last
-looked at, the first of each kind that would fit is let through. Once that one has been tried, the next may go. So room
-for one pod costs a look at one pod, however many wait.
+looked at, the first of each kind that would fit is let go. Once that one has been tried, the next may go, whether the
+first was placed or not: it may belong to a gang that takes more than there is. So room for one pod costs a look at one
+pod, however many wait, and no room is left to somebody who cannot use it. Each pod goes once until there is more room.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.quota.check import room, shortage
@@ -27,15 +28,46 @@ _Kind: TypeAlias = tuple[int, str, tuple[tuple[str, int], ...], bool]
 
 
 @dataclass(slots=True)
+class _Line:
+    """Pods of one kind that wait for room in one quota."""
+
+    pods: dict[str, None] = field(default_factory=dict)
+    "Keys; whoever was refused again is behind all others."
+    went: set[str] = field(default_factory=set)
+    "Those of them that were tried, or let go, since the quota had more room."
+    going: str = ""
+    "The one that was let go and has not been tried."
+
+    def next(self, *, idle: bool) -> str:
+        """The next one to be let go, or nobody. `idle`: whoever is going will not be tried."""
+        if (self.going and not idle) or len(self.went) == len(self.pods):
+            return ""
+        return next(key for key in self.pods if key not in self.went)
+
+
+class _Place(NamedTuple):
+    """Where a pod waits."""
+
+    quota: str
+    kind: _Kind
+    ask: Ask
+
+
+@dataclass(slots=True)
 class _Closed:
     """A quota that had no room for somebody."""
 
     room: Mapping[str, int] | None
+    "When it was last looked at."
     looked: int
     "At which change."
-    next_may_go: bool = False
-    "Whether one of those who were let through has been tried."
-    kinds: dict[_Kind, dict[str, None]] = field(default_factory=dict)
+    lines: dict[_Kind, _Line] = field(default_factory=dict)
+
+    def begin_anew(self) -> None:
+        """There is more room: everybody may go again."""
+        for line in self.lines.values():
+            line.went.clear()
+            line.going = ""
 
 
 class Refusals(Index):
@@ -46,7 +78,11 @@ class Refusals(Index):
         self._quotas = cluster.notes(Quotas)
         self._closed: OrderedDict[str, _Closed] = OrderedDict()
         "By quota, those first that were not looked at for longest."
-        self._of_pod: dict[str, tuple[str, _Kind]] = {}
+        self._of_pod: dict[str, _Place] = {}
+        self._regroupings = self._quotas.regroupings
+        "How often pods had changed sides when somebody looked."
+        self._unsettled: dict[str, None] = {}
+        "Quotas of which somebody was let go who may not have been tried: the next one may have to go."
         self._promised: set[str] = set()
         "Pods that were promised a node when somebody looked."
 
@@ -57,46 +93,48 @@ class Refusals(Index):
         return key in self._of_pod
 
     def note(self, ask: Ask, quota: Quota, asked: Mapping[str, int], short: Quota, *, fixed: bool) -> None:
-        """A pod of a quota was refused, and waits for room in that quota or one above it."""
+        """A pod of a quota was tried and refused, and waits for room in that quota or one above it."""
         self.forget(ask.key)
-        name, kind = short.name, (-ask.priority, quota.name, tuple(sorted(asked.items())), fixed)
-        closed = self._closed.get(name)
-        left = room(self._quotas, short)
+        self._file(ask, short, (-ask.priority, quota.name, tuple(sorted(asked.items())), fixed))
+
+    def _file(self, ask: Ask, short: Quota, kind: _Kind) -> None:
+        closed = self._closed.get(short.name)
         if closed is None:
-            closed = self._closed[name] = _Closed(left, self._quotas.changes)
-        closed.room, closed.next_may_go = left, False
-        closed.kinds.setdefault(kind, {})[ask.key] = None
-        self._of_pod[ask.key] = name, kind
+            closed = self._closed[short.name] = _Closed(room(self._quotas, short), self._quotas.changes)
+        line = closed.lines.setdefault(kind, _Line())
+        line.pods[ask.key] = None
+        line.went.add(ask.key)
+        self._of_pod[ask.key] = _Place(short.name, kind, ask)
         self._quotas.somebody_waits = True
 
-    def let_through(self, key: str) -> None:
-        """A pod was tried without being refused."""
-        found = self._of_pod.get(key)
-        if found is not None:
-            closed = self._closed[found[0]]
-            closed.next_may_go = True
-            closed.looked = -1
-            self._closed.move_to_end(found[0], last=False)
-            self.forget(key)
+    def were_tried(self, keys: Iterable[str]) -> None:
+        """Pods were tried, with whatever outcome: those behind them may go. What is known of these is forgotten."""
+        for key in keys:
+            place = self._of_pod.get(key)
+            if place is not None:
+                self._closed[place.quota].looked = -1
+                self._closed.move_to_end(place.quota, last=False)
+                self.forget(key)
 
     def forget(self, key: str) -> None:
         """A pod waits no more."""
-        found = self._of_pod.pop(key, None)
-        if found is None:
+        place = self._of_pod.pop(key, None)
+        if place is None:
             return
-        name, kind = found
-        kinds = self._closed[name].kinds
-        del kinds[kind][key]
-        if not kinds[kind]:
-            del kinds[kind]
-        if not kinds:
+        name, kind, _ = place
+        lines = self._closed[name].lines
+        line = lines[kind]
+        del line.pods[key]
+        line.went.discard(key)
+        if line.going == key:
+            line.going = ""
+        if not line.pods:
+            del lines[kind]
+        if not lines:
             del self._closed[name]
-        self._quotas.somebody_waits = bool(self._of_pod)
-
-    def of_quota(self, name: str) -> list[str]:
-        """Keys of pods that wait for room in a quota, the most important first."""
-        closed = self._closed.get(name)
-        return [] if closed is None else [key for kind in sorted(closed.kinds) for key in closed.kinds[kind]]
+            self._unsettled.pop(name, None)
+        if not self._of_pod:
+            self._quotas.nobody_waits()
 
     def look_at_promises(self) -> None:
         """Who was promised a node, and is so no longer without being there, holds no room any more."""
@@ -106,39 +144,79 @@ class Refusals(Index):
         before, self._promised = self._promised, {each.record.key for each in nominations}
         if any(key not in self.cluster.pods for key in before - self._promised):
             for closed in self._closed.values():
-                closed.next_may_go, closed.looked = True, -1
+                closed.begin_anew()
+                closed.looked = -1
 
-    def eased(self, *, idle: bool) -> list[str]:
-        """Keys of pods that may be let through; a few quotas are looked at, or all of them."""
-        found: list[str] = []
-        closed, now = self._closed, self._quotas.changes
+    def eased(self, *, idle: bool, has_room: Callable[[Ask], bool]) -> list[str]:
+        """Keys of pods that may be let through; a few quotas are looked at, or all of them. `idle`: nobody is ready.
+        `has_room`: whether a pod may take what its quota holds by a reservation."""
+        let_go = self._moved()
+        closed, now, grown = self._closed, self._quotas.changes, self._quotas.with_more_reserved()
         for _ in range(len(closed) if idle else min(LOOKS, len(closed))):
             name, first = next(iter(closed.items()))
             if first.looked == now:
                 break
             first.looked = now
             closed.move_to_end(name)
-            found += self._look(name, first)
-        return found
+            let_go += self._look(name, first, grown, idle=idle)
+        if idle and not let_go:
+            for name, unsettled in [(name, closed[name]) for name in self._unsettled]:
+                let_go += self._look(name, unsettled, grown, idle=True)
+        if grown and self._quotas.has_rooms:
+            let_go += [key for key, place in self._of_pod.items() if place.kind[1] in grown and has_room(place.ask)]
+        return let_go
 
-    def _look(self, name: str, closed: _Closed) -> list[str]:
+    def _moved(self) -> list[str]:
+        """Pods that are another quota's by now: what they were told is not the reason any more."""
+        if self._regroupings == self._quotas.regroupings:
+            return []
+        self._regroupings = self._quotas.regroupings
+        quotas = ((key, place.kind[1], self._quotas.quota_of(place.ask)) for key, place in self._of_pod.items())
+        return [key for key, name, quota in quotas if quota is None or quota.name != name]
+
+    def _look(self, name: str, closed: _Closed, grown: set[str], *, idle: bool) -> list[str]:
+        """Keys of pods that wait for room in one quota and may go. If there is more room, their own quotas are added to
+        `grown`: with what a reservation has for it, less may be enough for a pod than it asks for."""
+        self._unsettled.pop(name, None)
         quota = self._quotas.forest.quotas.get(name)
         if quota is None:
             # It is gone, and its pods are another quota's.
-            return [key for keys in closed.kinds.values() for key in keys]
+            return [key for line in closed.lines.values() for key in line.pods]
         left, before = room(self._quotas, quota), closed.room
+        closed.room = left
         if (left is None) != (before is None):
             # It can be used no longer, or again: what its pods were told is not the reason any more.
-            closed.room, closed.next_may_go = left, False
-            return [key for keys in closed.kinds.values() for key in keys]
-        grew = closed.next_may_go or _is_more(left, before)
-        closed.room, closed.next_may_go = left, False
-        return [next(iter(closed.kinds[kind])) for kind in sorted(closed.kinds) if self._fits(kind)] if grew else []
+            return [key for line in closed.lines.values() for key in line.pods]
+        if _is_more(left, before):
+            closed.begin_anew()
+            grown.update(kind[1] for kind in closed.lines)
+        let_go = []
+        for kind in sorted(closed.lines):
+            line = closed.lines[kind]
+            key = line.next(idle=idle)
+            if idle:
+                line.going = ""
+            if not key:
+                continue
+            short = self._short(kind)
+            if short is None:
+                line.going = key
+                line.went.add(key)
+                let_go.append(key)
+            elif short is not quota:
+                for ask in [self._of_pod[waiting].ask for waiting in line.pods]:
+                    self.forget(ask.key)
+                    self._file(ask, short, kind)
+        if any(line.going for line in closed.lines.values()):
+            self._unsettled[name] = None
+        return let_go
 
-    def _fits(self, kind: _Kind) -> bool:
+    def _short(self, kind: _Kind) -> Quota | None:
+        """The quota that has no room for pods of a kind; None: they fit."""
         _, name, asked, fixed = kind
         quota = self._quotas.forest.quotas.get(name)
-        return quota is None or shortage(self._quotas, quota, dict(asked), fixed=fixed) is None
+        short = None if quota is None else shortage(self._quotas, quota, dict(asked), fixed=fixed)
+        return None if short is None else short.quota
 
 
 def _is_more(left: Mapping[str, int] | None, before: Mapping[str, int] | None) -> bool:

@@ -2,46 +2,59 @@
 
 from __future__ import annotations
 
+from typing import Final, TypeAlias
+
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.judge import Door, Judge, Objection
 from koord.scheduler.plugins.quota.check import shortage
 from koord.scheduler.plugins.quota.quotas import Quotas, is_fixed
 from koord.scheduler.plugins.quota.tree import Quota
 from koord.scheduler.plugins.reservation.rooms import Rooms
 from koord.scheduler.state.table import Row
 
+RoomOnRow: TypeAlias = tuple[Row, str]
+"""A row, and the key of what holds a room there."""
+NOT_RESERVED: Final = "node(s) hold no reservation of the pod's quota, which has no room without one"
 
-def rows_reserved(quotas: Quotas, rooms: Rooms, ask: Ask, quota: Quota) -> tuple[Row, ...]:
-    """Rows with a reservation of the pod's quota that leaves the quota within its bounds; none where the quota has room
-    without one."""
+
+def rooms_reserved(quotas: Quotas, rooms: Rooms, ask: Ask, quota: Quota) -> tuple[RoomOnRow, ...]:
+    """Reservations of the pod's quota that leave the quota within its bounds; none where the quota has room without
+    one."""
     wish = rooms.wish(ask)
     if wish is None:
         return ()
     asked, fixed = quotas.asked(ask), is_fixed(ask.pod)
     if shortage(quotas, quota, asked, fixed=fixed) is None:
         return ()
-    found: set[Row] = set()
+    found: set[RoomOnRow] = set()
     for room in rooms.usable(wish):
         record = room.record
         if record is None or quotas.bucket(record.labels, record.namespace).quota is not quota:
             continue
         more = {key: max(0, amount - room.lent_of(key)) for key, amount in asked.items()}
         if shortage(quotas, quota, more, fixed=fixed) is None:
-            found.add(room.row)
+            found.add((room.row, record.key))
     return tuple(sorted(found))
 
 
 class OnlyReserved(Judge):
-    """For pods whose quota has no room but what it holds by reservations."""
+    """For pods whose quota has no room but what it holds by reservations. Beside those, or in another one on the same
+    row, they would take what the quota has not."""
 
-    def __init__(self, rows: tuple[Row, ...]) -> None:
-        self._rows = rows
+    exact = True
+
+    def __init__(self, reserved: tuple[RoomOnRow, ...]) -> None:
+        self._reserved = frozenset(reserved)
 
     def only(self) -> list[Row]:
-        return list(self._rows)
+        return sorted({row for row, _ in self._reserved})
+
+    def check(self, ask: Ask, row: Row, agreed: object = None, door: Door | None = None) -> object:
+        holders = () if door is None else door.holders
+        return None if any((row, each.key) in self._reserved for each in holders) else Objection(NOT_RESERVED)
 
     def reasons(self, mask: int) -> list[str]:
-        return ["node(s) hold no reservation of the pod's quota, which has no room without one"]
+        return [NOT_RESERVED]
 
     def unresolvable(self, mask: int, row: Row) -> bool:
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from koord.api.kubernetes.resources import amounts
@@ -11,6 +11,7 @@ from koord.api.protocol import names
 from koord.api.protocol.annotations import quota as protocol
 from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.elastic_quota import ElasticQuota
+from koord.api.protocol.quota_bounds import bound_faults
 from koord.api.text.quantity import ResourceList, render
 from koord.scheduler.plugins.quota.tree import Bounds
 
@@ -41,13 +42,13 @@ def quota_spec(quota: ElasticQuota) -> QuotaSpec:
     fault, bounds = "", Bounds()
     try:
         bounds = _bounds(quota)
-        fault = next(_faults(bounds), "")
+        fault = next(map(str, bound_faults(bounds.min, bounds.max)), "")
     except BadInput as error:
         fault = str(error)
     namespaces: tuple[str, ...] = ()
     total: Mapping[str, int] | None = None
     try:
-        namespaces = protocol.NAMESPACES.read(meta)
+        namespaces = protocol.namespaces_of(meta)
         told = protocol.TOTAL_RESOURCE.read(meta)
         total = None if told is None else amounts(told, capped=True)
     except (AnnotationError, BadInput) as error:
@@ -87,21 +88,15 @@ def _weight(quota: ElasticQuota, most: Mapping[str, int]) -> Mapping[str, int]:
     return weight if any(weight.values()) else most
 
 
-def _faults(bounds: Bounds) -> Iterator[str]:
-    for word, listed in (("max", bounds.max), ("min", bounds.min)):
-        for key, amount in listed.items():
-            if amount < 0:
-                yield f"spec.{word}.{key} is {render(key, amount)}: it must be 0 or more"
-    for key, amount in bounds.min.items():
-        if key not in bounds.max:
-            yield f"spec.min.{key} has no counterpart in spec.max: every resource of min must be in max"
-        elif amount > bounds.max[key]:
-            yield f"spec.min.{key} is {render(key, amount)}, above spec.max.{key} of {render(key, bounds.max[key])}"
-
-
 def written(amounts: Mapping[str, int]) -> ResourceList:
     """Amounts as quantities, in the order of their names."""
     return {key: render(key, amount) for key, amount in sorted(amounts.items())}
+
+
+def some(names: Sequence[str], most: int = 5) -> str:
+    """`a, b, c`, and how many more."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def listed(amounts: Mapping[str, int]) -> str:

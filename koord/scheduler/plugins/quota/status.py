@@ -25,6 +25,9 @@ USABLE: Final = "Usable"
 OVERUSED: Final = "Overused"
 """True where pods of the quota would have to go, and that is only reported."""
 
+BUILT_IN: Final = (names.QUOTA_ROOT, names.QUOTA_SYSTEM, names.QUOTA_DEFAULT)
+"""Quotas that are always there."""
+
 Part: TypeAlias = tuple[str, str]
 """Of a status: a field, and a resource of those that are used."""
 _USED: Final[Part] = ("used", "")
@@ -169,7 +172,7 @@ def status_write(quota: ElasticQuota, parts: frozenset[Part], wanted: QuotaStatu
 def built_in(quotas: Quotas, namespace: str, most: Mapping[str, ResourceList]) -> Iterator[Create]:
     """The objects of the quotas that are always there, where they have none. `most`: the max of those that have one, by
     name."""
-    for name in (names.QUOTA_ROOT, names.QUOTA_SYSTEM, names.QUOTA_DEFAULT):
+    for name in BUILT_IN:
         if name in quotas.forest.specs:
             continue
         body: dict[str, object] = {

@@ -22,6 +22,7 @@ from koord.scheduler.framework.unheard import Unheard
 from koord.scheduler.framework.writes import Write
 from koord.scheduler.plugins.quota.quotas import Quotas
 from koord.scheduler.plugins.quota.status import (
+    BUILT_IN,
     Part,
     QuotaStatus,
     built_in,
@@ -65,7 +66,9 @@ class QuotaTelling:
         quotas = self._quotas
         for key in self._unheard.take_lost(now_s):
             quotas.heard[key] = None
-        if not quotas.heard and not quotas.touched and quotas.uses == self._told_at:
+        created_s = self._created_at_s()
+        is_due = created_s is not None and now_s >= created_s
+        if not quotas.heard and not quotas.touched and quotas.uses == self._told_at and not is_due:
             self._ask_again()
             return
         if now_s >= self._next_s:
@@ -76,14 +79,23 @@ class QuotaTelling:
             quotas.cluster.ask_again(max(self._next_s, now_s if self._to_tell else self._again_s))
         self._ask_again()
 
+    def _created_at_s(self) -> float | None:
+        """When the quotas that are always there and have no object get one; None while all have one."""
+        if all(name in self._quotas.forest.specs for name in BUILT_IN):
+            return None
+        return 0.0 if self._created_s is None else self._created_s + CREATED_AGAIN_S
+
     def _ask_again(self) -> None:
+        if (created_s := self._created_at_s()) is not None:
+            self._quotas.cluster.ask_again(created_s)
         if (lost_s := self._unheard.next_s()) is not None:
             self._quotas.cluster.ask_again(lost_s)
 
     def _tell_some(self, now_s: float) -> Iterator[Write]:
         quotas = self._quotas
         self._next_s = now_s + EVERY_S
-        if self._created_s is None or now_s - self._created_s >= CREATED_AGAIN_S:
+        created_s = self._created_at_s()
+        if created_s is not None and now_s >= created_s:
             self._created_s = now_s
             yield from built_in(quotas, self._namespace, self._most)
         touched, quotas.touched = quotas.touched, {}

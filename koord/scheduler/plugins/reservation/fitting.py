@@ -65,7 +65,7 @@ def alone(requests: Amounts, free: Free, ignored: frozenset[str] = frozenset()) 
 def candidates(requests: Amounts, rooms: Iterable[Room], *, must: bool) -> list[Room]:
     """Rooms that are of use to a pod: a pod that need not come out of one passes over those that have nothing of what
     it asks for, or restrict nothing of it."""
-    return [each for each in rooms if must or any(each.reserves(name) and each.tracks(name) for name, _ in requests)]
+    return [each for each in rooms if must or any(each.has(name) and each.tracks(name) for name, _ in requests)]
 
 
 def look(

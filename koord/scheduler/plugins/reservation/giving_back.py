@@ -83,7 +83,7 @@ def cpus_kept(held: Held, inside: Sequence[Held], asked: Mapping[str, int], topo
                 zones[zone][name] -= less
                 over -= less
     kept = tuple((zone, tuple(sorted((name, n) for name, n in zones[zone].items() if n))) for zone in sorted(zones))
-    return Held(cpus, tuple(each for each in kept if each[1]), held.exclusive if cpus else "")
+    return Held(cpus, tuple(each for each in kept if each[1]), held.exclusive if cpus else "", held.alone)
 
 
 def _cpus_kept(held: int, had: int, most: int, topology: Topology | None) -> tuple[int, int]:

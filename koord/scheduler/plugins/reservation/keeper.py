@@ -173,6 +173,10 @@ class Keeper:
 
     def _look(self, uid: str, reservation: Reservation, cluster: Cluster, now_s: float) -> Iterator[Write | Tell]:
         node = reservation.status.node_name
+        if reservation.status.phase in ENDED:
+            is_gone = bool(node) and self._is_gone(uid, node, cluster, now_s)
+            yield from self._end(uid, reservation, now_s, is_gone=is_gone)
+            return
         if not node:
             fault = self._rooms.all[uid].terms.fault
             wanted = lifecycle.status_of_unusable(reservation, fault, now_s) if fault else {}
@@ -181,9 +185,6 @@ class Keeper:
                 yield lifecycle.status_patch(reservation, wanted)
             return
         is_gone = self._is_gone(uid, node, cluster, now_s)
-        if reservation.status.phase in ENDED:
-            yield from self._end(uid, reservation, now_s, is_gone=is_gone)
-            return
         size = self._size(uid, reservation, cluster)
         around = Surroundings(self.owners(uid), is_gone, size.reserved, size.pending)
         wanted = lifecycle.status_of(reservation, around, now_s)

@@ -4,7 +4,7 @@ Pending         it has no node yet; nothing ends it
 Available       it has a node; `allocated` and `currentOwners` follow the pods that came out of it
 Succeeded       it is for one owner, and that is there
 Failed          it has a node, and has expired, or the node is gone
-deleted         a day after its end, or when its node is gone
+deleted         a day after its end, with a node or without, or when its node is gone
 """
 
 from __future__ import annotations
@@ -139,13 +139,17 @@ def expires_s(reservation: Reservation) -> float | None:
 
 
 def ended_s(reservation: Reservation) -> float | None:
-    """When a reservation ended: when it failed, or was last seen to have succeeded."""
+    """When a reservation ended: when it failed, or was last seen to have succeeded. Where it does not say so: when it
+    last said anything."""
+    times = [reservation.metadata.creation_timestamp]
     for each in reservation.status.conditions:
         if each.type == READY and each.status == "False":
             failed = reservation.status.phase is ReservationPhase.FAILED
             said = each.last_transition_time if failed else each.last_probe_time or each.last_transition_time
-            return stored_timestamp(said)
-    return None
+            if (ended := stored_timestamp(said)) is not None:
+                return ended
+        times.append(each.last_transition_time)
+    return max((time_s for each in times if (time_s := stored_timestamp(each)) is not None), default=None)
 
 
 def is_garbage(reservation: Reservation, now_s: float, *, node_is_gone: bool, kept_s: float) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
@@ -60,6 +60,8 @@ class Reservation(Plugin):
         "By wish and requests; kept by the judges of classes."
         self._taking_over: dict[str, tuple[int, object, PreAllocation, int]] = {}
         "Of the reservation that was asked about last: at which version of the table, and what it may take over."
+        self._numbers = count()
+        "No two answers have the same number: it is part of classes' keys, and so would they."
 
     def attach(self, cluster: Cluster) -> None:
         self._is_first = self._is_first or Rooms.name not in cluster.noting
@@ -107,8 +109,7 @@ class Reservation(Plugin):
                 cluster.resource(name)
             spares = args.prefer_no_pre_allocated_pods
             wanted = PreAllocation(found, ask.requests, cluster, marked, self.rooms.is_free, spares=spares)
-            number = 0 if known is None else known[3] + 1
-            known = cluster.table.version, found, wanted, number
+            known = cluster.table.version, found, wanted, next(self._numbers)
             self._taking_over = {ask.key: known}
         return known[2], known[3]
 

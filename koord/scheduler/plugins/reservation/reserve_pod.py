@@ -7,6 +7,7 @@ CPUs, devices, reservation) is not what the reservation has.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -63,9 +64,10 @@ def reserve_pod(reservation: Reservation) -> Pod:
 
 
 def allocatable_of(reservation: Reservation) -> ResourceList:
-    """What a reservation reserves: what its template asks for, but for what its annotation says instead."""
+    """What a reservation reserves: what its template asks for, but for what its annotation says instead. An explicit 0
+    stays: owners of a Restricted one get none of that."""
     requests = pod_requests(Pod(spec=reservation.spec.pod_template.spec))
-    found: dict[str, str] = {name: render(name, amount) for name, amount in sorted(requests.items()) if amount}
+    found: dict[str, str] = {name: render(name, amount) for name, amount in sorted(requests.items())}
     resize = RESERVATION_RESIZE_ALLOCATABLE.read(reservation.metadata, "Reservation")
     if resize is not None:
         found |= {name: render(name, amount) for name, amount in sorted(amounts(resize.resources).items())}
@@ -99,11 +101,15 @@ def _priority(meta: ObjectMeta, spec: PodSpec) -> int:
 
 def _sized(pod: Pod, wanted: ResourceList) -> PodSpec:
     """A spec that asks for other amounts; the same where they are the same."""
-    if {name: amount for name, amount in amounts(wanted).items() if amount} == pod_requests(pod):
+    if _some(amounts(wanted)) == _some(pod_requests(pod)):
         return pod.spec
     ports = tuple(port for each in pod.spec.containers for port in each.ports)
     container = Container(name="reservation", ports=ports, resources=ResourceRequirements(requests=wanted))
     return replace(pod.spec, containers=(container,), init_containers=(), resources=None, overhead={})
+
+
+def _some(listed: Mapping[str, int]) -> dict[str, int]:
+    return {name: amount for name, amount in listed.items() if amount}
 
 
 def _conditions(reservation: Reservation) -> tuple[PodCondition, ...]:

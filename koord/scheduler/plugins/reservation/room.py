@@ -56,6 +56,8 @@ class Terms(msgspec.Struct, frozen=True):
     "Resources of which owners get no more than is reserved; None: all that are."
     fault: str = ""
     "Why it cannot be used as it is."
+    nothing_of: frozenset[str] = frozenset()
+    "Resources that it reserves an amount of 0 of."
 
 
 UNKNOWN: Final = Terms("", "", False)
@@ -67,7 +69,9 @@ def terms_of(reservation: Reservation) -> Terms:
     fault, order = fault_of(reservation), 0
     inner: Mapping[str, int] = EMPTY
     restricted: frozenset[str] | None = None
+    nothing_of = frozenset[str]()
     try:
+        nothing_of = frozenset(name for name, amount in amounts(reservation.status.allocatable).items() if not amount)
         order = RESERVATION_ORDER.read(meta, "Reservation")
         kept = NODE_RESERVATION.read(meta, "Reservation")
         if NODE_RESERVATION.is_on(meta):
@@ -89,6 +93,7 @@ def terms_of(reservation: Reservation) -> Terms:
         inner,
         restricted,
         fault,
+        nothing_of,
     )
 
 
@@ -179,8 +184,13 @@ class Room:
     def used_of(self, resource: str) -> int:
         return self.used.get(("requested", resource), 0)
 
-    def reserves(self, resource: str) -> bool:
+    def has(self, resource: str) -> bool:
+        """Whether it reserves some of a resource."""
         return bool(self.full.get(("requested", resource)))
+
+    def reserves(self, resource: str) -> bool:
+        """Whether it says how much it reserves of a resource, if only that it is nothing."""
+        return self.has(resource) or resource in self.terms.nothing_of
 
     @property
     def is_restricted(self) -> bool:

@@ -16,10 +16,11 @@ from koord.scheduler.plugins.numa.result import status_of
 from koord.scheduler.plugins.reservation.owners import came_out_of
 from koord.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from koord.scheduler.plugins.reservation.room import OPEN
+from koord.scheduler.state.stand_ins import stand_in_name
 
 
 def unused(reservations: Iterable[Reservation], pods: Iterable[Pod]) -> Iterator[Pod]:
-    """A pod named `reservation/NAME` for each that holds something which none of its owners has."""
+    """A stand-in for each that holds something which none of its owners has."""
     inside: dict[tuple[str, str], list[Pod]] = {}
     for pod in pods:
         if uid := came_out_of(pod):
@@ -29,15 +30,15 @@ def unused(reservations: Iterable[Reservation], pods: Iterable[Pod]) -> Iterator
         if each.status.phase in OPEN and node:
             said = _rest(reserve_pod(each), inside.get((each.metadata.uid or each.metadata.name, node), []))
             if said:
-                meta = ObjectMeta(name=each.metadata.name, namespace="reservation", annotations=said)
+                meta = ObjectMeta(name=stand_in_name("Reservation", each.metadata.name), annotations=said)
                 yield Pod(metadata=meta, spec=PodSpec(node_name=node))
 
 
 def _rest(holder: Pod, owners: list[Pod]) -> dict[str, str]:
     said: dict[str, str] = {}
-    devices = grants.read(holder.metadata)
+    devices = grants.held_by(holder)
     if devices is not None:
-        had = [granted for each in owners if (granted := grants.read(each.metadata)) is not None]
+        had = [granted for each in owners if (granted := grants.held_by(each)) is not None]
         rest = grants.rest_of(devices, had)
         if rest.by_type:
             said[DEVICE_ALLOCATED.key] = grants.render(rest)

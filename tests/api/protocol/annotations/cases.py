@@ -34,7 +34,7 @@ TEXTS = (
     *(gang.BIND_GROUP_ID, quota.NAME, quota.PARENT, quota.TREE_ID, quota.PROFILE_NAME, reservation.SCHEDULER_NAME),
     *(reservation.ORIGINAL_SCHEDULER_NAME, device.GPU_ISOLATION_PROVIDER, device.GPU_VENDOR, device.GPU_MODEL),
     *(device.GPU_DRIVER_VERSION, device.HAMI_VGPU_NODE, load.EVICT_REASON, load.EVICT_TRIGGER, load.JOB_CREATED_BY),
-    *(load.JOB_PROFILE, load.JOB_WORKLOAD),
+    *(load.JOB_PROFILE, load.JOB_WORKLOAD, load.JOB_NODE),
 )
 
 # (which, as written, as meant)

@@ -6,7 +6,7 @@ later; a list's version (any revision since the last write will do) becomes the 
 Managed fields are sorted without their times, since the server sorts them by the second. The descriptions of table
 columns are prose, which each server may write for itself; resources in discovery are by name, since a served one more
 or less is one difference; the diff of the real server's own Go structs, with which
-some refusals end, is left out.
+some refusals end, is left out. Positions in Go source files depend on how the server was built.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ _FAULT_LINES = re.compile(r"(: errors:\n)((?:  [^\n]*(?:\n(?=  ))?)+)")
 _QUOTED_UID = re.compile(r'uid: "(<uid-\d+>)"')
 _GO_DIFF = re.compile(r"\n@@ -\d+,\d+ \+\d+,\d+ @@\n(?:[ +@-][^\n]*\n)*")
 _QUOTED_OBJECT = re.compile(r'(?<=Invalid value: )"(?:\{(?:[^"\\]|\\.)*\})"')
+_SOURCE_POSITION = re.compile(r"(?<![\w./@~-])[\w./@~-]{1,300}\.go:\d+")
 _SUFFIX = "[bcdfghjklmnpqrstvwxz2456789]{5}"
 
 Json = Any
@@ -165,6 +166,7 @@ class _Words:
         text = _JWT.sub("<jwt>", text)
         text = _SERVER.sub("<server>", text)
         text = _SELF_TYPE.sub("selfType", text)
+        text = _SOURCE_POSITION.sub("<source position>", text)
         text = _OLDEST.sub(r"\1<version>", text)
         text = _VERSION_INSIDE.sub(lambda match: match[1] + self._version(int(match[2])), text)
         text = _VERSION_IN_TEXT.sub(lambda match: match[1] + self._version_in_text(match[2]), text)

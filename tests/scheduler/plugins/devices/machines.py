@@ -76,6 +76,16 @@ def held(**of_type: Mapping[int, Mapping[str, str | int]]) -> dict[str, str]:
     return {ALLOCATED: json.dumps(said)}
 
 
+def asking(**number: int) -> dict[str, str]:
+    """Requests for so many whole devices of each type: a pod that has less than that asked for it."""
+    found = {f"{K}/{type_}": str(100 * of_type) for type_, of_type in number.items() if type_ != "gpu"}
+    if "gpu" in number:
+        gpus = number["gpu"]
+        found |= {f"{K}/gpu.shared": str(gpus), f"{K}/gpu-core": str(100 * gpus)}
+        found[f"{K}/gpu-memory-ratio"] = str(100 * gpus)
+    return found
+
+
 def share(percent: int, memory_gi: int = 80) -> dict[str, str | int]:
     """What a share of a GPU comes to."""
     return {"gpu-core": percent, "gpu-memory-ratio": percent, "gpu-memory": memory_gi * GI * percent // 100}
@@ -103,7 +113,8 @@ class Scene:
     def holds(self, on: str = "n", **of_type: Mapping[int, Mapping[str, str | int]]) -> Pod:
         """A pod that has devices, as its annotation says."""
         self._number += 1
-        found = pod(f"there-{self._number}", on=on, annotations=held(**of_type))
+        number = {type_: len(of) for type_, of in of_type.items()}
+        found = pod(f"there-{self._number}", on=on, requests=asking(**number), annotations=held(**of_type))
         self.put(found)
         return found
 
@@ -117,7 +128,7 @@ class Scene:
 
     def place(self, name: str = "", annotations: Mapping[str, str] | None = None, **requests: str | int) -> Got:
         """Place a pod that asks for these resources of koordinator.sh; an underscore stands for a hyphen."""
-        asked = {_resource(key): amount for key, amount in requests.items()}
+        asked = {resource(key): amount for key, amount in requests.items()}
         return self.ask(Ask(pod(name or f"p-{self._next()}", requests=asked, annotations=annotations)))
 
     def ask(self, ask: Ask) -> Got:
@@ -128,7 +139,7 @@ class Scene:
         return self._number
 
 
-def _resource(key: str) -> str:
+def resource(key: str) -> str:
     vendors = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "npu_core": "huawei.com/npu-core"}
     return vendors.get(key) or f"{K}/{key.replace('shared', 'gpu.shared').replace('_', '-')}"
 

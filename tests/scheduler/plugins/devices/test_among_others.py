@@ -86,7 +86,7 @@ def test_pods_of_a_gang_get_gpus_next_to_each_other() -> None:
         gangs = Coscheduling()
         scene = Scene(gangs).node(devices=eight())
         scene.busy(0)
-        first = pod("a", on="n", annotations={**annotations, **_held(4)})
+        first = pod("a", on="n", requests={"nvidia.com/gpu": 1}, annotations={**annotations, **_held(4)})
         put, _ = (taking.put for taking in reversed(list(gangs.takes())))
         put(first)
         scene.put(first)

@@ -169,7 +169,9 @@ def jointly(scope: str = "") -> dict[str, str]:
         ([], "", [0, 1, 2], [0, 1]),
         ([1], "", [0, 1, 2], [0, 2]),
         ([], "SamePCIe", [0, 1, 2], [0, 1]),
-        ([1], "SamePCIe", [], []),
+        ([1], "SamePCIe", [4, 5, 6], [2, 3]),
+        ([1, 2], "SamePCIe", [0, 1, 6], [0, 3]),
+        ([1, 2, 3], "SamePCIe", [], []),
     ],
 )
 def test_gpus_and_network_cards_on_the_same_switches(
@@ -181,7 +183,26 @@ def test_gpus_and_network_cards_on_the_same_switches(
     found = scene.place(nvidia=3, rdma=1, annotations=jointly(scope))
     assert (found.minors(), found.minors("rdma")) == (gpus, cards)
     if not gpus:
-        assert found.why_not == "node(s) Device Joint-Allocate rules violation"
+        assert found.why_not == "Insufficient rdma devices"
+
+
+@pytest.mark.parametrize("level", ["PCIeLevel", "DeviceLevel"])
+def test_pods_that_want_a_switch_each_fill_all_switches(level: str) -> None:
+    scene = Scene().node(devices=[*eight(), *(rdma(i, pcie=i, numa=i // 2) for i in range(4))])
+    wishes = {**jointly("SamePCIe"), HINT: json.dumps({"rdma": {"exclusivePolicy": level}})}
+    found = [scene.place(nvidia=1, rdma=1, annotations=wishes) for _ in range(5)]
+    assert [(each.minors(), each.minors("rdma")) for each in found] == [
+        *(([2 * switch], [switch]) for switch in range(4)),
+        ([], []),
+    ]
+
+
+def test_a_switch_with_enough_cards_is_found_wherever_it_lies() -> None:
+    """Two network cards on the switch of one GPU: only the third switch has two."""
+    scene = Scene().node(devices=[*eight(), *(rdma(i, pcie=pcie) for i, pcie in enumerate((0, 1, 2, 2, 3)))])
+    wishes = {**jointly("SamePCIe"), HINT: '{"rdma": {"allocateStrategy": "RequestsAsCount"}}'}
+    found = scene.place(nvidia=1, rdma=2, annotations=wishes)
+    assert (found.minors(), found.minors("rdma")) == ([4], [2, 3])
 
 
 def test_gpus_follow_the_network_card_that_leads() -> None:
@@ -205,6 +226,33 @@ def test_network_cards_by_number_and_all_of_them(hint: dict[str, str], amount: i
     scene = Scene().node(devices=[rdma(i) for i in range(4)])
     found = scene.place(rdma=amount, annotations={HINT: json.dumps({"rdma": hint})})
     assert {minor: found.of(minor, "rdma")["rdma"] for minor in found.minors("rdma")} == got
+
+
+ALL_CARDS = {"allocateStrategy": "ApplyForAll"}
+
+
+@pytest.mark.parametrize(
+    ("hint", "cards"),
+    [
+        (ALL_CARDS, [rdma(0), rdma(1, health=False)]),
+        ({**ALL_CARDS, "exclusivePolicy": "DeviceLevel"}, [rdma(0), rdma(1), rdma(9)]),
+        ({**ALL_CARDS, "exclusivePolicy": "PCIeLevel"}, [rdma(0, pcie=0), rdma(8, pcie=1), rdma(9, pcie=1)]),
+        ({**ALL_CARDS, "selector": {"matchLabels": {"of": "me"}}}, [rdma(i, labels={"of": "me"}) for i in (0, 9)]),
+    ],
+)
+def test_all_cards_are_all_of_them_or_none(hint: dict[str, Any], cards: list[dict[str, Any]]) -> None:
+    """Card 9 is in use by another pod that has it to itself in the last case."""
+    scene = Scene().node(devices=cards)
+    if any(card["minor"] == 9 for card in cards):
+        scene.holds(rdma={9: {"rdma": 100 if "selector" in hint else 10}})
+    found = scene.place(rdma=10, annotations={HINT: json.dumps({"rdma": hint})})
+    assert (found.minors("rdma"), found.why_not) == ([], "Insufficient rdma devices")
+
+
+def test_all_cards_are_not_had_beside_a_pod_that_has_a_switch_to_itself() -> None:
+    scene = Scene().node(devices=[rdma(0, pcie=0), rdma(1, pcie=1), rdma(2, pcie=1)])
+    assert scene.place(rdma=10, annotations={HINT: '{"rdma": {"exclusivePolicy": "PCIeLevel"}}'}).minors("rdma") == [0]
+    assert scene.place(rdma=10, annotations={HINT: json.dumps({"rdma": ALL_CARDS})}).minors("rdma") == []
 
 
 @pytest.mark.parametrize(("busy", "raw"), [(None, 93), (0, 81)])

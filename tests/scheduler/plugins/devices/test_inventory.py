@@ -14,7 +14,20 @@ from koord.scheduler.plugins.devices.inventory import faults, machine_of
 from koord.scheduler.plugins.devices.judge import DeviceJudge
 from koord.scheduler.plugins.numa.hints import Hint
 from tests.scheduler.build import node, pod
-from tests.scheduler.plugins.devices.machines import ALLOCATED, HINT, Scene, device, eight, fpga, gpu, rdma, share
+from tests.scheduler.plugins.devices.machines import (
+    ALLOCATED,
+    HINT,
+    K,
+    Scene,
+    asking,
+    device,
+    eight,
+    fpga,
+    gpu,
+    held,
+    rdma,
+    share,
+)
 
 
 def test_without_a_device_object_nothing_is_chosen_and_nothing_refused() -> None:
@@ -288,3 +301,15 @@ def test_an_amount_below_0_is_told_and_its_device_not_used() -> None:
     assert str(fault) == f"{where}: -100 must be 0 or more: the device is not used"
     scene = Scene().node(devices=told)
     assert [scene.place(gpu_core=50, gpu_memory_ratio=50).minors() for _ in range(3)] == [[1], [1], []]
+
+
+@pytest.mark.parametrize(
+    ("requests", "counts"),
+    [({}, False), ({"cpu": "1"}, False), (asking(rdma=1), False), (asking(gpu=1), True), ({f"{K}/gpu": "7"}, True)],
+)
+def test_devices_that_a_pod_did_not_ask_for_are_not_taken_by_what_it_says(
+    requests: dict[str, str], counts: bool
+) -> None:
+    scene = Scene().node(devices=[gpu(0)])
+    scene.put(pod("says", on="n", requests=requests, annotations=held(gpu={0: share(100)})))
+    assert (scene.place(gpu=100).minors() == []) == counts

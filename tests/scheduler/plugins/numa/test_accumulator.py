@@ -51,6 +51,22 @@ def test_preferred_cpus_are_taken_first() -> None:
     assert taken(machine(BIG), "", 5, Wish("FullPCPUs"), preferred="6-8") == "6-8,24-25"
 
 
+@pytest.mark.parametrize(
+    ("policy", "number", "preferred", "cpus"),
+    [
+        pytest.param("FullPCPUs", 2, "0", "0-1", id="a part of a core is filled up"),
+        pytest.param("FullPCPUs", 4, "1,4-5", "0-1,4-5", id="whole cores go first"),
+        pytest.param("FullPCPUs", 2, "1,4-5", "4-5", id="parts are not needed"),
+        pytest.param("FullPCPUs", 6, "0,3", "0-5", id="others follow"),
+        pytest.param("SpreadByPCPUs", 3, "2-3", "0,2,4", id="one thread of a core is enough"),
+    ],
+)
+def test_a_required_policy_is_kept_with_preferred_cpus_of_any_shape(
+    policy: BindPolicy, number: int, preferred: str, cpus: str
+) -> None:
+    assert taken(machine("1x1x4x2"), "", number, Wish(policy, required=True), preferred=preferred) == cpus
+
+
 def test_preferred_cpus_and_the_rest_know_of_each_others_exclusivity() -> None:
     wish = Wish("SpreadByPCPUs", exclusive="PCPULevel", most=True)
     assert taken(machine("1x1x4x2"), "", 2, wish, preferred="0") == "0,2"

@@ -4,11 +4,13 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from koord.api.configuration.scheduler_args import NodeNUMAResourceArgs, ResourceWeight, ScoringStrategy
+from koord.api.text.cpuset import CPUSet
 from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.plugins.default_preemption import DefaultPreemption
-from koord.scheduler.plugins.numa.allocations import Held
+from koord.scheduler.plugins.numa.allocations import Held, held_by
 from koord.scheduler.plugins.numa.judge import NUMAJudge
 from koord.scheduler.plugins.numa.split import split
 from koord.scheduler.state.table import Reason
@@ -254,6 +256,75 @@ def test_a_pod_that_wants_its_numa_node_alone_is_refused_where_all_are_shared() 
     assert one.why_not(bound("alone", "4", numa={"numaTopologyPolicy": "SingleNUMANode"})) == {why: 1}
 
 
+SINGLE = {"numaTopologyPolicy": "SingleNUMANode"}
+
+
+def test_cpus_of_its_own_are_not_those_that_another_pod_was_promised_on_its_numa_node() -> None:
+    """10 of 12 CPUs of the first NUMA node are promised: 2 may be bound there, and 12 on the other one."""
+    one = world()
+    shares = pod("shares", "10", numa={**SINGLE, "singleNUMANodeExclusive": "Preferred"})
+    assert nodes_of(one, shares) == [0]
+    assert one.place(bound("a", "8")).cpuset == "12-19"
+    assert one.place(bound("b", "6")).cpuset == "0-1,20-23"
+    assert one.why_not(bound("c", "2")) == {"Insufficient cpu": 1}
+
+
+@pytest.mark.parametrize(("spec", "cpuset"), [(REQUIRED_FULL, "0-1"), (REQUIRED_SPREAD, "0,2,4"), (None, "0-2")])
+def test_what_is_left_of_a_numa_node_is_bound_in_the_shape_that_a_pod_wants(
+    spec: dict[str, str] | None, cpuset: str
+) -> None:
+    """3 CPUs of the first NUMA node are not promised, and none of the second one."""
+    one = world(cpus="64")
+    nodes_of(one, pod("shares", "9", numa=SINGLE))
+    nodes_of(one, pod("fills", "12", numa=SINGLE))
+    number = str(CPUSet.parse(cpuset).mask.bit_count())
+    assert one.place(bound("p", number, spec=spec)).cpuset == cpuset
+    why = one.why_not(bound("q", "2", spec=spec))
+    assert why == {NOT_ENOUGH: 1}
+
+
+def test_a_numa_node_without_promises_is_bound_as_a_whole_though_it_reports_less() -> None:
+    """The report leaves out what kubelet reserves of each NUMA node; its CPUs are whole all the same."""
+    one = World()
+    less = report("n1")
+    zones = tuple(
+        replace(zone, resources=tuple(replace(each, allocatable="11750m") for each in zone.resources[:1]))
+        for zone in less.zones
+    )
+    one.put(big("n1", "23"), replace(less, zones=zones))
+    assert one.place(bound("p", "12")).cpuset == "0-11"
+
+
+@pytest.mark.parametrize("qos", ["LSR", "LS"])
+def test_a_numa_node_of_a_pod_with_its_own_policy_is_not_spanned_by_cpus_of_others(qos: str) -> None:
+    one = world()
+    one.engine.place(bound("alone", "2", qos=qos, numa=SINGLE))
+    assert one.place(bound("narrow", "8")).cpuset == "12-19"
+    why = "node(s) CPUs would span the NUMA node of a pod with its own NUMA policy"
+    assert one.why_not(bound("wide", "12")) == {why: 1}
+    assert one.place(bound("beside", "4")).cpuset in ("0-3", "2-5")
+
+
+def test_others_span_the_numa_nodes_that_nobody_keeps() -> None:
+    one = World()
+    one.put(big("n1", "24"), report("n1", "1x3x4x2"))
+    assert one.place(bound("alone", "2", numa=SINGLE)).cpuset == "0-1"
+    assert one.place(bound("wide", "12")).cpuset == "8-19"
+
+
+@pytest.mark.parametrize("policy", ["Restricted", "BestEffort"])
+def test_pods_by_the_nodes_policy_leave_such_a_numa_node_alone_too(policy: str) -> None:
+    one = world({POLICY_LABEL: policy})
+    one.place(bound("alone", "2", numa={"numaTopologyPolicy": policy}))
+    assert one.engine.place(bound("wide", "16")).node is None
+
+
+def test_a_pod_that_only_prefers_its_numa_node_alone_shares_it() -> None:
+    one = world()
+    one.place(bound("alone", "2", numa={**SINGLE, "singleNUMANodeExclusive": "Preferred"}))
+    assert one.place(bound("wide", "20")).cpuset == "2-21"
+
+
 def test_best_effort_never_refuses_what_the_node_has() -> None:
     one = world({POLICY_LABEL: "BestEffort"}, cpus="30")
     assert one.engine.place(pod("p", "28")).node == "n1"
@@ -469,3 +540,32 @@ def test_usage_reports_wake_nobody_who_waits_for_cpus() -> None:
     assert one.numa.helps(ask, ClusterEvent(int(Reason.LOAD), node, "NodeUpdateNodeAnnotation"), one.cluster)
     assert one.numa.helps(ask, ClusterEvent(int(Reason.EXACT), "n1", "NodeResourceTopologyUpdate"), one.cluster)
     assert not one.numa.helps(ask, ClusterEvent(int(Reason.LOAD), "n1", "NodeMetricUpdate"), one.cluster)
+
+
+# What pods say that they have.
+
+
+@pytest.mark.parametrize(
+    ("ask", "taken"),
+    [
+        pytest.param(bound("p", "4"), 8, id="LSR"),
+        pytest.param(bound("p", "4", qos="LSE"), 8, id="LSE"),
+        pytest.param(pod("p", "4"), 0, id="no class"),
+        pytest.param(bound("p", "4", qos="LS"), 0, id="LS"),
+        pytest.param(bound("p", "4", qos="BE"), 0, id="BE"),
+        pytest.param(bound("p", "0"), 0, id="no CPUs"),
+        pytest.param(pod("p", "4", spec=REQUIRED_FULL), 8, id="bound by its node, which wrote the policy on it"),
+    ],
+)
+def test_cpus_count_for_pods_that_ask_for_cpus_of_their_own(ask: Any, taken: int) -> None:
+    """A pod that asks for less since then still has the CPUs that it got."""
+    said = {**ask.meta.annotations, STATUS: '{"cpuset":"0-7"}'}
+    held = held_by(replace(ask.pod, metadata=replace(ask.meta, annotations=said)))
+    assert (0 if held is None else held.cpus.bit_count()) == taken
+
+
+def test_amounts_count_of_resources_that_a_pod_requests() -> None:
+    text = '{"numaNodeResources":[{"node":0,"resources":{"cpu":"2","memory":"1Gi","kubernetes.io/batch-cpu":"9"}}]}'
+    ask = pod("p", "2", annotations={STATUS: text})
+    assert held_by(ask.pod) == Held(0, ((0, (("cpu", 2000), ("memory", 1 << 30))),))
+    assert held_by(pod("p", "0", "0", annotations={STATUS: text}).pod) is None

@@ -33,7 +33,9 @@ _SPECS = [
     {"preferredCPUExclusivePolicy": "NUMANodeLevel"},
 ]
 _steps = st.lists(
-    st.tuples(st.sampled_from(["bind", "bind", "share", "go", "flap", "restart", "retell"]), st.integers(0, 59)),
+    st.tuples(
+        st.sampled_from(["bind", "bind", "share", "single", "go", "flap", "restart", "retell"]), st.integers(0, 59)
+    ),
     min_size=4,
     max_size=14,
 )
@@ -58,9 +60,12 @@ def test_any_history_counts_what_pods_say(shape: str, labels: dict[str, str], st
     world, pods = fresh(nodes, {}), dict[str, Any]()
     for i, (step, number) in enumerate(steps):
         name = f"p{i}"
-        if step in ("bind", "share"):
+        if step in ("bind", "share", "single"):
             cpus = str(1 + number % 4)
-            ask = bound(name, cpus, spec=_SPECS[number % len(_SPECS)]) if step == "bind" else pod(name, cpus)
+            policy = {"numaTopologyPolicy": "SingleNUMANode"} if step == "single" else None
+            spec = _SPECS[number % len(_SPECS)]
+            binds = step == "bind" or number % 2
+            ask = bound(name, cpus, spec=spec, numa=policy) if binds else pod(name, cpus, numa=policy)
             if world.engine.place(ask).node is not None:
                 pods[ask.key] = world.bound_pod(ask)
         elif step == "go" and pods:
@@ -79,6 +84,7 @@ def test_any_history_counts_what_pods_say(shape: str, labels: dict[str, str], st
         elif step == "restart":
             world = fresh(nodes, pods)
     _no_cpu_twice(pods)
+    _promises_are_kept(world)
     _same(world, fresh(nodes, pods))
     _sums(world, pods)
 
@@ -90,6 +96,14 @@ def _no_cpu_twice(pods: dict[str, Any]) -> None:
         cpus = 0 if held is None else held.cpus
         assert not taken.get(each.spec.node_name, 0) & cpus
         taken[each.spec.node_name] = taken.get(each.spec.node_name, 0) | cpus
+
+
+def _promises_are_kept(world: World) -> None:
+    """No NUMA node gives more than it has, and no CPUs span one that a pod keeps."""
+    for state in world.cluster.notes(Allocations).on.values():
+        for zone, has in state.facts.zones.items():
+            assert all(state.charged(zone, name) <= amount for name, amount in has.items())
+            assert not (state.kept.get(zone) and state.spanning.get(zone))
 
 
 def _same(one: World, other: World) -> None:

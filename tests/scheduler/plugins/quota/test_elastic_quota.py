@@ -132,6 +132,13 @@ def test_a_pod_finds_its_quota_by_label_then_namespace_then_list() -> None:
         assert found.name == expected
 
 
+def test_a_quota_that_lists_the_clusters_own_namespaces_limits_nobody_there() -> None:
+    teams = Teams(100)
+    teams.put(quota("greedy", "0", "0", namespaces=["kube-system", "lab"]))
+    teams.put(team_pod("dns", namespace="kube-system"), team_pod("held", namespace="lab"))
+    assert teams.settle() == {"dns"}
+
+
 def test_pods_move_to_their_quota_once_it_exists() -> None:
     teams = Teams(100)
     teams.put(team_pod("runs", "late", "3", on="n0"), team_pod("waits", "late", "4"))
@@ -251,6 +258,74 @@ def test_members_of_a_gang_must_fit_their_quota_together() -> None:
     assert teams.settle() == {f"m{i}" for i in range(4)}
 
 
+GANG = {"gang.scheduling.koordinator.sh/name": "train", "gang.scheduling.koordinator.sh/min-available": "2"}
+
+
+@pytest.mark.parametrize("gangs", [1, 3])
+def test_a_gang_that_cannot_use_what_is_free_lets_the_next_pod_go(gangs: int) -> None:
+    teams = Teams(100)
+    runs = [team_pod(f"runs{i}", "a", on="n0") for i in range(2)]
+    teams.put(quota("a", "2", "2"), *runs)
+    for number in range(gangs):
+        gang = {**GANG, "gang.scheduling.koordinator.sh/name": f"train{number}"}
+        teams.put(*(team_pod(f"g{number}-{i}", "a", annotations=gang) for i in range(2)))
+    assert not teams.settle()
+    teams.put(team_pod("single", "a"))
+    assert not teams.settle()
+    teams.wait(20)
+    teams.delete(runs[0])
+    assert teams.settle() == {"single"}
+
+
+def test_a_gang_that_is_gated_after_it_was_let_go_lets_the_next_pod_go() -> None:
+    teams = Teams(100)
+    runs = team_pod("runs", "a", "2", on="n0")
+    members = [team_pod(f"g{i}", "a", annotations=GANG) for i in range(2)]
+    teams.put(quota("a", "2", "2"), runs, *members)
+    assert not teams.settle()
+    teams.put(team_pod("single", "a"))
+    assert not teams.settle()
+    teams.wait(20)
+    teams.delete(members[0])
+    teams.delete(runs)
+    assert teams.settle() == {"single"}
+
+
+def test_a_large_member_that_is_not_needed_does_not_keep_a_gang_from_going_without_it() -> None:
+    teams = Teams(100)
+    teams.put(quota("a", "2", "2"), team_pod("large", "a", "2", priority=9, annotations=GANG))
+    teams.put(*(team_pod(f"small{i}", "a", "500m", annotations=GANG) for i in range(2)))
+    assert teams.settle() == {"small0", "small1"}
+
+
+def test_a_pod_that_is_refused_while_its_quota_has_more_room_than_before_hides_that_from_nobody() -> None:
+    """Several quotas wait to be looked at, so that this one is looked at only after the large pod was refused."""
+    teams = Teams(100)
+    runs = [team_pod(f"runs{i}", f"q{i}", on="n0") for i in range(6)]
+    for i in range(6):
+        teams.put(quota(f"q{i}", "1", "1"), runs[i], team_pod(f"waits{i}", f"q{i}"))
+    assert not teams.settle()
+    teams.wait(20)
+    teams.delete(*runs)
+    teams.put(*(team_pod(f"large{i}", f"q{i}", "2", priority=9) for i in range(6)))
+    assert teams.settle() == {f"waits{i}" for i in range(6)}
+
+
+def test_a_pod_that_waited_for_room_above_its_quota_waits_for_its_quota_where_that_is_full_by_now() -> None:
+    teams = Teams(100, config=configured(enable_check_parent_quota=True))
+    mine, other = quota("mine", "0", "2", parent="both"), quota("other", "0", "2", parent="both")
+    runs = team_pod("runs", "other", "2", on="n0")
+    teams.put(quota("both", "2", "2", is_parent=True), mine, other, runs, team_pod("waits", "mine"))
+    assert not teams.settle()
+    teams.put(quota("mine", "0", "0", parent="both"))
+    teams.wait(20)
+    teams.delete(runs)
+    assert not teams.settle()
+    teams.wait(20)
+    teams.put(mine)
+    assert teams.settle() == {"waits"}
+
+
 def test_trees_of_profiles_have_what_their_roots_say() -> None:
     teams = Teams(100, gates={SchedulerGate.MULTI_QUOTA_TREE: True})
     root = quota(
@@ -271,6 +346,22 @@ def test_trees_of_profiles_have_what_their_roots_say() -> None:
     assert teams.runtime("a") == [100_000]
 
 
+def test_a_min_above_max_is_told_on_the_quota_with_all_whose_pods_wait_for_it() -> None:
+    teams = Teams(100)
+    teams.put(
+        quota("top", "20", "10", is_parent=True), quota("a", parent="top", is_parent=True), quota("b", parent="a")
+    )
+    wrong = "spec.min.cpu: must be at most spec.max.cpu, 10, not 20"
+    waits = "so its pods wait, and so do those of the quotas below it: a, b"
+    assert teams.status("top").complaint == f"{wrong}; {waits}"
+    assert teams.status("b").complaint == f"its parent top cannot be used: {wrong}"
+    teams.put(team_pod("p", "b"))
+    assert teams.settle() == set()
+    teams.put(quota("top", "10", "10", is_parent=True))
+    assert [teams.status(name).complaint for name in ("top", "b")] == ["", ""]
+    assert teams.settle() == {"p"}
+
+
 def test_a_quota_that_is_malformed_stands_alone() -> None:
     teams = Teams(100)
     teams.put(
@@ -287,7 +378,7 @@ def test_a_quota_that_is_malformed_stands_alone() -> None:
     )
     complaints = {name: teams.status(name).complaint for name in ("good", "negative", "orphan", "child-of-orphan", "x")}
     assert complaints["good"] == ""
-    assert "spec.min.cpu is -1" in complaints["negative"]
+    assert "spec.min.cpu: must be 0 or more, not -1" in complaints["negative"]
     assert complaints["orphan"] == "its parent nobody does not exist"
     assert complaints["child-of-orphan"] == "its parent orphan cannot be used: its parent nobody does not exist"
     assert complaints["x"] == "its parents form a circle: x -> y -> x"

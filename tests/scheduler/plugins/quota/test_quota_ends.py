@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tests.scheduler.quotas import PREFIX, Teams, quota, team_pod
+from tests.scheduler.quotas import PREFIX, Teams, configured, quota, team_pod
 
 
 def test_a_quota_that_is_deleted_leaves_its_pods_to_the_default_quota_and_gets_them_back() -> None:
@@ -34,6 +34,15 @@ def test_a_quota_whose_parent_changes_takes_its_pods_along_and_wakes_those_who_w
     assert teams.settle() == {"two"}
     assert teams.status("small").used == {}
     assert teams.status("large").used == teams.status("team").used == {"cpu": 5000}
+
+
+def test_a_quota_that_comes_takes_its_pods_over_from_the_default_quota_which_had_no_room_for_them() -> None:
+    teams = Teams(10, config=configured(default_quota_group_max={"cpu": "1"}))
+    teams.put(quota("b", "0", "9"), team_pod("runs", on="n0"), team_pod("waits", "a"), team_pod("alone"))
+    assert not teams.settle()
+    teams.wait(20)
+    teams.put(quota("a", "0", "9"))
+    assert teams.settle() == {"waits"}
 
 
 def test_a_parent_that_is_deleted_isolates_what_is_below_and_nobody_else() -> None:

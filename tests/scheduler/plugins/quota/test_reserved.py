@@ -57,6 +57,46 @@ def test_an_owner_gets_what_its_quota_holds_for_it_and_only_there() -> None:
     assert teams.known[next(key for key in teams.known if key[1] == "shop/owner")].spec.node_name == "n0"
 
 
+def test_an_owner_that_waits_for_its_quota_goes_when_a_reservation_of_it_comes_or_has_more() -> None:
+    teams = Teams(20)
+    taken = team_pod("runs", "a", "4", on="n0")
+    teams.put(quota("a", "4", "4"), taken)
+    inside = reservations.pod("inside", cpu="4", labels=TEAM, on="n0", inside="r")
+    teams.put(reservations.pod("first", cpu="4", labels=TEAM), reservations.pod("second", cpu="4", labels=TEAM))
+    assert not teams.settle()
+    teams.wait(20)
+    teams.delete(taken)
+    teams.put(inside)
+    assert not teams.settle()
+    holding(teams, allocateOnce=False)
+    assert not teams.settle()
+    teams.wait(20)
+    teams.delete(inside)
+    assert teams.settle() == {"first"}
+
+
+def test_an_owner_goes_when_its_quota_has_the_part_that_a_reservation_lacks() -> None:
+    teams = Teams(20)
+    taken = team_pod("runs", "a", "1", on="n0")
+    teams.put(quota("a", "4", "4"), taken)
+    holding(teams, cpu="3", allocateOnce=False)
+    teams.put(reservations.pod("owner", cpu="4", labels=TEAM))
+    assert not teams.settle()
+    teams.wait(20)
+    teams.delete(taken)
+    assert teams.settle() == {"owner"}
+
+
+def test_an_owner_whose_quota_is_full_does_not_go_beside_its_reservation() -> None:
+    """The quota has 1 left, and the reservation 3, of which it gives nothing to a pod that asks for more."""
+    teams = Teams(20)
+    teams.put(quota("a", "4", "4"))
+    holding(teams, cpu="3", allocateOnce=False, allocatePolicy="Restricted")
+    teams.put(reservations.pod("large", cpu="4", labels=TEAM))
+    assert not teams.settle()
+    assert teams.status("a").used == {"cpu": 3000}
+
+
 def test_a_reservation_grows_no_further_than_its_quota_lets_it() -> None:
     teams = Teams(20)
     teams.put(quota("a", "6", "6"))

@@ -67,3 +67,25 @@ def test_quotas_that_are_always_there_are_made_with_the_max_of_the_configuration
     most = str((2**63 - 1) // 5)
     assert made["koordinator-default-quota"]["spec"] == {"max": {"cpu": most, "memory": most}}
     assert "spec" not in made["koordinator-root-quota"]
+
+
+def test_a_quota_that_is_always_there_gets_its_object_again_though_nothing_happens() -> None:
+    def created(teams: Teams) -> set[str]:
+        return {each.name for each in teams.core.take_writes("ElasticQuota") if isinstance(each, Create)}
+
+    built_in = {f"koordinator-{each}-quota" for each in ("root", "system", "default")}
+    teams = Teams(1)
+    assert created(teams) == built_in
+    there = quota("koordinator-default-quota", "0", "100")
+    teams.put(there, quota("koordinator-system-quota", "0", "100"), quota("koordinator-root-quota", "0", "100"))
+    for _ in range(5):
+        assert created(teams) == set()
+        teams.wait(telling.CREATED_AGAIN_S)
+    # As with its namespace.
+    teams.delete(there)
+    assert created(teams) == {"koordinator-default-quota"}
+    teams.wait(telling.CREATED_AGAIN_S - 1)
+    assert created(teams) == set()
+    assert teams.core.writes_in_s() <= 1
+    teams.wait(1)
+    assert created(teams) == {"koordinator-default-quota"}

@@ -120,6 +120,16 @@ SEQUENCES = [
         get(f"{PODS}/p"),
     ),
     sequence(
+        "json-patch-indexes",
+        post(PODS, pod("p", {"finalizers": ["a/a", "b/b"]})),
+        *[
+            patch(f"{PODS}/p", [{"op": op, "path": f"/metadata/finalizers/{index}", "value": "x/x"}], JSON_PATCH)
+            for op in ("add", "remove", "replace", "test")
+            for index in (2**63 - 1, 2**63, -(2**63), -(2**63) - 1, "9" * 5000, "-" + "9" * 5000, "0" * 5000 + "1", "+1")
+        ],
+        get(f"{PODS}/p"),
+    ),
+    sequence(
         "merge-patch",
         post(CM, config_map("a", {"x": "1", "y": "2"}, labels={"l": "1"})),
         *[

@@ -1,0 +1,113 @@
+"""A disk that takes no writes costs files of `koord up`, never what runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from koord.api.machinery.faults import BadInput
+from koord.minicluster.up import run as up_run
+from koord.minicluster.up.data_dir import DataDir, read_endpoints
+from koord.minicluster.up.plan import Component, UpOptions
+from koord.minicluster.up.run import Up
+from koord.minicluster.up.supervisor import Supervisor
+from tests.kube.waiting import eventually
+from tests.minicluster.up.test_end_to_end import up, wait_until
+from tests.minicluster.up.test_supervisor import COMMAND, alive
+from tests.small_disk import small_disk
+
+
+@pytest.mark.root
+async def test_a_full_disk_loses_files_and_no_component(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(up_run, "RETRY_S", 0.01)
+    with small_disk(tmp_path / "disk", "1m") as disk, DataDir(disk.path / "data") as data:
+        running = Up(UpOptions(), data)
+        supervisor = running.supervisor = Supervisor(
+            [Component("c0", ("serves",))], data, on_change=running._write_endpoints, command=COMMAND
+        )
+        supervising = asyncio.create_task(supervisor.run())
+        try:
+            await asyncio.wait_for(supervisor.ready(), 20)
+            child = supervisor.children["c0"]
+            data.log_file("c0").unlink()
+            disk.fill()
+            killed = child.pid
+            os.kill(killed, signal.SIGKILL)
+            await eventually(lambda: child.state == "ready" and child.pid != killed, 10)
+            assert not supervising.done()
+            before = read_endpoints(data.path)
+            assert before is not None
+            assert before.components["c0"].pid == killed
+            data.keep_port(6443)
+            disk.make_room()
+
+            def is_written() -> bool:
+                after = read_endpoints(data.path)
+                return after is not None and after.components["c0"].pid == child.pid
+
+            await eventually(is_written, 10)
+            disk.fill()
+        finally:
+            supervising.cancel()
+            await asyncio.wait([supervising])
+        assert not alive(child.pid)
+
+
+@pytest.mark.root
+def test_a_directory_on_a_full_disk_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "64k") as disk:
+        disk.fill()
+        with pytest.raises(BadInput, match="No space left on device; make room there, or give another --data-dir"):
+            DataDir(disk.path / "data").__enter__()
+
+
+async def test_a_machine_without_room_for_a_process_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, refusals = asyncio.create_subprocess_exec, iter([True, True])
+
+    async def refuse_twice(*args: str, **options: object) -> asyncio.subprocess.Process:
+        if next(refusals, False):
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return await start(*args, **options)  # type: ignore[arg-type]  # as it was called
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse_twice)
+    with DataDir(tmp_path) as data:
+        supervisor = Supervisor([Component("c0", ("serves",))], data, command=COMMAND)
+        supervising = asyncio.create_task(supervisor.run())
+        try:
+            await asyncio.wait_for(supervisor.ready(), 20)
+            child = supervisor.children["c0"]
+            assert (child.state, child.ended) == ("ready", "could not be started: Resource temporarily unavailable")
+        finally:
+            supervising.cancel()
+            await asyncio.wait([supervising])
+
+
+@pytest.mark.root
+@pytest.mark.timeout(180)
+def test_a_cluster_on_a_full_disk_serves_again_when_there_is_room(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "8m") as disk, up(disk.path / "data", "--nodes", "1") as cluster:
+        pids = {name: cluster.component(name)["pid"] for name in ("apiserver", "controllers")}
+        before = children_of(cluster.process.pid)
+        disk.fill()
+        for pid in pids.values():
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: children_of(cluster.process.pid) - before)
+        assert cluster.process.poll() is None
+        disk.make_room()
+
+        def is_back() -> bool:
+            components = [cluster.component(name) for name in pids]
+            return all(each["state"] == "ready" and each["pid"] not in pids.values() for each in components)
+
+        wait_until(is_back)
+        assert cluster.stop() == 0
+
+
+def children_of(pid: int) -> set[str]:
+    return set(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())

@@ -1,0 +1,154 @@
+"""A random story with all that the scheduler has, on an API server, judged by its objects alone.
+
+The same script and checker as in memory (`tests.scheduler.mixed`). KOORD_STORIES=100 plays so many; the usual number is
+small.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koord.api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, Kind
+from koord.kube.client import Client
+from koord.kube.errors import AlreadyExists, NotFound
+from koord.minicluster.up.bootstrap import bootstrap
+from koord.scheduler.core.entity import Where
+from koord.scheduler.live.run import Runner
+from tests.scheduler.dice import Dice
+from tests.scheduler.live.embedded import serving, until
+from tests.scheduler.live.witness import following
+from tests.scheduler.mixed.invariants import Checker
+from tests.scheduler.mixed.script import (
+    KINDS,
+    NAMESPACE,
+    Action,
+    Change,
+    Drop,
+    Has,
+    Put,
+    Rest,
+    Restart,
+    Script,
+    priority_classes,
+)
+from tests.scheduler.mixed.test_story import NOT_YET
+from tests.scheduler.mixed.world import World, in_full, in_words
+
+STORIES = int(os.environ.get("KOORD_STORIES", "1"))
+ACTIONS = 30
+QUIET = (Where.UNSCHEDULABLE, Where.GATED)
+
+
+class Story:
+    """One story: what the API server has, and the scheduler that is running."""
+
+    def __init__(self, client: Client, seed: int) -> None:
+        self.client, self.seed = client, seed
+        self.script, self.checker = Script(Dice(seed)), Checker(NOT_YET | {"quotas above keep their max"})
+        self.told: list[str] = []
+        self._running = AsyncExitStack()
+        self._runner: Runner | None = None
+
+    async def play(self) -> None:
+        try:
+            for each in priority_classes():
+                await self.client.create(PRIORITY_CLASSES, each)
+            for action in self.script.begin():
+                await self._act(action)
+            await self._start()
+            for _ in range(ACTIONS):
+                for action in self.script.next(_manifests(await self._things())):
+                    await self._act(action)
+            await self._act(Rest())
+        finally:
+            await self._running.aclose()
+
+    async def _start(self) -> None:
+        await self._running.aclose()
+        self._runner = await self._running.enter_async_context(following(self.client))
+
+    async def _things(self) -> dict[Kind[Any], list[Any]]:
+        return {kind: list(await self.client.list(kind)) for kind in KINDS}
+
+    async def _act(self, action: Action) -> None:
+        if isinstance(action, Put | Change | Drop) and action.lessens:
+            await self._rest()
+        self.told.append(in_words(action))
+        match action:
+            case Put(kind, manifest):
+                with suppress(AlreadyExists):
+                    await self.client.create(kind, manifest)
+            case Change(kind, key, body, subresource):
+                namespace, _, name = key.rpartition("/")
+                way: Any = {"type": "strategic"} if kind is PODS else {}
+                with suppress(NotFound):
+                    await self.client.patch(kind, name, body, namespace=namespace, subresource=subresource, **way)
+            case Drop(kind, key):
+                namespace, _, name = key.rpartition("/")
+                with suppress(NotFound):
+                    await self.client.delete(kind, name, namespace=namespace)
+            case Restart():
+                await self._start()
+            case Rest():
+                await self._rest()
+
+    async def _rest(self) -> None:
+        """Until the scheduler has nothing to do, and whatever is found then is as it should be."""
+        if self._runner is None:
+            return
+        await until(self._is_quiet)
+        faults: list[str] = []
+
+        async def is_well() -> bool:
+            faults[:] = await self._faults() if await self._is_quiet() else ["the scheduler does not come to rest"]
+            return not faults
+
+        try:
+            # A change may not have been heard of yet. Who waits in vain would do so for minutes.
+            await until(is_well, 30)
+        except TimeoutError:
+            raise AssertionError(f"seed {self.seed}:\n{in_full(faults)}\n\n{in_full(self.told)}") from None
+
+    async def _is_quiet(self) -> bool:
+        """Whether nothing is under way and nobody is ready, with all pods heard of."""
+        assert self._runner is not None
+        core = self._runner.core
+        assert core is not None
+        if core.assumed or core.waiting() or any(each.where not in QUIET for each in core.queue):
+            return False
+        pods = await self.client.list(PODS)
+        bound = {pod.metadata.key for pod in pods if pod.spec.node_name and not pod.is_finished}
+        waiting = {pod.metadata.key for pod in pods if not pod.spec.node_name and not pod.is_finished}
+        queued = {ask.key for each in core.queue for ask in each.entity.pods}
+        nodes = core.cluster.table.row_of
+        there = {pod.metadata.key for pod in pods if pod.spec.node_name in nodes and pod.metadata.key in bound}
+        return there <= core.cluster.pods.keys() and waiting <= queued
+
+    async def _faults(self) -> list[str]:
+        things = await self._things()
+        objects = {kind.kind: list(all_.values()) for kind, all_ in _manifests(things).items()}
+        world = World(Dice(self.seed))
+        world.now_s = time.time()
+        for kind, all_ in things.items():
+            world.things[kind] = {thing.metadata.key: thing for thing in all_}
+        faults = [f"a fresh scheduler would bind {pod}" for pod in world.would_bind()]
+        return faults or self.checker.at_rest(objects)
+
+
+def _manifests(things: dict[Kind[Any], list[Any]]) -> Has:
+    return {kind: {thing.metadata.key: kind.manifest(thing) for thing in all_} for kind, all_ in things.items()}
+
+
+@pytest.mark.parametrize("seed", range(STORIES))
+async def test_whatever_happens_on_a_server_everybody_gets_what_is_theirs(seed: int, tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        await bootstrap(client)
+        with suppress(AlreadyExists):
+            await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        await Story(client, seed).play()

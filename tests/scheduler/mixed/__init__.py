@@ -1,0 +1,1 @@
+"""Everything that the scheduler has at once, with a checker that reads nothing but API objects."""
