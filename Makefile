@@ -2,6 +2,7 @@
 
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 BIN := .venv/bin
+WORKSHOP := $(wildcard workshop/*/pyproject.toml)
 ARGS ?=
 
 .PHONY: run test lint types layers compiled tests explore test-guest test-cluster coverage bench dist image clean help
@@ -23,11 +24,11 @@ help:
 	python3 -m pip install --quiet --disable-pip-version-check --target .tools uv
 
 # --inexact: what the other target installed stays.
-.venv/.run: pyproject.toml uv.lock | $(filter .tools/%,$(UV))
-	$(UV) sync --quiet --frozen --inexact --no-dev --extra speed
+.venv/.run: pyproject.toml uv.lock $(WORKSHOP) | $(filter .tools/%,$(UV))
+	$(UV) sync --quiet --frozen --inexact --no-dev --extra speed --extra up --extra bench
 	@touch $@
 
-.venv/.dev: pyproject.toml uv.lock | $(filter .tools/%,$(UV))
+.venv/.dev: pyproject.toml uv.lock $(WORKSHOP) | $(filter .tools/%,$(UV))
 	$(UV) sync --quiet --frozen --all-extras
 	@touch $@ .venv/.run
 
@@ -89,8 +90,8 @@ bench: .venv/.dev
 PLATFORMS = --platform manylinux_2_28_$(1) --platform manylinux_2_17_$(1) --platform manylinux2014_$(1)
 dist: .venv/.dev
 	rm -rf dist && mkdir -p dist
-	$(UV) build --quiet --out-dir dist
-	$(UV) export --quiet --frozen --no-dev --all-extras --no-emit-project -o dist/requirements.txt
+	$(UV) build --quiet --all-packages --out-dir dist
+	$(UV) export --quiet --frozen --no-dev --all-extras --no-emit-workspace -o dist/requirements.txt
 	$(UV) export --quiet --frozen --no-dev --all-extras --preview-features sbom-export --format cyclonedx1.5 -o dist/koord.cdx.json
 	python3 -m pip download --quiet --no-deps --require-hashes --only-binary :all: --python-version 3.11 --implementation cp \
 		$(call PLATFORMS,x86_64) --dest dist/wheels -r dist/requirements.txt

@@ -27,7 +27,7 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from koord.install.versions import read as read_version
+from koord.operate.install.versions import read as read_version
 
 READY_WITHIN_S = 90.0
 APISERVER = os.environ.get("KOORD_APISERVER", "kube-apiserver")

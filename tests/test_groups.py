@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from koord.bench import api_servers
+from koord_bench import api_servers
 from tests import groups
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from koord.api.protocol.charged import Charged
-from koord.minicluster.demo.page import page as demo_page
-from koord.minicluster.demo.summary import course, summary
-from koord.minicluster.hollow.load_model import Course
 from koord.operate.page import page as report_page
 from koord.operate.sizing import Sizing
 from koord.operate.worth import NodeSize, Span, of_spans
+from koord_minicluster.demo.page import page as demo_page
+from koord_minicluster.demo.summary import course, summary
+from koord_minicluster.hollow.load_model import Course
 from tests.browser import opened
 from tests.minicluster.demo.looks import ledger, look
 

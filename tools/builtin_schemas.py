@@ -1,4 +1,4 @@
-"""Write the table of facts about Kubernetes' built-in kinds: koord/minicluster/apiserver/schemas/facts.json.
+"""Write the table of facts about Kubernetes' built-in kinds: koord/api/builtin_schemas/facts.json.
 
     python tools/builtin_schemas.py --openapi FOLDER --types CHECKOUT/staging/src/k8s.io [--out FILE]
 
@@ -226,7 +226,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--openapi", type=Path, required=True)
     parser.add_argument("--types", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=Path("koord/minicluster/apiserver/schemas/facts.json"))
+    parser.add_argument("--out", type=Path, default=Path("koord/api/builtin_schemas/facts.json"))
     args = parser.parse_args()
     args.out.write_text(render(collect(args.openapi, GoTypes(args.types))))
 

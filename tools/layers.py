@@ -1,106 +1,218 @@
-"""The import rules as one table: who may import whom. Read by import-linter (see pyproject.toml) and by the docs' test.
+"""The import rules as one table: who may import whom, and who may reach the world or a terminal.
 
-A row is `package: what it may import`; the longest row that fits a module is its row. Every top-level package must have
-one, so a new package fails until somebody has decided where it stands. A package may import itself.
+Read by import-linter (see pyproject.toml) and by the test of the docs. A row is `package (marks): allowed packages`.
+The longest row that fits a module is its row, and a package may always import itself. Packages of koord are named
+without `koord.`. Every package needs a row, so a new one fails until somebody has placed it. `*` allows everything:
+all of koord to a row of koord, all of koord and its workshop to a row of the workshop. `^` is a pure part of the
+package above: it may import the other pure parts, and what that package may import, as far as it is pure.
+`x.{a b}` stands for two rows, `x.a` and `x.b`.
+
+Everything else follows from the table:
+
+- A row is pure unless it is marked `world` or ends with `.live`: no network, event loop, clock, process or chance.
+  A pure row may only allow pure rows.
+- Only a row marked `terminal` knows click and rich.
+- A row marked `light`, and every row that it reaches, imports no heavy library: it runs on every node.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
 
-ROOT = "koord"
-EVERYTHING = "*"
+PRODUCT: Final = "koord"
+WORKSHOP: Final = ("koord_minicluster", "koord_bench")
+EVERYTHING: Final = "*"
+PART: Final = "^"
+WORLD: Final = frozenset({"aiohttp", "asyncio", "socket", "subprocess", "time", "random"})
+TERMINAL: Final = frozenset({"click", "rich"})
+HEAVY: Final = frozenset({"numpy", "rich", "grpc", "cryptography", "click"})
 PROJECT: Final = Path(__file__).parents[1] / "pyproject.toml"
 BEGIN: Final = "<!-- imports: written by `python -m tools.layers docs/architecture.md` -->"
 END: Final = "<!-- end of imports -->"
+_ROW: Final = re.compile(
+    r"(?P<package>[\w.]+)(?:\{(?P<names>[\w ]+)\})?(?: \((?P<marks>[\w, ]+)\))?:(?P<allowed>[\w.*^ ]*)"
+)
 
 
-def parse(rows: list[str]) -> dict[str, frozenset[str]]:
-    """From `kube: api certificates` to what may be imported, by package."""
-    table = {}
-    for row in rows:
-        package, _, allowed = row.partition(":")
-        table[package.strip()] = frozenset(allowed.split())
+@dataclass(frozen=True, slots=True)
+class Row:
+    package: str
+    marks: frozenset[str]
+    allowed: frozenset[str]
+    above: str = ""
+    "Of a pure part: the package that it belongs to."
+
+    @property
+    def is_pure(self) -> bool:
+        return "world" not in self.marks and not self.package.endswith(".live")
+
+    @property
+    def is_product(self) -> bool:
+        return self.package.split(".")[0] not in WORKSHOP
+
+
+Table = dict[str, Row]
+
+
+def parse(rows: list[str]) -> Table:
+    """From the lines of pyproject.toml to rows by package."""
+    table: Table = {}
+    for line in rows:
+        match = _ROW.fullmatch(line)
+        if match is None:
+            raise ValueError(f"{line!r} is not a row: write 'package (marks): allowed packages'")
+        marks = frozenset(mark.strip() for mark in (match["marks"] or "").split(",") if mark.strip())
+        for name in (match["names"] or "").split() or [""]:
+            package = match["package"] + name
+            table[package] = Row(package, marks, frozenset(match["allowed"].split()))
+    parts = {name: _above(name, table) for name, row in table.items() if PART in row.allowed}
+    for name, above in parts.items():
+        others = {other for other in parts if parts[other] == above}
+        allowed = {other for other in table[above].allowed if table[other].is_pure}
+        table[name] = Row(name, frozenset(), frozenset(others | allowed), above)
     return table
 
 
-def row_of(module: str, table: dict[str, frozenset[str]]) -> str | None:
-    """The row that a module stands in: `koord.scheduler.live.run` in `scheduler.live` rather than in `scheduler`."""
-    parts = module.split(".")[1:]
+def _above(package: str, table: Table) -> str:
+    row = row_of(package.rpartition(".")[0], table)
+    if row is None:
+        raise ValueError(f"{package} is a part of no package that has a row")
+    return row.package
+
+
+def row_of(module: str, table: Table) -> Row | None:
+    """The row of a module: `koord.scheduler.live.run` stands in `scheduler.live` rather than in `scheduler`."""
+    parts = module.split(".")
+    if parts[0] == PRODUCT:
+        parts = parts[1:]
     for length in range(len(parts), 0, -1):
-        if (name := ".".join(parts[:length])) in table:
-            return name
+        if (row := table.get(".".join(parts[:length]))) is not None:
+            return row
     return None
 
 
-def rows_of_the_project() -> list[str]:
-    """The table as pyproject.toml has it."""
+def may_import(importer: Row, imported: Row) -> bool:
+    if importer.package in (imported.package, imported.above) or imported.package in importer.allowed:
+        return True
+    return EVERYTHING in importer.allowed and (imported.is_product or not importer.is_product)
+
+
+def is_ours(module: str) -> bool:
+    return module.split(".")[0] in (PRODUCT, *WORKSHOP)
+
+
+def light_rows(table: Table) -> frozenset[str]:
+    """The rows marked light, and all that they reach."""
+    reached: set[str] = set()
+    queue = [name for name, row in table.items() if "light" in row.marks]
+    while queue:
+        name = queue.pop()
+        if name not in reached:
+            reached.add(name)
+            queue += table[name].allowed - {EVERYTHING}
+    return frozenset(reached)
+
+
+def forbidden_libraries(row: Row, light: frozenset[str]) -> frozenset[str]:
+    forbidden = frozenset[str]()
+    if row.is_pure and EVERYTHING not in row.allowed:
+        forbidden |= WORLD
+    if "terminal" not in row.marks:
+        forbidden |= TERMINAL
+    if row.package in light:
+        forbidden |= HEAVY
+    return forbidden
+
+
+def faults_of(table: Table) -> list[str]:
+    """What is wrong with the table itself."""
+    faults = []
+    for name, row in table.items():
+        for allowed in sorted(row.allowed - {EVERYTHING}):
+            if allowed not in table:
+                faults.append(f"{name} may import {allowed}, which has no row")
+            elif row.is_pure and not table[allowed].is_pure:
+                faults.append(f"{name} is pure and may import {allowed}, which reaches the world")
+            elif row.is_product and not table[allowed].is_product:
+                faults.append(f"{name} is of the product and may import {allowed}, which is of the workshop")
+    return faults
+
+
+def project_rows() -> list[str]:
+    """The table in pyproject.toml."""
     contracts = tomllib.loads(PROJECT.read_text())["tool"]["importlinter"]["contracts"]
-    (rows,) = [each["rows"] for each in contracts if each["type"] == "allowed"]
+    (rows,) = [contract["rows"] for contract in contracts if contract["type"] == "table"]
     return list(rows)
 
 
 def markdown(rows: list[str]) -> str:
-    """The table for people."""
-    lines = ["| package | may import |", "| --- | --- |"]
-    for package, allowed in parse(rows).items():
-        named = "everything" if EVERYTHING in allowed else ", ".join(f"`{each}`" for each in sorted(allowed))
-        lines.append(f"| `{package}` | {named or 'nothing of koord'} |")
+    """The table for the docs."""
+    lines = ["| package | may import | besides |", "| --- | --- | --- |"]
+    for name, row in parse(rows).items():
+        if row.above:
+            continue
+        allowed = "everything" if EVERYTHING in row.allowed else ", ".join(f"`{each}`" for each in sorted(row.allowed))
+        marks = sorted(row.marks) or ([] if row.is_pure else ["world"])
+        lines.append(f"| `{name}` | {allowed or 'nothing of koord'} | {', '.join(marks)} |")
     return "\n".join(lines)
 
 
 def rewritten(page: str, rows: list[str]) -> str:
-    """A page with the table between its two marks made anew."""
-    before, found, rest = page.partition(BEGIN)
-    _, ended, after = rest.partition(END)
-    if not found or not ended:
+    """A page with the table between its two marks made again."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
         raise ValueError(f"the page needs the lines {BEGIN} and {END}")
     return f"{before}{BEGIN}\n{markdown(rows)}\n{END}{after}"
 
 
-class Allowed(Contract):
+class ImportTable(Contract):
     rows: list[str] = fields.ListField(subfield=fields.StringField())  # type: ignore[assignment]  # a descriptor
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         table = parse(self.rows)
-        unplaced, broken = set(), []
+        light = light_rows(table)
+        faults = faults_of(table)
         for module in sorted(graph.modules):
-            if not module.startswith(f"{ROOT}."):
+            if not is_ours(module) or module == PRODUCT:
                 continue
-            mine = row_of(module, table)
-            if mine is None:
-                unplaced.add(module.split(".")[1])
+            row = row_of(module, table)
+            if row is None:
+                faults.append(f"{module} has no row: add one that says what it may import")
                 continue
+            forbidden = forbidden_libraries(row, light)
             for imported in sorted(graph.find_modules_directly_imported_by(module)):
-                theirs = row_of(imported, table) if imported.startswith(f"{ROOT}.") else None
-                if theirs is None or theirs == mine or EVERYTHING in table[mine] or theirs in table[mine]:
-                    continue
-                lines = [each["line_number"] for each in graph.get_import_details(importer=module, imported=imported)]
-                broken.append((module, imported, mine, theirs, lines))
-        unknown = {each for allowed in table.values() for each in allowed} - set(table) - {EVERYTHING}
-        return ContractCheck(
-            kept=not (unplaced or broken or unknown),
-            metadata={"unplaced": sorted(unplaced), "broken": broken, "unknown": sorted(unknown)},
-        )
+                if reason := _refusal(row, imported, table, forbidden):
+                    details = graph.get_import_details(importer=module, imported=imported)
+                    where = ", ".join(str(detail["line_number"]) for detail in details)
+                    faults.append(f"{module} (line {where}) imports {imported}: {reason}")
+        return ContractCheck(kept=not faults, metadata={"faults": faults})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
-        found: dict[str, Any] = check.metadata
-        for package in found["unplaced"]:
-            output.print_error(f"koord.{package} has no row: add one that says what it may import")
-        for name in found["unknown"]:
-            output.print_error(f"{name} is allowed to somebody and has no row of its own")
-        for module, imported, mine, theirs, lines in found["broken"]:
-            where = ", ".join(map(str, lines))
-            output.print_error(f"{module} (line {where}) imports {imported}: the row {mine} does not allow {theirs}")
+        metadata: dict[str, Any] = check.metadata
+        for fault in metadata["faults"]:
+            output.print_error(fault)
+
+
+def _refusal(row: Row, imported: str, table: Table, forbidden: frozenset[str]) -> str:
+    """Why a module of a row may not import another one; empty where it may."""
+    if not is_ours(imported):
+        return f"the row {row.package} has no mark for it" if imported.split(".")[0] in forbidden else ""
+    other = row_of(imported, table)
+    if imported == PRODUCT or other is None or may_import(row, other):
+        return ""
+    return f"the row {row.package} does not allow {other.package}"
 
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         page = Path(name)
-        page.write_text(rewritten(page.read_text(), rows_of_the_project()))
+        page.write_text(rewritten(page.read_text(), project_rows()))

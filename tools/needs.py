@@ -15,15 +15,15 @@ from typing import Final
 from koord.agent.host.knobs import KNOBS, PROCESS_KNOBS, Knob, Place
 from koord.agent.host.system_knobs import SYSTEM_KNOBS
 from koord.api.text.yaml import dump
-from koord.install import access, node_agent
-from koord.install.cluster_objects import namespaces
-from koord.install.extras import EXTRAS
-from koord.install.manifest import Json, key_of
-from koord.install.objects import desired
-from koord.install.rights import BY_COMPONENT, Right
-from koord.install.settings import AGENT, COMPONENTS, DESCHEDULER, MANAGER, SCHEDULER, Component, Settings
-from koord.install.workloads import WEBHOOK_PORT
-from koord.install.yarn import OPERATOR
+from koord.operate.install import access, node_agent
+from koord.operate.install.cluster_objects import namespaces
+from koord.operate.install.extras import EXTRAS
+from koord.operate.install.manifest import Json, key_of
+from koord.operate.install.objects import desired
+from koord.operate.install.rights import BY_COMPONENT, Right
+from koord.operate.install.settings import AGENT, COMPONENTS, DESCHEDULER, MANAGER, SCHEDULER, Component, Settings
+from koord.operate.install.workloads import WEBHOOK_PORT
+from koord.operate.install.yarn import OPERATOR
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = "docs/what-it-needs.md"

@@ -1,4 +1,4 @@
-"""Write the numbers of the fields in Kubernetes' protobuf messages: koord/minicluster/apiserver/schemas/protobuf.json.
+"""Write the numbers of the fields in Kubernetes' protobuf messages: protobuf.json of the API server.
 
     python tools/protobuf_facts.py FOLDER [--out FILE]
 
@@ -60,7 +60,9 @@ def _named(package: str, kind: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("koord/minicluster/apiserver/schemas/protobuf.json"))
+    parser.add_argument(
+        "--out", type=Path, default=Path("workshop/minicluster/koord_minicluster/apiserver/bodies/protobuf.json")
+    )
     options = parser.parse_args()
     messages: dict[str, Message] = {}
     for file in sorted(options.folder.rglob("generated.proto")):

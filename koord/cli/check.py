@@ -14,8 +14,8 @@ from koord.cli.options import kube_options, output_option
 from koord.cli.tables import table, terminal_columns
 
 if TYPE_CHECKING:
-    from koord.install.live.cluster import Cluster
-    from koord.install.readiness import Finding, Seen
+    from koord.operate.install.live.cluster import Cluster
+    from koord.operate.install.readiness import Finding, Seen
 
 COLOURS = {"works": "green", "partly": "yellow", "off": "", "missing": "red", "broken": "red"}
 
@@ -35,7 +35,7 @@ something is not there, or does not work; the exit code is then 1."""
 @output_option("table", "json", "yaml")
 def check(namespace: str, local: bool, kubeconfig: str | None, context: str | None, output: str) -> int:
     """Say what works on this cluster, what is off and why, and what is missing."""
-    from koord.install.readiness import findings, is_ready
+    from koord.operate.install.readiness import findings, is_ready
 
     found: list[Finding] = (
         _kernel() if local else findings(on_cluster(kubeconfig, context, lambda c: _look(c, namespace)))
@@ -57,7 +57,7 @@ def check(namespace: str, local: bool, kubeconfig: str | None, context: str | No
 def _kernel() -> list[Finding]:
     """What this machine's kernel shows, asked of the kernel itself."""
     from koord.cli.agent import features_of
-    from koord.install.readiness import Finding
+    from koord.operate.install.readiness import Finding
 
     return [
         Finding("this kernel", each.name, "works" if each.is_there else "off", each.how)
@@ -68,13 +68,13 @@ def _kernel() -> list[Finding]:
 async def _look(cluster: Cluster, namespace: str) -> Seen:
     from koord import __version__
     from koord.api.protocol import names
-    from koord.install.live import looking
-    from koord.install.readiness import Seen
-    from koord.install.settings import Settings
     from koord.kube.errors import ApiError
     from koord.manager.config_in_force import in_force, last_valid
-    from koord.minicluster.up.health import booked_twice
-    from koord.minicluster.up.survey import survey
+    from koord.operate.health import booked_twice
+    from koord.operate.install.live import looking
+    from koord.operate.install.readiness import Seen
+    from koord.operate.install.settings import Settings
+    from koord.operate.live.survey import survey
 
     client = cluster.client
     version = await client.server_version()

@@ -21,8 +21,8 @@ from koord.cli.rollout import rollout, rollout_table
 from koord.cli.tables import table
 
 if TYPE_CHECKING:
-    from koord.cli.colocation_live import Evict, NodeStanding, Scope, SwitchResult
     from koord.kube.client import Client
+    from koord.operate.live.colocation import Evict, NodeStanding, Scope, SwitchResult
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -110,7 +110,7 @@ def off(
     The exit code is 1 if a pod that was to be evicted is still there, if a node could not be written, or if the
     question was answered with no.
     """
-    from koord.cli import colocation_live as live
+    from koord.operate.live import colocation as live
 
     for given, flag in ((yes, "--yes"), (system_namespaces, "--system-namespaces")):
         if given and not evict:
@@ -160,10 +160,10 @@ def status(
 ) -> int:
     """Say where co-location is on or off, who switched it, what is lent, how many pods run on it, and how far roll-outs
     are."""
-    from koord.cli import rollout_live
+    from koord.operate.live import rollouts
 
     scope = _scope(nodes, selector)
-    told = _run(lambda client: rollout_live.status(client, scope), kubeconfig, context)
+    told = _run(lambda client: rollouts.status(client, scope), kubeconfig, context)
     if output == "table":
         _print(told)
         if told.rollouts:
@@ -178,7 +178,7 @@ def status(
 
 def _scope(nodes: tuple[str, ...], selector: str | None) -> Scope:
     from koord.api.text.selector import parse_labels
-    from koord.cli.colocation_live import Scope
+    from koord.operate.live.colocation import Scope
 
     if nodes and selector:
         raise click.UsageError("give --node or -l/--selector, not both")
@@ -186,7 +186,7 @@ def _scope(nodes: tuple[str, ...], selector: str | None) -> Scope:
 
 
 def _run(work: Callable[[Client], Awaitable[T]], kubeconfig: str | None, context: str | None) -> T:
-    from koord.cli import colocation_live as live
+    from koord.operate.live import colocation as live
 
     return live.run(work, kubeconfig, context)
 
@@ -200,7 +200,7 @@ def _turn(
     context: str | None,
     output: str,
 ) -> int:
-    from koord.cli import colocation_live as live
+    from koord.operate.live import colocation as live
 
     with Progress() as progress:
 

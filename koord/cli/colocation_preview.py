@@ -53,14 +53,14 @@ def preview(
     if feature == DESCHEDULING:
         return _moves(ctx, selector, percent, kubeconfig, context, output)
     from koord.api.text.selector import parse_labels
-    from koord.cli import plan_live
     from koord.manager.rollout.features import FEATURES, feature_of
+    from koord.offline.live import snapshot
     from koord.offline.rollout_preview import feature_preview
 
     wanted = (feature_of(feature),) if feature else FEATURES
     matcher = parse_labels(selector) if selector else None
     with Progress() as progress:
-        found = plan_live.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), configuration=True)
+        found = snapshot.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), configuration=True)
         now_s = time.time()
         told = [feature_preview(found, each, matcher, percent, now_s) for each in wanted]
     if output == "table":

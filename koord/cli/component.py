@@ -120,9 +120,9 @@ def run_component(
     from koord.kube import (
         lean,  # noqa: F401 - before anything else imports aiohttp
         shell,
+        tether,
     )
     from koord.kube.locate import locate
-    from koord.minicluster.up import tether
 
     supervised = start(common.log_format)
     if warning:
@@ -203,8 +203,7 @@ agent_socket_option = click.option(
 
 def run_on_node(name: str, work: Callable[[Callable[[], None]], Awaitable[None]], log_format: str) -> int:
     """A process of a node that needs no API server, until it is stopped. `work` gets whom to tell that it serves."""
-    from koord.kube import shell
-    from koord.minicluster.up import tether
+    from koord.kube import shell, tether
 
     ready = (lambda: tether.say_ready({})) if start(log_format) else (lambda: None)
     return shell.run_component(lambda: work(ready), name=name)
@@ -221,8 +220,8 @@ def needs_extra(extra: str) -> Iterator[None]:
 
 def start(log_format: str) -> bool:
     """Sets logs and the tether up. Whether this process has a supervisor."""
+    from koord.kube import tether
     from koord.kube.logs import setup_logging
-    from koord.minicluster.up import tether
 
     setup_logging(format="json" if log_format == "json" else "text")
     if tether.is_supervised():
@@ -291,12 +290,12 @@ def _self_signed(name: str) -> ServingTls:
     import subprocess
     import tempfile
 
-    from koord.certificates import own
+    from koord.kube.certificates import own
+    from koord.kube.program import own_program
     from koord.kube.serving_tls import ServingTls
-    from koord.minicluster.up.program import own_program
 
     folder = tempfile.TemporaryDirectory(prefix="koord-tls-")
-    subprocess.run([*own_program("koord.certificates.own"), folder.name, f"koord-{name}"], check=True)
+    subprocess.run([*own_program("koord.kube.certificates.own"), folder.name, f"koord-{name}"], check=True)
     return ServingTls(f"{folder.name}/{own.CERTIFICATE}", f"{folder.name}/{own.KEY}", keeps=folder)
 
 

@@ -12,7 +12,7 @@ import click
 
 from koord.api.text.counted import counted
 from koord.cli import structured
-from koord.cli.inputs import configuration_of, moment, read_manifests, say_of, scheduler_configuration
+from koord.cli.inputs import configuration_of, moment, note, read_manifests, say_of, scheduler_configuration
 from koord.cli.options import (
     config_option,
     descheduler_plugin_option,
@@ -84,20 +84,20 @@ def deschedule(
     with Progress() as progress:
         manifests = read_manifests(paths, namespace=namespace, progress=progress)
         if live:
-            from koord.cli import plan_live
+            from koord.offline.live import snapshot
 
-            found = plan_live.live(
+            found = snapshot.live(
                 kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), more=(*WORKLOADS, POD_MIGRATION_JOBS)
             )
-            manifests, now_s = plan_live.merged(manifests, found), time.time() if now is None else now_s
+            manifests, now_s = snapshot.merged(manifests, found), time.time() if now is None else now_s
         manifests.require_valid()
-        scales = plan_live.scales(kubeconfig, context, manifests) if live else {}
+        scales = snapshot.scales(kubeconfig, context, manifests) if live else {}
         given = configuration_of(DeschedulerConfiguration, "DeschedulerConfiguration", config, manifests)
         scheduler = scheduler_configuration(None, manifests) or SHIPPED_SCHEDULER
         warnings = require_no_fight(manifests, given, scheduler) if given is not None else ()
         running = None
         if live and given is None:
-            running = plan_live.descheduler_settings(kubeconfig, context, time.time())
+            running = snapshot.descheduler_settings(kubeconfig, context, time.time(), note)
         ready = compiled(given or running or SHIPPED, [load(each) for each in plugins])
         progress.say("looking at nodes and pods")
         decided = decide(manifests, ready, profiles_of(scheduler), now_s=now_s, scales=scales, has_all_pods=live)

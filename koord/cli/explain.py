@@ -19,6 +19,7 @@ from koord.cli.cluster_names import explained, namespaces
 from koord.cli.inputs import (
     everybody_answers,
     moment,
+    note,
     read_manifests,
     say_of,
     scheduler_configuration,
@@ -161,14 +162,14 @@ def explain(
     with Progress() as progress:
         manifests = read_manifests(paths, namespace=namespace, progress=progress)
         if live:
-            from koord.cli import plan_live
+            from koord.offline.live import snapshot
 
             more = WORKLOADS if workload is not None else ()
-            listed = plan_live.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), more=more)
+            listed = snapshot.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), more=more)
             if workload is not None:
-                listed += plan_live.listed(kubeconfig, context, [kinds.EVENTS], workload[1].partition("/")[0])
-            manifests = plan_live.merged(manifests, listed)
-            unanswered = plan_live.unanswered(kubeconfig, context, time.time())
+                listed += snapshot.listed(kubeconfig, context, [kinds.EVENTS], workload[1].partition("/")[0])
+            manifests = snapshot.merged(manifests, listed)
+            unanswered = snapshot.unanswered(kubeconfig, context, time.time(), note)
         written = manifests.require_valid()
         manifests = expand(written, now_s=now_s).manifests
         given = scheduler_configuration(config, manifests)

@@ -62,7 +62,7 @@ def explain_node(
     with Progress() as progress:
         manifests = read_manifests(paths, namespace=namespace, progress=progress)
         if live:
-            from koord.cli.node_live import with_node
+            from koord.offline.live.node_snapshot import with_node
 
             progress.say(f"looking at {name}")
             manifests, seen = with_node(manifests, name, kubeconfig, context, now_s)

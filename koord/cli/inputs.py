@@ -25,7 +25,7 @@ def read_manifests(
     """The objects in files, folders and on standard input. Fields that their kinds do not have are faults; `strict`:
     also in objects that come from a cluster, which may be newer than koord."""
     from koord.api.text.manifest import read
-    from koord.minicluster.apiserver.bodies.field_names import misnamed_fields
+    from koord.offline.field_names import misnamed_fields
 
     def reading(file: str) -> None:
         if progress is not None:
@@ -102,6 +102,11 @@ def say_of(manifests: Manifests, ignored: Mapping[str, int]) -> None:
     if ignored:
         kinds = ", ".join(f"{number} {kind}" for kind, number in ignored.items())
         click.echo(f"note: ignored, because they play no part yet: {kinds}", err=True)
+
+
+def note(text: str) -> None:
+    """One line on standard error: something could not be looked up."""
+    click.echo(f"note: {text}", err=True)
 
 
 def everybody_answers(scheduler_name: str) -> str:

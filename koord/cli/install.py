@@ -20,7 +20,7 @@ from koord.cli.options import kube_options, output_option, wait_option
 from koord.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from koord.install.live.cluster import Cluster
+    from koord.operate.install.live.cluster import Cluster
 
 
 @click.command(
@@ -70,8 +70,8 @@ def install(
     from msgspec.structs import replace
 
     from koord import __version__
-    from koord.install.objects import desired
-    from koord.install.settings import Settings
+    from koord.operate.install.objects import desired
+    from koord.operate.install.settings import Settings
 
     fresh = Settings(image=f"koord:{__version__}", version=__version__)
     if chart_dir is not None:
@@ -85,8 +85,8 @@ def install(
         return 0
 
     async def work(cluster: Cluster) -> int:
-        from koord.install.live.installing import carry_out, prepare
-        from koord.install.live.looking import has_old_kubelets
+        from koord.operate.install.live.installing import carry_out, prepare
+        from koord.operate.install.live.looking import has_old_kubelets
 
         settings = changed(replace(fresh, old_kubelets=await has_old_kubelets(cluster)), given)
         prepared = await prepare(cluster, settings, adopt=adopt)
@@ -105,14 +105,14 @@ def install(
 
 
 def _write_chart(folder: Path, version: str) -> None:
-    from koord.install.chart import chart
+    from koord.operate.install.chart import chart
 
     _write("--write-chart", folder, chart(version), known_by="Chart.yaml")
     click.echo(f"wrote a Helm chart to {folder}: helm install koord {folder} -n koordinator-system --create-namespace")
 
 
 def _write_monitoring(folder: Path) -> None:
-    from koord.install.monitoring import files
+    from koord.operate.install.monitoring import files
 
     _write("--write-monitoring", folder, files(), known_by="rules.yaml")
     click.echo(f"wrote {folder}/rules.yaml, {folder}/scrape.yaml for Prometheus and {folder}/boards for Grafana")

@@ -12,10 +12,10 @@ import click
 from koord.cli import structured
 
 if TYPE_CHECKING:
-    from koord.install.live.cluster import Cluster
-    from koord.install.live.installing import Prepared
-    from koord.install.plan import Plan
-    from koord.install.settings import Settings
+    from koord.operate.install.live.cluster import Cluster
+    from koord.operate.install.live.installing import Prepared
+    from koord.operate.install.plan import Plan
+    from koord.operate.install.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
@@ -78,7 +78,7 @@ def changed(settings: Settings, given: Mapping[str, Any]) -> Settings:
     texts = {name: _configuration(name, path) for name, path in files.items() if path is not None}
     if texts:
         new["configurations"] = {**settings.configurations, **texts}
-    from koord.install.extras import EXTRAS
+    from koord.operate.install.extras import EXTRAS
 
     return replace(settings, **new).checked(frozenset(EXTRAS))
 
@@ -107,8 +107,8 @@ def _configuration(component: str, path: Path) -> str:
 
 
 def on_cluster(kubeconfig: str | None, context: str | None, work: Callable[[Cluster], Awaitable[R]]) -> R:
-    from koord.install.live.cluster import Cluster
     from koord.kube.client import Client
+    from koord.operate.install.live.cluster import Cluster
 
     async def go() -> R:
         async with Client.from_config(kubeconfig, context, user_agent="koord-install") as client:
@@ -126,7 +126,7 @@ def print_manifests(objects: Sequence[Mapping[str, Any]]) -> None:
 
 async def print_diff(cluster: Cluster, prepared: Prepared) -> None:
     """What would change, object by object, as a unified diff of YAML."""
-    from koord.install.difference import difference
+    from koord.operate.install.difference import difference
 
     if not prepared.plan.changes:
         click.echo("nothing would change", err=True)

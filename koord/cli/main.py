@@ -28,7 +28,7 @@ class CommandEntry:
 
 
 COMMANDS: dict[str, CommandEntry] = {
-    "up": CommandEntry("koord.cli.up", "Run a whole cluster on this machine."),
+    "up": CommandEntry("koord_minicluster.cli.up", "Run a whole cluster on this machine."),
     "status": CommandEntry(
         "koord.cli.status", "Say how a cluster and its components are, and how to mend what is wrong."
     ),
@@ -62,9 +62,9 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "top": CommandEntry("koord.cli.top", "Show what nodes and pods have, ask for and use, by priority band."),
     "crds": CommandEntry("koord.cli.crds", "Print the CustomResourceDefinitions of koord's kinds."),
-    "hollow": CommandEntry("koord.cli.hollow", "Run nodes that are only modelled."),
+    "hollow": CommandEntry("koord_minicluster.cli.hollow", "Run nodes that are only modelled."),
     "apiserver": CommandEntry(
-        "koord.cli.apiserver", "Serve a Kubernetes API on this machine, with nothing else installed."
+        "koord_minicluster.cli.apiserver", "Serve a Kubernetes API on this machine, with nothing else installed."
     ),
     "scheduler": CommandEntry("koord.cli.scheduler", "Schedule pods: decide where they go, and bind them."),
     "descheduler": CommandEntry("koord.cli.descheduler", "Move pods that sit badly, and carry out PodMigrationJobs."),
@@ -85,14 +85,19 @@ COMMANDS: dict[str, CommandEntry] = {
     "nri": CommandEntry("koord.cli.nri", "Set containers up before they start: a plugin of containerd or CRI-O (NRI)."),
     "yarn": CommandEntry("koord.cli.yarn", "Run Hadoop YARN on reclaimed resources: the operator and the copilot."),
     "local": CommandEntry(
-        "koord.cli.local", "Make this machine a node: pods run as plain processes in real cgroups. No sandbox."
+        "koord_minicluster.cli.local",
+        "Make this machine a node: pods run as plain processes in real cgroups. No sandbox.",
     ),
-    "controllers": CommandEntry("koord.cli.controllers", "Run the controllers of Deployments, Jobs and the like."),
-    "bench": CommandEntry("koord.cli.bench", "Run the benchmarks, each against its baseline in the same run."),
+    "controllers": CommandEntry(
+        "koord_minicluster.cli.controllers", "Run the controllers of Deployments, Jobs and the like."
+    ),
+    "bench": CommandEntry("koord_bench.cli", "Run the benchmarks, each against its baseline in the same run."),
     "completion": CommandEntry("koord.cli.completion", "Print the completion script for bash, zsh or fish."),
     "version": CommandEntry("koord.cli.version", "Print the version of koord and of the cluster."),
 }
 
+EXTRAS: Final = {"koord_minicluster": "up", "koord_bench": "bench"}
+"""The extra of koord that installs a package beside it."""
 NEAR: Final = 0.8
 """How like a command a word must be to be taken for a slip: `stat` is near to status, `get` is not to agent."""
 
@@ -107,7 +112,15 @@ class LazyGroup(click.Group):
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
-        command = getattr(importlib.import_module(entry.module), cmd_name.replace("-", "_"))
+        try:
+            module = importlib.import_module(entry.module)
+        except ModuleNotFoundError as error:
+            if (extra := EXTRAS.get(error.name or "")) is None:
+                raise
+            raise click.ClickException(
+                f'koord {cmd_name} is not installed here: pip install "koord[{extra}]"'
+            ) from None
+        command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

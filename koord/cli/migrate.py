@@ -13,10 +13,10 @@ from koord.cli.progress import Progress
 from koord.cli.tables import table, terminal_columns
 
 if TYPE_CHECKING:
-    from koord.install.live.cluster import Cluster
-    from koord.install.live.migrating import Looked
-    from koord.install.migration import Side, Standing
-    from koord.install.settings import Settings
+    from koord.operate.install.live.cluster import Cluster
+    from koord.operate.install.live.migrating import Looked
+    from koord.operate.install.migration import Side, Standing
+    from koord.operate.install.settings import Settings
 
 COMPONENTS = ("manager", "scheduler", "descheduler", "agent")
 
@@ -57,7 +57,7 @@ def migrate(
         raise click.UsageError(f"--back needs a COMPONENT: {', '.join(COMPONENTS)}")
 
     async def work(cluster: Cluster) -> int:
-        from koord.install.live.migrating import look
+        from koord.operate.install.live.migrating import look
 
         looked = await look(cluster, given["namespace"] or _namespace())
         settings = _settings(looked, given)
@@ -69,14 +69,14 @@ def migrate(
 
 
 def _namespace() -> str:
-    from koord.install.migration import NAMESPACE
+    from koord.operate.install.migration import NAMESPACE
 
     return NAMESPACE
 
 
 def _settings(looked: Looked, given: dict[str, Any]) -> Settings:
     from koord import __version__
-    from koord.install.settings import Settings
+    from koord.operate.install.settings import Settings
 
     fresh = Settings(image=f"koord:{__version__}", version=__version__, namespace=_namespace(), components=())
     return changed(looked.record.settings if looked.record is not None else fresh, given)
@@ -85,9 +85,9 @@ def _settings(looked: Looked, given: dict[str, Any]) -> Settings:
 async def _move(
     cluster: Cluster, looked: Looked, settings: Settings, component: str, *, back: bool, dry_run: bool, wait_s: float
 ) -> int:
-    from koord.install.live.migrating import migrate as carry_out
-    from koord.install.live.migrating import prepare_migration
-    from koord.install.migration import of_component
+    from koord.operate.install.live.migrating import migrate as carry_out
+    from koord.operate.install.live.migrating import prepare_migration
+    from koord.operate.install.migration import of_component
 
     migration = await prepare_migration(cluster, looked, of_component(component), settings, back=back)
     if dry_run:
@@ -103,8 +103,8 @@ async def _move(
 
 
 async def _say(cluster: Cluster, looked: Looked, settings: Settings, output: str) -> int:
-    from koord.install.live.migrating import obstacles
-    from koord.install.migration import conflicts
+    from koord.operate.install.live.migrating import obstacles
+    from koord.operate.install.migration import conflicts
 
     problems = [*conflicts(looked.standings), *await obstacles(cluster, looked, settings)]
     if output != "table":

@@ -16,6 +16,7 @@ from koord.cli import structured
 from koord.cli.inputs import (
     everybody_answers,
     moment,
+    note,
     read_manifests,
     say_of,
     scheduler_configuration,
@@ -110,14 +111,14 @@ def plan(
         ignored = unused(manifests, taken, (STORED, PUBLISHED, TEMPLATES))
         unanswered: Callable[[str], str] = everybody_answers
         if live:
-            from koord.cli import plan_live
+            from koord.offline.live import snapshot
 
-            found = plan_live.live(
+            found = snapshot.live(
                 kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), configuration=asks_preview
             )
             replaced = manifests.with_items(found)
-            manifests = plan_live.merged(manifests, found)
-            unanswered = plan_live.unanswered(kubeconfig, context, time.time())
+            manifests = snapshot.merged(manifests, found)
+            unanswered = snapshot.unanswered(kubeconfig, context, time.time(), note)
         manifests.require_valid()
         expanded = expand(manifests, now_s=now_s)
         manifests, ignored = expanded.manifests, [*ignored, *expanded.ignored]
@@ -140,8 +141,8 @@ def plan(
             unanswered=supposing(given, unanswered),
             progress=lambda done, total: progress.say(f"placing pods: {done:,} of {total:,}"),
         )
-    for note in previewed.notes if previewed is not None else ():
-        click.echo(f"warning: {note}", err=True)
+    for remark in previewed.notes if previewed is not None else ():
+        click.echo(f"warning: {remark}", err=True)
     for line in mended:
         click.echo(f"warning: {line}", err=True)
     for line in expanded.notes:

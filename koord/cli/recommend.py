@@ -82,7 +82,7 @@ def _found(paths: tuple[str, ...], namespace: str, kubeconfig: str | None, conte
             say_of(found, {})
             return found
         from koord.api import kinds
-        from koord.cli.plan_live import listed
+        from koord.offline.live.snapshot import listed
         from koord.offline.recommend import WITH_TEMPLATE
 
         progress.say("looking at the cluster")

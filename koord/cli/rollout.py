@@ -14,8 +14,8 @@ from koord.cli.options import kube_options, output_option, pool_option
 from koord.cli.tables import table
 
 if TYPE_CHECKING:
-    from koord.cli.rollout_live import RolloutResult, RolloutShown
     from koord.kube.client import Client
+    from koord.operate.live.rollouts import RolloutResult, RolloutShown
 
 T = TypeVar("T")
 MOST_NAMED: Final = 5
@@ -69,9 +69,9 @@ def start(
     from koord.api.machinery.faults import BadInput
     from koord.api.text.duration import parse_ns
     from koord.api.text.selector import parse_labels
-    from koord.cli import rollout_live as live
     from koord.manager.rollout.features import feature_of
     from koord.manager.rollout.state import Limits, Rollout, parse_steps
+    from koord.operate.live import rollouts as live
 
     for given, flag in (
         (max_unready, "--max-unready"),
@@ -108,7 +108,7 @@ def start(
 @output_option("table", "json", "yaml")
 def status(kubeconfig: str | None, context: str | None, output: str) -> int:
     """Say how far roll-outs are, and why one stopped."""
-    from koord.cli import rollout_live as live
+    from koord.operate.live import rollouts as live
 
     _print(_run(live.look, kubeconfig, context), output)
     return 0
@@ -120,8 +120,8 @@ def status(kubeconfig: str | None, context: str | None, output: str) -> int:
 @kube_options
 def stop(feature: str, reason: str, kubeconfig: str | None, context: str | None) -> int:
     """Stop growing. Nodes that have the feature keep it."""
-    from koord.cli import rollout_live as live
     from koord.manager.rollout.features import feature_of
+    from koord.operate.live import rollouts as live
 
     found = feature_of(feature)
     _print(_run(lambda client: live.stop(client, found, reason), kubeconfig, context), "table")
@@ -134,8 +134,8 @@ def stop(feature: str, reason: str, kubeconfig: str | None, context: str | None)
 @kube_options
 def resume(feature: str, again: bool, kubeconfig: str | None, context: str | None) -> int:
     """Go on after a stop. The step that was stopped begins anew."""
-    from koord.cli import rollout_live as live
     from koord.manager.rollout.features import feature_of
+    from koord.operate.live import rollouts as live
 
     found = feature_of(feature)
     _print(_run(lambda client: live.resume(client, found, again=again), kubeconfig, context), "table")
@@ -163,8 +163,8 @@ def finish(feature: str, force: bool, kubeconfig: str | None, context: str | Non
 
 
 def _end(feature: str, on: bool, force: bool, kubeconfig: str | None, context: str | None) -> int:
-    from koord.cli import rollout_live as live
     from koord.manager.rollout.features import feature_of
+    from koord.operate.live import rollouts as live
 
     found = feature_of(feature)
     refused = _run(lambda client: live.end(client, found, on=on, force=force), kubeconfig, context)

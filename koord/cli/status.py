@@ -15,7 +15,7 @@ from koord.cli.options import kube_options, output_option, wait_option
 from koord.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from koord.minicluster.up.health import Status
+    from koord.operate.health import Status
 
 
 LOOK_AGAIN_S: Final = 0.5
@@ -80,9 +80,9 @@ def _is_settled(found: Status) -> bool:
 async def _look(data_dir: Path | None, kubeconfig: str | None, context: str | None) -> Status:
     from koord.kube.client import Client
     from koord.kube.locate import locate
-    from koord.minicluster.up.data_dir import read_endpoints
-    from koord.minicluster.up.health import judge
-    from koord.minicluster.up.survey import survey
+    from koord.operate.endpoints import read_endpoints
+    from koord.operate.health import judge
+    from koord.operate.live.survey import survey
 
     if data_dir is not None:
         path = data_dir / "kubeconfig"
@@ -108,7 +108,7 @@ def _beside(kubeconfig: str | None) -> Path | None:
 
 
 def print_status(status: Status) -> None:
-    from koord.minicluster.up.health import age
+    from koord.operate.health import age
 
     facts = status.facts
     server = facts.server

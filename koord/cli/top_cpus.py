@@ -64,9 +64,9 @@ def _told(pod: CPUHolder) -> str:
 
 async def _look(kubeconfig: str | None, context: str | None) -> Sequence[CPUFigures]:
     from koord.api import kinds
-    from koord.cli.node_live import reservations
     from koord.kube.client import Client
     from koord.kube.errors import ApiError, NotFound
+    from koord.offline.live.node_snapshot import reservations
     from koord.scheduler.plugins.numa.figures import figures
     from koord.scheduler.plugins.reservation.unused import unused
 

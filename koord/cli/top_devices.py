@@ -62,9 +62,9 @@ def _has_room(figures: DeviceFigures) -> bool:
 
 async def _look(kubeconfig: str | None, context: str | None) -> Sequence[DeviceFigures]:
     from koord.api import kinds
-    from koord.cli.node_live import reservations
     from koord.kube.client import Client
     from koord.kube.errors import ApiError, NotFound
+    from koord.offline.live.node_snapshot import reservations
     from koord.scheduler.plugins.devices.figures import figures
     from koord.scheduler.plugins.reservation.unused import unused
 

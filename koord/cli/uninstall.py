@@ -14,8 +14,8 @@ from koord.cli.options import Number, kube_options, output_option
 from koord.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from koord.install.live.cluster import Cluster
-    from koord.install.live.uninstalling import Leaving, Taken
+    from koord.operate.install.live.cluster import Cluster
+    from koord.operate.install.live.uninstalling import Leaving, Taken
 
 
 @click.command(
@@ -55,7 +55,7 @@ def uninstall(
     """Take koord off a cluster without a trace."""
 
     async def work(cluster: Cluster) -> int:
-        from koord.install.live.uninstalling import look, take_away
+        from koord.operate.install.live.uninstalling import look, take_away
 
         leaving = await look(cluster, namespace, delete_crds=delete_crds)
         if output == "table":

@@ -11,8 +11,8 @@ from koord.cli.options import kube_options, output_option, wait_option
 from koord.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from koord.install.live.cluster import Cluster
-    from koord.install.settings import Settings
+    from koord.operate.install.live.cluster import Cluster
+    from koord.operate.install.settings import Settings
 
 
 @click.command(
@@ -45,8 +45,8 @@ def upgrade(
         from msgspec.structs import replace
 
         from koord import __version__
-        from koord.install.live.installing import Refused, carry_out, find_record, prepare
-        from koord.install.live.looking import has_old_kubelets
+        from koord.operate.install.live.installing import Refused, carry_out, find_record, prepare
+        from koord.operate.install.live.looking import has_old_kubelets
 
         record = await find_record(cluster, given.get("namespace") or "koordinator-system")
         if record is None:

@@ -244,8 +244,7 @@ def _daemon(
     context: str | None = None,
 ) -> int:
     from koord.cli.component import start
-    from koord.kube import shell
-    from koord.minicluster.up import tether
+    from koord.kube import shell, tether
     from koord.yarn.live.java import Told, installed, run_daemon
 
     found = installed(hadoop)

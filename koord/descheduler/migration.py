@@ -46,6 +46,7 @@ from koord.api.protocol.crd.pod_migration_job import (
     PodMigrationJobStatus,
 )
 from koord.api.protocol.crd.reservation import Reservation, ReservationPhase
+from koord.api.protocol.eviction_notice import Go
 from koord.api.text.stored import stored_duration
 from koord.api.text.timestamp import TimestampError, from_seconds, parse_timestamp
 from koord.descheduler.evictable import is_available
@@ -62,7 +63,6 @@ from koord.descheduler.limiter import went_of
 from koord.descheduler.moves import is_let_through
 from koord.descheduler.parting import Change, Scaling, asker_of, scene_of, taken_back, telling, verdict_on
 from koord.descheduler.scale_first import EvictOld, GiveUp, PatchDeployment, PatchPod, Wait, is_wanted, plan, record_of
-from koord.notice.decision import Go
 
 AGAIN_S: Final = 3.0
 """How long until a job that waits is looked at again, should nothing be heard."""

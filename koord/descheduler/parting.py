@@ -16,9 +16,9 @@ from koord.api.kubernetes.workloads import Deployment
 from koord.api.protocol.annotations.load import EVICT_REASON, EVICT_TRIGGER
 from koord.api.protocol.annotations.notice import EVICTION_ASKED_BY
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
+from koord.api.protocol.eviction_notice import Asker, Go, Tell, Verdict, asked_by, concerns, decide, is_of, withdrawal
 from koord.api.protocol.names import CREATED_BY_DESCHEDULER
 from koord.descheduler.scale_first import Scene, record_of, undo, unmark
-from koord.notice.decision import Asker, Go, Tell, Verdict, asked_by, concerns, decide, is_of, withdrawal
 
 KEPT_S: Final = 30.0
 """So much of a job's time is left for what follows a notice: the eviction, and the replacement."""

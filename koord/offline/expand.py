@@ -1,7 +1,7 @@
 """Workloads among manifests become the pods that their controllers would make, before anything is planned.
 
 The API server's defaults are filled in first, since names of ReplicaSets come from templates with their defaults; then
-`koord.workloads` makes what the controllers create. A workload that has a uid is in a cluster already: its pods are
+`koord.api.workloads` makes what the controllers create. A workload that has a uid is in a cluster already: its pods are
 among the manifests, or were left out on purpose. A CronJob stands for the Job of its next time.
 """
 
@@ -24,8 +24,8 @@ from koord.api.machinery.codec import DecodeError, convert, without_nulls
 from koord.api.machinery.faults import BadInput, Fault, Invalid
 from koord.api.text.manifest import Manifest, Manifests, Place
 from koord.api.text.selector import NOTHING, compile_labels, match_labels
-from koord.workloads import cron_jobs, daemon_pods, job_pods, replica_sets, stateful_pods
-from koord.workloads.revision import new_revision
+from koord.api.workloads import cron_jobs, daemon_pods, job_pods, replica_sets, stateful_pods
+from koord.api.workloads.revision import new_revision
 
 _KEPT: Final = (kinds.REPLICA_SETS, kinds.STATEFUL_SETS, kinds.REPLICATION_CONTROLLERS)
 """Pods are spread by these, so they stay among the manifests."""

@@ -23,11 +23,11 @@ from koord.api.kubernetes.workloads import CronJob, DaemonSet, Deployment, Job, 
 from koord.api.machinery.faults import BadInput
 from koord.api.text.manifest import Manifests
 from koord.api.text.timestamp import from_seconds
+from koord.api.workloads.cron_jobs import schedule_of
 from koord.offline.explain import Explained, explain_in
 from koord.offline.world import World, world_of
 from koord.scheduler import explain as scheduler
 from koord.scheduler.profiles import Profiles
-from koord.workloads.cron_jobs import schedule_of
 
 WORKLOADS: Final[tuple[Kind[Any], ...]] = (
     kinds.DEPLOYMENTS,

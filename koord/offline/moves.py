@@ -15,9 +15,9 @@ from koord.api.protocol.annotations.load import EVICT_REASON, EVICT_TRIGGER, SOF
 from koord.api.protocol.annotations.notice import EVICTION_DEADLINE, EVICTION_READY
 from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob, PodMigrationJobPhase
+from koord.api.protocol.eviction_notice import asked_by, is_ready
 from koord.api.text.duration import from_seconds
 from koord.api.text.timestamp import TimestampError, parse_timestamp
-from koord.notice.decision import asked_by, is_ready
 from koord.offline.deschedule import Descheduled
 
 ENDS: Final = frozenset(

@@ -7,11 +7,11 @@ from html import escape
 from typing import Final
 
 from koord.api.text.timestamp import from_seconds as timestamp
+from koord.operate import plots as svg
+from koord.operate.plots import Axes, figure, thinned
 from koord.operate.since import said
 from koord.operate.sizing import Sizing, nodes, summed
 from koord.operate.worth import By, Entry, Moment, NodeSize, Worth
-from koord.plots import svg
-from koord.plots.svg import Axes, figure, thinned
 
 PUBLISHED, LENT, USED = "#9aa5b1", "#1f5fa8", "#c08a3e"
 TITLES: Final[tuple[tuple[By, str], ...]] = (

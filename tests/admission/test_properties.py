@@ -14,9 +14,9 @@ from koord.admission.quota_tree_affinity import QuotaTrees
 from koord.admission.request import Request
 from koord.admission.review import admit
 from koord.admission.strategic_merge import POD, merged
+from koord.api.builtin_schemas import schema_for
 from koord.api.machinery.codec import without_nulls
-from koord.minicluster.apiserver.patch import json_patch, strategic
-from koord.minicluster.apiserver.schemas import schema_for
+from koord_minicluster.apiserver.patch import json_patch, strategic
 from tests.admission.build import admitted, container, gates, known, mutated, pod, profile
 
 GATES = "MultiQuotaTree=true,ValidatePodDeviceResource=true"

@@ -23,7 +23,7 @@ from koord.agent.host.knobs import CPU_QUOTA
 from koord.agent.host.layout import qos_dir
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.words import KubeQoS
-from koord.minicluster.local.live import tree
+from koord_minicluster.local.live import tree
 from tests.agent import slices
 
 CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory")

@@ -16,7 +16,7 @@ from koord.api.kinds import ALL, PODS
 from koord.api.kubernetes.admissionregistration import AdmissionReview
 from koord.api.kubernetes.runnable import RunnablePod
 from koord.api.machinery.codec import DecodeError, decode
-from koord.bench.pods import pod
+from koord_bench.pods import pod
 from tests.api.samples import sample
 
 TYPES: list[Any] = [kind.type for kind in ALL] + [RunnablePod, AdmissionReview]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koord.bench import admission
+from koord_bench import admission
 
 
 def test_every_case_gives_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:

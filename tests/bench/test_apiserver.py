@@ -5,10 +5,10 @@ from contextlib import nullcontext
 
 import pytest
 
-from koord.bench import api_servers
-from koord.bench.apiserver import FULL, QUICK, Size, _results, measure
-from koord.bench.result import Result
-from koord.cli.bench import table
+from koord_bench import api_servers
+from koord_bench.apiserver import FULL, QUICK, Size, _results, measure
+from koord_bench.cli import table
+from koord_bench.result import Result
 
 TINY = Size(pods=30, gets=40, patches=8, applies=8, lists=2, watchers=5, watched_patches=10, grown_pods=60, clients=4)
 CASES = 12

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-import koord.bench
+import koord_bench
 
 PROGRAM = textwrap.dedent(
     """
     import sys, time
-    from koord.bench.children import ended_by_signals, start_child
+    from koord_bench.children import ended_by_signals, start_child
     with ended_by_signals():
         child = start_child(["sleep", "300"])
         try:
@@ -68,7 +68,7 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
 
 
 def test_benchmarks_start_processes_in_one_way() -> None:
-    folder = Path(next(iter(koord.bench.__path__)))
+    folder = Path(next(iter(koord_bench.__path__)))
     pattern = re.compile(r"subprocess\.Popen\(|create_subprocess")
     found = {path.name for path in folder.rglob("*.py") if pattern.search(path.read_text())}
     assert found == {"children.py", "colocation_node.py"}

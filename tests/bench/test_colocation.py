@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from koord.bench import colocation, colocation_node, colocation_table
-from koord.bench.colocation import Visits, results
-from koord.bench.colocation_neighbours import NEIGHBOURS, Neighbour
-from koord.bench.colocation_node import CONTROLLED, NAME, PROTECTED, SUPPRESSED, UNPROTECTED, Figures, Visit
-from koord.bench.result import Result
+from koord_bench import colocation, colocation_node, colocation_table
+from koord_bench.colocation import Visits, results
+from koord_bench.colocation_neighbours import NEIGHBOURS, Neighbour
+from koord_bench.colocation_node import CONTROLLED, NAME, PROTECTED, SUPPRESSED, UNPROTECTED, Figures, Visit
+from koord_bench.result import Result
 
 CPU, CACHE, DISK = (next(each for each in NEIGHBOURS if each.name == name) for name in ("cpu", "cache", "disk"))
 
@@ -150,7 +150,7 @@ def test_a_visit_measures_every_way_and_leaves_nothing(brief: None) -> None:
 
 @pytest.mark.root
 def test_what_a_killed_run_left_is_taken_away_by_the_next(brief: None) -> None:
-    code = "from koord.bench import colocation_node as node, colocation_neighbours as neighbours;"
+    code = "from koord_bench import colocation_node as node, colocation_neighbours as neighbours;"
     code += f"node.NAME = {OWN_NAME!r}; node.visit(neighbours.NEIGHBOURS[3], 30)"
     run = subprocess.Popen([sys.executable, "-P", "-c", code])
     try:

@@ -11,12 +11,12 @@ from koord.api.configuration.scheduler_config import parse
 from koord.api.kinds import PODS, RESERVATIONS, Kind
 from koord.api.machinery.codec import convert
 from koord.api.protocol import names
-from koord.bench import contest, every_plugin
-from koord.bench.bursts import Burst, Goals, beside
-from koord.bench.contest import Workload
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Bind
 from koord.scheduler.profiles import profiles_of
+from koord_bench import contest, every_plugin
+from koord_bench.bursts import Burst, Goals, beside
+from koord_bench.contest import Workload
 
 NODES = 20
 KOORDINATORS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koord.bench import descheduler
+from koord_bench import descheduler
 
 
 def test_a_quick_run_moves_pods_and_measures_every_figure() -> None:

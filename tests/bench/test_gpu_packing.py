@@ -10,17 +10,17 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from koord.bench.gpu_packing import arrivals, departures
-from koord.bench.gpu_packing.engine import EngineReplay
-from koord.bench.gpu_packing.plot import svg
-from koord.bench.gpu_packing.policies import FGD, POLICIES, SHADOW, replay_of, set_up
-from koord.bench.gpu_packing.replay import Placed, Replay
-from koord.bench.gpu_packing.run import Options, RuleBrokenError, run
-from koord.bench.gpu_packing.traces import NODES, Trace, TraceError, TraceNode, TracePod, fleet_of, made_up, read
-from koord.bench.gpu_packing.verifier import Verifier
 from koord.cli.main import run as koord
 from koord.scheduler.plugins.packing.shapes import PodShape, Scores
 from koord.scheduler.state.table import Array
+from koord_bench.gpu_packing import arrivals, departures
+from koord_bench.gpu_packing.engine import EngineReplay
+from koord_bench.gpu_packing.plot import svg
+from koord_bench.gpu_packing.policies import FGD, POLICIES, SHADOW, replay_of, set_up
+from koord_bench.gpu_packing.replay import Placed, Replay
+from koord_bench.gpu_packing.run import Options, RuleBrokenError, run
+from koord_bench.gpu_packing.traces import NODES, Trace, TraceError, TraceNode, TracePod, fleet_of, made_up, read
+from koord_bench.gpu_packing.verifier import Verifier
 
 NODE = TraceNode("n1", "T4", 2, 8000, 8192)
 SHARE = PodShape(1000, 1024, 1, 600)
@@ -95,7 +95,7 @@ def test_the_verifier_finds_planted_errors(placements: list[tuple[PodShape, Plac
 
 
 def test_a_run_that_breaks_a_rule_has_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("koord.bench.gpu_packing.arrivals.ceiling", lambda trace: 50.0)
+    monkeypatch.setattr("koord_bench.gpu_packing.arrivals.ceiling", lambda trace: 50.0)
     with pytest.raises(RuleBrokenError, match="more than the ceiling"):
         run(quick=True, options=Options(policies=(FGD,)))
 

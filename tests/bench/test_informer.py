@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from koord.bench.informer import Size, measure
-from koord.bench.pod_rows import by_node, identity, pod_row
-from koord.bench.pods import pod_json
-from koord.bench.result import result
-from koord.cli.bench import table
+from koord_bench.cli import table
+from koord_bench.informer import Size, measure
+from koord_bench.pod_rows import by_node, identity, pod_row
+from koord_bench.pods import pod_json
+from koord_bench.result import result
 
 TINY = Size(decoded=50, decoded_official=20, listed=1100, rows=600, events=300, repeats=1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koord.bench import jobs, quota_trees
+from koord_bench import jobs, quota_trees
 
 
 def test_three_of_ten_gangs_do_not_fit_and_are_tried_again() -> None:

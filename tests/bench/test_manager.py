@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koord.bench import manager
+from koord_bench import manager
 
 
 @pytest.mark.timeout(120)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from koord.bench.recommend import (
+from koord_bench.recommend import (
     MACHINES,
     TRACE,
     UNDER_GOAL_PERCENT,

@@ -1,6 +1,6 @@
 """`koord bench runtime`, at its smallest."""
 
-from koord.bench.runtime import run
+from koord_bench.runtime import run
 
 
 def test_the_proxys_cost_is_told_for_both_kinds_of_calls() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from koord.bench import gpu_shares, reservations, reserved_room, scheduler_memory
-from koord.bench.scheduler import CASES, Case, measure, of_owners, peer
-from koord.bench.scheduler import _node as make_node
-from koord.bench.scheduler import _pod as pod_data
+from koord_bench import gpu_shares, reservations, reserved_room, scheduler_memory
+from koord_bench.scheduler import CASES, Case, measure, of_owners, peer
+from koord_bench.scheduler import _node as make_node
+from koord_bench.scheduler import _pod as pod_data
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -36,7 +36,7 @@ def test_the_real_scheduler_is_measured_with_the_same_pods() -> None:
 
 
 def test_where_the_real_scheduler_is_not_installed_there_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("koord.bench.api_servers.find_binary", lambda name: None)
+    monkeypatch.setattr("koord_bench.api_servers.find_binary", lambda name: None)
     assert peer(nodes=1, pods=1) is None
 
 

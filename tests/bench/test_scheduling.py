@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from koord.bench import scheduling
-from koord.bench.bursts import Seen
-from koord.bench.scheduling import Size
+from koord_bench import scheduling
+from koord_bench.bursts import Seen
+from koord_bench.scheduling import Size
 
 TINY = Size(nodes=5, burst=20, trickle=5, trickle_per_s=50.0, real_nodes=5, real_pods=20)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from koord.bench import api_servers
-from koord.bench.result import Result
 from koord.cli.main import run
+from koord_bench import api_servers
+from koord_bench.result import Result
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def _nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     figure = Result("apiserver", "create", "pods", 1.0, "pods/s")
-    monkeypatch.setattr("koord.bench.apiserver.run", lambda quick, progress: [figure])
+    monkeypatch.setattr("koord_bench.apiserver.run", lambda quick, progress: [figure])
 
 
 @pytest.mark.usefixtures("_nothing_installed")
@@ -30,8 +30,8 @@ def test_a_figure_without_a_baseline_comes_with_the_reason(output: str, capsys: 
 
 
 def test_what_takes_long_is_said_before(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("koord.bench.colocation.run", lambda quick, progress, options: [])
-    monkeypatch.setattr("koord.bench.colocation_table.table", lambda results: "")
+    monkeypatch.setattr("koord_bench.colocation.run", lambda quick, progress, options: [])
+    monkeypatch.setattr("koord_bench.colocation_table.table", lambda results: "")
     assert run(["bench", "colocation"]) == 0
     assert "colocation takes about 18 minutes" in capsys.readouterr().err
     assert run(["bench", "colocation", "--quick"]) == 0

@@ -23,11 +23,11 @@ from koord.api.kubernetes.node import Node
 from koord.api.protocol.annotations.load import LAST_EVICTIONS
 from koord.api.text.selector import parse_labels
 from koord.api.text.timestamp import from_seconds
-from koord.cli.colocation_live import Evict, Scope, SwitchResult, look, plan, turn
 from koord.cli.main import run as koord
 from koord.kube.client import Client
 from koord.kube.locate import locate
 from koord.manager.colocation_switch import SwitchError
+from koord.operate.live.colocation import Evict, Scope, SwitchResult, look, plan, turn
 from tests.control_plane import ControlPlane
 from tests.manager.live.managing import change, fresh, lent, managing, node_with_metric, report, until, until_lent
 from tests.scheduler.live.embedded import scheduling, serving, until_bound

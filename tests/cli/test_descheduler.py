@@ -52,7 +52,7 @@ def test_what_cannot_be_meant_is_refused(words: tuple[str, ...], told: str, caps
 async def test_a_running_one_keeps_the_last_valid_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from koord.minicluster.up.bootstrap import bootstrap
+    from koord_minicluster.up.bootstrap import bootstrap
 
     monkeypatch.setattr(reload, "LOOK_EVERY_S", 0.05)
     caplog.set_level("INFO")

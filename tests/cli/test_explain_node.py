@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from koord.cli.main import run
-from koord.cli.node_live import clock_remarks, last_written_s
+from koord.offline.live.node_snapshot import clock_remarks, last_written_s
 
 NOW = "2026-11-15T10:01:00Z"
 

@@ -8,7 +8,7 @@ import pytest
 
 from koord.api.configuration.features import AgentGate, parse_gates
 from koord.cli.main import run
-from koord.minicluster.up.plan import UpOptions, components
+from koord_minicluster.up.plan import UpOptions, components
 
 Told = pytest.CaptureFixture[str]
 

@@ -165,7 +165,7 @@ def test_bash_completion_offers_the_commands() -> None:
 
 
 def test_bench_help_lists_the_benchmarks(capsys: pytest.CaptureFixture[str]) -> None:
-    from koord.cli.bench import BENCHES
+    from koord_bench.cli import BENCHES
 
     assert run(["bench", "--help"]) == 0
     text = capsys.readouterr().out

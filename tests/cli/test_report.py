@@ -16,7 +16,7 @@ import pytest
 
 from koord.api.kinds import PODS, RECOMMENDATIONS
 from koord.cli.main import run as koord
-from koord.minicluster.up.bootstrap import bootstrap
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.control_plane import free_port
 from tests.scheduler.live.embedded import serving
 

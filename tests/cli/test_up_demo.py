@@ -12,18 +12,18 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from koord.cli.hollow import Fleet
-from koord.cli.up import up
-from koord.cli.up_demo import Demo
-from koord.cli.up_demo_view import clock, line, screen, told
-from koord.minicluster.demo.ledger import Ledger, Look, PodSeen
-from koord.minicluster.demo.live.watching import Watching
-from koord.minicluster.demo.scenario import Scenario
-from koord.minicluster.demo.summary import course, summary
-from koord.minicluster.hollow.load_model import Course
-from koord.minicluster.up.picture import Picture
-from koord.minicluster.up.run import Up
-from koord.minicluster.up.this_node import ThisNode
+from koord_minicluster.cli.hollow import Fleet
+from koord_minicluster.cli.up import up
+from koord_minicluster.cli.up_demo import Demo
+from koord_minicluster.cli.up_demo_view import clock, line, screen, told
+from koord_minicluster.demo.ledger import Ledger, Look, PodSeen
+from koord_minicluster.demo.live.watching import Watching
+from koord_minicluster.demo.scenario import Scenario
+from koord_minicluster.demo.summary import course, summary
+from koord_minicluster.hollow.load_model import Course
+from koord_minicluster.up.picture import Picture
+from koord_minicluster.up.run import Up
+from koord_minicluster.up.this_node import ThisNode
 from tests.minicluster.demo.looks import ledger, look
 
 COURSE = Course(0.0, 360.0)

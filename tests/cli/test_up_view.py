@@ -12,14 +12,14 @@ from rich.console import Console
 
 from koord.api.kubernetes.core import Event
 from koord.api.kubernetes.meta import ObjectMeta, ObjectReference
-from koord.cli.up_view import view
-from koord.minicluster.local.live.probes import ANSWERED
-from koord.minicluster.up.bands import Room, Used, bars
-from koord.minicluster.up.picture import RECENT, Picture
-from koord.minicluster.up.plan import Component
-from koord.minicluster.up.run import Up
-from koord.minicluster.up.supervisor import Child
-from koord.minicluster.up.this_node import ThisNode, quantile
+from koord_minicluster.cli.up_view import view
+from koord_minicluster.local.live.probes import ANSWERED
+from koord_minicluster.up.bands import Room, Used, bars
+from koord_minicluster.up.picture import RECENT, Picture
+from koord_minicluster.up.plan import Component
+from koord_minicluster.up.run import Up
+from koord_minicluster.up.supervisor import Child
+from koord_minicluster.up.this_node import ThisNode, quantile
 
 KUBECONFIG = Path("/d/kubeconfig")
 

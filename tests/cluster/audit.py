@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from koord.install.settings import COMPONENTS, Component
+from koord.operate.install.settings import COMPONENTS, Component
 from tests.cluster.servers import ACCOUNT
-from tests.install.recorded import Recorder, Request
+from tests.operate.install.recorded import Recorder, Request
 
 
 def _entries(audit: Path) -> Iterator[tuple[str, Request, dict[str, Any]]]:

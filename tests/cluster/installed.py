@@ -24,15 +24,15 @@ from typing import Any
 
 from koord.api.kinds import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS
 from koord.api.protocol import names
-from koord.install.live.cluster import Cluster
-from koord.install.manifest import Key
-from koord.install.settings import AGENT, DESCHEDULER, MANAGER, SCHEDULER, Component
 from koord.kube.client import Client
 from koord.kube.cluster_config import ClusterConfig
-from koord.minicluster.up.program import own_program
+from koord.kube.program import own_program
+from koord.operate.install.live.cluster import Cluster
+from koord.operate.install.manifest import Key
+from koord.operate.install.settings import AGENT, DESCHEDULER, MANAGER, SCHEDULER, Component
 from tests.control_plane import free_port
 from tests.crowd import crowd
-from tests.install.recorded import account_config
+from tests.operate.install.recorded import account_config
 from tests.scheduler.live.servers import carry
 
 CONTROL_PLANE = (MANAGER, SCHEDULER, DESCHEDULER)

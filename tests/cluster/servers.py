@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from koord.install.settings import COMPONENTS
-from koord.minicluster.up.program import own_program
+from koord.kube.program import own_program
+from koord.operate.install.settings import COMPONENTS
 from tests.control_plane import ControlPlane, kubernetes_controllers
 from tests.minicluster.apiserver.server_process import ServerProcess
 

@@ -39,8 +39,8 @@ from koord.api.text.quantity import milli
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, ApiError, NotFound
 from koord.kube.informers import Informers
+from koord.kube.program import own_program
 from koord.kube.store import Delta
-from koord.minicluster.up.program import own_program
 from tests.crowd import crowd
 from tests.scheduler.live.embedded import node_manifest
 

@@ -28,17 +28,17 @@ from koord.api.protocol import names
 from koord.api.protocol.holders import is_anothers, is_koords
 from koord.api.text.timestamp import parse_timestamp
 from koord.api.text.yaml import load
-from koord.install.live.cluster import Cluster
-from koord.install.manifest import key_of
 from koord.kube.client import Client
 from koord.kube.errors import NotFound
 from koord.kube.locate import locate
-from koord.minicluster.up.program import own_program
+from koord.kube.program import own_program
+from koord.operate.install.live.cluster import Cluster
+from koord.operate.install.manifest import key_of
 from tests.control_plane import ControlPlane, find_binary, free_port, kubernetes_controllers
 from tests.crowd import crowd
 from tests.docs.test_pages import DOCS
-from tests.install import koordinator
-from tests.install.test_migrate import HERE, THERE, apply, defined
+from tests.operate.install import koordinator
+from tests.operate.install.test_migrate import HERE, THERE, apply, defined
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 VERSION = "v1.8"

@@ -18,10 +18,10 @@ from koord.api.kinds import (
     VALIDATING_WEBHOOK_CONFIGURATIONS,
 )
 from koord.api.protocol import names
-from koord.install.settings import MANAGER
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, ApiError, NotFound
 from koord.kube.locate import locate
+from koord.operate.install.settings import MANAGER
 from tests.cluster.installed import running
 from tests.cluster.servers import SERVERS
 from tests.cluster.story import Pods, Story

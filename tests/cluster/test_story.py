@@ -16,10 +16,10 @@ import pytest
 
 from koord.api.kinds import CONFIG_MAPS, NAMESPACES, POD_MIGRATION_JOBS
 from koord.api.protocol import names
-from koord.install.access import rights_of
-from koord.install.settings import AGENT, DESCHEDULER, MANAGER, SCHEDULER, Component, Settings
 from koord.kube.client import Client
 from koord.kube.locate import locate
+from koord.operate.install.access import rights_of
+from koord.operate.install.settings import AGENT, DESCHEDULER, MANAGER, SCHEDULER, Component, Settings
 from tests.agent.live.test_daemon import FakeKubelet
 from tests.agent.trees import Tree
 from tests.cluster.audit import recorded, times_done
@@ -28,7 +28,7 @@ from tests.cluster.servers import SERVERS, Place
 from tests.cluster.story import COLOCATION, DESCHEDULER_CONFIG, EDGE, SPACE, WITHIN_S, Story, heard, nodes
 from tests.crowd import crowd
 from tests.docs.test_claims import UNUSED_BY_THE_DESCHEDULER, UNUSED_BY_THE_SCHEDULER
-from tests.install.test_rights import UNUSED_BY_THE_AGENT, UNUSED_BY_THE_MANAGER
+from tests.operate.install.test_rights import UNUSED_BY_THE_AGENT, UNUSED_BY_THE_MANAGER
 
 log = logging.getLogger(__name__)
 

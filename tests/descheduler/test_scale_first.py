@@ -31,7 +31,7 @@ from koord.descheduler.scale_first import (
     undo,
     unmark,
 )
-from koord.minicluster.controllers.pods import deleted_first
+from koord_minicluster.controllers.pods import deleted_first
 from tests.descheduler.build import NOW_S, pod
 
 

@@ -15,16 +15,16 @@ from koord.agent.interference.episode import Finding, Step, Taken
 from koord.agent.live.interfering import Interfering
 from koord.agent.qos.decision import Move
 from koord.api.kinds import EVENTS, NAMESPACES, NODE_METRICS, NODES, POD_MIGRATION_JOBS, PODS
-from koord.install.access import split
-from koord.install.rights import AGENT
 from koord.kube.clock import SystemClock
 from koord.kube.errors import ApiError
 from koord.kube.events import EventRecorder
-from koord.minicluster.up.bootstrap import bootstrap
+from koord.operate.install.access import split
+from koord.operate.install.rights import AGENT
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.agent import states
 from tests.agent.live.test_interfering import episode, owned, replica, report
 from tests.docs.test_claims import EXAMPLES, as_the_example_allows
-from tests.install.recorded import Refusals
+from tests.operate.install.recorded import Refusals
 from tests.scheduler.live.embedded import node_manifest, serving, until
 
 pytestmark = pytest.mark.timeout(120)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tools.layers import parse, rewritten, rows_of_the_project
+from tools.layers import parse, project_rows, rewritten
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
@@ -13,12 +13,12 @@ PAGE = ROOT / "docs" / "architecture.md"
 
 def test_the_import_table_is_the_one_that_is_checked() -> None:
     page = PAGE.read_text()
-    assert rewritten(page, rows_of_the_project()) == page, "run: python -m tools.layers docs/architecture.md"
+    assert rewritten(page, project_rows()) == page, "run: python -m tools.layers docs/architecture.md"
 
 
 def test_every_package_has_a_line_that_says_what_it_is_for() -> None:
     named = set(re.findall(r"^\| `koord/([\w/]+)` \|", PAGE.read_text(), re.MULTILINE))
-    packages = {each.replace(".", "/") for each in parse(rows_of_the_project())}
+    packages = {each.replace(".", "/") for each in parse(project_rows())}
     assert named == {each for each in packages if not each.endswith(("live", "__main__")) and each != "minicluster"}
 
 

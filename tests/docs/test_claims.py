@@ -17,15 +17,15 @@ from koord.api.kinds import EVENTS, LEASES, PODS, Kind
 from koord.api.protocol.annotations.notice import EVICTION_NOTICE, SCALE_FIRST
 from koord.api.protocol.unacted import UNACTED
 from koord.cli.main import run
-from koord.install.access import rights_of
-from koord.install.kinds import Head
-from koord.install.settings import DESCHEDULER, SCHEDULER, Settings
 from koord.kube.client import Client
 from koord.kube.errors import ApiError
-from koord.minicluster.up.bootstrap import bootstrap, priority_classes
+from koord.operate.install.access import rights_of
+from koord.operate.install.kinds import Head
+from koord.operate.install.settings import DESCHEDULER, SCHEDULER, Settings
 from koord.scheduler.live.run import SchedulerOptions
+from koord_minicluster.up.bootstrap import bootstrap, priority_classes
 from tests.descheduler.live.cluster import ask, cluster, deploy, descheduling, ends
-from tests.install.recorded import ELSEWHERE, Recorder, client_with
+from tests.operate.install.recorded import ELSEWHERE, Recorder, client_with
 from tests.scheduler.live.embedded import (
     make_nodes,
     node_manifest,

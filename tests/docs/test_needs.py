@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koord.install.node_agent import CAPABILITIES
+from koord.operate.install.node_agent import CAPABILITIES
 from tools.needs import PAGE, ROOT, made
 
 FILES = made()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from koord.install.versions import FINE_KUBELET_RIGHTS, KUBELETS_BEHIND, OLDEST_SERVER, SERVER_FEATURES, said
+from koord.operate.install.versions import FINE_KUBELET_RIGHTS, KUBELETS_BEHIND, OLDEST_SERVER, SERVER_FEATURES, said
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "versions.md").read_text()

@@ -12,6 +12,7 @@ from koord.api import kinds
 from koord.api.configuration.descheduler_args import MigrationControllerArgs
 from koord.api.machinery.shield import Failure, Shield
 from koord.api.protocol.annotations.load import PASSED_ARBITRATION
+from koord.api.protocol.eviction_notice import Asker, decide, withdrawal
 from koord.descheduler.arbitration import arbitrate
 from koord.descheduler.job_request import job_request, sorted_out
 from koord.descheduler.migration import Seen, is_forgotten, step
@@ -21,7 +22,6 @@ from koord.descheduler.round import run
 from koord.descheduler.sight import Sight
 from koord.descheduler.workloads import KINDS as WORKLOADS
 from koord.descheduler.workloads import workloads_of
-from koord.notice.decision import Asker, decide, withdrawal
 from koord.scheduler.core.inputs import BY_KIND
 from tests.descheduler.build import profile
 from tests.enemies.cases import Enemy, enemies

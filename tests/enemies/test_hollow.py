@@ -18,13 +18,13 @@ from koord.kube.client import Client
 from koord.kube.events import EventRecorder
 from koord.kube.informer import Informer
 from koord.kube.informers import Informers
-from koord.minicluster.hollow.live.guard import Guard
-from koord.minicluster.hollow.live.machines import Machines
-from koord.minicluster.hollow.live.reports import Reporter
-from koord.minicluster.hollow.load_model import SeededLoad
-from koord.minicluster.hollow.machine import Machine
-from koord.minicluster.hollow.phases import Pace
-from koord.minicluster.hollow.pod_status import Addresses, step
+from koord_minicluster.hollow.live.guard import Guard
+from koord_minicluster.hollow.live.machines import Machines
+from koord_minicluster.hollow.live.reports import Reporter
+from koord_minicluster.hollow.load_model import SeededLoad
+from koord_minicluster.hollow.machine import Machine
+from koord_minicluster.hollow.phases import Pace
+from koord_minicluster.hollow.pod_status import Addresses, step
 from tests.enemies.cases import Enemy, enemies
 from tests.enemies.checking import check, telling
 from tests.enemies.honest import NOW_S, Thing, honest

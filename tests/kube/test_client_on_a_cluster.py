@@ -15,7 +15,6 @@ from koord.api.kinds import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, NODES, POD_DIS
 from koord.api.kubernetes.core import ConfigMap
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.machinery.codec import decode
-from koord.install.versions import OLDEST_SERVER
 from koord.kube.client import Client
 from koord.kube.discovery import Unstructured
 from koord.kube.errors import (
@@ -31,6 +30,7 @@ from koord.kube.errors import (
     Unauthorized,
     UnsupportedMediaType,
 )
+from koord.operate.install.versions import OLDEST_SERVER
 from tests.control_plane import STREAMS_LISTS, ControlPlane
 
 pytestmark = pytest.mark.cluster

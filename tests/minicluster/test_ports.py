@@ -18,30 +18,31 @@ import trustme
 from aiohttp import web
 
 import koord
+import koord_minicluster
 from koord.api.kinds import SERVICE_ACCOUNTS
 from koord.api.kubernetes.pod import Pod
-from koord.certificates.own import own_certificate
 from koord.kube import listening
 from koord.kube.authorize import Authorizer
+from koord.kube.certificates.own import own_certificate
 from koord.kube.client import Client
 from koord.kube.clock import SystemClock
 from koord.kube.health import HealthServer
 from koord.kube.informer import Informer
 from koord.kube.metrics import Metrics
 from koord.kube.store import Store
-from koord.minicluster.hollow.live.kubelet import HollowKubelet
-from koord.minicluster.kubelet.live.server import KubeletServer
-from koord.minicluster.local.live.server import LocalKubelet
+from koord_minicluster.hollow.live.kubelet import HollowKubelet
+from koord_minicluster.kubelet.live.server import KubeletServer
+from koord_minicluster.local.live.server import LocalKubelet
 from tests.minicluster.apiserver.server_process import ServerProcess
 
 SERVED = {
     "kube/listening.py": "how the others listen",
     "kube/health.py": "health and metrics of every component",
-    "minicluster/kubelet/live/server.py": "kubelets",
-    "minicluster/apiserver/listening.py": "the API server, whose own tests ask the same",
+    "koord_minicluster/kubelet/live/server.py": "kubelets",
+    "koord_minicluster/apiserver/listening.py": "the API server, whose own tests ask the same",
     "manager/live/webhook_server.py": "webhooks: open, since API servers show them no credential",
     "agent/live/asked.py": "no port: a unix socket that only root may open, which the runtimes' own tests check",
-    "minicluster/demo/scenario.py": "a pod of the demo, which says hello to anyone, as a service does",
+    "koord_minicluster/demo/scenario.py": "a pod of the demo, which says hello to anyone, as a service does",
     "yarn/live/copilot.py": "no port: a unix socket that only root may open, which the copilot's own tests check",
 }
 """Where ports are opened. Benchmarks are no components."""
@@ -213,10 +214,11 @@ async def test_what_is_no_request_is_refused_and_fills_no_log(
 
 
 def test_every_port_that_is_opened_is_asked_about_here() -> None:
-    root = Path(koord.__file__).parent
     opening = re.compile(
         r"\b(TCPSite|UnixSite|create_server|start_server|HTTPServer)\("
         r"|from koord\.kube\.listening import (listening|serving)\b|from koord\.kube import listening\b"
     )
-    found = {str(file.relative_to(root)) for file in root.rglob("*.py") if opening.search(file.read_text())}
-    assert {name for name in found if not name.startswith("bench/")} == set(SERVED)
+    product, minicluster = Path(koord.__file__).parent, Path(koord_minicluster.__file__).parent
+    relative = {file: file.relative_to(product) for file in product.rglob("*.py")}
+    relative |= {file: file.relative_to(minicluster.parent) for file in minicluster.rglob("*.py")}
+    assert {str(name) for file, name in relative.items() if opening.search(file.read_text())} == set(SERVED)

@@ -8,7 +8,7 @@ from msgspec import convert, to_builtins
 
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.annotations.notice import EVICTION_NOTICE, EVICTION_READY
-from koord.notice.decision import Asker
+from koord.api.protocol.eviction_notice import Asker
 
 START_S = 1_800_000_000.0
 SCHEDULER = Asker("koord-scheduler", "PreemptionByScheduler", "preempting for a more important pod", "shop/high")

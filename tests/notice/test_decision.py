@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.annotations.notice import EVICTION_ASKED_BY, EVICTION_DEADLINE
+from koord.api.protocol.eviction_notice import STALE_S, Asker, Go, Tell, Wait, asked_by, decide, withdrawal
 from koord.api.text.timestamp import from_seconds, parse_timestamp
-from koord.notice.decision import STALE_S, Asker, Go, Tell, Wait, asked_by, decide, withdrawal
 from tests.notice.build import AGENT, DESCHEDULER, SCHEDULER, START_S, annotated, patched, pod
 
 

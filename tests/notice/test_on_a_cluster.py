@@ -11,10 +11,10 @@ import pytest
 from koord.api.kinds import PODS
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.annotations.notice import EVICTION_ASKED_BY, EVICTION_DEADLINE, EVICTION_NOTICE
+from koord.api.protocol.eviction_notice import Go, Tell, Wait
 from koord.kube.client import Client
+from koord.kube.eviction_notice import ask, withdraw
 from koord.kube.locate import locate
-from koord.notice.decision import Go, Tell, Wait
-from koord.notice.live.asking import ask, withdraw
 from tests.control_plane import ControlPlane
 from tests.notice.build import AGENT, DESCHEDULER, SCHEDULER, START_S
 from tests.scheduler.live.embedded import pod_manifest, serving

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koord.api.kubernetes.pod import Pod
-from koord.notice.decision import Asker, Go, Tell, decide, is_ready, withdrawal
+from koord.api.protocol.eviction_notice import Asker, Go, Tell, decide, is_ready, withdrawal
 from tests.notice.build import AGENT, DESCHEDULER, SCHEDULER, START_S, Stale, annotated, patched, pod
 
 NOTICE_S = 30.0

@@ -10,8 +10,8 @@ import pytest
 from koord.api.configuration.features import ManagerGate, parse_gates
 from koord.api.machinery.faults import Invalid
 from koord.api.text.manifest import parse
-from koord.minicluster.apiserver.patch import json_patch
 from koord.offline.admit import Admitted, admit_all
+from koord_minicluster.apiserver.patch import json_patch
 
 BATCH_CPU = "kubernetes.io/batch-cpu"
 

@@ -16,9 +16,9 @@ from koord.api.text.manifest import Manifests, parse
 from koord.api.text.timestamp import parse_timestamp
 from koord.cli.main import run as koord
 from koord.kube.client import Client
-from koord.minicluster.controllers.live.run import run
 from koord.offline.arrival import Arrivals
 from koord.offline.expand import expand
+from koord_minicluster.controllers.live.run import run
 from tests.scheduler.live.embedded import serving
 
 NOW_S = parse_timestamp("2026-11-15T04:25:02Z")

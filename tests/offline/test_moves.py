@@ -8,7 +8,7 @@ from koord.api.kubernetes.core import Event
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
-from koord.notice.decision import Tell, decide
+from koord.api.protocol.eviction_notice import Tell, decide
 from koord.offline.moves import moves_of
 from tests.notice import build
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from koord.api.text.yaml import dump
-from koord.install.monitoring import files
 from koord.operate.alerts import ALERTS
+from koord.operate.install.monitoring import files
 from tests.operate.series import ILL, MINUTES, WELL, values
 
 NAMES = sorted({each.name for each in ALERTS})

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from koord.install.monitoring import files
+from koord.operate.install.monitoring import files
 from tests.operate.prometheus import prometheus
 from tests.operate.series import ILL, WELL, values
 

@@ -19,11 +19,11 @@ from koord.agent.live.metrics import AgentCollector
 from koord.agent.series.samples import Samples
 from koord.cli.main import run as koord
 from koord.descheduler.live.metrics import DeschedulerMetrics
-from koord.install.monitoring import READING, files
 from koord.kube.metrics import Metrics, Table
 from koord.manager.live.metrics import ManagerMetrics
 from koord.operate.alerts import ALERTS
 from koord.operate.boards import ALL
+from koord.operate.install.monitoring import READING, files
 from koord.scheduler.live.metrics import SchedulerMetrics
 from koord.yarn.live.metrics import YarnMetrics
 from tests.agent import states

@@ -25,8 +25,8 @@ from koord.agent.host.knobs import CPU_SHARES
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.machinery.faults import BadInput
 from koord.cli.main import run
-from koord.install.yarn import CAPABILITIES
 from koord.kube.clock import SystemClock
+from koord.operate.install.yarn import CAPABILITIES
 from koord.yarn.amount import MIB, Amount, of_yarn
 from koord.yarn.containers import NotListed, YarnContainer, listed, masters, release_order, to_release
 from koord.yarn.live.copilot import Copilot, serve

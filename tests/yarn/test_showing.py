@@ -13,18 +13,18 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.resources import amounts
 from koord.api.machinery.codec import convert
 from koord.api.text.manifest import read
-from koord.bench import yarn as bench
 from koord.cli.main import run
 from koord.cli.top import node_table
 from koord.cli.top_data import for_programs, top_of
-from koord.install.yarn import LOCAL_DIR
-from koord.minicluster.up.bands import Used, room_of
-from koord.minicluster.up.facts import Facts, Server, nodes_of
-from koord.minicluster.up.health import judge
-from koord.minicluster.up.picture import Picture
+from koord.operate.facts import Facts, Server, nodes_of
+from koord.operate.health import judge
+from koord.operate.install.yarn import LOCAL_DIR
 from koord.yarn.hadoop.configuration import clusters, node_manager_site
 from koord.yarn.hadoop.one_machine import site
 from koord.yarn.nodes import node_facts
+from koord_bench import yarn as bench
+from koord_minicluster.up.bands import Used, room_of
+from koord_minicluster.up.picture import Picture
 from tests.cli.test_up_view import shown
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "yarn"

@@ -18,11 +18,11 @@ import pytest
 from koord.api.kubernetes.node import Node
 from koord.api.machinery.codec import decode
 from koord.cli.main import run
-from koord.minicluster.up.plan import UpOptions, components
 from koord.yarn.amount import NOTHING
 from koord.yarn.hadoop.configuration import properties
 from koord.yarn.live import java
 from koord.yarn.nodes import NodeFacts, node_facts
+from koord_minicluster.up.plan import UpOptions, components
 from tests.minicluster.up.test_end_to_end import RunningUp, alive, koord, kubectl, status, up, wait_until
 
 SLOWLY_S = 120.0

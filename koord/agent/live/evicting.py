@@ -31,14 +31,14 @@ from koord.api.kubernetes.node import Node
 from koord.api.machinery.shield import Shield
 from koord.api.protocol.annotations.load import LAST_EVICTIONS
 from koord.api.protocol.annotations.notice import EVICTION_ASKED_BY
+from koord.api.protocol.eviction_notice import Asker, Go, Tell, concerns, is_told
 from koord.api.protocol.priority import PriorityClass
 from koord.api.text.timestamp import from_seconds as timestamp
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.errors import ApiError, NotFound
 from koord.kube.events import EventRecorder, reference, reference_to
-from koord.notice.decision import Asker, Go, Tell, concerns, is_told
-from koord.notice.live.asking import ask, withdraw
+from koord.kube.eviction_notice import ask, withdraw
 
 log = logging.getLogger(__name__)
 

@@ -93,7 +93,7 @@ class PodResources:
         """Why it ended."""
         try:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "koord.pod_resources.live"),
+                *(sys.executable, "-P", "-m", "koord.runtime.pod_resources.live"),
                 *(str(self.kubelet_socket), str(self.socket), str(self.state_dir / GIVEN_FILE)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.DEVNULL,

@@ -12,7 +12,7 @@ import msgspec
 from koord.agent.predict.misses import HourMisses
 from koord.agent.predict.model import CPU_BUCKETS, MEMORY_BUCKETS, Model, PredictionSettings
 from koord.api.machinery.codec import UNREADABLE
-from koord.stats.histogram import Checkpoint, DecayingHistogram, HistogramError
+from koord.api.stats.histogram import Checkpoint, DecayingHistogram, HistogramError
 
 VERSION: Final = 1
 MISSES: Final = "__misses__"

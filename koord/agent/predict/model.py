@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from koord.api.protocol.priority import PriorityClass
-from koord.stats.histogram import Buckets, DecayingHistogram
+from koord.api.stats.histogram import Buckets, DecayingHistogram
 
 CPU_BUCKETS: Final = Buckets(first=25, most=1_024_000)
 MEMORY_BUCKETS: Final = Buckets(first=5 << 20, most=2 << 40)

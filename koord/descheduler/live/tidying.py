@@ -19,6 +19,7 @@ from koord.api.kubernetes.workloads import Deployment
 from koord.api.protocol.annotations.notice import EVICTION_ASKED_BY, ScaledFirst
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.protocol.crd.reservation import Reservation
+from koord.api.protocol.eviction_notice import Asker, is_told
 from koord.api.protocol.names import CREATED_BY_DESCHEDULER
 from koord.descheduler.held_room import is_held_for_nobody, job_of, reservation_name
 from koord.descheduler.live.picture import Picture
@@ -28,9 +29,8 @@ from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.controller import Controller
 from koord.kube.errors import ApiError, Conflict, NotFound
+from koord.kube.eviction_notice import withdraw
 from koord.kube.store import Delta
-from koord.notice.decision import Asker, is_told
-from koord.notice.live.asking import withdraw
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from typing import Final
 
 from cryptography import x509
 
-from koord.certificates import making
-from koord.certificates.making import Issuer, Key
+from koord.kube.certificates import making
+from koord.kube.certificates.making import Issuer, Key
 
 _DAY_S: Final = 86400.0
 _YEAR_S: Final = 365 * _DAY_S

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from koord.stats.histogram import Buckets, Checkpoint, DecayingHistogram
+from koord.api.stats.histogram import Buckets, Checkpoint, DecayingHistogram
 
 CPU_BUCKETS: Final = Buckets(first=25, most=1_024_000)
 MEMORY_BUCKETS: Final = Buckets(first=5 << 20, most=2 << 40)

@@ -20,6 +20,7 @@ from koord.api.protocol.crd.recommendation import (
     RecommendedPodStatus,
 )
 from koord.api.protocol.recommendation_target import Target
+from koord.api.stats.histogram import HistogramError
 from koord.api.text.quantity import ResourceList, render
 from koord.api.text.timestamp import TimestampError, from_seconds, parse_timestamp
 from koord.manager.recommend.history import (
@@ -30,7 +31,6 @@ from koord.manager.recommend.history import (
     KeptContainer,
 )
 from koord.manager.recommend.pods import PodFacts
-from koord.stats.histogram import HistogramError
 
 VERSION: Final = 1
 WRITE_EVERY_S: Final = 3600.0

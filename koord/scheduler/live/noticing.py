@@ -17,14 +17,14 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import DecodeError
 from koord.api.machinery.shield import Shield
 from koord.api.protocol.annotations.notice import EVICTION_ASKED_BY
+from koord.api.protocol.eviction_notice import Asker, Go, Tell, Verdict, Wait, concerns, decide, is_told
 from koord.api.text.timestamp import from_seconds
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError
+from koord.kube.eviction_notice import ask, withdraw
 from koord.kube.store import Delta
-from koord.notice.decision import Asker, Go, Tell, Verdict, Wait, concerns, decide, is_told
-from koord.notice.live.asking import ask, withdraw
 
 log = logging.getLogger(__name__)
 

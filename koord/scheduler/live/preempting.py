@@ -18,12 +18,12 @@ from koord.api.kinds import PODS
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.words import PodConditionType
 from koord.api.machinery.codec import DecodeError
+from koord.api.protocol.eviction_notice import Asker, Go, concerns
 from koord.api.text.timestamp import from_seconds
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError, Conflict, NotFound
-from koord.notice.decision import Asker, Go, concerns
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Nowhere
 from koord.scheduler.framework.ask import Ask

@@ -16,6 +16,7 @@ from koord.api.kinds import PODS, Kind
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.words import PodConditionType
 from koord.api.machinery.codec import DecodeError
+from koord.api.protocol.eviction_notice import Asker
 from koord.api.text.timestamp import from_seconds
 from koord.kube.client import Client
 from koord.kube.clock import Clock
@@ -23,7 +24,6 @@ from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError, NotFound
 from koord.kube.events import EventRecorder, reference
 from koord.kube.store import Delta
-from koord.notice.decision import Asker
 from koord.scheduler.core.decision import Bind, Broken, LetGo, Nowhere, Placed
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.writes import Evict, Tell

@@ -15,12 +15,12 @@ from koord.api.kinds import PODS
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import DecodeError
 from koord.api.machinery.shield import Shield
+from koord.api.protocol.eviction_notice import Asker, Go, is_told
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError, Conflict, EvictionRefused, NotFound
 from koord.kube.retry import backoff_s
-from koord.notice.decision import Asker, Go, is_told
 from koord.scheduler.framework.writes import Evict, Patch, PodBinding, Write
 from koord.scheduler.live.binding import carry_out
 from koord.scheduler.live.noticing import COMPONENT, Noticing, Told, UnderNotice

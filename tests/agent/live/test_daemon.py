@@ -27,7 +27,7 @@ from koord.api.kinds import EVENTS, NAMESPACES, NODE_METRICS, NODE_SLOS, NODES
 from koord.api.kubernetes.cgroup import CgroupDriver, pod_dir
 from koord.api.kubernetes.words import KubeQoS
 from koord.kube.client import Client
-from koord.minicluster.up.bootstrap import bootstrap
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.agent.real import make, real_cgroups
 from tests.agent.trees import Tree
 from tests.kube.waiting import eventually

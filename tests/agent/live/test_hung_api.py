@@ -28,8 +28,8 @@ from koord.api.kubernetes.cgroup import pod_dir, qos_dir
 from koord.api.kubernetes.words import KubeQoS
 from koord.kube.client import Client
 from koord.kube.cluster_config import ClusterConfig
-from koord.minicluster.apiserver.server import ApiServer, ServeOptions
-from koord.minicluster.up.bootstrap import bootstrap
+from koord_minicluster.apiserver.server import ApiServer, ServeOptions
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.agent.live.test_daemon import DRIVER, NODE, FakeKubelet, ready_node, working
 from tests.agent.trees import GIB, Tree
 from tests.kube.waiting import eventually

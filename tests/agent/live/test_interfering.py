@@ -23,8 +23,8 @@ from koord.api.text.timestamp import from_seconds
 from koord.cli.agent import agent
 from koord.kube.clock import SystemClock
 from koord.kube.events import EventRecorder
-from koord.minicluster.up.bootstrap import bootstrap
 from koord.offline.slowdowns import slowdowns_of
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.agent import states
 from tests.scheduler.live.embedded import serving
 

@@ -27,7 +27,7 @@ from koord.agent.qos import block_io
 from koord.agent.qos.block_io import Block, Disks
 from koord.agent.state import NodeState
 from koord.api.kubernetes.cgroup import CgroupDriver
-from koord.minicluster.local.live import tree as trees
+from koord_minicluster.local.live import tree as trees
 from tests.agent.dying import killed_at
 from tests.agent.states import NOW, node, pod
 from tests.agent.trees import Tree

@@ -10,7 +10,7 @@ import pytest
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.runnable import RunnablePod
 from koord.api.machinery.codec import decode
-from koord.bench.pods import pod, pod_json, pod_list_json
+from koord_bench.pods import pod, pod_json, pod_list_json
 
 PODS = 500
 

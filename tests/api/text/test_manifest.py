@@ -16,7 +16,7 @@ from koord.api.machinery.codec import convert
 from koord.api.machinery.faults import Fault, Invalid
 from koord.api.text.manifest import parse, read
 from koord.api.text.yaml import load
-from koord.bench.pods import pod_list_json
+from koord_bench.pods import pod_list_json
 
 POD = """
 apiVersion: v1

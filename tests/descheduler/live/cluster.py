@@ -22,12 +22,12 @@ from koord.descheduler.live.run import DeschedulerOptions
 from koord.descheduler.live.run import run as run_descheduler
 from koord.kube.client import Client
 from koord.kube.errors import ApiError
-from koord.minicluster.controllers.live.run import run as run_controllers
-from koord.minicluster.hollow.live.fleet import FleetOptions, run_fleet
-from koord.minicluster.hollow.phases import Pace
-from koord.minicluster.up.bootstrap import bootstrap
 from koord.scheduler.live.run import SchedulerOptions
 from koord.scheduler.live.run import run as run_scheduler
+from koord_minicluster.controllers.live.run import run as run_controllers
+from koord_minicluster.hollow.live.fleet import FleetOptions, run_fleet
+from koord_minicluster.hollow.phases import Pace
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.scheduler.live.embedded import serving, until
 
 QUICK = Pace(start_s=0.1, init_s=0.0, stop_s=0.1)

@@ -12,7 +12,7 @@ from koord.api.kinds import CONFIG_MAPS
 from koord.api.machinery.faults import Invalid
 from koord.descheduler.live import agents
 from koord.kube.client import Client
-from koord.minicluster.up.bootstrap import bootstrap
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.descheduler.live.cluster import descheduling
 from tests.scheduler.live.embedded import serving, until
 

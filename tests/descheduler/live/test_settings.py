@@ -17,7 +17,7 @@ from koord.descheduler.live.run import run as run_descheduler
 from koord.descheduler.settings_in_force import settings_of
 from koord.kube.client import Client
 from koord.kube.errors import NotFound
-from koord.minicluster.up.bootstrap import bootstrap
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.descheduler.live.cluster import QUIET, configured, running
 from tests.scheduler.live.embedded import serving, until
 

@@ -14,7 +14,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.descheduler.evictable import is_available
 from koord.kube.client import Client
 from koord.kube.informers import Informers
-from koord.minicluster.hollow.live import reports
+from koord_minicluster.hollow.live import reports
 from tests.control_plane import ControlPlane
 from tests.descheduler.live.cluster import (
     cluster,

@@ -18,7 +18,7 @@ from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, NotFound
 from koord.kube.metrics import Metrics
 from koord.manager.live.run import ManagerOptions, run
-from koord.minicluster.up.bootstrap import bootstrap
+from koord_minicluster.up.bootstrap import bootstrap
 
 CPU, MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 GI = 1 << 30

@@ -21,7 +21,7 @@ from koord.manager.live.metrics import ManagerMetrics
 from koord.manager.live.pairs import PairsLoop
 from koord.manager.live.run import ManagerOptions
 from koord.manager.pairs.learning import HALF_LIFE_S
-from koord.minicluster.up.bootstrap import bootstrap
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.manager.live.managing import managing
 from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until, until_bound
 

@@ -13,9 +13,9 @@ from koord.api.kinds import CLUSTER_ROLES, ELASTIC_QUOTAS, NAMESPACES, PODS, SER
 from koord.api.protocol.names import NAMESPACE_KOORDINATOR
 from koord.kube.client import Client
 from koord.kube.errors import ApiError, BadRequest
-from koord.minicluster.up.bootstrap import bootstrap
-from tests.install.recorded import account_config
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.manager.live.webhooks import admitting
+from tests.operate.install.recorded import account_config
 from tests.scheduler.live.embedded import pod_manifest, serving
 from tests.scheduler.quotas import PREFIX
 

@@ -23,9 +23,9 @@ from koord.kube.informers import Informers
 from koord.manager.live.recommendation import RecommendationPace
 from koord.manager.live.run import ManagerOptions, run
 from koord.manager.live.webhook_known import WebhookKnown
-from koord.minicluster.hollow.live.fleet import FleetOptions, run_fleet
-from koord.minicluster.hollow.phases import Pace
-from koord.minicluster.up.bootstrap import bootstrap
+from koord_minicluster.hollow.live.fleet import FleetOptions, run_fleet
+from koord_minicluster.hollow.phases import Pace
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.scheduler.live.embedded import serving, until
 
 pytestmark = pytest.mark.timeout(120)

@@ -14,18 +14,18 @@ import pytest
 from koord.api import kinds
 from koord.api.protocol.names import CONFIGMAP_ROLLOUTS, CONFIGMAP_SLO_CONTROLLER, NAMESPACE_KOORDINATOR
 from koord.api.text.timestamp import from_seconds
-from koord.cli import rollout_live as rollouts
-from koord.cli.colocation_live import Scope
 from koord.cli.main import run as koord
-from koord.install.live.cluster import Cluster
 from koord.kube.client import Client
 from koord.kube.locate import locate
 from koord.manager.live.run import ManagerOptions
 from koord.manager.rollout.features import RolloutError, feature_of
 from koord.manager.rollout.state import Limits, Rollout, chosen
+from koord.operate.install.live.cluster import Cluster
+from koord.operate.live import rollouts
+from koord.operate.live.colocation import Scope
 from tests.control_plane import ControlPlane
-from tests.install.recorded import as_account
 from tests.manager.live.managing import configure, fresh, lent, make_node, managing, report, until, until_lent
+from tests.operate.install.recorded import as_account
 from tests.scheduler.live.embedded import serving
 
 LENDING = feature_of("lending")

@@ -15,14 +15,14 @@ import pytest
 from koord.api import kinds
 from koord.api.protocol.names import CONFIGMAP_SLO_CONTROLLER, NAMESPACE_KOORDINATOR
 from koord.api.text.manifest import read
-from koord.cli.node_live import with_node
 from koord.kube.client import Client
 from koord.kube.errors import NotFound
 from koord.kube.locate import locate
 from koord.kube.metrics import Metrics
 from koord.manager.live.run import CONTROLLERS, ControllerError, ManagerOptions, choose_controllers, run
-from koord.minicluster.up.bootstrap import definitions
+from koord.offline.live.node_snapshot import with_node
 from koord.offline.node_resources import NoSuchNode, explain_node
+from koord_minicluster.up.bootstrap import definitions
 from tests.control_plane import ControlPlane
 from tests.manager.live.managing import (
     CPU,

@@ -12,7 +12,7 @@ from koord.kube.clock import SystemClock
 from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.manager.live.unacted import UnactedTeller
-from koord.minicluster.up.bootstrap import bootstrap
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.scheduler.live.embedded import serving
 
 SPECS: dict[str, dict[str, object]] = {

@@ -35,7 +35,6 @@ from koord.api.kinds import (
     Kind,
 )
 from koord.api.protocol.names import LEASE_MANAGER, NAMESPACE_KOORDINATOR
-from koord.cli import break_glass
 from koord.kube.client import Client
 from koord.kube.errors import ApiError, BadRequest, Forbidden, Invalid, NotFound, ServerError
 from koord.kube.health import parse_address
@@ -44,7 +43,8 @@ from koord.manager.live import webhook_reviews
 from koord.manager.live.certificate_store import FileStore
 from koord.manager.live.certificates import Lifetimes, Material, renewed
 from koord.manager.live.webhook_server import WebhookOptions, address_from, options_from
-from koord.minicluster.up.bootstrap import bootstrap
+from koord.operate.live import break_glass
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.control_plane import ControlPlane
 from tests.manager.live.webhooks import (
     MUTATING,

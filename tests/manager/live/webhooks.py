@@ -30,7 +30,7 @@ from koord.kube.informers import Informers
 from koord.kube.metrics import Metrics
 from koord.manager.live.webhook_known import WebhookKnown
 from koord.manager.live.webhook_server import WebhookOptions, WebhookServer
-from koord.minicluster.up.bootstrap import bootstrap
+from koord_minicluster.up.bootstrap import bootstrap
 
 MUTATING, VALIDATING = (f"koordinator-{kind}-webhook-configuration" for kind in ("mutating", "validating"))
 SECRET = "koordinator-webhook-certs"

@@ -1,6 +1,6 @@
 """Records a real server's decisions about access and CEL rules: `python -m tests.minicluster.apiserver.record_access`.
 
-Writes `RECORDS`, from which the tests here and of `tests/cel` are checked without that server.
+Writes `RECORDS`, from which the tests here and of `tests/api/cel` are checked without that server.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.cel import cases
+from tests.api.cel import cases
 from tests.control_plane import ControlPlane
 from tests.minicluster.apiserver.access import decisions
 from tests.minicluster.apiserver.plain_client import PlainClient

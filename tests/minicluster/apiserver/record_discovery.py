@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from koord.minicluster.apiserver.builtin.resources import builtin_resources
+from koord_minicluster.apiserver.builtin.resources import builtin_resources
 from tests.control_plane import ControlPlane
 from tests.minicluster.apiserver.bodies.record import RealServer
 

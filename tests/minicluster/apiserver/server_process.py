@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from koord.bench.api_load import Connection, Target, encode
 from koord.kube.cluster_config import ClusterConfig
 from koord.kube.kubeconfig import parse, resolve
+from koord_bench.api_load import Connection, Target, encode
 from tests.control_plane import free_port
 
 READY_WITHIN_S = 60.0

@@ -20,13 +20,13 @@ from msgspec.structs import replace
 
 from koord.api.kubernetes.access import MASTERS, UserInfo
 from koord.api.text.field_selector import escape
-from koord.minicluster.apiserver.builtin.resources import builtin_resources
-from koord.minicluster.apiserver.events import Entry, Index
-from koord.minicluster.apiserver.listing import parse_filter
-from koord.minicluster.apiserver.request_info import request_info
-from koord.minicluster.apiserver.routing import check_route
-from koord.minicluster.apiserver.server import ApiServer, ServeOptions
-from koord.minicluster.apiserver.status import StatusError
+from koord_minicluster.apiserver.builtin.resources import builtin_resources
+from koord_minicluster.apiserver.events import Entry, Index
+from koord_minicluster.apiserver.listing import parse_filter
+from koord_minicluster.apiserver.request_info import request_info
+from koord_minicluster.apiserver.routing import check_route
+from koord_minicluster.apiserver.server import ApiServer, ServeOptions
+from koord_minicluster.apiserver.status import StatusError
 from tests.minicluster.apiserver.test_serving import tls
 
 TOKENS: Final = {"root": UserInfo("root", groups=(MASTERS,)), "one": UserInfo("one")}

@@ -17,8 +17,8 @@ import pytest
 
 from koord.api.text import formats, quantity, yaml
 from koord.kube import listening as ports
-from koord.minicluster.apiserver.negotiation import negotiate
-from koord.minicluster.apiserver.wire import head
+from koord_minicluster.apiserver.negotiation import negotiate
+from koord_minicluster.apiserver.wire import head
 from tests.kube.waiting import eventually
 from tests.minicluster.apiserver.test_serving import CONFIG_MAPS, Client, served
 

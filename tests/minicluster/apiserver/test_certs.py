@@ -10,8 +10,8 @@ from cryptography import x509
 from cryptography.x509 import verification
 from cryptography.x509.oid import NameOID
 
-from koord.certificates import making
-from koord.minicluster.apiserver.certs import Authority, kubeconfig, signing_key, static_token
+from koord.kube.certificates import making
+from koord_minicluster.apiserver.certs import Authority, kubeconfig, signing_key, static_token
 
 NOW = dt.datetime(2026, 11, 15, tzinfo=dt.UTC)
 YEAR = dt.timedelta(days=365)

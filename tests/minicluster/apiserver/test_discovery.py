@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from koord.minicluster.apiserver.builtin import event_forms
-from koord.minicluster.apiserver.builtin.resources import builtin_resources
-from koord.minicluster.apiserver.custom import kinds
-from koord.minicluster.apiserver.discovery import Discovery, by_priority, wants_aggregated
-from koord.minicluster.apiserver.registry import Registry
+from koord_minicluster.apiserver.builtin import event_forms
+from koord_minicluster.apiserver.builtin.resources import builtin_resources
+from koord_minicluster.apiserver.custom import kinds
+from koord_minicluster.apiserver.discovery import Discovery, by_priority, wants_aggregated
+from koord_minicluster.apiserver.registry import Registry
 from tests.minicluster.apiserver.custom.test_kinds import definition, settled
 from tests.minicluster.apiserver.record_discovery import DATA
 

@@ -14,9 +14,9 @@ import pytest
 
 from koord.api.kinds import CONFIG_MAPS
 from koord.api.kubernetes.core import ConfigMap
-from koord.bench.api_load import Unexpected
 from koord.kube.client import Client as KubeClient
 from koord.kube.informer import Informer
+from koord_bench.api_load import Unexpected
 from tests.conftest import required_groups
 from tests.minicluster.apiserver.server_process import MAPS, Client, ServerProcess
 from tests.small_disk import small_disk

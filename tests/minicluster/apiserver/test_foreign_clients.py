@@ -28,7 +28,7 @@ from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import ConfigMap, Pod
 from lightkube.types import PatchType
 
-from koord.minicluster.apiserver.server import ApiServer, ServeOptions
+from koord_minicluster.apiserver.server import ApiServer, ServeOptions
 
 official: Any = kubernetes
 """Its annotations are not complete enough to check calls against."""

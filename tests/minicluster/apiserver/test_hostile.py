@@ -16,10 +16,10 @@ from urllib.parse import quote
 import pytest
 import pytest_asyncio
 
-from koord.bench.api_load import Unexpected, encode
 from koord.kube.kubeconfig import parse, resolve
-from koord.minicluster.apiserver.server import ApiServer, ServeOptions
-from koord.minicluster.apiserver.store import StoreLimits
+from koord_bench.api_load import Unexpected, encode
+from koord_minicluster.apiserver.server import ApiServer, ServeOptions
+from koord_minicluster.apiserver.store import StoreLimits
 from tests.minicluster.apiserver.server_process import MAPS, Client, ServerProcess
 
 ANSWER_WITHIN_S = 30.0

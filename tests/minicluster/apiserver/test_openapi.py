@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from koord.minicluster.apiserver import schemas
-from koord.minicluster.apiserver.builtin.resources import builtin_resources
-from koord.minicluster.apiserver.custom import kinds
-from koord.minicluster.apiserver.openapi import OpenApi, old_document
-from koord.minicluster.apiserver.registry import Registry
+from koord.api import builtin_schemas as schemas
+from koord_minicluster.apiserver.builtin.resources import builtin_resources
+from koord_minicluster.apiserver.custom import kinds
+from koord_minicluster.apiserver.openapi import OpenApi, old_document
+from koord_minicluster.apiserver.registry import Registry
 from tests.minicluster.apiserver.bodies.custom import SCHEMA
 from tests.minicluster.apiserver.bodies.definitions import ver
 from tests.minicluster.apiserver.custom.test_kinds import definition, settled

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koord.minicluster.apiserver.revision_log import SCHEMA_VERSION, DataDirInUse, DataDirUnusable, RevisionLog, Row
+from koord_minicluster.apiserver.revision_log import SCHEMA_VERSION, DataDirInUse, DataDirUnusable, RevisionLog, Row
 
 WAL_HEADER_BYTES = 32
 FRAME_HEADER_BYTES = 24

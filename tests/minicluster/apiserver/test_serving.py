@@ -19,14 +19,14 @@ from yarl import URL
 
 from koord.api.kubernetes.access import MASTERS, UserInfo
 from koord.kube import listening as ports
-from koord.minicluster.apiserver import http as http_api
-from koord.minicluster.apiserver.in_flight import Bounds, InFlight
-from koord.minicluster.apiserver.request_info import request_info
-from koord.minicluster.apiserver.revision_log import Row
-from koord.minicluster.apiserver.server import ApiServer, ServeOptions
-from koord.minicluster.apiserver.status import StatusError
-from koord.minicluster.apiserver.store import Change, Index, Store, WriteFailed
-from koord.minicluster.apiserver.watching import Watch
+from koord_minicluster.apiserver import http as http_api
+from koord_minicluster.apiserver.in_flight import Bounds, InFlight
+from koord_minicluster.apiserver.request_info import request_info
+from koord_minicluster.apiserver.revision_log import Row
+from koord_minicluster.apiserver.server import ApiServer, ServeOptions
+from koord_minicluster.apiserver.status import StatusError
+from koord_minicluster.apiserver.store import Change, Index, Store, WriteFailed
+from koord_minicluster.apiserver.watching import Watch
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 TOKENS = {"root": UserInfo("root", groups=(MASTERS,)), "nobody": UserInfo("nobody")}
@@ -110,7 +110,7 @@ async def test_figures_are_for_those_who_may_see_them(tmp_path: Path) -> None:
 async def test_readiness_goes_with_the_disk_and_comes_back_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("koord.minicluster.apiserver.store.PROBE_EVERY_S", 0.02)
+    monkeypatch.setattr("koord_minicluster.apiserver.store.PROBE_EVERY_S", 0.02)
     async with served(tmp_path) as client:
         log = client.server.store.log
 
@@ -158,7 +158,7 @@ def test_reads_and_writes_are_bounded_apart_and_what_lasts_is_not(method: str, p
 
 
 async def test_a_request_too_many_is_told_when_to_come_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("koord.minicluster.apiserver.server.InFlight", lambda: InFlight(Bounds(mutating=0)))
+    monkeypatch.setattr("koord_minicluster.apiserver.server.InFlight", lambda: InFlight(Bounds(mutating=0)))
     async with served(tmp_path) as client:
         code, headers, body = await client.ask("POST", CONFIG_MAPS, config_map("a"))
         assert (code, headers["Retry-After"]) == (429, "1")

@@ -19,9 +19,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 
-from koord.minicluster.apiserver import revision_log
-from koord.minicluster.apiserver.revision_log import DataDirInUse, DataDirUnusable, Row
-from koord.minicluster.apiserver.store import (
+from koord_minicluster.apiserver import revision_log
+from koord_minicluster.apiserver.revision_log import DataDirInUse, DataDirUnusable, Row
+from koord_minicluster.apiserver.store import (
     Change,
     Collection,
     Compacted,
@@ -527,7 +527,7 @@ async def test_a_full_database_refuses_writes_and_takes_them_again_when_there_is
 async def test_a_disk_that_refused_a_write_is_tried_until_it_takes_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("koord.minicluster.apiserver.store.PROBE_EVERY_S", 0.01)
+    monkeypatch.setattr("koord_minicluster.apiserver.store.PROBE_EVERY_S", 0.01)
     async with opened(tmp_path) as store:
         pods = store.collection("pods", index_of)
         groups: list[int] = []

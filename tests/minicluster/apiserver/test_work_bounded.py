@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import pytest
 
-from koord.minicluster.apiserver.bodies import decoding, patched
-from koord.minicluster.apiserver.builtin.resources import builtin_resources
-from koord.minicluster.apiserver.patch import json_patch, managed_fields, merge_patch, strategic
-from koord.minicluster.apiserver.status import StatusError
+from koord_minicluster.apiserver.bodies import decoding, patched
+from koord_minicluster.apiserver.builtin.resources import builtin_resources
+from koord_minicluster.apiserver.patch import json_patch, managed_fields, merge_patch, strategic
+from koord_minicluster.apiserver.status import StatusError
 from tests.crowd import crowd
 from tests.minicluster.apiserver.test_serving import CONFIG_MAPS, Client, served
 

@@ -15,12 +15,12 @@ from typing import Any
 from koord.api.kinds import PODS
 from koord.api.kubernetes.core import Pod
 from koord.api.text.timestamp import from_seconds
+from koord.api.workloads.daemon_pods import target_node
 from koord.kube.client import Client
 from koord.kube.errors import ApiError, NotFound
 from koord.kube.informer import Informer
 from koord.kube.store import Delta
-from koord.minicluster.controllers.live.run import ControllersOptions, run
-from koord.workloads.daemon_pods import target_node
+from koord_minicluster.controllers.live.run import ControllersOptions, run
 from tests.minicluster.controllers.conftest import Plane
 
 NODE = "node-a"

@@ -18,7 +18,7 @@ from koord.api.kinds import CRON_JOBS, ENDPOINT_SLICES, JOBS, NAMESPACES, PODS, 
 from koord.kube.client import Client
 from koord.kube.clock import SystemClock
 from koord.kube.errors import NotFound
-from koord.minicluster.controllers.live.run import run
+from koord_minicluster.controllers.live.run import run
 from tests.control_plane import find_binary
 from tests.minicluster.controllers.cluster_fixtures import eventually
 from tests.offline.test_expand import counted, expanded, template

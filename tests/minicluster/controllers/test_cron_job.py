@@ -12,8 +12,8 @@ from koord.api.kubernetes.workloads import CronJob, Job
 from koord.api.machinery.codec import convert
 from koord.api.text.cron import parse
 from koord.api.text.timestamp import from_seconds, parse_timestamp
-from koord.minicluster.controllers.actions import Create, Delete, Patch, Plan, Tell
-from koord.minicluster.controllers.cron_job import decide, latest
+from koord_minicluster.controllers.actions import Create, Delete, Patch, Plan, Tell
+from koord_minicluster.controllers.cron_job import decide, latest
 
 MADE_S = parse_timestamp("2026-11-15T04:00:30Z")
 MINUTE_S = 60.0

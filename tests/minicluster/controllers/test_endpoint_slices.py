@@ -8,8 +8,8 @@ from koord.api.kinds import ENDPOINT_SLICES, PODS, SERVICES
 from koord.api.kubernetes.core import Pod, Service
 from koord.api.kubernetes.discovery import EndpointSlice
 from koord.api.machinery.codec import convert
-from koord.minicluster.controllers.actions import Action, Create, Delete, Patch
-from koord.minicluster.controllers.endpoint_slices import MOST, decide
+from koord_minicluster.controllers.actions import Action, Create, Delete, Patch
+from koord_minicluster.controllers.endpoint_slices import MOST, decide
 
 HTTP = {"name": "http", "port": 80, "targetPort": "web"}
 

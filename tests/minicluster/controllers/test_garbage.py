@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from koord.api.kinds import CONFIG_MAPS, NODES
 from koord.api.kubernetes.meta import ObjectMeta, OwnerReference
-from koord.minicluster.controllers.actions import Delete, Patch
-from koord.minicluster.controllers.garbage import FOREGROUND, ORPHAN, Ask, Graph, Standing
+from koord_minicluster.controllers.actions import Delete, Patch
+from koord_minicluster.controllers.garbage import FOREGROUND, ORPHAN, Ask, Graph, Standing
 
 
 def meta(name: str, *owners: str, block: bool = True) -> ObjectMeta:

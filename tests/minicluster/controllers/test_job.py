@@ -15,11 +15,11 @@ from koord.api.kubernetes.core import Pod
 from koord.api.kubernetes.workloads import Job
 from koord.api.machinery.codec import convert
 from koord.api.text.timestamp import from_seconds
-from koord.minicluster.controllers import job_indexes
-from koord.minicluster.controllers.actions import Action, Create, Delete, Patch
-from koord.minicluster.controllers.job import decide, expiry, is_finished
-from koord.minicluster.controllers.job_pods import backoff_left_s, has_failed, new_pod, verdict
-from koord.workloads.job_pods import INDEX, TRACKING
+from koord.api.workloads.job_pods import INDEX, TRACKING
+from koord_minicluster.controllers import job_indexes
+from koord_minicluster.controllers.actions import Action, Create, Delete, Patch
+from koord_minicluster.controllers.job import decide, expiry, is_finished
+from koord_minicluster.controllers.job_pods import backoff_left_s, has_failed, new_pod, verdict
 from tests.minicluster.controllers.builders import NOW, job, pod
 from tests.minicluster.controllers.test_rollout import merged
 

@@ -10,9 +10,9 @@ import pytest
 
 from koord.api.kinds import JOBS, PODS
 from koord.api.kubernetes.workloads import Job
+from koord.api.workloads.job_pods import TRACKING
 from koord.kube.client import Client
 from koord.kube.errors import NotFound
-from koord.workloads.job_pods import TRACKING
 from tests.minicluster.controllers.cluster_fixtures import controllers, eventually
 from tests.minicluster.controllers.conftest import Plane
 

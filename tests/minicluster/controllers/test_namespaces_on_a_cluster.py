@@ -10,7 +10,7 @@ from msgspec.json import decode
 from koord.api.kinds import CLUSTER_ROLES, CONFIG_MAPS, PODS
 from koord.api.machinery.codec import encode
 from koord.kube.errors import ApiError, NotFound
-from koord.minicluster.controllers.live.root_ca import certificates
+from koord_minicluster.controllers.live.root_ca import certificates
 from tests.minicluster.controllers.cluster_fixtures import controllers, eventually
 from tests.minicluster.controllers.conftest import Plane
 

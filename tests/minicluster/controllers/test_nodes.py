@@ -13,9 +13,9 @@ from koord.api.kubernetes.node import Taint
 from koord.api.kubernetes.policy import PodDisruptionBudget
 from koord.api.machinery.codec import convert
 from koord.api.text.timestamp import from_seconds
-from koord.minicluster.controllers import disruption, namespace, pod_gc, taint_eviction
-from koord.minicluster.controllers.actions import Delete, Patch
-from koord.minicluster.controllers.node_lifecycle import not_ready, tainted, unknown
+from koord_minicluster.controllers import disruption, namespace, pod_gc, taint_eviction
+from koord_minicluster.controllers.actions import Delete, Patch
+from koord_minicluster.controllers.node_lifecycle import not_ready, tainted, unknown
 from tests.minicluster.controllers.builders import NOW, node, pod
 
 

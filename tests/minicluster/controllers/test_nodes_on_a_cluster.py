@@ -14,7 +14,7 @@ from koord.api.kinds import DEPLOYMENTS, LEASES, NAMESPACES, NODES, POD_DISRUPTI
 from koord.api.text.timestamp import from_seconds, micro_from_seconds
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, NotFound
-from koord.minicluster.controllers.live.run import ControllersOptions
+from koord_minicluster.controllers.live.run import ControllersOptions
 from tests.minicluster.controllers.cluster_fixtures import controllers, eventually
 from tests.minicluster.controllers.conftest import Plane
 from tests.minicluster.controllers.test_deployment_on_a_cluster import deployment, kubectl

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from koord.api.kubernetes.pod_costs import deletion_cost
-from koord.minicluster.controllers.pods import (
+from koord_minicluster.controllers.pods import (
     available_in_s,
     deleted_first,
     is_active,
     is_available,
     next_available_in_s,
 )
-from koord.minicluster.controllers.share import share
+from koord_minicluster.controllers.share import share
 from tests.minicluster.controllers.builders import NOW, pod
 
 

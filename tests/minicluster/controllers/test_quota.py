@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from koord.minicluster.controllers.quota import counted, status, status_change
+from koord_minicluster.controllers.quota import counted, status, status_change
 
 SERVED = [("", "pods"), ("", "configmaps"), ("apps", "deployments"), ("", "persistentvolumeclaims")]
 

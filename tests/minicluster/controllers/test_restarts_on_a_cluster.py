@@ -13,7 +13,7 @@ from koord.api.kubernetes.core import Pod
 from koord.kube.client import Client
 from koord.kube.informer import Informer
 from koord.kube.store import Delta
-from koord.minicluster.controllers.live.run import run
+from koord_minicluster.controllers.live.run import run
 from tests.control_plane import ControlPlane
 from tests.minicluster.controllers.cluster_fixtures import Kubelet, controllers, eventually
 from tests.minicluster.controllers.conftest import Plane

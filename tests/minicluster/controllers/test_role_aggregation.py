@@ -6,7 +6,7 @@ from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.rbac import AggregationRule, ClusterRole, PolicyRule
 from koord.api.machinery.codec import encode
 from koord.api.text.selector import LabelSelector
-from koord.minicluster.controllers.role_aggregation import aggregated, gathered
+from koord_minicluster.controllers.role_aggregation import aggregated, gathered
 
 PODS = PolicyRule(verbs=("get",), api_groups=("",), resources=("pods",))
 JOBS = PolicyRule(verbs=("get",), api_groups=("batch",), resources=("jobs",))

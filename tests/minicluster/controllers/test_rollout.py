@@ -14,9 +14,9 @@ from koord.api.kinds import DEPLOYMENTS, REPLICA_SETS
 from koord.api.kubernetes.workloads import Deployment, ReplicaSet
 from koord.api.machinery.codec import convert
 from koord.api.text.timestamp import from_seconds
-from koord.minicluster.controllers.actions import Create, Delete, Patch, Plan
-from koord.minicluster.controllers.deployment import State, decide
-from koord.minicluster.controllers.rollout import RolloutLimits, limits, new_size, proportional, shrink_old
+from koord_minicluster.controllers.actions import Create, Delete, Patch, Plan
+from koord_minicluster.controllers.deployment import State, decide
+from koord_minicluster.controllers.rollout import RolloutLimits, limits, new_size, proportional, shrink_old
 from tests.minicluster.controllers.builders import NOW, deployment, replica_set, rolling
 
 

@@ -12,10 +12,10 @@ from koord.api.kinds import CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS
 from koord.api.kubernetes.core import Node, Pod
 from koord.api.kubernetes.workloads import ControllerRevision, DaemonSet, template_of
 from koord.api.machinery.codec import convert
-from koord.minicluster.controllers import daemon_set, stateful_set
-from koord.minicluster.controllers.actions import Create, Delete, Patch, Plan
-from koord.workloads.daemon_pods import belongs, pinned, target_node
-from koord.workloads.revision import POD_LABEL, data_of
+from koord.api.workloads.daemon_pods import belongs, pinned, target_node
+from koord.api.workloads.revision import POD_LABEL, data_of
+from koord_minicluster.controllers import daemon_set, stateful_set
+from koord_minicluster.controllers.actions import Create, Delete, Patch, Plan
 from tests.minicluster.controllers.builders import NOW, SELECTOR, node, pod, template
 from tests.minicluster.controllers.builders import stateful_set as make_set
 from tests.minicluster.controllers.test_rollout import merged

@@ -10,7 +10,7 @@ import pytest
 
 from koord.api.kinds import DAEMON_SETS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS, Kind
 from koord.api.kubernetes.storage import VolumeAttributesClass
-from koord.minicluster.controllers.claim_protection import CLASS_FINALIZER
+from koord_minicluster.controllers.claim_protection import CLASS_FINALIZER
 from tests.minicluster.controllers.cluster_fixtures import controllers, eventually
 from tests.minicluster.controllers.conftest import Plane
 from tests.minicluster.controllers.test_deployment_on_a_cluster import kubectl

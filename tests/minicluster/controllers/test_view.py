@@ -8,8 +8,8 @@ import pytest
 from koord.api.kubernetes.core import Pod
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.kube.store import Store
-from koord.minicluster.controllers.live.cluster import MANAGER, by_manager
-from koord.minicluster.controllers.live.view import View
+from koord_minicluster.controllers.live.cluster import MANAGER, by_manager
+from koord_minicluster.controllers.live.view import View
 from tests.minicluster.controllers.builders import owner_of
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koord.minicluster.demo.ledger import Ledger, Look
+from koord_minicluster.demo.ledger import Ledger, Look
 
 
 def look(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from koord.api.kinds import DEPLOYMENTS, DEVICES, ELASTIC_QUOTAS
-from koord.minicluster.demo.scenario import (
+from koord_minicluster.demo.scenario import (
     CHAT,
     ENCODE,
     GPUS,
@@ -19,9 +19,9 @@ from koord.minicluster.demo.scenario import (
     Scenario,
     service_pods,
 )
-from koord.minicluster.demo.story import RESEARCH_JOBS, ROUND_S, Submission, due, numbers_after, times
-from koord.minicluster.hollow.machine import LABEL_FLEET
-from koord.minicluster.hollow.phases import ANNOTATION_DURATION
+from koord_minicluster.demo.story import RESEARCH_JOBS, ROUND_S, Submission, due, numbers_after, times
+from koord_minicluster.hollow.machine import LABEL_FLEET
+from koord_minicluster.hollow.phases import ANNOTATION_DURATION
 
 
 def container(manifest: dict[str, Any]) -> dict[str, Any]:

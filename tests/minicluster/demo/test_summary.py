@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from koord.minicluster.demo.ledger import Ledger, PodSeen
-from koord.minicluster.demo.page import page
-from koord.minicluster.demo.scenario import Scenario
-from koord.minicluster.demo.settings import hot_node, load
-from koord.minicluster.demo.summary import course, steady, summary
-from koord.minicluster.demo.without import Machines, simulate
-from koord.minicluster.hollow.load_model import Course, SeededLoad
-from koord.minicluster.hollow.load_replay import read_replay
+from koord_minicluster.demo.ledger import Ledger, PodSeen
+from koord_minicluster.demo.page import page
+from koord_minicluster.demo.scenario import Scenario
+from koord_minicluster.demo.settings import hot_node, load
+from koord_minicluster.demo.summary import course, steady, summary
+from koord_minicluster.demo.without import Machines, simulate
+from koord_minicluster.hollow.load_model import Course, SeededLoad
+from koord_minicluster.hollow.load_replay import read_replay
 from tests.minicluster.demo.looks import ledger, look
 
 COURSE = Course(1000.0, 360.0)

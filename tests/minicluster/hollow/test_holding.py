@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.crd.node_slo import ResourceThresholdStrategy
-from koord.minicluster.hollow.holding import Patience, limit_of
-from koord.minicluster.hollow.load_model import Asked, Band, NodeShape, PodShape, Usage, settle, shape_of
+from koord_minicluster.hollow.holding import Patience, limit_of
+from koord_minicluster.hollow.load_model import Asked, Band, NodeShape, PodShape, Usage, settle, shape_of
 from tests.minicluster.hollow.builders import pod
 
 GI = 1024**3

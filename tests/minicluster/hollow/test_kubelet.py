@@ -12,11 +12,11 @@ import pytest
 
 from koord.api.kubernetes.pod import Pod
 from koord.api.text.timestamp import from_seconds
-from koord.certificates.own import own_certificate
+from koord.kube.certificates.own import own_certificate
 from koord.kube.informer import Informer
 from koord.kube.store import Store
-from koord.minicluster.hollow.live.kubelet import HollowKubelet
-from koord.minicluster.kubelet.live.server import KubeletServer
+from koord_minicluster.hollow.live.kubelet import HollowKubelet
+from koord_minicluster.kubelet.live.server import KubeletServer
 from tests.allowing import REVIEWS
 from tests.kube.manual_clock import ManualClock
 from tests.minicluster.hollow.builders import pod

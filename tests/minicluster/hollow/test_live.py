@@ -15,11 +15,11 @@ from koord.api.kubernetes.heartbeat import is_ready
 from koord.api.kubernetes.pod import Pod
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, NotFound
-from koord.minicluster.hollow.live.fleet import FleetOptions, run_fleet
-from koord.minicluster.hollow.machine import ANNOTATION_DOWN
-from koord.minicluster.hollow.phases import ANNOTATION_DURATION, ANNOTATION_EXIT_CODE, Pace
 from koord.scheduler.live.run import SchedulerOptions
 from koord.scheduler.live.run import run as run_scheduler
+from koord_minicluster.hollow.live.fleet import FleetOptions, run_fleet
+from koord_minicluster.hollow.machine import ANNOTATION_DOWN
+from koord_minicluster.hollow.phases import ANNOTATION_DURATION, ANNOTATION_EXIT_CODE, Pace
 from tests.control_plane import ControlPlane
 from tests.minicluster.hollow.embedded import Embedded, embedded
 

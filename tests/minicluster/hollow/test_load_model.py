@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koord.minicluster.hollow.load_model import (
+from koord_minicluster.hollow.load_model import (
     DAY_S,
     TROUGH_S,
     Band,

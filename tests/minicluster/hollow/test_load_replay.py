@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koord.api.machinery.faults import Invalid
-from koord.minicluster.hollow.load_model import Band, Course, NodeShape, PodShape, SeededLoad, Usage
-from koord.minicluster.hollow.load_replay import ReplayedLoad, read_replay
+from koord_minicluster.hollow.load_model import Band, Course, NodeShape, PodShape, SeededLoad, Usage
+from koord_minicluster.hollow.load_replay import ReplayedLoad, read_replay
 
 GI = 1024**3
 SEEDED = SeededLoad(1)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from koord.api.kubernetes.heartbeat import conditions, is_ready
 from koord.api.kubernetes.node import Node
 from koord.api.machinery.codec import decode
-from koord.minicluster.hollow.log_lines import LogSource
-from koord.minicluster.hollow.machine import Machine, own_node
-from koord.minicluster.kubelet.node_status import node_object
+from koord_minicluster.hollow.log_lines import LogSource
+from koord_minicluster.hollow.machine import Machine, own_node
+from koord_minicluster.kubelet.node_status import node_object
 
 
 def machine(index: int = 0) -> Machine:

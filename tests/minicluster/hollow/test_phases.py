@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.words import PodPhase, RestartPolicy
 from koord.api.text.timestamp import from_seconds
-from koord.minicluster.hollow.phases import (
+from koord_minicluster.hollow.phases import (
     ANNOTATION_DURATION,
     ANNOTATION_EXIT_CODE,
     ANNOTATION_WAITING,
@@ -18,8 +18,8 @@ from koord.minicluster.hollow.phases import (
     life_at,
     removal_s,
 )
-from koord.minicluster.kubelet.states import Ended, Running, Waiting
-from koord.minicluster.kubelet.termination import DEADLINE_EXCEEDED
+from koord_minicluster.kubelet.states import Ended, Running, Waiting
+from koord_minicluster.kubelet.termination import DEADLINE_EXCEEDED
 from tests.minicluster.hollow.builders import pod
 
 AT_ONCE = Pace(start_s=0.0, init_s=10.0, stop_s=0.0)

@@ -9,8 +9,8 @@ from msgspec import structs
 from koord.api.kubernetes.pod import Pod, ResourceRequirements
 from koord.api.kubernetes.words import RestartPolicy
 from koord.api.text.timestamp import from_seconds
-from koord.minicluster.hollow.phases import ANNOTATION_DURATION, ANNOTATION_EXIT_CODE, Pace
-from koord.minicluster.hollow.pod_status import Addresses, step
+from koord_minicluster.hollow.phases import ANNOTATION_DURATION, ANNOTATION_EXIT_CODE, Pace
+from koord_minicluster.hollow.pod_status import Addresses, step
 from tests.minicluster.hollow.builders import pod, with_status
 
 HERE = Addresses("127.0.0.1", "10.0.0.7")

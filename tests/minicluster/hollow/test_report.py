@@ -4,8 +4,8 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.faults import check
 from koord.api.protocol.crd.node_metric import AggregatePolicy, NodeMetricCollectPolicy, NodeMetricStatus
 from koord.api.protocol.report_policy import ReportPolicy, policy_of
-from koord.minicluster.hollow.load_model import NodeUsage, Usage, shape_of
-from koord.minicluster.hollow.report import (
+from koord_minicluster.hollow.load_model import NodeUsage, Usage, shape_of
+from koord_minicluster.hollow.report import (
     History,
     node_metric_status,
     sample_of,

@@ -15,11 +15,11 @@ from koord.kube.errors import NotFound, Status
 from koord.kube.events import EventRecorder
 from koord.kube.informer import Informer
 from koord.kube.informers import Informers
-from koord.minicluster.hollow.live.guard import Guard
-from koord.minicluster.hollow.live.machines import Machines
-from koord.minicluster.hollow.live.reports import FIRST_WITHIN_S, Reporter
-from koord.minicluster.hollow.load_model import SeededLoad
-from koord.minicluster.hollow.machine import Machine
+from koord_minicluster.hollow.live.guard import Guard
+from koord_minicluster.hollow.live.machines import Machines
+from koord_minicluster.hollow.live.reports import FIRST_WITHIN_S, Reporter
+from koord_minicluster.hollow.load_model import SeededLoad
+from koord_minicluster.hollow.machine import Machine
 from tests.kube.manual_clock import ManualClock
 
 BEGAN_S = 1_700_000_000.0

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.resources import pod_requests
-from koord.minicluster.kubelet.admission import Admission, rejected, rejection
+from koord_minicluster.kubelet.admission import Admission, rejected, rejection
 from tests.minicluster.hollow.builders import pod, with_status
 
 NODE = {"cpu": "4", "memory": "8Gi", "pods": "3"}

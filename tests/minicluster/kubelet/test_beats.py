@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from koord.minicluster.kubelet.beats import STATUS_S, Beats, renew_period_s
+from koord_minicluster.kubelet.beats import STATUS_S, Beats, renew_period_s
 
 
 @pytest.mark.parametrize(("nodes", "period_s"), [(1, 10), (100, 10), (500, 10), (800, 16), (5000, 20)])

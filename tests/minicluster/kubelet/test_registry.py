@@ -8,9 +8,9 @@ from typing import Any, cast
 from koord.api.kinds import LEASES
 from koord.api.kubernetes.node import Node
 from koord.kube.client import Client
-from koord.minicluster.hollow.machine import Machine, own_node
-from koord.minicluster.kubelet.beats import STATUS_S
-from koord.minicluster.kubelet.live.registry import AT_ONCE, LATE_S, NodeRegistry
+from koord_minicluster.hollow.machine import Machine, own_node
+from koord_minicluster.kubelet.beats import STATUS_S
+from koord_minicluster.kubelet.live.registry import AT_ONCE, LATE_S, NodeRegistry
 from tests.kube.manual_clock import ManualClock
 from tests.kube.waiting import eventually
 from tests.minicluster.hollow.builders import node

@@ -9,7 +9,7 @@ import pytest
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import convert
 from koord.api.text.timestamp import from_seconds
-from koord.minicluster.kubelet.termination import (
+from koord_minicluster.kubelet.termination import (
     Farewell,
     deadline_s,
     deletion_asked_s,

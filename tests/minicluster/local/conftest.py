@@ -15,7 +15,7 @@ from koord.agent.host.files import Files
 from koord.api.kinds import PODS
 from koord.kube.client import Client
 from koord.kube.errors import NotFound
-from koord.minicluster.local.live.run import LocalOptions, run
+from koord_minicluster.local.live.run import LocalOptions, run
 from tests.minicluster.apiserver.server_process import ServerProcess
 from tests.minicluster.local.running import NAME, ROOT, left_behind
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from koord.minicluster.local.environment import Around, ConfigError, command_line, environment, expanded
+from koord_minicluster.local.environment import Around, ConfigError, command_line, environment, expanded
 from tests.minicluster.local.pods import container, pod
 
 AROUND = Around(

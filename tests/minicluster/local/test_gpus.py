@@ -18,9 +18,9 @@ from koord.api.kinds import PODS
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.words import PodPhase
 from koord.kube.client import Client
-from koord.minicluster.local.environment import ConfigError
-from koord.minicluster.local.gpus import gpu_environment, hidden_nodes
-from koord.minicluster.local.live.run import LocalOptions, run
+from koord_minicluster.local.environment import ConfigError
+from koord_minicluster.local.gpus import gpu_environment, hidden_nodes
+from koord_minicluster.local.live.run import LocalOptions, run
 from tests.agent.devices.machines import composed, recorded
 from tests.agent.states import pod as agent_pod
 from tests.minicluster.local.running import NAME, ROOT, left_behind, pod, until

@@ -8,9 +8,9 @@ from msgspec import to_builtins
 from koord.api.kubernetes.runnable import RunnablePod
 from koord.api.kubernetes.words import PodPhase
 from koord.api.machinery.codec import convert
-from koord.minicluster.kubelet.states import Ended, Running, Waiting
-from koord.minicluster.kubelet.termination import DEADLINE_EXCEEDED, DELETED, Ending
-from koord.minicluster.local.life import (
+from koord_minicluster.kubelet.states import Ended, Running, Waiting
+from koord_minicluster.kubelet.termination import DEADLINE_EXCEEDED, DELETED, Ending
+from koord_minicluster.local.life import (
     ContainerLife,
     Life,
     adopted,
@@ -22,7 +22,7 @@ from koord.minicluster.local.life import (
     started,
     todo,
 )
-from koord.minicluster.local.runs import Run
+from koord_minicluster.local.runs import Run
 from tests.minicluster.local.pods import container, pod
 
 S = 1000.0

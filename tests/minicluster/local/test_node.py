@@ -11,7 +11,7 @@ from koord.api.kinds import CONFIG_MAPS, NODES, PODS
 from koord.api.kubernetes.words import PodPhase
 from koord.api.machinery.faults import BadInput
 from koord.kube.client import Client
-from koord.minicluster.local.live.run import LocalOptions, run
+from koord_minicluster.local.live.run import LocalOptions, run
 from tests.kube.waiting import eventually
 from tests.minicluster.local.running import (
     NAME,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from koord.minicluster.local.live.pod_logs import MOST_FILES, PodLogs, parts, rotate, tail
+from koord_minicluster.local.live.pod_logs import MOST_FILES, PodLogs, parts, rotate, tail
 from tests.minicluster.local.pods import pod
 
 MOST = 1000

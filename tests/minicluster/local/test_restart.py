@@ -12,9 +12,9 @@ import pytest
 from koord.api.kinds import NODES, PODS
 from koord.api.kubernetes.pod import Pod
 from koord.kube.client import Client
-from koord.minicluster.up.data_dir import DataDir
-from koord.minicluster.up.plan import Component
-from koord.minicluster.up.supervisor import Supervisor
+from koord_minicluster.up.data_dir import DataDir
+from koord_minicluster.up.plan import Component
+from koord_minicluster.up.supervisor import Supervisor
 from tests.kube.waiting import eventually
 from tests.minicluster.local.running import container_id_of, gone, is_running, log_of, pids_in, pod, until
 

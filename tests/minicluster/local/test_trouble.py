@@ -17,8 +17,8 @@ from koord.api.kinds import PODS, SECRETS
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.words import PodPhase
 from koord.kube.client import Client
-from koord.minicluster.local.live import processes
-from koord.minicluster.local.live.tree import Tree
+from koord_minicluster.local.live import processes
+from koord_minicluster.local.live.tree import Tree
 from tests.kube.waiting import eventually
 from tests.minicluster.local.running import (
     NAME,
@@ -126,7 +126,7 @@ async def test_what_the_kernel_refuses_is_an_event_and_the_pod_can_be_deleted(
 async def test_a_pod_runs_when_the_kernel_takes_back_its_refusal(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("koord.minicluster.kubelet.states.BACKOFF_FIRST_S", 0.2)
+    monkeypatch.setattr("koord_minicluster.kubelet.states.BACKOFF_FIRST_S", 0.2)
     broken = True
     refusing("set")(monkeypatch, lambda: broken)
     await client.create(PODS, pod("hurt", "sleep 300", container=NOTHING))

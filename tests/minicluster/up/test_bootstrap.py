@@ -14,8 +14,8 @@ from koord.api.protocol import names
 from koord.kube.beside import beside
 from koord.kube.client import Client
 from koord.kube.errors import NotFound, Status, Unavailable
-from koord.minicluster.up import bootstrap as module
-from koord.minicluster.up.bootstrap import bootstrap
+from koord_minicluster.up import bootstrap as module
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.manager.live.webhooks import finalized
 from tests.scheduler.live.embedded import serving
 

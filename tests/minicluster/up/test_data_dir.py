@@ -8,8 +8,9 @@ from typing import Literal
 import pytest
 
 from koord.api.machinery.faults import BadInput
-from koord.minicluster.up.data_dir import DataDir, Endpoints, InUse, Running, read_endpoints
-from koord.minicluster.up.plan import UpOptions, choose_port, components
+from koord.operate.endpoints import Endpoints, Running, read_endpoints
+from koord_minicluster.up.data_dir import DataDir, InUse
+from koord_minicluster.up.plan import UpOptions, choose_port, components
 from tests.control_plane import free_port
 
 

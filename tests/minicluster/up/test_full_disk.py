@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from koord.api.machinery.faults import BadInput
-from koord.minicluster.up import run as up_run
-from koord.minicluster.up.data_dir import DataDir, read_endpoints
-from koord.minicluster.up.plan import Component, UpOptions
-from koord.minicluster.up.run import Up
-from koord.minicluster.up.supervisor import Supervisor
+from koord.operate.endpoints import read_endpoints
+from koord_minicluster.up import run as up_run
+from koord_minicluster.up.data_dir import DataDir
+from koord_minicluster.up.plan import Component, UpOptions
+from koord_minicluster.up.run import Up
+from koord_minicluster.up.supervisor import Supervisor
 from tests.kube.waiting import eventually
 from tests.minicluster.up.test_end_to_end import up, wait_until
 from tests.minicluster.up.test_supervisor import COMMAND, alive

@@ -38,8 +38,8 @@ def test_every_command_of_the_guide_works(tmp_path: Path) -> None:
 
 
 def test_the_guides_recording_is_one() -> None:
-    from koord.minicluster.hollow.load_model import CLOCK, SeededLoad
-    from koord.minicluster.hollow.load_replay import read_replay
+    from koord_minicluster.hollow.load_model import CLOCK, SeededLoad
+    from koord_minicluster.hollow.load_replay import read_replay
 
     lines = [line.strip() for line in GUIDE.read_text().splitlines() if re.match(r"    (time_s|\d+),", line)]
     assert len(read_replay(lines, "guide", course=CLOCK, otherwise=SeededLoad()).tracks) == 3

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from koord.minicluster.up.data_dir import DataDir
-from koord.minicluster.up.plan import Component
-from koord.minicluster.up.program import own_program
-from koord.minicluster.up.supervisor import Failed, Supervisor
+from koord.kube.program import own_program
+from koord_minicluster.up.data_dir import DataDir
+from koord_minicluster.up.plan import Component
+from koord_minicluster.up.supervisor import Failed, Supervisor
 from tests.kube.waiting import eventually
 
 PROGRAM = textwrap.dedent(
     """
     import os, signal, sys, time
-    from koord.minicluster.up import tether
+    from koord.kube import tether
     name, behaviour = sys.argv[1:3]
     if behaviour == "fails":
         print("the disk is full", file=sys.stderr)
@@ -125,9 +125,9 @@ async def test_components_do_not_outlive_a_supervisor_that_was_killed(tmp_path: 
         f"""
         import asyncio, sys
         from pathlib import Path
-        from koord.minicluster.up.data_dir import DataDir
-        from koord.minicluster.up.plan import Component
-        from koord.minicluster.up.supervisor import Supervisor
+        from koord_minicluster.up.data_dir import DataDir
+        from koord_minicluster.up.plan import Component
+        from koord_minicluster.up.supervisor import Supervisor
         async def main():
             with DataDir(Path(sys.argv[1])) as data:
                 command = (sys.executable, "-c", {PROGRAM!r})

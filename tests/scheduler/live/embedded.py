@@ -13,8 +13,8 @@ from koord.api.kinds import NODES, PODS
 from koord.kube.client import Client
 from koord.kube.locate import locate
 from koord.kube.metrics import Metrics
-from koord.minicluster.apiserver.server import ApiServer, ServeOptions
 from koord.scheduler.live.run import SchedulerOptions, run
+from koord_minicluster.apiserver.server import ApiServer, ServeOptions
 
 NO_TAINTS = frozenset({"TaintNodesByCondition"})
 

@@ -15,7 +15,7 @@ from typing import Protocol
 from koord.api.kinds import LEASES, NODES, PODS
 from koord.kube.client import Client
 from koord.kube.locate import locate
-from koord.minicluster.apiserver.revision_log import RevisionLog
+from koord_minicluster.apiserver.revision_log import RevisionLog
 from tests.control_plane import ControlPlane
 from tests.minicluster.apiserver.server_process import ServerProcess
 

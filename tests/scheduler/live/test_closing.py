@@ -17,8 +17,8 @@ from koord.api.configuration.scheduler_config import SchedulerConfiguration, par
 from koord.api.machinery.faults import Invalid
 from koord.api.text.timestamp import from_seconds
 from koord.kube.client import Client
-from koord.minicluster.up.bootstrap import bootstrap
 from koord.scheduler.live.run import run
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.scheduler.live.embedded import node_manifest, scheduling, serving, until, until_bound
 
 LENT = {"kubernetes.io/batch-cpu": "4000", "kubernetes.io/batch-memory": "8Gi"}

@@ -8,7 +8,7 @@ from typing import Any
 
 from koord.api.kinds import DEVICES, EVENTS, NODES, PODS
 from koord.kube.client import Client
-from koord.minicluster.up.bootstrap import bootstrap
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.scheduler.live.embedded import node_manifest, pod_manifest, scheduling, serving, until, until_bound
 from tests.scheduler.plugins.devices.machines import ALLOCATED, K, gpu
 

@@ -22,8 +22,8 @@ from koord.kube.client import Client
 from koord.kube.errors import Conflict, Status
 from koord.kube.informers import Informers
 from koord.kube.store import Delta
-from koord.minicluster.up.bootstrap import bootstrap
 from koord.scheduler.live.telling import Telling
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.scheduler.gangs import PREFIX
 from tests.scheduler.live.embedded import (
     make_nodes,

@@ -20,10 +20,10 @@ from koord.api.kinds import DEVICES, NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.annotations.cpu import RESOURCE_STATUS
 from koord.kube.client import Client
-from koord.minicluster.up.bootstrap import bootstrap
 from koord.scheduler.live.run import Runner
 from koord.scheduler.plugins.devices.ledger import Devices
 from koord.scheduler.plugins.numa.allocations import Allocations
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.control_plane import ControlPlane
 from tests.scheduler.live.embedded import node_manifest, pod_manifest, serving, until, until_bound
 from tests.scheduler.live.servers import NO_TAINTS

@@ -22,7 +22,7 @@ from koord.api.protocol.annotations.cpu import CPU_TOPOLOGY, RESOURCE_STATUS, CP
 from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED
 from koord.api.protocol.crd.reservation import Reservation
 from koord.kube.client import Client
-from koord.minicluster.up.bootstrap import bootstrap
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.scheduler.live.embedded import node_manifest, pod_manifest, scheduling, until
 from tests.scheduler.plugins.devices.machines import ALLOCATED, K, gpu
 

@@ -17,9 +17,9 @@ import pytest
 from koord.api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, Kind
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, NotFound
-from koord.minicluster.up.bootstrap import bootstrap
 from koord.scheduler.core.entity import Where
 from koord.scheduler.live.run import Runner
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.scheduler.dice import Dice
 from tests.scheduler.live.embedded import serving, until
 from tests.scheduler.live.witness import following

@@ -9,7 +9,7 @@ from typing import Any
 from koord.api.kinds import ELASTIC_QUOTAS, PODS
 from koord.api.protocol import names
 from koord.kube.client import Client
-from koord.minicluster.up.bootstrap import bootstrap
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until, until_bound
 from tests.scheduler.quotas import PREFIX, configured
 

@@ -12,7 +12,7 @@ import pytest
 from koord.api.kinds import EVENTS, PODS, RESERVATIONS, Kind
 from koord.api.protocol.crd.reservation import ReservationStatus
 from koord.kube.client import Client
-from koord.minicluster.up.bootstrap import bootstrap
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until, until_bound
 from tests.scheduler.live.test_killed_scheduler import asking, cpus_of, gpus_of, make_machine
 from tests.scheduler.plugins.devices.machines import K

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from koord.bench.api_servers import RunningServer
-from koord.bench.statuses import Truth, lateness
 from koord.kube.locate import locate
+from koord_bench.api_servers import RunningServer
+from koord_bench.statuses import Truth, lateness
 from tests.scheduler.live.embedded import make_nodes, scheduling, serving
 
 

@@ -9,9 +9,9 @@ import pytest
 from koord.api.configuration.features import SchedulerGate
 from koord.api.kinds import NODES, RESERVATIONS
 from koord.kube.client import Client
-from koord.minicluster.up.bootstrap import bootstrap
 from koord.scheduler.live.run import SchedulerOptions
 from koord.scheduler.plugins.reservation.kept_nodes import KEPT, change, holding
+from koord_minicluster.up.bootstrap import bootstrap
 from tests.scheduler.live.embedded import make_nodes, scheduling, serving, until
 from tests.scheduler.live.test_reservations import reserving
 from tests.scheduler.reservations import reservation

@@ -17,13 +17,13 @@ from koord.api.machinery.codec import convert, encode
 from koord.api.protocol import names
 from koord.api.protocol.crd.elastic_quota import ElasticQuota
 from koord.api.protocol.crd.pod_group import PodGroup
-from koord.bench.statuses import mistaken
-from koord.minicluster.apiserver.patch.merge_patch import apply
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.framework.unheard import HEARD_WITHIN_S, Unheard
 from koord.scheduler.framework.writes import Patch
 from koord.scheduler.profiles import profiles_of
+from koord_bench.statuses import mistaken
+from koord_minicluster.apiserver.patch.merge_patch import apply
 from tests.scheduler.builders import node
 from tests.scheduler.gangs import pod_group
 from tests.scheduler.quotas import quota, team_pod

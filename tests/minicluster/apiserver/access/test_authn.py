@@ -12,9 +12,9 @@ import trustme
 from aiohttp import web
 
 from koord.api.kubernetes.access import UserInfo
-from koord.minicluster.apiserver import certs
-from koord.minicluster.apiserver.access.authn import Authenticator, bearer_token
-from koord.minicluster.apiserver.status import StatusError
+from koord_minicluster.apiserver import certs
+from koord_minicluster.apiserver.access.authn import Authenticator, bearer_token
+from koord_minicluster.apiserver.status import StatusError
 
 
 class Server:

@@ -4,9 +4,9 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from koord.api.kubernetes.access import UserInfo
-from koord.minicluster.apiserver.access.impersonation import impersonated
-from koord.minicluster.apiserver.access.rbac import Authorizer
-from koord.minicluster.apiserver.status import StatusError
+from koord_minicluster.apiserver.access.impersonation import impersonated
+from koord_minicluster.apiserver.access.rbac import Authorizer
+from koord_minicluster.apiserver.status import StatusError
 from tests.minicluster.apiserver.access.decisions import binding, role, rule
 
 ADMIN = UserInfo("root", groups=("system:masters",))

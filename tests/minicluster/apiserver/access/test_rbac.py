@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from koord.api.kubernetes.access import Access, UserInfo
-from koord.minicluster.apiserver.access.bootstrap import roles_and_bindings
-from koord.minicluster.apiserver.access.rbac import Authorizer, refused
-from koord.minicluster.apiserver.access.rules import parse_rules
+from koord_minicluster.apiserver.access.bootstrap import roles_and_bindings
+from koord_minicluster.apiserver.access.rbac import Authorizer, refused
+from koord_minicluster.apiserver.access.rules import parse_rules
 from tests.minicluster.apiserver.access import decisions
 from tests.minicluster.apiserver.access.decisions import binding, role, rule
 

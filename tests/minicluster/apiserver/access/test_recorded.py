@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from koord.minicluster.apiserver.access.bootstrap import priority_classes, roles_and_bindings
+from koord_minicluster.apiserver.access.bootstrap import priority_classes, roles_and_bindings
 from tests.control_plane import ControlPlane
 from tests.minicluster.apiserver import record_access
 

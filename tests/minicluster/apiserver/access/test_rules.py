@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koord.api.kubernetes.access import Access
-from koord.minicluster.apiserver.access.rules import RbacRule, missing, parse_rules
+from koord_minicluster.apiserver.access.rules import RbacRule, missing, parse_rules
 
 READ_PODS = RbacRule(("get", "list"), ("",), ("pods",))
 

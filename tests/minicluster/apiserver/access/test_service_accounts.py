@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from koord.minicluster.apiserver.access.service_accounts import Bound, InvalidToken, ServiceAccountTokens
-from koord.minicluster.apiserver.certs import signing_key
+from koord_minicluster.apiserver.access.service_accounts import Bound, InvalidToken, ServiceAccountTokens
+from koord_minicluster.apiserver.certs import signing_key
 
 ISSUER = "https://kubernetes.default.svc"
 

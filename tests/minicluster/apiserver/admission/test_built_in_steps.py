@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from koord.api.kubernetes.access import UserInfo
-from koord.minicluster.apiserver.resource import Obj
-from koord.minicluster.apiserver.status import StatusError
+from koord_minicluster.apiserver.resource import Obj
+from koord_minicluster.apiserver.status import StatusError
 from tests.minicluster.apiserver.access.decisions import binding, role, rule
 from tests.minicluster.apiserver.admission.world import World, config_map, namespace, pod
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from koord.minicluster.apiserver.admission.default_class import complete
+from koord_minicluster.apiserver.admission.default_class import complete
 
 
 def _class(name: str, made: str, *, default: bool = True) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from koord.minicluster.apiserver.admission.service_addresses import service_address
-from koord.minicluster.apiserver.admission.webhook_rules import ServiceRef
-from koord.minicluster.apiserver.store import Index
+from koord_minicluster.apiserver.admission.service_addresses import service_address
+from koord_minicluster.apiserver.admission.webhook_rules import ServiceRef
+from koord_minicluster.apiserver.store import Index
 from tests.minicluster.apiserver.admission.world import World
 
 HOOK = ServiceRef("shop", "hook", 443)

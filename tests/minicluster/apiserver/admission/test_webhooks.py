@@ -15,8 +15,8 @@ import trustme
 from aiohttp import web
 
 from koord.api.kubernetes.access import UserInfo
-from koord.minicluster.apiserver.resource import Obj
-from koord.minicluster.apiserver.status import StatusError
+from koord_minicluster.apiserver.resource import Obj
+from koord_minicluster.apiserver.status import StatusError
 from tests.minicluster.apiserver.admission.world import World, config_map, namespace, opened, pod
 
 MUTATING = "mutatingwebhookconfigurations.admissionregistration.k8s.io"

@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 from koord.api.kubernetes.access import UserInfo
-from koord.minicluster.apiserver.access.bootstrap import roles_and_bindings
-from koord.minicluster.apiserver.access.rbac import Authorizer
-from koord.minicluster.apiserver.admission import Admission, Attributes
-from koord.minicluster.apiserver.admission.webhook_rules import ServiceRef
-from koord.minicluster.apiserver.builtin.resources import builtin_resources
-from koord.minicluster.apiserver.registry import Registry
-from koord.minicluster.apiserver.resource import Obj, Resource
-from koord.minicluster.apiserver.store import Collection, Index, Store
+from koord_minicluster.apiserver.access.bootstrap import roles_and_bindings
+from koord_minicluster.apiserver.access.rbac import Authorizer
+from koord_minicluster.apiserver.admission import Admission, Attributes
+from koord_minicluster.apiserver.admission.webhook_rules import ServiceRef
+from koord_minicluster.apiserver.builtin.resources import builtin_resources
+from koord_minicluster.apiserver.registry import Registry
+from koord_minicluster.apiserver.resource import Obj, Resource
+from koord_minicluster.apiserver.store import Collection, Index, Store
 
 ADMIN = UserInfo("root", groups=("system:masters",))
 

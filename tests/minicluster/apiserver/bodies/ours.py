@@ -7,14 +7,14 @@ from functools import cache
 import msgspec
 
 from koord.api.machinery.object_schema import Schema
-from koord.minicluster.apiserver import structural
-from koord.minicluster.apiserver.bodies import decoding, typed
-from koord.minicluster.apiserver.builtin.resources import builtin_resources
-from koord.minicluster.apiserver.custom.kinds import custom_schema
-from koord.minicluster.apiserver.metadata import faults_of_object
-from koord.minicluster.apiserver.registry import Registry
-from koord.minicluster.apiserver.resource import Obj, Resource, Strategy
-from koord.minicluster.apiserver.status import Cause, StatusError
+from koord_minicluster.apiserver import structural
+from koord_minicluster.apiserver.bodies import decoding, typed
+from koord_minicluster.apiserver.builtin.resources import builtin_resources
+from koord_minicluster.apiserver.custom.kinds import custom_schema
+from koord_minicluster.apiserver.metadata import faults_of_object
+from koord_minicluster.apiserver.registry import Registry
+from koord_minicluster.apiserver.resource import Obj, Resource, Strategy
+from koord_minicluster.apiserver.status import Cause, StatusError
 from tests.minicluster.apiserver.bodies import builtin, custom
 from tests.minicluster.apiserver.bodies.record import Json, without_times
 

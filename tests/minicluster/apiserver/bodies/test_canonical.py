@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
+from koord.api import builtin_schemas as schemas
 from koord.api.machinery.object_schema import Schema
-from koord.minicluster.apiserver import schemas
-from koord.minicluster.apiserver.bodies import canonical, typed
-from koord.minicluster.apiserver.builtin.resources import builtin_resources
+from koord_minicluster.apiserver.bodies import canonical, typed
+from koord_minicluster.apiserver.builtin.resources import builtin_resources
 from tests.minicluster.apiserver.builtin import ours
 from tests.minicluster.apiserver.builtin.case import Obj
 from tests.minicluster.apiserver.builtin.test_properties import OBJECTS, mangled

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koord.api.machinery.object_schema import Schema
-from koord.minicluster.apiserver import structural
-from koord.minicluster.apiserver.bodies import decoding, typed
-from koord.minicluster.apiserver.custom.kinds import custom_schema
-from koord.minicluster.apiserver.resource import Obj, Resource
-from koord.minicluster.apiserver.status import StatusError
+from koord_minicluster.apiserver import structural
+from koord_minicluster.apiserver.bodies import decoding, typed
+from koord_minicluster.apiserver.custom.kinds import custom_schema
+from koord_minicluster.apiserver.resource import Obj, Resource
+from koord_minicluster.apiserver.status import StatusError
 from tests.minicluster.apiserver.bodies import custom, ours
 
 PODS = ours.resource_at("/api/v1/namespaces/default/pods")

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from koord.minicluster.apiserver.bodies import patched
-from koord.minicluster.apiserver.bodies.patched import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from koord.minicluster.apiserver.custom.kinds import custom_schema
-from koord.minicluster.apiserver.resource import Obj
-from koord.minicluster.apiserver.status import StatusError
+from koord_minicluster.apiserver.bodies import patched
+from koord_minicluster.apiserver.bodies.patched import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from koord_minicluster.apiserver.custom.kinds import custom_schema
+from koord_minicluster.apiserver.resource import Obj
+from koord_minicluster.apiserver.status import StatusError
 from tests.minicluster.apiserver.bodies import custom, ours
 
 DEPLOYMENTS = ours.resource_at("/apis/apps/v1/namespaces/default/deployments")

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koord.minicluster.apiserver import schemas
-from koord.minicluster.apiserver.bodies import protobuf, typed
-from koord.minicluster.apiserver.bodies.protobuf import MAGIC, Malformed
+from koord.api import builtin_schemas as schemas
+from koord_minicluster.apiserver.bodies import protobuf, typed
+from koord_minicluster.apiserver.bodies.protobuf import MAGIC, Malformed
 
 RECORDED: list[dict[str, Any]] = json.loads((Path(__file__).parent.parent / "data" / "protobuf.json").read_text())[
     "objects"

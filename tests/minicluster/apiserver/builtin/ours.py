@@ -7,14 +7,15 @@ import json
 import re
 from functools import cache
 
-from koord.minicluster.apiserver import schemas, structural
-from koord.minicluster.apiserver.bodies import typed
-from koord.minicluster.apiserver.builtin import STRATEGIES
-from koord.minicluster.apiserver.builtin.resources import builtin_resources
-from koord.minicluster.apiserver.builtin.service_allocation import ServiceAllocator
-from koord.minicluster.apiserver.metadata import faults_of_any_change, faults_of_change, faults_of_object
-from koord.minicluster.apiserver.resource import Resource
-from koord.minicluster.apiserver.status import Cause
+from koord.api import builtin_schemas as schemas
+from koord_minicluster.apiserver import structural
+from koord_minicluster.apiserver.bodies import typed
+from koord_minicluster.apiserver.builtin import STRATEGIES
+from koord_minicluster.apiserver.builtin.resources import builtin_resources
+from koord_minicluster.apiserver.builtin.service_allocation import ServiceAllocator
+from koord_minicluster.apiserver.metadata import faults_of_any_change, faults_of_change, faults_of_object
+from koord_minicluster.apiserver.resource import Resource
+from koord_minicluster.apiserver.status import Cause
 from tests.minicluster.apiserver.builtin.case import CLUSTER_WIDE, PATHS, Case, Obj, merged
 from tests.minicluster.apiserver.builtin.record import named, without_times
 

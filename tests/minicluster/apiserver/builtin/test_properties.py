@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import decode
 from koord.api.protocol.priority import compute_kube_qos
-from koord.minicluster.apiserver import tables
-from koord.minicluster.apiserver.bodies import typed
-from koord.minicluster.apiserver.builtin.pod_qos import qos_class
+from koord_minicluster.apiserver import tables
+from koord_minicluster.apiserver.bodies import typed
+from koord_minicluster.apiserver.builtin.pod_qos import qos_class
 from tests.minicluster.apiserver.builtin import ours
 from tests.minicluster.apiserver.builtin.case import Obj
 from tests.minicluster.apiserver.builtin.record import DATA

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from koord.minicluster.apiserver.builtin.service_allocation import ServiceAllocator
+from koord_minicluster.apiserver.builtin.service_allocation import ServiceAllocator
 
 
 def _service(uid: str, **spec: Any) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from koord.minicluster.apiserver import tables
-from koord.minicluster.apiserver.printing import human_duration
+from koord_minicluster.apiserver import tables
+from koord_minicluster.apiserver.printing import human_duration
 from tests.minicluster.apiserver.builtin.ours import resource_of
 from tests.minicluster.apiserver.builtin.record import DATA
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from koord.minicluster.apiserver.custom.json_path import JsonPathError, compile_path, lookup, simple_path
+from koord_minicluster.apiserver.custom.json_path import JsonPathError, compile_path, lookup, simple_path
 
 OBJECT = {
     "metadata": {"name": "a", "annotations": {"x.io/y": "z"}},

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from koord.minicluster.apiserver.custom import kinds
-from koord.minicluster.apiserver.resource import Obj
-from koord.minicluster.apiserver.status import StatusError
+from koord_minicluster.apiserver.custom import kinds
+from koord_minicluster.apiserver.resource import Obj
+from koord_minicluster.apiserver.status import StatusError
 from tests.minicluster.apiserver.bodies.definitions import crd, obj, ver
 
 NOW = "2026-01-01T00:00:00Z"

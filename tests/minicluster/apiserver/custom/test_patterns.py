@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from koord.minicluster.apiserver import structural
-from koord.minicluster.apiserver.custom.schema_validation import matches, validate
+from koord.api.machinery.openapi_schema import from_openapi
+from koord_minicluster.apiserver.custom.schema_validation import matches, validate
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_a_pattern_is_read_as_go_reads_it(pattern: str, text: str, fits: bool) -
 
 
 def test_no_pattern_takes_longer_than_its_text_is_long() -> None:
-    schema = structural.from_openapi(
+    schema = from_openapi(
         {
             "type": "object",
             "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}}},

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from koord.api.kubernetes.access import MASTERS, UserInfo
-from koord.minicluster.apiserver.objects import Context
-from koord.minicluster.apiserver.resource import Obj, Resource
-from koord.minicluster.apiserver.server import ApiServer, ServeOptions
-from koord.minicluster.apiserver.status import StatusError
+from koord_minicluster.apiserver.objects import Context
+from koord_minicluster.apiserver.resource import Obj, Resource
+from koord_minicluster.apiserver.server import ApiServer, ServeOptions
+from koord_minicluster.apiserver.status import StatusError
 from tests.minicluster.apiserver.bodies.definitions import crd
 
 WITHIN_S = 30.0

@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 
 from koord.api.kubernetes.access import UserInfo
-from koord.minicluster.apiserver.server import ApiServer, ServeOptions
+from koord_minicluster.apiserver.server import ApiServer, ServeOptions
 from tests.control_plane import ControlPlane
 from tests.minicluster.apiserver.differential.client import Target, run, session
 from tests.minicluster.apiserver.differential.normal import normal

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from koord.api import builtin_schemas as schemas
 from koord.api.machinery.object_schema import Schema
-from koord.minicluster.apiserver import schemas
 
 Obj = dict[str, Any]
 DATA = Path(__file__).parents[1] / "data"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from koord.api.machinery.object_schema import Schema
-from koord.minicluster.apiserver import structural
-from koord.minicluster.apiserver.patch import managed_fields, new_fields, scale_fields
-from koord.minicluster.apiserver.patch.reach import reach_of
-from koord.minicluster.apiserver.resource import Resource
-from koord.minicluster.apiserver.status import StatusError
+from koord.api.machinery.openapi_schema import from_openapi
+from koord_minicluster.apiserver.patch import managed_fields, new_fields, scale_fields
+from koord_minicluster.apiserver.patch.reach import reach_of
+from koord_minicluster.apiserver.resource import Resource
+from koord_minicluster.apiserver.status import StatusError
 from tests.minicluster.apiserver.patch.recorded import Obj, difference, load, schema_of, with_sorted_causes
 
 RECORD = load("apply.json")
@@ -24,7 +24,7 @@ FILLED_LATER = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "prio
 
 def _custom_schema() -> Schema:
     version = RECORD["custom_kind"]["spec"]["versions"][0]
-    return structural.from_openapi(version["schema"]["openAPIV3Schema"])
+    return from_openapi(version["schema"]["openAPIV3Schema"])
 
 
 CUSTOM = _custom_schema()

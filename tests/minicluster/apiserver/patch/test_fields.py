@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koord.minicluster.apiserver.patch import fields
-from koord.minicluster.apiserver.patch.fields import Path, Set
+from koord_minicluster.apiserver.patch import fields
+from koord_minicluster.apiserver.patch.fields import Path, Set
 
 STEPS = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"'])
 PATHS = st.lists(STEPS, min_size=1, max_size=3).map(tuple)

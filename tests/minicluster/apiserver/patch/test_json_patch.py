@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koord.minicluster.apiserver.patch import json_patch, merge_patch
-from koord.minicluster.apiserver.status import StatusError
+from koord_minicluster.apiserver.patch import json_patch, merge_patch
+from koord_minicluster.apiserver.status import StatusError
 from tests.minicluster.apiserver.patch.recorded import Obj, difference, load
 
 RECORD = load("json_patch.json")

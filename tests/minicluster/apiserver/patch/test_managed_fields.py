@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koord.api import builtin_schemas as schemas
 from koord.api.machinery.object_schema import Schema
-from koord.minicluster.apiserver import schemas
-from koord.minicluster.apiserver.patch import (
+from koord_minicluster.apiserver.patch import (
     json_patch,
     managed_fields,
     managers,
@@ -21,9 +21,9 @@ from koord.minicluster.apiserver.patch import (
     reach,
     strategic,
 )
-from koord.minicluster.apiserver.patch.managers import Owned, Owner
-from koord.minicluster.apiserver.resource import Resource
-from koord.minicluster.apiserver.status import StatusError
+from koord_minicluster.apiserver.patch.managers import Owned, Owner
+from koord_minicluster.apiserver.resource import Resource
+from koord_minicluster.apiserver.status import StatusError
 
 Obj = dict[str, Any]
 CONFIGMAP = schemas.schema_for("", "v1", "ConfigMap")

@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from koord.api import builtin_schemas as schemas
 from koord.api.machinery.object_schema import Schema
-from koord.minicluster.apiserver import schemas, structural
-from koord.minicluster.apiserver.patch import fields, merging, new_fields
-from koord.minicluster.apiserver.patch.plan import Untyped, empty, root_plan
+from koord.api.machinery.openapi_schema import from_openapi
+from koord_minicluster.apiserver.patch import fields, merging, new_fields
+from koord_minicluster.apiserver.patch.plan import Untyped, empty, root_plan
 from tests.minicluster.apiserver.patch.bases import BASES
 
 Obj = dict[str, Any]
 
-CUSTOM = structural.from_openapi(
+CUSTOM = from_openapi(
     {
         "type": "object",
         "properties": {

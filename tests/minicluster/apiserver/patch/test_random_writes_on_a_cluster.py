@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from koord.minicluster.apiserver.patch import managed_fields, strategic
-from koord.minicluster.apiserver.patch.reach import reach_of
-from koord.minicluster.apiserver.status import StatusError
+from koord_minicluster.apiserver.patch import managed_fields, strategic
+from koord_minicluster.apiserver.patch.reach import reach_of
+from koord_minicluster.apiserver.status import StatusError
 from tests.control_plane import ControlPlane
 from tests.minicluster.apiserver.patch.apply_sequences import CUSTOM_KIND
 from tests.minicluster.apiserver.patch.record import Server

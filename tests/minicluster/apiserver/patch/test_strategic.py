@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koord.minicluster.apiserver.patch import strategic
-from koord.minicluster.apiserver.status import StatusError
+from koord_minicluster.apiserver.patch import strategic
+from koord_minicluster.apiserver.status import StatusError
 from tests.minicluster.apiserver.patch.recorded import Obj, difference, load, schema_of
 
 RECORD = load("strategic.json")

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from koord.minicluster.apiserver.wire import connection as wire
-from koord.minicluster.apiserver.wire.answers import TEXT, Answer, Response, Stream
-from koord.minicluster.apiserver.wire.connection import Connection, Handler, HttpRequest, TooLarge
-from koord.minicluster.apiserver.wire.head import BadHead
+from koord_minicluster.apiserver.wire import connection as wire
+from koord_minicluster.apiserver.wire.answers import TEXT, Answer, Response, Stream
+from koord_minicluster.apiserver.wire.connection import Connection, Handler, HttpRequest, TooLarge
+from koord_minicluster.apiserver.wire.head import BadHead
 
 WITHIN_S = 15.0
 LARGE = 1 << 20

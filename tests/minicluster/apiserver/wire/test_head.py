@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koord.minicluster.apiserver.wire import head
-from koord.minicluster.apiserver.wire.head import BadHead, Chunks
+from koord_minicluster.apiserver.wire import head
+from koord_minicluster.apiserver.wire.head import BadHead, Chunks
 
 
 def parsed(*lines: str) -> head.Head:

@@ -1,1 +1,0 @@
-"""Where notice meets the API: it is given, waited for and withdrawn there."""

@@ -1,0 +1,1 @@
+"""The state of a running cluster, as manifests for the offline commands."""

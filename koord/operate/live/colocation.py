@@ -1,0 +1,387 @@
+"""The switch on a running cluster: reads, writes what `koord.manager.colocation_switch` says, and evicts if asked.
+
+Everything is written from here, so that it works with the manager down. The configuration comes first: a manager that
+is there and looks at a node meanwhile comes to the same result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from koord.api.configuration.slo_config import SloConfig, reload
+from koord.api.configuration.slo_config_types import COLOCATION
+from koord.api.kinds import CONFIG_MAPS, NODES, PODS
+from koord.api.kubernetes.core import ConfigMap
+from koord.api.kubernetes.node import Node
+from koord.api.protocol import names
+from koord.api.protocol.annotations.colocation import COLOCATION_STRATEGY
+from koord.api.protocol.eviction_notice import Asker, Go
+from koord.api.text.counted import counted
+from koord.api.text.selector import LabelMatcher
+from koord.kube.client import Client
+from koord.kube.errors import ApiError, Conflict, EvictionRefused, NotFound
+from koord.kube.eviction_notice import ask, withdraw
+from koord.manager.colocation_switch import (
+    LENT,
+    Evictee,
+    SwitchError,
+    cluster_section,
+    node_annotation,
+    on_lent,
+    pool_section,
+    require_off,
+    selector_of,
+    standing,
+    taken_back,
+)
+from koord.manager.config_in_force import InForce, in_force, last_valid
+from koord.manager.node_resource.state import node_facts
+from koord.offline.live.node_snapshot import who_is_missing
+from koord.operate.live import break_glass
+
+T = TypeVar("T")
+FIELD_MANAGER: Final = "koord-cli"
+AT_ONCE: Final = 16
+TRIES: Final = 5
+REFUSED_AGAIN_S: Final = 2.0
+NOTICE_LOOK_S: Final = 1.0
+NOTHING_PUBLISHED: Final = "nothing is published yet: the node has not reported, or no manager runs"
+SWITCHED_OFF: Final = Asker(
+    FIELD_MANAGER, "ColocationSwitchedOff", "co-location is turned off and its pods are evicted"
+)
+CONFIG: Final = f"{names.NAMESPACE_KOORDINATOR}/{names.CONFIGMAP_SLO_CONTROLLER}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Single nodes, a pool, or the whole cluster."""
+
+    nodes: tuple[str, ...] = ()
+    pool: LabelMatcher | None = None
+
+    def __str__(self) -> str:
+        if self.nodes:
+            return f"node {', '.join(self.nodes)}" if len(self.nodes) == 1 else f"nodes {', '.join(self.nodes)}"
+        return f"nodes with {self.pool}" if self.pool is not None else "the cluster"
+
+
+class NodeStanding(msgspec.Struct, frozen=True, rename="camel"):
+    on: bool
+    why: str
+    "Who switched it off; empty where it is on."
+    lends: dict[str, str]
+    "As its allocatable shows."
+    pods: tuple[str, ...]
+    "Who runs on what is lent."
+
+
+class PodToEvict(msgspec.Struct, frozen=True, rename="camel"):
+    pod: str
+    uid: str
+    node: str
+    priority_class: str
+
+
+class SwitchResult(msgspec.Struct, frozen=True, rename="camel"):
+    """How things stand, after what was done; or in a dry run, how they would."""
+
+    cluster: bool
+    nodes: dict[str, NodeStanding]
+    evicted: tuple[str, ...] = ()
+    refused: dict[str, str] = {}
+    "Pods that could not be evicted, and nodes that could not be written; and why."
+    manager: str = ""
+    "That no manager leads, if so."
+    dry_run: bool = False
+    to_evict: tuple[PodToEvict, ...] = ()
+    "In a dry run: the pods that would be evicted, in that order."
+    configuration: tuple[str, ...] = ()
+    "What is wrong with the stored configuration, and what is in force instead."
+    admission: str = ""
+    "Since when admission is off by hand, and why, if so."
+    spared: tuple[str, ...] = ()
+    "Pods on lent resources that are not evicted, because they are in the cluster's own namespaces."
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Which pods go with the switch, and how long a refused eviction is retried."""
+
+    within_s: float = 60.0
+    cluster_too: bool = False
+    "Also pods in the cluster's own namespaces."
+    agreed: frozenset[str] | None = None
+    "The uids that somebody agreed to; None is all that are found."
+
+    def chooses(self, pod: Evictee) -> bool:
+        return (self.cluster_too or not pod.is_of_cluster) and (self.agreed is None or pod.uid in self.agreed)
+
+
+@dataclass(slots=True)
+class Done:
+    evicted: list[str] = field(default_factory=list)
+    spared: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def run(work: Callable[[Client], Awaitable[T]], kubeconfig: str | None, context: str | None) -> T:
+    async def go() -> T:
+        async with Client.from_config(kubeconfig, context) as client:
+            return await work(client)
+
+    return asyncio.run(go())
+
+
+async def look(client: Client, scope: Scope, done: Done | None = None) -> SwitchResult:
+    """How things stand."""
+    held = await _in_force(client)
+    config = held.config
+    nodes = await _nodes(client, scope)
+    pods = await _lent_to(client, nodes, scope)
+    done = done or Done()
+    return SwitchResult(
+        config.is_colocation_enabled,
+        _standings(config, nodes, pods),
+        tuple(done.evicted),
+        done.refused,
+        await who_is_missing(client, time.time()),
+        admission=await break_glass.look(client),
+        spared=tuple(done.spared),
+        configuration=tuple(f"ConfigMap {CONFIG}: {each}" for each in held.problems),
+    )
+
+
+async def plan(client: Client, scope: Scope, *, on: bool, evict: Evict | None = None) -> SwitchResult:
+    """What `turn` would do, and how things would stand. Raises what `turn` would raise, and writes nothing."""
+    nodes = await _nodes(client, scope)
+    found = await config_map(client)
+    if scope.nodes:
+        nodes = [_annotated(node, node_annotation(node.metadata.annotations, on=on)) for node in nodes]
+        config = (await _in_force(client)).config
+    else:
+        config = _wanted_section(found.data if found is not None else {}, scope, nodes, on=on)[1]
+    pods = await _lent_to(client, nodes, scope)
+    chosen = [each for each in pods if evict is not None and evict.chooses(each)]
+    return SwitchResult(
+        config.is_colocation_enabled,
+        _standings(config, nodes, pods),
+        manager=await who_is_missing(client, time.time()),
+        dry_run=True,
+        to_evict=tuple(PodToEvict(each.key, each.uid, each.node, each.priority_class) for each in chosen),
+        spared=tuple(_spared(pods, evict)),
+    )
+
+
+async def turn(
+    client: Client, scope: Scope, *, on: bool, evict: Evict | None = None, progress: Callable[[str], None]
+) -> SwitchResult:
+    """Turns the switch. Off: what is lent is taken back at once, and the pods that `evict` chooses are evicted."""
+    nodes = await _nodes(client, scope)
+    if scope.nodes:
+        nodes = [await _annotate(client, node, on=on) for node in nodes]
+        config = (await _in_force(client)).config
+    else:
+        config = await _configure(client, scope, nodes, on=on)
+    done = Done()
+    if not on:
+        progress("taking back what is lent")
+        await each_of(nodes, lambda node: take_back(client, node, config, done))
+        if evict is not None:
+            off = [each for each in nodes if not _stands(config, each)]
+            pods = await _lent_to(client, off, scope)
+            chosen = [each for each in pods if evict.chooses(each)]
+            done.spared += _spared(pods, evict)
+            progress(f"evicting {counted(len(chosen), 'pod')}")
+            deadline_s = time.monotonic() + evict.within_s
+            await each_of(chosen, lambda each: _evict(client, each, deadline_s, done))
+    return await look(client, scope, done)
+
+
+def _spared(pods: Sequence[Evictee], evict: Evict | None) -> list[str]:
+    if evict is None or evict.cluster_too:
+        return []
+    return [each.key for each in pods if each.is_of_cluster]
+
+
+def _standings(config: SloConfig, nodes: Sequence[Node], pods: Sequence[Evictee]) -> dict[str, NodeStanding]:
+    on_node: dict[str, list[str]] = {}
+    for pod in pods:
+        on_node.setdefault(pod.node, []).append(pod.key)
+    told = {}
+    for node in nodes:
+        name, meta = node.metadata.name, node.metadata
+        stands = standing(config, meta.labels, meta.annotations)
+        shown = {key: str(amount) for key, amount in node.status.allocatable.items() if key in LENT}
+        why = stands.why or (NOTHING_PUBLISHED if stands.on and not shown else "")
+        told[name] = NodeStanding(stands.on, why, shown, tuple(on_node.get(name, ())))
+    return told
+
+
+async def config_map(client: Client, name: str = names.CONFIGMAP_SLO_CONTROLLER) -> ConfigMap | None:
+    try:
+        return await client.get(CONFIG_MAPS, name, namespace=names.NAMESPACE_KOORDINATOR)
+    except NotFound:
+        return None
+
+
+async def _in_force(client: Client) -> InForce:
+    """What the manager goes by."""
+    published, stored = await config_map(client, names.CONFIGMAP_SLO_IN_FORCE), await config_map(client)
+    last = last_valid(published.data if published is not None else None)
+    return in_force(last, stored.data if stored is not None else None)
+
+
+def _stands(config: SloConfig, node: Node) -> bool:
+    return standing(config, node.metadata.labels, node.metadata.annotations).on
+
+
+async def _nodes(client: Client, scope: Scope) -> list[Node]:
+    if scope.nodes:
+        found = []
+        for name in scope.nodes:
+            try:
+                found.append(await client.get(NODES, name))
+            except NotFound:
+                raise SwitchError(f"there is no node {name}") from None
+        return found
+    nodes = await client.list(NODES)
+    return [node for node in nodes if scope.pool is None or scope.pool.matches(node.metadata.labels)]
+
+
+async def _lent_to(client: Client, nodes: Sequence[Node], scope: Scope) -> list[Evictee]:
+    chosen = {node.metadata.name for node in nodes}
+    if scope.nodes:
+        lists = [await client.list(PODS, fields=f"spec.nodeName={name}") for name in chosen]
+        pods = [pod for each in lists for pod in each]
+    else:
+        pods = list(await client.list(PODS))
+    return on_lent(pods, chosen)
+
+
+def _annotated(node: Node, text: str | None) -> Node:
+    """The node as it will be with this colocation-strategy."""
+    annotations = {key: value for key, value in node.metadata.annotations.items() if key != COLOCATION_STRATEGY.key}
+    if text is not None:
+        annotations[COLOCATION_STRATEGY.key] = text
+    return replace(node, metadata=replace(node.metadata, annotations=annotations))
+
+
+async def _annotate(client: Client, node: Node, *, on: bool) -> Node:
+    text, key = node_annotation(node.metadata.annotations, on=on), COLOCATION_STRATEGY.key
+    if node.metadata.annotations.get(key) == text:
+        return node
+    patch = {"metadata": {"uid": node.metadata.uid, "annotations": {key: text}}}
+    return await client.patch(NODES, node.metadata.name, patch, field_manager=FIELD_MANAGER)
+
+
+def _wanted_section(data: Mapping[str, str], scope: Scope, nodes: Sequence[Node], *, on: bool) -> tuple[str, SloConfig]:
+    """colocation-config with the switch turned, and the configuration that follows from it."""
+    if scope.pool is None:
+        text = cluster_section(data, on=on)
+    else:
+        text = pool_section(data, selector_of(scope.pool), on=on)
+    config = reload(None, {**data, COLOCATION: text})[0]
+    if scope.pool is not None and not on:
+        require_off(config, [(node.metadata.name, node.metadata.labels) for node in nodes])
+    return text, config
+
+
+async def _configure(client: Client, scope: Scope, nodes: Sequence[Node], *, on: bool) -> SloConfig:
+    for _ in range(TRIES):
+        found = await config_map(client)
+        data: Mapping[str, str] = found.data if found is not None else {}
+        text, config = _wanted_section(data, scope, nodes, on=on)
+        if text == data.get(COLOCATION):
+            return config
+        head = {"name": names.CONFIGMAP_SLO_CONTROLLER, "namespace": names.NAMESPACE_KOORDINATOR}
+        try:
+            if found is None:
+                body = {"metadata": head, "data": {COLOCATION: text}}
+                await client.create(CONFIG_MAPS, body, field_manager=FIELD_MANAGER)
+            else:
+                version = {"uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version}
+                await client.patch(
+                    CONFIG_MAPS,
+                    names.CONFIGMAP_SLO_CONTROLLER,
+                    {"metadata": version, "data": {COLOCATION: text}},
+                    namespace=names.NAMESPACE_KOORDINATOR,
+                    field_manager=FIELD_MANAGER,
+                )
+        except Conflict:
+            # Somebody else wrote it meanwhile: what they wrote stays too.
+            continue
+        return config
+    raise SwitchError(f"ConfigMap {CONFIG} changes so often that it cannot be written; try again")
+
+
+async def take_back(client: Client, node: Node, config: SloConfig, done: Done) -> None:
+    patch = taken_back(node_facts(node), config, time.time())
+    if patch is None:
+        return
+    try:
+        await client.patch(
+            NODES, node.metadata.name, patch, type="strategic", subresource="status", field_manager=FIELD_MANAGER
+        )
+    except NotFound:
+        return
+    except ApiError as error:
+        done.refused[f"node/{node.metadata.name}"] = str(error)
+
+
+async def _evict(client: Client, evictee: Evictee, deadline_s: float, done: Done) -> None:
+    while True:
+        try:
+            if evictee.asks_for_notice:
+                await _notice_is_over(client, evictee, deadline_s)
+            await client.evict(evictee.namespace, evictee.name, uid=evictee.uid)
+        except NotFound:
+            return
+        except EvictionRefused as error:
+            # A budget may allow it once others are back elsewhere.
+            if time.monotonic() + REFUSED_AGAIN_S > deadline_s:
+                done.refused[evictee.key] = str(error)
+                return
+            await asyncio.sleep(REFUSED_AGAIN_S)
+            continue
+        except ApiError as error:
+            done.refused[evictee.key] = str(error)
+            return
+        done.evicted.append(evictee.key)
+        return
+
+
+async def _notice_is_over(client: Client, evictee: Evictee, deadline_s: float) -> None:
+    """Waits until a pod that asks for notice says that it is ready, or its notice is over. Who stops waiting takes the
+    notice back."""
+    pod = await client.get(PODS, evictee.name, namespace=evictee.namespace)
+    try:
+        while pod.metadata.uid == evictee.uid:
+            verdict = await ask(client, pod, SWITCHED_OFF, time.time(), deadline_s - time.monotonic())
+            if isinstance(verdict, Go):
+                return
+            await asyncio.sleep(min(NOTICE_LOOK_S, max(0.0, verdict.until_s - time.time())))
+            pod = await client.get(PODS, evictee.name, namespace=evictee.namespace)
+    except asyncio.CancelledError:
+        pod = await client.get(PODS, evictee.name, namespace=evictee.namespace)
+        await withdraw(client, pod, SWITCHED_OFF, time.time())
+        raise
+
+
+async def each_of(things: Sequence[Any], do: Callable[[Any], Any]) -> None:
+    """A few at a time."""
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def one(thing: Any) -> None:
+        async with slots:
+            await do(thing)
+
+    async with asyncio.TaskGroup() as tasks:
+        for thing in things:
+            tasks.create_task(one(thing))

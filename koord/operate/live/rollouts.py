@@ -1,0 +1,323 @@
+"""Roll-outs on a running cluster, as people begin, stop, resume and end them. What goes on meanwhile is the manager's.
+
+Every write names the version that was read, so that two people, or a person and the manager, never undo each other
+unseen. All commands may be given twice, and go on where one was killed. The configuration comes before the roll-out:
+until nodes have its label, it switches nothing on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+from msgspec import structs
+from msgspec.structs import replace
+
+from koord.api.configuration.slo_config import reload
+from koord.api.kinds import CONFIG_MAPS, NODES
+from koord.api.kubernetes.core import ConfigMap
+from koord.api.kubernetes.node import Node
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol import names
+from koord.kube.client import Client
+from koord.kube.errors import AlreadyExists, Conflict, NotFound
+from koord.manager.rollout.features import FEATURES, Feature, RolloutError, begun, ended, is_begun, obstacle
+from koord.manager.rollout.state import Rollout, checked, chosen, parse, render
+from koord.manager.rollout.steps import resumed, stopped
+from koord.offline.live.node_snapshot import who_is_missing
+from koord.operate.install.live.cluster import Cluster
+from koord.operate.install.live.may_i import Wanted, missing
+from koord.operate.live import colocation as switch
+from koord.operate.live.colocation import (
+    FIELD_MANAGER,
+    TRIES,
+    Done,
+    Scope,
+    SwitchResult,
+    config_map,
+    each_of,
+    take_back,
+)
+
+HAND: Final = "stopped by hand"
+
+
+class RolloutShown(msgspec.Struct, frozen=True, rename="camel"):
+    feature: str
+    state: str
+    percent: int
+    steps: tuple[int, ...]
+    selector: str
+    nodes: tuple[str, ...]
+    "Those that have it."
+    pool: int
+    "How many it is for."
+    since_s: float
+    every_seconds: float
+    reason: str = ""
+    taken_back: tuple[str, ...] = ()
+    unready: tuple[str, ...] = ()
+    slowed: tuple[str, ...] = ()
+    evictions: int = 0
+
+
+class RolloutResult(msgspec.Struct, frozen=True, rename="camel"):
+    rollouts: tuple[RolloutShown, ...]
+    faults: tuple[str, ...] = ()
+    "Stored roll-outs that cannot be read."
+    manager: str = ""
+    "That no manager leads, if so."
+
+
+class StatusResult(SwitchResult, frozen=True, rename="camel"):
+    """How things stand, roll-outs included."""
+
+    rollouts: tuple[RolloutShown, ...] = ()
+    rollout_faults: tuple[str, ...] = ()
+    "What is wrong with stored roll-outs."
+
+
+async def status(client: Client, scope: Scope) -> StatusResult:
+    found, told = await switch.look(client, scope), await look(client)
+    return StatusResult(**structs.asdict(found), rollouts=told.rollouts, rollout_faults=told.faults)
+
+
+async def look(client: Client, only: Feature | None = None) -> RolloutResult:
+    stored = await config_map(client, names.CONFIGMAP_ROLLOUTS)
+    shown, faults = [], []
+    nodes = await client.list(NODES) if stored is not None and stored.data else []
+    for feature in FEATURES:
+        text = stored.data.get(feature.name) if stored is not None else None
+        if text is None or (only is not None and feature is not only):
+            continue
+        try:
+            shown.append(_shown(feature, parse(feature.name, text), nodes))
+        except BadInput as error:
+            faults.append(f"ConfigMap {names.CONFIGMAP_ROLLOUTS}: {error}")
+    return RolloutResult(tuple(shown), tuple(faults), await who_is_missing(client, time.time()))
+
+
+def _shown(feature: Feature, rollout: Rollout, nodes: Sequence[Node]) -> RolloutShown:
+    matcher = rollout.matcher
+    pool = [each for each in nodes if matcher is None or matcher.matches(each.metadata.labels)]
+    inside = [each.metadata.name for each in nodes if feature.label in each.metadata.labels]
+    return RolloutShown(
+        feature.name,
+        rollout.state,
+        rollout.percent,
+        rollout.steps,
+        rollout.selector,
+        tuple(sorted(inside)),
+        len(pool),
+        rollout.since_s,
+        rollout.every_seconds,
+        rollout.reason,
+        rollout.taken_back,
+        rollout.found.unready,
+        rollout.found.slowed,
+        rollout.found.evictions,
+    )
+
+
+async def start(client: Client, feature: Feature, wanted: Rollout, *, dry_run: bool = False) -> RolloutResult:
+    """Begins a roll-out. One that runs already is refused, unless it is the same."""
+    checked(wanted)
+    if not dry_run:
+        await _require_rights(client, feature, on_nodes=False)
+    matcher = wanted.matcher
+    nodes = [each for each in await client.list(NODES) if matcher is None or matcher.matches(each.metadata.labels)]
+    if not nodes:
+        raise RolloutError(f"there is no node with {wanted.selector}" if wanted.selector else "there is no node")
+    stored = await config_map(client, names.CONFIGMAP_ROLLOUTS)
+    present = stored.data.get(feature.name) if stored is not None else None
+    if present is not None:
+        same = _asked(parse(feature.name, present)) == _asked(wanted)
+        if not same:
+            raise RolloutError(
+                f"there is a roll-out of {feature.name} already, with other settings: koord colocation rollout status;"
+                " undo or finish it first"
+            )
+        return await look(client, feature)
+    picked = [(each.metadata.name, each.metadata.labels) for each in nodes]
+    if dry_run:
+        config = await config_map(client, names.CONFIGMAP_SLO_CONTROLLER)
+        begun(config.data if config is not None else {}, feature, picked)
+        first = chosen([name for name, _ in picked], wanted.percent)
+        shown = replace(_shown(feature, wanted, nodes), nodes=tuple(sorted(first)))
+        return RolloutResult((shown,), manager=await who_is_missing(client, time.time()))
+    await _configure(client, feature, lambda data: begun(data, feature, picked))
+    try:
+        await _change(client, feature, lambda found: found or replace(wanted, since_s=time.time()))
+    except NotFound:
+        raise RolloutError(f"namespace {names.NAMESPACE_KOORDINATOR} is gone") from None
+    return await look(client, feature)
+
+
+def _asked(rollout: Rollout) -> tuple[object, ...]:
+    return rollout.selector, rollout.steps, rollout.every_seconds, rollout.limits, rollout.on_stop
+
+
+async def stop(client: Client, feature: Feature, reason: str) -> RolloutResult:
+    said = f"{HAND}: {reason}" if reason else HAND
+    await _go_on(client, feature, lambda found: stopped(found, time.time(), said))
+    return await look(client, feature)
+
+
+async def resume(client: Client, feature: Feature, *, again: bool) -> RolloutResult:
+    config = await config_map(client, names.CONFIGMAP_SLO_CONTROLLER)
+    why = obstacle(config.data if config is not None else {}, feature)
+    if why:
+        raise RolloutError(f"{names.CONFIGMAP_SLO_CONTROLLER}: {why}; undo the roll-out, and start it again")
+
+    def go_on(rollout: Rollout) -> Rollout:
+        return rollout if rollout.state == "running" else resumed(rollout, time.time(), again=again)
+
+    await _go_on(client, feature, go_on)
+    return await look(client, feature)
+
+
+async def end(client: Client, feature: Feature, *, on: bool, force: bool = False) -> dict[str, str] | None:
+    """Ends a roll-out: on for the whole cluster, or off as before. What could not be written, and why; None where there
+    is none to undo.
+
+    Labels go last: while the configuration goes by them, they are what keeps nodes as they are. When it does not, they
+    say nothing.
+    """
+    await _require_rights(client, feature, on_nodes=True)
+    stored = await config_map(client, names.CONFIGMAP_ROLLOUTS)
+    text = stored.data.get(feature.name) if stored is not None else None
+    if on and not force:
+        if text is None:
+            raise RolloutError(f"there is no roll-out of {feature.name}")
+        rollout = parse(feature.name, text)
+        if rollout.state != "complete" or rollout.percent < 100:
+            raise RolloutError(
+                f"the roll-out of {feature.name} is {rollout.state} at {rollout.percent}%: it can be finished when it"
+                " is complete at 100%; --force switches the feature on for the whole cluster as it is"
+            )
+        _require_whole(rollout, await client.list(NODES))
+    config_before = await config_map(client, names.CONFIGMAP_SLO_CONTROLLER) or ConfigMap()
+    nodes = await client.list(NODES)
+    labelled = [each for each in nodes if feature.label in each.metadata.labels]
+    if text is None and not is_begun(config_before.data, feature):
+        if on:
+            raise RolloutError(f"there is no roll-out of {feature.name} to finish")
+        if not labelled:
+            return None
+    await _configure(client, feature, lambda data: ended(data, feature, on=on))
+    await _change(client, feature, lambda found: None)
+    done = Done()
+    data = (await config_map(client, names.CONFIGMAP_SLO_CONTROLLER) or ConfigMap()).data
+    config = reload(None, data)[0]
+
+    async def unlabel(node: Node) -> None:
+        patch = {"metadata": {"uid": node.metadata.uid, "labels": {feature.label: None}}}
+        try:
+            await client.patch(NODES, node.metadata.name, patch, field_manager=FIELD_MANAGER)
+        except (NotFound, Conflict):
+            return
+
+    if feature.is_lending and not on:
+        await each_of(nodes, lambda node: take_back(client, node, config, done))
+    # With the roll-out gone the manager gives nobody the label any more; it may have until then.
+    await each_of([each for each in await client.list(NODES) if feature.label in each.metadata.labels], unlabel)
+    return done.refused
+
+
+def _require_whole(rollout: Rollout, nodes: Sequence[Node]) -> None:
+    """The whole cluster gets the feature at the end, so that the roll-out has to have reached it."""
+    matcher = rollout.matcher
+    others = [each for each in nodes if matcher is not None and not matcher.matches(each.metadata.labels)]
+    if others:
+        one = len(others) == 1
+        raise RolloutError(
+            f"the roll-out is for nodes with {rollout.selector}, and {len(others)} {'node is' if one else 'nodes are'}"
+            f" not among them ({others[0].metadata.name}{'' if one else ' ...'}): leave it complete to keep the feature"
+            " for that pool; --force switches it on for the whole cluster at once"
+        )
+
+
+async def _require_rights(client: Client, feature: Feature, *, on_nodes: bool) -> None:
+    """Raises with all rights that are missing, before anything is written."""
+    where = names.NAMESPACE_KOORDINATOR
+    wanted = [Wanted("create", "configmaps", "", where)]
+    for name in (names.CONFIGMAP_SLO_CONTROLLER, names.CONFIGMAP_ROLLOUTS):
+        wanted += [Wanted(verb, "configmaps", "", where, name) for verb in ("get", "patch")]
+    wanted.append(Wanted("list", "nodes", ""))
+    if on_nodes:
+        wanted.append(Wanted("patch", "nodes", ""))
+        wanted += [Wanted("patch", "nodes", "", subresource="status")] * feature.is_lending
+    lacking = await missing(Cluster(client), wanted)
+    if lacking:
+        raise RolloutError("nothing was changed; missing rights: " + ", ".join(map(str, lacking)))
+
+
+async def _go_on(client: Client, feature: Feature, change: Callable[[Rollout], Rollout]) -> None:
+    """Changes a roll-out that is there and makes sense."""
+
+    def text_of(data: Mapping[str, str]) -> str:
+        present = data.get(feature.name)
+        if present is None:
+            raise RolloutError(f"there is no roll-out of {feature.name}; koord colocation rollout start begins one")
+        try:
+            return render(change(parse(feature.name, present)))
+        except BadInput as error:
+            raise RolloutError(
+                f"ConfigMap {names.CONFIGMAP_ROLLOUTS}: {error}\n"
+                f"Mend it there, or take it away with koord colocation rollout undo {feature.name}."
+            ) from None
+
+    await _rewrite(client, names.CONFIGMAP_ROLLOUTS, feature.name, text_of)
+
+
+async def _change(client: Client, feature: Feature, change: Callable[[Rollout | None], Rollout | None]) -> None:
+    def text_of(data: Mapping[str, str]) -> str | None:
+        before = None
+        if (present := data.get(feature.name)) is not None:
+            # Who ends or replaces it need not understand it.
+            with suppress(BadInput):
+                before = parse(feature.name, present)
+        after = change(before)
+        return render(after) if after is not None else None
+
+    await _rewrite(client, names.CONFIGMAP_ROLLOUTS, feature.name, text_of)
+
+
+async def _configure(client: Client, feature: Feature, text_of: Callable[[Mapping[str, str]], str | None]) -> None:
+    """`text_of` is None where the section stays as it is."""
+
+    def kept(data: Mapping[str, str]) -> str | None:
+        text = text_of(data)
+        return data.get(feature.section) if text is None else text
+
+    await _rewrite(client, names.CONFIGMAP_SLO_CONTROLLER, feature.section, kept)
+
+
+async def _rewrite(client: Client, name: str, key: str, text_of: Callable[[Mapping[str, str]], str | None]) -> None:
+    """One value of a ConfigMap, by what the others say; None: it goes."""
+    for _ in range(TRIES):
+        stored = await config_map(client, name)
+        data: Mapping[str, str] = stored.data if stored is not None else {}
+        text = text_of(data)
+        if text == data.get(key) or await _write(client, name, stored, {key: text}):
+            return
+    raise RolloutError(f"ConfigMap {name} changes so often that it cannot be written; try again")
+
+
+async def _write(client: Client, name: str, stored: ConfigMap | None, data: Mapping[str, str | None]) -> bool:
+    """Whether it was written; not if somebody else wrote it meanwhile."""
+    namespace = names.NAMESPACE_KOORDINATOR
+    try:
+        if stored is None:
+            body = {"metadata": {"name": name, "namespace": namespace}, "data": data}
+            await client.create(CONFIG_MAPS, body, field_manager=FIELD_MANAGER)
+        else:
+            version = {"uid": stored.metadata.uid, "resourceVersion": stored.metadata.resource_version}
+            patch = {"metadata": version, "data": data}
+            await client.patch(CONFIG_MAPS, name, patch, namespace=namespace, field_manager=FIELD_MANAGER)
+    except (Conflict, AlreadyExists):
+        return False
+    return True

@@ -1,0 +1,141 @@
+"""Rules and what a real server thinks that they cost at most; recorded by `python -m tests.api.cel.record_costs`.
+
+The server tells a cost only where it passes a limit, and then as a factor. So a rule is put on the items of a list,
+and the shortest list is searched for on which it passes the limit: that gives the cost, to the unit where it is small.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.api.cel.cases import INTEGER, NUMBER, TEXT, fields, lists, ruled
+
+Json = dict[str, Any]
+
+UNBOUNDED: Json = {"type": "string"}
+ITEM: Json = {**fields(k=TEXT, v=INTEGER), "required": ["k"]}
+SCHEMA = fields(
+    n=INTEGER,
+    d=NUMBER,
+    b={"type": "boolean"},
+    s=UNBOUNDED,
+    t=TEXT,
+    e={"type": "string", "enum": ["a", "bcd"]},
+    l=lists(TEXT),
+    li=lists(INTEGER),
+    lo=lists(ITEM),
+    ll=lists(lists(INTEGER)),
+    free={"type": "array", "items": INTEGER},
+    m={"type": "object", "maxProperties": 7, "additionalProperties": TEXT},
+    mi={"type": "object", "additionalProperties": INTEGER},
+    o={**fields(x=INTEGER, y=TEXT), "required": ["x"]},
+    q={"x-kubernetes-int-or-string": True},
+    qs={"x-kubernetes-int-or-string": True, "maxLength": 5},
+    du={"type": "string", "format": "duration"},
+    dt={"type": "string", "format": "date-time"},
+    by={"type": "string", "format": "byte", "maxLength": 40},
+    em={"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True},
+)
+
+RULES: tuple[str, ...] = (
+    "true",
+    "self.b",
+    "self.n == 1",
+    "self.n > 1 && self.n < 9",
+    "self.n > 1 || self.d > 1.5",
+    "self.b ? self.n > 1 : self.d > 1.0",
+    "!self.b",
+    "-self.n + 2 * self.n % 3 - 1 > 0",
+    "has(self.n)",
+    "has(self.o.x) && !has(self.o.y)",
+    "self.o.x == self.n",
+    "self.o == oldSelf.o",
+    "self.s == 'abc'",
+    "self.t == self.e",
+    "self.t + self.t == 'a'",
+    "self.t < self.e",
+    "self.t.size() > 1",
+    "size(self.l) > size(self.m)",
+    "self.t.startsWith('abc') || self.t.endsWith(self.t)",
+    "self.t.contains('abcdefghijklmnopqrstuvwxyz')",
+    "self.t.matches('^[a-z]+$')",
+    "matches(self.t, '^[a-z]+$')",
+    "self.t.find('[a-z]+') == ''",
+    "self.t.findAll('[a-z]+').size() > 1",
+    "self.t.lowerAscii() == self.t.upperAscii()",
+    "self.t.trim().substring(1).charAt(0) == 'a'",
+    "self.t.replace('a', 'bbbb') == self.t",
+    "self.t.replace('', self.t).size() > 1",
+    "self.t.split(',').all(x, x.size() > 1)",
+    "self.t.split(',', 3).all(x, x == 'a')",
+    "self.t.indexOf('a') > self.t.lastIndexOf('b', 3)",
+    "self.l.join(', ') == self.t",
+    "strings.quote(self.t) == 'a'",
+    "'%s and %d'.format([self.t, self.n]) == 'a'",
+    "self.l.all(x, x == 'a')",
+    "self.l.exists(x, x.startsWith('a'))",
+    "self.l.exists_one(x, x == 'a')",
+    "self.l.map(x, x + 'b') == self.l",
+    "self.l.map(x, x != 'a', x).size() > 1",
+    "self.l.filter(x, x.size() > 1).size() > 0",
+    "self.lo.all(x, self.lo.exists(y, x.k == y.k && x.v != y.v))",
+    "self.lo.map(x, x.k).exists(k, k == 'a')",
+    "self.ll.all(x, x.all(y, y in x))",
+    "self.free.all(x, x > 0)",
+    "self.mi.all(k, self.mi[k] > 0)",
+    "self.m.all(k, self.m[k] == 'a')",
+    "self.m.exists(k, v, v.contains(k))",
+    "self.l.all(i, v, i > 3 || v == 'a')",
+    "self.l.transformList(i, v, v + 'b').size() > 1",
+    "self.m.transformMap(k, v, v == 'a', v + v).size() > 1",
+    "self.m.transformMapEntry(k, v, {v: k}).size() > 1",
+    "self.l[0] == 'a' && self.m['a'] == 'b'",
+    "self.ll[0][1] == 1",
+    "'a' in self.l && 'b' in self.m",
+    "self.t in ['a', 'b', 'c']",
+    "self.l + ['a'] == self.l",
+    "[1, 2, 3].all(x, x > self.n)",
+    "{'a': self.t, 'b': 'c'}.all(k, k == 'a')",
+    "self.li.sum() > self.li.max() - self.li.min()",
+    "self.l.isSorted() && self.li.isSorted()",
+    "self.l.indexOf('a') == self.l.lastIndexOf('b')",
+    "sets.contains(self.l, ['a', 'b'])",
+    "sets.equivalent(self.l, self.l) || sets.intersects(self.li, [1])",
+    "self.li.sort() == self.li.reverse()",
+    "self.l.sort() == self.l.distinct()",
+    "self.lo.sortBy(x, x.k).size() > 1",
+    "self.ll.flatten().size() > 1",
+    "self.li.slice(1, 3) == [1]",
+    "lists.range(7).all(x, x > 1)",
+    "self.?n.orValue(1) > 1",
+    "self.?o.?y.orValue('a') == 'a'",
+    "self.m[?'a'].orValue('b') == 'c'",
+    "self.?t.optMap(x, x + 'a').orValue('b') == 'c'",
+    "self.?o.optFlatMap(o, o.?y).hasValue()",
+    "self.l.first().orValue('a') == 'b'",
+    "self.q == 1 || self.q == 'a'",
+    "type(self.qs) == string && self.qs.startsWith('a')",
+    "self.du > duration('1h') && self.dt < timestamp('2024-01-01T00:00:00Z')",
+    "self.dt.getFullYear() == 2024",
+    "self.by == b'abc' || string(self.by) == 'a'",
+    "bytes(self.t).size() > 1",
+    "int(self.t) + int(self.d) > 1",
+    "dyn(self.t) == 'a'",
+    "self.em.metadata.name.startsWith('a') && self.em.kind == 'Pod'",
+    "isURL(self.t) && url(self.t).getHost() == 'a' && url(self.t) == url('http://b/')",
+    "isIP(self.t) && ip(self.t).family() == 4 && ip(self.t) == ip('1.1.1.1') && ip.isCanonical(self.t)",
+    "isCIDR(self.t) && cidr(self.t).containsIP(self.t) && cidr(self.t).ip() == ip('::1')",
+    "cidr(self.t).containsCIDR(cidr('10.0.0.0/8')) || cidr(self.t).containsCIDR(self.t)",
+    "isQuantity(self.t) && quantity(self.t).add(quantity('1')).isGreaterThan(quantity('2'))",
+    "quantity(self.t) == quantity('1')",
+    "isSemver(self.t) && semver(self.t).major() > 1 && semver(self.t) == semver('1.0.0')",
+    "format.dns1123Label().validate(self.t).hasValue() || !format.named('uuid').hasValue()",
+    "oldSelf.n < self.n && self.l.all(x, x in oldSelf.l)",
+)  # fmt: skip
+
+
+def under_list(rule: str, length: int) -> Json:
+    """The rule on the items of a list of at most so many."""
+    items = {**SCHEMA, "properties": {**SCHEMA["properties"], "id": TEXT}, "required": ["id"]}
+    keyed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"]}
+    return fields(l={"type": "array", "maxItems": length, "items": ruled(items, rule), **keyed})

@@ -1,0 +1,234 @@
+"""What does a round of the descheduler cost on thousands of nodes, and a step of one of many moves?
+
+Every tenth node is hot, a third has room. A round looks at all of them with LowNodeLoad, and lets go what limits allow.
+All reports are new in every round, as they are in a cluster.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from koord.api.configuration.descheduler_args import MigrationControllerArgs
+from koord.api.configuration.descheduler_config import SHIPPED
+from koord.api.configuration.scheduler_config import SHIPPED as SCHEDULER
+from koord.api.kinds import NODE_METRICS, NODES, PODS
+from koord.api.kubernetes.meta import ObjectMeta, OwnerReference
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.workloads import ReplicaSet
+from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
+from koord.api.text.timestamp import from_seconds
+from koord.descheduler.arbitration import Asked, arbitrate
+from koord.descheduler.compiled import Compiled, compiled
+from koord.descheduler.migration import Seen, step
+from koord.descheduler.moves import Moves
+from koord.descheduler.places import Places
+from koord.descheduler.round import run as run_round
+from koord.descheduler.rules import Rules
+from koord.descheduler.sight import Sight
+from koord.descheduler.workloads import Workloads, workloads_of
+from koord.scheduler.core.core import Core
+from koord.scheduler.core.moment import Moment
+from koord.scheduler.profiles import profiles_of
+from koord_bench.result import Result, result
+
+BENCH: Final = "descheduler"
+NOW_S: Final = 1_800_000_000.0
+PODS_PER_NODE: Final = 30
+REPLICAS: Final = 50
+JOBS: Final = 1_000
+ROUND_S: Final = 1.0
+ROUND_MB: Final = 300.0
+STEP_MS: Final = 2.0
+LINEAR: Final = 2.6
+"""How much longer twice the nodes may take: twice, and what a shared machine adds."""
+
+
+class Fleet:
+    """A cluster of so many nodes."""
+
+    def __init__(self, nodes: int) -> None:
+        self._random = random.Random(0)
+        self.core = Core(profiles_of(SCHEDULER), seed=0, alone=True, now=Moment(NOW_S, NOW_S))
+        self.nodes = {f"n{i}": _node(f"n{i}") for i in range(nodes)}
+        for node in self.nodes.values():
+            self.core.put(NODES, node)
+        template = _pod_template()
+        self.pods_on = {name: [_pod(template, name, i, j) for j in range(PODS_PER_NODE)]
+                        for i, name in enumerate(self.nodes)}  # fmt: skip
+        for pods in self.pods_on.values():
+            for pod in pods:
+                self.core.put(PODS, pod)
+        owners = {owner.uid: owner for pods in self.pods_on.values() for pod in pods
+                  if (owner := pod.metadata.controller) is not None}  # fmt: skip
+        self.sets = [_replica_set(each) for each in owners.values()]
+
+    def reports(self) -> dict[str, NodeMetric]:
+        """New ones of all nodes, which the scheduler has heard of."""
+        found = {name: self._report(name, i) for i, name in enumerate(self.nodes)}
+        for report in found.values():
+            self.core.put(NODE_METRICS, report)
+        return found
+
+    def _report(self, name: str, i: int) -> NodeMetric:
+        busy = 1.6 if i % 10 == 0 else 0.5 if i % 3 == 0 else 1.2
+        pods = [
+            {
+                "namespace": pod.metadata.namespace,
+                "name": pod.metadata.name,
+                "podUsage": {"resources": {"cpu": f"{round(self._random.gauss(500, 60) * busy)}m",
+                                           "memory": str(round(self._random.gauss(1.5, 0.2) * busy * 2**30))}},
+            }
+            for pod in self.pods_on[name]
+        ]  # fmt: skip
+        system = {"resources": {"cpu": "1", "memory": "4Gi"}}
+        return convert(
+            NodeMetric,
+            {
+                "metadata": {"name": name},
+                "status": {
+                    "updateTime": from_seconds(NOW_S),
+                    "nodeMetric": {"nodeUsage": system, "systemUsage": system},
+                    "podsMetric": pods,
+                },
+            },
+        )
+
+    def workloads(self) -> Workloads:
+        return workloads_of(self.sets, (pod for pods in self.pods_on.values() for pod in pods))
+
+    def sight(self, reports: dict[str, NodeMetric], workloads: Workloads) -> Sight:
+        places = Places(self.core.cluster, self.core.feed.engine_of)
+        return Sight(NOW_S, self.nodes, self.pods_on, reports, workloads, places, has_all_pods=True)
+
+
+def _node(name: str) -> Node:
+    allocatable = {"cpu": "32", "memory": "128Gi", "pods": "110"}
+    return convert(Node, {"metadata": {"name": name}, "status": {"allocatable": allocatable}})
+
+
+def _pod_template() -> Pod:
+    return convert(
+        Pod,
+        {
+            "metadata": {"labels": {"koordinator.sh/qosClass": "LS"}, "creationTimestamp": from_seconds(NOW_S - 3600)},
+            "spec": {
+                "schedulerName": "koord-scheduler",
+                "priority": 9500,
+                "containers": [{"name": "main", "resources": {"requests": {"cpu": "500m", "memory": "2Gi"}}}],
+            },
+            "status": {
+                "phase": "Running",
+                "qosClass": "Burstable",
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        },
+    )
+
+
+def _pod(template: Pod, node: str, i: int, j: int) -> Pod:
+    number = (i * PODS_PER_NODE + j) // REPLICAS
+    owner = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=f"app-{number}", uid=f"rs-{number}",
+                           controller=True)  # fmt: skip
+    metadata: ObjectMeta = replace(
+        template.metadata, name=f"p-{i}-{j}", namespace="default", uid=f"uid-{i}-{j}", owner_references=(owner,)
+    )
+    return replace(template, metadata=metadata, spec=replace(template.spec, node_name=node))
+
+
+def _replica_set(owner: OwnerReference) -> ReplicaSet:
+    metadata = {"name": owner.name, "namespace": "default", "uid": owner.uid}
+    return convert(ReplicaSet, {"metadata": metadata, "spec": {"replicas": REPLICAS}, "status": {"replicas": REPLICAS}})
+
+
+def run(quick: bool, progress: Callable[[str], None]) -> list[Result]:
+    sizes = (100, 200) if quick else (2_500, 5_000)
+    found: list[Result] = []
+    times: list[float] = []
+    given = compiled(SHIPPED)
+    for size in sizes:
+        progress(f"{BENCH}: {size} nodes")
+        fleet = Fleet(size)
+        # As the descheduler does once it has heard of everything: what stays need not be looked through again.
+        gc.collect()
+        gc.freeze()
+        goals = not quick and size == sizes[-1]
+        best_s, grown_mb, moves = _rounds(fleet, given)
+        times.append(best_s)
+        case = f"{size} nodes, {size * PODS_PER_NODE} pods"
+        found += [
+            result(BENCH, case, "a round", best_s, "s of CPU", goal=ROUND_S if goals else None),
+            result(BENCH, case, "memory above the state", grown_mb, "MB", goal=ROUND_MB if goals else None),
+            result(BENCH, case, "pods moved", float(moves), "pods"),
+        ]
+    case = f"{sizes[0]} and {sizes[1]} nodes"
+    ratio = times[1] / times[0]
+    found.append(result(BENCH, case, "twice the nodes take", ratio, "times", goal=None if quick else LINEAR))
+    progress(f"{BENCH}: {JOBS} moves")
+    number = 50 if quick else JOBS
+    slowest_ms, pass_ms = _steps(number, fleet)
+    case = f"{number} moves under way"
+    found += [
+        result(BENCH, case, "a step, p99", slowest_ms, "ms", goal=None if quick else STEP_MS),
+        result(BENCH, case, "arbitration, each", pass_ms, "ms", goal=None if quick else STEP_MS),
+    ]
+    return found
+
+
+def _rounds(fleet: Fleet, given: Compiled, rounds: int = 3) -> tuple[float, float, int]:
+    """The best of some rounds in CPU seconds, what one of them added to the process at most, and what moved."""
+    took_s, grown_mb, moves = [], 0.0, 0
+    for _ in range(rounds):
+        reports = fleet.reports()
+        before_kb = _peak_kb(anew=True)
+        start_s = time.process_time()
+        outcome = run_round(given, fleet.sight(reports, fleet.workloads()), at_once=True)
+        took_s.append(time.process_time() - start_s)
+        grown_mb = max(grown_mb, (_peak_kb() - before_kb) / 1024)
+        moves = len(outcome.moves)
+    return min(took_s), grown_mb, moves
+
+
+def _peak_kb(*, anew: bool = False) -> int:
+    """The most memory that this process had. `anew`: since now."""
+    if anew:
+        Path("/proc/self/clear_refs").write_text("5")
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
+
+def _steps(number: int, fleet: Fleet) -> tuple[float, float]:
+    """The p99 of one step of a job, and what arbitration costs for each of all jobs, in milliseconds."""
+    args = MigrationControllerArgs().completed()
+    pods = [pod for pods in fleet.pods_on.values() for pod in pods][:number]
+    job = convert(
+        PodMigrationJob,
+        {
+            "metadata": {"name": "job", "uid": "job", "creationTimestamp": from_seconds(NOW_S)},
+            "spec": {"podRef": {"namespace": "default"}, "mode": "ReservationFirst"},
+        },
+    )
+    took_s = []
+    for pod in pods:
+        ref = msgspec.structs.replace(job.spec.pod_ref, name=pod.metadata.name, uid=pod.metadata.uid)
+        at = replace(job, spec=replace(job.spec, pod_ref=ref))
+        for _ in range(3):
+            start_s = time.perf_counter()
+            at = step(at, Seen(pod), args, NOW_S).job
+            took_s.append(time.perf_counter() - start_s)
+    workloads = fleet.workloads()
+    asked = [Asked(pod.metadata.name, NOW_S, pod, Rules.of(args)) for pod in pods]
+    start_s = time.process_time()
+    arbitrate(asked, workloads, Moves())
+    each_ms = (time.process_time() - start_s) * 1000 / number
+    return sorted(took_s)[int(len(took_s) * 0.99)] * 1000, each_ms

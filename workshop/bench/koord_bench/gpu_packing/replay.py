@@ -1,0 +1,130 @@
+"""A replay: pods come one after the other, each is placed by a policy or dropped for good.
+
+Every shape keeps the scores of all rows, and has only those scored again that have changed since it was last asked:
+the same way of working as the scheduling engine, without all that is not packing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+
+from koord.scheduler.plugins.packing.shapes import Fleet, PodShape, Scores
+from koord.scheduler.state.table import Array
+from koord_bench.gpu_packing.baselines import AtRandom
+
+NEVER: Final = -(1 << 62)
+MOST_PODS: Final = 1001
+"""On one node."""
+
+
+class Policy(Protocol):
+    def score(self, shape: PodShape, rows: Array) -> Scores: ...
+
+
+class Placed(NamedTuple):
+    """Where a pod went. `devices`: the numbers of those that it takes a part of, or all."""
+
+    row: int
+    devices: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What a shape knows of all rows."""
+
+    score: Array
+    device: Array
+    seen: int = 0
+    "Up to which change."
+
+
+@dataclass(slots=True)
+class Replay:
+    """One cluster under one policy."""
+
+    fleet: Fleet
+    policy: Policy | AtRandom
+    moved: list[Callable[[PodShape, int, int], None]] = field(default_factory=list)
+    "Called with every pod that comes to a row (+1) or leaves it (-1)."
+    _known: dict[PodShape, _Known] = field(default_factory=dict)
+    _log: list[int] = field(default_factory=list)
+    _pods: Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    scored: int = 0
+    "Rows times shapes, so far."
+    took_s: float = 0.0
+    "CPU time of all decisions so far."
+
+    def now(self, now_s: float) -> None:
+        """These policies do not look at the clock."""
+
+    def place(self, shape: PodShape) -> Placed | None:
+        """Place a pod, if it fits anywhere."""
+        began_s = time.thread_time()
+        placed = self._place(shape)
+        self.took_s += time.thread_time() - began_s
+        return placed
+
+    def _place(self, shape: PodShape) -> Placed | None:
+        if isinstance(self.policy, AtRandom):
+            fitting = (self.fleet.fits(shape, slice(None)) & (self._counts() < MOST_PODS)).nonzero()[0]
+            if not len(fitting):
+                return None
+            row, device = self.policy.choose(shape, fitting)
+        else:
+            known = self._catch_up(shape, self.policy)
+            row = int(known.score.argmax())
+            if known.score.item(row) == NEVER:
+                return None
+            device = known.device.item(row)
+        placed = Placed(row, self._devices(shape, row, device))
+        self._move(shape, placed, 1)
+        return placed
+
+    def remove(self, shape: PodShape, placed: Placed) -> None:
+        """A pod has left."""
+        self._move(shape, placed, -1)
+
+    def _counts(self) -> Array:
+        if not len(self._pods):
+            self._pods = np.zeros(len(self.fleet.cpu), np.int64)
+        return self._pods
+
+    def _devices(self, shape: PodShape, row: int, device: int) -> tuple[int, ...]:
+        if device >= 0:
+            return (device,)
+        return tuple((self.fleet.devices[row] >= shape.gpu_milli).nonzero()[0][: shape.gpus].tolist())
+
+    def _move(self, shape: PodShape, placed: Placed, sign: int) -> None:
+        row, devices = placed
+        self.fleet.cpu[row] -= sign * shape.cpu_milli
+        self.fleet.memory[row] -= sign * shape.memory_mib
+        for device in devices:
+            self.fleet.devices[row, device] -= sign * shape.gpu_milli
+        self._counts()[row] += sign
+        self._log.append(row)
+        for each in self.moved:
+            each(shape, row, sign)
+
+    def _catch_up(self, shape: PodShape, policy: Policy) -> _Known:
+        known, now, number = self._known.get(shape), len(self._log), len(self.fleet.cpu)
+        if known is None:
+            known = self._known[shape] = _Known(np.full(number, NEVER), np.full(number, -1))
+            rows = np.arange(number)
+        elif known.seen == now:
+            return known
+        elif now - known.seen < number:
+            rows = np.array(list(dict.fromkeys(self._log[known.seen :])), np.int64)
+        else:
+            rows = np.arange(number)
+        known.seen = now
+        known.score[rows] = NEVER
+        rows = rows[self.fleet.fits(shape, rows) & (self._counts()[rows] < MOST_PODS)]
+        if len(rows):
+            self.scored += len(rows)
+            known.score[rows], known.device[rows] = policy.score(shape, rows)
+        return known

@@ -1,0 +1,229 @@
+"""The whole benchmark: traces, seeds and policies, each run verified; figures, a table and a picture.
+
+Without a folder of traces it runs on a small made-up cluster. Figures are means of seeds. A run that broke a rule, or
+has allocated more than the ceiling, makes the benchmark fail: then its figures are worth nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from koord_bench.gpu_packing import arrivals, departures, published
+from koord_bench.gpu_packing.plot import svg
+from koord_bench.gpu_packing.policies import FGD, POLICIES, RANDOM, SHADOW, set_up
+from koord_bench.gpu_packing.traces import MADE_UP, PUBLISHED, Trace, TraceError, made_up, names, read
+from koord_bench.result import Result, result
+
+BENCH: Final = "gpu-packing"
+SEEDS: Final = (42, 43, 44)
+LOADS: Final = (0.9, 1.0, 1.1)
+MEAN: Final = "mean of traces"
+MORE_THAN_FGD: Final = 0.4
+"""Points that shadow prices are to gain on every trace."""
+MORE_IN_THE_MEAN: Final = 1.5
+ALLOCATED: Final = "allocated"
+REFUSED: Final = "refused"
+REFUSED_PODS: Final = "refused pods"
+UNITS: Final = {REFUSED: "% of GPU time", REFUSED_PODS: "% of the GPU of pods"}
+TITLES: Final = {
+    ALLOCATED: "GPU allocated (%) when as much GPU was asked for as there is",
+    REFUSED: "GPU time refused (%), and the GPU of refused pods however long they would have run (pods)",
+}
+
+
+class RuleBrokenError(Exception):
+    """A replay broke a rule of its cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to run. Empty: all that are published."""
+
+    folder: Path | None = None
+    traces: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    policies: tuple[str, ...] = ()
+    loads: tuple[float, ...] = ()
+    "With departures, at these loads; none: pods stay."
+    plot: Path | None = None
+
+
+@dataclass(slots=True)
+class _Found:
+    """Sums over seeds."""
+
+    allocated: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    "By trace and policy, at 100 % arrived."
+    curves: dict[str, dict[str, dict[int, list[float]]]] = field(default_factory=dict)
+    ceilings: dict[str, list[float]] = field(default_factory=dict)
+    gaps: dict[str, list[float]] = field(default_factory=dict)
+    speeds: dict[str, list[float]] = field(default_factory=dict)
+    refused: dict[tuple[str, float, str, str], list[float]] = field(default_factory=dict)
+
+
+def run(
+    quick: bool = False, progress: Callable[[str], None] = lambda line: None, options: Options | None = None
+) -> list[Result]:
+    """All runs that are asked for. `quick`: one seed, and the first trace."""
+    options = _completed(options or Options(), quick)
+    found, known = _Found(), {} if options.folder is None else published.read(options.folder)
+    for name in options.traces:
+        for seed in options.seeds:
+            trace = made_up(seed) if options.folder is None else read(options.folder, name, seed)
+            if options.loads:
+                _by_time(trace, options, found, progress, quick)
+            else:
+                _by_arrival(trace, options, found, known, progress)
+    if options.plot is not None:
+        options.plot.write_text(_picture(found, options.policies))
+    return _results(found, options)
+
+
+def _completed(options: Options, quick: bool) -> Options:
+    seeds, policies = options.seeds or (SEEDS[:1] if quick else SEEDS), options.policies
+    unknown = [each for each in policies if each not in POLICIES]
+    if unknown:
+        raise TraceError(f"no policy {', '.join(unknown)}: choose of {', '.join(POLICIES)}")
+    if not policies:
+        policies = (FGD, SHADOW) if options.loads else POLICIES
+    if options.folder is None:
+        if options.traces:
+            raise TraceError("traces are read from a folder: --data FOLDER")
+        return Options(None, (MADE_UP,), seeds, policies, options.loads, options.plot)
+    there = names(options.folder)
+    missing = [each for each in options.traces if each not in there]
+    if missing or not there:
+        what = f"no trace {', '.join(missing)}" if missing else "no trace"
+        raise TraceError(f"{options.folder}: {what}; there are {', '.join(there) or 'none'}")
+    chosen = options.traces or tuple(each for each in PUBLISHED if each in there) or tuple(there)
+    return Options(options.folder, chosen[:1] if quick else chosen, seeds, policies, options.loads, options.plot)
+
+
+def _by_arrival(
+    trace: Trace, options: Options, found: _Found, known: dict[published.Run, float], progress: Callable[[str], None]
+) -> None:
+    progress(f"{trace.name}, seed {trace.seed}: ceiling")
+    most = arrivals.ceiling(trace)
+    found.ceilings.setdefault(trace.name, []).append(most)
+    until = 130 if options.plot is not None else arrivals.FULL
+    for policy in options.policies:
+        progress(f"{trace.name}, seed {trace.seed}: {policy}")
+        done = arrivals.replay(trace, set_up(policy, trace), until)
+        _check(trace, policy, done.faults)
+        if done.at_full > most + 1e-6:
+            _check(trace, policy, [f"{done.at_full:.2f} % is allocated, more than the ceiling of {most:.2f} %"])
+        found.allocated.setdefault((trace.name, policy), []).append(done.at_full)
+        curve = found.curves.setdefault(trace.name, {}).setdefault(policy, {})
+        for percent, allocated in done.allocated.items():
+            curve.setdefault(percent, []).append(allocated)
+        found.speeds.setdefault(policy, []).append(done.pods_s)
+        expected = known.get(published.Run(trace.name, trace.seed, policy))
+        if expected is not None:
+            found.gaps.setdefault(policy, []).append(round(done.at_full, 2) - expected)
+
+
+def _by_time(trace: Trace, options: Options, found: _Found, progress: Callable[[str], None], quick: bool) -> None:
+    for load in options.loads:
+        for policy in options.policies:
+            progress(f"{trace.name}, seed {trace.seed}, load {load:g}: {policy}")
+            pods = 1_000 if quick or options.folder is None else departures.PODS
+            done = departures.replay(trace, set_up(policy, trace, knows_lives=True), load, pods)
+            _check(trace, policy, done.faults)
+            for measure, value in ((REFUSED, done.refused), (REFUSED_PODS, done.refused_pods)):
+                found.refused.setdefault((trace.name, load, measure, policy), []).append(value)
+
+
+def _check(trace: Trace, policy: str, faults: list[str]) -> None:
+    if faults:
+        raise RuleBrokenError(f"{trace.name}, seed {trace.seed}, {policy}: {'; '.join(faults)}")
+
+
+def _results(found: _Found, options: Options) -> list[Result]:
+    results = []
+    by_policy: dict[str, list[float]] = {}
+    for (trace, policy), values in found.allocated.items():
+        by_policy.setdefault(policy, []).append(_mean(values))
+        results.append(_allocated(trace, policy, _mean(values), found, options, MORE_THAN_FGD))
+    for trace, values in found.ceilings.items():
+        results.append(result(BENCH, trace, "ceiling", _mean(values), "%"))
+    if len(found.ceilings) > 1:
+        for policy, values in by_policy.items():
+            results.append(_allocated(MEAN, policy, _mean(values), found, options, MORE_IN_THE_MEAN))
+        results.append(result(BENCH, MEAN, "ceiling", _mean(_mean(each) for each in found.ceilings.values()), "%"))
+    for policy, values in found.gaps.items():
+        gap = published.gap(policy, values)
+        if gap is not None:
+            what = f"{'mean' if policy == RANDOM else 'largest'} gap to published"
+            results.append(result(BENCH, f"{policy}, {len(values)} runs", what, gap[0], "points", goal=gap[1]))
+    for policy, values in found.speeds.items():
+        results.append(result(BENCH, policy, "placed or dropped", _mean(values), "pods/s"))
+    for (trace, load, measure, policy), values in found.refused.items():
+        fgd = found.refused.get((trace, load, measure, FGD)) if policy == SHADOW else None
+        baseline = None if fgd is None else _mean(fgd)
+        goal = baseline if measure == REFUSED and options.folder is not None else None
+        results.append(
+            result(BENCH, f"{trace}, load {load:g}", f"{measure}, {policy}", _mean(values), UNITS[measure],
+                   baseline=baseline, goal=goal, peer="FGD in the same run")
+        )  # fmt: skip
+    return results
+
+
+def _allocated(trace: str, policy: str, value: float, found: _Found, options: Options, gain: float) -> Result:
+    baseline = goal = None
+    if policy == SHADOW and FGD in options.policies:
+        traces = list(found.ceilings) if trace == MEAN else [trace]
+        baseline = _mean(_mean(found.allocated[each, FGD]) for each in traces)
+        goal = None if options.folder is None else baseline + gain
+    return result(
+        BENCH, trace, f"{ALLOCATED}, {policy}", value, "% of GPU",
+        baseline=baseline, more_is_better=True, goal=goal, peer="FGD in the same run",
+    )  # fmt: skip
+
+
+def _mean(values: Iterable[float]) -> float:
+    listed = list(values)
+    return sum(listed) / len(listed)
+
+
+def _picture(found: _Found, policies: tuple[str, ...]) -> str:
+    panels = {
+        trace: {policy: {percent: _mean(each) for percent, each in curve.items()} for policy, curve in curves.items()}
+        for trace, curves in found.curves.items()
+    }
+    return svg(panels, {trace: _mean(values) for trace, values in found.ceilings.items()}, policies)
+
+
+def table(results: list[Result]) -> str:
+    """A line a trace, a column a policy; what is not of that kind comes below."""
+    wide: dict[str, dict[str, float]] = {}
+    rest: list[list[str]] = []
+    titles = []
+    for each in results:
+        kind, _, policy = each.metric.partition(", ")
+        if kind in TITLES or kind in ("ceiling", REFUSED_PODS):
+            titles += [TITLES[kind]] if kind in TITLES else []
+            line = wide.setdefault(each.case + (", pods" if kind == REFUSED_PODS else ""), {})
+            line[policy or kind] = each.value
+        else:
+            met = "" if each.met is None else ", as it should" if each.met else ", TOO MUCH"
+            rest.append([each.case, each.metric, f"{each.value:,.{3 if each.value < 10 else 0}f} {each.unit}{met}"])
+    columns = list(dict.fromkeys(name for line in wide.values() for name in line if name != "ceiling"))
+    ends = ["ceiling"] if any("ceiling" in line for line in wide.values()) else []
+    compares = FGD in columns and SHADOW in columns
+    lines = [["TRACE", *columns, *(["DIFFERENCE"] if compares else []), *(each.upper() for each in ends)]]
+    for case, line in wide.items():
+        cells = [f"{line[name]:.2f}" if name in line else "-" for name in columns]
+        if compares:
+            cells.append(f"{line[SHADOW] - line[FGD]:+.2f}")
+        lines.append([case, *cells, *(f"{line[each]:.2f}" for each in ends if each in line)])
+    return "\n".join(filter(None, [*titles[:1], _aligned(lines), _aligned(rest)])) + "\n"
+
+
+def _aligned(lines: list[list[str]]) -> str:
+    if not lines:
+        return ""
+    widths = [max(len(line[i]) for line in lines if i < len(line)) for i in range(len(lines[0]))]
+    return "\n".join("   ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)  # noqa: B905

@@ -1,0 +1,81 @@
+"""Namespaces that are going away: what is left in them, and what is told of it.
+
+A namespace goes when nothing is left in it. Pods go first, because what they need while they end (their secrets, say)
+must outlive them. Then its finalizer `kubernetes` is taken away, which only the subresource `finalize` can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from koord.api.kubernetes.core import Namespace, NamespaceStatus
+from koord.api.kubernetes.meta import Condition
+from koord_minicluster.controllers.conditions import with_condition
+
+FINALIZER: Final = "kubernetes"
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is still in a namespace: objects per resource, finalizers that hold some, and what could not be asked."""
+
+    counts: Mapping[str, int]
+    finalizers: Mapping[str, int]
+    undiscovered: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+
+    @property
+    def nothing(self) -> bool:
+        return not self.counts and not self.undiscovered and not self.failures
+
+
+def is_leaving(namespace: Namespace) -> bool:
+    return namespace.metadata.deletion_timestamp is not None and FINALIZER in namespace.spec.finalizers
+
+
+def status(namespace: Namespace, left: Left, now_s: float) -> NamespaceStatus:
+    found = namespace.status.conditions
+    remaining = _listed(left.counts, "{} has {} objects")
+    held = _listed(left.finalizers, "{} on {} objects")
+    told: tuple[tuple[str, str, str, str], ...] = (
+        (
+            "NamespaceDeletionDiscoveryFailure",
+            "DiscoveryFailed",
+            "ResourcesDiscovered",
+            f"Not described: {', '.join(left.undiscovered)}" if left.undiscovered else "",
+        ),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "GroupVersionParsingFailed",
+            "ParsedGroupVersions",
+            "",
+        ),
+        ("NamespaceDeletionContentFailure", "ContentDeletionFailed", "ContentDeleted", "; ".join(left.failures)),
+        ("NamespaceContentRemaining", "SomeResourcesRemain", "ContentRemoved", remaining),
+        ("NamespaceFinalizersRemaining", "SomeFinalizersRemain", "ContentHasNoFinalizers", held),
+    )
+    for type_, bad, good, trouble in told:
+        found = _set(found, type_, "True" if trouble else "False", bad if trouble else good, trouble or "None.", now_s)
+    return NamespaceStatus("Terminating", found)
+
+
+def _set(
+    found: tuple[Condition, ...], type_: str, status: str, reason: str, message: str, now_s: float
+) -> tuple[Condition, ...]:
+    """As with all conditions; but here the message has the counts, so it moves too."""
+    old = next((c for c in found if c.type == type_), None)
+    if old is not None and (old.status, old.message) != (status, message) and old.status == status:
+        moved = Condition(type_, status, last_transition_time=old.last_transition_time, reason=reason, message=message)
+        return tuple(moved if c.type == type_ else c for c in found)
+    return with_condition(found, type_, status, reason, message, now_s)
+
+
+def _listed(counts: Mapping[str, int], form: str) -> str:
+    return ", ".join(form.format(name, count) for name, count in sorted(counts.items()))
+
+
+def finalized(namespace: Namespace) -> Sequence[str]:
+    """The finalizers that are left once the content is gone."""
+    return [name for name in namespace.spec.finalizers if name != FINALIZER]

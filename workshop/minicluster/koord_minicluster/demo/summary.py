@@ -1,0 +1,106 @@
+"""What the demo came to: utilisation with and without co-location, work done, who had to go and why, violations.
+
+Averages are over time, from shortly after all services ran: before that, the cluster was being filled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from koord_minicluster.demo.ledger import Ledger, Look
+
+LEAST_READY: Final = 0.95
+"""Below this part of ready pods, services count as disturbed."""
+SHORT: Final = 0.005
+"""Services that get this part less than they want count as short of CPU."""
+TOLD_S: Final = 10.0
+"""Nodes report averages: so long it takes until they are those of the services."""
+LONGEST_S: Final = 10.0
+"""A look counts until the next one, but no longer: the machine may have slept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What a run came to, in parts of all CPU and in core-hours."""
+
+    seconds: float
+    by_band: Mapping[str, float]
+    batch_core_hours: float
+    done: int
+
+    @property
+    def total(self) -> float:
+        return sum(self.by_band.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    colocated: Course
+    without: Course | None
+    peak: float
+    lent_cores: float
+    held_back_cores: float
+    moved: int
+    evicted: Mapping[str, int]
+    short_s: float
+    "For how long services got less CPU than they wanted."
+    unready_s: float
+    "For how long too few of their pods were ready."
+
+    @property
+    def violations(self) -> list[str]:
+        found = []
+        if self.short_s:
+            found.append(f"services got less CPU than they wanted for {self.short_s:.0f} s")
+        if self.unready_s:
+            found.append(f"fewer than {LEAST_READY:.0%} of the services' pods were ready for {self.unready_s:.0f} s")
+        return found
+
+
+def steady(looks: Sequence[Look]) -> list[Look]:
+    """From when all services ran and nodes had told what they use. None, where that was not reached."""
+    ready_s = next((each.time_s for each in looks if each.services and each.services_ready == each.services), math.inf)
+    return [look for look in looks if look.time_s >= ready_s + TOLD_S]
+
+
+def course(looks: Sequence[Look], done: int) -> Course:
+    lasted = _seconds(looks)
+    whole = sum(seconds * look.capacity for look, seconds in lasted)
+    bands = {band for look, _ in lasted for band in look.used}
+    used = {band: sum(seconds * look.used.get(band, 0) for look, seconds in lasted) for band in bands}
+    return Course(
+        seconds=sum(seconds for _, seconds in lasted),
+        by_band={band: amount / whole if whole else 0.0 for band, amount in sorted(used.items())},
+        batch_core_hours=used.get("batch", 0.0) / 1000 / 3600,
+        done=done,
+    )
+
+
+def summary(ledger: Ledger, without: Course | None = None) -> Summary:
+    looks = steady(ledger.looks)
+    lasted = _seconds(looks)
+
+    def mean(amount: Callable[[Look], int]) -> float:
+        seconds = sum(each for _, each in lasted)
+        return sum(amount(look) * each for look, each in lasted) / seconds / 1000 if seconds else 0.0
+
+    return Summary(
+        colocated=course(looks, ledger.done),
+        without=without,
+        peak=max((look.total / look.capacity for look in looks if look.capacity), default=0.0),
+        lent_cores=mean(lambda look: look.lent),
+        held_back_cores=mean(lambda look: look.held_back),
+        moved=ledger.moved,
+        evicted=dict(ledger.evicted.most_common()),
+        short_s=sum(each for look, each in lasted if look.services_short > SHORT * look.used.get("prod", 0)),
+        unready_s=sum(each for look, each in lasted if look.services_ready < LEAST_READY * look.services),
+    )
+
+
+def _seconds(looks: Sequence[Look]) -> list[tuple[Look, float]]:
+    """Each look with the time for which it stood."""
+    return [(look, min(after.time_s - look.time_s, LONGEST_S)) for look, after in pairwise(looks)]

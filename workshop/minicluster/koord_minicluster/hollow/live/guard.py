@@ -1,0 +1,90 @@
+"""Protects services on modelled nodes as their NodeSLOs ask: says what best effort may use, and evicts.
+
+NodeSLOs are followed from the first report on that the cluster took: where it knows no NodeMetrics, it knows none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from koord.api.kinds import NODE_SLOS, PODS
+from koord.api.kubernetes.pod import Pod
+from koord.api.protocol.crd.node_slo import NodeSLO, ResourceThresholdStrategy
+from koord.kube.client import Client
+from koord.kube.errors import ApiError, NotFound
+from koord.kube.events import EventRecorder, reference
+from koord.kube.informer import Informer
+from koord.kube.informers import Informers
+from koord.kube.metrics import Metrics, Table
+from koord_minicluster.hollow.holding import Leaving, Patience, limit_of
+from koord_minicluster.hollow.load_model import Asked, Limit, PodShape
+from koord_minicluster.hollow.machine import Machine
+
+log = logging.getLogger(__name__)
+
+ASKED: Final = "koord_hollow_cpu_milli"
+"""What pods of the fleet want of CPU and get, by band (service, best-effort) and what (wanted, used)."""
+
+
+class Guard:
+    def __init__(self, client: Client, informers: Informers, events: EventRecorder, metrics: Metrics | None) -> None:
+        self._client, self._informers, self._events = client, informers, events
+        self._slos: Informer[NodeSLO] | None = None
+        self._patience: dict[str, Patience] = {}
+        self._asked: dict[str, Asked] = {}
+        self._leaving: list[Leaving] = []
+        self._told: Table | None = None
+        if metrics is not None:
+            text = "CPU that pods of hollow nodes want and use, by band and what (wanted, used)"
+            self._told = metrics.table(ASKED, text, "band", "what")
+
+    def follow(self) -> None:
+        """Looks at NodeSLOs from here on."""
+        if self._slos is None:
+            self._slos = self._informers.get(NODE_SLOS)
+
+    def limit(self, machine: Machine) -> Limit:
+        return limit_of(self._strategy(machine), machine.cpu_milli)
+
+    def look(self, machine: Machine, pods: Sequence[tuple[Pod, PodShape]], asked: Asked, now_s: float) -> None:
+        """Takes note of how the node's pods fare, and of who has to go."""
+        self._asked[machine.name] = asked
+        self._tell()
+        patience = self._patience.setdefault(machine.name, Patience())
+        self._leaving += patience.evictions(self._strategy(machine), pods, asked, now_s)
+
+    async def evict(self) -> None:
+        """Has those evicted who have to go."""
+        while self._leaving:
+            await self._evict(self._leaving.pop())
+
+    def _strategy(self, machine: Machine) -> ResourceThresholdStrategy | None:
+        slo = self._slos.get(machine.name) if self._slos is not None else None
+        return slo.spec.resource_used_threshold_with_be if slo is not None else None
+
+    def _tell(self) -> None:
+        if self._told is None:
+            return
+        total = sum(self._asked.values(), Asked())
+        for band, wanted, used in (
+            ("service", total.services_milli, total.services_got_milli),
+            ("best-effort", total.best_effort_milli, total.best_effort_got_milli),
+        ):
+            self._told.put({"band": band, "what": "wanted"}, wanted)
+            self._told.put({"band": band, "what": "used"}, used)
+
+    async def _evict(self, leaving: Leaving) -> None:
+        meta = leaving.pod.metadata
+        regarding = reference(PODS, leaving.pod)
+        try:
+            await self._client.evict(meta.namespace, meta.name, uid=meta.uid)
+        except NotFound:
+            return
+        except ApiError as error:
+            note = f"{leaving.why}; {error}"
+            self._events.record(regarding, "evictPodFail", note, action="Evicting", type="Warning")
+            return
+        self._events.record(regarding, "evictPodSuccess", leaving.why, action="Evicting", type="Warning")
+        log.info("evicted %s: %s", meta.key, leaving.why)

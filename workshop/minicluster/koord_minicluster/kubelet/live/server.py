@@ -1,0 +1,158 @@
+"""The port of a kubelet: over TLS, on loopback, for callers whom the API server knows and allows.
+
+    /healthz                                     open: ok
+    /pods                                        nodes/pods, or nodes/proxy
+    /configz                                     nodes/configz, or nodes/proxy
+    /containerLogs/NAMESPACE/POD/CONTAINER       nodes/proxy
+    /exec /attach /portForward /run              nodes/proxy; answered 501, as no container runtime is here
+
+A caller shows a bearer token or a client certificate, as with Kubernetes' own kubelet: the API server comes with its
+certificate, an agent or a scraper with a token. `ROUTES` is the one list of what is served and which right it takes;
+what is not in it takes nodes/proxy.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+import msgspec
+from aiohttp import web
+
+from koord.kube.authorize import Authorizer, Right
+from koord.kube.callers import refusal, trust_clients
+from koord.kube.client import Client
+from koord.kube.clock import Clock
+from koord.kube.listening import serving
+from koord_minicluster.kubelet.log_query import LogQuery, log_query
+from koord_minicluster.kubelet.node_status import HOST_IP
+
+OPEN: Final[tuple[str, ...]] = ()
+PROXY: Final = ("proxy",)
+STOP_WITHIN_S: Final = 0.5
+VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+Handler = Callable[["KubeletServer", web.Request], Awaitable[web.StreamResponse]]
+
+
+class Kubelet(Protocol):
+    """The node, or the nodes, behind the port."""
+
+    def node_of(self, request: web.Request) -> str:
+        """The node of which something is asked; empty where it is not one."""
+        ...
+
+    def pods(self, request: web.Request) -> list[msgspec.Raw]:
+        """In the API's own words."""
+        ...
+
+    async def logs(self, request: web.Request, query: LogQuery) -> web.StreamResponse: ...
+
+    @property
+    def why_no_exec(self) -> str: ...
+
+
+class KubeletServer:
+    """Serves while entered; `port` is then the one in use."""
+
+    def __init__(self, kubelet: Kubelet, client: Client, context: ssl.SSLContext, clock: Clock, port: int = 0) -> None:
+        self.kubelet, self.clock = kubelet, clock
+        self._client, self._context = client, context
+        self._authorizer = Authorizer(client, clock=clock)
+        self._open = AsyncExitStack()
+        self.port = port
+
+    def app(self) -> web.Application:
+        app = web.Application(middlewares=[self._guard])
+        for route in ROUTES:
+            path = route.path.replace("{rest}", "{rest:.*}")
+            app.router.add_route(route.method, path, _bound(route.handler, self))
+        return app
+
+    async def __aenter__(self) -> Self:
+        await trust_clients(self._client, self._context)
+        port = serving(self.app(), HOST_IP, self.port, self._context, stop_within_s=STOP_WITHIN_S)
+        try:
+            self.port = await self._open.enter_async_context(port)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot serve kubelets on {HOST_IP}:{self.port}: {error.strerror}") from error
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._open.aclose()
+
+    @web.middleware
+    async def _guard(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        resource = request.match_info.route.resource
+        taken = _RIGHTS.get(resource.canonical if resource is not None else "", PROXY)
+        if taken:
+            verb, node = VERBS.get(request.method, "get"), self.kubelet.node_of(request)
+            rights = [Right(verb, subresource=each, node=node) for each in taken]
+            refused = await refusal(self._authorizer, request, *rights)
+            if refused is not None:
+                return refused
+        return await handler(request)
+
+
+async def _healthy(_server: KubeletServer, _request: web.Request) -> web.StreamResponse:
+    return web.Response(text="ok")
+
+
+async def _pods(server: KubeletServer, request: web.Request) -> web.StreamResponse:
+    body = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": server.kubelet.pods(request)}
+    return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+
+
+async def _config(_server: KubeletServer, _request: web.Request) -> web.StreamResponse:
+    config = {"cpuManagerPolicy": "none", "cgroupDriver": "cgroupfs", "reservedSystemCPUs": ""}
+    return web.json_response({"kubeletconfig": config})
+
+
+async def _logs(server: KubeletServer, request: web.Request) -> web.StreamResponse:
+    try:
+        query = log_query(request.query, server.clock.now())
+    except ValueError as error:
+        raise web.HTTPBadRequest(text=f"{error}\n") from None
+    return await server.kubelet.logs(request, query)
+
+
+async def _not_here(server: KubeletServer, _request: web.Request) -> web.StreamResponse:
+    return web.Response(status=501, text=f"{server.kubelet.why_no_exec}\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    method: str
+    path: str
+    rights: tuple[str, ...]
+    "Subresources of nodes, one of which the caller must be allowed; none is open to all."
+    handler: Handler
+
+
+ROUTES: Final = (
+    Route("GET", "/healthz", OPEN, _healthy),
+    Route("GET", "/pods", ("pods", "proxy"), _pods),
+    Route("GET", "/pods/", ("pods", "proxy"), _pods),
+    Route("GET", "/configz", ("configz", "proxy"), _config),
+    Route("GET", "/containerLogs/{namespace}/{pod}/{container}", PROXY, _logs),
+    Route("*", "/exec/{rest}", PROXY, _not_here),
+    Route("*", "/attach/{rest}", PROXY, _not_here),
+    Route("*", "/portForward/{rest}", PROXY, _not_here),
+    Route("*", "/run/{rest}", PROXY, _not_here),
+)
+_RIGHTS: Final = {route.path: route.rights for route in ROUTES}
+
+
+def _bound(handler: Handler, server: KubeletServer) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return await handler(server, request)
+
+    return handle

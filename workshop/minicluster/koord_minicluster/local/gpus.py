@@ -1,0 +1,44 @@
+"""Which GPUs of this machine a pod sees: those that the scheduler gave it, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from koord.agent.devices.inventory import Inventory, UsableGpu
+from koord.agent.hooks.gpu import gpus_of
+from koord.agent.pods import AgentPod
+from koord_minicluster.local.environment import ConfigError
+
+CUDA_VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
+
+
+def given(inventory: Inventory, pod: AgentPod) -> tuple[UsableGpu, ...]:
+    """Raises ConfigError where this machine has not what the scheduler gave the pod."""
+    known = {gpu.minor: gpu for gpu in inventory.usable_gpus()}
+    found = []
+    for each in gpus_of(pod):
+        gpu = known.get(each.minor)
+        if gpu is None or (each.id and each.id != gpu.uuid):
+            named = f"{each.minor} ({each.id})" if each.id else str(each.minor)
+            raise ConfigError(f"GPU {named}, which the scheduler gave it, is not on this machine")
+        found.append(gpu)
+    return tuple(found)
+
+
+def gpu_environment(inventory: Inventory, pod: AgentPod) -> dict[str, str]:
+    """CUDA goes by UUIDs, since it numbers GPUs in an order of its own. Who got none sees none."""
+    return {CUDA_VISIBLE: ",".join(gpu.uuid for gpu in given(inventory, pod))} if inventory.gpus else {}
+
+
+def hidden_nodes(inventory: Inventory, pod: AgentPod) -> tuple[str, ...]:
+    """The device files of this machine's GPUs that the pod may not open, below /dev."""
+    own = {node for gpu in given(inventory, pod) for node in gpu.nodes}
+    return tuple(dict.fromkeys(node for node in _all_nodes(inventory) if node not in own))
+
+
+def _all_nodes(inventory: Inventory) -> Iterator[str]:
+    for gpu in inventory.gpus:
+        yield gpu.node
+    for usable in inventory.usable_gpus():
+        yield from usable.nodes

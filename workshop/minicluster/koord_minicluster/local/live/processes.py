@@ -1,0 +1,193 @@
+"""A container as a process: started in its cgroup, with its log, and ended gently.
+
+The child enters its cgroups before it becomes the command, so that no instruction of it runs outside. It leads a
+session of its own; what it starts is found by the cgroup, and goes with it. Of this process it inherits its log alone:
+a socket or pipe that it held open would outlive the node's own process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from koord_minicluster.local.live.adoption import Adopted
+from koord_minicluster.local.live.tree import Tree
+
+log = logging.getLogger(__name__)
+
+MOST_TOLD: Final = 1000
+ENDED_WITHIN_S: Final = 5.0
+"""After SIGKILL; a process that the kernel keeps longer is left to it."""
+
+
+class StartError(Exception):
+    """A command cannot be run. Says what stands against it."""
+
+
+@dataclass(slots=True)
+class Process:
+    directory: str
+    process: asyncio.subprocess.Process | Adopted
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    async def wait(self) -> int:
+        """The exit code, as a shell tells it: 128 and the signal for one that was killed."""
+        code = await self.process.wait()
+        return code if code >= 0 else 128 - code
+
+    @property
+    def is_code_known(self) -> bool:
+        return not isinstance(self.process, Adopted) or self.process.is_code_known
+
+    def close(self) -> None:
+        """Nobody waits for it any more."""
+        if isinstance(self.process, Adopted):
+            self.process.close()
+
+
+async def start(
+    tree: Tree,
+    directory: str,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    working_dir: str,
+    root: str,
+    log_file: Path,
+    user: int | None,
+    group: int | None,
+    oom_score: int,
+) -> Process:
+    """Raises StartError where the command cannot be run."""
+    doors = tree.doors(directory)
+
+    def become() -> None:
+        enter(doors)
+        with suppress(OSError):
+            # Only CAP_SYS_RESOURCE may lower it. A container that the kernel ends sooner is better than none.
+            _write("/proc/self/oom_score_adj", str(oom_score))
+        if root:
+            os.chroot(root)
+            os.chdir(working_dir or "/")
+        if group is not None:
+            os.setgroups([])
+            os.setgid(group)
+        if user is not None:
+            os.setuid(user)
+
+    try:
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        output = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+    except OSError as error:
+        raise StartError(f"its log {log_file} cannot be opened: {error.strerror}") from error
+    try:
+        cwd = None if root else (working_dir or None)
+        return Process(directory, await spawn(argv, env, become, output=output, cwd=cwd))
+    finally:
+        os.close(output)
+
+
+async def spawn(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    become: Callable[[], None],
+    *,
+    output: int = asyncio.subprocess.DEVNULL,
+    cwd: str | None = None,
+) -> asyncio.subprocess.Process:
+    """A child that runs `become` before it becomes the command. Raises StartError."""
+    told, tell = os.pipe()
+
+    def prepare() -> None:
+        try:
+            close_on_exec()
+            become()
+        except BaseException as error:
+            # The parent is told only that something failed here, so what it was goes by a pipe.
+            os.write(tell, str(error).encode(errors="replace")[:MOST_TOLD])
+            raise
+
+    try:
+        return await asyncio.create_subprocess_exec(
+            *argv,
+            env=dict(env),
+            cwd=cwd,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            preexec_fn=prepare,
+            start_new_session=True,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError, RuntimeError) as error:
+        os.set_blocking(told, False)
+        with suppress(BlockingIOError):
+            if reason := os.read(told, MOST_TOLD).decode(errors="replace"):
+                raise StartError(f"{argv[0]} cannot be started: {reason}") from error
+        if isinstance(error, OSError):
+            raise StartError(f"{error.filename or argv[0]}: {error.strerror}") from error
+        raise StartError(f"{argv[0]} cannot be started: {error}") from error
+    finally:
+        os.close(told)
+        os.close(tell)
+
+
+def enter(doors: Sequence[str]) -> None:
+    """This process goes into the cgroups."""
+    for door in doors:
+        _write(door, str(os.getpid()))
+
+
+def close_on_exec() -> None:
+    """Everything but standard input, output and error stays behind: not all event loops see to that."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            with suppress(OSError):
+                os.set_inheritable(int(name), False)
+
+
+def _write(file: str, text: str) -> None:
+    fd = os.open(file, os.O_WRONLY)
+    try:
+        os.write(fd, text.encode())
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, file) from error
+    finally:
+        os.close(fd)
+
+
+async def stop(tree: Tree, running: Process, grace_s: float) -> None:
+    """SIGTERM to the command, and after the grace SIGKILL to all that is left in its cgroup."""
+    if running.process.returncode is None and grace_s > 0:
+        _signal(running.pid, signal.SIGTERM)
+        try:
+            await asyncio.wait_for(running.process.wait(), grace_s)
+        except TimeoutError:
+            log.info("process %d did not end within %.0f s and is killed", running.pid, grace_s)
+    for pid in tree.processes(running.directory):
+        _signal(pid, signal.SIGKILL)
+    if running.process.returncode is None:
+        _signal(running.pid, signal.SIGKILL)
+        try:
+            await asyncio.wait_for(running.process.wait(), ENDED_WITHIN_S)
+        except TimeoutError:
+            log.error("process %d does not end", running.pid)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+    except OSError as error:
+        log.warning("process %d cannot be sent %s: %s", pid, number.name, error)

@@ -1,0 +1,138 @@
+"""What a person wants to see of this machine as a node: how services answer, how best effort is held back, who went.
+
+Read from what the node and its agent tell Prometheus, so that nothing is measured for the view alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import aiohttp
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from koord.api.protocol.names import NAMESPACE_KOORDINATOR
+from koord.kube.client import Client
+from koord.kube.errors import ApiError
+from koord_minicluster.local.live.probes import ANSWERED
+from koord_minicluster.up.bands import BANDS, Used, band_of
+from koord_minicluster.up.bootstrap import MONITOR
+
+log = logging.getLogger(__name__)
+
+BEST_EFFORT: Final = "BE"
+WINDOW: Final = 30
+"""Looks over which answers are counted together."""
+WITHIN_S: Final = 1.0
+TOKEN_S: Final = 3600
+
+
+class Held(NamedTuple):
+    """Best effort on this node, in milli-cores."""
+
+    used: float
+    limit: float
+
+
+@dataclass(slots=True)
+class ThisNode:
+    used: Used | None = None
+    "Sooner than its next report tells."
+    held: Held | None = None
+    evicted: int = 0
+    _answers: deque[Mapping[float, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    "Histograms as they stood, by upper bound."
+
+    def look(self, node: Iterable[Sample], agent: Iterable[Sample]) -> None:
+        """Takes what the two tell into account. Nothing, where one is not there."""
+        standing: dict[float, float] = {}
+        for each in node:
+            if each.name == f"{ANSWERED}_bucket" and each.labels["qos"] != BEST_EFFORT:
+                bound = float(each.labels["le"])
+                standing[bound] = standing.get(bound, 0.0) + each.value
+        if self._answers and standing.get(_ALL, 0.0) < self._answers[-1].get(_ALL, 0.0):
+            # The node began anew.
+            self._answers.clear()
+        self._answers.append(standing)
+        told = list(agent)
+        self.used = _used(told)
+        of = {each.labels["what"]: each.value for each in told if each.name == "koordlet_be_cpu_milli"}
+        self.held = Held(of["used"], of["limit"]) if {"used", "limit"} <= of.keys() else None
+        evictions = [each for each in told if each.name == "koordlet_actions_total" and each.labels["what"] == "evict"]
+        self.evicted = int(sum(each.value for each in evictions))
+
+    def answer_s(self, part: float) -> float | None:
+        """Within which time that part of the window's answers came; None where there were none."""
+        if not self._answers:
+            return None
+        first, last = self._answers[0], self._answers[-1]
+        return quantile({bound: count - first.get(bound, 0.0) for bound, count in last.items()}, part)
+
+
+_ALL: Final = float("inf")
+
+
+def _used(told: Iterable[Sample]) -> Used | None:
+    found, node_milli = dict.fromkeys(BANDS, 0), None
+    for each in told:
+        if each.labels.get("resource") != "cpu":
+            continue
+        if each.name == "koordlet_node_usage":
+            node_milli = int(each.value * 1000)
+        elif each.name == "koordlet_pod_usage":
+            found[band_of(each.labels["priority"])] += int(each.value * 1000)
+    if node_milli is None:
+        return None
+    found["system"] = max(node_milli - sum(found.values()), 0)
+    return Used(found)
+
+
+def quantile(cumulative: Mapping[float, float], part: float) -> float | None:
+    """Of a histogram's counts by upper bound: evenly within a bucket, and the largest bound beyond it."""
+    wanted = part * cumulative.get(_ALL, 0.0)
+    if not wanted:
+        return None
+    below, reached = 0.0, 0.0
+    for bound in sorted(cumulative):
+        if cumulative[bound] >= wanted:
+            inside = cumulative[bound] - reached
+            return below if bound == _ALL else below + (bound - below) * (wanted - reached) / inside
+        below, reached = bound, cumulative[bound]
+    return below
+
+
+class Scraper:
+    """Reads metrics by the account that may, with a token that is asked for anew before it ends."""
+
+    def __init__(self, client: Client, session: aiohttp.ClientSession, now_s: Callable[[], float]) -> None:
+        self._client, self._session, self._now_s = client, session, now_s
+        self._token, self._until_s = "", 0.0
+
+    async def scrape(self, address: str | None) -> list[Sample]:
+        """What an endpoint tells; nothing, where it does not answer."""
+        if not address:
+            return []
+        try:
+            headers = {"Authorization": f"Bearer {await self._valid_token()}"}
+            timeout = aiohttp.ClientTimeout(total=WITHIN_S)
+            async with self._session.get(f"{address}/metrics", headers=headers, timeout=timeout) as answer:
+                answer.raise_for_status()
+                text = await answer.text()
+        except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            log.debug("%s does not tell its metrics: %s", address, error)
+            return []
+        return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+
+    async def _valid_token(self) -> str:
+        if self._now_s() >= self._until_s:
+            path = f"/api/v1/namespaces/{NAMESPACE_KOORDINATOR}/serviceaccounts/{MONITOR}/token"
+            asked = {"spec": {"expirationSeconds": TOKEN_S}}
+            _, _, body = await self._client.raw("POST", path, body=msgspec.json.encode(asked))
+            self._token = msgspec.json.decode(body)["status"]["token"]
+            self._until_s = self._now_s() + TOKEN_S / 2
+        return self._token
