@@ -43,6 +43,7 @@ test: .venv/.dev
 lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m tools.prose
 
 types: .venv/.dev
 	$(BIN)/mypy

@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 
 from tests.crowd import crowd
+from tests.waiting import eventually
 
 WITHIN_S = 30.0
 OPTIONS = (
@@ -52,7 +53,7 @@ LOOKS = """wide => {
 
 @dataclass
 class Page:
-    """A page as somebody sees it."""
+    """A page as a user sees it."""
 
     _socket: aiohttp.ClientWebSocketResponse
     requests: list[str] = field(default_factory=list)
@@ -114,10 +115,12 @@ async def opened(page: Path, folder: Path) -> AsyncIterator[Page]:
     where = (f"--user-data-dir={folder / 'profile'}", "about:blank")
     process = await asyncio.create_subprocess_exec("chromium", *OPTIONS, *where, stdout=DEVNULL, stderr=DEVNULL)
     try:
-        async with asyncio.timeout(WITHIN_S * crowd()):
-            while not (port := _port(folder / "profile" / "DevToolsActivePort")):
-                assert process.returncode is None, "the browser has ended"
-                await asyncio.sleep(0.05)
+
+        def listens_at() -> int | None:
+            assert process.returncode is None, "the browser has ended"
+            return _port(folder / "profile" / "DevToolsActivePort")
+
+        port = await eventually(listens_at, WITHIN_S)
         async with aiohttp.ClientSession() as session:
             async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
                 target = next(each for each in await answer.json() if each["type"] == "page")

@@ -16,7 +16,6 @@ import socket
 import ssl
 import subprocess
 import tempfile
-import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from koord.operate.install.versions import read as read_version
+from tests.waiting import until
 
 READY_WITHIN_S = 90.0
 APISERVER = os.environ.get("KOORD_APISERVER", "kube-apiserver")
@@ -144,7 +144,7 @@ class ControlPlane:
         self._start_etcd()
 
     def kubectl(
-        self, *args: str, stdin: str | None = None, check: bool = True, timeout_s: float = 60
+        self, *args: str, stdin: str | None = None, check: bool = True, timeout_s: float = 120
     ) -> subprocess.CompletedProcess[str]:
         binary = find_binary("kubectl")
         assert binary, "no kubectl"
@@ -259,32 +259,29 @@ class ControlPlane:
             process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(timeout=10)
+            process.wait(timeout=60)
 
     def _wait_until_ready(self) -> None:
         context = ssl.create_default_context(cafile=str(self.dir / "ca.crt"))
         context.load_cert_chain(self.dir / "admin.crt", self.dir / "admin.key")
-        deadline = time.monotonic() + READY_WITHIN_S
-        while True:
+
+        def is_ready() -> bool:
             for name, process in self._processes.items():
                 if process.poll() is not None:
                     raise RuntimeError(f"{name} ended with {process.returncode}:\n{self.log(name)[-4000:]}")
-            try:
-                if self._within:
-                    self.kubectl("get", "--raw", "/readyz")
-                    return
-                with urllib.request.urlopen(f"{self.url}/readyz", context=context, timeout=5):
-                    return
-            except (OSError, AssertionError) as error:
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"not ready: {error}\n{self.log()[-4000:]}") from error
-            time.sleep(0.1)
+            if self._within:
+                self.kubectl("get", "--raw", "/readyz")
+                return True
+            with urllib.request.urlopen(f"{self.url}/readyz", context=context, timeout=5):
+                return True
+
+        until(is_ready, READY_WITHIN_S, what=lambda: self.log()[-4000:], retry_on=(OSError, AssertionError))
 
     def _etcd(self, path: str, body: dict[str, object]) -> dict[str, object]:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.etcd_port}{path}", data=json.dumps(body).encode(), method="POST"
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             result: dict[str, object] = json.load(answer)
         return result
 
@@ -315,4 +312,4 @@ def kubernetes_controllers(plane: ControlPlane) -> Iterator[None]:
         yield
     finally:
         process.kill()
-        process.wait(timeout=10)
+        process.wait(timeout=60)

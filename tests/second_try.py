@@ -1,8 +1,8 @@
-"""One second try for tests that depend on real processes, kernels and clocks.
+"""One second try for tests in which a real kernel or a real process decides.
 
-Such a test may fail once because the machine was busy elsewhere for too long. It then runs again with everything set up
-anew: fixtures of its module and of the session, too. In a file where a second try failed, there are no more of them.
-A test that needed one is named at the end of the run, with what failed, since it should wait for a condition instead.
+These tests may fail once because the machine was busy elsewhere for too long. The failed test then runs again with new
+fixtures, including those of its module and of the session. After a failed second try, the file gets no more of them. A
+test that needed one is named at the end of the run, with its failure, since it should wait for a condition instead.
 Pure tests fail at once, and with `--one-try` (`make tests STRICT=1`) every test does.
 """
 
@@ -18,25 +18,24 @@ NEEDED = "second try"
 """The outcome of a first try that is not the last."""
 
 REAL_GROUPS = ("root", "kubectl", "browser", "guest", "cluster", "gpu", "yarn", "runtime", "prometheus")
-REAL_FOLDERS = (
-    "tests/agent/live/",
-    "tests/cluster/",
-    "tests/descheduler/live/",
+REAL_FILES = (
+    "tests/descheduler/live/test_killed_processes.py",
     "tests/docs/test_pages.py",
-    "tests/kube/",
-    "tests/manager/live/",
-    "tests/minicluster/local/",
-    "tests/minicluster/up/",
-    "tests/operate/test_live.py",
-    "tests/scheduler/live/",
+    "tests/kube/test_shell.py",
+    "tests/minicluster/up/test_colocation.py",
+    "tests/minicluster/up/test_demo.py",
+    "tests/minicluster/up/test_end_to_end.py",
+    "tests/minicluster/up/test_full_disk.py",
+    "tests/minicluster/up/test_supervisor.py",
+    "tests/scheduler/live/test_killed_scheduler.py",
 )
-"""Where servers and processes are real, though the tests need nothing that a machine may lack."""
+"""Files whose tests start, signal or kill real processes, and need nothing that a machine may lack."""
 
 _SECOND = pytest.StashKey[bool]()
 
 
-def runs_in_real_time(item: pytest.Item) -> bool:
-    return item.nodeid.startswith(REAL_FOLDERS) or any(item.get_closest_marker(name) for name in REAL_GROUPS)
+def may_try_again(item: pytest.Item) -> bool:
+    return item.nodeid.startswith(REAL_FILES) or any(item.get_closest_marker(name) for name in REAL_GROUPS)
 
 
 class SecondTry:
@@ -48,7 +47,7 @@ class SecondTry:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-        if _SECOND in item.stash or item.path in self._in_vain or not runs_in_real_time(item):
+        if _SECOND in item.stash or item.path in self._in_vain or not may_try_again(item):
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
@@ -62,7 +61,7 @@ class SecondTry:
         if failed:
             item.stash[_SECOND] = True
             failures = item.session.testsfailed
-            # The whole protocol, so that a test's time limit begins anew.
+            # The whole protocol, so that a test's time limit begins again.
             item.ihook.pytest_runtest_protocol(item=item, nextitem=nextitem)
             if item.session.testsfailed > failures:
                 self._in_vain.add(item.path)

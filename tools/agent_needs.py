@@ -9,27 +9,28 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from koord.agent.host.features import TABLE, Known
+from koord.agent.host.features import TABLE, KernelFeature
 from koord.agent.host.knobs import Knob
 
 _PAGE: Final = """\
 # What the agent needs from the kernel
 
-Little: the agent works on any kernel that kubelet works on, with cgroup v1 or v2, and does without what a kernel lacks.
-It says what this machine has, and what is used instead:
+The agent works on every kernel that kubelet works on, with cgroup v1 or v2. Where a kernel lacks a
+feature, the agent uses a fallback or leaves the setting out. This command lists the features of the
+machine it runs on, and the fallbacks in use:
 
     koord agent --features
 
-A version is that of the mainline kernel that first had the feature. Anolis stands for kernels with Alibaba's additions
-(Anolis OS, Alibaba Cloud Linux). Distributions choose what they build in, so the agent asks the kernel and goes by no
-version. A setting that needs what the kernel lacks is left out.
+A version is that of the mainline kernel that first had the feature. Anolis stands for kernels with
+Alibaba's additions (Anolis OS, Alibaba Cloud Linux). Distributions choose what they build in, so
+the agent probes the kernel instead of comparing versions.
 
 | feature | kernels | what is used (cgroup v1 / v2) | without it |
 | --- | --- | --- | --- |
 {rows}
 
-What the agent writes by these means, and how to undo it:
-[What the agent does to a node](what-the-agent-does-to-a-node.md).
+[What the agent does to a node](what-the-agent-does-to-a-node.md) lists what the agent writes with
+these features, and how to undo it.
 """
 
 
@@ -37,12 +38,12 @@ def page() -> str:
     return _PAGE.format(rows="\n".join(map(_row, TABLE)))
 
 
-def _row(known: Known) -> str:
+def _row(known: KernelFeature) -> str:
     cells = (known.name, known.since, f"{known.own}{_files(known)}", known.instead)
     return "| " + " | ".join(cells).replace("*", "\\*") + " |"
 
 
-def _files(known: Known) -> str:
+def _files(known: KernelFeature) -> str:
     """Where both cgroup versions call it alike, the name is said once, and not at all if the text has it."""
     if not isinstance(known.asked, Knob):
         return ""

@@ -2,9 +2,9 @@
 
 Read by import-linter (see pyproject.toml) and by the test of the docs. A row is `package (marks): allowed packages`.
 The longest row that fits a module is its row, and a package may always import itself. Packages of koord are named
-without `koord.`. Every package needs a row, so a new one fails until somebody has placed it. `*` allows everything:
+without `koord.`. Every package needs a row, so a new package fails until it gets one. `*` allows everything:
 all of koord to a row of koord, all of koord and its workshop to a row of the workshop. `^` is a pure part of the
-package above: it may import the other pure parts, and what that package may import, as far as it is pure.
+package above: it may import the other pure parts, and the pure packages that this package may import.
 `x.{a b}` stands for two rows, `x.a` and `x.b`.
 
 Everything else follows from the table:
@@ -35,7 +35,7 @@ WORLD: Final = frozenset({"aiohttp", "asyncio", "socket", "subprocess", "time", 
 TERMINAL: Final = frozenset({"click", "rich"})
 HEAVY: Final = frozenset({"numpy", "rich", "grpc", "cryptography", "click"})
 PROJECT: Final = Path(__file__).parents[1] / "pyproject.toml"
-BEGIN: Final = "<!-- imports: written by `python -m tools.layers docs/architecture.md` -->"
+BEGIN: Final = "<!-- imports: written by `python -m tools.layers docs/architecture/imports.md` -->"
 END: Final = "<!-- end of imports -->"
 _ROW: Final = re.compile(
     r"(?P<package>[\w.]+)(?:\{(?P<names>[\w ]+)\})?(?: \((?P<marks>[\w, ]+)\))?:(?P<allowed>[\w.*^ ]*)"

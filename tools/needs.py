@@ -54,7 +54,7 @@ def made() -> dict[str, str]:
 
 
 def example(component: Component, gates: str) -> str:
-    """The rights of one component for whoever installs by hand, each with its reason."""
+    """The rights of one component, each with its reason, for installations by hand."""
     alone = Settings(
         image="koord", version="0", components=(component.name,), gates={component.name: gates} if gates else {}
     )
@@ -113,8 +113,9 @@ def _tables() -> Iterator[str]:
     for mount in node_agent.MOUNTS:
         yield f"| `{mount.host}` | {mount.why} | {'no' if mount.read_only else 'yes'} | {_gates(mount.gates)} |"
     yield "\n### Settings of the kernel that the agent may write\n"
-    yield "In cgroups of pods, unless it says otherwise; each only while a strategy wants it, and put back afterwards."
-    yield "Disks, network and resctrl have a file for each disk, interface or group, and are left out here.\n"
+    yield "In the cgroups of pods unless noted. The agent writes a setting only while a strategy wants it, and"
+    yield "restores the old value afterwards. Disks, network and resctrl have a file per disk, interface or"
+    yield "group, and are not listed here.\n"
     yield "| setting | cgroup v1 | cgroup v2 |\n| --- | --- | --- |"
     for knob in (*KNOBS, *PROCESS_KNOBS, *SYSTEM_KNOBS):
         yield f"| {knob.name}{_of(knob)} | {_file(knob.v1)} | {_file(knob.v2)} |"

@@ -20,7 +20,7 @@ class BindingDecision(StrEnum):
     """What was decided and why, in the words of the metric that counts it."""
 
     NOT_ASKED = ""
-    "It holds nowhere, or nobody could look."
+    "The rule applies to no pod, or the pod could not be read."
     USER = "allowed_username"
     EXCLUDED = "excluded_ns"
     ELSEWHERE = "out_of_scope"
@@ -58,7 +58,7 @@ class BindingSettings:
         return None
 
     def decide(self, user: str, namespace: str, pod: ObjectMeta | None) -> BindingDecision:
-        """Whether a user may bind a pod. A pod that nobody knows is let through."""
+        """Whether a user may bind a pod. An unknown pod is let through."""
         early = self.early(user, namespace)
         if early is not None:
             return early

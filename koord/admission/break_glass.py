@@ -1,8 +1,8 @@
-"""Break-glass: admission is taken off a cluster by hand, and stays off until somebody says otherwise.
+"""Break-glass: an administrator takes admission off a cluster, and it stays off until it is put back.
 
-The word stands on the two webhook configurations, whose webhooks are emptied in the same write. So it works with the
-manager down, and a manager that comes back reads it there and registers nothing. Taking the word away is all that it
-takes to have the webhooks back: the manager fills them in when it next looks.
+The mark is on the two webhook configurations, whose webhooks are removed in the same write. So it works with the
+manager down, and a manager that comes back reads it there and registers nothing. To get the webhooks back, remove the
+mark: the manager registers them at its next check.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def said(annotations: Mapping[str, str] | None) -> str | None:
 
 
 def opened(annotations: Mapping[str, str], now_s: float, reason: str) -> Mapping[str, Any]:
-    """The patch that takes admission off. Who finds it off already leaves since when and why."""
+    """The patch that takes admission off. If it is off already, the time and the reason stay."""
     since = said(annotations) or f"since {from_seconds(now_s)}" + (f": {reason}" if reason else "")
     return {"metadata": {"annotations": {names.OWN_ANNOTATION_BREAK_GLASS: since}}, "webhooks": []}
 
 
 def closed(annotations: Mapping[str, str]) -> Mapping[str, Any] | None:
-    """The patch that takes the word away; None where nobody said it."""
+    """The patch that removes the mark; None if there is none."""
     if said(annotations) is None:
         return None
     return {"metadata": {"annotations": {names.OWN_ANNOTATION_BREAK_GLASS: None}}}

@@ -1,6 +1,6 @@
 """What ClusterColocationProfiles give to an object that gets them: labels, annotations, QoS, priority, a patch.
 
-Profiles are applied in the order of their names, and each overwrites what is there. Within one: labels, annotations,
+Profiles are applied in the order of their names, and each overwrites existing values. Within one: labels, annotations,
 copies of labels and annotations under other keys, suffixes, scheduler, QoS class, priority class, rank, and the patch.
 A label that ends in all the suffixes it would get has them already: admitting an object twice is admitting it once.
 """
@@ -42,7 +42,7 @@ def with_profiles(
 
 
 def _without_suffixes(obj: Json, profiles: Sequence[CompiledProfile]) -> Json:
-    """The object as it was before it got its suffixes, if it has them."""
+    """The object without its suffixes, if it has them."""
     suffixes: dict[str, str] = {}
     for profile in profiles:
         for key, suffix in profile.spec.label_suffixes.items():
@@ -86,11 +86,11 @@ def _with_spec(
         changed["schedulerName"] = profile.spec.scheduler_name
     name = profile.spec.priority_class_name
     if name:
-        found = priority_classes.get(name)
-        if found is None:
+        priority_class = priority_classes.get(name)
+        if priority_class is None:
             where = f"ClusterColocationProfile {profile.name} spec.priorityClassName"
             raise refused(where, f"there is no PriorityClass {name}; create it, or name one that exists", FAILED)
         changed["priorityClassName"] = name
-        changed["priority"] = found.value
-        changed["preemptionPolicy"] = str(found.preemption_policy)
+        changed["priority"] = priority_class.value
+        changed["preemptionPolicy"] = str(priority_class.preemption_policy)
     return with_part(obj, {**part(obj, *path), **changed}, *path) if changed else obj

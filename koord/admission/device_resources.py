@@ -1,7 +1,7 @@
 """GPU requests, completed: `koordinator.sh/gpu` is short for gpu-core and gpu-memory-ratio; gpu.shared counts cards.
 
-Cards are counted where nobody did: ratio / 100 for a ratio of whole cards above one, else, where no ratio is asked for,
-gpu-core / 100 by the same rule, else 1. What is requested of a device is also its limit.
+If the pod does not request a number of cards, it is ratio / 100 for a ratio of several whole cards. Without a ratio it
+is gpu-core / 100 by the same rule, else 1. The request for a device is also its limit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A pod's batch resources in an annotation, for those who do not see its spec: container runtimes and their hooks.
+"""A pod's batch resources in an annotation, for components that do not see its spec: runtimes and their hooks.
 
-Only what regular containers ask for of batch-cpu and batch-memory is in it. It is written when it says something else
-than the one that is there: a stale one on a pod without batch resources becomes `{}`.
+It has only the batch-cpu and batch-memory of regular containers. It is written if it differs from the existing
+annotation: a stale one on a pod without batch resources becomes `{}`.
 """
 
 from __future__ import annotations

@@ -14,47 +14,47 @@ Operations: TypeAlias = list[dict[str, Any]]
 
 
 def difference(old: Json, new: Json) -> tuple[dict[str, Any], ...]:
-    """Operations that make `new` of `old`. Both stay as they are."""
-    found: Operations = []
-    _of_maps(old, new, "", found)
-    return tuple(found)
+    """Operations that turn `old` into `new`. Neither is changed."""
+    operations: Operations = []
+    _of_maps(old, new, "", operations)
+    return tuple(operations)
 
 
-def _of_maps(old: Json, new: Json, path: str, found: Operations) -> None:
+def _of_maps(old: Json, new: Json, path: str, operations: Operations) -> None:
     for name, before in old.items():
         if name not in new:
-            found.append({"op": "remove", "path": f"{path}/{_escaped(name)}"})
+            operations.append({"op": "remove", "path": f"{path}/{_escaped(name)}"})
             continue
         after = new[name]
         if after is not before:
-            _of_values(before, after, f"{path}/{_escaped(name)}", found)
+            _of_values(before, after, f"{path}/{_escaped(name)}", operations)
     for name, after in new.items():
         if name not in old:
-            found.append({"op": "add", "path": f"{path}/{_escaped(name)}", "value": after})
+            operations.append({"op": "add", "path": f"{path}/{_escaped(name)}", "value": after})
 
 
-def _of_lists(old: list[Any], new: list[Any], path: str, found: Operations) -> None:
+def _of_lists(old: list[Any], new: list[Any], path: str, operations: Operations) -> None:
     for i, (before, after) in enumerate(zip(old, new, strict=False)):
         if after is not before:
-            _of_values(before, after, f"{path}/{i}", found)
+            _of_values(before, after, f"{path}/{i}", operations)
     for after in new[len(old) :]:
-        found.append({"op": "add", "path": f"{path}/-", "value": after})
+        operations.append({"op": "add", "path": f"{path}/-", "value": after})
     # From the end, so that places stay what they are.
     for i in range(len(old) - 1, len(new) - 1, -1):
-        found.append({"op": "remove", "path": f"{path}/{i}"})
+        operations.append({"op": "remove", "path": f"{path}/{i}"})
 
 
-def _of_values(old: Any, new: Any, path: str, found: Operations) -> None:
+def _of_values(old: Any, new: Any, path: str, operations: Operations) -> None:
     if isinstance(old, dict) and isinstance(new, dict):
         if old and new and old.keys().isdisjoint(new):
             # Of which nothing is left is replaced whole, as the resources of a batch pod are.
-            found.append({"op": "replace", "path": path, "value": new})
+            operations.append({"op": "replace", "path": path, "value": new})
         else:
-            _of_maps(old, new, path, found)
+            _of_maps(old, new, path, operations)
     elif isinstance(old, list) and isinstance(new, list):
-        _of_lists(old, new, path, found)
+        _of_lists(old, new, path, operations)
     elif type(old) is not type(new) or old != new:  # true is not 1, and 1 is not 1.0
-        found.append({"op": "replace", "path": path, "value": new})
+        operations.append({"op": "replace", "path": path, "value": new})
 
 
 def _escaped(name: str) -> str:

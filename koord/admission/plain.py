@@ -1,7 +1,7 @@
 """Plain data, changed without changing it: what a rule returns shares with its input all that it left alone.
 
-Therefore an input stays as it was, and the difference of the two is found by looking only where they are not the same
-object. Absent and null are the same here, as they are to Kubernetes.
+Therefore an input is never changed, and the difference of the two is found by looking only where they are not the same
+object. Absent and null are the same here, as in Kubernetes.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     BE goes with mid, batch or free; LSR with prod; all others with any class (and BE is what batch resources need)
     LSR and LSE pods get cores of their own, so they ask for whole ones, and for at least one
-On an update, the QoS class, the priority class and the rank within it stay as they were.
-All that is wrong is told at once.
+On an update, the QoS class, the priority class and the rank within it do not change.
+All faults are reported at once.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ def _batch_faults(pod: Pod, qos: QoSClass) -> Iterator[Fault]:
 
 
 def _mentions_batch(pod: Pod) -> bool:
-    """Whether it is worth reckoning: almost no pod without a QoS class has such resources."""
+    """Whether a check is worthwhile: almost no pod without a QoS class has these resources."""
     spec = pod.spec
-    lists = [each.resources.requests for each in (*spec.containers, *spec.init_containers)]
+    lists = [container.resources.requests for container in (*spec.containers, *spec.init_containers)]
     names_ = {name for amounts in (*lists, spec.overhead) for name in amounts}
     return any(name.endswith(("/batch-cpu", "/batch-memory")) for name in names_)
 
 
 def _pair_fault(qos: QoSClass, class_: PriorityClass, label: str | None, priority: int | None) -> Fault:
-    allowed = [str(each) for each in PriorityClass if each and (qos, each) not in FORBIDDEN_PAIRS]
+    allowed = [str(class_) for class_ in PriorityClass if class_ and (qos, class_) not in FORBIDDEN_PAIRS]
     if label is not None:
         where, written = f"metadata.labels[{names.LABEL_PRIORITY_CLASS}]", f"{label!r}"
     else:

@@ -39,24 +39,24 @@ COUNTED: Final = frozenset(
 
 
 def faults(
-    pod: Pod, old: Pod | None, namespace: str, known: QuotaTopology, *, default: bool, parents_take_pods: bool
+    pod: Pod, old: Pod | None, namespace: str, quotas: QuotaTopology, *, default: bool, parents_take_pods: bool
 ) -> Iterator[Fault]:
     if old is not None:
-        was, is_now = (each.metadata.labels.get(names.LABEL_QUOTA_PREEMPTIBLE) for each in (old, pod))
+        was, is_now = (version.metadata.labels.get(names.LABEL_QUOTA_PREEMPTIBLE) for version in (old, pod))
         if was != is_now:
             yield Fault(PREEMPTIBLE, f"must stay {'absent' if was is None else was}")
-    name = quota_name(pod, namespace, known, default=default)
-    quota = known.get(name)
+    name = quota_name(pod, namespace, quotas, default=default)
+    quota = quotas.get(name)
     if quota is None or parents_take_pods or name in BUILT_IN or not protocol.IS_PARENT.read(quota.metadata):
         return
-    before = "" if old is None else quota_name(old, namespace, known, default=default)
+    before = "" if old is None else quota_name(old, namespace, quotas, default=default)
     if before != name:
         yield Fault(LABEL, f"quota {name} is the parent of others and takes no pods itself: name a quota below it")
 
 
-def quota_name(pod: Pod, namespace: str, known: QuotaTopology, *, default: bool) -> str:
+def quota_name(pod: Pod, namespace: str, quotas: QuotaTopology, *, default: bool) -> str:
     """The quota that a pod is in; empty where it is in none."""
-    return known.name_for(pod.metadata.labels.get(names.LABEL_QUOTA_NAME, ""), namespace, default=default)
+    return quotas.name_for(pod.metadata.labels.get(names.LABEL_QUOTA_NAME, ""), namespace, default=default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Evaluated:
 
     fault: str = ""
     child_request: Mapping[str, int] | None = None
-    "What is requested with the pod; None where nothing is to be counted."
+    "The requests with the pod; None if nothing must be counted."
 
 
 def evaluated(

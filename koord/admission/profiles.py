@@ -1,8 +1,8 @@
 """Which ClusterColocationProfiles a new object gets: those whose selectors match, by name, each by its chance.
 
-Profiles are compiled once and asked for every pod. A selector that makes no sense counts as one that matches, and so
-does a namespace that nobody knows, as users of the protocol are used to; the answer then carries a warning.
-Chance is drawn from the object's name, or from the request's where it has none yet: asking again changes nothing.
+Profiles are compiled once and asked for every pod. An invalid selector counts as matching, and so does an
+unknown namespace, as users of the protocol expect; the answer then has a warning. Chance is derived from the object's
+name, or from the request's uid if it has no name yet: the same request gets the same answer.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ class CompiledProfile:
     "Selectors that make no sense, and count as matching."
 
     def matches(self, labels: Mapping[str, str], namespace: Mapping[str, str] | None) -> bool:
-        """Whether an object with these labels gets it. The namespace is given by its labels; None: nobody knows it."""
+        """Whether an object with these labels gets it. `namespace`: the labels of its namespace; None if unknown."""
         if self.namespaces.requirements and namespace is not None and not self.namespaces.matches(namespace):
             return False
         return self.pods.matches(labels)
 
-    def drawn(self, who: str, seed: int) -> bool:
-        """Whether chance lets an object have it."""
+    def drawn(self, key: str, seed: int) -> bool:
+        """Whether chance selects this profile for an object. `key` identifies the object."""
         if self.percent is None:
             written = self.spec.probability
             raise refused(
                 f"ClusterColocationProfile {self.name} spec.probability",
-                f"must be a percentage such as 30 or '30%', not {written!r}",
+                f"must be a percentage like 30 or '30%', not {written!r}",
                 FAILED,
             )
         if self.percent >= ALWAYS:
             return True
-        drawn = hashlib.blake2b(f"{seed}\x1f{self.name}\x1f{who}".encode(), digest_size=7).digest()
-        return int.from_bytes(drawn, "big") % 100 < self.percent
+        digest = hashlib.blake2b(f"{seed}\x1f{self.name}\x1f{key}".encode(), digest_size=7).digest()
+        return int.from_bytes(digest, "big") % 100 < self.percent
 
 
 def compile_profiles(profiles: Iterable[ClusterColocationProfile]) -> tuple[CompiledProfile, ...]:
@@ -61,8 +61,14 @@ def compile_profiles(profiles: Iterable[ClusterColocationProfile]) -> tuple[Comp
     return tuple(sorted(map(_compiled, profiles), key=lambda profile: profile.name))
 
 
-def drawn_by(request: Request) -> str:
-    """What chance is drawn from."""
+def drawn(matched: Iterable[CompiledProfile], request: Request, seed: int) -> list[CompiledProfile]:
+    """The profiles of these that chance selects for an object."""
+    key = _chance_key(request)
+    return [profile for profile in matched if profile.drawn(key, seed)]
+
+
+def _chance_key(request: Request) -> str:
+    """The text that the chance of an object is derived from."""
     metadata = (request.object or {}).get("metadata") or {}
     name = metadata.get("name") or request.name
     return f"{request.namespace or metadata.get('namespace') or ''}/{name}" if name else request.uid

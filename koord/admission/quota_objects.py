@@ -3,7 +3,7 @@
     new         parent and tree id are filled in, weights get the keys of max
     stored      min within max; the same resources as its parent; guarantees that the parent can keep; no pods or
                 children that would lose their place
-    deleted     nobody uses it
+    deleted     no pod uses it
 
 A change that touches none of what is checked here passes: the scheduler's word on a malformed quota, for one.
 """
@@ -49,10 +49,10 @@ class QuotaPods:
     labelled: Mapping[str, str] = field(default_factory=dict)
     "By quota, a pod whose label names it."
     within: Mapping[str, str] = field(default_factory=dict)
-    "By namespace, a pod there without such a label."
+    "By namespace, a pod there without this label."
 
 
-def completed(quota: Json, known: QuotaTopology) -> Json:
+def completed(quota: Json, quotas: QuotaTopology) -> Json:
     """A new quota with what it leaves out. Raises `Refused` where its parent's tree cannot be found out."""
     if part(quota, "metadata").get("name") == names.QUOTA_ROOT:
         return quota
@@ -62,7 +62,7 @@ def completed(quota: Json, known: QuotaTopology) -> Json:
         labels = {**labels, names.LABEL_QUOTA_PARENT: names.QUOTA_ROOT}
         quota, parent = with_part(quota, labels, "metadata", "labels"), names.QUOTA_ROOT
     if parent != names.QUOTA_ROOT and not labels.get(names.LABEL_QUOTA_TREE_ID):
-        above = known.get(parent)
+        above = quotas.get(parent)
         if above is None:
             raise refused(PARENT, f"quota {parent} does not exist: create the parent first")
         tree = protocol.TREE_ID.read(above.metadata)
@@ -89,12 +89,12 @@ def _weighed(quota: Json) -> Json:
 def faults(
     new: ElasticQuota,
     old: ElasticQuota | None,
-    known: QuotaTopology,
+    quotas: QuotaTopology,
     pods: QuotaPods,
     rules: QuotaRules,
     denials: Mapping[str, str],
 ) -> Iterator[Fault]:
-    """What is wrong with a quota that is to be stored. `denials`: by namespace, why the user may not list it."""
+    """What is wrong with a quota. `denials`: by namespace, why the user may not list it."""
     name = new.metadata.name
     if old is not None and _checked_parts(old) == _checked_parts(new):
         return
@@ -103,24 +103,26 @@ def faults(
         return
     own = list(_own_faults(new))
     yield from own
-    yield from _binding_faults(new, old, known)
+    yield from _binding_faults(new, old, quotas)
     yield from _listing_faults(new, old, denials)
     if own or name == names.QUOTA_ROOT:
         return
-    yield from _kind_faults(new, old, known, pods)
-    yield from _tree_faults(new, old, known)
-    yield from _family_faults(new, known, rules)
+    yield from _kind_faults(new, old, quotas, pods)
+    yield from _tree_faults(new, old, quotas)
+    yield from _family_faults(new, quotas, rules)
 
 
-def deletion_faults(old: ElasticQuota, known: QuotaTopology, pods: QuotaPods) -> Iterator[Fault]:
+def deletion_faults(old: ElasticQuota, quotas: QuotaTopology, pods: QuotaPods) -> Iterator[Fault]:
     """Why a quota must stay."""
     name = old.metadata.name
     if name in BUILT_IN:
         yield Fault("metadata.name", f"{name} belongs to koord and cannot be deleted")
-    child = next((each for each in known.children(name) if each.metadata.key != old.metadata.key), None)
+    child = next((quota for quota in quotas.children(name) if quota.metadata.key != old.metadata.key), None)
     if child is not None:
         yield Fault("metadata.name", f"quota {child.metadata.name} is below it: delete that first, or move it")
-    user = pods.labelled.get(name) or next((pods.within[each] for each in _namespaces(old) if each in pods.within), "")
+    user = pods.labelled.get(name) or next(
+        (pods.within[namespace] for namespace in _namespaces(old) if namespace in pods.within), ""
+    )
     if user:
         yield Fault("metadata.name", f"pod {user} uses it: delete its pods first, or move them to another quota")
 
@@ -167,10 +169,10 @@ def _own_faults(quota: ElasticQuota) -> Iterator[Fault]:
 _ANNOTATED = (names.ANNOTATION_QUOTA_SHARED_WEIGHT, names.ANNOTATION_QUOTA_MAX_STRICT_CHECK_RESOURCE_KEYS)
 
 
-def _binding_faults(new: ElasticQuota, old: ElasticQuota | None, known: QuotaTopology) -> Iterator[Fault]:
+def _binding_faults(new: ElasticQuota, old: ElasticQuota | None, quotas: QuotaTopology) -> Iterator[Fault]:
     meta = new.metadata
     if old is None:
-        for other in known.named(meta.name):
+        for other in quotas.named(meta.name):
             if other.metadata.key != meta.key:
                 yield Fault("metadata.name", f"is taken by {other.metadata.key}: quotas are named in the whole cluster")
     try:
@@ -179,7 +181,7 @@ def _binding_faults(new: ElasticQuota, old: ElasticQuota | None, known: QuotaTop
         yield from (Fault(NAMESPACES, fault.message) for fault in error.faults)
         return
     for namespace in listed:
-        for other in known.listing(namespace):
+        for other in quotas.listing(namespace):
             if other.metadata.key != meta.key:
                 yield Fault(NAMESPACES, f"namespace {namespace} belongs to quota {other.metadata.name} already")
 
@@ -191,7 +193,11 @@ def newly_listed(new: ElasticQuota, old: ElasticQuota | None) -> list[str]:
         before = protocol.NAMESPACES.read(old.metadata) if old is not None else ()
     except AnnotationError:
         return []
-    return [each for each in dict.fromkeys(listed) if each not in before and each != new.metadata.namespace]
+    return [
+        namespace
+        for namespace in dict.fromkeys(listed)
+        if namespace not in before and namespace != new.metadata.namespace
+    ]
 
 
 def _listing_faults(new: ElasticQuota, old: ElasticQuota | None, denials: Mapping[str, str]) -> Iterator[Fault]:
@@ -203,16 +209,18 @@ def _listing_faults(new: ElasticQuota, old: ElasticQuota | None, denials: Mappin
             yield Fault(NAMESPACES, f"must not list {namespace}: {denials[namespace]}")
 
 
-def _kind_faults(new: ElasticQuota, old: ElasticQuota | None, known: QuotaTopology, pods: QuotaPods) -> Iterator[Fault]:
+def _kind_faults(
+    new: ElasticQuota, old: ElasticQuota | None, quotas: QuotaTopology, pods: QuotaPods
+) -> Iterator[Fault]:
     was = old is not None and protocol.IS_PARENT.read(old.metadata)
     is_parent = protocol.IS_PARENT.read(new.metadata)
     name = new.metadata.name
-    if was and not is_parent and (child := next(known.children(name), None)) is not None:
+    if was and not is_parent and (child := next(quotas.children(name), None)) is not None:
         yield Fault(IS_PARENT, f"must be true while quota {child.metadata.name} is below it")
     if old is not None and is_parent and not was:
         user = pods.labelled.get(name) or next((pods.within[n] for n in _namespaces(new) if n in pods.within), "")
         if user:
-            yield Fault(IS_PARENT, f"must not be true while pods are in it, such as {user}")
+            yield Fault(IS_PARENT, f"must not be true while pods are in it, for example {user}")
 
 
 def _namespaces(quota: ElasticQuota) -> list[str]:
@@ -222,37 +230,37 @@ def _namespaces(quota: ElasticQuota) -> list[str]:
     return [*own, *namespaces_of(quota)]
 
 
-def _tree_faults(new: ElasticQuota, old: ElasticQuota | None, known: QuotaTopology) -> Iterator[Fault]:
+def _tree_faults(new: ElasticQuota, old: ElasticQuota | None, quotas: QuotaTopology) -> Iterator[Fault]:
     tree, name = protocol.TREE_ID.read(new.metadata), new.metadata.name
     if old is not None and (was := protocol.TREE_ID.read(old.metadata)) != tree:
         yield Fault(TREE_ID, f"must stay {was or 'absent'}: a quota does not change its tree")
     parent = protocol.parent_of(new.metadata)
-    if parent == name or name in _above(parent, known):
+    if parent == name or name in _above(parent, quotas):
         yield Fault(PARENT, f"must not be {parent}, which is the quota itself or below it")
-    above = known.get(parent)
+    above = quotas.get(parent)
     if above is not None and parent != names.QUOTA_ROOT and protocol.TREE_ID.read(above.metadata) != tree:
         yield Fault(TREE_ID, f"must be that of its parent {parent}, {protocol.TREE_ID.read(above.metadata) or 'none'}")
-    for child in known.children(name):
+    for child in quotas.children(name):
         if protocol.TREE_ID.read(child.metadata) != tree:
             yield Fault(TREE_ID, f"must be that of quota {child.metadata.name}, which is below it")
 
 
-def _above(name: str, known: QuotaTopology) -> Iterable[str]:
+def _above(name: str, quotas: QuotaTopology) -> Iterable[str]:
     """All quotas from one up to the root."""
-    found: dict[str, None] = {}
-    while name and name != names.QUOTA_ROOT and name not in found:
-        found[name] = None
-        above = known.get(name)
+    ancestors: dict[str, None] = {}
+    while name and name != names.QUOTA_ROOT and name not in ancestors:
+        ancestors[name] = None
+        above = quotas.get(name)
         name = "" if above is None else protocol.parent_of(above.metadata)
-    return found
+    return ancestors
 
 
-def _family_faults(new: ElasticQuota, known: QuotaTopology, rules: QuotaRules) -> Iterator[Fault]:
+def _family_faults(new: ElasticQuota, quotas: QuotaTopology, rules: QuotaRules) -> Iterator[Fault]:
     meta, parent = new.metadata, protocol.parent_of(new.metadata)
     is_parent = protocol.IS_PARENT.read(meta)
     if parent == names.QUOTA_ROOT and not is_parent:
         return
-    above = known.get(parent) if parent != names.QUOTA_ROOT else None
+    above = quotas.get(parent) if parent != names.QUOTA_ROOT else None
     if parent != names.QUOTA_ROOT:
         if above is None:
             yield Fault(PARENT, f"quota {parent} does not exist")
@@ -263,18 +271,18 @@ def _family_faults(new: ElasticQuota, known: QuotaTopology, rules: QuotaRules) -
             )
             return
         yield from _key_faults(new, above, rules)
-    children = [each for each in known.children(meta.name) if each.metadata.key != meta.key]
+    children = [quota for quota in quotas.children(meta.name) if quota.metadata.key != meta.key]
     for child in children:
         yield from _key_faults(child, new, rules, whose=f"quota {child.metadata.name}, which is below it, ")
     if protocol.IS_ROOT.read(meta) or protocol.ALLOW_FORCE_UPDATE.read(meta):
         return
     if above is not None:
-        siblings = [each for each in known.children(parent) if each.metadata.key != meta.key]
+        siblings = [quota for quota in quotas.children(parent) if quota.metadata.key != meta.key]
         together = f"min of {parent}'s children with this one"
         yield from _sum_faults([new, *siblings], above, together, f"the min of {parent}")
     yield from _sum_faults(children, new, "min of its children", "its own min")
     if rules.keeps and protocol.TREE_ID.read(meta):
-        yield from _guarantee_faults(new, known)
+        yield from _guarantee_faults(new, quotas)
 
 
 def _key_faults(low: ElasticQuota, high: ElasticQuota, rules: QuotaRules, whose: str = "") -> Iterator[Fault]:
@@ -292,8 +300,8 @@ def _key_faults(low: ElasticQuota, high: ElasticQuota, rules: QuotaRules, whose:
 
 def _sum_faults(quotas: Iterable[ElasticQuota], high: ElasticQuota, what: str, bound: str) -> Iterator[Fault]:
     total: dict[str, int] = {}
-    for each in quotas:
-        for key, amount in amounts(each.spec.min, capped=True).items():
+    for quota in quotas:
+        for key, amount in amounts(quota.spec.min, capped=True).items():
             total[key] = total.get(key, 0) + amount
     least = amounts(high.spec.min, capped=True)
     for key, amount in total.items():
@@ -302,19 +310,19 @@ def _sum_faults(quotas: Iterable[ElasticQuota], high: ElasticQuota, what: str, b
             yield Fault(f"spec.min.{key}", f"{what} is {render(key, amount)}, above {bound}, {have}")
 
 
-def _guarantee_faults(new: ElasticQuota, known: QuotaTopology) -> Iterator[Fault]:
-    """More min than is guaranteed must come from somebody above who is guaranteed as much."""
+def _guarantee_faults(new: ElasticQuota, quotas: QuotaTopology) -> Iterator[Fault]:
+    """More min than is guaranteed must come from a quota above that is guaranteed as much."""
     wanted, guaranteed = amounts(new.spec.min, capped=True), _guaranteed(new)
     if _covers(guaranteed, wanted):
         return
     wanted = _most(wanted, guaranteed)
     quota = new
     while (parent := protocol.parent_of(quota.metadata)) != names.QUOTA_ROOT:
-        above = known.get(parent)
+        above = quotas.get(parent)
         if above is None:
             break
         total = dict(wanted)
-        for child in known.children(parent):
+        for child in quotas.children(parent):
             if child.metadata.key != quota.metadata.key:
                 for key, amount in _guaranteed(child).items():
                     total[key] = total.get(key, 0) + amount

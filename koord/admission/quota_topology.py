@@ -27,10 +27,10 @@ class QuotaTopology:
 
     @staticmethod
     def of(quotas: Iterable[ElasticQuota]) -> QuotaTopology:
-        found = QuotaTopology()
+        topology = QuotaTopology()
         for quota in quotas:
-            found.put(quota)
-        return found
+            topology.put(quota)
+        return topology
 
     def put(self, quota: ElasticQuota) -> None:
         key, name = quota.metadata.key, quota.metadata.name
@@ -42,12 +42,12 @@ class QuotaTopology:
             self._of_namespace.setdefault(namespace, set()).add(key)
 
     def remove(self, key: str) -> None:
-        known = self._by_key.pop(key, None)
-        if known is None:
+        quota = self._by_key.pop(key, None)
+        if quota is None:
             return
-        self._of_name[known.metadata.name].discard(key)
-        self._below[protocol.parent_of(known.metadata)].discard(key)
-        for namespace in namespaces_of(known):
+        self._of_name[quota.metadata.name].discard(key)
+        self._below[protocol.parent_of(quota.metadata)].discard(key)
+        for namespace in namespaces_of(quota):
             self._of_namespace[namespace].discard(key)
 
     def named(self, name: str) -> list[ElasticQuota]:
@@ -55,8 +55,10 @@ class QuotaTopology:
         return [self._by_key[key] for key in sorted(self._of_name.get(name, ()))]
 
     def get(self, name: str) -> ElasticQuota | None:
-        found = self.named(name)
-        return min(found, key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.key), default=None)
+        quotas = self.named(name)
+        return min(
+            quotas, key=lambda quota: (quota.metadata.creation_timestamp or "", quota.metadata.key), default=None
+        )
 
     def children(self, name: str) -> Iterator[ElasticQuota]:
         for key in sorted(self._below.get(name, ())):
@@ -81,7 +83,7 @@ class QuotaTopology:
             return namespace
         listing = list(self.listing(namespace))
         first = min(
-            listing, key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name), default=None
+            listing, key=lambda quota: (quota.metadata.creation_timestamp or "", quota.metadata.name), default=None
         )
         return names.QUOTA_DEFAULT if first is None else first.metadata.name
 

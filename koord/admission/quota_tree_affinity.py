@@ -38,12 +38,12 @@ class QuotaTrees:
         """Of several profiles of one tree, the first by namespace and name counts."""
         tree_of: dict[str, str] = {}
         quota_of_namespace: dict[str, str] = {}
-        for quota in sorted(quotas, key=lambda each: each.metadata.key):
+        for quota in sorted(quotas, key=lambda quota: quota.metadata.key):
             tree_of[quota.metadata.name] = quota.metadata.labels.get(names.LABEL_QUOTA_TREE_ID, "")
             for namespace in _listed(quota):
                 quota_of_namespace.setdefault(namespace, quota.metadata.name)
         nodes_of: dict[str, tuple[Json, ...]] = {}
-        for profile in sorted(profiles, key=lambda each: each.metadata.key):
+        for profile in sorted(profiles, key=lambda profile: profile.metadata.key):
             tree = profile.metadata.labels.get(names.LABEL_QUOTA_TREE_ID, "")
             if tree:
                 nodes_of.setdefault(tree, _requirements(profile.spec.node_selector))
@@ -72,18 +72,18 @@ def with_affinity(pod: Json, namespace: str, trees: QuotaTrees) -> Json:
 
 def _with_requirements(term: Json, wanted: tuple[Json, ...]) -> Json:
     present: list[Any] = term.get("matchExpressions") or []
-    missing = [each for each in wanted if each not in present]
+    missing = [term for term in wanted if term not in present]
     return {**term, "matchExpressions": [*present, *missing]} if missing else term
 
 
 def _requirements(selector: LabelSelector) -> tuple[Json, ...]:
-    found: list[Json] = [
+    requirements: list[Json] = [
         {"key": key, "operator": "In", "values": [value]} for key, value in sorted(selector.match_labels.items())
     ]
-    for each in selector.match_expressions:
-        values = {"values": list(each.values)} if each.values else {}
-        found.append({"key": each.key, "operator": each.operator, **values})
-    return tuple(found)
+    for expression in selector.match_expressions:
+        values = {"values": list(expression.values)} if expression.values else {}
+        requirements.append({"key": expression.key, "operator": expression.operator, **values})
+    return tuple(requirements)
 
 
 def _listed(quota: ElasticQuota) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ def faults(pod: Pod, old: ObjectMeta | None) -> Iterator[Fault]:
 
 
 def warnings(kind: str, meta: ObjectMeta, old: ObjectMeta | None) -> Iterator[str]:
-    """What of an object's labels and annotations cannot be read or has no effect. `old`: the object as it is stored."""
+    """What of an object's labels and annotations cannot be read or has no effect. `old`: the stored object."""
     if old is not None and old.labels == meta.labels and old.annotations == meta.annotations:
         return
     known = _VALUES[kind]

@@ -49,17 +49,17 @@ class AppliedRecommendations:
     @classmethod
     def of(cls, objects: Iterable[Recommendation]) -> AppliedRecommendations:
         made = cls()
-        for each in objects:
-            made.put(each)
+        for obj in objects:
+            made.put(obj)
         return made
 
     def put(self, each: Recommendation) -> None:
         key, target = each.metadata.key, target_of(each)
         self.remove(key)
-        told = each.status.pod_status.container_statuses if each.status.pod_status is not None else ()
-        if each.spec.apply != "admission" or target.fault or not told:
+        containers = each.status.pod_status.container_statuses if each.status.pod_status is not None else ()
+        if each.spec.apply != "admission" or target.fault or not containers:
             return
-        requests = {status.container_name: status.resources for status in told}
+        requests = {status.container_name: status.resources for status in containers}
         self._applied[key] = _Applied(each.metadata.name, target, requests)
         if target.workload is not None:
             self._of_workload.setdefault(target.workload, set()).add(key)
@@ -67,13 +67,13 @@ class AppliedRecommendations:
             self._in_namespace.setdefault(target.namespace, set()).add(key)
 
     def remove(self, key: str) -> None:
-        known = self._applied.pop(key, None)
-        if known is None:
+        applied = self._applied.pop(key, None)
+        if applied is None:
             return
-        if known.target.workload is not None:
-            self._of_workload[known.target.workload].discard(key)
+        if applied.target.workload is not None:
+            self._of_workload[applied.target.workload].discard(key)
         else:
-            self._in_namespace[known.target.namespace].discard(key)
+            self._in_namespace[applied.target.namespace].discard(key)
 
     def find(self, pod: Json, namespace: str) -> _Applied | None:
         """Of several the first by name."""
@@ -87,14 +87,14 @@ class AppliedRecommendations:
         return self._applied[min(keys)] if keys else None
 
 
-def with_recommended(pod: Json, namespace: str, known: AppliedRecommendations) -> Json:
+def with_recommended(pod: Json, namespace: str, recommendations: AppliedRecommendations) -> Json:
     """The pod with the requests that are recommended for it; the same object where none are."""
-    applied = known.find(pod, namespace)
+    applied = recommendations.find(pod, namespace)
     if applied is None:
         return pod
     resources = RESOURCES
     if labels_of(pod).get(names.LABEL_QOS_CLASS) in WHOLE_CORES:
-        resources = tuple(each for each in RESOURCES if each != "cpu")
+        resources = tuple(resource for resource in RESOURCES if resource != "cpu")
 
     def changed(_: int, container: Json) -> Json:
         target = applied.requests.get(str(container.get("name", "")))
@@ -118,7 +118,7 @@ def _workloads(pod: Json, namespace: str) -> tuple[Workload, ...]:
 def _requesting(container: Json, target: ResourceList, resources: Iterable[str]) -> Json:
     given = part(container, "resources")
     requests, limits = part(given, "requests"), part(given, "limits")
-    lent = next((each for each in LENT.values() if not (requests.keys() | limits.keys()).isdisjoint(each)), RESOURCES)
+    lent = next((pair for pair in LENT.values() if not (requests.keys() | limits.keys()).isdisjoint(pair)), RESOURCES)
     asked_as = dict(zip(RESOURCES, lent, strict=True))
     try:
         told = {asked_as[name]: _told(name, asked_as[name], target[name]) for name in resources if name in target}

@@ -1,7 +1,7 @@
 """What admission is asked, and what it answers.
 
-A request holds the object as plain data, as it was sent: whatever koord's types do not know stays in it. The answer has
-the object as it is to be stored, and the JSON patch that leads there.
+A request holds the object as plain data, unchanged: fields that koord's types do not have stay in it. The answer has
+the object to be stored, and the JSON patch that leads there.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Request:
 class AdmissionAnswer:
     allowed: bool
     object: Json | None = None
-    "As it is to be stored; as it came where the request is refused."
+    "The object to be stored; the original if the request is refused."
     patch: tuple[dict[str, Any], ...] = ()
     "The operations of a JSON patch that lead from the object as it came to the one to be stored."
     code: int = 200

@@ -25,7 +25,7 @@ RESOURCES: Final[Mapping[PriorityClass, tuple[str, str]]] = {
 
 
 def translated(pod: Json, class_: PriorityClass) -> Json:
-    """The pod with the resources of its class; the same object where nothing is to be translated."""
+    """The pod with the resources of its class; the same object if nothing needs translation."""
     targets = RESOURCES.get(class_)
     if targets is None:
         return pod

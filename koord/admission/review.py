@@ -1,7 +1,7 @@
 """Admission itself: what becomes of an object, and whether it may be stored.
 
-`mutate` and `validate` are the two questions that an API server asks; `admit` asks both, as it does, for those who want
-to know beforehand. The same request always has the same answer.
+An API server calls `mutate` and `validate`. `admit` does both, to predict the answer of a server. The same request
+always has the same answer.
 """
 
 from __future__ import annotations
@@ -10,25 +10,28 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from koord.admission import typed
+from koord.admission.cluster_facts import ClusterFacts
 from koord.admission.json_patch import difference
-from koord.admission.known import Known
 from koord.admission.request import AdmissionAnswer, Gates, Json, Refused, Request
-from koord.admission.rules import MUTATING, VALIDATING, Asked
+from koord.admission.resources import BY_NAME, MUTATING, VALIDATING
+from koord.admission.rule import RuleContext
 from koord.api.kubernetes.pod import Pod
 
 Observe = Callable[[str, bool], None]
-"""Is told after each rule: its name, and whether it let the request pass."""
+"""Called after each rule with its name and whether the request passed."""
 
 _NEW_POD = Request("CREATE", "pods")
 
 
-def nobody(name: str, passed: bool) -> None:
-    """For who does not want to know."""
+def ignore(name: str, passed: bool) -> None:
+    """The default observer."""
 
 
-def mutate(request: Request, known: Known, gates: Gates, seed: int = 0, observe: Observe = nobody) -> AdmissionAnswer:
-    """The object as it is to be stored, and the patch that leads there."""
-    answer = completed(request, known, gates, seed, observe)
+def mutate(
+    request: Request, facts: ClusterFacts, gates: Gates, seed: int = 0, observe: Observe = ignore
+) -> AdmissionAnswer:
+    """The object to be stored, and the patch that leads there."""
+    answer = completed(request, facts, gates, seed, observe)
     before, after = request.object, answer.object
     if before is None or after is None or after is before:
         return answer
@@ -36,92 +39,94 @@ def mutate(request: Request, known: Known, gates: Gates, seed: int = 0, observe:
 
 
 def completed(
-    request: Request, known: Known, gates: Gates, seed: int = 0, observe: Observe = nobody
+    request: Request, facts: ClusterFacts, gates: Gates, seed: int = 0, observe: Observe = ignore
 ) -> AdmissionAnswer:
-    """The object as it is to be stored, without the patch, for those who do not send one."""
+    """The object to be stored, without the patch, for callers that do not send one."""
     rules = [rule for rule in MUTATING if rule.concerns(request, gates)]
     before = request.object
     if not rules or before is None:
         return AdmissionAnswer(True, before)
     name = ""
-    asked = Asked(request, known, gates, seed)
+    context = RuleContext(request, facts, gates, seed)
     try:
-        asked.request = request = _in_shape(request)
+        context.request = request = _in_shape(request)
         shaped = obj = request.object or {}
         for rule in rules:
             name = rule.name
-            obj = rule.run(asked, obj)
+            obj = rule.run(context, obj)
             observe(name, True)
     except Refused as refusal:
         if name:
             observe(name, False)
-        return _refusal(before, refusal, asked)
-    return AdmissionAnswer(True, before if obj is shaped else obj, warnings=tuple(dict.fromkeys(asked.warnings)))
+        return _refusal(before, refusal, context)
+    return AdmissionAnswer(True, before if obj is shaped else obj, warnings=tuple(dict.fromkeys(context.warnings)))
 
 
-def validate(request: Request, known: Known, gates: Gates, observe: Observe = nobody) -> AdmissionAnswer:
-    """Whether the object may be stored as it is."""
-    asked = Asked(request, known, gates)
+def validate(request: Request, facts: ClusterFacts, gates: Gates, observe: Observe = ignore) -> AdmissionAnswer:
+    """Whether the object may be stored unchanged."""
+    context = RuleContext(request, facts, gates)
     if request.resource != "pods":
         try:
-            asked.request = _in_shape(request)
+            context.request = _in_shape(request)
         except Refused as refusal:
-            return _refusal(request.object, refusal, asked)
-    return _validated(asked, observe)
+            return _refusal(request.object, refusal, context)
+    return _validated(context, observe)
 
 
-def admit(request: Request, known: Known, gates: Gates, seed: int = 0) -> AdmissionAnswer:
-    """Both: the object as it is to be stored, if it may be."""
-    mutated = mutate(request, known, gates, seed)
+def admit(request: Request, facts: ClusterFacts, gates: Gates, seed: int = 0) -> AdmissionAnswer:
+    """Both: the object to be stored, if it is allowed."""
+    mutated = mutate(request, facts, gates, seed)
     if not mutated.allowed:
         return mutated
-    validated = validate(replace(request, object=mutated.object), known, gates)
+    validated = validate(replace(request, object=mutated.object), facts, gates)
     warnings = tuple(dict.fromkeys((*mutated.warnings, *validated.warnings)))
     if not validated.allowed:
         return replace(validated, object=request.object, warnings=warnings)
     return replace(mutated, warnings=warnings)
 
 
-def pod_denial(pod: Pod, known: Known, gates: Gates) -> str:
-    """Why a new pod would be denied, for those who have it typed already; empty where it would not."""
-    return _validated(Asked(_NEW_POD, known, gates, _pod=pod), nobody).message
+def pod_denial(pod: Pod, facts: ClusterFacts, gates: Gates) -> str:
+    """Why a new pod would be denied, for callers that have it typed already; empty if it would be admitted."""
+    return _validated(RuleContext(_NEW_POD, facts, gates, _pod=pod), ignore).message
 
 
-def _validated(asked: Asked, observe: Observe) -> AdmissionAnswer:
-    request = asked.request
+def _validated(context: RuleContext, observe: Observe) -> AdmissionAnswer:
+    request = context.request
     name = ""
     try:
         for rule in VALIDATING:
-            if rule.concerns(request, asked.gates):
+            if rule.concerns(request, context.gates):
                 is_pod = request.resource == "pods" and not request.subresource
-                if is_pod and not rule.to_the_end and _is_going(asked):
+                if is_pod and not rule.to_the_end and _is_going(context):
                     continue
                 name = rule.name
-                faults = tuple(rule.run(asked))
+                faults = tuple(rule.run(context))
                 if faults:
                     raise Refused(faults)
                 observe(name, True)
     except Refused as refusal:
         if name:
             observe(name, False)
-        return _refusal(request.object, refusal, asked)
-    return AdmissionAnswer(True, request.object, warnings=tuple(dict.fromkeys(asked.warnings)))
+        return _refusal(request.object, refusal, context)
+    return AdmissionAnswer(True, request.object, warnings=tuple(dict.fromkeys(context.warnings)))
 
 
 def _in_shape(request: Request) -> Request:
-    """The request with objects of which rules can rely on the shape."""
-    obj, old = request.object, request.old
-    shaped = None if obj is None else typed.in_shape(request.resource, obj)
-    # Rules for pods look at the old one as its type only.
-    shaped_old = old if old is None or request.resource == "pods" else typed.in_shape(request.resource, old)
+    """The request with objects whose shape rules can rely on."""
+    obj, old, resource = request.object, request.old, BY_NAME.get(request.resource)
+    if resource is None:
+        return request
+    shaped = None if obj is None else typed.in_shape(resource.type, obj)
+    # Rules for pods use the old pod only as its type.
+    shaped_old = old if old is None or request.resource == "pods" else typed.in_shape(resource.type, old)
     return request if shaped is obj and shaped_old is old else replace(request, object=shaped, old=shaped_old)
 
 
-def _is_going(asked: Asked) -> bool:
+def _is_going(context: RuleContext) -> bool:
     """A pod that is being deleted must be able to lose its finalizers, whatever else is wrong with it."""
-    return asked.request.operation == "UPDATE" and asked.pod.metadata.deletion_timestamp is not None
+    return context.request.operation == "UPDATE" and context.pod.metadata.deletion_timestamp is not None
 
 
-def _refusal(obj: Json | None, refusal: Refused, asked: Asked) -> AdmissionAnswer:
-    warnings = tuple(dict.fromkeys(asked.warnings))
+def _refusal(obj: Json | None, refusal: Refused, context: RuleContext) -> AdmissionAnswer:
+    warnings = tuple(dict.fromkeys(context.warnings))
     return AdmissionAnswer(False, obj, code=refusal.code, message=str(refusal), warnings=warnings)

@@ -2,8 +2,8 @@
 
 Schedulers and agents count by these annotations, so that a hand-written one would take CPUs or devices from others, or
 give away those that a pod has. On a new pod they are dropped: what a copied pod had elsewhere it does not have here. On
-a pod that is there, nobody but a scheduler changes them. Administrators (`system:masters`) may do anything, except the
-controllers of a cluster that are such: they make pods from templates, which tenants write.
+an existing pod, only a scheduler changes them. Administrators (`system:masters`) may do anything, except the
+controllers of a cluster that have this group: they make pods from templates, which tenants write.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ class Schedulers:
 
     @property
     def everyone(self) -> frozenset[str]:
-        accounts = {f"system:serviceaccount:{each}:{_SERVICE_ACCOUNT}" for each in (*_NAMESPACES, self.namespace)}
+        accounts = {
+            f"system:serviceaccount:{namespace}:{_SERVICE_ACCOUNT}" for namespace in (*_NAMESPACES, self.namespace)
+        }
         return self.identities | accounts | {"system:kube-scheduler", MASTERS}
 
     def sent(self, request: Request) -> bool:
-        """Whether a request is a scheduler's. Manifests in files come without a user: nobody has sent them."""
+        """Whether a request is a scheduler's. Manifests in files have no user."""
         makes_pods_for_tenants = request.user == CONTROLLERS
         groups = () if makes_pods_for_tenants else request.groups
         return not request.user or not self.everyone.isdisjoint((request.user, *groups))
@@ -59,11 +61,11 @@ def dropped(pod: Json, request: Request, schedulers: Schedulers, warnings: list[
 
 
 def faults(new: Mapping[str, str], old: Mapping[str, str], request: Request, schedulers: Schedulers) -> Iterator[Fault]:
-    """What somebody else than a scheduler changes. `new`, `old`: annotations."""
+    """Changes by a user that is not a scheduler. `new`, `old`: annotations."""
     changed = [key for key in GIVEN if new.get(key) != old.get(key)]
     if changed and not schedulers.sent(request):
         for key in changed:
-            must = f"must stay {'as it is' if key in old else 'absent'}"
-            why = f"only a scheduler writes it, and {request.user} is none"
+            must = f"must stay {'unchanged' if key in old else 'absent'}"
+            why = f"only a scheduler writes it, and {request.user} is not one"
             way_out = "the manager's option --scheduler-identities names further ones"
             yield Fault(f"metadata.annotations[{key}]", f"{must}: {why}; {way_out}")

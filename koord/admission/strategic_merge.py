@@ -1,4 +1,4 @@
-"""Strategic merge of a profile's patch into a pod or a reservation: which of their lists are merged, and by which key.
+"""Strategic merge of a profile's patch into a pod or a reservation: the lists that are merged, and their keys.
 
 The merge itself is the API server's (`koord.api.machinery.strategic_merge`). Lists that the table below names are
 merged item by item; other lists are replaced, whatever newer fields a pod may have.

@@ -2,42 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, TypeVar, cast
+from typing import TypeVar, cast
 
 import msgspec
 
 from koord.admission.request import BAD_REQUEST, Json, refused
-from koord.api.kubernetes.core import ConfigMap
-from koord.api.kubernetes.meta import ObjectMeta
-from koord.api.kubernetes.node import Node
-from koord.api.kubernetes.pod import Pod, PodTemplateSpec
+from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import DecodeError, convert, without_nulls
 from koord.api.machinery.struct import Struct
-from koord.api.protocol.crd.elastic_quota import ElasticQuota
 
 T = TypeVar("T", bound=Struct)
-
-
-class _ReservedSpec(Struct):
-    template: PodTemplateSpec | None = None
-
-
-class _Reserved(Struct):
-    """A Reservation, as far as rules look into it: what else is wrong with one is for its schema to say."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: _ReservedSpec = _ReservedSpec()
-
-
-TYPES: Final[Mapping[str, type[Struct]]] = {
-    "pods": Pod,
-    "nodes": Node,
-    "reservations": _Reserved,
-    "configmaps": ConfigMap,
-    "elasticquotas": ElasticQuota,
-}
-"""What objects that rules look into must be, by resource."""
 
 
 def pod(obj: Json) -> Pod:
@@ -56,11 +30,8 @@ def typed(type_: type[T], obj: Json, code: int = BAD_REQUEST) -> T:
             raise refused(error.path, error.fault, code) from None
 
 
-def in_shape(resource: str, obj: Json) -> Json:
-    """The object, which has the shape that rules rely on; without its nulls, if it has some that matter."""
-    type_ = TYPES.get(resource)
-    if type_ is None:
-        return obj
+def in_shape(type_: type[Struct], obj: Json) -> Json:
+    """The object, checked to decode as a `type_`; without its nulls, if it has some that matter."""
     try:
         msgspec.convert(obj, type_)
     except msgspec.ValidationError:

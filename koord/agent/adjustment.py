@@ -29,7 +29,7 @@ class MountPoint(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Adjustment(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """None leaves it as it is; -1 is no limit."""
+    """None leaves the limit unchanged; -1 removes it."""
 
     cpu_shares: int | None = None
     cpu_quota_us: int | None = None
@@ -43,7 +43,7 @@ class Adjustment(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     cdi: tuple[str, ...] = ()
     "Devices by the names that specifications on the node give them."
     rdt_class: str = ""
-    "The group of resctrl that the container's tasks are born in; empty: the runtime is told of none."
+    "The resctrl group in which the container's tasks start; empty: the runtime gets no group."
     why: tuple[str, ...] = ()
     "One line for each hook that wants something."
 

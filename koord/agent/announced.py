@@ -1,7 +1,7 @@
-"""A pod that is about to be made, as a container runtime tells of it: before kubelet lists it, or the agent has asked.
+"""A pod that is about to start, as a container runtime announces it: before kubelet lists it or the agent has asked.
 
-A runtime knows labels, annotations and the cgroup of the pod, not its spec. Batch and mid resources stand in an
-annotation for that reason; the class of Kubernetes shows in where the cgroup lies.
+A runtime knows labels, annotations and the cgroup of the pod, not its spec. That is why batch and mid resources are in
+an annotation; the parent of the cgroup shows the Kubernetes QoS class.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Asking(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     container: str = ""
     "Empty: the pod itself."
     by: str = ""
-    "Who will deliver the answer."
+    "The component that delivers the answer."
     is_update: bool = False
     "The container runs, and kubelet changes its resources."
     is_look: bool = False
@@ -89,7 +89,7 @@ def is_resized(pod: AgentPod, asking: Asking) -> bool:
 
 
 def answer(state: NodeState, pod: AgentPod, asking: Asking, rdt_class: str = "") -> Adjustment:
-    """What a pod, or a container of it, is to be made with. `rdt_class`: the group of resctrl it belongs to."""
+    """The settings that a pod, or a container of it, starts with. `rdt_class`: its resctrl group."""
     if not asking.container:
         return adjustment_of(wishes_for(state, pod))
     known = {each.name: each for each in pod.containers}

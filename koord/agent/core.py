@@ -43,7 +43,7 @@ RECONCILE_S: Final = 10.0
 """How often hooks look whether pods still are as they should be; a change of anything brings it forward."""
 
 SLOWLY_S: Final = 10.0
-"""How often things are looked at that nobody needs to know by the second."""
+"""The interval of checks that need not run every second."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Agent:
     expires_s: float = EXPIRES_S
     "Samples older than this do not count in what the system uses."
     replicas: dict[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
-    "By uid, the signals of a pod's replicas on other nodes, for as long as it is asked about."
+    "By uid, the signals of a pod's replicas on other nodes, while a decision needs them."
     usual: dict[str, Mapping[str, Usual]] = field(default_factory=dict)
     "By uid, what is usual for a pod's signals at this hour of the day."
     cpi: CpiSampling = field(default_factory=CpiSampling)
@@ -172,7 +172,7 @@ class Agent:
         outcome = self.executor.apply(self._delivery.writes(wishes, state), ran, now_s)
         self._changed = {each.write.directory for each in outcome.done}
         if any(each.write.text is not None for each in outcome.done):
-            # What was put back as it was found may be what a hook, or a strategy that looks seldom, wants otherwise.
+            # A hook, or a strategy that runs seldom, may want another value than the one that was restored.
             self._hooked_s, self._looks_again = NEVER, True
         return Done(
             outcome,
@@ -231,7 +231,7 @@ class Agent:
         )
 
     def _asked(self, strategy: Strategy[Any, Any], reader: Reader, sight: Sight) -> StrategyDecision | None:
-        """Settings that cannot be read leave all as it is."""
+        """Settings that cannot be read change nothing."""
         memory = self._memories.get(strategy.name, strategy.memory)
         try:
             decision, memory = strategy.decide(sight, strategy.look(reader, memory), memory)
@@ -246,7 +246,7 @@ class Agent:
         return decision
 
     def _let_go(self, strategy: Strategy[Any, Any]) -> StrategyDecision:
-        """A strategy that is off wants nothing, and begins anew when it is on: what it knew may be hours old then."""
+        """A strategy that is off wants nothing. Switched on again, it starts without its old state."""
         self._memories.pop(strategy.name, None)
         return NOTHING
 

@@ -1,6 +1,6 @@
 """The CPUs that pods share: those of services without CPUs of their own, and those of best effort.
 
-By NUMA node. Services share what nobody has for himself; best effort may also run on the CPUs of LSR pods, never on
+By NUMA node. Services share the CPUs that no pod owns; best effort may also run on the CPUs of LSR pods, never on
 those of LSE pods. Neither gets CPUs that the node's annotation reserves or that are exclusive for system pods. Those
 that kubelet reserves services share, as they do under kubelet alone; best effort does not.
 """

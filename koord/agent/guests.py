@@ -1,8 +1,8 @@
 """Containers that another system runs beside Kubernetes, below best effort, and that its copilot can end: YARN's.
 
 They are like best-effort pods: the agent counts what they ask for and use, holds them back with all of best effort, and
-lets them go before pods do, since their own system runs them again. They are no pods of kubelet's: nothing of theirs is
-written or reported one by one. All together they are a host application.
+ends them before it evicts pods, since their own system runs them again. Kubelet does not know them: nothing of theirs
+is written or reported one by one. All together they are a host application.
 """
 
 from __future__ import annotations

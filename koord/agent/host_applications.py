@@ -21,7 +21,7 @@ def host_applications(slo: NodeSLOSpec | None) -> Sequence[HostApplicationSpec]:
 
 
 def lies_in_best_effort(application: HostApplicationSpec) -> bool:
-    """Only such a one is held back with best-effort pods, and yields like them."""
+    """Only an application in best effort is suppressed with best-effort pods, and yields like them."""
     path = application.cgroup_path
     return path is not None and path.base == "KubepodsBesteffort"
 

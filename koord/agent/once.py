@@ -1,7 +1,7 @@
-"""One round of the agent on manifests: what it writes on a host, or would write, and whom it would evict.
+"""One round of the agent on manifests: what it writes on a host, or would write, and which pods it would evict.
 
 The host may be a real one or a composed tree. Usage is measured between two looks, a second apart; or it is what a
-NodeMetric among the manifests says, so that a question can be asked of a host that is not there.
+NodeMetric among the manifests says, so that it also works for a host that does not exist.
 """
 
 from __future__ import annotations

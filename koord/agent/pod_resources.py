@@ -1,7 +1,7 @@
-"""What the scheduler gave to the pods of this node, for whoever asks kubelet's pod-resources socket.
+"""What the scheduler gave to the pods of this node, for clients of kubelet's pod-resources socket.
 
-CPUs and devices from the pods' annotations; of GPUs the UUID, as device plugins tell them, found by the minor number
-where the annotation does not have it. Virtual functions of a card are told instead of the card.
+CPUs and devices come from the pods' annotations. GPUs are listed by UUID, as device plugins do, found by the minor
+number if the annotation does not have it. Virtual functions of a card are listed instead of the card.
 """
 
 from __future__ import annotations

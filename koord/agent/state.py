@@ -1,6 +1,6 @@
-"""All that decisions on this node go by, apart from usage: the node, its settings, its pods, its CPUs.
+"""The input of decisions on this node, apart from usage: the node, its settings, its pods, its CPUs.
 
-Read-only and made anew when something changes, so that a round sees one state throughout. Usage comes as
+Read-only and replaced when something changes, so that a round sees one state throughout. Usage comes as
 `koord.agent.series.Samples`.
 
 There is a state only when the Node, kubelet's settings and kubelet's pods are known. While one of them is not, the
@@ -46,7 +46,7 @@ class Kubelet:
 
     @property
     def shares_reserved(self) -> bool:
-        """Whether pods without CPUs of their own run on the reserved ones too: they do unless it is told otherwise."""
+        """Whether pods without exclusive CPUs also run on the reserved ones, which is kubelet's default."""
         return self.cpu_options.get("strict-cpu-reservation") != "true"
 
 
@@ -71,7 +71,7 @@ class NodeState:
     slo: NodeSLOSpec | None
     "None while it is not known: then nothing is decided, nothing written and nothing put back."
     qos: ResourceQOSStrategy
-    "Of the settings, the QoS classes as they are in force."
+    "The effective QoS classes of the settings."
     pods: Mapping[str, AgentPod]
     "By uid."
     topology: Topology
@@ -80,13 +80,13 @@ class NodeState:
     kernel: Kernel = Kernel()
     gates: Mapping[AgentGate, bool] = field(default_factory=lambda: DEFAULT_GATES)
     devices: Inventory | None = None
-    "None while nobody has looked."
+    "None before the first look."
     guests: Mapping[str, AgentPod] = field(default_factory=dict)
     "By uid, containers of YARN, in the order in which they go."
     is_colocation_off: bool = False
     "The switch: nothing new, and what is held back is let go."
     shield: Shield = field(default_factory=Shield, repr=False, compare=False)
-    "Whoever goes over pods handles each of them under it."
+    "Code that loops over pods handles each pod under this shield."
     _known: dict[object, object] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, of: Callable[[NodeState], T]) -> T:

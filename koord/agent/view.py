@@ -1,4 +1,4 @@
-"""From the objects of the API and of kubelet to the state that a round goes by."""
+"""From the objects of the API and of kubelet to the state of a round."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def state_of(
         in_force = with_guests(in_force)
     return NodeState(
         node=node,
-        # What the node says of itself counts: everybody else goes by it too.
+        # What the node says of itself counts: all other components use it too.
         capacity_cpu_milli=told.get("cpu", cpu_milli),
         capacity_memory_bytes=told.get("memory", memory_bytes),
         allocatable=stored_amounts(node.status.allocatable),

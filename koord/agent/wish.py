@@ -1,9 +1,9 @@
 """What a strategy or hook wants: a setting of a target to have a value, and why.
 
 Targets are named by what everybody knows of them (a band, a pod's uid, a container's name), not by where they lie. So
-the same wish can be delivered by whoever finds the place: the cgroup executor for what runs, a CRI proxy or an NRI
-plugin before a container exists. A setting that one way of delivery cannot set is left to the others: the environment
-of a container that runs cannot be changed.
+the same wish can be delivered by any component that finds the place: the cgroup executor for what runs, a CRI proxy or
+an NRI plugin before a container exists. A setting that one way of delivery cannot set is left to the others: the
+environment of a container that runs cannot be changed.
 """
 
 from __future__ import annotations
@@ -101,6 +101,6 @@ class Wish(msgspec.Struct, frozen=True):
     "The strategy or hook."
     why: str
     own: int | None = None
-    "What kubelet sets there by the pod's spec: that is put back when the spec has changed meanwhile."
+    "What kubelet sets there by the pod's spec: put back if the spec has changed since."
     is_watched: bool = False
-    "Looked at in each round, however lately it was seen to be so: what somebody else writes there does not last."
+    "Read in every round, even if it was verified lately: what another program writes there does not last."

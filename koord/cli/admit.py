@@ -1,4 +1,4 @@
-"""`koord admit`: what admission would make of the objects in some manifests. Needs no cluster."""
+"""`koord admit`: how admission would change or reject the objects in manifests. Needs no cluster."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _SIGNS = {"add": "+", "replace": "~", "remove": "-"}
 )
 @output_option("text", "json", "yaml", "name", default="text")
 def admit(paths: tuple[str, ...], namespace: str, seed: int, gates: str, output: str) -> int:
-    """Say what admission would make of objects, or why it would refuse them.
+    """Show how admission would change objects, or why it would reject them.
 
     Profiles, namespaces, priority classes, quotas and configuration are taken from the same manifests. The exit code
-    is 1 if an object would be refused.
+    is 1 if an object would be rejected.
     """
     from koord.api.configuration.features import ManagerGate, parse_gates
     from koord.api.configuration.idle_gates import gates_warning

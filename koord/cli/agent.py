@@ -1,4 +1,4 @@
-"""`koord agent`: what happens on a node, as a daemon, once, or only as a question."""
+"""`koord agent`: the node agent, run as a daemon or for one round, and commands that inspect or undo its work."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 STATE_DIR: Final = "/var/lib/koord/agent"
 _CONTAINER_ID: Final = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
-"""A table has room for as much of it as people know it by."""
+"""A container ID. The table shows the first 12 digits, the usual short form."""
 
 
 def _own(*options: str) -> Callable[[F], F]:
-    """Options of the group that a command takes too, after its own name; what is said there counts."""
+    """Group options that a command also accepts after its own name; a value given there wins."""
     helps = {
         "--state-dir": ("state_dir", Path, "The agent's, as above."),
         "--host-root": ("host_root", str, "Where the host's / is."),
@@ -332,7 +332,7 @@ def agent(
 @output_option("table", "json", "yaml")
 @click.pass_obj
 def audit(options: dict[str, Any], last: int, output: str) -> int:
-    """What the agent did on this node, newest first, and why."""
+    """Show what the agent did on this node and why, newest first."""
     from koord.agent.executor.audit import read_file
     from koord.agent.live.keeping import AUDIT
 
@@ -362,7 +362,7 @@ def audit(options: dict[str, Any], last: int, output: str) -> int:
 @output_option("table", "json", "yaml")
 @click.pass_obj
 def evidence(options: dict[str, Any], pod: str, namespace: str, output: str) -> int:
-    """What the agent of this node found about a pod that suffered, or made others suffer. Oldest first."""
+    """Show the agent's findings about a pod that was slowed down or slowed others down, oldest first."""
     from koord.agent.live.keeping import EVIDENCE, read_evidence
 
     key = pod if "/" in pod else f"{namespace}/{pod}"
@@ -384,7 +384,7 @@ def evidence(options: dict[str, Any], pod: str, namespace: str, output: str) -> 
 
 
 def _last_of_episodes(found: list[Evidence]) -> list[str]:
-    """Each episode's last sentence, which has all of it."""
+    """The last sentence of each episode, which summarizes the episode."""
     from koord.agent.interference.episode import BEGINS
 
     last: dict[tuple[str, str], str] = {}
@@ -394,7 +394,7 @@ def _last_of_episodes(found: list[Evidence]) -> list[str]:
         elif same := [key for key in last if key[0] == each.uid]:
             last[same[-1]] = each.message
         else:
-            # The ring has lost the beginning.
+            # The ring buffer has dropped the beginning of the episode.
             last[each.uid, f"{number}"] = each.message
     return list(last.values())
 
@@ -408,7 +408,7 @@ Example: koord agent restore
 @click.option("--stay", is_flag=True, help="Wait for a signal afterwards, as the pods of a DaemonSet must.")
 @click.pass_obj
 def restore(options: dict[str, Any], stay: bool) -> int:
-    """Put back what the agent changed on this node, as it was found. Refuses while an agent runs here."""
+    """Restore everything the agent changed on this node to its original value. Refuses while an agent runs here."""
     from koord.agent.executor.executor import Executor
     from koord.agent.host.cgroups import Cgroups
     from koord.agent.host.files import Files
@@ -458,7 +458,7 @@ Example: koord agent devices
 @output_option("table", "json", "yaml")
 @click.pass_obj
 def devices(options: dict[str, Any], output: str) -> int:
-    """The GPUs and RDMA cards of this host, as its Device object would tell of them."""
+    """List the GPUs and RDMA cards of this host as its Device object would report them."""
     from functools import partial
 
     from koord.agent.devices.device_infos import device_infos
@@ -497,7 +497,7 @@ def devices(options: dict[str, Any], output: str) -> int:
 
 
 def _state_dir(options: dict[str, Any]) -> Path:
-    """Where the agent keeps its records. A folder that is not there is a slip, not a node where nothing was done."""
+    """The folder of the agent's records. A missing folder is a usage error, not a node without changes."""
     state_dir: Path = options["state_dir"]
     if not state_dir.is_dir():
         raise click.UsageError(f"--state-dir {state_dir}: there is no such folder, so no record of what was changed")
@@ -505,7 +505,7 @@ def _state_dir(options: dict[str, Any]) -> Path:
 
 
 def _duration(option: str, text: str) -> float:
-    """In seconds; none is shorter than nothing."""
+    """The duration in seconds; negative durations are rejected."""
     from koord.api.text.duration import DurationError, parse_duration
 
     try:
@@ -518,7 +518,7 @@ def _duration(option: str, text: str) -> float:
 
 
 def _positive(option: str, text: str) -> float:
-    """A duration that passes, in seconds."""
+    """The duration in seconds, which must be above zero."""
     seconds = _duration(option, text)
     if seconds <= 0:
         raise click.UsageError(f"{option}: must be longer than 0s, as in 10s, not {text}")
@@ -526,7 +526,7 @@ def _positive(option: str, text: str) -> float:
 
 
 def features_of(host_root: str, cgroup_root: str) -> tuple[Feature, ...]:
-    """What the kernel of a host shows."""
+    """The features that the kernel of a host supports."""
     from koord.agent.host.cgroups import Cgroups
     from koord.agent.host.features import features
     from koord.agent.host.files import Files

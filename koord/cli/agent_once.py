@@ -1,4 +1,4 @@
-"""`koord agent --once`: one round on a host for manifests, written for real or only told."""
+"""`koord agent --once`: one round on a host for the pods in manifests, written or only printed (dry run)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_once(
     *,
     dry_run: bool,
 ) -> int:
-    """A real round is recorded like a daemon's: `koord agent restore` puts it back. A dry run reads no record."""
+    """A real round is recorded like a daemon's, so `koord agent restore` can undo it. A dry run reads no record."""
     from koord.agent.once import OnceError, once
     from koord.api import kinds
     from koord.api.kubernetes.runnable import RunnablePod

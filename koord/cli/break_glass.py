@@ -1,4 +1,4 @@
-"""`koord colocation break-glass on|off`: admission off and on by hand, with or without a manager."""
+"""`koord colocation break-glass on|off`: switches admission off and on by hand, with or without a manager."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from koord.cli.options import kube_options
 
 @click.group("break-glass", cls=Group, epilog="Example: koord colocation break-glass on --reason 'the manager is gone'")
 def break_glass() -> None:
-    """Take admission off the cluster at once, with or without a manager; and put it back.
+    """Switch admission off at once, with or without a manager, and on again.
 
-    While it is off, no pod, quota or configuration waits for koord, and none is changed or checked by it: pods that
-    profiles would make batch pods are stored as they were written, and run on resources meant for services. A manager
-    that comes back registers nothing until `break-glass off`.
+    While admission is off, no pod, quota or configuration waits for koord, and koord changes and checks none of them:
+    pods that profiles would turn into batch pods are stored unchanged and use resources meant for services. A manager
+    that comes back registers no webhooks until `break-glass off`.
     """
 
 

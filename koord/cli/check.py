@@ -15,7 +15,7 @@ from koord.cli.tables import table, terminal_columns
 
 if TYPE_CHECKING:
     from koord.operate.install.live.cluster import Cluster
-    from koord.operate.install.readiness import Finding, Seen
+    from koord.operate.install.readiness import ClusterFacts, Finding
 
 COLOURS = {"works": "green", "partly": "yellow", "off": "", "missing": "red", "broken": "red"}
 
@@ -42,7 +42,7 @@ def check(namespace: str, local: bool, kubeconfig: str | None, context: str | No
     )
     ready = is_ready(found)
     if output == "table":
-        # A kernel cannot be told to do more: what is said of it is what koord does with it, or without.
+        # A kernel has no fix to suggest, so its rows say what koord uses, and what it does without the feature.
         rows = [("AREA", "FEATURE", "STATE", "WHAT IS USED" if local else "WHY", "" if local else "WHAT TO DO")]
         rows += [(each.area, each.feature, each.state, each.why, each.how) for each in found]
         colours = {state: colour for state, colour in COLOURS.items() if colour} if sys.stdout.isatty() else None
@@ -55,7 +55,7 @@ def check(namespace: str, local: bool, kubeconfig: str | None, context: str | No
 
 
 def _kernel() -> list[Finding]:
-    """What this machine's kernel shows, asked of the kernel itself."""
+    """Findings about this machine's kernel, read from the kernel itself."""
     from koord.cli.agent import features_of
     from koord.operate.install.readiness import Finding
 
@@ -65,21 +65,21 @@ def _kernel() -> list[Finding]:
     ]
 
 
-async def _look(cluster: Cluster, namespace: str) -> Seen:
+async def _look(cluster: Cluster, namespace: str) -> ClusterFacts:
     from koord import __version__
     from koord.api.protocol import names
     from koord.kube.errors import ApiError
     from koord.manager.config_in_force import in_force, last_valid
     from koord.operate.health import booked_twice
     from koord.operate.install.live import looking
-    from koord.operate.install.readiness import Seen
+    from koord.operate.install.readiness import ClusterFacts
     from koord.operate.install.settings import Settings
     from koord.operate.live.survey import survey
 
     client = cluster.client
     version = await client.server_version()
     facts = await survey(client, client.config.server, None, None)
-    seen = Seen(
+    seen = ClusterFacts(
         version.numbers,
         version.git_version,
         missing_kinds=facts.missing_kinds,

@@ -1,7 +1,7 @@
 """Names of the cluster's objects, for the shell to complete: pods, nodes and namespaces.
 
-The cluster is asked as the command line that is being typed says (--kubeconfig, --context, -n). A cluster that does not
-answer at once offers nothing: a shell must not hang on a key.
+The command line being typed selects the cluster (--kubeconfig, --context, -n). If the cluster does not answer at once,
+there are no completions: a shell must not hang on a key press.
 """
 
 from __future__ import annotations

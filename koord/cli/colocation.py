@@ -52,10 +52,10 @@ def _scope_options(command: F) -> F:
 
 @click.group(cls=Group, epilog="Example: koord colocation off --node n1 --evict --dry-run")
 def colocation() -> None:
-    """Turn co-location off or on: for the cluster, for a pool of nodes, or for single nodes; or bit by bit (rollout).
+    """Turn co-location off or on: for the cluster, for a pool of nodes, or for single nodes; or gradually (rollout).
 
-    Off takes back what nodes lend at once, with or without a manager: new batch and mid pods wait. Those that run stay,
-    unless they are evicted (off --evict).
+    Off takes back what nodes lend at once, with or without a manager: new batch and mid pods stay pending. Running ones
+    stay, unless they are evicted (off --evict).
     """
 
 
@@ -105,10 +105,10 @@ def off(
     context: str | None,
     output: str,
 ) -> int:
-    """Lend nothing: what is lent is taken back at once.
+    """Stop lending: nodes take back their lent resources at once.
 
-    The exit code is 1 if a pod that was to be evicted is still there, if a node could not be written, or if the
-    question was answered with no.
+    The exit code is 1 if a pod could not be evicted, if a node could not be written, or if the user answered no to
+    the question.
     """
     from koord.operate.live import colocation as live
 
@@ -144,9 +144,9 @@ def on(
     context: str | None,
     output: str,
 ) -> int:
-    """Lend again, as the configuration says. The manager publishes how much.
+    """Lend again, as configured. The manager publishes the amounts.
 
-    The exit code is 1 if one of the nodes is still off, for another reason.
+    The exit code is 1 if co-location stays off on one of the nodes for another reason.
     """
     return _turn(_scope(nodes, selector), True, None, dry_run, kubeconfig, context, output)
 
@@ -158,8 +158,8 @@ def on(
 def status(
     nodes: tuple[str, ...], selector: str | None, kubeconfig: str | None, context: str | None, output: str
 ) -> int:
-    """Say where co-location is on or off, who switched it, what is lent, how many pods run on it, and how far roll-outs
-    are."""
+    """Show where co-location is on or off and what switched it, the lent resources, the number of pods that use them,
+    and the progress of roll-outs."""
     from koord.operate.live import rollouts
 
     scope = _scope(nodes, selector)
@@ -236,7 +236,7 @@ def _turn(
 
 
 def _agreed(planned: SwitchResult, scope: Scope) -> bool:
-    """Lists the pods and asks. Nobody is asked about nothing."""
+    """Lists the pods and asks for confirmation. Does not ask if there are no pods to evict."""
     if not planned.to_evict:
         return True
     click.echo(_to_evict(planned), err=True)

@@ -1,4 +1,4 @@
-"""`koord colocation preview`: what a feature would do on the cluster as it is, before anything is done."""
+"""`koord colocation preview`: what a feature would do on the current cluster, without changing anything."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def preview(
     context: str | None,
     output: str,
 ) -> int:
-    """Say what would be lent, held back, evicted and moved with a feature, from what nodes report now. Nothing is
-    changed.
+    """Show what a feature would lend, hold back, evict and move, from the nodes' current reports. Changes
+    nothing.
 
     Without FEATURE: each of lending, suppress, cpu-burst and memory-qos by itself. With descheduling: which pods the
-    descheduler would move by its shipped configuration; koord deschedule --live takes another one.
+    descheduler would move with its default configuration; koord deschedule --live accepts another one.
     """
     if feature == DESCHEDULING:
         return _moves(ctx, selector, percent, kubeconfig, context, output)

@@ -35,7 +35,7 @@ ASK_AGAIN_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What every component is told."""
+    """Options that every component takes."""
 
     kubeconfig: str | None
     context: str | None
@@ -87,7 +87,7 @@ def component_options(command: F) -> F:
 
 
 def election_options(unless_said: str) -> Callable[[F], F]:
-    """--leader-elect and --namespace of its lease. `unless_said`: what counts if the configuration says nothing."""
+    """--leader-elect and --namespace of its lease. `unless_said`: the default if the configuration has no value."""
 
     def add(command: F) -> F:
         elect = click.option(
@@ -112,10 +112,10 @@ def run_component(
     served: Callable[[HealthServer], None] = lambda server: None,
     is_small: bool = False,
 ) -> int:
-    """Runs a component that talks to an API server, until a signal; the exit code.
+    """Runs a component that talks to an API server until a signal arrives. Returns the exit code.
 
-    `measured` gets the metrics that are served, for a component that has its own to add; `served` the server itself,
-    for one that has paths of its own. `warning` is logged once, at the start. `is_small`: every node has one of it.
+    `measured` receives the served metrics, so that a component can add its own; `served` receives the server, so that
+    it can add paths. `warning` is logged once, at the start. `is_small`: the component runs on every node.
     """
     from koord.kube import (
         lean,  # noqa: F401 - before anything else imports aiohttp
@@ -128,7 +128,7 @@ def run_component(
     if warning:
         logging.getLogger(f"koord.{name}").warning(warning)
     if not supervised:
-        # What is wrong with it is bad usage, and told as such.
+        # An invalid kubeconfig is a usage error, and is reported before the component starts.
         locate(common.kubeconfig, common.context)
     tls = _certificate(common, name)
 
@@ -162,8 +162,8 @@ def run_configured(
     *,
     warnings: Iterable[str | None] = (),
 ) -> int:
-    """Runs a component that goes by a configuration file. `work` gets the client, the metrics if any are served, and
-    what to call when it is ready; `settings` answers for what is in force."""
+    """Runs a component that has a configuration file. `work` gets the client, the metrics if any are served, and
+    a function to call when it is ready; `settings` serves the settings in force over HTTP."""
     measured: list[Metrics] = []
 
     async def main(client: Client, ready: Ready) -> None:
@@ -180,7 +180,7 @@ def run_configured(
 
 
 def led_in(config: C, namespace: str | None) -> C:
-    """A configuration whose lease is in a namespace, where one is said."""
+    """The configuration with its lease in `namespace`, if one is given."""
     from msgspec.structs import replace
 
     if not namespace:
@@ -202,7 +202,7 @@ agent_socket_option = click.option(
 
 
 def run_on_node(name: str, work: Callable[[Callable[[], None]], Awaitable[None]], log_format: str) -> int:
-    """A process of a node that needs no API server, until it is stopped. `work` gets whom to tell that it serves."""
+    """Runs a node process, which needs no API server, until a signal. `work` gets a function to call when it serves."""
     from koord.kube import shell, tether
 
     ready = (lambda: tether.say_ready({})) if start(log_format) else (lambda: None)
@@ -211,7 +211,7 @@ def run_on_node(name: str, work: Callable[[Callable[[], None]], Awaitable[None]]
 
 @contextmanager
 def needs_extra(extra: str) -> Iterator[None]:
-    """What is imported in here comes with an extra of koord's."""
+    """Imports inside this block need an extra of koord: if one fails, the error names the extra."""
     try:
         yield
     except ImportError as error:
@@ -219,7 +219,7 @@ def needs_extra(extra: str) -> Iterator[None]:
 
 
 def start(log_format: str) -> bool:
-    """Sets logs and the tether up. Whether this process has a supervisor."""
+    """Sets up logs and the tether. Returns whether this process has a supervisor."""
     from koord.kube import tether
     from koord.kube.logs import setup_logging
 
@@ -231,7 +231,7 @@ def start(log_format: str) -> bool:
 
 
 async def _config(kubeconfig: str | None, context: str | None, *, wait: bool) -> ClusterConfig:
-    """Which cluster. Under a supervisor, the file may be on its way: components start together."""
+    """The cluster to use. Under a supervisor the kubeconfig may not exist yet, since components start together."""
     import asyncio
     import time
 
@@ -239,7 +239,7 @@ async def _config(kubeconfig: str | None, context: str | None, *, wait: bool) ->
 
     if wait and kubeconfig:
         deadline = time.monotonic() + SERVER_WITHIN_S
-        # Looking at a file is instant; nothing tells of its coming that would cost less.
+        # Checking for a file is instant, and no notification of its creation would be cheaper.
         while not os.path.exists(kubeconfig) and time.monotonic() < deadline:  # noqa: ASYNC110, ASYNC240
             await asyncio.sleep(ASK_AGAIN_S)
     return locate(kubeconfig, context)
@@ -265,7 +265,7 @@ async def _server_is_up(client: Client) -> None:
 
 
 def _certificate(common: Common, name: str) -> ServingTls | None:
-    """What to serve with. An address that others can reach needs it."""
+    """The certificate to serve with. An address outside loopback needs one."""
     if not common.metrics_address:
         return None
     from koord.kube.health import parse_address
@@ -286,7 +286,7 @@ def _certificate(common: Common, name: str) -> ServingTls | None:
 
 
 def _self_signed(name: str) -> ServingTls:
-    """Made by a process of its own: this one stays without the library, as every node pays for it."""
+    """A separate process makes the certificate: loading the library here would cost memory on every node."""
     import subprocess
     import tempfile
 
@@ -308,7 +308,7 @@ async def _serve_health(
     measured: Callable[[Metrics], None],
     served: Callable[[HealthServer], None],
 ) -> Callable[[], None]:
-    """Serves health where asked to. Returns what is to be called when the component is ready."""
+    """Serves health where asked to. Returns a function to call when the component is ready."""
     if not address:
         return lambda: None
     from koord.kube.authorize import Authorizer

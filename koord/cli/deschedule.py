@@ -25,12 +25,12 @@ from koord.cli.progress import Progress
 from koord.cli.tables import table
 
 if TYPE_CHECKING:
-    from koord.offline.deschedule import Descheduled, NodeSeen
+    from koord.offline.deschedule import Descheduled, NodeAssessment
 
 BAR: Final = 12
 MOST_MOVES: Final = 40
 MOST_NODES: Final = 20
-"""Shown of a large cluster, unless more is asked for."""
+"""Rows shown for a large cluster, unless the user asks for more."""
 _COLOURS: Final = {"high": "red", "prodHigh": "red", "low": "green", "bothLow": "green", "prodLow": "green"}
 _SHOWN: Final = ("cpu", "memory")
 
@@ -59,8 +59,8 @@ def deschedule(
     """Say which pods the descheduler would move, why, in which order, and where they would go.
 
     Takes Nodes, NodeMetrics, Pods and their workloads, and the scheduler's configuration; a pod whose workload is not
-    there is left alone. One round is played as if the load had been like this for long. Each move is tried out with the
-    scheduler's own rules, so that several pods are not promised the same room. Nothing is changed anywhere.
+    there is left alone. One round is simulated as if the load had been constant for long. Each move is tried with the
+    scheduler's own rules, so that two pods are not promised the same room. Nothing is changed.
 
     With --live and without a configuration, the settings are those of the descheduler that runs on the cluster.
     """
@@ -168,11 +168,11 @@ def _print(decided: Descheduled, output: str) -> None:
     click.echo(f"{nodes}, {hot} hot; {moves} would move now, {waiting} must wait")
 
 
-def _node_rows(nodes: Mapping[str, NodeSeen]) -> Iterator[tuple[str, ...]]:
+def _node_rows(nodes: Mapping[str, NodeAssessment]) -> Iterator[tuple[str, ...]]:
     yield ("NODE", "CLASS", *(heading for name in _SHOWN for heading in (f"{name.upper()} NOW", "THEN", "")))
     for name, seen in nodes.items():
         cells = []
-        # What is measured says more than what is asked for, where somebody looked at it.
+        # Measured usage says more than requests, where it is available.
         now, then = (seen.usage, seen.after) if seen.usage else (seen.requested, seen.requested_after)
         for resource in _SHOWN:
             before, after = _percent(seen, now, resource), _percent(seen, then, resource)
@@ -180,7 +180,7 @@ def _node_rows(nodes: Mapping[str, NodeSeen]) -> Iterator[tuple[str, ...]]:
         yield (name, seen.class_ if seen.usage else "by requests", *cells)
 
 
-def _percent(seen: NodeSeen, usage: Mapping[str, str], resource: str) -> float:
+def _percent(seen: NodeAssessment, usage: Mapping[str, str], resource: str) -> float:
     from koord.api.text.quantity import amount
 
     has = amount(resource, seen.allocatable.get(resource, "0"))
@@ -188,7 +188,7 @@ def _percent(seen: NodeSeen, usage: Mapping[str, str], resource: str) -> float:
 
 
 def _bar(before: float, after: float) -> str:
-    """What stays, and what comes or goes."""
+    """A bar: # is the part that stays, - and + the part that a move takes or adds."""
     stays = round(min(before, after) / 100 * BAR)
     most = min(BAR, round(max(before, after) / 100 * BAR))
     changing = "-" if after < before else "+"

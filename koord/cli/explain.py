@@ -1,4 +1,4 @@
-"""`koord explain POD`: why a pod is where it is, or nowhere, and what would let it in.
+"""`koord explain POD`: why a pod is on its node or pending, and what would make it schedulable.
 
 `koord explain node/NAME` is in `explain_node`, `deployment/NAME` and other workloads in `explain_workload`,
 `podgroup/NAME` in `explain_gang`, `reservation/NAME` in `explain_reservation`, `quota/NAME` in `explain_quota`.
@@ -104,28 +104,28 @@ def explain(
     context: str | None,
     output: str,
 ) -> int:
-    """Say why a pod is where it is, or nowhere, and what would let it in.
+    """Explain why a pod is on its node or pending, and what would make it schedulable.
 
-    The scheduler's own plugins answer, on the state of the cluster or of manifests: which nodes each of them turns
-    away and why; how the best nodes compare; and the smallest changes after which the pod would fit, each of them
-    tried out. A pod that has a node is looked at as if it were to be placed now. Nothing is changed anywhere.
+    The scheduler's own plugins answer, on the state of the cluster or of manifests: which nodes each plugin rejects
+    and why; how the best nodes compare; and the smallest changes after which the pod would fit, each of them
+    tried out. A pod that has a node is examined as if it were scheduled now. Nothing is changed.
 
-    On a cluster it also says what slowed the pod down, who wanted it gone and why, and where its replacement went; of
-    a pod that is gone, too, as far as the cluster still has events and jobs about it.
+    On a cluster, the explanation also covers what slowed the pod down, which component evicted it and why, and where
+    its replacement went. It includes deleted pods, as long as the cluster still has events and jobs about them.
 
-    Of a workload (deployment, replicaset, statefulset, daemonset, job, cronjob, replicationcontroller): which of its
-    pods are missing or not ready, what its controller says, and why a pod of it without a node has none.
+    For a workload (deployment, replicaset, statefulset, daemonset, job, cronjob, replicationcontroller): which of its
+    pods are missing or not ready, what its controller reports, and why one of its pending pods has no node.
 
-    Of a gang, by the name of its PodGroup or the name that its pods say: how far it has come, what it is short of, and
-    the smallest changes after which it would fit.
+    For a gang, named by its PodGroup or by the gang name in its pods: its progress, what it lacks, and the smallest
+    changes after which it would fit.
 
-    Of a reservation: why it is pending, or what is left of it and who uses it.
+    For a reservation: why it is pending, or what is left of it and which pods use it.
 
-    Of a quota: its figures with those above and below it, what it borrowed or lends, who uses it, who waits for it and
-    why.
+    For a quota: its figures with those of its parents and children, what it borrows or lends, which pods use it, and
+    which pods wait for it and why.
 
-    Of a node: its CPUs and devices with the pods that have them; how much of it is lent to batch and mid pods, line by
-    line with the numbers used; and how what is published differs from that and why.
+    For a node: its CPUs and devices with the pods that hold them; how much of it is lent to batch and mid pods, line
+    by line with the numbers used; and how the published amounts differ from that and why.
     """
     from msgspec.structs import replace
 
@@ -175,7 +175,7 @@ def explain(
         given = scheduler_configuration(config, manifests)
         is_previewed = has_config(manifests)
         if is_previewed:
-            # As in a plan, what nodes lend follows the configuration that is given.
+            # As in a plan, the given configuration determines what nodes lend.
             _, manifests = preview(manifests, now_s=now_s)
         own = [load(each) for each in plugins]
         profiles = profiles_of(given or SHIPPED, own, gates)
@@ -213,7 +213,7 @@ def explain(
         if live:
             past = history(kubeconfig, context, key, now_s)
         else:
-            # Plugins serve one cluster, and a descheduler tries moves out on another.
+            # Plugins serve one cluster, and a descheduler tries moves on another.
             past = history_in(written, lambda: profiles_of(given or SHIPPED, own, gates), key, now_s)
         if any(past) and not _is_there(manifests, key):
             _print_gone(key, past, output)
@@ -231,7 +231,7 @@ def explain(
             examples=3 if output == "table" else EVERYTHING,
             unanswered=supposing(given, unanswered),
         )
-    # What koord's own configuration names and koord does not have yet is no news to who asks about a pod.
+    # Warnings about koord's own default configuration do not help a user who asks about a pod.
     known = profiles.warnings if given is None else ()
     for warning in dict.fromkeys(answer.warnings):
         if warning not in known:
@@ -249,7 +249,7 @@ def _is_there(manifests: Manifests, key: str) -> bool:
 
 
 def _is_meant_as_pod(key: str, workload: tuple[Kind[Any], str], written: Manifests, expanded: Manifests) -> bool:
-    """Whether `jobs/report` is a pod of the namespace jobs: there is one, or no such Job and such a namespace."""
+    """Whether `jobs/report` means a pod in namespace jobs: the pod exists, or the namespace does and no Job report."""
     if _is_there(expanded, key):
         return True
     kind, name = workload
@@ -265,8 +265,8 @@ def _namespaces(manifests: Manifests) -> set[str]:
 
 
 def _require_namespace(key: str, manifests: Manifests, *, is_option: bool) -> None:
-    """What is neither NAMESPACE/POD nor a kind that is explained is told which kinds are. `is_option`: the namespace
-    was given with -n, so that it cannot be meant as a kind."""
+    """Raises an error that lists the supported kinds if the key is neither NAMESPACE/POD nor KIND/NAME. `is_option`:
+    the namespace was given with -n, so it cannot be a kind."""
     from koord.api.machinery.faults import BadInput
     from koord.offline.explain_workload import WORKLOADS
 
@@ -281,8 +281,8 @@ def _require_namespace(key: str, manifests: Manifests, *, is_option: bool) -> No
 
 
 def _require_no_workload(key: str, written: Manifests, expanded: Manifests) -> None:
-    """A workload's name where a pod's is asked for: say how to ask for the workload. A cluster is asked for pods and
-    ReplicaSets alone here; their owners tell of the other workloads."""
+    """Raises an error if the key names a workload instead of a pod, with the command that explains the workload. From a
+    cluster only pods and ReplicaSets are read here; their owner references name the other workloads."""
     from koord.api import kinds
     from koord.api.machinery.faults import BadInput
     from koord.offline.explain_workload import WORKLOADS
@@ -307,7 +307,7 @@ def _require_no_workload(key: str, written: Manifests, expanded: Manifests) -> N
 
 
 def _print_gone(key: str, past: PodHistory, output: str) -> None:
-    """A pod that no longer exists."""
+    """Prints the history of a pod that no longer exists."""
     if output == "table":
         told = [f"{click.style(key, bold=True)} is gone", *_history(past.moves, past.slowdowns)]
         if past.events:
@@ -441,7 +441,7 @@ def _why_not(told: Explanation) -> str:
 
 
 def _why_there(told: Explanation) -> str:
-    """Plugins downwards and nodes across: there are more plugins, and their names are long."""
+    """Plugins as rows and nodes as columns: there are more plugins, and their names are long."""
     best = _that_fit(told)
     plugins = dict.fromkeys(name for each in best for name in each.scores if told.weights.get(name))
     rows = [("PLUGIN", "WEIGHT", *(f"{each.node}{' *' if each.chosen else ''}" for each in best))]
@@ -476,7 +476,7 @@ def _preemption(told: Explanation) -> str:
 
 
 def _that_fit(told: Explanation) -> tuple[Standing, ...]:
-    """As many of the best nodes as fit beside each other on the terminal."""
+    """The best nodes, as many as fit side by side on the terminal."""
     most, best = _most(), told.why_there
     if most is None:
         return best
@@ -488,7 +488,7 @@ def _that_fit(told: Explanation) -> tuple[Standing, ...]:
 
 
 def _most() -> int | None:
-    """How much room a table has, which is indented."""
+    """The width available to an indented table; None without a terminal."""
     columns = terminal_columns()
     return None if columns is None else columns - 2
 

@@ -1,4 +1,4 @@
-"""`koord explain podgroup/NAME`: how a gang fares, why it waits, and what would let it in, as text or as JSON."""
+"""`koord explain podgroup/NAME`: its state, why it waits, and what would make it schedulable, as text or JSON."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What `koord explain POD` says of moves and slowdowns, from the cluster, and of moves from manifests, beside what
-decides about the pod."""
+"""The history of a pod in `koord explain POD`, from a cluster or from manifests: its moves, its slowdowns and its
+events."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from koord.scheduler.profiles import Profiles
 
 class PodHistory(NamedTuple):
     moves: tuple[str, ...] = ()
-    "Who wanted a pod gone, why, and where its replacement went."
+    "Which component evicted a pod, why, and where its replacement went."
     slowdowns: tuple[str, ...] = ()
-    "What slowed it down, or whom it slowed down."
+    "What slowed the pod down, or which pods it slowed down."
     events: tuple[str, ...] = ()
-    "What happened to it, one line each."
+    "Events of the pod, one line each."
 
 
 def history(kubeconfig: str | None, context: str | None, key: str, now_s: float) -> PodHistory:
@@ -51,7 +51,7 @@ def _moves_in(manifests: Manifests, profiles: Callable[[], Profiles], key: str, 
 
 
 def history_in(manifests: Manifests, profiles: Callable[[], Profiles], key: str, now_s: float) -> PodHistory:
-    """The same, of a pod of manifests; and what a descheduler would do with it, if they hold its configuration."""
+    """The same for a pod in manifests, and what a descheduler would do with the pod if they hold its configuration."""
     events = manifests.of(kinds.EVENTS)
     return PodHistory(_moves_in(manifests, profiles, key, now_s), slowdowns_of(key, events), happened(key, events))
 

@@ -1,4 +1,4 @@
-"""`koord explain node/NAME`: a picture of the node, and how its batch and mid resources came about, as text or JSON."""
+"""`koord explain node/NAME`: a picture of the node, and how batch and mid resources are calculated, as text or JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from koord.cli.progress import Progress
 from koord.cli.tables import heading, table
 
 if TYPE_CHECKING:
-    from koord.manager.node_resource.explain import Explained, Line, NodeExplanation, PodTold, Setting
+    from koord.manager.node_resource.explain import Line, NodeExplanation, PodExplanation, ResourceExplanation, Setting
     from koord.offline.picture.section import Section
 
 MOST_PODS: Final = 10
@@ -52,7 +52,7 @@ def explain_node(
     kubeconfig: str | None,
     context: str | None,
 ) -> int:
-    """Says how a node's figures came about; the exit code."""
+    """Prints how a node's figures are calculated. Returns the exit code."""
     import msgspec
 
     from koord.offline.node_resources import explain_node as explain_of
@@ -122,7 +122,7 @@ def _head(told: NodeExplanation) -> str:
     return f"{name} lends {lent}\nmeasured {age} ago; stale in {left}, after which nothing is lent{ahead}"
 
 
-def _resource(each: Explained) -> str:
+def _resource(each: ResourceExplanation) -> str:
     policy = f"   by {each.policy}" if each.policy else ""
     title = f"{heading(each.resource)}{policy}"
     if each.recomputed is None:
@@ -140,21 +140,21 @@ def _resource(each: Explained) -> str:
     return f"{title}\n{_indented(chr(10).join(rows))}\n{_indented(_published(each))}"
 
 
-def _says_nothing(line: Line, each: Explained) -> bool:
-    """A bound that cannot bind is not worth a line."""
+def _says_nothing(line: Line, each: ResourceExplanation) -> bool:
+    """Whether a line has no effect on the result and is left out."""
     if line.name == "nothing":
         return bool(each.recomputed)
     return line.name == "limit" and line.why.startswith("100% ")
 
 
-def _published(each: Explained) -> str:
+def _published(each: ResourceExplanation) -> str:
     if each.matches:
         return click.style("published as it is here", fg="green") if each.published is not None else "not published"
     shown = "" if each.published is None else f"published {number(each, each.published)}: "
     return click.style(f"{shown}{each.why_different}", fg="yellow")
 
 
-def number(each: Explained, figure: int) -> str:
+def number(each: ResourceExplanation, figure: int) -> str:
     """A figure in a column."""
     if each.unit == "bytes":
         return f"{figure / GIB:.2f} GiB"
@@ -162,8 +162,8 @@ def number(each: Explained, figure: int) -> str:
     return f"{figure:,}{unit}".replace(",", " ")
 
 
-def amount(each: Explained, figure: int | None) -> str:
-    """A figure as a person would say it."""
+def amount(each: ResourceExplanation, figure: int | None) -> str:
+    """A figure as a phrase for people: 1.5 cores."""
     if figure is None:
         return "nothing"
     if each.unit == "milli-cores":
@@ -173,13 +173,13 @@ def amount(each: Explained, figure: int | None) -> str:
     return str(figure)
 
 
-def _result(each: Explained) -> str:
-    """The last line's words: the figure in the other way to write it."""
+def _result(each: ResourceExplanation) -> str:
+    """The remark of the last line: the figure in its other notation."""
     return f"{each.recomputed} bytes" if each.unit == "bytes" else amount(each, each.recomputed)
 
 
-def _in_words(each: Explained, why: str) -> str:
-    """What a term was made of, with bytes as people read them."""
+def _in_words(each: ResourceExplanation, why: str) -> str:
+    """The explanation of a term, with byte counts in readable units."""
     if each.unit != "bytes":
         return why
     return _LARGE.sub(lambda found: bytes_said(int(found[0])), why)
@@ -192,7 +192,7 @@ def bytes_said(figure: int) -> str:
     return f"{figure} B"
 
 
-def _pods(pods: tuple[PodTold, ...]) -> str:
+def _pods(pods: tuple[PodExplanation, ...]) -> str:
     counted = [each for each in pods if each.counted_cpu or each.counted_memory or each.why != "runs on what is lent"]
     lent_to = len(pods) - len(counted)
     rows = [("POD", "CLASS", "QOS", "REQUESTED", "USED", "COUNTED", "WHY")]

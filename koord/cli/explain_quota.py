@@ -1,4 +1,4 @@
-"""`koord explain quota/NAME`: a quota's tree and figures, who uses it and who waits, as text or as JSON."""
+"""`koord explain quota/NAME`: a quota's tree and figures, its running and its waiting pods, as text or as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`koord explain reservation/NAME`: why a reservation is pending, or who uses it, as text or as JSON."""
+"""`koord explain reservation/NAME`: why a reservation is pending, or which pods use it, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def reservation_name(argument: str) -> str | None:
 
 
 def print_reservation(found: ReservationExplained, output: str, paragraphs: Callable[[Explanation], list[str]]) -> None:
-    """`paragraphs`: what is said of where something would go."""
+    """`paragraphs`: renders where a pod would go, or why it is pending."""
     if output != "table":
         structured.say(found, output)
         return

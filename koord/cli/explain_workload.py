@@ -41,7 +41,7 @@ def workload_named(argument: str, namespace: str) -> tuple[Kind[Any], str] | Non
 
 
 def print_workload(found: WorkloadExplained, output: str, paragraphs: Callable[[Explained], list[str]]) -> None:
-    """`paragraphs`: what is said of a pod."""
+    """`paragraphs`: renders the explanation of a pod."""
     if output != "table":
         structured.say(found, output)
         return

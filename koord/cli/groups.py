@@ -1,4 +1,4 @@
-"""Commands that have commands of their own, such as `koord colocation off`."""
+"""Commands with subcommands, for example `koord colocation off`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 import click
 
 LONGEST: Final = 1000
-"""Characters of a sentence; click cuts off what is longer."""
+"""Maximum length of a help sentence, in characters; click cuts off the rest."""
 
 
 class Group(click.Group):
-    """A group whose help has the first sentence of each command whole, on several lines if need be."""
+    """A group whose help shows each command's full first sentence, wrapped if necessary."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]

@@ -1,4 +1,4 @@
-"""What commands that decide offline are given: time, the scheduler's configuration; and what to say of manifests."""
+"""Inputs of offline commands: manifests, the time and configurations; and the warnings to print about manifests."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ C = TypeVar("C")
 def read_manifests(
     paths: Iterable[str | Path], *, namespace: str = "default", progress: Progress | None = None, strict: bool = False
 ) -> Manifests:
-    """The objects in files, folders and on standard input. Fields that their kinds do not have are faults; `strict`:
-    also in objects that come from a cluster, which may be newer than koord."""
+    """The objects in files, folders and on standard input. Unknown fields are faults; `strict`: also in objects
+    that come from a cluster, which may be newer than koord."""
     from koord.api.text.manifest import read
     from koord.offline.field_names import misnamed_fields
 
@@ -35,7 +35,7 @@ def read_manifests(
 
 
 def moment(now: str | None) -> float:
-    """The time that --now gives, otherwise the present."""
+    """The time from --now, or the current time."""
     from koord.api.text.timestamp import TimestampError, parse_timestamp
 
     if now is None:
@@ -47,7 +47,7 @@ def moment(now: str | None) -> float:
 
 
 def scheduler_gates(text: str) -> Mapping[SchedulerGate, bool]:
-    """The scheduler's --feature-gates. Those without an effect are named."""
+    """The scheduler's --feature-gates. Warns about gates without effect."""
     from koord.api.configuration.features import SchedulerGate, parse_gates
     from koord.api.configuration.idle_gates import gates_warning
 
@@ -58,14 +58,14 @@ def scheduler_gates(text: str) -> Mapping[SchedulerGate, bool]:
 
 
 def scheduler_configuration(path: Path | None, manifests: Manifests) -> SchedulerConfiguration | None:
-    """The scheduler's, where one is given."""
+    """The scheduler's configuration, if one is given."""
     from koord.api.configuration.scheduler_config import SchedulerConfiguration
 
     return configuration_of(SchedulerConfiguration, "KubeSchedulerConfiguration", path, manifests)
 
 
 def configuration_of(type_: type[C], kind: str, path: Path | None, manifests: Manifests) -> C | None:
-    """The configuration of a kind that is given, as a file of its own or among the manifests."""
+    """The given configuration of a kind, from its own file or from the manifests; None if there is none."""
     from koord.api.configuration import config_file
     from koord.api.machinery.faults import Fault, Invalid
 
@@ -83,7 +83,7 @@ def configuration_of(type_: type[C], kind: str, path: Path | None, manifests: Ma
 
 
 def configuration_file(path: Path, type_: type[C], kind: str) -> C:
-    """The configuration that a file has."""
+    """The configuration in a file."""
     from koord.api.configuration import config_file
     from koord.api.machinery.faults import Fault, Invalid
 
@@ -94,7 +94,7 @@ def configuration_file(path: Path, type_: type[C], kind: str) -> C:
 
 
 def say_of(manifests: Manifests, ignored: Mapping[str, int]) -> None:
-    """What was odd about manifests, and which kinds play no part."""
+    """Prints the warnings about manifests, and the kinds that are ignored."""
     for warning in manifests.warnings[:MOST_WARNINGS]:
         click.echo(f"warning: {warning}", err=True)
     if len(manifests.warnings) > MOST_WARNINGS:
@@ -105,16 +105,16 @@ def say_of(manifests: Manifests, ignored: Mapping[str, int]) -> None:
 
 
 def note(text: str) -> None:
-    """One line on standard error: something could not be looked up."""
+    """Prints one line on standard error, for something that could not be read."""
     click.echo(f"note: {text}", err=True)
 
 
 def everybody_answers(scheduler_name: str) -> str:
-    """Offline, every scheduler is taken as running."""
+    """Offline, every scheduler counts as running."""
     return ""
 
 
 def supposing(given: SchedulerConfiguration | None, unanswered: Callable[[str], str]) -> Callable[[str], str]:
-    """A configuration that is given is taken as that of a scheduler that runs."""
+    """The schedulers of a given configuration count as running."""
     supposed = {each.scheduler_name for each in given.profiles} if given is not None else set()
     return lambda scheduler_name: "" if scheduler_name in supposed else unanswered(scheduler_name)

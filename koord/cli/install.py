@@ -119,7 +119,7 @@ def _write_monitoring(folder: Path) -> None:
 
 
 def _write(option: str, folder: Path, files: Mapping[str, str], *, known_by: str) -> None:
-    """Into a folder that is new, or has the file by which an earlier one is known."""
+    """Writes files into a new folder, or into one that an earlier run wrote, recognized by the file `known_by`."""
     if folder.exists() and any(folder.iterdir()) and not (folder / known_by).exists():
         raise click.UsageError(f"{option} {folder}: it has other files in it; name a new folder")
     for name, text in files.items():

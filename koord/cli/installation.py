@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 def settings_options(command: F) -> F:
-    """The settings, each None or empty where it is not given."""
+    """The options for settings; an option that is not given is None or empty."""
     file = click.Path(exists=True, dir_okay=False, path_type=Path)
     for option in (
         click.option("--image", metavar="IMAGE", help="Of all components; koord:VERSION unless given."),
@@ -58,7 +58,7 @@ def settings_options(command: F) -> F:
 
 
 def changed(settings: Settings, given: Mapping[str, Any]) -> Settings:
-    """These settings with what was given in their place."""
+    """The settings with the given options applied."""
     from msgspec.structs import replace
 
     new: dict[str, Any] = {
@@ -94,7 +94,7 @@ def _gates(given: Sequence[str]) -> dict[str, str]:
 
 
 def _configuration(component: str, path: Path) -> str:
-    """The text, if it is what the component takes."""
+    """The text of a valid configuration file for the component."""
     from koord.api.configuration.descheduler_config import DeschedulerConfiguration
     from koord.api.configuration.scheduler_config import SchedulerConfiguration
     from koord.cli.inputs import configuration_file
@@ -125,7 +125,7 @@ def print_manifests(objects: Sequence[Mapping[str, Any]]) -> None:
 
 
 async def print_diff(cluster: Cluster, prepared: Prepared) -> None:
-    """What would change, object by object, as a unified diff of YAML."""
+    """Prints what would change, object by object, as a unified diff of YAML."""
     from koord.operate.install.difference import difference
 
     if not prepared.plan.changes:
@@ -149,7 +149,7 @@ def said_of(plan: Plan) -> str:
 
 
 def say_installed(plan: Plan, settings: Settings, sentence: str, output: str) -> None:
-    """How an installation or an upgrade ended: a sentence, or what became of each object."""
+    """Prints the result of an installation or upgrade: a sentence, or the outcome of each object."""
     if output == "table":
         click.echo(f"{sentence}: {said_of(plan)}")
         return

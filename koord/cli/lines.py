@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 def say(line: str) -> None:
-    """Where the disk refuses the line, the command goes on without it. A reader that is gone ends the command."""
+    """If the disk refuses the line, the command continues without it. If the reader is gone, the command ends."""
     try:
         click.echo(line)
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`koord`: the command line. Finds the command, runs it, and turns what went wrong into one clear message.
+"""`koord`: the command line. Finds the command, runs it, and turns an error into one clear message.
 
 Exit codes: 0 success, 1 a negative answer, 2 bad usage or bad input, 130 interrupted. A command's module is imported
 only when that command is used, so that `koord --help` stays instant.
@@ -99,7 +99,7 @@ COMMANDS: dict[str, CommandEntry] = {
 EXTRAS: Final = {"koord_minicluster": "up", "koord_bench": "bench"}
 """The extra of koord that installs a package beside it."""
 NEAR: Final = 0.8
-"""How like a command a word must be to be taken for a slip: `stat` is near to status, `get` is not to agent."""
+"""How similar a word must be to a command to suggest it: `stat` suggests status, `get` does not suggest agent."""
 
 
 class LazyGroup(click.Group):
@@ -159,7 +159,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run one command line; the exit code. Bad input never shows a traceback; a defect of koord does."""
+    """Run one command line and return its exit code. Bad input never shows a traceback; a bug in koord does."""
     try:
         code = koord.main(args=list(args) if args is not None else None, prog_name="koord", standalone_mode=False)
         sys.stdout.flush()
@@ -183,7 +183,7 @@ def run(args: Sequence[str] | None = None) -> int:
 
 
 def _is_an_answer(error: Exception) -> bool:
-    """Whether an error says what was wrong with the input, or what an API server refused; not a defect of koord."""
+    """Whether an error is about the input or a refusal of the API server, not a bug in koord."""
     from koord.api.machinery.faults import BadInput
     from koord.kube.errors import ApiError
 

@@ -14,7 +14,7 @@ from koord.cli.tables import table, terminal_columns
 
 if TYPE_CHECKING:
     from koord.operate.install.live.cluster import Cluster
-    from koord.operate.install.live.migrating import Looked
+    from koord.operate.install.live.migrating import MigrationState
     from koord.operate.install.migration import Side, Standing
     from koord.operate.install.settings import Settings
 
@@ -52,7 +52,7 @@ def migrate(
     output: str,
     **given: Any,
 ) -> int:
-    """Say whose the components of a cluster are, or move one from Koordinator to koord."""
+    """Show which project runs each component of a cluster, or move one from Koordinator to koord."""
     if component is None and back:
         raise click.UsageError(f"--back needs a COMPONENT: {', '.join(COMPONENTS)}")
 
@@ -74,7 +74,7 @@ def _namespace() -> str:
     return NAMESPACE
 
 
-def _settings(looked: Looked, given: dict[str, Any]) -> Settings:
+def _settings(looked: MigrationState, given: dict[str, Any]) -> Settings:
     from koord import __version__
     from koord.operate.install.settings import Settings
 
@@ -83,7 +83,14 @@ def _settings(looked: Looked, given: dict[str, Any]) -> Settings:
 
 
 async def _move(
-    cluster: Cluster, looked: Looked, settings: Settings, component: str, *, back: bool, dry_run: bool, wait_s: float
+    cluster: Cluster,
+    looked: MigrationState,
+    settings: Settings,
+    component: str,
+    *,
+    back: bool,
+    dry_run: bool,
+    wait_s: float,
 ) -> int:
     from koord.operate.install.live.migrating import migrate as carry_out
     from koord.operate.install.live.migrating import prepare_migration
@@ -102,7 +109,7 @@ async def _move(
     return 0
 
 
-async def _say(cluster: Cluster, looked: Looked, settings: Settings, output: str) -> int:
+async def _say(cluster: Cluster, looked: MigrationState, settings: Settings, output: str) -> int:
     from koord.operate.install.live.migrating import obstacles
     from koord.operate.install.migration import conflicts
 

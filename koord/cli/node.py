@@ -1,4 +1,4 @@
-"""`koord node setup`: the configuration files of a node on which koord sets containers up before they start."""
+"""`koord node setup`: the configuration files of a node where koord sets up containers before they start."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ not tried on a CRI-O."""
 @click.option("--undo", is_flag=True, help="Put back the files as they were.")
 @click.option("--host-root", type=Path, default="/", show_default=True, metavar="DIR", help="Where the host's / is.")
 def setup(runtime: str, way: str, dry_run: bool, only_check: bool, undo: bool, host_root: Path) -> int:
-    """Write what kubelet and the container runtime need, show it, check it, or take it back."""
+    """Write the settings that kubelet and the container runtime need, or show, check or undo them."""
     from koord.runtime.node_setup import READ, Setup, Way, changes, next_steps, runtime_socket
 
     if sum((dry_run, only_check, undo)) > 1:
@@ -109,7 +109,7 @@ def _diff(change: FileChange) -> str:
 
 
 def _keep(root: Path, found: list[FileChange]) -> None:
-    """What was there before the first change stays what is put back."""
+    """Records each file's content from before the first change, which --undo restores."""
     path = root / str(KEPT).lstrip("/")
     kept = _kept(path)
     for each in found:

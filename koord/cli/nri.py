@@ -1,4 +1,4 @@
-"""`koord nri`: a plugin of the node resource interface, which containerd 1.7 and CRI-O 1.26 brought."""
+"""`koord nri`: a plugin of the node resource interface, which containerd 1.7 and CRI-O 1.26 introduced."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ The agent of the node runs with --hooks-socket. A runtime that is not there yet,
 def nri(
     socket: str, agent_socket: str, name: str, index: str, failure_policy: str, agent_timeout: float, log_format: str
 ) -> int:
-    """Set containers up before they start, as a plugin of the container runtime."""
+    """Set up containers before they start, as a plugin of the container runtime."""
     from koord.runtime.live.nri import NriOptions, run
 
     if len(index) != 2 or not index.isdecimal():

@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Number(click.FloatRange):
-    """A number within bounds. No bound keeps `nan` out, which is below and above nothing."""
+    """A number within bounds. No bound rejects `nan`, since every comparison with it is false."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         found = float(super().convert(value, param, ctx))
@@ -25,8 +25,8 @@ class Number(click.FloatRange):
 
 
 def not_empty(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Refuses an option that is given with nothing, as by a script's variable that is not set: what was meant for a
-    node or a pool must not go to the whole cluster."""
+    """Refuses an option with an empty value, for example from an unset variable in a script: a command for one node or
+    pool must not apply to the whole cluster."""
     from click.core import ParameterSource
 
     is_given = ctx.get_parameter_source(str(param.name)) is not ParameterSource.DEFAULT
@@ -37,7 +37,7 @@ def not_empty(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
 
 
 class SocketPath(click.ParamType[str]):
-    """A unix socket: its path, or a URL with it, as kubelet has it."""
+    """A unix socket: its path, or a URL as in kubelet's options."""
 
     name = "socket"
 
@@ -60,7 +60,7 @@ def kube_options(command: F) -> F:
 
 
 def wait_option(help_text: str, default: float = 300.0) -> Callable[[F], F]:
-    """--wait, as `wait_s`: for how long pods are waited for."""
+    """--wait, as `wait_s`: how long to wait for pods."""
     return click.option(
         "--wait",
         "wait_s",
@@ -73,7 +73,7 @@ def wait_option(help_text: str, default: float = 300.0) -> Callable[[F], F]:
 
 
 def output_option(*formats: str, default: str = "table") -> Callable[[F], F]:
-    """-o/--output with the formats that this command has."""
+    """-o/--output with the formats of this command."""
     return click.option(
         "-o",
         "--output",
@@ -97,7 +97,7 @@ def manifest_option(command: F) -> F:
 
 
 def config_option(whose: str, kind: str) -> Callable[[F], F]:
-    """--config: a component's configuration, where it may also lie among the manifests."""
+    """--config: a component's configuration, which may also be among the manifests."""
     return click.option(
         "--config",
         metavar="FILE",
@@ -107,7 +107,7 @@ def config_option(whose: str, kind: str) -> Callable[[F], F]:
 
 
 def namespaces_option(what: str) -> Callable[[F], F]:
-    """-n and -A of a list of objects that have namespaces. All of them are the default, so that -A says it only."""
+    """-n and -A for a list of namespaced objects. All namespaces are the default, so -A has no effect."""
 
     def decorate(command: F) -> F:
         everywhere = click.option(
@@ -127,7 +127,7 @@ def namespaces_option(what: str) -> Callable[[F], F]:
 
 
 def pool_option(command: F) -> F:
-    """-l: a pool of nodes, where all nodes are meant without it."""
+    """-l: a pool of nodes. Without it, the command applies to all nodes."""
     return click.option(
         "-l",
         "--selector",
@@ -139,7 +139,7 @@ def pool_option(command: F) -> F:
 
 
 def offline_options(command: F) -> F:
-    """-n and --now: what manifests do not say."""
+    """-n and --now: the namespace and time that manifests do not give."""
     now = click.option(
         "--now", metavar="TIME", help="The time that it is, as in 2026-11-15T04:25:02Z; otherwise the present."
     )
@@ -150,7 +150,7 @@ def offline_options(command: F) -> F:
 
 
 def scheduler_gates_option(command: F) -> F:
-    """--feature-gates of the scheduler, where it is asked what that would decide."""
+    """--feature-gates of the scheduler, for commands that predict its decisions."""
     return click.option(
         "--feature-gates",
         metavar="LIST",
@@ -160,7 +160,7 @@ def scheduler_gates_option(command: F) -> F:
 
 
 def plugin_option(command: F, form: str = "MODULE:CLASS[=WEIGHT]") -> F:
-    """--plugin: plugins of the scheduler that koord does not come with."""
+    """--plugin: scheduler plugins that are not part of koord."""
     return click.option(
         "--plugin",
         "plugins",

@@ -1,4 +1,4 @@
-"""`koord plan`: what would happen to the pods in some manifests. Needs no cluster, unless asked to look at one."""
+"""`koord plan`: where the pods in manifests would go. Needs a cluster only with --live."""
 
 from __future__ import annotations
 
@@ -74,16 +74,16 @@ def plan(
     context: str | None,
     output: str,
 ) -> int:
-    """Say where the pending pods in some manifests would go, and why.
+    """Show where the pending pods in manifests would go, and why.
 
-    Takes Nodes, Pods and what else decides about them: Services and workloads (spreading), claims and volumes,
+    Takes Nodes, Pods and all objects that affect scheduling: Services and workloads (spreading), claims and volumes,
     PriorityClasses, PodDisruptionBudgets, Namespaces, NodeMetrics, Reservations, the scheduler's configuration. Pods
-    with a node count as running. Kinds that play no part are named. With --live, all this comes from the cluster, as
-    far as the manifests do not replace it, and pods whose scheduler does not run stay pending; with --config, the
-    scheduler with that configuration is taken as running. Nothing is changed anywhere.
+    with a node count as running. Ignored kinds are listed. With --live, the objects come from the cluster, unless
+    the manifests replace them, and pods whose scheduler does not run stay pending; with --config, the scheduler with
+    that configuration counts as running. Nothing is changed.
 
-    A ConfigMap slo-controller-config is previewed: what each node would lend to batch and mid pods, and who would be
-    evicted. Pods are then placed on that.
+    A ConfigMap slo-controller-config is previewed: what each node would lend to batch and mid pods, and which pods
+    would be evicted. Pods are then placed on the resulting resources.
     """
     from koord.api.configuration.scheduler_config import SHIPPED
     from koord.manager.config_in_force import PUBLISHED, STORED
@@ -122,7 +122,7 @@ def plan(
         manifests.require_valid()
         expanded = expand(manifests, now_s=now_s)
         manifests, ignored = expanded.manifests, [*ignored, *expanded.ignored]
-        # What was read stays; the collector need not look through it again and again.
+        # The objects read so far stay in use: the garbage collector need not scan them again.
         gc.freeze()
         given = scheduler_configuration(config, manifests)
         progress.say("feeding nodes and pods")
@@ -176,12 +176,12 @@ def _print(planned: Planned, output: str) -> None:
 
 
 def _asking(planned: Planned) -> dict[str, PodPlan]:
-    """Without the pods that had a node before."""
+    """The planned pods, without those that already had a node."""
     return {key: pod for key, pod in planned.plan.pods.items() if key not in planned.running}
 
 
 def _tables(planned: Planned, wide: bool) -> None:
-    """Pods that were to be placed, and how it went. If wide, also those that run, the nodes, and scores."""
+    """Prints the pods to place with their results; if wide, also running pods, nodes and scores."""
     found = planned.plan
     if found.colocation:
         click.echo(previewed_tables(found, wide=wide))
@@ -232,7 +232,7 @@ def _node_rows(found: Plan) -> Iterable[tuple[str, ...]]:
 
 
 def _short(resource: str, quantities: Mapping[str, str]) -> str:
-    """As people read it: memory in Mi and Gi."""
+    """An amount in readable units: memory in Mi and Gi."""
     from koord.api.text.quantity import amount
 
     text = quantities.get(resource, "0")

@@ -1,4 +1,4 @@
-"""The part of a plan that previews a configuration: what nodes lend before and after it, and whom it would cost."""
+"""Preview of a configuration in a plan: what nodes lend before and after it, and which pods it would evict."""
 
 from __future__ import annotations
 

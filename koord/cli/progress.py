@@ -1,4 +1,4 @@
-"""How far something long is: one line on the terminal, from the third second on. Not a word into a pipe."""
+"""Progress of a long operation: one line on the terminal, from the third second on. Nothing is written to a pipe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REFRESH_S: Final = 0.2
 
 
 class Progress:
-    """`say` what is being done; the line is gone when the block ends. It also moves while nothing is said."""
+    """`say` sets the line, which disappears when the block ends. Its elapsed time also advances between calls."""
 
     def __init__(self) -> None:
         self._on = sys.stderr.isatty()
@@ -48,7 +48,7 @@ class Progress:
             self._show()
 
     def _tick(self) -> None:
-        # One long step, such as a large file, says nothing for a while.
+        # One long step, for example a large file, may not call `say` for a while.
         while not self._over.wait(max(REFRESH_S, 0.05)):
             if self._line and time.monotonic() >= self._next_s + REFRESH_S:
                 self._show()
@@ -58,6 +58,6 @@ class Progress:
             now_s = time.monotonic()
             self._next_s, self._shown = now_s + REFRESH_S, True
             after = f" ... {now_s - self._began_s:.0f} s"
-            # A line that wraps could not be written over.
+            # A wrapped line could not be overwritten.
             room = max(0, shutil.get_terminal_size().columns - len(after) - 1)
             click.echo(f"\r\x1b[K{self._line[:room]}{after}", err=True, nl=False)

@@ -1,4 +1,4 @@
-"""Quotas on a terminal: the way from a pod's quota to the root, and `koord top quotas`, the trees with bars."""
+"""Quotas on a terminal: the path from a pod's quota to the root, and the trees with bars of `koord top quotas`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 WIDTH: Final = 24
 UNBOUNDED: Final = 1 << 53
-"""A max of so much bounds nothing that people own."""
+"""A max of this size or more counts as unlimited."""
 
 
 def quota_path(told: QuotaPath) -> str:
-    """For `koord explain`: figures at every level, who borrowed what, and what would free it."""
+    """For `koord explain`: figures at every level, the quotas that borrow, and what would free their share."""
     lines = [f"{heading('QUOTA')}   {told.quota} and what is above it", *_indented(figures_table(told.path))]
     lines += borrowers(told.borrowers)
     if told.frees:
@@ -34,7 +34,7 @@ def quota_path(told: QuotaPath) -> str:
 
 
 def figures_table(quotas: Iterable[QuotaFigures]) -> str:
-    """A line for each resource that a quota bounds."""
+    """One line per resource that a quota limits."""
     rows: list[tuple[str, ...]] = [("QUOTA", "RESOURCE", "REQUEST", "USED", "RUNTIME", "MIN", "MAX")]
     for each in quotas:
         for key in sorted(each.max):
@@ -44,7 +44,7 @@ def figures_table(quotas: Iterable[QuotaFigures]) -> str:
 
 
 def borrowers(found: Sequence[Borrower]) -> list[str]:
-    """Lines about who uses more than its min."""
+    """Lines about the quotas that use more than their min."""
     if not found:
         return []
     return [
@@ -84,7 +84,7 @@ def show_quotas(bars: bool | None, kubeconfig: str | None, context: str | None, 
 
 
 class Family(NamedTuple):
-    """The two resources of a band, of which a quota may be."""
+    """The two resources of a band that a quota can limit."""
 
     band: str
     cpu: str
@@ -99,8 +99,8 @@ FAMILIES: Final = (
 
 
 def quota_table(found: list[QuotaTop], *, drawn: bool) -> str:
-    """A line for each quota, below its parent; a bar is what is used (#) of what it may use now (|) and at most. Quotas
-    of what is lent have a line for each band, and then all lines name theirs."""
+    """One line per quota, below its parent; its bar shows usage (#), the current share (|) and the max. Quotas of lent
+    resources have one line per band, and then all lines name their band."""
     lines = [(each, family) for each in found for family in _families(each)]
     banded = any(family is not FAMILIES[0] for _, family in lines)
     head = ("QUOTA", *(("BAND",) if banded else ()))
@@ -120,7 +120,7 @@ def quota_table(found: list[QuotaTop], *, drawn: bool) -> str:
 
 
 def _families(quota: QuotaTop) -> list[Family]:
-    """Those that it has a bound for, else cpu and memory."""
+    """The resources that the quota limits, otherwise cpu and memory."""
     found = [family for family in FAMILIES if family.cpu in quota.max or family.memory in quota.max]
     return found or [FAMILIES[0]]
 
@@ -132,7 +132,7 @@ def _bound(amount: int | None) -> str:
 
 
 def _bar(quota: QuotaTop, key: str) -> str:
-    """Used of the larger of max and what is used; where the share ends, a line."""
+    """Usage as a part of max, or of itself if larger; a line marks the end of the share."""
     most = quota.max.get(key, 0)
     used, share = quota.used.get(key, 0), quota.runtime.get(key, 0)
     whole = max(share, used) if most >= UNBOUNDED or not most else max(most, used)
@@ -145,7 +145,7 @@ def _bar(quota: QuotaTop, key: str) -> str:
 
 
 def _is_short(quota: QuotaTop) -> bool:
-    """Whether pods of a quota wait that its share has no room for."""
+    """Whether pods of a quota wait because its share is used up."""
     waiting = {key: amount - quota.used.get(key, 0) for key, amount in quota.request.items()}
     return any(
         amount > 0 and quota.request[key] > quota.runtime.get(key, amount + quota.request[key])

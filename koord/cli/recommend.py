@@ -1,4 +1,4 @@
-"""`koord recommend`: what workloads should request, against what they do, as a table, JSON, or a patch."""
+"""`koord recommend`: what workloads should request, compared with what they do, as a table, JSON, or a patch."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def recommend(
     context: str | None,
     output: str,
 ) -> int:
-    """Say what workloads should request, by what they used, and what that saves.
+    """Show what workloads should request according to their usage, and what that saves.
 
-    WORKLOAD is one of them, as in deployment/web or web; otherwise all.
+    WORKLOAD selects one, for example deployment/web or web; otherwise all are shown.
     `-o yaml` prints a patch for workloads whose requests should change, `-o json` all figures.
     """
     import msgspec
@@ -89,7 +89,7 @@ def _found(paths: tuple[str, ...], namespace: str, kubeconfig: str | None, conte
         found = read_manifests(()).with_items(tuple(listed(kubeconfig, context, [kinds.RECOMMENDATIONS], namespace)))
         targets = [each.spec.target.workload for each in found.of(kinds.RECOMMENDATIONS)]
         named = {target.kind for target in targets if target is not None}
-        # A user may be allowed to read the workloads that are asked about, and no others.
+        # A user may have access to the requested workloads and no others.
         wanted = [kinds.PODS, *(kind for kind in WITH_TEMPLATE if kind.kind in named)]
         return found.with_items((*found.items, *listed(kubeconfig, context, wanted, namespace)))
 

@@ -85,7 +85,7 @@ def report(
     context: str | None,
     output: str,
 ) -> int:
-    """Say what co-location was worth: lent, used, evicted and saved, by namespace, quota and workload."""
+    """Show what co-location was worth: lent, used, evicted and saved, by namespace, quota and workload."""
     from koord.operate.page import page
     from koord.operate.since import parse
     from koord.operate.worth import NodeSize
@@ -140,7 +140,7 @@ def _from_the_api(
         try:
             return list(await client.list(kind))
         except NotFound:
-            # koord's kinds are not there: then nothing is measured.
+            # koord's kinds are not installed, so there are no measurements.
             return []
         except Forbidden:
             lacking.append(f"list {kind.plural}{f'.{kind.group}' if kind.group else ''}")
@@ -164,8 +164,8 @@ def _from_the_api(
 
 
 def _right_sizing(kubeconfig: str | None, context: str | None) -> tuple[list[Sizing], str]:
-    """What the cluster's Recommendations would save; and why that is not known. A report from Prometheus needs no
-    cluster."""
+    """What the cluster's Recommendations would save, or why that is unknown. Errors are not raised, since a report from
+    Prometheus needs no cluster."""
     import asyncio
 
     from koord.api.kinds import PODS
@@ -190,7 +190,7 @@ def _right_sizing(kubeconfig: str | None, context: str | None) -> tuple[list[Siz
 
 
 async def _recommendations(client: Client) -> tuple[list[Recommendation], str]:
-    """Who may not read them gets the rest of the report."""
+    """The Recommendations. A user without access to them still gets the rest of the report."""
     from koord.api.kinds import RECOMMENDATIONS
     from koord.kube.errors import Forbidden, NotFound
 
@@ -204,7 +204,7 @@ async def _recommendations(client: Client) -> tuple[list[Recommendation], str]:
 
 
 def _sizings(recommendations: Sequence[Recommendation], pods: Sequence[Pod]) -> list[Sizing]:
-    """Largest first; workloads that request what they should are left out."""
+    """Largest first; workloads whose requests are right are left out."""
     from koord.offline.recommend import advised
     from koord.operate.sizing import Sizing
     from koord.operate.worth import GIB

@@ -1,4 +1,4 @@
-"""`koord colocation rollout`: a feature on some nodes first, then on more, with a stop when services suffer."""
+"""`koord colocation rollout`: enables a feature on some nodes first, then on more, and stops when services suffer."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _feature = click.argument("feature", metavar="FEATURE")
 
 @click.group(cls=Group, epilog="Example: koord colocation rollout start lending --steps 5,25,50,100 --every 30m")
 def rollout() -> None:
-    """Roll out a feature bit by bit: lending, suppress, cpu-burst, memory-qos.
+    """Roll out a feature gradually: lending, suppress, cpu-burst, memory-qos.
 
-    Nodes are chosen by a hash of their names: those of a small share are part of every larger one. The manager goes
-    from step to step, and stops when services turn unready, when agents find them slowed down by batch pods, or when
-    more pods are evicted than is accepted.
+    Nodes are chosen by a hash of their names: the nodes of a small share are part of every larger one. The manager
+    goes from step to step, and stops when services become unready, when agents report that batch pods slow them down,
+    or when too many pods are evicted.
     """
 
 
@@ -65,7 +65,7 @@ def start(
     context: str | None,
     output: str,
 ) -> int:
-    """Begin: the first share of nodes gets the feature when the manager next looks."""
+    """Start: the first share of nodes gets the feature at the manager's next round."""
     from koord.api.machinery.faults import BadInput
     from koord.api.text.duration import parse_ns
     from koord.api.text.selector import parse_labels
@@ -107,7 +107,7 @@ def start(
 @kube_options
 @output_option("table", "json", "yaml")
 def status(kubeconfig: str | None, context: str | None, output: str) -> int:
-    """Say how far roll-outs are, and why one stopped."""
+    """Show the progress of roll-outs, and why one stopped."""
     from koord.operate.live import rollouts as live
 
     _print(_run(live.look, kubeconfig, context), output)
@@ -133,7 +133,7 @@ def stop(feature: str, reason: str, kubeconfig: str | None, context: str | None)
 @click.option("--again", is_flag=True, help="Also on nodes that were taken back.")
 @kube_options
 def resume(feature: str, again: bool, kubeconfig: str | None, context: str | None) -> int:
-    """Go on after a stop. The step that was stopped begins anew."""
+    """Continue after a stop. The interrupted step starts again."""
     from koord.manager.rollout.features import feature_of
     from koord.operate.live import rollouts as live
 
@@ -158,7 +158,7 @@ def undo(feature: str, kubeconfig: str | None, context: str | None) -> int:
 @click.option("--force", is_flag=True, help="Also where the roll-out is not complete.")
 @kube_options
 def finish(feature: str, force: bool, kubeconfig: str | None, context: str | None) -> int:
-    """Switch the feature on for the whole cluster, and take the roll-out's labels and items away."""
+    """Switch the feature on for the whole cluster, and remove the roll-out's labels and entries."""
     return _end(feature, True, force, kubeconfig, context)
 
 

@@ -37,7 +37,7 @@ Only for nodes with Koordinator's own runtime proxy: koord runtime-proxy asks th
 def runtime_hooks(
     listen: Path, agent_socket: str, register_in: Path | None, failure_policy: str, log_format: str
 ) -> int:
-    """Answer Koordinator's runtime proxy with what koord's hooks want."""
+    """Answer Koordinator's runtime proxy with the changes of koord's hooks."""
     with needs_extra("runtime"):
         from koord.runtime.live.hook_service import HookServiceOptions, run
 

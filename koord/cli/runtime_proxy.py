@@ -62,7 +62,7 @@ container is made, hook servers that files in --hooks-dir register are asked wha
 def runtime_proxy(
     listen: Path, runtime_endpoint: str, hooks_dir: Path, state_dir: Path, hook_timeout: float, log_format: str
 ) -> int:
-    """Stand between kubelet and its container runtime, and set containers up before they start."""
+    """Run between kubelet and its container runtime, and set up containers before they start."""
     with needs_extra("runtime"):
         from koord.runtime.live.run import ProxyOptions, run
 

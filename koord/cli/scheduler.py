@@ -56,7 +56,7 @@ def scheduler(
     plugins: tuple[str, ...],
     common: Common,
 ) -> int:
-    """Schedule pods: the scheduler of koord, in place of or beside the one of Kubernetes."""
+    """Schedule pods: koord's scheduler, instead of or alongside kube-scheduler."""
     from koord.api.configuration.features import SchedulerGate, parse_gates
     from koord.api.configuration.idle_gates import gates_warning
     from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration

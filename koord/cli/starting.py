@@ -1,4 +1,4 @@
-"""The start of a process: modules are many objects and no garbage, in which the collector would look all the same."""
+"""The start of a process: imports create many objects and no garbage, so garbage collection is delayed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import gc
 from typing import Final
 
 FIRST_PASS: Final = 200_000
-"""Objects. A process of koord has about half as many when its modules are loaded."""
+"""Number of objects. A koord process has about half as many once its modules are loaded."""
 
 
 def put_off_collection() -> None:
-    """None until there are `FIRST_PASS` objects, or somebody asks for one; from then on as usual."""
+    """Delays the first collection until there are `FIRST_PASS` objects or a caller requests one; then runs as usual."""
     usual = gc.get_threshold()
 
     def resume(phase: str, info: dict[str, int]) -> None:

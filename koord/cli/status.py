@@ -1,4 +1,4 @@
-"""`koord status`: how a cluster is, what is wrong, and how to mend it."""
+"""`koord status`: the health of a cluster, what is wrong, and how to fix it."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ Example: koord status --data-dir ./data -o json
 @kube_options
 @output_option("table", "json", "yaml")
 def status(data_dir: Path | None, wait_s: float, kubeconfig: str | None, context: str | None, output: str) -> int:
-    """Say how a running koord up, or an installation, is.
+    """Show the health of a running koord up, or of an installation.
 
-    Looks at components, leaders, schedulers, kinds, priority classes, nodes and their reports, and pods; and tries by a
-    dry run whether a new pod passes the webhooks. Says how to mend what is wrong, and then exits with 1.
+    Checks components, leaders, schedulers, kinds, priority classes, nodes and their reports, and pods; and tests with a
+    dry run whether a new pod passes the webhooks. If there are problems, lists how to fix them and exits with 1.
     """
     with Progress() as progress:
         progress.say("waiting until all is well" if wait_s else "looking at the cluster")
@@ -57,7 +57,7 @@ def status(data_dir: Path | None, wait_s: float, kubeconfig: str | None, context
 
 
 async def _wait(data_dir: Path | None, kubeconfig: str | None, context: str | None, wait_s: float) -> Status:
-    """How it is when all is well, or when the time is over."""
+    """The status once the cluster is healthy, or when the time is over."""
     from koord.kube.cluster_config import ConfigError
 
     until_s = time.monotonic() + wait_s
@@ -67,7 +67,7 @@ async def _wait(data_dir: Path | None, kubeconfig: str | None, context: str | No
             if _is_settled(found) or time.monotonic() >= until_s:
                 return found
         except ConfigError:
-            # A koord up that starts has not written its kubeconfig yet.
+            # A koord up that is still starting may not have written its kubeconfig yet.
             if time.monotonic() >= until_s:
                 raise
         await asyncio.sleep(LOOK_AGAIN_S)
@@ -99,7 +99,7 @@ async def _look(data_dir: Path | None, kubeconfig: str | None, context: str | No
 
 
 def _beside(kubeconfig: str | None) -> Path | None:
-    """The data directory that a kubeconfig lies in, if it lies in one."""
+    """The data directory that contains a kubeconfig, if any."""
     import os
 
     name = kubeconfig or os.environ.get("KUBECONFIG", "")

@@ -1,4 +1,4 @@
-"""What a command has found, as JSON or YAML: the same for all commands that offer them."""
+"""The result of a command as JSON or YAML, in the same form for all commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 
 def say(found: object, output: str) -> None:
-    """Print it in the form asked for, `json` or `yaml`."""
+    """Print the result in the requested format, `json` or `yaml`."""
     import msgspec
 
     if output == "json":

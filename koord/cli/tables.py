@@ -1,6 +1,6 @@
-"""Tables on the terminal: columns as wide as what is in them, colours only where there is a terminal.
+"""Tables on the terminal: columns as wide as their content, colours only on a terminal.
 
-What is too wide for the terminal is wrapped within its columns, the widest first; in a pipe, nothing is.
+A table too wide for the terminal is wrapped within its columns, the widest first; in a pipe nothing is wrapped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LONGEST_WORD: Final = 32
 
 
 def terminal_columns() -> int | None:
-    """How wide the terminal is; None where there is none."""
+    """The width of the terminal; None without a terminal."""
     return shutil.get_terminal_size((100, 30)).columns if sys.stdout.isatty() else None
 
 
@@ -31,8 +31,8 @@ def table(
     colours: Mapping[str, str] | None = None,
     most: int | None = None,
 ) -> str:
-    """Lines with a heading. `right` are columns of numbers; cells that are in `colours` are drawn so. No line is
-    longer than `most`, as far as words allow."""
+    """Lines with a heading. `right`: columns aligned right, for numbers. `colours`: colours by the text of a cell.
+    Lines are at most `most` characters long, unless a word is longer."""
     columns = range(len(rows[0]))
     widths = [max(len(row[column]) for row in rows) for column in columns]
     if most is not None:
@@ -56,7 +56,7 @@ def _drawn(
     right: frozenset[int],
     colours: Mapping[str, str],
 ) -> list[str]:
-    """One line of a row, of which each cell has a part."""
+    """One line of a wrapped row; `parts` has the piece of each cell."""
     drawn = []
     for i, (text, part, width) in enumerate(zip(row, parts, widths, strict=True)):
         cell = part.rjust(width) if i in right else part.ljust(width)
@@ -67,7 +67,7 @@ def _drawn(
 
 
 def _narrow(widths: list[int], rows: Sequence[Sequence[str]], right: frozenset[int], most: int) -> None:
-    """Take from the widest columns of text, but not from a word."""
+    """Shrinks the widest text columns, but never below their longest word."""
     least = [
         min(LONGEST_WORD, max((len(word) for row in rows for word in row[i].split()), default=0))
         for i in range(len(widths))

@@ -1,4 +1,4 @@
-"""`koord top nodes` and `koord top pods`: what there is, what is asked for and what is used, by priority band.
+"""`koord top nodes` and `koord top pods`: capacity, requests and usage, by priority band.
 
 `koord top gangs` is in `top_gangs`, `koord top cpus` in `top_cpus`, `koord top devices` in `top_devices`,
 `koord top quotas` in `quota_tables`.
@@ -40,7 +40,7 @@ watch_option = click.option("-w", "--watch", is_flag=True, help=f"Again every {W
 
 
 def _repeated(watch: bool, show: Callable[[], int]) -> int:
-    """Once, or again and again: a terminal is cleared before each time, in a pipe an empty line comes between."""
+    """Shows once, or repeatedly: a terminal is cleared each time, and in a pipe an empty line separates the rounds."""
     code = 0 if watch else show()
     first = True
     while watch:
@@ -57,9 +57,9 @@ def _repeated(watch: bool, show: Callable[[], int]) -> int:
 @click.group(cls=Group, invoke_without_command=True, epilog="Example: koord top nodes --sort requested-cpu")
 @click.pass_context
 def top(ctx: click.Context) -> None:
-    """Show what nodes and pods have, ask for and use, by priority band: prod, mid, batch, free.
+    """Show capacity, requests and usage of nodes and pods, by priority band: prod, mid, batch, free.
 
-    Without a word more, it is nodes. `gangs` are jobs whose pods are placed together.
+    Without a subcommand, shows nodes. `gangs` are jobs whose pods are placed together.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(nodes)
@@ -81,8 +81,8 @@ def nodes(
     context: str | None = None,
     output: str = "table",
 ) -> int:
-    """Show nodes: what they can give, what pods ask for, what is used; and for each band what it may have (LENT), uses
-    and has left. On a terminal bars stand for the bands of a node; -o wide has them as columns, as a pipe has."""
+    """Show nodes: capacity, requests and usage; and for each band what it may request (LENT), uses and has left. On a
+    terminal, bars show the bands of a node; -o wide and pipes have columns instead."""
     return _repeated(watch, lambda: _show_nodes(sort, bars, everything, kubeconfig, context, output))
 
 
@@ -121,7 +121,7 @@ def _show_nodes(
 @kube_options
 @output_option("table", "json", "yaml")
 def pods(namespace: str, sort: str, watch: bool, kubeconfig: str | None, context: str | None, output: str) -> int:
-    """Show pods: their band, their node, what they ask for and what they use."""
+    """Show pods: their band, node, requests and usage."""
     return _repeated(watch, lambda: _show_pods(namespace, sort, kubeconfig, context, output))
 
 
@@ -162,8 +162,8 @@ def _show_pods(namespace: str, sort: str, kubeconfig: str | None, context: str |
 @kube_options
 @output_option("table", "json", "yaml")
 def gangs(namespace: str, watch: bool, kubeconfig: str | None, context: str | None, output: str) -> int:
-    """Show gangs: how many pods each needs, has, and has on nodes, and for how long the first of the others waits.
-    `koord explain podgroup/NAME` says why."""
+    """Show gangs: how many pods each needs, has, and has on nodes, and how long its oldest pending pod has waited.
+    `koord explain podgroup/NAME` explains why."""
     from koord.cli.top_gangs import show_gangs
 
     return _repeated(watch, lambda: show_gangs(namespace, kubeconfig, context, output))
@@ -177,7 +177,7 @@ def gangs(namespace: str, watch: bool, kubeconfig: str | None, context: str | No
 def quotas(bars: bool | None, watch: bool, kubeconfig: str | None, context: str | None, output: str) -> int:
     """Show the trees of elastic quotas: what each uses, requests and may use (RUNTIME), and its min and max.
 
-    In a bar # is used, and | is where the share ends. `koord explain POD` says what a pod of a full quota waits for.
+    In a bar, # is usage and | the end of the share. `koord explain POD` shows what a pod of a full quota waits for.
     """
     from koord.cli.quota_tables import show_quotas
 
@@ -190,7 +190,7 @@ def quotas(bars: bool | None, watch: bool, kubeconfig: str | None, context: str 
 @kube_options
 @output_option("table", "json", "yaml")
 def cpus(node: str, watch: bool, kubeconfig: str | None, context: str | None, output: str) -> int:
-    """Show the CPUs of every NUMA node: how many are free, how many of those in whole cores, and which pods have some.
+    """Show the CPUs of every NUMA node: how many are free, how many of those in whole cores, and which pods hold some.
     `koord explain node/NAME` draws them."""
     from koord.cli.top_cpus import show
 
@@ -204,7 +204,7 @@ def cpus(node: str, watch: bool, kubeconfig: str | None, context: str | None, ou
 @kube_options
 @output_option("table", "json", "yaml")
 def devices(node: str, free: bool, watch: bool, kubeconfig: str | None, context: str | None, output: str) -> int:
-    """Show GPUs, RDMA cards and FPGAs: where they are attached, what is taken of each, and by which pods."""
+    """Show GPUs, RDMA cards and FPGAs: where they are attached, and which pods hold how much of each."""
     from koord.cli.top_devices import show
 
     return _repeated(watch, lambda: show(node, free, kubeconfig, context, output))
@@ -228,14 +228,14 @@ async def _look(kubeconfig: str | None, context: str | None) -> Top:
                     paths = [f"/apis/metrics.k8s.io/v1beta1/{name}" for name in ("nodes", "pods")]
                     usage = from_metrics_server(*[(await client.raw("GET", path))[2] for path in paths])
                 except ApiError:
-                    usage = NO_USAGE  # Nor a metrics server; and a broken one must not hide the rest.
+                    usage = NO_USAGE  # No metrics server either; a broken one must not hide the rest.
     except ApiError as error:
         raise click.ClickException(str(error)) from None
     return top_of(all_nodes, all_pods, usage if usage.nodes else NO_USAGE)
 
 
 def bar(parts: Sequence[tuple[str, float]], width: int, fill: Mapping[str, str] = _FILL) -> str:
-    """Shares of a whole, by band. What goes beyond the whole ends in an arrow."""
+    """Shares of a whole, by band. An arrow marks a sum above the whole."""
     text, done, total = "", 0, 0.0
     for band, share in parts:
         total += share
@@ -248,7 +248,7 @@ def bar(parts: Sequence[tuple[str, float]], width: int, fill: Mapping[str, str] 
 
 
 def _picture(found: Top, columns: int, drawn: bool) -> str:
-    """All nodes together."""
+    """One line for all nodes together."""
     from koord.cli.top_data import in_all
 
     whole = in_all(found)
@@ -276,7 +276,7 @@ def _picture(found: Top, columns: int, drawn: bool) -> str:
 
 
 def _bands(whole: NodeTop) -> str:
-    """What each band may have, uses and has left, over all nodes."""
+    """What each band may request, uses and has left, over all nodes."""
     rows: list[Sequence[str]] = [("BAND", *(f"{name} {word}" for name in ("CPU", "MEMORY") for word in _WORDS))]
     for band in _FILL:
         if band in ("prod", *whole.lent_by_band) or _is_there(whole, band):
@@ -299,7 +299,7 @@ def _signed(name: str, number: int) -> str:
 
 
 def node_table(shown: Sequence[NodeTop], most: int | None, drawn: bool, *, wide: bool = False) -> str:
-    """A line for each node. Bars are drawn where a line with them is no longer than `most`."""
+    """One line per node. Bars are drawn if the lines with them are no longer than `most`."""
     bands = [
         band
         for band in _FILL
@@ -323,11 +323,11 @@ def node_table(shown: Sequence[NodeTop], most: int | None, drawn: bool, *, wide:
         return rows
 
     if drawn:
-        # What is left of the terminal belongs to the bars; where that is too little, there are none.
+        # Bars fill the rest of the terminal; if there is too little room, they are left out.
         narrow = max(len(click.unstyle(line)) for line in _drawn_table(rows_with(LEAST_BAR)).splitlines())
         room = shutil.get_terminal_size((100, 30)).columns - narrow if most is None else most - narrow
         if room >= 0 or most is None:
-            # Bars are coloured already, so that their length is not what is seen.
+            # Bars contain colour codes, so their string length is not their visible width.
             return _drawn_table(rows_with(min(MOST_BAR, LEAST_BAR + max(0, room) // _BARS)))
     return table(rows_with(0), right=frozenset(range(1, len(heads))))
 
@@ -348,7 +348,7 @@ def _cells(node: NodeTop, name: str, width: int, bands: Sequence[str], heads: Co
 
 
 def _cache_cell(cache: PageCache | None) -> str:
-    """Beside what is used: the kernel can take it back."""
+    """The page cache, apart from usage: the kernel can reclaim it."""
     if cache is None:
         return "-"
     cold = "" if cache.cold is None else f" ({short('memory', cache.cold)} cold)"
@@ -374,7 +374,7 @@ def _requested(node: NodeTop, name: str) -> list[tuple[str, float]]:
 
 
 def _used(node: NodeTop, name: str) -> list[tuple[str, float]]:
-    """By band; what is no pod's, or of no band, comes last."""
+    """By band; usage outside pods, or without a band, comes last."""
     if node.used is None:
         return []
     parts = {band: node.share(node.used_by_band[band][name], name) for band in _FILL}

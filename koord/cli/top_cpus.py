@@ -1,4 +1,4 @@
-"""The table of `koord top cpus`: one line for each NUMA node, with its free CPUs and the pods that have some."""
+"""The table of `koord top cpus`: one line for each NUMA node, with its free CPUs and the pods that hold CPUs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def _look(kubeconfig: str | None, context: str | None) -> Sequence[CPUFigu
     try:
         async with Client.from_config(kubeconfig, context) as client:
             reports = []
-            # Without koord's agents nobody reports CPUs.
+            # Without koord's agents no CPUs are reported.
             with suppress(NotFound):
                 reports = await client.list(kinds.NODE_RESOURCE_TOPOLOGIES)
             pods = await client.list(kinds.PODS)

@@ -1,7 +1,7 @@
-"""What nodes and pods have, ask for and use, by priority band: the figures of `koord top`, without any printing.
+"""Capacity, requests and usage of nodes and pods, by priority band: the figures of `koord top`, without printing.
 
-Batch and mid pods ask for resources of their own names (kubernetes.io/batch-cpu); here they count as the cpu and memory
-that they are. cpu is in milli-cores, memory in bytes.
+Batch and mid pods request resources with names of their own (kubernetes.io/batch-cpu); here these count as cpu and
+memory. cpu is in milli-cores, memory in bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LENT: Final[Mapping[str, Mapping[str, str]]] = {
     "mid": {str(names.RESOURCE_MID_CPU): "cpu", str(names.RESOURCE_MID_MEMORY): "memory"},
     "batch": {str(names.RESOURCE_BATCH_CPU): "cpu", str(names.RESOURCE_BATCH_MEMORY): "memory"},
 }
-"""The bands that nodes lend to, and the names under which they do."""
+"""The bands that nodes lend to, and the names of the lent resources."""
 _SAME: Final[Mapping[str, str]] = {name: same for of_band in LENT.values() for name, same in of_band.items()}
 
 Amounts = dict[str, int]
@@ -38,17 +38,17 @@ class PageCache(msgspec.Struct, frozen=True):
 
     total: int
     cold: int | None = None
-    "None where the node's kernel does not tell it."
+    "None if the node's kernel does not report it."
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What was measured, and by whom."""
+    """Measured usage, and its source."""
 
     source: str
     nodes: Mapping[str, Amounts]
     pods: Mapping[str, Amounts]
     page_cache: Mapping[str, PageCache] = {}
-    "By name of a node, and by namespace and name of a pod."
+    "Keys are node names, and namespace/name of pods."
 
 
 NO_USAGE: Final = Usage("", {}, {})
@@ -61,7 +61,7 @@ class PodTop(msgspec.Struct, frozen=True):
     requested: Amounts
     used: Amounts | None
     page_cache: PageCache | None = None
-    "Told apart from what is used, as far as that does not count it."
+    "Page cache that `used` does not include."
 
 
 class NodeTop(msgspec.Struct, frozen=True):
@@ -71,14 +71,14 @@ class NodeTop(msgspec.Struct, frozen=True):
     pods: int
     allocatable: Amounts
     lent_by_band: dict[str, Amounts]
-    "What of it is lent to batch and mid pods, over what others asked for."
+    "The part lent to batch and mid pods, beyond the requests of other pods."
     requested: dict[str, Amounts]
     "By band."
     used: Amounts | None
-    "All of the node, with what is no pod's."
+    "Of the whole node, including processes outside pods."
     used_by_band: dict[str, Amounts]
     yarn: Amounts = msgspec.field(default_factory=lambda: dict.fromkeys(RESOURCES, 0))
-    "What YARN has of what is reclaimed, beside what is lent to pods."
+    "YARN's part of the reclaimed resources, apart from what is lent to pods."
     page_cache: PageCache | None = None
 
     @property
@@ -86,13 +86,13 @@ class NodeTop(msgspec.Struct, frozen=True):
         return _sum(self.lent_by_band.values())
 
     def has(self, band: str, resource: str) -> int | None:
-        """What the pods of a band may ask for in all; None for bands that nothing is set aside for."""
+        """What all pods of a band together may request; None for bands without resources of their own."""
         if band == "prod":
             return self.allocatable[resource]
         return self.lent_by_band[band][resource] if band in self.lent_by_band else None
 
     def left(self, band: str, resource: str) -> int | None:
-        """What of it nobody asked for; below zero if less is lent than before. Pods of no band count as prod pods."""
+        """The amount that no pod requests; negative if less is lent than before. Pods of no band count as prod pods."""
         has = self.has(band, resource)
         if has is None:
             return None
@@ -111,7 +111,7 @@ class Top(msgspec.Struct, frozen=True):
     nodes: tuple[NodeTop, ...]
     pods: tuple[PodTop, ...]
     source: str
-    "Who measured what is used; nothing where nobody did."
+    "Where the usage comes from; empty if it was not measured."
 
 
 def top_of(nodes: Iterable[Node], pods: Iterable[Pod], usage: Usage = NO_USAGE) -> Top:
@@ -156,7 +156,7 @@ SORTS: Final[Mapping[str, Callable[[NodeTop], tuple[object, ...]]]] = {
     "requested-memory": lambda each: (-each.share(each.requested_in_all("memory"), "memory"),),
     "pods": lambda each: (-each.pods,),
 }
-"""By which nodes can be sorted, the fullest first; of equals by name."""
+"""Sort keys for nodes, fullest first; equal nodes are sorted by name."""
 
 POD_SORTS: Final[Mapping[str, Callable[[PodTop], tuple[object, ...]]]] = {
     "name": lambda each: (),
@@ -169,7 +169,7 @@ POD_SORTS: Final[Mapping[str, Callable[[PodTop], tuple[object, ...]]]] = {
 
 
 def from_node_metrics(metrics: Iterable[NodeMetric]) -> Usage:
-    """What koord's agents report."""
+    """Usage as reported by koord's agents."""
     nodes: dict[str, Amounts] = {}
     pods: dict[str, Amounts] = {}
     page_cache: dict[str, PageCache] = {}
@@ -189,7 +189,7 @@ def from_node_metrics(metrics: Iterable[NodeMetric]) -> Usage:
 
 
 def _cache(total: object, cold: object) -> PageCache | None:
-    """Extensions are free-form: what is no quantity counts as missing."""
+    """Extensions are free-form: an invalid quantity counts as missing."""
     known = [_bytes(each) for each in (total, cold)]
     return None if known[0] is None else PageCache(known[0], known[1])
 
@@ -223,7 +223,7 @@ class _MeasuredList(msgspec.Struct):
 
 
 def from_metrics_server(nodes: bytes, pods: bytes) -> Usage:
-    """What metrics.k8s.io answers for nodes and for pods."""
+    """Usage from metrics.k8s.io, for nodes and pods."""
     by_node = msgspec.json.decode(nodes, type=_MeasuredList).items
     by_pod = msgspec.json.decode(pods, type=_MeasuredList).items
     return Usage(
@@ -237,7 +237,7 @@ def from_metrics_server(nodes: bytes, pods: bytes) -> Usage:
 
 
 def for_programs(top: Top) -> dict[str, object]:
-    """The figures as JSON tells them: canonical quantities, stable keys."""
+    """The figures for JSON: canonical quantities, stable keys."""
     return {
         "nodes": {each.name: _node_told(each) for each in top.nodes},
         "total": _node_told(in_all(top)),
@@ -285,7 +285,7 @@ def _cache_told(cache: PageCache | None) -> dict[str, str | None] | None:
 
 
 def _band_told(node: NodeTop, band: str) -> dict[str, object]:
-    """What a band may have, uses and has left; null where nothing is set aside, or nobody measures."""
+    """What a band may request, uses and has left; null if it has no resources of its own or no measurement."""
     told: dict[str, object] = {}
     for word, of in (("lent", node.has), ("left", node.left)):
         amounts = {name: number for name in RESOURCES if (number := of(band, name)) is not None}

@@ -1,4 +1,4 @@
-"""The table of `koord top devices`: one line for each device, with what is taken of it and by whom."""
+"""The table of `koord top devices`: one line for each device, with the allocated amount and the pods that hold it."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ async def _look(kubeconfig: str | None, context: str | None) -> list[GangTop]:
         async with Client.from_config(kubeconfig, context) as client:
             pods = await client.list(kinds.PODS)
             groups: list[PodGroup] = []
-            # Not every cluster has the definition: pods can say all that matters themselves.
+            # Not every cluster has the CRD: pods can carry all gang settings themselves.
             with suppress(NotFound):
                 groups = list(await client.list(kinds.POD_GROUPS))
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""`koord uninstall`: takes koord off a cluster, and leaves nothing of it."""
+"""`koord uninstall`: removes koord from a cluster completely."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from koord.cli.progress import Progress
 
 if TYPE_CHECKING:
     from koord.operate.install.live.cluster import Cluster
-    from koord.operate.install.live.uninstalling import Leaving, Taken
+    from koord.operate.install.live.uninstalling import UninstallPlan, UninstallReport
 
 
 @click.command(
@@ -52,7 +52,7 @@ def uninstall(
     context: str | None,
     output: str,
 ) -> int:
-    """Take koord off a cluster without a trace."""
+    """Remove koord from a cluster without a trace."""
 
     async def work(cluster: Cluster) -> int:
         from koord.operate.install.live.uninstalling import look, take_away
@@ -81,7 +81,7 @@ def uninstall(
     return on_cluster(kubeconfig, context, work)
 
 
-def _would_go(leaving: Leaving) -> dict[str, object]:
+def _would_go(leaving: UninstallPlan) -> dict[str, object]:
     settings, plan = leaving.record.settings, leaving.removal
     return {
         "version": settings.version,
@@ -93,7 +93,7 @@ def _would_go(leaving: Leaving) -> dict[str, object]:
     }
 
 
-def _outcome(taken: Taken) -> dict[str, object]:
+def _outcome(taken: UninstallReport) -> dict[str, object]:
     return {
         "deleted": [str(key) for key in taken.deleted],
         "kept": [{"object": str(each.key), "why": each.why} for each in taken.kept],
@@ -103,7 +103,7 @@ def _outcome(taken: Taken) -> dict[str, object]:
     }
 
 
-def _say(leaving: Leaving, delete_crds: bool) -> None:
+def _say(leaving: UninstallPlan, delete_crds: bool) -> None:
     settings, plan = leaving.record.settings, leaving.removal
     going = (*plan.early, *plan.late)
     click.echo(
@@ -122,7 +122,7 @@ def _say(leaving: Leaving, delete_crds: bool) -> None:
         click.echo(f"waiting for koord-scheduler, which will be gone: {counted(len(leaving.waiting), 'pod')}: {shown}")
 
 
-def _told(taken: Taken) -> int:
+def _told(taken: UninstallReport) -> int:
     reasons: dict[str, list[str]] = {}
     for each in taken.kept:
         reasons.setdefault(each.why, []).append(str(each.key))

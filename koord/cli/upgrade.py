@@ -1,4 +1,4 @@
-"""`koord upgrade`: an installation as this version of koord has it, with the settings that it has."""
+"""`koord upgrade`: brings an installation to this version of koord, and keeps its settings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def upgrade(
     output: str,
     **given: Any,
 ) -> int:
-    """Bring an installation to this version of koord; settings that are not given stay as they are."""
+    """Bring an installation to this version of koord; settings that are not given stay unchanged."""
 
     async def work(cluster: Cluster) -> int:
         from msgspec.structs import replace
@@ -67,7 +67,7 @@ def upgrade(
 
 
 def _at(settings: Settings, version: str) -> Settings:
-    """With this version, and the image that belongs to it if the image was named by its version."""
+    """The settings with this version, and with its image if the image tag was the old version."""
     from msgspec.structs import replace
 
     name, colon, tag = settings.image.rpartition(":")

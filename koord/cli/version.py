@@ -1,4 +1,4 @@
-"""`koord version`: what runs here, and what answers there."""
+"""`koord version`: the versions of koord and of the cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GIT_WITHIN_S = 5.0
 
 
 class Build(msgspec.Struct, frozen=True):
-    """Which build this is; empty where nobody knows."""
+    """The commit of this build; empty if unknown."""
 
     commit: str = ""
     date: str = ""
@@ -50,7 +50,7 @@ def version(client_only: bool, kubeconfig: str | None, context: str | None, outp
 
 
 def own_build() -> Build:
-    """As the wheel says; in a checkout, as git says."""
+    """Read from the wheel; in a checkout, from git."""
     root = files("koord")
     try:
         return msgspec.json.decode(root.joinpath("build.json").read_bytes(), type=Build)
@@ -69,7 +69,7 @@ def own_build() -> Build:
 
 
 async def _server(kubeconfig: str | None, context: str | None) -> dict[str, str]:
-    """What the server says; where none is configured or none answers, that is a fact to print, not a failure."""
+    """The server's version. A missing or silent server is a result to print, not a failure."""
     from koord.kube.client import Client
     from koord.kube.cluster_config import ConfigError
     from koord.kube.errors import ApiError

@@ -1,4 +1,4 @@
-"""The options of a manager that serves webhooks, under the names that Koordinator's has."""
+"""The webhook options of the manager, with the same names as in Koordinator's."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WebhookFlags:
     binding_admission_dry_run: bool
 
     def webhooks(self, gates: Gates, on_ready: Callable[[str], None], lease_namespace: str) -> Webhooks | None:
-        """What is to be served; None where nothing is."""
+        """The webhooks to serve; None if there are none."""
         from dataclasses import replace
 
         from koord.admission.binding import BindingSettings, listed
@@ -71,7 +71,7 @@ class WebhookFlags:
 
 
 def webhook_options(command: F) -> F:
-    """--webhook-address and what goes with it: the command gets `webhook_flags`."""
+    """--webhook-address and the related options: the command gets `webhook_flags`."""
 
     @wraps(command)
     def with_flags(**given: Any) -> Any:

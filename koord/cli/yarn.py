@@ -172,7 +172,7 @@ def copilot(
     host_root: str,
     log_format: str,
 ) -> int:
-    """Watch a NodeManager's containers on this node, and end them when the node needs something back."""
+    """Watch a NodeManager's containers on this node, and stop them when the node needs resources back."""
     from koord.agent.host.cgroups import Cgroups
     from koord.agent.host.files import Files
     from koord.agent.view import driver_in
@@ -245,7 +245,7 @@ def _daemon(
 ) -> int:
     from koord.cli.component import start
     from koord.kube import shell, tether
-    from koord.yarn.live.java import Told, installed, run_daemon
+    from koord.yarn.live.java import DaemonInfo, installed, run_daemon
 
     found = installed(hadoop)
     supervised = start("text")
@@ -255,7 +255,7 @@ def _daemon(
 
         async with asyncio.TaskGroup() as tasks:
 
-            def ready(told: Told) -> None:
+            def ready(told: DaemonInfo) -> None:
                 if supervised:
                     tether.say_ready({"web": told.web})
                 if node:

@@ -1,7 +1,7 @@
 """Anomaly detection: whether a node has been overloaded for long enough to act on it.
 
-A node is anomalous after *more than* so many rounds above its marks in a row. It stays so until more than so many
-rounds below them in a row, or until a time is over: then counting begins anew.
+A node is anomalous after more than N rounds in a row above its marks. It stays anomalous until more than M rounds in a
+row below them, or until a timeout: then counting starts again.
 """
 
 from __future__ import annotations

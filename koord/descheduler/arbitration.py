@@ -22,77 +22,79 @@ from koord.descheduler.workloads import Workloads
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A move that is asked for."""
+class MoveRequest:
+    """A requested move."""
 
     name: str
     created_s: float
     pod: Pod | None
-    "None where it is gone: then there is nothing to hold back."
+    "None if the pod is gone: then nothing is held back."
     rules: Rules
-    "Of the profile that it belongs to."
+    "The rules of its profile."
     behind: str = ""
     "Another job about the same pod, which comes first."
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    asked: Asked
+    request: MoveRequest
     outcome: Literal["passes", "waits", "forbidden"]
     why: str = ""
 
 
-def arbitrate(asked: Sequence[Asked], workloads: Workloads, moves: Moves, shield: Shield | None = None) -> list[Ruling]:
-    """Rule on all of them, in their order. Who passes counts against those after it: `moves` grows."""
+def arbitrate(
+    requests: Sequence[MoveRequest], workloads: Workloads, moves: Moves, shield: Shield | None = None
+) -> list[Ruling]:
+    """Rule on all requests, in their order. A move that passes counts against the later ones: `moves` grows."""
     rulings, shield = list[Ruling](), shield or Shield()
-    for each in in_order(asked, moves):
-        with shield.about("rule on its move", PODS, None if each.pod is None else each.pod.metadata):
-            rulings.append(_ruling(each, workloads, moves))
+    for request in in_order(requests, moves):
+        with shield.about("rule on its move", PODS, None if request.pod is None else request.pod.metadata):
+            rulings.append(_ruling(request, workloads, moves))
     return rulings
 
 
-def _ruling(asked: Asked, workloads: Workloads, moves: Moves) -> Ruling:
-    pod, rules = asked.pod, asked.rules
+def _ruling(request: MoveRequest, workloads: Workloads, moves: Moves) -> Ruling:
+    pod, rules = request.pod, request.rules
     if pod is None:
-        return Ruling(asked, "passes")
-    if asked.behind:
-        return Ruling(asked, "waits", f"PodMigrationJob {asked.behind} is about the same pod, and comes first")
+        return Ruling(request, "passes")
+    if request.behind:
+        return Ruling(request, "waits", f"PodMigrationJob {request.behind} is about the same pod, and comes first")
     why = never(pod, rules, workloads)
     if why is not None:
-        return Ruling(asked, "forbidden", why)
+        return Ruling(request, "forbidden", why)
     why = not_yet(pod, rules, workloads, moves)
     if why is None:
         moves.add(pod)
-    return Ruling(asked, "passes" if why is None else "waits", why or "")
+    return Ruling(request, "passes" if why is None else "waits", why or "")
 
 
-def in_order(asked: Sequence[Asked], moves: Moves) -> list[Asked]:
-    """Profiles that do not sort leave their own as they were asked for."""
+def in_order(requests: Sequence[MoveRequest], moves: Moves) -> list[MoveRequest]:
+    """Requests of profiles that do not sort keep their order."""
 
-    def rank(each: Asked) -> tuple[object, ...]:
-        pod, rules = each.pod, each.rules
+    def rank(request: MoveRequest) -> tuple[object, ...]:
+        pod, rules = request.pod, request.rules
         if pod is None:
             return ()
         return (*(own(pod) for own in rules.ranks), *((*importance(pod), -created_s(pod)) if rules.sorts else ()))
 
-    sorts = any(each.rules.sorts for each in asked)
-    by_age = sorted(asked, key=lambda each: (-int(each.created_s), each.name)) if sorts else asked
+    sorts = any(request.rules.sorts for request in requests)
+    by_age = sorted(requests, key=lambda request: (-int(request.created_s), request.name)) if sorts else requests
     by_pod = sorted(by_age, key=rank)
     together = _together(by_pod)
 
-    def moving(each: Asked) -> int:
-        job = _job_of(each.pod)
+    def moving(request: MoveRequest) -> int:
+        job = _job_of(request.pod)
         return 0 if job is None else len(moves.by_owner.get(job, ()))
 
     return sorted(together, key=moving, reverse=True)
 
 
-def _together(asked: Sequence[Asked]) -> list[Asked]:
+def _together(requests: Sequence[MoveRequest]) -> list[MoveRequest]:
     """Moves of one Job next to the first of them."""
-    found: dict[str, list[Asked]] = {}
-    for each in asked:
-        found.setdefault(_job_of(each.pod) or f"move {each.name}", []).append(each)
-    return [each for group in found.values() for each in group]
+    by_job: dict[str, list[MoveRequest]] = {}
+    for request in requests:
+        by_job.setdefault(_job_of(request.pod) or f"move {request.name}", []).append(request)
+    return [request for of_job in by_job.values() for request in of_job]
 
 
 def _job_of(pod: Pod | None) -> str | None:

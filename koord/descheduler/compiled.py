@@ -35,14 +35,14 @@ class Compiled:
     profiles: tuple[ReadyProfile, ...]
 
     def rules_of(self, profile: str) -> Rules:
-        """By which a job of a profile is carried out. Jobs that nobody's round asked for, or whose profile is gone,
-        follow the first."""
-        return next((each.rules for each in self.profiles if each.name == profile), self.profiles[0].rules)
+        """The rules for a job of a profile. Jobs that users created, or whose profile is gone, follow the first
+        profile."""
+        return next((ready.rules for ready in self.profiles if ready.name == profile), self.profiles[0].rules)
 
     @property
     def arbitration_s(self) -> float:
         """How often jobs are ruled on: as the most impatient profile says."""
-        wanted = (each.rules.args.arbitration_args for each in self.profiles)
+        wanted = (profile.rules.args.arbitration_args for profile in self.profiles)
         return min((parse_duration(each.interval) if each and each.interval else 0.0 for each in wanted), default=0.0)
 
 
@@ -52,7 +52,7 @@ def compiled(config: DeschedulerConfiguration, own: Sequence[type[Plugin]] = ())
         config,
         parse_duration(config.descheduling_interval),
         chosen_by(config.node_selector),
-        tuple(_profile(each, own) for each in config.profiles),
+        tuple(_profile(profile, own) for profile in config.profiles),
     )
 
 
@@ -62,7 +62,7 @@ def _profile(profile: DeschedulerProfile, own: Sequence[type[Plugin]]) -> ReadyP
     proposing = {
         point: (
             *(make(name, profile.written_args(name).completed()) for name in resolved[point]),
-            *(each for each in mine if each.propose is not None and each.point == point),
+            *(plugin for plugin in mine if plugin.propose is not None and plugin.point == point),
         )
         for point in ("deschedule", "balance")
     }
@@ -75,7 +75,7 @@ def _profile(profile: DeschedulerProfile, own: Sequence[type[Plugin]]) -> ReadyP
             Rules.of(profile.args_of(MIGRATION, MigrationControllerArgs)),
             filters=MIGRATION in resolved["filter"],
             sorts=MIGRATION in resolved["sort"],
-            keeps=tuple(each.keeps for each in mine if each.keeps is not None),
-            ranks=tuple(each.rank for each in mine if each.rank is not None),
+            keeps=tuple(plugin.keeps for plugin in mine if plugin.keeps is not None),
+            ranks=tuple(plugin.rank for plugin in mine if plugin.rank is not None),
         ),
     )

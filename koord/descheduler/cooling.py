@@ -37,14 +37,14 @@ def note_of_move(node: Node, pod: Pod, by: str, now_s: float) -> dict[str, str] 
 
 def closed_to(nodes: Iterable[Node], owner: str, now_s: float) -> list[str]:
     """The nodes that take no pods of an owner, because one was moved away from them a while ago. A reservation for its
-    next pod must not be there: nobody would use it."""
-    key, found = f"{OF_OWNER}{owner}", []
+    next pod must not be there: no pod would use it."""
+    key, closed = f"{OF_OWNER}{owner}", []
     for node in nodes:
         if LAST_EVICTIONS.key in node.metadata.annotations:
             time = LAST_EVICTIONS.read(node.metadata, "Node").get(key)
             if time is not None and _counts(time, now_s):
-                found.append(node.metadata.name)
-    return sorted(found)
+                closed.append(node.metadata.name)
+    return sorted(closed)
 
 
 def _counts(time: str, now_s: float) -> bool:

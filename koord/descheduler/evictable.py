@@ -70,11 +70,11 @@ def _by_itself(pod: Pod, rules: Rules) -> str | None:
                 return f"there is no PriorityClass {rules.priority_class_missing} (priorityThreshold)"
     volumes = pod.spec.volumes
     if "LocalStorage" not in skipped and not args.evict_local_storage_pods:
-        local = [each.name for each in volumes if each.host_path is not None or each.empty_dir is not None]
+        local = [volume.name for volume in volumes if volume.host_path is not None or volume.empty_dir is not None]
         if local:
             return f"it has local storage: volume {local[0]} (evictLocalStoragePods)"
     if "PVC" not in skipped and args.ignore_pvc_pods:
-        claimed = [each.name for each in volumes if each.persistent_volume_claim is not None]
+        claimed = [volume.name for volume in volumes if volume.persistent_volume_claim is not None]
         if claimed:
             return f"it has a claim: volume {claimed[0]} (ignorePvcPods)"
     if "LabelSelector" not in skipped and not rules.labels.matches(meta.labels):
@@ -88,8 +88,8 @@ def _by_its_workload(pod: Pod, rules: Rules, workloads: Workloads) -> str | None
         if "BarePods" in skipped or args.evict_all_bare_pods:
             return None
         if args.evict_failed_bare_pods:
-            return None if pod.status.phase == "Failed" else "nothing would make it anew, and it has not failed"
-        return "nothing would make it anew: it has no owner (evictAllBarePods)"
+            return None if pod.status.phase == "Failed" else "nothing would create it again, and it has not failed"
+        return "nothing would create it again: it has no owner (evictAllBarePods)"
     workload = workloads.of(pod)
     if workload is None and _limits_workloads(rules):
         return UNKNOWN_OWNER
@@ -98,7 +98,7 @@ def _by_its_workload(pod: Pod, rules: Rules, workloads: Workloads) -> str | None
     if workload is None:
         return "its owner is not known, or gone (skipCheckExpectedReplicas)"
     if workload.kind == "Job":
-        # It loses work and serves nobody: it may go as a whole, and its limits say how fast.
+        # It loses work but serves no requests: all of it may be evicted, as fast as its limits allow.
         return None
     if workload.scales_first:
         return None
@@ -198,7 +198,7 @@ def _unavailable_with(pod: Pod, workloads: Workloads) -> frozenset[str]:
     uid = workloads.uid_of(pod) or ""
     known = workloads.unavailable.get(uid)
     if known is None:
-        known = frozenset(identity(each) for each in workloads.siblings(pod) if not is_available(each))
+        known = frozenset(identity(sibling) for sibling in workloads.siblings(pod) if not is_available(sibling))
         workloads.unavailable[uid] = known
     return known
 

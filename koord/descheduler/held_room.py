@@ -1,9 +1,9 @@
 """The reservation that holds room for a job's replacement, and what happens if the pod of another job takes it.
 
-A reservation is for the next pod of a workload, whichever that is: nobody can tell the replacements of two moved pods
+A reservation is for the next pod of a workload, whichever that is: the replacements of two moved pods cannot be told
 apart before they come. So the replacement of one pod may use the room that another job holds. Then both jobs trade:
 
-    A  its pod is gone, and nobody uses its own room          A goes on with the room of B, and its user
+    A  its pod is gone, and no pod uses its own room          A goes on with the room of B, and its user
     B  its pod is still there, and its room is used           B takes over the room that A leaves
 
 Each writes only its own job, and the second follows from what the first wrote. A job refers to its room in
@@ -36,7 +36,7 @@ class Sibling:
     left: Reservation | None
     "The one that was made for it, if it refers to another."
     pod_stays: bool
-    "Whether its pod is there, and nobody has begun to delete it."
+    "Whether its pod exists and is not being deleted."
 
 
 def reservation_name(job: PodMigrationJob) -> str:
@@ -48,11 +48,11 @@ def reservation_name(job: PodMigrationJob) -> str:
 
 
 def job_of(reservation: Reservation) -> OwnerReference | None:
-    """The job that a reservation is for; None for one that somebody else made."""
+    """The job that a reservation is for; None if no job made it."""
     meta = reservation.metadata
     if any(meta.labels.get(key) != value for key, value in CREATED_BY.items()):
         return None
-    return next((each for each in meta.owner_references if each.kind == POD_MIGRATION_JOBS.kind), None)
+    return next((owner for owner in meta.owner_references if owner.kind == POD_MIGRATION_JOBS.kind), None)
 
 
 def is_own(job: PodMigrationJob, reservation: Reservation) -> bool:
@@ -64,31 +64,31 @@ def is_own(job: PodMigrationJob, reservation: Reservation) -> bool:
 
 
 def awaits_replacement(job: PodMigrationJob, *, pod_stays: bool) -> bool:
-    """Whether a pod is to come for this job."""
-    due = {each.type for each in job.status.conditions if each.type in _DUE}
+    """Whether a replacement will come for this job."""
+    due = {condition.type for condition in job.status.conditions if condition.type in _DUE}
     return not job.is_over and ("ScaledFirst" in due or ("Eviction" in due and not pod_stays))
 
 
 def taken_instead(job: PodMigrationJob, siblings: Sequence[Sibling]) -> Reservation | None:
     """For A: the room of another job that a pod uses, while the pod of that job is still there."""
-    found = []
-    for each in siblings:
-        room = each.reservation
-        if room is None or not room.status.current_owners or job_of(room) is None or each.job.is_over:
+    rooms = []
+    for sibling in siblings:
+        room = sibling.reservation
+        if room is None or not room.status.current_owners or job_of(room) is None or sibling.job.is_over:
             continue
-        if not each.pod_stays or awaits_replacement(each.job, pod_stays=True):
+        if not sibling.pod_stays or awaits_replacement(sibling.job, pod_stays=True):
             continue
         name = room.metadata.name
-        if not any(other is not each and reservation_name(other.job) == name for other in siblings):
-            found.append(room)
-    return min(found, key=lambda room: room.metadata.name, default=None)
+        if not any(other is not sibling and reservation_name(other.job) == name for other in siblings):
+            rooms.append(room)
+    return min(rooms, key=lambda room: room.metadata.name, default=None)
 
 
 def left_by_taker(reservation: Reservation, siblings: Sequence[Sibling]) -> Reservation | None:
     """For B: the room that was made for the job that goes on with B's."""
-    for each in siblings:
-        left = each.left
-        if reservation_name(each.job) != reservation.metadata.name or left is None:
+    for sibling in siblings:
+        left = sibling.left
+        if reservation_name(sibling.job) != reservation.metadata.name or left is None:
             continue
         if left.status.phase is ReservationPhase.AVAILABLE and not left.status.current_owners:
             return left
@@ -98,16 +98,16 @@ def left_by_taker(reservation: Reservation, siblings: Sequence[Sibling]) -> Rese
 def will_be_traded(siblings: Sequence[Sibling]) -> bool:
     """For B: whether there is an A that has yet to write that it goes on with B's room."""
     return any(
-        awaits_replacement(each.job, pod_stays=each.pod_stays)
-        and each.reservation is not None
-        and not each.reservation.status.current_owners
-        and job_of(each.reservation) is not None
-        for each in siblings
+        awaits_replacement(sibling.job, pod_stays=sibling.pod_stays)
+        and sibling.reservation is not None
+        and not sibling.reservation.status.current_owners
+        and job_of(sibling.reservation) is not None
+        for sibling in siblings
     )
 
 
 def is_held_for_nobody(reservation: Reservation, owner: PodMigrationJob, jobs: Sequence[PodMigrationJob]) -> bool:
-    """Whether nobody uses a reservation, or will. `owner`: the job that it is for. `jobs`: those that refer to it, or
-    to the one that its owner refers to."""
+    """Whether no pod uses a reservation, or will use it. `owner`: the job that it is for. `jobs`: all jobs that refer
+    to it, or to the reservation that its owner refers to."""
     used = reservation.status.phase is ReservationPhase.SUCCEEDED or bool(reservation.status.current_owners)
     return owner.is_over and not used and all(job.is_over for job in jobs)

@@ -1,7 +1,7 @@
 """Whom to move first: the least important pods, by the order that all parts of the descheduler share.
 
-Lower classes first (free, batch, mid, prod), then by priority, QoS, what a deletion and an eviction cost, and who saved
-its work last; pods that are equal in all of it are told apart by who asks: by usage, and the younger one first.
+Lower classes first (free, batch, mid, prod), then by priority, QoS, what a deletion and an eviction cost, and the
+time of the last saved work; callers break ties by usage, and then the younger pod comes first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def importance(pod: Pod) -> Importance:
         _QOS[qos_class(pod)],
         deletion_cost(pod) if says else 0,
         EVICTION_COST.read(pod.metadata) if says else 0,
-        # Who saved its work last loses least. Who says nothing of it comes after those who do.
+        # The pod with the latest checkpoint loses least. Pods without checkpoints come after the others.
         -(CHECKPOINTED_AT.read(pod.metadata) or 0.0) if says else 0.0,
     )
 
@@ -57,7 +57,7 @@ def roughly(pod: Pod) -> tuple[int, int]:
 
 
 def created_s(pod: Pod) -> float:
-    """When a pod was made; 0 where that is not told."""
+    """When a pod was created; 0 if unknown."""
     try:
         return parse_timestamp(pod.metadata.creation_timestamp or "")
     except TimestampError:

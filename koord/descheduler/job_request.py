@@ -19,9 +19,9 @@ from koord.api.protocol.annotations.load import (
     JOB_PROFILE,
 )
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob, PodMigrationJobPhase
-from koord.descheduler.arbitration import Asked
+from koord.descheduler.arbitration import MoveRequest
 from koord.descheduler.evictable import not_yet
-from koord.descheduler.migration import created_s
+from koord.descheduler.job_status import created_s
 from koord.descheduler.moves import Moves, identity, is_waiting, moves_of, pod_of
 from koord.descheduler.plugin import Proposal
 from koord.descheduler.rules import Rules
@@ -74,9 +74,9 @@ def sorted_out(
     now_s: float,
     rules: Callable[[PodMigrationJob], Rules],
     shield: Shield | None = None,
-) -> tuple[list[Asked], Moves]:
-    """The jobs to rule on, and the moves under way. Several jobs for one pod wait for one of them: that which is under
-    way, else the oldest."""
+) -> tuple[list[MoveRequest], Moves]:
+    """The jobs to rule on, and the moves under way. Several jobs for one pod wait for one of them: the one
+    under way, else the oldest."""
     jobs, waiting, shield = list(jobs), list[PodMigrationJob](), shield or Shield()
     for job in jobs:
         with shield.about("rule on it", POD_MIGRATION_JOBS, job.metadata):
@@ -84,11 +84,11 @@ def sorted_out(
                 waiting.append(job)
     moves = moves_of(jobs, pods, now_s, shield)
     first = {move.pod: move.job for move in moves}
-    asked = list[Asked]()
-    for job in sorted(waiting, key=lambda each: (created_s(each, now_s), each.metadata.name)):
+    asked = list[MoveRequest]()
+    for job in sorted(waiting, key=lambda job: (created_s(job, now_s), job.metadata.name)):
         name, pod = job.metadata.name, pod_of(job, pods)
         behind = "" if pod is None else first.setdefault(identity(pod), name)
-        asked.append(Asked(name, created_s(job, now_s), pod, rules(job), behind if behind != name else ""))
+        asked.append(MoveRequest(name, created_s(job, now_s), pod, rules(job), behind if behind != name else ""))
     return asked, moves
 
 

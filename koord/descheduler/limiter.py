@@ -15,7 +15,7 @@ from koord.api.text.timestamp import TimestampError, parse_timestamp
 
 
 @dataclass(frozen=True, slots=True)
-class Went:
+class Departure:
     """A pod that a job made go."""
 
     workload: str
@@ -24,16 +24,16 @@ class Went:
     at_s: float
 
 
-def went_of(job: PodMigrationJob) -> Went | None:
+def departure_of(job: PodMigrationJob) -> Departure | None:
     """What a job made go; None while its pod stays."""
-    eviction = next((each for each in job.status.conditions if each.type == "Eviction"), None)
+    eviction = next((condition for condition in job.status.conditions if condition.type == "Eviction"), None)
     if eviction is None:
         return None
     try:
         at_s = parse_timestamp(eviction.last_transition_time or "")
     except TimestampError:
         return None
-    return Went(JOB_WORKLOAD.read(job.metadata, "PodMigrationJob"), job.spec.pod_ref.namespace, at_s)
+    return Departure(JOB_WORKLOAD.read(job.metadata, "PodMigrationJob"), job.spec.pod_ref.namespace, at_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ Percents: TypeAlias = Mapping[str, float]
 
 PODS = "pods"
 _PLAIN: Final = 18
-"""Digits of which every number can be counted."""
+"""The number of digits that every amount fits in."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class NodeLoad:
     has: Amounts
     usage: dict[str, int]
     prod_usage: dict[str, int]
-    "Empty where nobody asks for it."
+    "Empty if it is not needed."
     _reported: Sequence[PodMetricInfo] = ()
     _of_pod: dict[str, Amounts] | None = None
 
@@ -77,7 +77,7 @@ class Marks:
     high: Amounts
 
     def above(self, usage: Amounts, *, low: bool = False) -> list[str]:
-        """The resources of which more is used than a mark."""
+        """The resources whose usage is above a mark."""
         marks = self.low if low else self.high
         return [resource for resource, mark in marks.items() if usage.get(resource, 0) > mark]
 
@@ -108,24 +108,28 @@ def load_of(
     gone: list[PodMetricInfo] = []
     if reading.without_gone:
         here = {pod.metadata.key for pod in pods}
-        gone = [each for each in reported if f"{each.namespace}/{each.name}" not in here]
+        gone = [pod_metric for pod_metric in reported if f"{pod_metric.namespace}/{pod_metric.name}" not in here]
     usage = _percentile(metric.status.node_metric, reading)
     if usage is None:
-        usage = _total(each.pod_usage.resources for each in reported)
+        usage = _total(pod_metric.pod_usage.resources for pod_metric in reported)
         add(usage, amounts(metric.status.node_metric.system_usage.resources, capped=True))
     if gone:
-        add(usage, _total(each.pod_usage.resources for each in gone), -1)
+        add(usage, _total(pod_metric.pod_usage.resources for pod_metric in gone), -1)
     usage[PODS] = len(pods)
     prod_usage: dict[str, int] = {}
     if reading.prod:
         prod = {pod.metadata.key for pod in pods if priority_class(pod) is PriorityClass.PROD}
-        of_prod = (each.pod_usage.resources for each in reported if f"{each.namespace}/{each.name}" in prod)
+        of_prod = (
+            pod_metric.pod_usage.resources
+            for pod_metric in reported
+            if f"{pod_metric.namespace}/{pod_metric.name}" in prod
+        )
         prod_usage = {**_total(of_prod), PODS: len(prod)}
     return NodeLoad(node, pods, has_of(node), usage, prod_usage, reported)
 
 
 def _percentile(info: NodeMetricInfo, reading: Reading) -> dict[str, int] | None:
-    """The node's usage over a time; None where nobody asks for it, or it is not reported."""
+    """The node's usage over a time; None if it is not needed or not reported."""
     if not reading.aggregation:
         return None
     found: tuple[float, dict[str, int]] | None = None
@@ -141,8 +145,8 @@ def _percentile(info: NodeMetricInfo, reading: Reading) -> dict[str, int] | None
 def _total(lists: Iterable[ResourceList]) -> dict[str, int]:
     """The sum of some lists. All pods of a cluster are added up in every round: the usual lists at once."""
     lists = list(lists)
-    found = _plain_total(lists) if len(lists) > 1 else None
-    return _sum_of(lists) if found is None else found
+    total = _plain_total(lists) if len(lists) > 1 else None
+    return _sum_of(lists) if total is None else total
 
 
 def _plain_total(lists: Sequence[ResourceList]) -> dict[str, int] | None:
@@ -164,22 +168,22 @@ def _plain_total(lists: Sequence[ResourceList]) -> dict[str, int] | None:
 
 
 def _sum_of(lists: Iterable[ResourceList]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    get = found.get
+    total: dict[str, int] = {}
+    get = total.get
     for resources in lists:
         for name, quantity in resources.items():
             # What agents write, without a call for each: `1250m` of cpu, and plain numbers of all else.
             if type(quantity) is str and len(quantity) < _PLAIN:
                 if name == "cpu":
                     if quantity[-1:] == "m" and quantity[:-1].isdecimal():
-                        found[name] = get(name, 0) + int(quantity[:-1])
+                        total[name] = get(name, 0) + int(quantity[:-1])
                         continue
                 elif quantity.isdecimal():
-                    found[name] = get(name, 0) + int(quantity)
+                    total[name] = get(name, 0) + int(quantity)
                     continue
             (amount,) = amounts({name: quantity}, capped=True).values()
-            found[name] = get(name, 0) + amount
-    return dict(with_current_names(found))
+            total[name] = get(name, 0) + amount
+    return dict(with_current_names(total))
 
 
 def _is_fresh(metric: NodeMetric, now_s: float, fresh_s: float) -> bool:
@@ -221,7 +225,7 @@ def around_the_mean(
     loads = list(loads)
 
     def mean(resource: str) -> float:
-        shares = [each.percent(each.prod_usage if prod else each.usage, resource) for each in loads]
+        shares = [load.percent(load.prod_usage if prod else load.usage, resource) for load in loads]
         return sum(shares) / len(shares) if shares else 0.0
 
     def clamped(percent: float) -> float:

@@ -21,7 +21,7 @@ from koord.api.protocol.annotations.load import JOB_NODE, JOB_WORKLOAD, PASSED_A
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob, PodMigrationJobPhase
 
 _LEAVING: Final = ("Notice", "Eviction")
-"""Conditions of a job that has told its pod to go, or evicts it."""
+"""Conditions of a job that has given its pod notice, or evicts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Move:
     is_here: bool = True
     "Whether the old pod still exists and has not finished."
     is_leaving: bool = False
-    "Whether the pod was told to go, or is being evicted, or is gone."
+    "Whether the pod got notice, is being evicted, or is gone."
     job: str = ""
     "The name of the PodMigrationJob; empty while there is none."
 

@@ -1,8 +1,7 @@
-"""How a pod parts from its node when a job moves it: told first if it asks for notice, replaced first if its Deployment
-asks for that.
+"""How a pod leaves its node when a job moves it: after a notice if the pod asks for it, and after its replacement if
+its Deployment asks for that.
 
-Asked by `koord.descheduler.migration` before it evicts a pod. What comes out are patches, of the pod and of its
-Deployment.
+`koord.descheduler.migration` asks before it evicts a pod. The result is patches, for the pod and for its Deployment.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from koord.api.protocol.names import CREATED_BY_DESCHEDULER
 from koord.descheduler.scale_first import Scene, record_of, undo, unmark
 
 KEPT_S: Final = 30.0
-"""So much of a job's time is left for what follows a notice: the eviction, and the replacement."""
+"""The part of a job's time that is reserved for the steps after a notice: the eviction and the replacement."""
 BY_HAND: Final = "PodMigrationJob"
-"""The reason for a pod to go where no plugin asked."""
+"""The eviction reason if no plugin requested the move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Scaling:
     is_changing: bool = False
     "Whether it is rolling out."
     autoscaled: bool = False
-    "Whether a HorizontalPodAutoscaler sets its replicas, or that cannot be told."
+    "Whether a HorizontalPodAutoscaler sets its replicas, or that is unknown."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +45,12 @@ class Change:
     name: str
     patch: Mapping[str, Any]
     told: str = ""
-    "What the pod was told, for its event."
+    "The text for the pod's event."
 
 
 def asker_of(job: PodMigrationJob) -> Asker:
     trigger = EVICT_TRIGGER.read(job.metadata, "PodMigrationJob") or BY_HAND
-    reason = EVICT_REASON.read(job.metadata, "PodMigrationJob") or "somebody asked to move the pod"
+    reason = EVICT_REASON.read(job.metadata, "PodMigrationJob") or "a user asked to move the pod"
     return Asker(CREATED_BY_DESCHEDULER, trigger, reason, job.metadata.name)
 
 
@@ -61,7 +60,7 @@ def verdict_on(job: PodMigrationJob, pod: Pod, left_s: float, now_s: float) -> V
         return Go("no notice")
     asker = asker_of(job)
     can_wait_s = left_s - KEPT_S
-    if can_wait_s > 0 or any(is_of(each, asker) for each in asked_by(pod.metadata, now_s)):
+    if can_wait_s > 0 or any(is_of(asked, asker) for asked in asked_by(pod.metadata, now_s)):
         return decide(pod, asker, now_s, can_wait_s)
     return Go("ready") if isinstance(decide(pod, asker, now_s), Go) else None
 
@@ -73,35 +72,38 @@ def telling(pod: Pod, verdict: Verdict, by: Asker) -> tuple[Change, ...]:
     return (Change("PodStatus", meta.namespace, meta.name, verdict.patch, by.message if verdict.is_new else ""),)
 
 
-def scene_of(job: PodMigrationJob, scaling: Scaling, old: Pod | None, replacement: Pod | None, *, begun: bool) -> Scene:
-    return Scene(job.metadata.uid, scaling.deployment, old, replacement, begun, scaling.is_changing, scaling.autoscaled)
+def scene_of(
+    job: PodMigrationJob, scaling: Scaling, old: Pod | None, replacement: Pod | None, *, started: bool
+) -> Scene:
+    changing, autoscaled = scaling.is_changing, scaling.autoscaled
+    return Scene(job.metadata.uid, scaling.deployment, old, replacement, started, changing, autoscaled)
 
 
 def taken_back(job: PodMigrationJob, pod: Pod | None, scaling: Scaling | None, now_s: float) -> tuple[Change, ...]:
     """What a job that ends without moving its pod puts back: notice, deletion cost and replica. `pod`: the very one."""
-    found: list[Change] = []
+    changes: list[Change] = []
     if pod is not None:
         meta, asker = pod.metadata, asker_of(job)
         # Another job may move the same pod for the same reason by now: its notice stands.
-        gave_it = any(is_of(each, asker) and each.about == asker.about for each in EVICTION_ASKED_BY.read(meta))
+        gave_it = any(is_of(asked, asker) and asked.about == asker.about for asked in EVICTION_ASKED_BY.read(meta))
         withdrawn = withdrawal(pod, asker, now_s) if gave_it else None
         if withdrawn is not None:
-            found.append(Change("PodStatus", meta.namespace, meta.name, withdrawn))
+            changes.append(Change("PodStatus", meta.namespace, meta.name, withdrawn))
     record = None if scaling is None else record_of(scaling.deployment)
     if scaling is not None and record is None and pod is not None and _has_scaled(job):
-        # The Deployment was scaled back, and its controller removed another pod, or one went by itself.
+        # The Deployment was scaled back, and its controller removed another pod, or a pod ended by itself.
         patch = unmark(pod, None)
-        return (*found, Change("Pod", pod.metadata.namespace, pod.metadata.name, patch)) if patch else tuple(found)
+        return (*changes, Change("Pod", pod.metadata.namespace, pod.metadata.name, patch)) if patch else tuple(changes)
     if scaling is None or record is None or record.job != job.metadata.uid:
-        return tuple(found)
+        return tuple(changes)
     if pod is not None and (patch := unmark(pod, record)) is not None:
-        found.append(Change("Pod", pod.metadata.namespace, pod.metadata.name, patch))
+        changes.append(Change("Pod", pod.metadata.namespace, pod.metadata.name, patch))
     patch = undo(scaling.deployment, job.metadata.uid)
     if patch is not None:
         meta = scaling.deployment.metadata
-        found.append(Change("Deployment", meta.namespace, meta.name, patch))
-    return tuple(found)
+        changes.append(Change("Deployment", meta.namespace, meta.name, patch))
+    return tuple(changes)
 
 
 def _has_scaled(job: PodMigrationJob) -> bool:
-    return any(each.type == "ScaledFirst" for each in job.status.conditions)
+    return any(condition.type == "ScaledFirst" for condition in job.status.conditions)

@@ -35,12 +35,12 @@ class Places:
     def rows(self, nodes: Iterable[str]) -> Array:
         """Which rows are these nodes'."""
         table = self.cluster.table
-        found = np.zeros(table.capacity, np.bool_)
-        found[[table.row_of[name] for name in nodes if name in table.row_of]] = True
-        return found
+        mask = np.zeros(table.capacity, np.bool_)
+        mask[[table.row_of[name] for name in nodes if name in table.row_of]] = True
+        return mask
 
     def leave(self, pod: Pod) -> None:
-        """The pod goes, and nobody knows where to."""
+        """The pod leaves, without a new place."""
         if pod.metadata.key in self.cluster.pods:
             self.cluster.remove_pod(pod.metadata.key)
 
@@ -58,9 +58,9 @@ class Places:
     def would_take_all(self, pods: Iterable[Pod], may_take: Array) -> bool:
         """Whether these rows take all of some pods. Nothing changes."""
         with self.cluster.transaction() as attempt:
-            found = all(self.move(pod, may_take) is not None for pod in pods)
+            fit = all(self.move(pod, may_take) is not None for pod in pods)
             attempt.undo()
-        return found
+        return fit
 
     def move(self, pod: Pod, may_take: Array | None = None, avoid: Iterable[str] = ()) -> str | None:
         """The best node for a pod among the rows that `may_take` allows, where it counts from now on; None where no

@@ -31,7 +31,7 @@ class Proposal:
     "The plugin."
     reason: str
     to: str = ""
-    "Where it would go now; empty where no node would take it."
+    "The node that the pod would go to now; empty if no node would take it."
 
     @property
     def node(self) -> str:
@@ -39,8 +39,8 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSeen:
-    """How a node looked to a plugin, before its turn and after."""
+class NodeAssessment:
+    """How a plugin classified a node, with its usage before and after the turn."""
 
     class_: str
     has: Mapping[str, int]
@@ -71,7 +71,7 @@ class Turn:
 
     sight: Sight
     nodes: Sequence[str]
-    "Those that its profile looks at, ready ones alone, by name."
+    "Names of the ready nodes that its profile covers."
     interval_s: float
     at_once: bool
     "What takes several rounds counts in the first, as if everything had been like this for long."
@@ -81,8 +81,8 @@ class Turn:
     "Why a pod must wait; None where it may move now."
     ask: Callable[[Proposal, Terms], Proposal | None]
     "Have a pod moved. What comes of it, with its new place; None where it stays for now, which is noted with why."
-    nodes_seen: dict[str, NodeSeen] = field(default_factory=dict)
-    "What it found nodes to be, for those who look on."
+    nodes_seen: dict[str, NodeAssessment] = field(default_factory=dict)
+    "How it classified nodes, for reports."
     deletion_costs: dict[str, int] = field(default_factory=dict)
     "What deleting pods should cost from now on, by their keys."
     cordons: list[str] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """The reservation that holds room for a pod's replacement, made from the pod as the API has it.
 
-It asks for the same as the pod, on any other node. Who may use it is the pod's controller, whose next pod it is for; a
-pod that waits for a place itself has it for itself.
+It requests the same as the pod, on any other node. It is for the next pod of the pod's controller; for a pending pod,
+it is for the pod itself.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def reservation_for(
         "metadata": {
             **head,
             "name": reservation_name(job),
-            # It goes with its job, whoever deletes that.
+            # It is deleted with its job.
             "ownerReferences": [job_as_owner(job)],
             "labels": {**head.get("labels", {}), **CREATED_BY, ORDER: str(int(now_s * 1000))},
         },
         "spec": {
             "ttl": ttl,
             **given_spec,
-            "template": elsewhere(template, [*([node] if node else ()), *(each for each in closed if each != node)]),
+            "template": elsewhere(template, [*([node] if node else ()), *(name for name in closed if name != node)]),
             "owners": given_spec.get("owners") or [_owner(pod)],
             "allocateOnce": True,
         },
@@ -56,7 +56,7 @@ def _template(pod: Plain, claims: bool) -> dict[str, Any]:
     meta = pod["metadata"]
     spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
     if not claims:
-        volumes = [each for each in spec.get("volumes") or () if "persistentVolumeClaim" not in each]
+        volumes = [volume for volume in spec.get("volumes") or () if "persistentVolumeClaim" not in volume]
         spec["volumes"] = volumes
     kept = {key: meta[key] for key in ("namespace", "labels", "annotations") if meta.get(key)}
     return {"metadata": kept, "spec": spec}
@@ -81,7 +81,7 @@ def elsewhere(template: Plain, nodes: Sequence[str]) -> dict[str, Any]:
 
 def _owner(pod: Plain) -> dict[str, Any]:
     meta = pod["metadata"]
-    controller = next((each for each in meta.get("ownerReferences") or () if each.get("controller")), None)
+    controller = next((owner for owner in meta.get("ownerReferences") or () if owner.get("controller")), None)
     waits = not pod["spec"].get("nodeName")
     if waits or controller is None:
         return {"object": {key: meta[key] for key in ("namespace", "name", "uid") if key in meta}}

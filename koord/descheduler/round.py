@@ -19,10 +19,10 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.shield import Shield
 from koord.descheduler.compiled import Compiled, ReadyProfile
 from koord.descheduler.evictable import never, not_yet
+from koord.descheduler.malformed import without_malformed
 from koord.descheduler.moves import Moves
-from koord.descheduler.plugin import NodeSeen, Plugin, Proposal, Terms, Turn
+from koord.descheduler.plugin import NodeAssessment, Plugin, Proposal, Terms, Turn
 from koord.descheduler.sight import Sight
-from koord.descheduler.understood import without_malformed
 
 TOO_FEW: Final = "fewer than two nodes are ready: there is nowhere to move a pod to"
 UNKNOWN: Final = "it cannot be told whether it may move"
@@ -30,7 +30,9 @@ SIBLINGS_LEFT: Final = "only nodes that other pods of its workload leave in this
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldProposal:
+    """A proposed move that must wait, and why."""
+
     proposal: Proposal
     why: str
 
@@ -41,10 +43,10 @@ class Outcome:
 
     moves: list[Proposal] = field(default_factory=list)
     "Let through, in their order."
-    held: list[Held] = field(default_factory=list)
-    "Those that should move, and must wait."
-    nodes: dict[str, NodeSeen] = field(default_factory=dict)
-    "How nodes looked to those who looked at their load."
+    held: list[HeldProposal] = field(default_factory=list)
+    "Pods that should move and must wait."
+    nodes: dict[str, NodeAssessment] = field(default_factory=dict)
+    "How plugins classified nodes by their load."
     deletion_costs: dict[str, int] = field(default_factory=dict)
     "What deleting pods should cost from now on, by their keys; those that say so already are left out."
     cordons: list[str] = field(default_factory=list)
@@ -68,8 +70,8 @@ def run(
     at_once: bool = False,
     shield: Shield | None = None,
 ) -> Outcome:
-    """One round, on what `memory` says of those before it. `at_once`: as if everything had been so for long. What
-    plugins or rules fail over stays as it is, and `shield` hears of it."""
+    """One round, with the `memory` of earlier rounds. `at_once`: as if the load had been like this for long. Objects
+    that plugins or rules fail over stay unchanged, and `shield` reports them."""
     shield = shield or Shield()
     outcome = _run(compiled, sight, memory, at_once, shield)
     clear = without_malformed(sight, shield) if outcome.failed else None
@@ -182,7 +184,7 @@ class _Gate:
 
 
 class _Letting:
-    """Who is let through in this round."""
+    """Decides which moves are admitted in this round."""
 
     def __init__(self, config: DeschedulerConfiguration, sight: Sight, outcome: Outcome) -> None:
         self._config, self._sight, self._outcome = config, sight, outcome
@@ -212,7 +214,7 @@ class _Letting:
         self._outcome.asked_by[pod.metadata.key] = profile
 
     def hold(self, proposal: Proposal, why: str) -> None:
-        self._outcome.held.append(Held(proposal, why))
+        self._outcome.held.append(HeldProposal(proposal, why))
 
     def over_limit(self, pod: Pod) -> str | None:
         config = self._config

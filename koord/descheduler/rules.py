@@ -33,7 +33,7 @@ class Rules:
     filters: bool = True
     "Whether any of this keeps pods where they are (MigrationController is among the filters); else only `keeps` does."
     sorts: bool = True
-    "Whether the least important pods go first; else as they were asked for."
+    "Whether the least important pods move first; otherwise in the order of the requests."
     keeps: tuple[Callable[[Pod], str | None], ...] = ()
     "Further filters: why a pod stays."
     ranks: tuple[Callable[[Pod], float], ...] = ()

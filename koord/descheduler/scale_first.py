@@ -5,7 +5,7 @@
     3  the old pod gets the lowest deletion cost, and its controller some time to hear of it
     4  -1 replica, and the record goes, in one write: the ReplicaSet removes the old pod
 
-Each step follows from what can be seen, so any process can take the next one. Where somebody else scales meanwhile,
+Each step follows from the objects alone, so any process can take the next one. If another user scales the Deployment,
 their number stays: only our own +1 is ever taken back, and only while the number is still the one that we wrote. If
 something goes wrong, the pod too many is removed and the old pod stays.
 """
@@ -25,22 +25,22 @@ from koord.api.text.timestamp import from_seconds, parse_timestamp
 from koord.descheduler.evictable import is_available
 
 SETTLE_S: Final = 3.0
-"""The controller hears of the deletion cost and of the number of replicas by two watches: the first gets this long."""
+"""The controller gets the deletion cost and the number of replicas by two watches: the first gets this much time."""
 LOWEST_COST: Final = str(-(2**31))
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A Deployment of which one pod is to be replaced."""
+    """A Deployment with a pod that must be replaced."""
 
     job: str
     "The uid of the PodMigrationJob."
     deployment: Deployment
     old: Pod | None
-    "The pod that is to go, None once it is gone or going."
+    "The pod that must leave; None once it is gone or being deleted."
     replacement: Pod | None
     "The pod that uses the reservation."
-    begun: bool = False
+    started: bool = False
     "Whether the job has scaled the Deployment."
     is_changing: bool = False
     "Whether the Deployment is rolling out."
@@ -68,7 +68,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class EvictOld:
-    """The replacement is ready, and nobody else will remove the old pod."""
+    """The replacement is ready, and no controller will remove the old pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,8 @@ def plan(scene: Scene, now_s: float) -> Next:
 
 
 def undo(deployment: Deployment, job: str) -> Mapping[str, Any] | None:
-    """The patch that takes our own replica back; None where there is none. Of a number that somebody else has set
-    meanwhile, only the record goes."""
+    """The patch that takes our own replica back; None where there is none. If another user has set the
+    number, only the record is removed."""
     record = record_of(deployment)
     if record is None or record.job != job:
         return None
@@ -138,14 +138,14 @@ def record_of(deployment: Deployment) -> ScaledFirst | None:
 
 
 def _without_record(scene: Scene, now_s: float) -> Next:
-    """Nothing is begun, or all is done."""
+    """Nothing has started, or everything is done."""
     deployment, replicas = scene.deployment, scene.deployment.spec.replicas
     if scene.old is None:
         return Done()
-    if scene.begun and scene.replacement is not None and is_available(scene.replacement):
+    if scene.started and scene.replacement is not None and is_available(scene.replacement):
         # The controller is at it, or has removed another pod; the old one is not needed any more.
         return Wait("the ReplicaSet removes it") if _has_too_many(deployment) else EvictOld()
-    if scene.begun:
+    if scene.started:
         return GiveUp("its replacement is gone")
     if scene.autoscaled:
         return GiveUp(f"a HorizontalPodAutoscaler scales Deployment {deployment.metadata.key}")
@@ -168,12 +168,12 @@ def _without_record(scene: Scene, now_s: float) -> Next:
 def _scaled_by_others(scene: Scene, record: ScaledFirst) -> Next:
     deployment, replicas = scene.deployment, scene.deployment.spec.replicas
     if scene.replacement is not None and is_available(scene.replacement) and replicas >= record.replicas:
-        return PatchDeployment(_back(deployment, replicas), f"leave it at {replicas} replicas, as somebody has set it")
-    return GiveUp(f"somebody has set Deployment {deployment.metadata.key} to {replicas} replicas")
+        return PatchDeployment(_back(deployment, replicas), f"leave it at {replicas} replicas, as a user has set it")
+    return GiveUp(f"a user has set Deployment {deployment.metadata.key} to {replicas} replicas")
 
 
 def _mark(scene: Scene, record: ScaledFirst, now_s: float) -> Next:
-    """The old pod first, then the time from which its controller may have heard of it."""
+    """The old pod first, then the time after which its controller has probably seen it."""
     old, deployment = scene.old, scene.deployment
     assert old is not None
     if old.metadata.annotations.get(DELETION_COST) != LOWEST_COST:
@@ -197,7 +197,9 @@ def _version(deployment: Deployment) -> Mapping[str, str]:
 
 
 def _awaited(scene: Scene) -> str:
-    failure = next((each for each in scene.deployment.status.conditions if each.type == "ReplicaFailure"), None)
+    failure = next(
+        (condition for condition in scene.deployment.status.conditions if condition.type == "ReplicaFailure"), None
+    )
     if scene.replacement is not None:
         return f"{scene.replacement.metadata.key} is not ready"
     if failure is not None and failure.status == "True":

@@ -47,7 +47,7 @@ class Selection:
     def of(args: _Selects) -> Selection:
         return Selection(
             chosen_by(args.node_selector),
-            tuple(chosen_by(each.selector) for each in args.pod_selectors),
+            tuple(chosen_by(pod_selector.selector) for pod_selector in args.pod_selectors),
             args.evictable_namespaces,
         )
 
@@ -66,4 +66,4 @@ class Selection:
         return in_namespaces(pod.metadata.namespace, self.namespaces) and self.has_labels_of(pod)
 
     def has_labels_of(self, pod: Pod) -> bool:
-        return not self.pods or any(each.matches(pod.metadata.labels) for each in self.pods)
+        return not self.pods or any(selector.matches(pod.metadata.labels) for selector in self.pods)

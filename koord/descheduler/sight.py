@@ -1,4 +1,4 @@
-"""What one round of the descheduler looks at: the cluster as it is now, and the moves that are under way."""
+"""What one round of the descheduler looks at: the current cluster, and the moves under way."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Sight:
     priorities: Mapping[str, int] = field(default_factory=dict)
     "Values of PriorityClasses by their names."
     has_all_pods: bool = False
-    "Whether a pod that is not listed is gone. Files may only not tell of it."
+    "Whether a pod that is not listed is gone. Files may simply not include it."
 
     def steady_nodes(self) -> list[str]:
         """Nodes that are ready, or do not say, by name. An autoscaler that takes a node away moves its pods itself."""
-        found = []
+        names = []
         for name, node in self.nodes.items():
             ready = node.status.condition("Ready")
             if (ready is None or ready.status == "True") and going(node) is None:
-                found.append(name)
-        return sorted(found)
+                names.append(name)
+        return sorted(names)

@@ -1,7 +1,7 @@
 """How many pods a workload should have, and how many of them may be away at once.
 
-A pod's workload is its controller; a ReplicaSet's is its Deployment, so that a rollout counts as one. Of kinds that
-koord does not know, whoever looks brings the number of replicas (the API's scale subresource has it).
+A pod's workload is its controller; a ReplicaSet's is its Deployment, so that a rollout counts as one. For kinds
+that koord does not know, the caller provides the number of replicas (from the API's scale subresource).
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class Workloads:
     below: dict[str, list[str]] = field(default_factory=dict)
     "The uids of a Deployment's ReplicaSets."
     has_all_pods: bool = False
-    "Whether a pod that is not listed does not exist. Files may only not tell of it."
+    "Whether a pod that is not listed does not exist. Files may simply not include it."
     unavailable: dict[str, frozenset[str]] = field(default_factory=dict)
-    "Of workloads that somebody asked about, the pods that are not ready."
+    "The pods that are not ready, by workload that was looked up."
 
     def of(self, pod: Pod) -> Workload | None:
         """The workload of a pod; None where it has none, or none that is known."""
@@ -96,15 +96,15 @@ def workloads_of(
     known: Iterable[Known], pods: Iterable[Pod], scales: Mapping[str, int] | None = None, *, has_all_pods: bool = False
 ) -> Workloads:
     """`scales`: replicas of workloads of other kinds, by uid. `has_all_pods`: these workloads have no other pods."""
-    found = Workloads(has_all_pods=has_all_pods)
+    workloads = Workloads(has_all_pods=has_all_pods)
     for each in known:
         workload = workload_from(each)
-        found.by_uid[workload.uid] = workload
+        workloads.by_uid[workload.uid] = workload
         above = _deployment(each.metadata) if isinstance(each, ReplicaSet) else None
         if above is not None:
-            found.above[workload.uid] = above.uid
-            found.below.setdefault(above.uid, []).append(workload.uid)
-    above_of, by_uid, pods_of, said = found.above.get, found.by_uid, found.pods, scales or {}
+            workloads.above[workload.uid] = above.uid
+            workloads.below.setdefault(above.uid, []).append(workload.uid)
+    above_of, by_uid, pods_of, said = workloads.above.get, workloads.by_uid, workloads.pods, scales or {}
     for pod in pods:
         # All pods of a cluster come by here in every round.
         owner = pod.metadata.controller
@@ -118,7 +118,7 @@ def workloads_of(
         pods_of[uid] = [pod]
         if uid not in by_uid and uid in said:
             by_uid[uid] = scaled(owner, pod.metadata.namespace, said[uid])
-    return found
+    return workloads
 
 
 def workload_from(known: Known) -> Workload:

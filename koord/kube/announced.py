@@ -12,7 +12,9 @@ from koord.kube.client import Client
 
 async def announced(client: Client, now_s: float) -> Schedulers:
     """Reads the leases of both system namespaces, where elections are held, and the announcements of any namespace."""
-    elections = (client.list(LEASES, namespace=each) for each in (NAMESPACE_KUBE_SYSTEM, NAMESPACE_KOORDINATOR))
-    found = await asyncio.gather(*elections, client.list(LEASES, labels=ANNOUNCED))
-    by_key = {lease.metadata.key: lease for leases in found for lease in leases}
+    elections = (
+        client.list(LEASES, namespace=namespace) for namespace in (NAMESPACE_KUBE_SYSTEM, NAMESPACE_KOORDINATOR)
+    )
+    election_leases = await asyncio.gather(*elections, client.list(LEASES, labels=ANNOUNCED))
+    by_key = {lease.metadata.key: lease for leases in election_leases for lease in leases}
     return schedulers(by_key.values(), now_s)

@@ -53,7 +53,7 @@ class Fixed:
 
 
 class TokenFile:
-    """A token that somebody else rotates in place, as the kubelet does for service accounts."""
+    """A token in a file that is rotated in place, as the kubelet does for service accounts."""
 
     def __init__(self, path: str, origin: str, clock: Clock, fallback_token: str = "") -> None:
         self._path, self._origin, self._clock = path, origin, clock

@@ -1,8 +1,8 @@
-"""Authorizer: who is calling one of our endpoints, and may they?
+"""Authorizer: identifies the caller of an endpoint, and checks its rights.
 
 The API server is asked, by TokenReview and SubjectAccessReview. Its answers are kept for a minute, so that a scraper
-costs two calls a minute; tokens themselves are never kept, only their hashes. When the API server cannot be asked,
-nobody is let in.
+costs two calls a minute; tokens themselves are never kept, only their hashes. If the API server does not
+answer, every caller is refused.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Right:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class CallerCredentials:
     """What a caller shows: a bearer token, or the user of a client certificate that was verified."""
 
     token: str = ""
@@ -94,7 +94,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CachedVerdict:
     verdict: Verdict
     until: float
 
@@ -105,9 +105,9 @@ class Authorizer:
     def __init__(self, client: Client, *, clock: Clock | None = None) -> None:
         self._client = client
         self._clock: Clock = clock or SystemClock()
-        self._kept: OrderedDict[tuple[bytes, Right], _Kept] = OrderedDict()
+        self._verdicts: OrderedDict[tuple[bytes, Right], _CachedVerdict] = OrderedDict()
 
-    async def verdict(self, shown: Shown, *rights: Right) -> Verdict:
+    async def verdict(self, shown: CallerCredentials, *rights: Right) -> Verdict:
         """Whether the caller has one of the rights. Raises ApiError when the server cannot be asked."""
         if not shown:
             return "unauthenticated"
@@ -118,20 +118,20 @@ class Authorizer:
                 break
         return verdict
 
-    async def _of(self, shown: Shown, right: Right) -> Verdict:
+    async def _of(self, shown: CallerCredentials, right: Right) -> Verdict:
         key = hashlib.sha256(repr(shown).encode()).digest(), right
-        kept = self._kept.get(key)
+        kept = self._verdicts.get(key)
         now = self._clock.monotonic()
         if kept is not None and now < kept.until:
             return kept.verdict
         verdict = await self._ask(shown, right)
-        self._kept[key] = _Kept(verdict, now + (ALLOWED_S if verdict == "allowed" else DENIED_S))
-        self._kept.move_to_end(key)
-        while len(self._kept) > MAX_CACHED:
-            self._kept.popitem(last=False)
+        self._verdicts[key] = _CachedVerdict(verdict, now + (ALLOWED_S if verdict == "allowed" else DENIED_S))
+        self._verdicts.move_to_end(key)
+        while len(self._verdicts) > MAX_CACHED:
+            self._verdicts.popitem(last=False)
         return verdict
 
-    async def _ask(self, shown: Shown, right: Right) -> Verdict:
+    async def _ask(self, shown: CallerCredentials, right: Right) -> Verdict:
         user = UserInfo(shown.user, groups=(*shown.groups, AUTHENTICATED))
         if shown.token:
             review = await self._client.create(TOKEN_REVIEWS, {"spec": {"token": shown.token}})

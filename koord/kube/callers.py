@@ -1,4 +1,4 @@
-"""Who calls one of our HTTP endpoints, and what they are told if they may not.
+"""The caller of an HTTP endpoint, and the answer if it may not call it.
 
 A caller shows a bearer token, or a client certificate that the API server's authority signed (`trust_clients`), as
 Kubernetes' own components take them.
@@ -13,7 +13,7 @@ from typing import Final
 from aiohttp import web
 
 from koord.api.kinds import CONFIG_MAPS
-from koord.kube.authorize import Authorizer, Right, Shown
+from koord.kube.authorize import Authorizer, CallerCredentials, Right
 from koord.kube.client import Client
 from koord.kube.errors import ApiError
 
@@ -24,23 +24,23 @@ AUTHENTICATION: Final = ("kube-system", "extension-apiserver-authentication", "c
 """Where API servers publish the authority of their clients: namespace and name of a ConfigMap, and its key."""
 
 
-def shown_by(request: web.Request) -> Shown:
+def shown_by(request: web.Request) -> CallerCredentials:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token.strip():
-        return Shown(token=token.strip())
+        return CallerCredentials(token=token.strip())
     certificate = request.transport.get_extra_info("peercert") if request.transport is not None else None
     words = [pair for part in (certificate or {}).get("subject", ()) for pair in part]
     names = [value for key, value in words if key == "commonName"]
     groups = tuple(value for key, value in words if key == "organizationName")
-    return Shown(user=names[0], groups=groups) if names else Shown()
+    return CallerCredentials(user=names[0], groups=groups) if names else CallerCredentials()
 
 
 async def refusal(authorizer: Authorizer, request: web.Request, *rights: Right) -> web.Response | None:
-    """What a caller is told who has none of the rights; None for one who may."""
+    """The answer to a caller without any of the rights; None if it has one."""
     try:
         verdict = await authorizer.verdict(shown_by(request), *rights)
     except (ApiError, OSError, TimeoutError) as error:
-        log.error("cannot ask the API server who is calling: %s", error, extra={"path": request.path})
+        log.error("the API server could not verify the caller: %s", error, extra={"path": request.path})
         return text("the API server could not be asked whether you may do this; try again later\n", 503)
     match verdict:
         case "allowed":
@@ -55,8 +55,8 @@ async def trust_clients(client: Client, context: ssl.SSLContext) -> None:
     """From here on callers may show certificates that the API server takes. Without its word there are only tokens."""
     namespace, name, key = AUTHENTICATION
     try:
-        found = await client.get(CONFIG_MAPS, name, namespace=namespace)
-        context.load_verify_locations(cadata=found.data[key])
+        config_map = await client.get(CONFIG_MAPS, name, namespace=namespace)
+        context.load_verify_locations(cadata=config_map.data[key])
     except (ApiError, KeyError, ssl.SSLError) as error:
         log.warning("client certificates are not taken, only tokens: %s/%s: %s", namespace, name, error)
         return

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Literal, Protocol, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 
 import msgspec
@@ -49,7 +49,7 @@ WATCH_S: Final = 420.0
 WATCH_IDLE_S: Final = 150.0
 """A server on which nothing happens sends its first bookmark after two minutes, or none at all."""
 PLAIN: Final = "application/json"
-# A server that cannot leave out the rest sends whole objects, of which only the metadata is read.
+# A server that cannot leave out the rest sends whole objects; only their metadata is read.
 PARTIAL: Final = f"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{PLAIN}"
 PARTIAL_LIST: Final = f"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{PLAIN}"
 
@@ -60,6 +60,18 @@ class _HasMetadata(Protocol):
 
 
 P = TypeVar("P", bound=_HasMetadata)
+
+
+class ListOptions(TypedDict, total=False):
+    """Which objects to list."""
+
+    namespace: str
+    labels: str
+    fields: str
+    limit: int
+    "Objects per page; 0: all in one."
+    resource_version: str
+    resource_version_match: str
 
 
 class ScaleSpec(Struct):
@@ -122,7 +134,7 @@ class Client:
         await self._transport.close()
 
     def observe(self, observer: RequestObserver) -> None:
-        """From here on, `observer` hears of every request of this client and its views: for metrics."""
+        """From here on, `observer` is called for every request of this client and its views, for metrics."""
         self._transport.observer = observer
 
     def fenced(self, check: Callable[[], None]) -> Client:
@@ -166,76 +178,47 @@ class Client:
         )
         return (await self._transport.call(call, self._terms)).body
 
-    async def list(
-        self,
-        kind: Kind[T],
-        *,
-        namespace: str = "",
-        labels: str = "",
-        fields: str = "",
-        limit: int = PAGE_SIZE,
-        resource_version: str = "",
-        resource_version_match: str = "",
-    ) -> builtins.list[T]:
-        """All objects, fetched in pages of `limit`. One that cannot be read fails the call with its name."""
-        scope = _query(labelSelector=labels, fieldSelector=fields)
-        first = _query(resourceVersion=resource_version, resourceVersionMatch=resource_version_match)
-        read = partial(typed_page, kind)
-        found: builtins.list[T] = []
+    async def list(self, kind: Kind[T], **options: Unpack[ListOptions]) -> builtins.list[T]:
+        """All objects, fetched in pages. An object that cannot be read fails the call with its name."""
+        objects: builtins.list[T] = []
         try:
-            async for page in self._pages(kind, namespace, scope, first, limit, read):
-                found += page.items
+            async for page in self.typed_pages(kind, **options):
+                objects += page.items
         except Gone:
-            if not found:
+            if not objects:
                 raise
             # The pages expired on the way: one answer without pages is consistent, if big.
-            found = [item async for page in self._pages(kind, namespace, scope, (), 0, read) for item in page.items]
-        return found
+            whole: ListOptions = {**options, "limit": 0, "resource_version": "", "resource_version_match": ""}
+            objects = [item async for page in self.typed_pages(kind, **whole) for item in page.items]
+        return objects
 
-    async def list_pages(
-        self,
-        kind: Kind[T],
-        *,
-        namespace: str = "",
-        labels: str = "",
-        fields: str = "",
-        limit: int = PAGE_SIZE,
-        resource_version: str = "",
-        resource_version_match: str = "",
-    ) -> AsyncGenerator[Page, None]:
+    def list_pages(self, kind: Kind[T], **options: Unpack[ListOptions]) -> AsyncGenerator[Page, None]:
         """The objects page by page, each as its bytes. `Gone` when the pages expire on the way."""
-        scope = _query(labelSelector=labels, fieldSelector=fields)
-        first = _query(resourceVersion=resource_version, resourceVersionMatch=resource_version_match)
-        async for page in self._pages(kind, namespace, scope, first, limit, partial(raw_page, kind)):
-            yield page
+        return self._pages(kind, partial(raw_page, kind), **options)
 
-    async def typed_pages(
-        self,
-        kind: Kind[T],
-        *,
-        namespace: str = "",
-        labels: str = "",
-        fields: str = "",
-        limit: int = PAGE_SIZE,
-        resource_version: str = "",
-        resource_version_match: str = "",
-    ) -> AsyncGenerator[TypedPage[T], None]:
-        """As `list_pages`, decoded in one pass: cheaper than decoding raw items where all are wanted typed."""
-        scope = _query(labelSelector=labels, fieldSelector=fields)
-        first = _query(resourceVersion=resource_version, resourceVersionMatch=resource_version_match)
-        async for page in self._pages(kind, namespace, scope, first, limit, partial(typed_page, kind)):
-            yield page
+    def typed_pages(self, kind: Kind[T], **options: Unpack[ListOptions]) -> AsyncGenerator[TypedPage[T], None]:
+        """As `list_pages`, decoded in one pass: cheaper than decoding raw items if all are needed typed."""
+        return self._pages(kind, partial(typed_page, kind), **options)
 
     async def _pages(
-        self, kind: Kind[T], namespace: str, scope: Query, first: Query, limit: int, read: Callable[[bytes], P]
+        self,
+        kind: Kind[T],
+        read: Callable[[bytes], P],
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        limit: int = PAGE_SIZE,
+        resource_version: str = "",
+        resource_version_match: str = "",
     ) -> AsyncGenerator[P, None]:
-        """Pages as `read` makes them. `first` is for the first page: later ones follow its version by their token."""
-        position = first
+        """Pages as `read` decodes them. Only the first names a version: its token carries the version to the next."""
+        scope, size = _query(labelSelector=labels, fieldSelector=fields), _query(limit=str(limit) if limit else "")
+        position = _query(resourceVersion=resource_version, resourceVersionMatch=resource_version_match)
+        what = f"{kind.resource} in {namespace}" if namespace else kind.resource
         while True:
-            query = (*scope, *position, *_query(limit=str(limit) if limit else ""))
-            what = f"{kind.resource} in {namespace}" if namespace else kind.resource
-            path = kind.path(namespace=namespace)
-            call = Call("GET", path, query, accept=self._accept_list, verb="list", what=what)
+            query = (*scope, *position, *size)
+            call = Call("GET", kind.path(namespace=namespace), query, accept=self._accept_list, verb="list", what=what)
             page = read((await self._transport.call(call, self._terms)).body)
             yield page
             if not page.metadata.continue_:
@@ -258,7 +241,7 @@ class Client:
         """Changes since `resource_version`, in batches, until the server ends the watch.
 
         The first batch is empty and says that the server has accepted, also where nothing happens for long.
-        `send_initial_events` asks for what is there first; a bookmark annotated `k8s.io/initial-events-end` ends it.
+        `send_initial_events` asks for existing objects first; a bookmark annotated `k8s.io/initial-events-end` ends it.
         Raises `Gone` when the version is no longer kept and `Silent` when nothing came for `idle_s`. Use it under
         `contextlib.aclosing` where it may be left early: the connection is closed with it.
         """
@@ -574,7 +557,7 @@ def _delete_options(
     options: dict[str, object] = {**(more or {}), "apiVersion": "v1", "kind": "DeleteOptions"}
     given = options.get("preconditions")
     own = {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
-    # What the caller knows comes second: an object that somebody else did not mean is not deleted.
+    # Preconditions in `more` win: an object that their author did not mean is not deleted.
     preconditions = {**own, **(given if isinstance(given, dict) else {})}
     if preconditions:
         options["preconditions"] = preconditions

@@ -1,4 +1,4 @@
-"""How one cluster is reached and who is calling: what a kubeconfig context, or a pod's service account, comes down to.
+"""The address of one cluster and the user that calls it, from a kubeconfig context or a pod's service account.
 
 Plain data. Paths are absolute; `*_data` holds PEM bytes and wins over the file of the same name.
 """
@@ -30,7 +30,7 @@ class ExecConfig:
 
 @dataclass(frozen=True, slots=True)
 class Impersonation:
-    """Act as somebody else, where the server allows it."""
+    """Act as another user, if the server allows it."""
 
     user: str = ""
     uid: str = ""

@@ -42,7 +42,7 @@ class Watched(Protocol[D_co]):
 
 
 class ReconcileObserver(Protocol):
-    """Who wants to know how reconciles end: the controller's metrics."""
+    """Observes how reconciles end: the controller's metrics."""
 
     def reconciled(self, result: Result, took_s: float) -> None: ...
 
@@ -81,7 +81,7 @@ class Controller(Generic[K]):
         self._now = monotonic
         self._sources: list[Watched[Any]] = []
         self._failing: dict[K, str] = {}
-        "By key, what was told last: a traceback comes once."
+        "The last logged error, by key: a traceback is logged once."
         self._stopping = asyncio.Event()
         self._started = False
 

@@ -32,7 +32,7 @@ Fetch = Callable[[str, str], Awaitable[bytes]]
 
 
 class Unstructured(Struct):
-    """An object of which only the head is known. Its bytes come from `get_bytes` and `list_pages`."""
+    """An object; only its metadata is typed. Its bytes come from `get_bytes` and `list_pages`."""
 
     api_version: str = ""
     kind: str = ""

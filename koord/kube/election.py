@@ -41,7 +41,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedLease:
     """A lease as last read, and when (on our clock) its record was first seen like that."""
 
     lease: Lease
@@ -64,14 +64,14 @@ class Wait:
     until: float
 
 
-def observe(lease: Lease, before: Observed | None, now: float) -> Observed:
+def observe(lease: Lease, before: ObservedLease | None, now: float) -> ObservedLease:
     """What is known after reading `lease`. Only a change of the record itself counts as a sign of life."""
     if before is not None and before.lease.spec == lease.spec:
-        return Observed(lease, before.since)
-    return Observed(lease, now)
+        return ObservedLease(lease, before.since)
+    return ObservedLease(lease, now)
 
 
-def step(observed: Observed | None, now: float, me: str, timing: Timing, wall: float) -> Claim | Wait:
+def step(observed: ObservedLease | None, now: float, me: str, timing: Timing, wall: float) -> Claim | Wait:
     """What a candidate does, given the lease as just read (None: there is none)."""
     stamp = micro_time(wall)
     duration_s = timing.lease_duration_s
@@ -105,7 +105,7 @@ class Candidacy:
 
     me: str
     timing: Timing
-    observed: Observed | None = None
+    observed: ObservedLease | None = None
     lost: bool = False
     _acts_until: float | None = field(default=None)
 
@@ -125,7 +125,7 @@ class Candidacy:
 
     def after_claim(self, lease: Lease, started: float, now: float) -> bool:
         """The server took our claim, which was sent no earlier than `started`. Whether we lead now."""
-        self.observed = Observed(lease, now)
+        self.observed = ObservedLease(lease, now)
         if self._acts_until is not None and now >= self._acts_until:
             self.lost = True
         if not self.lost:
@@ -150,7 +150,7 @@ class Candidacy:
 
     @property
     def holder(self) -> str:
-        """Who held the lease when it was last seen."""
+        """The holder of the lease when it was last read."""
         return self.observed.lease.spec.holder_identity if self.observed else ""
 
 

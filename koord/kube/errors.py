@@ -31,7 +31,7 @@ class StatusDetails(Struct):
 
 
 class Status(Struct):
-    """The `Status` object with which an API server answers what has no object."""
+    """The `Status` object that an API server sends in place of an object."""
 
     status: str = ""
     code: int = 0
@@ -75,7 +75,7 @@ class BadRequest(ApiError):
 
 
 class Unauthorized(ApiError):
-    """The server does not know who is calling."""
+    """The server could not authenticate the caller."""
 
 
 class Forbidden(ApiError):
@@ -83,7 +83,7 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    """No such object, or no such kind."""
+    """The object, or its kind, does not exist."""
 
 
 class MethodNotAllowed(ApiError):

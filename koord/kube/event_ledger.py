@@ -1,4 +1,4 @@
-"""Event ledger: which events are to be written now, and with which counts? The rules without I/O or clock.
+"""Event ledger: which events must be written now, and with which counts? The rules without I/O or clock.
 
 The first occurrence is written at once. Repeats are counted into the same event as a series, which is written again
 after `first_repeat_s`, then at doubling intervals up to `repeat_cap_s`, and is closed when nothing came for `close_s`.
@@ -46,7 +46,7 @@ class EventLimits:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """Something that happened to an object, as it is told to users."""
+    """Something that happened to an object, in words for users."""
 
     regarding: ObjectReference
     reason: str
@@ -130,7 +130,7 @@ class EventLedger:
         return sum(series.pending for series in self._series.values())
 
     def record(self, occurrence: Occurrence, now: float, wall: float) -> EventOutcome:
-        """Takes an occurrence in: as something to write, or into something that is to be written anyway."""
+        """Adds an occurrence: as a new event to write, or to one that is pending."""
         self.counts.recorded += 1
         key = occurrence
         if key not in self._series and not self._may_begin(occurrence, now):
@@ -185,7 +185,7 @@ class EventLedger:
         self._sort(write.key, series)
 
     def returned(self, write: Write) -> None:
-        """The call was not made, or was cut off: it is as due as it was."""
+        """The call was not made, or was cut off: the write stays due."""
         if series := self._series.get(write.key):
             series.in_flight = False
             self._sort(write.key, series)
@@ -214,8 +214,8 @@ class EventLedger:
         """Counts all that is pending as failed: the reporter ends. Returns how many that are."""
         pending = self.pending
         self.counts.failed += pending
-        for known in (self._series, self._latest, self._unwritten, self._idle):
-            known.clear()
+        for table in (self._series, self._latest, self._unwritten, self._idle):
+            table.clear()
         return pending
 
     def _write(self, key: Occurrence, series: _Series) -> Write:

@@ -3,8 +3,8 @@
     async with EventRecorder(client, controller="koord-scheduler") as events:
         events.record(reference(PODS, pod), "FailedScheduling", "0/3 nodes have 4 CPUs free", type="Warning")
 
-`record` never waits and never fails: what cannot be written is dropped and counted. What is to be written is written in
-order, unless more calls than one may be under way; what is still pending at the end is written within `FLUSH_S`. If the
+`record` never waits and never fails: what cannot be written is dropped and counted. Events are written in order,
+unless more calls than one may be under way; what is still pending at the end is written within `FLUSH_S`. If the
 recorder itself fails, it ends the block.
 """
 
@@ -21,7 +21,7 @@ from koord.api.kinds import EVENTS, Kind
 from koord.api.kubernetes.meta import ObjectMeta, ObjectReference
 from koord.api.machinery.codec import DecodeError
 from koord.api.machinery.struct import Struct
-from koord.kube.beside import beside
+from koord.kube.background_task import background_task
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.errors import AlreadyExists, ApiError, NotFound, ServerError, TooManyRequests, Unauthorized
@@ -36,7 +36,7 @@ TIDY_S: Final = 60.0
 
 
 class EventObserver(Protocol):
-    """Who wants to know what becomes of events: the recorder's metrics."""
+    """Observes what becomes of events: the recorder's metrics."""
 
     def written(self, count: int) -> None: ...
     def dropped(self, count: int) -> None: ...
@@ -67,7 +67,7 @@ class EventRecorder:
         clock: Clock | None = None,
         at_once: int = 1,
     ) -> None:
-        """`controller` is a qualified name such as koord-scheduler; `instance` says which copy of it; `at_once` is how
+        """`controller` is a qualified name, as in koord-scheduler; `instance` is the replica; `at_once` is how
         many calls may be under way together."""
         self._ledger = EventLedger(controller, instance or f"{controller}-{socket.gethostname()}", limits)
         self._client = client.limited(attempts=1)
@@ -104,7 +104,7 @@ class EventRecorder:
             self._observer.dropped(1)
 
     async def __aenter__(self) -> Self:
-        self._writing = beside(self._run(), name="event-recorder")
+        self._writing = background_task(self._run(), name="event-recorder")
         await self._writing.__aenter__()
         return self
 

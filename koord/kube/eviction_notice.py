@@ -1,7 +1,7 @@
-"""Asks a pod to go: it is told by one write, and told by nobody twice.
+"""Asks for a pod's eviction: one write notifies the pod, and no component notifies it twice.
 
-A write names the version of the pod that was decided on. If somebody else was faster, the pod is read again and
-what they wrote counts.
+A write names the version of the pod that was decided on. If another writer was faster, the pod is read again and
+its entry counts.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ async def ask(client: Client, pod: Pod, asker: Asker, now_s: float, at_most_s: f
         verdict = decide(pod, asker, now_s, at_most_s)
         if not isinstance(verdict, Tell) or await _write(client, pod, verdict.patch, asker):
             return verdict
-        found = await client.get(PODS, pod.metadata.name, namespace=pod.metadata.namespace)
-        if found.metadata.uid != pod.metadata.uid:
+        present = await client.get(PODS, pod.metadata.name, namespace=pod.metadata.namespace)
+        if present.metadata.uid != pod.metadata.uid:
             return Go("not running")
-        pod = found
+        pod = present
     return Wait(now_s + AGAIN_S)
 
 
@@ -45,15 +45,15 @@ async def withdraw(client: Client, pod: Pod, asker: Asker, now_s: float) -> bool
             return False
         if await _write(client, pod, patch, asker):
             return True
-        found = await client.get(PODS, pod.metadata.name, namespace=pod.metadata.namespace)
-        if found.metadata.uid != pod.metadata.uid:
+        present = await client.get(PODS, pod.metadata.name, namespace=pod.metadata.namespace)
+        if present.metadata.uid != pod.metadata.uid:
             return False
-        pod = found
+        pod = present
     return False
 
 
 async def _write(client: Client, pod: Pod, patch: Mapping[str, Any], asker: Asker) -> bool:
-    """Whether it is written; not where the pod has changed meanwhile."""
+    """Whether it was written: False if the pod has changed since it was read."""
     try:
         await client.patch(
             PODS,

@@ -1,6 +1,6 @@
 """Credentials from a program (client.authentication.k8s.io): cloud providers' way of logging in.
 
-The program is told in $KUBERNETES_EXEC_INFO what is wanted and prints an `ExecCredential` with a token, a client
+The program gets the request in $KUBERNETES_EXEC_INFO and prints an `ExecCredential` with a token, a client
 certificate, or both. Its answer is kept until it expires or the server refuses it; concurrent callers wait for one run.
 """
 

@@ -27,7 +27,7 @@ from aiohttp import web
 
 from koord.api.text.whole_number import natural_number
 from koord.kube.authorize import Authorizer, Right
-from koord.kube.beside import beside
+from koord.kube.background_task import background_task
 from koord.kube.callers import HEADERS, refusal, text
 from koord.kube.listening import serving
 from koord.kube.metrics import CONTENT_TYPE, Metrics
@@ -90,7 +90,7 @@ class CheckReport:
 
 
 def examine(checks: Mapping[str, Check], excluded: Iterable[str] = (), *, reasons: bool) -> CheckReport:
-    """Runs all checks. Why one fails is told only with `reasons`: callers may be strangers."""
+    """Runs all checks. The reasons of failures are included only with `reasons`: callers may be unauthenticated."""
     left_out = set(excluded)
     lines, healthy = [], True
     for name, check in checks.items():
@@ -157,8 +157,8 @@ class HealthServer:
         self._metrics_paths += paths
 
     def add_paths(self, handler: Handler) -> None:
-        """Whatever is at no path of these goes to `handler`, for those whom the API server allows; without an
-        authorizer, for nobody."""
+        """All other paths go to `handler`, for callers that the API server allows; without an authorizer, they
+        are refused."""
         self._others = handler
 
     def app(self) -> web.Application:
@@ -182,7 +182,7 @@ class HealthServer:
                 why = f"cannot serve health on {self.address}: {error.strerror or error}"
                 raise OSError(error.errno, why) from error
             if self._tls is not None:
-                await opening.enter_async_context(beside(self._tls.follow(), name="serving-certificate"))
+                await opening.enter_async_context(background_task(self._tls.follow(), name="serving-certificate"))
             self._open = opening.pop_all()
         log.info("serving health and metrics", extra={"address": f"{Address(self.address.host, self.port)}"})
         return self

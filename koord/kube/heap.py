@@ -16,7 +16,7 @@ _M_MMAP_THRESHOLD: Final = -3
 
 
 def keep_freed_memory(keep_bytes: int = 64 << 20) -> bool:
-    """Lets the heap keep up to `keep_bytes` that are free at its end. False where the C library has no such setting."""
+    """Lets the heap keep up to `keep_bytes` that are free at its end. False if the C library lacks this setting."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):

@@ -12,7 +12,7 @@ which it stays true:
   is lower than ours, or the server was away longer than `RESUME_WITHIN_S`, the informer relists, and converges.
 - A watch that brings nothing for long may be dead, or nothing may have happened: it is replaced by a new one.
 - An object that cannot be read is reported and skipped. Its last readable record stays until it is readable again,
-  replaced or deleted, because to drop a running pod would free what it uses; `unreadable` names such objects.
+  replaced or deleted, because to drop a running pod would free what it uses; `unreadable` names these objects.
 
 One task runs an informer; all else may be called from any code on the same event loop.
 """
@@ -78,7 +78,7 @@ class _HeadMeta(Struct):
 
 
 class _Head(Struct):
-    """Who an object is, also where the rest of it cannot be read."""
+    """The identity of an object, also if the rest of it cannot be read."""
 
     metadata: _HeadMeta = _HeadMeta()
 
@@ -180,7 +180,7 @@ class Informer(Generic[R]):
         return float("inf") if self._contact_at is None else self._clock.monotonic() - self._contact_at
 
     def get(self, key: str) -> R | None:
-        """The record of `namespace/name` (or of the name, for what has no namespace)."""
+        """The record of `namespace/name` (or of the name, for cluster-scoped objects)."""
         return self._store.get(key)
 
     def by_index(self, name: str, key: str) -> list[R]:
@@ -193,7 +193,7 @@ class Informer(Generic[R]):
         self._store.add_index(name, keys)
 
     def add_handler(self, handler: Handler[R]) -> Callable[[], None]:
-        """From here on `handler` hears every change, in order; first, what is there already, as additions.
+        """From here on `handler` receives every change, in order; first, existing records as additions.
 
         It must not wait: it notes what to do and returns. Its failures are logged and do not reach other handlers.
         Returns a function that takes it away again.
@@ -216,7 +216,7 @@ class Informer(Generic[R]):
         if self._running:
             raise RuntimeError(f"informer {self} is running already")
         self._running = True
-        # What happened while nobody ran it is as unknown as after a break.
+        # Changes while it did not run are as unknown as after a break.
         self._broken_at = self._contact_at
         try:
             while True:
@@ -243,8 +243,8 @@ class Informer(Generic[R]):
             log.debug("informer %s begins a new watch: %s", self, error)
         except (ApiError, DecodeError, OSError) as error:
             log.warning("informer %s lost its stream: %s", self, error)
-            # A refusal comes from a server that is there; only one that could not be reached may be another by now.
-            # A server to which our version lies in the future answers with a timeout.
+            # A refusal comes from the same server; only an unreachable server may have been replaced.
+            # A server answers with a timeout if our version lies in its future.
             if self._broken_at is None and isinstance(error, Unavailable | ServerTimeout | OSError):
                 self._broken_at = self._clock.monotonic()
             await self._failed(error, patient=True)
@@ -258,7 +258,7 @@ class Informer(Generic[R]):
             await self._clock.sleep(max(wait_s, asked_s))
 
     async def _is_as_before(self, version: str, broken_at: float) -> bool:
-        """Whether the server that is there after a break goes on with the history that we know up to `version`."""
+        """Whether the server after a break continues the history that we know up to `version`."""
         pages = self._probes.list_pages(
             self.kind, namespace=self.namespace, labels=self.labels, fields=self.fields, limit=1
         )
@@ -267,7 +267,7 @@ class Informer(Generic[R]):
         away_s = self._clock.monotonic() - broken_at
         if away_s <= RESUME_WITHIN_S and not _is_older(present, version):
             return True
-        log.info("informer %s lists anew: %.1f s without the server, version %s to %s", self, away_s, version, present)
+        log.info("informer %s lists again: %.1f s without the server, version %s to %s", self, away_s, version, present)
         return False
 
     def _heard(self) -> None:
@@ -412,7 +412,7 @@ class Informer(Generic[R]):
         try:
             head = decode(_Head, memoryview(raw))
         except DecodeError as error:
-            # Which record is to go cannot be said: only a full list can tell.
+            # The event does not name a record: only a full list can tell which is gone.
             self._report("?", error)
             raise Gone(Status(message=f"a deletion could not be read: {error}"), verb="watch", what=str(self)) from None
         self.unreadable.pop(head.key, None)

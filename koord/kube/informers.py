@@ -128,7 +128,7 @@ class Informers:
             task.cancel()
         self._tasks.clear()
         group, self._group = self._group, None
-        # The block's own error comes out as it is; only a cancellation may be the group's, which is for it to judge.
+        # The block's own error is raised unwrapped; only a cancellation may be the group's, which is for it to judge.
         own = error is not None and not isinstance(error, asyncio.CancelledError)
         await group.__aexit__(None if own else kind, None if own else error, None if own else trace)
 

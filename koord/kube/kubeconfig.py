@@ -1,7 +1,7 @@
 """kubeconfig files: from text to one `ClusterConfig`. Pure: reading the files is `locate`'s work.
 
 Several files are one: the first to name a cluster, user or context defines it whole, the first with a current-context
-sets it. Relative paths are relative to the file they stand in. What is wrong is said with the file and the field.
+sets it. Relative paths are relative to the file that contains them. Errors name the file and the field.
 """
 
 from __future__ import annotations
@@ -181,12 +181,12 @@ def resolve(config: Kubeconfig, context: str | None = None) -> ClusterConfig:
 
 
 def _by_name(entries: Iterable[tuple[str, V]], where: str, file: str) -> dict[str, Defined[V]]:
-    found: dict[str, Defined[V]] = {}
+    by_name: dict[str, Defined[V]] = {}
     for i, (name, value) in enumerate(entries):
-        if name in found:
+        if name in by_name:
             raise Invalid(file, [Fault(f"{where}[{i}].name", f"{name!r} is defined twice")])
-        found[name] = Defined(value, file)
-    return found
+        by_name[name] = Defined(value, file)
+    return by_name
 
 
 def _referred(defined: Mapping[str, Defined[V]], name: str, where: str, field_name: str) -> Defined[V]:

@@ -29,10 +29,10 @@ from koord.api.kinds import LEASES, NAMESPACES
 from koord.api.kubernetes.coordination import Lease
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.machinery.codec import DecodeError
-from koord.api.protocol.holders import identity
+from koord.api.protocol.lease_holders import identity
 from koord.api.protocol.names import NAMESPACE_KOORDINATOR
 from koord.api.text.duration import parse_duration
-from koord.kube.beside import beside
+from koord.kube.background_task import background_task
 from koord.kube.client import Client
 from koord.kube.election import Candidacy, Claim, NotLeader, Timing, Wait, release, retry_delay_s
 from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -79,7 +79,7 @@ class LeaderElection:
         boottime: Callable[[], float] = boot_time,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """`on_change` is told whether we lead, whenever that changes: for metrics."""
+        """`on_change` is called with whether this process leads, whenever that changes: for metrics."""
         self.name, self.namespace = name, namespace
         self.identity = identity or unique_identity()
         self.timing = timing or Timing()
@@ -99,7 +99,7 @@ class LeaderElection:
 
     async def __aenter__(self) -> Self:
         self._on_change(False)
-        self._campaigning = beside(self._campaign(), name=f"leader-election/{self.name}")
+        self._campaigning = background_task(self._campaign(), name=f"leader-election/{self.name}")
         self._task = await self._campaigning.__aenter__()
         return self
 
@@ -134,7 +134,7 @@ class LeaderElection:
 
     @property
     def holder(self) -> str:
-        """Who held the lease when it was last seen; empty where nobody did."""
+        """The holder of the lease when it was last read; empty if it had none."""
         return self._candidacy.holder
 
     def check(self) -> None:
@@ -237,7 +237,9 @@ class LeaderElection:
             return
         except ApiError as error:
             how = f"kubectl create namespace {self.namespace}"
-            raise NoNamespace(f"{missing}, and it could not be made: {error}. Have somebody do it: {how}") from error
+            raise NoNamespace(
+                f"{missing}, and it could not be created: {error}. Create it as an administrator: {how}"
+            ) from error
         log.info("made the namespace of the lease", extra=self._fields)
 
     def _set_expiry(self) -> None:
@@ -259,7 +261,7 @@ class LeaderElection:
             self._expiry.cancel()
             self._expiry = None
         led = self._acquired.is_set() and not self.lost.is_set()
-        # First of all: who only wants to know of the change must not hold it up by failing.
+        # First of all: an observer of the change must not hold it up by failing.
         self.lost.set()
         if led:
             log.log(logging.INFO if why == "stopped leading" else logging.ERROR, why, extra=self._fields)

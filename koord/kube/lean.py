@@ -1,8 +1,8 @@
 """The HTTP client, loaded without the machine's certificate authorities.
 
 aiohttp reads all of them twice when it is imported, for callers that name none: 2 MiB and 40 ms that a process of koord
-never uses, since its connections say whom they trust (`koord.kube.tls`). One that names nobody trusts nobody then, and
-fails. It holds where this module is imported before aiohttp is; what comes later reads authorities as usual.
+never uses, since its connections name their authorities (`koord.kube.tls`). A connection without authorities then
+fails. Import this module before aiohttp; code that runs later reads authorities as usual.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def locate(
     environ: Mapping[str, str] = os.environ,
     service_account: str = SERVICE_ACCOUNT,
 ) -> ClusterConfig:
-    """The cluster to talk to, and as whom."""
+    """The cluster to talk to, and the credentials."""
     if path:
         return resolve(_read(path, missing_ok=False), context)
     listed = [name for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
@@ -33,8 +33,8 @@ def locate(
     merged = merge(_read(name, missing_ok=True) for name in files)
     if not merged.is_empty:
         return resolve(merged, context)
-    if context is None and (found := in_cluster(environ, service_account)) is not None:
-        return found
+    if context is None and (own := in_cluster(environ, service_account)) is not None:
+        return own
     looked_at = ", ".join(files)
     raise ConfigError(
         f"no cluster is configured: {'$KUBECONFIG' if listed else 'the default file'} ({looked_at}) "
@@ -43,7 +43,7 @@ def locate(
 
 
 def in_cluster(environ: Mapping[str, str] = os.environ, service_account: str = SERVICE_ACCOUNT) -> ClusterConfig | None:
-    """The cluster whose pod this is, or None. The token is re-read as it is rotated."""
+    """The cluster whose pod this is, or None. The token is read again after each rotation."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     folder = Path(service_account)
     if not host or not port or not (folder / "token").is_file():
@@ -65,7 +65,7 @@ def _read(path: str, *, missing_ok: bool) -> Kubeconfig:
     except FileNotFoundError:
         if missing_ok:
             return Kubeconfig("", {}, {}, {})
-        raise ConfigError(f"{path}: there is no such file") from None
+        raise ConfigError(f"{path}: the file does not exist") from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
         raise ConfigError(f"{path}: {reason}") from None

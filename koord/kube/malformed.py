@@ -1,9 +1,9 @@
-"""Objects that cannot be understood, told on themselves: one event per change.
+"""Reports malformed objects as events on the objects themselves: one event per change.
 
-A component lists the labels and annotations that it reads. Whoever reads a malformed one makes do without it, and says
-nothing: `MalformedTeller` says it, once when the object comes and again when the text changes; so it does of parts that
-have no effect, such as a misspelt field. `FailureTeller` says
-what a component could not do for an object, which kept nobody else from their turn.
+A component lists the labels and annotations that it reads. The reader of a malformed one goes on without it and reports
+nothing: `MalformedTeller` reports it, once when the object appears and again when the text changes; it also reports
+parts without effect, like a misspelt field. `FailureTeller` reports what a component could not do for an object, while
+it went on with the others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", bound=Struct)
 
 MOST_FAILURES: Final = 10_000
-"""So many objects are remembered of which a failure was told. The oldest are forgotten, and told again."""
+"""How many objects with a reported failure are remembered. The oldest are forgotten, and reported again."""
 FAILURES: Final = "koord_object_failures_total"
 FAILURES_ARE: Final = "What could not be done for an object; others go on"
 MOST_CHARACTERS: Final = 300
@@ -49,12 +49,12 @@ class MalformedTeller:
                 self._by_kind.setdefault(kind, {}).update(dict.fromkeys(keys, value))
 
     def tell(self, kind: Kind[Any], meta: ObjectMeta, before: ObjectMeta | None) -> None:
-        """`before`: the object as it was told last; None for one that is new."""
-        known = self._by_kind.get(kind.kind, {})
+        """`before`: the object as last received; None for a new one."""
+        by_key = self._by_kind.get(kind.kind, {})
         if before is not None and before.uid != meta.uid:
             before = None
-        for key in (known.keys() & meta.annotations.keys()) | (known.keys() & meta.labels.keys()):
-            value = known[key]
+        for key in (by_key.keys() & meta.annotations.keys()) | (by_key.keys() & meta.labels.keys()):
+            value = by_key[key]
             if before is not None and _text(value, key, before) == _text(value, key, meta):
                 continue
             if error := value.check(meta, kind.kind):
@@ -71,13 +71,13 @@ class MalformedTeller:
         that is wrong, when the object comes and when that changes."""
 
         def hear(delta: Delta[T]) -> None:
-            told = "" if delta.new is None else "; ".join(map(str, faults(delta.new)))
-            if delta.new is None or not told:
+            message = "" if delta.new is None else "; ".join(map(str, faults(delta.new)))
+            if delta.new is None or not message:
                 return
             before = "" if delta.old is None else "; ".join(map(str, faults(delta.old)))
-            if told != before:
+            if message != before:
                 about = reference_to(kind, _metadata(delta.new))
-                self._events.record(about, f"Malformed{kind.kind}", told, action="Reading", type="Warning")
+                self._events.record(about, f"Malformed{kind.kind}", message, action="Reading", type="Warning")
 
         return hear
 
@@ -96,7 +96,7 @@ class FailureTeller:
     """Tells failures of objects: each is counted; once per change of the object, it is logged and said in an event.
 
     A fault of the program is logged with its traceback. `events` is None while another instance leads, `metrics` where
-    somebody else tells the counts.
+    another observer counts.
     """
 
     def __init__(self, metrics: Metrics | None = None, events: EventRecorder | None = None) -> None:
@@ -108,7 +108,7 @@ class FailureTeller:
 
     def __call__(self, failure: Failure) -> None:
         if isinstance(failure.error, NotLeader):
-            # That is about the whole process: whoever elects ends the work.
+            # That is about the whole process: the leader election ends the work.
             raise failure.error
         kind, meta = failure.kind, failure.meta or ObjectMeta()
         name = "" if kind is None else kind.kind

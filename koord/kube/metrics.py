@@ -109,9 +109,9 @@ class Metrics:
 
     def table(self, name: str, help_text: str, *labels: str) -> Table:
         """A gauge that may have very many series, which come and go."""
-        found = Table(name, help_text, labels)
-        self.registry.register(found)
-        return found
+        new_table = Table(name, help_text, labels)
+        self.registry.register(new_table)
+        return new_table
 
     def histogram(self, name: str, help_text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(name, help_text, labels, registry=self.registry, buckets=buckets)
@@ -228,7 +228,7 @@ class InformerFigures(Protocol):
 
 
 class Table(Collector):
-    """A gauge whose series are entries of a dictionary until somebody scrapes them: setting one costs very little."""
+    """A gauge whose series are entries of a dictionary until a scrape: setting one costs very little."""
 
     def __init__(self, name: str, help_text: str, labels: tuple[str, ...]) -> None:
         self._name, self._help, self._labels = name, help_text, labels
@@ -244,7 +244,7 @@ class Table(Collector):
 
     def collect(self) -> Iterator[Metric]:
         family = GaugeMetricFamily(self._name, self._help, labels=self._labels)
-        # Scrapes run in a thread: a copy in one step, since entries may come meanwhile.
+        # Scrapes run in a thread: a copy in one step, since entries may be added during a scrape.
         for key, value in list(self._values.items()):
             family.add_metric(key, value)
         yield family

@@ -23,10 +23,10 @@ def proxy_for(config: ClusterConfig, environ: Mapping[str, str] = os.environ) ->
                 "must be an http:// or https:// URL; other kinds of proxy are not supported"
             )
         return config.proxy_url
-    found = _variable(environ, f"{server.scheme}_proxy")
-    if not found or _direct(server.hostname or "", server.port, _variable(environ, "no_proxy")):
+    proxy = _variable(environ, f"{server.scheme}_proxy")
+    if not proxy or _direct(server.hostname or "", server.port, _variable(environ, "no_proxy")):
         return None
-    return found if "://" in found else f"http://{found}"
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def _variable(environ: Mapping[str, str], name: str) -> str:

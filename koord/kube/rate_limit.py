@@ -1,6 +1,6 @@
-"""A client-side limit on calls: a burst, then so many a second.
+"""A client-side limit on calls: a burst, then a fixed number per second.
 
-Who asks first is served first, so that no caller starves. A caller that gives up while waiting has spent its turn.
+Callers are served in order, so that none starves. A caller that gives up while waiting has spent its turn.
 """
 
 from __future__ import annotations

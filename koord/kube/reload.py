@@ -1,7 +1,8 @@
 """Follows the configuration file: what it says now, whenever that is something new.
 
-A file that cannot be read or is faulty is told of once, and what was read before stays in force. Mounted ConfigMaps are
-replaced by renaming links, and editors write anew: so the file is looked at, by content, every few seconds.
+A file that cannot be read or is faulty is reported once, and the last valid configuration stays in force. Mounted
+ConfigMaps are replaced by renaming links, and editors replace files: so the file is compared, by content, every few
+seconds.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ C = TypeVar("C")
 
 
 async def changes(read: Callable[[], C], now: C, clock: Clock, component: str) -> AsyncGenerator[C, None]:
-    """The configuration each time that it is another one, of which everything can be put in force. `read` reads the
-    file, and raises OSError or BadInput where that cannot be done."""
+    """Each new configuration that can be put in force completely. `read` reads the file, and raises OSError or
+    BadInput if it cannot."""
     complained = ""
     while True:
         await clock.sleep(LOOK_EVERY_S)
         try:
-            found = read()
+            config = read()
         except (OSError, BadInput) as error:
             if str(error) != complained:
-                log.error("the configuration is left as it was: %s", error)
+                log.error("the configuration stays unchanged: %s", error)
             complained = str(error)
             continue
         complained = ""
-        if found == now:
+        if config == now:
             continue
-        for name in needs_restart(now, found):
+        for name in needs_restart(now, config):
             log.warning("a change of %s takes effect when the %s is started again", name, component)
-        now = found
-        yield found
+        now = config
+        yield config
 
 
 def needs_restart(before: object, now: object) -> list[str]:

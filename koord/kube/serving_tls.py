@@ -1,7 +1,7 @@
 """The serving side of TLS: a certificate from files, changed live when the files change.
 
 Mounted Secrets are rotated in place by a swap of links, so the files are looked at every `RECHECK_S`. A pair that does
-not fit together (a rotation half done) is left for the next look. Connections that are open stay as they are.
+not fit together (a rotation half done) is left for the next look. Open connections stay unchanged.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ServingTls:
 
 def _file_stamp(path: str) -> tuple[int, int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -32,7 +32,7 @@ class SettingsPaths:
         self._config: object = {}
 
     def in_force(self, config: object) -> None:
-        """This configuration is what the component goes by from now on."""
+        """The component uses this configuration from now on."""
         self._config = config
 
     async def handle(self, request: web.Request) -> web.StreamResponse:

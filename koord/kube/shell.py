@@ -84,7 +84,7 @@ async def _supervise(main: Callable[[], Awaitable[int | None]], name: str) -> in
         _explain(error, name)
         return BAD_INPUT if all(isinstance(cause, BadInput) for cause in causes(error)) else FAILED
     if not received:
-        log.error("cancelled, though nobody asked it to stop", extra={"component": name})
+        log.error("cancelled without a signal to stop", extra={"component": name})
         return FAILED
     return INTERRUPTED if received[0] == signal.SIGINT else 0
 

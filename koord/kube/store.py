@@ -1,7 +1,7 @@
 """The store: what a kind's objects are right now, and exactly what changed.
 
 A `Store` maps `namespace/name` to a record and keeps indexes over them. Every change goes through it and comes back as
-deltas, such that replaying all deltas from the beginning gives the store. A relist yields only what really differs: an
+deltas: replaying all deltas from the beginning gives the store. A relist yields only what really differs: an
 object with the same uid and version is no change, one with the same name and another uid is a deletion and an addition.
 
 Pure: no I/O and no clock. Identity and index functions must be functions of the record alone, because the store calls
@@ -21,7 +21,7 @@ R = TypeVar("R")
 Record = TypeVar("Record")
 
 Identity: TypeAlias = tuple[str, str, str]
-"""Key, uid and version: who an object is, and in which state."""
+"""Key, uid and version: an object's identity and state."""
 
 IndexKeys: TypeAlias = Callable[[R], Iterable[str]]
 """The keys under which an index finds a record; none, one or many."""
@@ -82,15 +82,15 @@ class Store(Generic[R]):
 
     def by_index(self, name: str, key: str) -> list[R]:
         """The records that the index `name` has under `key`."""
-        found = self._indexes[name].entries.get(key)
-        return list(found.values()) if found else []
+        records = self._indexes[name].entries.get(key)
+        return list(records.values()) if records else []
 
     def index_keys(self, name: str) -> list[str]:
         """The keys of the index `name` that have records."""
         return list(self._indexes[name].entries)
 
     def add_index(self, name: str, keys: IndexKeys[R]) -> None:
-        """A further index over what is there and what comes. The same again is no fault; another of that name is."""
+        """Adds an index over present and future records. The same index twice is no error; another of that name is."""
         present = self._indexes.get(name)
         if present is not None:
             if present.keys is not keys:
@@ -200,15 +200,15 @@ class _Index(Generic[Record]):
                 if index_key not in new_keys:
                     self._remove(index_key, key)
         for index_key in new_keys:
-            found = self.entries.get(index_key)
-            if found is None:
+            records = self.entries.get(index_key)
+            if records is None:
                 self.entries[index_key] = {key: new}
             else:
-                found[key] = new
+                records[key] = new
 
     def _remove(self, index_key: str, key: str) -> None:
-        found = self.entries.get(index_key)
-        if found is not None:
-            found.pop(key, None)
-            if not found:
+        records = self.entries.get(index_key)
+        if records is not None:
+            records.pop(key, None)
+            if not records:
                 del self.entries[index_key]

@@ -1,12 +1,12 @@
 """Streamed lists (WatchList): whether a server should be asked for one, learned from its answers.
 
-An informer asks here before each full list. Servers, and proxies in front of them, refuse such a list in many ways:
+An informer asks here before each full list. Servers, and proxies in front of them, refuse a streamed list in many ways:
 with any code, inside an accepted stream, by ignoring the request, or by cutting it off. What they say decides nothing:
 
 - A list whose stream was refused or broke off is asked for in pages at once.
 - If the pages arrive, the stream was at fault. It is not asked for again for `FORGET_S`.
 - If the pages fail too, the fault lies elsewhere, and nothing is learned.
-- A busy server is asked for a stream again; after `PATIENCE` such answers in a row, for pages. A server that cannot be
+- A busy server is asked for a stream again; after `PATIENCE` busy answers in a row, for pages. A server that cannot be
   reached would send no pages either.
 """
 
@@ -26,7 +26,7 @@ class UnfinishedStream(Exception):
 
 
 class StreamedLists:
-    """What one informer knows of its server."""
+    """Whether one informer's server can stream lists."""
 
     __slots__ = ("_failures", "_pages_until", "_wanted")
 

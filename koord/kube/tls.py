@@ -1,4 +1,4 @@
-"""The TLS side of a connection: whom we trust, and the certificate that we show.
+"""The TLS side of a connection: the trusted authorities, and the certificate to present.
 
 `ClientTls.context(shown)` gives one `SSLContext` for as long as nothing changes. Files are looked at again at most
 every `RECHECK_S` seconds, because mounted secrets are rotated in place; a changed file gives a new context, and so new

@@ -46,7 +46,7 @@ Check = Callable[[], None]
 
 
 class RequestObserver(Protocol):
-    """Who wants to know of every request: the client's metrics. `code` is None where no answer came."""
+    """Observes every request: the client's metrics. `code` is None if no answer came."""
 
     def answered(self, method: str, code: int | None, took_s: float) -> None: ...
     def retried(self, method: str, code: int | None) -> None: ...
@@ -54,7 +54,7 @@ class RequestObserver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What is asked of the server. `verb` and `what` are for messages."""
+    """A request to the server. `verb` and `what` are for messages."""
 
     method: str
     path: str
@@ -304,14 +304,14 @@ class _Body(BytesPayload):
                 self.fenced = error
                 raise
         if isinstance(writer, StreamWriter) and (writer.transport is None or writer.transport.is_closing()):
-            # The server closed an idle connection just as it was taken for this call: surely nothing is sent.
+            # The server closed an idle connection when this call took it: nothing was sent.
             raise ConnectionResetError("the connection was closed before the request was sent")
         self.sent = True
         await super().write_with_length(writer, content_length)
 
 
 _TLS_OBJECT: Final = re.compile(r" ssl:(<[^>]*>|\w+)")
-"""The HTTP library names its TLS object in its messages, which helps nobody."""
+"""The HTTP library names its TLS object in its messages, which does not help users."""
 
 
 def _described(fault: BaseException) -> str:

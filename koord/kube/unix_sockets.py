@@ -17,20 +17,20 @@ LONGEST_PATH: Final = 107
 
 @contextmanager
 def root_only(path: Path) -> Iterator[None]:
-    """Whoever binds to this path in here gets a socket that only its owner may use. What a killed process left there
-    is removed. Raises BadInput for a path that is too long, or where somebody answers or something else lies."""
+    """A socket that is bound to this path in the block can be used by its owner only. What a killed process left there
+    is removed. Raises BadInput if the path is too long, another process answers there, or another file exists."""
     if (length := len(os.fsencode(path))) > LONGEST_PATH:
         raise BadInput(f"{path}: the path of a socket has at most {LONGEST_PATH} bytes, not {length}")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         pass
     else:
-        if not stat.S_ISSOCK(found.st_mode):
+        if not stat.S_ISSOCK(status.st_mode):
             raise BadInput(f"{path} is no socket: say another path, or remove it")
-        if found.st_uid != os.geteuid():
-            raise BadInput(f"{path} belongs to user {found.st_uid}, not to {os.geteuid()}: somebody else made it")
+        if status.st_uid != os.geteuid():
+            raise BadInput(f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}: remove it")
         if is_answered(path):
             raise BadInput(f"another process listens on {path}")
         path.unlink()
@@ -57,11 +57,11 @@ def is_answered(path: Path) -> bool:
 def trusted(path: str) -> str:
     """Why a socket is not to be talked to; empty if it is. Only root's may decide what containers are made with."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError as error:
         return error.strerror or str(error)
-    if not stat.S_ISSOCK(found.st_mode):
+    if not stat.S_ISSOCK(status.st_mode):
         return "it is no socket"
-    if found.st_uid not in (0, os.geteuid()):
-        return f"it belongs to user {found.st_uid}, not to root"
+    if status.st_uid not in (0, os.geteuid()):
+        return f"it belongs to user {status.st_uid}, not to root"
     return ""

@@ -56,18 +56,18 @@ def events(lines: list[bytes], what: str) -> tuple[list[WatchEvent], ApiError | 
 
     Lines in the one form that servers write are cut apart without being parsed; any other JSON is parsed.
     """
-    found: list[WatchEvent] = []
+    batch: list[WatchEvent] = []
     for line in lines:
         quote = line.find(b'"', 9, 20)
         type_ = _TYPES.get(line[9:quote])
         if type_ is not None and line.startswith(_HEAD) and line.startswith(_MIDDLE, quote) and line.endswith(b"}}"):
-            found.append(WatchEvent(type_, msgspec.Raw(line[quote + 11 : -1])))
+            batch.append(WatchEvent(type_, msgspec.Raw(line[quote + 11 : -1])))
         elif line and not line.isspace():
             event = _parsed(line, what)
             if event.type == "ERROR":
-                return found, _error(event, what)
-            found.append(event)
-    return found, None
+                return batch, _error(event, what)
+            batch.append(event)
+    return batch, None
 
 
 def _parsed(line: bytes, what: str) -> WatchEvent:

@@ -1,4 +1,4 @@
-"""Work queue: which key is to be worked on next, and when is a failed one tried again?
+"""Work queue: which key is worked on next, and when is a failed one tried again?
 
 Controllers add keys, workers take them. A key is in the queue at most once; one that is added while it is being worked
 on is handed out again afterwards, never to two workers at once. `WorkState` is the whole logic, with time passed in;
@@ -52,7 +52,7 @@ class Counts:
 
 
 class QueueObserver(Protocol):
-    """Who wants to know what a queue does: its metrics."""
+    """Observes a queue: its metrics."""
 
     def added(self, depth: int) -> None: ...
     def retried(self) -> None: ...
@@ -61,7 +61,7 @@ class QueueObserver(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken(Generic[K]):
+class WorkItem(Generic[K]):
     key: K
     waited_s: float
 
@@ -105,7 +105,7 @@ class WorkState(Generic[K]):
         return self._closed and not self._added_at
 
     def add(self, key: K, now: float) -> bool:
-        """Asks for `key` to be worked on. False where it already was to be, or the queue is closed."""
+        """Adds `key`. False if it is already waiting, or the queue is closed."""
         if self._closed or key in self._added_at:
             return False
         self._added_at[key] = now
@@ -115,14 +115,14 @@ class WorkState(Generic[K]):
         return True
 
     def add_after(self, key: K, delay_s: float, now: float) -> bool:
-        """Asks for `key` at a later time. Of several such times the earliest holds."""
+        """Adds `key` at a later time. Of several times the earliest holds."""
         if delay_s <= 0:
             return self.add(key, now)
         if self._closed:
             return False
         due = now + delay_s
-        known = self._due.get(key)
-        if known is not None and known <= due:
+        due_at = self._due.get(key)
+        if due_at is not None and due_at <= due:
             return False
         self._due[key] = due
         self._sequence += 1
@@ -146,8 +146,8 @@ class WorkState(Generic[K]):
     def failures(self, key: K) -> int:
         return self._failures.get(key, 0)
 
-    def take(self, now: float) -> Taken[K] | None:
-        """The next key for a worker, who must call `done` with it."""
+    def take(self, now: float) -> WorkItem[K] | None:
+        """The next key for a worker. The worker must call `done` with it."""
         self.promote(now)
         if not self._ready:
             return None
@@ -155,7 +155,7 @@ class WorkState(Generic[K]):
         waited_s = max(0.0, now - self._added_at.pop(key))
         self._working[key] = now
         self.counts.taken += 1
-        return Taken(key, waited_s)
+        return WorkItem(key, waited_s)
 
     def done(self, key: K, now: float) -> float:
         """The worker is finished with `key`. Returns how long it took."""

@@ -4,8 +4,8 @@
     pool      the item of colocation-config.nodeConfigs with that very nodeSelector, made where there is none
     node      the node's annotation colocation-strategy {"enable": false}
 
-What else is written there stays. Taking back what a node lends is the manager's own calculation, so that whoever does
-it first, the other finds nothing to do.
+Everything else that is written there stays. Removing what a node lends is the manager's own calculation: if the
+manager does it first, the switch finds nothing to do, and the other way round.
 
 A pod runs on lent resources if it requests batch or mid resources, or carries the priority class of one of those bands.
 Plain BestEffort pods do not: the protocol counts them with batch, but nothing was lent to them. Nor do pods of the
@@ -42,8 +42,8 @@ from koord.api.text.selector import (
 )
 from koord.manager.node_resource.plugins import choose, reset, why_off
 from koord.manager.node_resource.prepare import prepare
-from koord.manager.node_resource.state import BATCH, MID, NodeFacts
 from koord.manager.node_resource.writing import decide
+from koord.manager.node_state import BATCH, MID, NodeFacts
 
 LENT: Final = frozenset((*BATCH, *MID))
 """The resources that go with the switch."""
@@ -59,7 +59,7 @@ _OPERATORS: Final[Mapping[Operator, str]] = {
 
 
 class SwitchError(BadInput):
-    """The switch cannot be turned: what is in the way, and what to do about it."""
+    """The switch cannot be turned. The message names the obstacle and the way out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Standing:
 
     on: bool
     why: str
-    "Who switched it off, and where."
+    "The layer that switched it off."
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def standing(config: SloConfig, labels: Mapping[str, str], annotations: Mapping[
 
 
 def node_annotation(annotations: Mapping[str, str], *, on: bool) -> str | None:
-    """The text of a node's colocation-strategy; None where there is to be none.
+    """The text of a node's colocation-strategy; None if it must have none.
 
     Off says so. On takes only that word away: whether the node lends is then up to the rest of the configuration.
     """
@@ -139,13 +139,17 @@ def selector_of(matcher: LabelMatcher) -> LabelSelector:
     """A selector as people type it (`pool=batch`), in the form in which it is stored."""
     labels: dict[str, str] = {}
     expressions: list[LabelSelectorRequirement] = []
-    for each in matcher.requirements:
-        if each.operator in (Operator.EQUALS, Operator.DOUBLE_EQUALS) and each.key not in labels:
-            labels[each.key] = each.values[0]
-        elif each.operator in _OPERATORS:
-            expressions.append(LabelSelectorRequirement(each.key, _OPERATORS[each.operator], each.values))
+    for requirement in matcher.requirements:
+        if requirement.operator in (Operator.EQUALS, Operator.DOUBLE_EQUALS) and requirement.key not in labels:
+            labels[requirement.key] = requirement.values[0]
+        elif requirement.operator in _OPERATORS:
+            expressions.append(
+                LabelSelectorRequirement(requirement.key, _OPERATORS[requirement.operator], requirement.values)
+            )
         else:
-            raise SwitchError(f"label selector: {each} cannot be stored; use =, !=, in, notin or the label alone")
+            raise SwitchError(
+                f"label selector: {requirement} cannot be stored; use =, !=, in, notin or the label alone"
+            )
     if not labels and not expressions:
         raise SwitchError("label selector: it picks all nodes; leave it out to switch the whole cluster")
     return LabelSelector(labels, tuple(expressions))
@@ -174,7 +178,7 @@ def taken_back(node: NodeFacts, config: SloConfig, now_s: float) -> Mapping[str,
 
 def on_lent(pods: Iterable[Pod], nodes: Collection[str]) -> list[Evictee]:
     """Pods on these nodes that run on what is lent, the least important first."""
-    found = []
+    evictees = []
     for pod in pods:
         meta = pod.metadata
         if pod.spec.node_name not in nodes or pod.is_finished or meta.deletion_timestamp is not None:
@@ -186,8 +190,8 @@ def on_lent(pods: Iterable[Pod], nodes: Collection[str]) -> list[Evictee]:
         if carried in _LENT_TO or any(requests.get(name) for name in LENT):
             notice = EVICTION_NOTICE.is_on(meta)
             evictee = Evictee(meta.namespace, meta.name, meta.uid, pod.spec.node_name, carried, notice)
-            found.append((pod.spec.priority or 0, evictee))
-    return [each for _, each in sorted(found, key=lambda pair: (pair[0], pair[1].key))]
+            evictees.append((pod.spec.priority or 0, evictee))
+    return [each for _, each in sorted(evictees, key=lambda pair: (pair[0], pair[1].key))]
 
 
 def _section(data: Mapping[str, str]) -> dict[str, Any]:
@@ -196,14 +200,14 @@ def _section(data: Mapping[str, str]) -> dict[str, Any]:
 
 
 def stored_object(text: str, what: str) -> dict[str, Any]:
-    """A JSON object that somebody wrote, to change something in it."""
+    """A JSON object that a user wrote, to change something in it."""
     try:
-        found = read_json(text)
+        stored = read_json(text)
     except BadInput as error:
         raise SwitchError(f"{what} is not JSON, so that nothing can be changed in it: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(stored, dict):
         raise SwitchError(f"{what} must be a JSON object, so that something can be changed in it")
-    return found
+    return stored
 
 
 def _is_for(item: object, selector: LabelSelector) -> bool:

@@ -1,7 +1,7 @@
-"""Whether slo-controller-config is in force as it is written, told on the ConfigMap itself.
+"""Whether slo-controller-config applies as written, reported on the ConfigMap itself.
 
 A ConfigMap has no status, so the condition stands in an annotation, in Kubernetes' usual form. A map that never had a
-fault gets none: nothing is written where nothing is to be said.
+fault gets none.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ IN_FORCE: Final = "InForce"
 CONDITIONS: Final = Annotation(
     AnnotationKey("koordinator.sh/config-conditions"), json_list(Condition), (), on=("ConfigMap",)
 )
-"""koord's own addition to the protocol: nobody else reads or writes it."""
+"""koord's own addition to the protocol: no other component reads or writes it."""
 
 
 def wanted(config: ConfigMap, problems: Sequence[Problem], now_s: float) -> Mapping[str, str] | None:
-    """The annotation to write; None where what is there, or the lack of one, is right."""
+    """The annotation to write; None if the existing one, or its absence, is correct."""
     present = _present(config)
     if not problems and (present is None or present.status == "True"):
         return None
@@ -42,14 +42,14 @@ def wanted(config: ConfigMap, problems: Sequence[Problem], now_s: float) -> Mapp
 
 def _condition(problems: Sequence[Problem]) -> Condition:
     if not problems:
-        return Condition(IN_FORCE, "True", reason="Valid", message="every section is in force as it is written")
-    message = "; ".join(f"{each}" for each in problems)
+        return Condition(IN_FORCE, "True", reason="Valid", message="every section applies as written")
+    message = "; ".join(f"{problem}" for problem in problems)
     return Condition(IN_FORCE, "False", reason=problems[0].event_reason, message=message)
 
 
 def _present(config: ConfigMap) -> Condition | None:
     try:
-        found = CONDITIONS.read(config.metadata)
+        conditions = CONDITIONS.read(config.metadata)
     except AnnotationError:
         return None
-    return next((each for each in found if each.type == IN_FORCE), None)
+    return next((condition for condition in conditions if condition.type == IN_FORCE), None)

@@ -1,8 +1,8 @@
-"""Which slo-controller-config is in force: what is stored as far as it is valid, else the last valid sections.
+"""Which slo-controller-config is in force: the valid stored sections, else the last valid ones.
 
-The manager keeps the last valid sections in memory. While it goes by some of them, it publishes all that is in force in
-a ConfigMap of its own, so that a manager that starts, and whoever asks from outside (`koord colocation status`, `koord
-explain`, `koord plan --live`), comes to the same answer.
+The manager keeps the last valid sections in memory. While it uses some of them, it publishes the configuration in force
+in a ConfigMap of its own, so that a manager that starts, and commands like `koord colocation status`, `koord explain`
+and `koord plan --live`, come to the same answer.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class InForce(NamedTuple):
 
 
 def in_force(last: SloConfig | None, stored: Mapping[str, str] | None) -> InForce:
-    """What to go by. `last` is what was in force until now; None where nobody knows."""
+    """The configuration in force. `last` is what was in force until now; None if unknown."""
     read, problems = reload(last, stored)
     config, disorder, mended = usable(last, read)
     return InForce(config, (*problems, *disorder), mended)
 
 
-def to_publish(found: InForce) -> dict[str, str] | None:
+def to_publish(in_force_now: InForce) -> dict[str, str] | None:
     """The data of the published map; None where everything that is stored is in force, and there need be none."""
-    if not any(each.keeps_old for each in found.problems):
+    if not any(problem.keeps_old for problem in in_force_now.problems):
         return None
-    data = {COLOCATION: "{}", **found.config.manifest_data()}
-    if found.config.colocation_state == "unavailable":
+    data = {COLOCATION: "{}", **in_force_now.config.manifest_data()}
+    if in_force_now.config.colocation_state == "unavailable":
         del data[COLOCATION]
     return data
 

@@ -1,7 +1,7 @@
 """How a node measures its usage and reports it: the spec of its NodeMetric.
 
 It follows the node's co-location strategy where that is on, and the defaults where it is off. While the configuration
-cannot be read, a spec that exists stays as it is.
+cannot be read, an existing spec stays unchanged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from koord.api.protocol.crd.node_metric import NodeMetricCollectPolicy, NodeMetr
 
 
 def wanted_spec(config: SloConfig, strategy: ColocationStrategy, present: NodeMetricSpec | None) -> NodeMetricSpec:
-    """The spec of a node's NodeMetric. `strategy` is the node's, `present` what is there."""
+    """The spec of a node's NodeMetric. `strategy` is the node's, `present` the existing spec."""
     if present is not None and config.colocation_state != "current":
         return present
     return spec_of(strategy if strategy.enable else COLOCATION_DEFAULTS)

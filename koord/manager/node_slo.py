@@ -29,13 +29,13 @@ _PARTS: Final[Mapping[str, str]] = {
     SYSTEM: "system_strategy",
     HOST_APPLICATION: "host_applications",
 }
-"""Which part of a spec comes from which section."""
+"""The section that each part of a spec comes from."""
 
 
 def wanted_spec(
     settings: NodeSettings, present: NodeSLOSpec | None = None, unusable: Collection[str] = ()
 ) -> NodeSLOSpec:
-    """The spec of a node's NodeSLO. Sections that are `unusable` leave their part of what is `present` as it is."""
+    """The spec of a node's NodeSLO. The parts of `unusable` sections stay as in the `present` spec."""
     if present is None or not unusable:
         return settings.node_slo
     kept = {part: getattr(present, part) for section, part in _PARTS.items() if section in unusable}

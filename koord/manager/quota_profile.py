@@ -2,7 +2,7 @@
 
     min = allocatable of the selected nodes * resourceRatio,  max = as good as no bound
 
-What is on nodes that take no pods is told apart, in an annotation. The quota is never deleted here.
+The resources of nodes that accept no pods are listed separately, in an annotation. The quota is never deleted here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What profiles give to pods that are waiting for a node already: labels and annotations, and nothing else of a pod.
 
 For profiles that ask for it (label config.koordinator.sh/controller-managed=true) and that select pods by their labels:
-one without a selector would take in every pod there is. All such profiles are applied together, in the order of their
+a profile without a selector would match every pod. All these profiles are applied together, in the order of their
 names, as admission does, so that two of them never write over each other in turn.
 """
 
@@ -42,11 +42,11 @@ def waiting_pod(pod: Pod) -> WaitingPod:
 def managed(profiles: Iterable[ClusterColocationProfile]) -> tuple[CompiledProfile, ...]:
     """Those that ask for it, in the order in which they are applied. One whose selector makes no sense is left out."""
     asked = (
-        each
-        for each in profiles
-        if each.metadata.labels.get(names.LABEL_CONTROLLER_MANAGED) == "true" and each.spec.selector is not None
+        profile
+        for profile in profiles
+        if profile.metadata.labels.get(names.LABEL_CONTROLLER_MANAGED) == "true" and profile.spec.selector is not None
     )
-    return tuple(each for each in compile_profiles(asked) if not each.faults)
+    return tuple(profile for profile in compile_profiles(asked) if not profile.faults)
 
 
 def change(
@@ -54,11 +54,11 @@ def change(
 ) -> Mapping[str, Any] | None:
     """The merge patch that gives a pod what its profiles say; None where it has it. Raises `Refused`.
 
-    `namespace` is the labels of the pod's namespace; None where nobody knows it, and then it gets nothing.
+    `namespace` is the labels of the pod's namespace; None if unknown, and then the pod gets nothing.
     """
     if namespace is None:
         return None
-    given = [each for each in profiles if each.matches(pod.labels, namespace) and each.drawn(pod.key, seed)]
+    given = [profile for profile in profiles if profile.matches(pod.labels, namespace) and profile.drawn(pod.key, seed)]
     if not given:
         return None
     before = {"labels": dict(pod.labels), "annotations": dict(pod.annotations)}

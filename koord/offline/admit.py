@@ -14,16 +14,18 @@ from typing import Any, Final
 
 import msgspec
 
-from koord.admission.hooks import is_asked_about
+from koord.admission.cluster_facts import (
+    LABEL_NAMESPACE_NAME,
+    ClusterFacts,
+    default_priority,
+    shipped_priority_classes,
+)
+from koord.admission.hook import is_asked_about
 from koord.admission.json_patch import difference
-from koord.admission.known import LABEL_NAMESPACE_NAME, Known, default_priority, shipped_priority_classes
 from koord.admission.pod_enhanced import EnhancedRules
 from koord.admission.pod_enhanced import parse as parse_enhanced
-from koord.admission.profiles import compile_profiles
-from koord.admission.quota_topology import QuotaTopology
-from koord.admission.quota_tree_affinity import QuotaTrees
-from koord.admission.recommended_requests import AppliedRecommendations
 from koord.admission.request import AdmissionAnswer, Gates, Json, Request
+from koord.admission.resources import LOOKUPS
 from koord.admission.review import admit, completed, validate
 from koord.api import kinds
 from koord.api.kinds import Kind
@@ -51,19 +53,19 @@ class Admitted(msgspec.Struct, frozen=True, rename="camel"):
 def admit_all(manifests: Manifests, gates: Gates, seed: int = 0) -> list[Admitted]:
     """Every object of the manifests, in their order. Raises `Invalid` where these are faulty."""
     manifests.require_valid()
-    known = known_of(manifests.items)
-    arrivals = Arrivals(manifests.items, known.priority_classes.values())
+    facts = facts_of(manifests.items)
+    arrivals = Arrivals(manifests.items, facts.priority_classes.values())
     return [
-        _pod(item, i, known, gates, seed, arrivals)
+        _pod(item, i, facts, gates, seed, arrivals)
         if item.kind is kinds.PODS
-        else _admitted(item, _answer(item, i, known, gates, seed))
+        else _admitted(item, _answer(item, i, facts, gates, seed))
         for i, item in enumerate(manifests.items)
     ]
 
 
-def known_of(items: Iterable[Manifest]) -> Known:
-    """What manifests say of the cluster."""
-    of: dict[Kind[Any], list[Any]] = {kind: [] for kind in _KNOWN}
+def facts_of(items: Iterable[Manifest]) -> ClusterFacts:
+    """What manifests say about the cluster."""
+    of: dict[Kind[Any], list[Any]] = {kind: [] for kind in _KINDS}
     mentioned: dict[str, dict[str, str]] = {}
     for item in items:
         if item.kind in of:
@@ -72,39 +74,37 @@ def known_of(items: Iterable[Manifest]) -> Known:
             namespace = item.object.metadata.namespace  # type: ignore[attr-defined]  # every kind has metadata
             if namespace not in mentioned:
                 mentioned[namespace] = {LABEL_NAMESPACE_NAME: namespace}
-    named = {each.metadata.name: each.metadata for each in of[kinds.NAMESPACES]}
-    classes = {each.metadata.name: each for each in of[kinds.PRIORITY_CLASSES]}
-    return Known(
+    named = {namespace.metadata.name: namespace.metadata for namespace in of[kinds.NAMESPACES]}
+    classes = {class_.metadata.name: class_ for class_ in of[kinds.PRIORITY_CLASSES]}
+    looked_up = {lookup.field: lookup.make(*(of[kind] for kind in lookup.kinds)) for lookup in LOOKUPS}
+    return ClusterFacts(
         namespaces=mentioned
         | {name: {LABEL_NAMESPACE_NAME: name, **metadata.labels} for name, metadata in named.items()},
-        profiles=compile_profiles(of[kinds.CLUSTER_COLOCATION_PROFILES]),
         priority_classes={**shipped_priority_classes(), **classes},
         default_priority=default_priority(classes.values()),
-        trees=QuotaTrees.of(of[kinds.ELASTIC_QUOTAS], of[kinds.ELASTIC_QUOTA_PROFILES]),
-        quotas=QuotaTopology.of(of[kinds.ELASTIC_QUOTAS]),
-        node_labels={each.metadata.name: each.metadata.labels for each in of[kinds.NODES]},
-        recommendations=AppliedRecommendations.of(of[kinds.RECOMMENDATIONS]),
+        node_labels={node.metadata.name: node.metadata.labels for node in of[kinds.NODES]},
         slo_config=_data(of[kinds.CONFIG_MAPS], names.CONFIGMAP_SLO_CONTROLLER),
         enhanced=_enhanced(_data(of[kinds.CONFIG_MAPS], names.CONFIGMAP_POD_ENHANCED_VALIDATOR)),
+        **looked_up,
     )
 
 
-def _pod(item: Manifest, number: int, known: Known, gates: Gates, seed: int, arrivals: Arrivals) -> Admitted:
+def _pod(item: Manifest, number: int, facts: ClusterFacts, gates: Gates, seed: int, arrivals: Arrivals) -> Admitted:
     """The server completes a pod, koord changes it, the server completes it again, and koord has the last word."""
     namespace = _asked(item, number)["namespace"]
     try:
         seen = arrivals.completed(item.data, namespace)
         defaults = difference(item.data, seen)
-        if not is_asked_about(namespace, known.namespaces.get(namespace, {})):
+        if not is_asked_about(namespace, facts.namespaces.get(namespace, {})):
             return Admitted(seen, True, "", (), defaults=defaults)
         request = Request("CREATE", "pods", object=seen, **_asked(item, number))
-        mutated = completed(request, known, gates, seed)
+        mutated = completed(request, facts, gates, seed)
         if not mutated.allowed:
             return Admitted(item.data, False, mutated.message, (), mutated.warnings)
         stored = seen if mutated.object is seen else arrivals.completed(mutated.object, namespace)
     except PodRefused as refusal:
         return Admitted(item.data, False, f"the API server would refuse it: {refusal}", ())
-    validated = validate(dataclasses.replace(request, object=stored), known, gates)
+    validated = validate(dataclasses.replace(request, object=stored), facts, gates)
     warnings = tuple(dict.fromkeys((*mutated.warnings, *validated.warnings)))
     if not validated.allowed:
         return Admitted(item.data, False, validated.message, (), warnings)
@@ -116,16 +116,16 @@ def _asked(item: Manifest, number: int) -> dict[str, Any]:
     return {"namespace": metadata.namespace, "name": metadata.name, "uid": f"{metadata.generate_name}{number}"}
 
 
-def _answer(item: Manifest, number: int, known: Known, gates: Gates, seed: int) -> AdmissionAnswer:
+def _answer(item: Manifest, number: int, facts: ClusterFacts, gates: Gates, seed: int) -> AdmissionAnswer:
     obj, asked = item.data, _asked(item, number)
     if item.kind is kinds.RESERVATIONS:
-        return admit(Request("CREATE", "reservations", object=obj, **asked), known, gates, seed)
+        return admit(Request("CREATE", "reservations", object=obj, **asked), facts, gates, seed)
     if item.kind is kinds.CONFIG_MAPS:
-        return admit(Request("CREATE", "configmaps", object=obj, **asked), known, gates, seed)
+        return admit(Request("CREATE", "configmaps", object=obj, **asked), facts, gates, seed)
     if item.kind is kinds.NODES:
         reported = Request("UPDATE", "nodes", object=obj, old=obj, subresource="status", **asked)
-        joined = validate(Request("CREATE", "nodes", object=obj, **asked), known, gates)
-        answer = admit(reported, known, gates, seed)
+        joined = validate(Request("CREATE", "nodes", object=obj, **asked), facts, gates)
+        answer = admit(reported, facts, gates, seed)
         return dataclasses.replace(answer, warnings=(*answer.warnings, *joined.warnings))
     return AdmissionAnswer(True, obj)
 
@@ -135,21 +135,18 @@ def _admitted(item: Manifest, answer: AdmissionAnswer) -> Admitted:
     return Admitted(obj, answer.allowed, answer.message, answer.patch, answer.warnings)
 
 
-_KNOWN: Final[tuple[Kind[Any], ...]] = (
+_KINDS: Final[tuple[Kind[Any], ...]] = (
     kinds.NAMESPACES,
     kinds.PRIORITY_CLASSES,
-    kinds.CLUSTER_COLOCATION_PROFILES,
-    kinds.ELASTIC_QUOTAS,
-    kinds.ELASTIC_QUOTA_PROFILES,
     kinds.NODES,
     kinds.CONFIG_MAPS,
-    kinds.RECOMMENDATIONS,
+    *(kind for lookup in LOOKUPS for kind in lookup.kinds),
 )
 
 
 def _data(config_maps: Iterable[ConfigMap], name: str) -> Mapping[str, str]:
     key = f"{names.NAMESPACE_KOORDINATOR}/{name}"
-    return next((each.data for each in config_maps if each.metadata.key == key), {})
+    return next((config_map.data for config_map in config_maps if config_map.metadata.key == key), {})
 
 
 def _enhanced(data: Mapping[str, str]) -> EnhancedRules:

@@ -32,7 +32,7 @@ class Arrivals:
     """What new pods meet, by what manifests say of the cluster. `classes` are all PriorityClasses, by name."""
 
     def __init__(self, items: Iterable[Manifest], classes: Iterable[PriorityClass]) -> None:
-        self._classes = {each.metadata.name: _plain(each) for each in classes}
+        self._classes = {class_.metadata.name: _plain(class_) for class_ in classes}
         self._runtimes: dict[str, Obj] = {}
         self._ranges: dict[str, dict[str, Obj]] = {}
         for item in items:
@@ -46,16 +46,16 @@ class Arrivals:
 
     def completed(self, pod: Any, namespace: str) -> Obj:
         """A copy of the pod as webhooks would see it. Raises PodRefused where it would not get so far."""
-        found = _own(pod)
+        completed_pod = _own(pod)
         try:
-            default_pod(found)
-            self._complete(found, namespace)
+            default_pod(completed_pod)
+            self._complete(completed_pod, namespace)
         except (AttributeError, TypeError, KeyError) as error:
             # The API server reads pods by their whole schema; manifests are read by the part that koord decides by.
             raise PodRefused(f"it cannot be read as a Pod: {error}") from error
         except BadInput as error:
             raise PodRefused(str(error)) from error
-        return found
+        return completed_pod
 
     def _complete(self, pod: Obj, namespace: str) -> None:
         ranges = self._ranges.get(namespace, {})
@@ -91,6 +91,6 @@ def _plain(given: PriorityClass) -> Obj:
 
 def _own(data: object) -> Obj:
     """A copy to change in place; nulls count as absent."""
-    found: Obj = msgspec.json.decode(msgspec.json.encode(without_nulls(data)))
-    found.setdefault("metadata", {})
-    return found
+    copy: Obj = msgspec.json.decode(msgspec.json.encode(without_nulls(data)))
+    copy.setdefault("metadata", {})
+    return copy

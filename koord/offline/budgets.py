@@ -1,7 +1,7 @@
 """How many pods of a PodDisruptionBudget may be disturbed, where no controller has said so.
 
-A budget from a cluster has that in its status. One from a manifest has only its spec: then the pods that are there
-count as healthy where they have a node, and are not going.
+A budget from a cluster has that in its status. A budget from a manifest has only its spec: then its pods
+count as healthy if they have a node and are not being deleted.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def node(given: Node) -> Node:
 
 
 def reservation(given: Reservation) -> Reservation:
-    """Raises what an API server would refuse. One that it has stored is there, whatever its schema said then."""
+    """Raises the errors of an API server. A stored reservation is accepted, whatever its schema was then."""
     for i, owner in enumerate(given.spec.owners):
         if owner == ReservationOwner() and not given.metadata.resource_version:
             instead = "{labelSelector: {}} means all pods"
@@ -67,6 +67,6 @@ def claim(given: PersistentVolumeClaim, classes: list[StorageClass]) -> Persiste
     named = given.spec.storage_class_name is not None or OLD_CLASS_ANNOTATION in given.metadata.annotations
     if named or given.spec.volume_name or not classes:
         return given
-    newest = max(each.metadata.creation_timestamp or "" for each in classes)
-    chosen = min(each.metadata.name for each in classes if (each.metadata.creation_timestamp or "") == newest)
+    newest = max(class_.metadata.creation_timestamp or "" for class_ in classes)
+    chosen = min(class_.metadata.name for class_ in classes if (class_.metadata.creation_timestamp or "") == newest)
     return replace(given, spec=replace(given.spec, storage_class_name=chosen))

@@ -1,7 +1,7 @@
 """What the descheduler would move in the cluster that manifests describe: `koord deschedule --dry-run`.
 
 One round, as if load had been like this for long. Every move has its place in the order in which moves would begin,
-whether it could begin at once, and the node to which the scheduler would send the pod now.
+whether it could begin at once, and the node that the scheduler would choose for the pod now.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from koord.api import kinds
 from koord.api.kubernetes.pod import Pod
 from koord.api.text.manifest import Manifests
 from koord.api.text.quantity import render
-from koord.descheduler.arbitration import Asked, arbitrate
+from koord.descheduler.arbitration import MoveRequest, arbitrate
 from koord.descheduler.compiled import Compiled, ReadyProfile
 from koord.descheduler.load import add, has_of
 from koord.descheduler.moves import Moves, moves_asked_for
@@ -35,7 +35,7 @@ class Migration(msgspec.Struct, frozen=True, rename="camel"):
     pod: str
     from_: str = msgspec.field(name="from")
     to: str
-    "Where the scheduler would send it now; empty where nobody looked."
+    "The node that the scheduler would choose now; empty if that was not tried."
     by: str
     reason: str
     order: int
@@ -44,7 +44,7 @@ class Migration(msgspec.Struct, frozen=True, rename="camel"):
     "Why it must wait."
 
 
-class NodeSeen(msgspec.Struct, frozen=True, rename="camel"):
+class NodeAssessment(msgspec.Struct, frozen=True, rename="camel"):
     class_: str = msgspec.field(name="class")
     usage: Mapping[str, str] = {}
     allocatable: Mapping[str, str] = {}
@@ -56,7 +56,7 @@ class NodeSeen(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Descheduled(msgspec.Struct, frozen=True, rename="camel"):
-    nodes: Mapping[str, NodeSeen]
+    nodes: Mapping[str, NodeAssessment]
     migrations: tuple[Migration, ...]
     skipped: str = ""
     "Why there was no round."
@@ -86,7 +86,7 @@ def deschedule(
     if outcome.failed:
         name, error = outcome.failed[0]
         raise PluginError(f"the plugin {name} broke off: {type(error).__name__}: {error}") from error
-    heeded = {each.kind for each in (*WORKLOADS, kinds.POD_MIGRATION_JOBS)}
+    heeded = {kind.kind for kind in (*WORKLOADS, kinds.POD_MIGRATION_JOBS)}
     ignored = {kind: number for kind, number in world.ignored.items() if kind not in heeded}
     return Descheduled(
         _nodes(sight, outcome),
@@ -101,15 +101,15 @@ def deschedule(
 def scales_in(manifests: Manifests, pods: Iterable[Pod]) -> dict[str, int]:
     """How many pods workloads of kinds that koord does not know want, by the uid that their pods give. The version of
     the API may differ, the group not."""
-    said = {(_group(each.api_version), each.kind, each.key): each.replicas for each in manifests.scaled}
-    found = {}
+    said = {(_group(scale.api_version), scale.kind, scale.key): scale.replicas for scale in manifests.scaled}
+    scales = {}
     for pod in pods if said else ():
         owner = pod.metadata.controller
         if owner is not None:
             replicas = said.get((_group(owner.api_version), owner.kind, f"{pod.metadata.namespace}/{owner.name}"))
             if replicas is not None:
-                found[owner.uid] = replicas
-    return found
+                scales[owner.uid] = replicas
+    return scales
 
 
 def _group(api_version: str) -> str:
@@ -126,40 +126,43 @@ def _sight(manifests: Manifests, world: World, now_s: float, scales: Mapping[str
         if pod.is_finished and pod.spec.node_name:
             finished_on.setdefault(pod.spec.node_name, []).append(pod)
     pods = {pod.metadata.key: pod for pod in manifests.of(kinds.PODS)}
-    known: list[Any] = [item.object for item in manifests.items if item.kind in WORKLOADS]
+    workloads: list[Any] = [item.object for item in manifests.items if item.kind in WORKLOADS]
     return Sight(
         now_s,
-        {each.metadata.name: each for each in manifests.of(kinds.NODES)},
+        {node.metadata.name: node for node in manifests.of(kinds.NODES)},
         pods_on,
-        {each.metadata.name: each for each in manifests.of(kinds.NODE_METRICS)},
-        workloads_of(known, running, {**scales, **scales_in(manifests, running)}, has_all_pods=has_all_pods),
+        {metric.metadata.name: metric for metric in manifests.of(kinds.NODE_METRICS)},
+        workloads_of(workloads, running, {**scales, **scales_in(manifests, running)}, has_all_pods=has_all_pods),
         Places(world.cluster, world.engine_of),
         list(moves_asked_for(manifests.of(kinds.POD_MIGRATION_JOBS), pods.get, now_s)),
         finished_on=finished_on,
-        priorities={each.metadata.name: each.value for each in manifests.of(kinds.PRIORITY_CLASSES)},
+        priorities={
+            priority_class.metadata.name: priority_class.value
+            for priority_class in manifests.of(kinds.PRIORITY_CLASSES)
+        },
         has_all_pods=has_all_pods,
     )
 
 
 def _migrations(sight: Sight, outcome: Outcome) -> tuple[Migration, ...]:
     """In the order in which they begin, profile by profile, then those that must wait."""
-    found: list[Migration] = []
+    migrations: list[Migration] = []
     moves = Moves(sight.now_s)
     for move in sight.moving:
         moves.put(move)
     by_profile: dict[str, tuple[ReadyProfile, dict[str, Proposal]]] = {}
-    for each in outcome.moves:
-        key = each.pod.metadata.key
+    for proposed in outcome.moves:
+        key = proposed.pod.metadata.key
         profile = outcome.asked_by[key]
-        by_profile.setdefault(profile.name, (profile, {}))[1][key] = each
+        by_profile.setdefault(profile.name, (profile, {}))[1][key] = proposed
     for profile, proposals in by_profile.values():
-        asked = [Asked(key, sight.now_s, each.pod, profile.rules) for key, each in proposals.items()]
+        asked = [MoveRequest(key, sight.now_s, each.pod, profile.rules) for key, each in proposals.items()]
         for ruling in arbitrate(asked, sight.workloads, moves):
-            proposal = proposals[ruling.asked.name]
-            found.append(_told(proposal, len(found) + 1, ruling.outcome == "passes", ruling.why))
+            proposal = proposals[ruling.request.name]
+            migrations.append(_told(proposal, len(migrations) + 1, ruling.outcome == "passes", ruling.why))
     for held in outcome.held:
-        found.append(_told(held.proposal, len(found) + 1, False, held.why))
-    return tuple(found)
+        migrations.append(_told(held.proposal, len(migrations) + 1, False, held.why))
+    return tuple(migrations)
 
 
 def _told(proposal: Proposal, order: int, allowed: bool, why: str) -> Migration:
@@ -168,7 +171,7 @@ def _told(proposal: Proposal, order: int, allowed: bool, why: str) -> Migration:
     )
 
 
-def _nodes(sight: Sight, outcome: Outcome) -> dict[str, NodeSeen]:
+def _nodes(sight: Sight, outcome: Outcome) -> dict[str, NodeAssessment]:
     to = {move.pod.metadata.key: move.to for move in outcome.moves}
     before: dict[str, dict[str, int]] = {name: {} for name in sight.nodes}
     after: dict[str, dict[str, int]] = {name: {} for name in sight.nodes}
@@ -177,14 +180,14 @@ def _nodes(sight: Sight, outcome: Outcome) -> dict[str, NodeSeen]:
             asks = dict(Ask(pod).requests)
             add(before.get(name, {}), asks)
             add(after.get(to.get(pod.metadata.key, name), {}), asks)
-    found = {}
+    assessments = {}
     for name in sorted(sight.nodes):
         seen, has = outcome.nodes.get(name), has_of(sight.nodes[name])
         class_, usage, then = ("unknown", {}, {}) if seen is None else (seen.class_, seen.usage, seen.after)
-        found[name] = NodeSeen(
+        assessments[name] = NodeAssessment(
             class_, _texts(usage), _texts(has), _texts(then), _texts(before[name]), _texts(after[name])
         )
-    return found
+    return assessments
 
 
 def _texts(amounts: Mapping[str, int]) -> dict[str, str]:

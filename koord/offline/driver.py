@@ -1,6 +1,7 @@
-"""Drives the scheduler's core as a cluster would in which everything works at once: what is placed is bound.
+"""Drives the scheduler's core like a cluster where every binding succeeds at once.
 
-It decides nothing. The clock stands still.
+It decides nothing. The clock stands still, so other writes of plugins than those to reservations stay with the core:
+plugins limit how often they report, and a report at the end of a run has everything.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Driver:
         self.core, self.running = core, running or {}
 
     def wait(self, asks: Iterable[Ask]) -> None:
-        """Pods come to wait for a place: the one that was made first comes first."""
+        """Pods become pending, the oldest first."""
         for ask in sorted(asks, key=lambda ask: ask.meta.creation_timestamp or ""):
             self.core.put(PODS, ask.pod)
 
@@ -64,7 +65,7 @@ class Driver:
             self.core.put(PODS, replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=placed.node)), pod)
 
     def _bind_stand_in(self, plan: BindingPlan) -> None:
-        """Pods that it takes over say so, and the object itself where it is."""
+        """Binds a reservation: the pods that it takes over are patched, and then the object itself."""
         for step in plan.steps:
             for write in step.writes():
                 if isinstance(write, Patch) and write.kind is PODS:
@@ -79,7 +80,7 @@ class Driver:
             self.core.put(PODS, patched(old, patch.body), old)
 
     def _write(self) -> None:
-        """What is said of reservations decides about those who come after."""
+        """Applies what the scheduler writes to reservations: later decisions depend on it."""
         for write in self.core.take_writes(Reservation.name):
             if isinstance(write, Patch):
                 self._patch(write)
@@ -91,12 +92,12 @@ class Driver:
         self.core.put(RESERVATIONS, patched(old, patch.body), old)
 
     def reservations(self) -> dict[str, ReservationObject]:
-        """By name, as they are now."""
+        """By name, in their current state."""
         if Rooms.name not in self.core.cluster.noting:
             return {}
-        return {each.metadata.name: each for each in self.core.cluster.notes(Rooms).objects.values()}
+        return {obj.metadata.name: obj for obj in self.core.cluster.notes(Rooms).objects.values()}
 
 
 def merged(texts: Mapping[str, str], patch: Mapping[str, str | None]) -> dict[str, str]:
-    """Labels or annotations after a patch, which takes away what it says is None."""
+    """Labels or annotations after a patch, which removes keys whose value is None."""
     return {key: text for key, text in {**texts, **patch}.items() if text is not None}

@@ -29,11 +29,11 @@ from koord.scheduler.profiles import Profiles
 
 
 class NoSuchPod(BadInput):
-    """The pod is not there; others with such a name may be."""
+    """The pod does not exist. The message names pods with similar names."""
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is to be said of a pod. Printed whole: readers may count on every key."""
+    """The explanation of a pod. All keys are always printed."""
 
     pod: str
     outcome: Literal["fits", "unschedulable", "waiting", "denied", "skipped"]
@@ -41,20 +41,20 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     placed_before: int
     "Pods that come before it and were placed first."
     as_if_new: bool
-    "Whether it has a node already, and is looked at as if it were to be placed now."
+    "Whether it already has a node. It is then explained as if it were pending now."
     foreign: str
     "The scheduler that it names, where no profile is of that name: it is looked at with the first profile."
     scheduler_name: str
     unanswered: str = ""
-    "Why nobody schedules for the scheduler name of a pending pod; empty if somebody does, or nobody was asked."
+    "Why no scheduler serves the scheduler name of a pending pod; empty if one does, or if that was not checked."
     missing_node: str = ""
-    "The node that the pod is bound to, if there is no such node."
+    "The node that the pod is bound to, if that node does not exist."
     unacted: tuple[str, ...] = ()
     "What the pod asks for that nothing acts on yet, and what happens instead."
     moves: tuple[str, ...] = ()
-    "Who wanted it gone, why, and where its replacement went, as far as the cluster knows."
+    "The component that wanted it gone, why, and where its replacement went, if the cluster knows."
     slowdowns: tuple[str, ...] = ()
-    "What slowed it down, or whom it slowed down, and what was done, as the agent of its node told it."
+    "What slowed it down, or which pods it slowed down, and what was done, as the agent of its node reported."
     explanation: Explanation | None = None
 
 
@@ -78,11 +78,11 @@ def explain(
 ) -> ExplainAnswer:
     """Why a pod is where it is, or nowhere. Raises `Invalid` where manifests are faulty, `NoSuchPod`.
 
-    `unanswered`: why nobody schedules for a scheduler name; empty if somebody does.
+    `unanswered`: why no scheduler serves a scheduler name; empty if one does.
     """
     world = world_of(manifests, profiles, now_s=now_s, seed=seed, rounds=1, unanswered=unanswered)
-    found = explain_in(world, manifests, key, alone=alone, top=top, examples=examples, unanswered=unanswered)
-    return ExplainAnswer(found, world.ignored, (*profiles.warnings, *world.warnings))
+    explained = explain_in(world, manifests, key, alone=alone, top=top, examples=examples, unanswered=unanswered)
+    return ExplainAnswer(explained, world.ignored, (*profiles.warnings, *world.warnings))
 
 
 def explain_in(
@@ -95,11 +95,11 @@ def explain_in(
     examples: int,
     unanswered: Callable[[str], str],
 ) -> Explained:
-    """The same in a world that is there. Raises `NoSuchPod`."""
-    found = _explained(world, manifests, key, alone, top, examples)
-    if not found.as_if_new and found.explanation is not None:
-        found = replace(found, unanswered=unanswered(found.scheduler_name))
-    return found
+    """The same in an existing world. Raises `NoSuchPod`."""
+    explained = _explained(world, manifests, key, alone, top, examples)
+    if not explained.as_if_new and explained.explanation is not None:
+        explained = replace(explained, unanswered=unanswered(explained.scheduler_name))
+    return explained
 
 
 def _explained(world: World, manifests: Manifests, key: str, alone: bool, top: int, examples: int) -> Explained:
@@ -117,20 +117,20 @@ def _explained(world: World, manifests: Manifests, key: str, alone: bool, top: i
         if waits and not alone:
             gate, before = _placed_before(world, key)
             job = () if gate else _job(world, key)
-        found = scheduler.explain(engine, ask, job=job, top=top, examples=examples)
+        explanation = scheduler.explain(engine, ask, job=job, top=top, examples=examples)
     except BadInput as error:
         return _only(key, "denied", str(error))
     return Explained(
         pod=key,
-        outcome="waiting" if gate else found.outcome,
-        message=gate or found.message,
+        outcome="waiting" if gate else explanation.outcome,
+        message=gate or explanation.message,
         placed_before=before,
-        as_if_new=found.node is not None,
+        as_if_new=explanation.node is not None,
         foreign=foreign,
         scheduler_name=str(ask.spec.scheduler_name),
         missing_node=_missing_node(world, key),
         unacted=asked_in_vain(ask.pod),
-        explanation=found,
+        explanation=explanation,
     )
 
 
@@ -170,11 +170,11 @@ def _completed(pod: Pod, world: World) -> Pod:
 def _job(world: World, key: str) -> tuple[Ask, ...]:
     """The pods that are placed together with a waiting one, itself included."""
     entities = (attempt.entity for attempt in world.core.queue)
-    return next((each.pods for each in entities if any(ask.key == key for ask in each.pods)), ())
+    return next((entity.pods for entity in entities if any(ask.key == key for ask in entity.pods)), ())
 
 
 def _placed_before(world: World, key: str) -> tuple[str, int]:
-    """Place those who come before a pod; why it must not be tried yet, if so, and how many were placed."""
+    """Place the pods that come before a pod. Returns why it must not be tried yet, and how many pods were placed."""
     driver, core, placed = Driver(world.core), world.core, 0
     driver.wait(world.waiting)
     gates = {ask.key: attempt.gate for attempt in core.queue if attempt.gate for ask in attempt.entity.pods}

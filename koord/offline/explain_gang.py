@@ -1,4 +1,4 @@
-"""`koord explain podgroup/NAME`: how a gang of a set of manifests fares, why it waits, and what would let it in.
+"""`koord explain podgroup/NAME`: the state of a gang in a set of manifests, why it is pending, and what would help.
 
 Pods that come before it in the queue are placed first, as `koord plan` does. Nothing stays changed but that.
 """
@@ -30,11 +30,11 @@ from koord.scheduler.profiles import Profiles
 
 
 class NoSuchGang(BadInput):
-    """There is no such gang; others with such a name may be."""
+    """The gang does not exist. The message names gangs with similar names."""
 
 
 class GangExplained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is to be said of a gang. Printed whole: readers may count on every key."""
+    """The explanation of a gang. All keys are always printed."""
 
     gang: str
     outcome: Literal["fits", "unschedulable", "waiting", "placed"]
@@ -84,9 +84,9 @@ def explain_gang(manifests: Manifests, profiles: Profiles, key: str, *, now_s: f
 
 def _explained(world: World, driver: Driver, gang: Gang, now_s: float) -> GangExplained:
     before = _placed_before(world, driver, gang)
-    attempt = next((each for each in world.core.queue if _is_of(each.entity, gang)), None)
+    attempt = next((attempt for attempt in world.core.queue if _is_of(attempt.entity, gang)), None)
     status, settings = status_of(gang, now_s), gang.settings
-    told = GangExplained(
+    explained = GangExplained(
         gang=gang.id,
         outcome="placed",
         message="no pod of it waits for a place",
@@ -103,19 +103,19 @@ def _explained(world: World, driver: Driver, gang: Gang, now_s: float) -> GangEx
         changes=(),
     )
     if attempt is None:
-        return told
+        return explained
     entity = attempt.entity
     mine = [ask.key for ask in entity.pods if ask.key in gang.members]
-    told = msgspec.structs.replace(told, waiting=len(mine))
+    explained = msgspec.structs.replace(explained, waiting=len(mine))
     if attempt.gate:
-        return msgspec.structs.replace(told, outcome="waiting", message=attempt.gate)
+        return msgspec.structs.replace(explained, outcome="waiting", message=attempt.gate)
     engine = world.engine_of(entity.pods[0])
     assert engine is not None  # others are not queued
-    return _decided(engine, entity, mine, told)
+    return _decided(engine, entity, mine, explained)
 
 
 def _network(engine: Engine, asks: list[Ask]) -> tuple[str, ...]:
-    """The tree, where the job asks for places in it and the scheduler heeds that."""
+    """The topology tree, if the job asks for places in it and the scheduler uses it."""
     wish = wish_of(engine.cluster.notes(Gangs), asks)
     if wish is None:
         return ()
@@ -126,28 +126,28 @@ def _network(engine: Engine, asks: list[Ask]) -> tuple[str, ...]:
     return (domains,) if isinstance(domains, str) else tuple(drawn(domains))
 
 
-def _decided(engine: Engine, entity: Entity, mine: list[str], told: GangExplained) -> GangExplained:
+def _decided(engine: Engine, entity: Entity, mine: list[str], explained: GangExplained) -> GangExplained:
     asks = list(entity.pods)
-    told = msgspec.structs.replace(told, network=_network(engine, asks))
+    explained = msgspec.structs.replace(explained, network=_network(engine, asks))
     with engine.cluster.transaction() as trial:
         placements = engine.place_all(asks) if len(asks) > 1 else [engine.place(asks[0])]
         trial.undo()
     nodes: dict[str, int] = {}
-    for each in placements:
-        if each.node is not None and each.pod in mine:
-            nodes[each.node] = nodes.get(each.node, 0) + 1
-    if any(each.node is not None for each in placements):
+    for placement in placements:
+        if placement.node is not None and placement.pod in mine:
+            nodes[placement.node] = nodes.get(placement.node, 0) + 1
+    if any(placement.node is not None for placement in placements):
         left = len(mine) - sum(nodes.values())
         more = f"; {left} of its pods find no place yet, and may come later" if left else ""
         return msgspec.structs.replace(
-            told, outcome="fits", message=f"{sum(nodes.values())} of its pods go together{more}", nodes=nodes
+            explained, outcome="fits", message=f"{sum(nodes.values())} of its pods go together{more}", nodes=nodes
         )
-    against = next((each for each in placements if each.why_not), placements[0])
-    changes = () if against.refusal else tuple(each.text for each in changes_for(engine, asks))
+    against = next((placement for placement in placements if placement.why_not), placements[0])
+    changes = () if against.refusal else tuple(change.text for change in changes_for(engine, asks))
     remedy = engine.remedy_for_job(asks) if len(asks) > 1 else engine.remedy(asks[0])
     moving = [*remedy.victims, *(key for move in remedy.others for key in move.victims)]
     return msgspec.structs.replace(
-        told,
+        explained,
         victims=tuple(moving),
         outcome="unschedulable",
         message=against.short_of or fits_nowhere(against, len(engine.cluster.table)),
@@ -161,7 +161,7 @@ def _is_of(entity: Entity, gang: Gang) -> bool:
 
 
 def _placed_before(world: World, driver: Driver, gang: Gang) -> int:
-    """Place those who come before a gang; how many pods that were."""
+    """Place the pods that come before a gang. Returns their number."""
     placed = 0
     while (upcoming := world.core.upcoming()) is not None and not _is_of(upcoming, gang):
         decision = driver.step()

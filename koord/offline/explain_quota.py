@@ -1,5 +1,5 @@
-"""`koord explain quota/NAME`: a quota with what is above and below it, what it borrowed or leaves to others, who uses
-it, who waits for it and why, and what would give room to the first of these."""
+"""`koord explain quota/NAME`: a quota with its parents and children, what it borrowed or leaves to others, the pods
+that use it, the pods that wait for it and why, and what would help the first of these."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from koord.scheduler.plugins.quota.tree import Quota, Tree
 from koord.scheduler.profiles import Profiles
 
 MOST_ASKED: Final = 5
-"""Of so many waiting pods it is said why they wait."""
+"""The number of pending pods that are explained."""
 
 
 class NoSuchQuota(BadInput):
-    """There is no such quota; others with such a name may be."""
+    """The quota does not exist. The message names quotas with similar names."""
 
 
 class QuotaPod(msgspec.Struct, frozen=True, rename="camel"):
@@ -46,7 +46,7 @@ class QuotaPod(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class QuotaExplained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is to be said of a quota. Printed whole: readers may count on every key."""
+    """The explanation of a quota. All keys are always printed."""
 
     name: str
     namespace: str
@@ -58,7 +58,7 @@ class QuotaExplained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     lends: ResourceList
     "What it is guaranteed, does not use, and leaves to those beside it."
     borrowers: tuple[Borrower, ...]
-    "Who beside it uses more than it is guaranteed."
+    "Sibling quotas that use more than they are guaranteed."
     used_by: tuple[QuotaPod, ...]
     waiting: tuple[QuotaPod, ...]
     "In the order in which they came."
@@ -95,15 +95,15 @@ def explain_quota(manifests: Manifests, profiles: Profiles, name: str, *, now_s:
 
 def _explained(world: World, quotas: Quotas, quota: Quota) -> QuotaExplained:
     spec, tree = quotas.forest.specs.get(quota.name), quotas.forest.tree_of(quota.name)
-    own = {each.name for each in _with_below(quota)}
+    own = {below.name for below in _with_below(quota)}
     asks = [ask for ask in world.waiting if (of := quotas.quota_of(ask)) is not None and of.name in own]
     asks.sort(key=lambda ask: (ask.meta.creation_timestamp or "", ask.key))
     waiting, frees = _waiting(world, quotas, quota, asks)
     return QuotaExplained(
         name=quota.name,
         namespace="" if spec is None else spec.namespace,
-        path=tuple(figures(quotas, each) for each in (quota.path() if quota.parent is not None else [quota])),
-        below=tuple(figures(quotas, each) for each in _with_below(quota) if each is not quota),
+        path=tuple(figures(quotas, above) for above in (quota.path() if quota.parent is not None else [quota])),
+        below=tuple(figures(quotas, below) for below in _with_below(quota) if below is not quota),
         borrowed={} if tree is None else _over(tree, quota),
         lends={} if tree is None else _spare(tree, quota),
         borrowers=() if tree is None else tuple(_borrowers(tree, quota)),
@@ -134,20 +134,22 @@ def _spare(tree: Tree, quota: Quota) -> ResourceList:
 
 def _borrowers(tree: Tree, quota: Quota) -> Iterator[Borrower]:
     """Beside it and beside all above it, those that borrowed most first."""
-    found: list[tuple[int, Borrower]] = []
-    for each in quota.path():
-        beside = {} if each.parent is None else each.parent.children
+    borrowers: list[tuple[int, Borrower]] = []
+    for above in quota.path():
+        beside = {} if above.parent is None else above.parent.children
         for other in beside.values():
             for key in other.bounds.max:
                 used, least = other.used.get(key, 0), tree.least_of(other, key)
-                if other is not each and used > least:
+                if other is not above and used > least:
                     said = (render(key, amount) for amount in (used, least, used - least))
-                    found.append((used - least, Borrower(other.name, each.name, key, *said)))
-    yield from (borrower for _, borrower in sorted(found, key=lambda pair: (pair[1].resource, -pair[0], pair[1].quota)))
+                    borrowers.append((used - least, Borrower(other.name, above.name, key, *said)))
+    yield from (
+        borrower for _, borrower in sorted(borrowers, key=lambda pair: (pair[1].resource, -pair[0], pair[1].quota))
+    )
 
 
 def _users(world: World, quotas: Quotas, quota: Quota, own: set[str]) -> Iterator[QuotaPod]:
-    found = []
+    users = []
     for key, node in world.running.items():
         pod = world.pods.get(key)
         if pod is None or pod.is_finished:
@@ -155,15 +157,15 @@ def _users(world: World, quotas: Quotas, quota: Quota, own: set[str]) -> Iterato
         of = quotas.bucket(pod.metadata.labels, pod.metadata.namespace).quota
         if of is not None and of.name in own:
             requests = pod_requests(pod, capped=True)
-            found.append((requests, QuotaPod(key, of.name, node, _bounded(quota, requests))))
+            users.append((requests, QuotaPod(key, of.name, node, _bounded(quota, requests))))
     cpu = names.RESOURCE_CPU
-    yield from (pod for _, pod in sorted(found, key=lambda pair: (-pair[0].get(cpu, 0), pair[1].pod)))
+    yield from (pod for _, pod in sorted(users, key=lambda pair: (-pair[0].get(cpu, 0), pair[1].pod)))
 
 
 def _waiting(
     world: World, quotas: Quotas, quota: Quota, asks: list[Ask]
 ) -> tuple[tuple[QuotaPod, ...], tuple[str, ...]]:
-    found: list[QuotaPod] = []
+    pods: list[QuotaPod] = []
     frees: tuple[str, ...] = ()
     for at, ask in enumerate(asks):
         why = ""
@@ -174,21 +176,21 @@ def _waiting(
             why = short or _elsewhere(world, ask)
         of = quotas.quota_of(ask)
         own = "" if of is None else of.name
-        found.append(QuotaPod(ask.key, own, "", _bounded(quota, quotas.asked(ask)), why))
-    return tuple(found), frees
+        pods.append(QuotaPod(ask.key, own, "", _bounded(quota, quotas.asked(ask)), why))
+    return tuple(pods), frees
 
 
 def _elsewhere(world: World, ask: Ask) -> str:
     """What else keeps a pod waiting that its quota has room for."""
     engine = world.engine_of(ask) or next(iter(world.core.engines.values()))
     try:
-        told = scheduler.explain(engine, ask)
+        explanation = scheduler.explain(engine, ask)
     except BadInput as error:
         return str(error)
-    return f"its quota has room; {told.message}"
+    return f"its quota has room; {explanation.message}"
 
 
 def _bounded(quota: Quota, requests: Mapping[str, int]) -> ResourceList:
-    """Of what a quota says nothing of, nothing is said."""
+    """The requests for resources that the quota limits; all, if it has no max."""
     keys = quota.bounds.max or requests
     return {key: render(key, requests[key]) for key in sorted(keys) if requests.get(key)}

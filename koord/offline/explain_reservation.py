@@ -33,11 +33,11 @@ MOST_ASKED: Final = 5
 
 
 class NoSuchReservation(BadInput):
-    """There is no such reservation; others with such a name may be."""
+    """The reservation does not exist. The message names reservations with similar names."""
 
 
 class ReservationExplained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is to be said of a reservation. Printed whole: readers may count on every key."""
+    """The explanation of a reservation. All keys are always printed."""
 
     name: str
     phase: str
@@ -76,13 +76,13 @@ def explain_reservation(
     """Raises `Invalid` where manifests are faulty, `NoSuchReservation`."""
     world = world_of(manifests, profiles, now_s=now_s, seed=seed, rounds=1)
     driver = Driver(world.core)
-    known = driver.reservations()
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=3)
+    reservations = driver.reservations()
+    if name not in reservations:
+        near = difflib.get_close_matches(name, reservations, n=3)
         hint = f"; there is {', '.join(near)}" if near else ""
         raise NoSuchReservation(f"there is no reservation {name}{hint}")
-    found = _explained(world, driver, name)
-    return ReservationAnswer(found, world.ignored, (*profiles.warnings, *world.warnings))
+    explained = _explained(world, driver, name)
+    return ReservationAnswer(explained, world.ignored, (*profiles.warnings, *world.warnings))
 
 
 def _explained(world: World, driver: Driver, name: str) -> ReservationExplained:
@@ -90,28 +90,28 @@ def _explained(world: World, driver: Driver, name: str) -> ReservationExplained:
     explanation, core = None, world.core
     if not ask.spec.node_name and not ask.pod.is_finished:
         driver.wait(world.waiting)
-        while (upcoming := core.upcoming()) is not None and all(each.key != ask.key for each in upcoming.pods):
+        while (upcoming := core.upcoming()) is not None and all(pod.key != ask.key for pod in upcoming.pods):
             driver.step()
         engine = world.engine_of(ask) or next(iter(core.engines.values()))
         explanation = scheduler.explain(engine, ask)
-    found = driver.reservations()[name]
-    status, spec = found.status, found.spec
-    waiting = sorted((each for each in world.waiting if owns(spec.owners, each.meta)), key=lambda each: each.key)
+    reservation = driver.reservations()[name]
+    status, spec = reservation.status, reservation.spec
+    waiting = sorted((ask for ask in world.waiting if owns(spec.owners, ask.meta)), key=lambda ask: ask.key)
     has, used = amounts(status.allocatable), amounts(status.allocated)
-    due_s = expires_s(_created(found, core.cluster.now_s))
+    due_s = expires_s(_created(reservation, core.cluster.now_s))
     return ReservationExplained(
         name=name,
         phase=str(status.phase),
         node=status.node_name or None,
-        message=_message(found, explanation, core.cluster.now_s),
+        message=_message(reservation, explanation, core.cluster.now_s),
         allocatable={each: str(amount) for each, amount in status.allocatable.items()},
         allocated={each: str(amount) for each, amount in status.allocated.items()},
         left={each: render(each, max(0, amount - used.get(each, 0))) for each, amount in has.items()},
-        owners=tuple(_owner(each) for each in spec.owners),
-        used_by=tuple(f"{each.namespace}/{each.name}" for each in status.current_owners),
+        owners=tuple(_owner(owner) for owner in spec.owners),
+        used_by=tuple(f"{owner.namespace}/{owner.name}" for owner in status.current_owners),
         holds=_holds(world, ask),
-        waiting=tuple(each.key for each in waiting),
-        against=_against(world, found, waiting[:MOST_ASKED]),
+        waiting=tuple(ask.key for ask in waiting),
+        against=_against(world, reservation, waiting[:MOST_ASKED]),
         allocate_once=spec.allocate_once,
         allocate_policy=spec.allocate_policy or "Default",
         expires=None if due_s is None else from_seconds(due_s),
@@ -119,42 +119,50 @@ def _explained(world: World, driver: Driver, name: str) -> ReservationExplained:
     )
 
 
-def _created(found: Reservation, now_s: float) -> Reservation:
-    """A reservation of a file is created when somebody applies it: at the earliest now."""
-    if found.metadata.creation_timestamp:
-        return found
-    return replace(found, metadata=replace(found.metadata, creation_timestamp=from_seconds(now_s)))
+def _created(reservation: Reservation, now_s: float) -> Reservation:
+    """A reservation from a file is created when it is applied: now at the earliest."""
+    if reservation.metadata.creation_timestamp:
+        return reservation
+    return replace(reservation, metadata=replace(reservation.metadata, creation_timestamp=from_seconds(now_s)))
 
 
-def _message(found: Reservation, explanation: Explanation | None, now_s: float) -> str:
+def _message(reservation: Reservation, explanation: Explanation | None, now_s: float) -> str:
     if explanation is not None:
         return explanation.message
-    status = found.status
+    status = reservation.status
     if status.phase is ReservationPhase.AVAILABLE:
-        used = ", ".join(f"{each.namespace}/{each.name}" for each in status.current_owners)
-        told = [f"used by {used}" if used else "nobody uses it yet", *_closed(found, now_s), *_not_resized(found)]
-        return "; ".join(told)
+        used = ", ".join(f"{owner.namespace}/{owner.name}" for owner in status.current_owners)
+        sentences = [
+            f"used by {used}" if used else "no pod uses it yet",
+            *_closed(reservation, now_s),
+            *_not_resized(reservation),
+        ]
+        return "; ".join(sentences)
     last = next(reversed(status.conditions), None)
     return "" if last is None else last.message or last.reason
 
 
-def _closed(found: Reservation, now_s: float) -> Iterator[str]:
-    """Why one that is there takes no more owners."""
-    due_s = expires_s(found)
-    if found.metadata.deletion_timestamp is not None:
+def _closed(reservation: Reservation, now_s: float) -> Iterator[str]:
+    """Why an available reservation takes no more owners."""
+    due_s = expires_s(reservation)
+    if reservation.metadata.deletion_timestamp is not None:
         yield "it is being deleted and takes no new owners"
     elif due_s is not None and due_s < now_s:
         yield f"it expired at {from_seconds(due_s)}, and no scheduler has ended it yet"
-    elif found.spec.unschedulable:
+    elif reservation.spec.unschedulable:
         yield "it takes no new owners (spec.unschedulable)"
-    elif found.spec.taints:
-        taints = ", ".join(f"{each.key}={each.value}:{each.effect}" for each in found.spec.taints)
+    elif reservation.spec.taints:
+        taints = ", ".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in reservation.spec.taints)
         yield f"new owners must tolerate {taints} in their reservation affinity"
 
 
-def _not_resized(found: Reservation) -> Iterator[str]:
-    """Why one that is there does not have the size that it should have."""
-    yield from (each.message for each in found.status.conditions if each.type == RESIZE_PENDING and each.message)
+def _not_resized(reservation: Reservation) -> Iterator[str]:
+    """Why an available reservation does not have its wanted size."""
+    yield from (
+        condition.message
+        for condition in reservation.status.conditions
+        if condition.type == RESIZE_PENDING and condition.message
+    )
 
 
 def _holds(world: World, ask: Ask) -> tuple[str, ...]:
@@ -162,16 +170,16 @@ def _holds(world: World, ask: Ask) -> tuple[str, ...]:
     return tuple(engine.told(ask.key).values())
 
 
-def _against(world: World, found: Reservation, waiting: Sequence[Ask]) -> dict[str, str]:
-    row = world.core.cluster.table.row_of.get(found.status.node_name)
-    if row is None or found.status.phase is not ReservationPhase.AVAILABLE:
+def _against(world: World, reservation: Reservation, waiting: Sequence[Ask]) -> dict[str, str]:
+    row = world.core.cluster.table.row_of.get(reservation.status.node_name)
+    if row is None or reservation.status.phase is not ReservationPhase.AVAILABLE:
         return {}
-    told = {}
+    reasons = {}
     for ask in waiting:
         engine = world.engine_of(ask)
         if engine is not None:
-            told[ask.key] = ", ".join(engine.words_against(ask, row)) or "nothing: it fits there"
-    return told
+            reasons[ask.key] = ", ".join(engine.words_against(ask, row)) or "nothing: it fits there"
+    return reasons
 
 
 def _owner(owner: ReservationOwner) -> str:

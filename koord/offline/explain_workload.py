@@ -39,7 +39,7 @@ WORKLOADS: Final[tuple[Kind[Any], ...]] = (
     kinds.REPLICATION_CONTROLLERS,
 )
 _WRONG_IF: Final = {"ReplicaFailure": "True", "Progressing": "False", "Failed": "True"}
-"""Conditions by which a controller says what is wrong, and their status then."""
+"""Conditions that report a problem, and the status that they have then."""
 
 Outcome: TypeAlias = Literal["complete", "incomplete", "failed", "suspended", "waiting"]
 """Waiting: the time of a CronJob's first Job has not come."""
@@ -48,11 +48,11 @@ Family: TypeAlias = frozenset[tuple[str, str]]
 
 
 class NoSuchWorkload(BadInput):
-    """There is no such workload; others with such a name may be."""
+    """The workload does not exist. The message names workloads with similar names."""
 
 
 class WorkloadExplained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is to be said of a workload. Printed whole: readers may count on every key."""
+    """The explanation of a workload. All keys are always printed."""
 
     workload: str
     outcome: Outcome
@@ -107,14 +107,14 @@ def explain_workload(
         example = explain_in(
             world, expanded, without_node[-1], alone=False, top=top, examples=examples, unanswered=unanswered
         )
-    found = msgspec.structs.replace(_judged(workload, kind, pods, denied), pod=example)
-    reasons = dict.fromkeys(_reasons(workload, found, family, written.of(kinds.EVENTS), now_s))
-    found = msgspec.structs.replace(found, reasons=tuple(reasons))
-    return WorkloadAnswer(found, world.ignored, (*profiles.warnings, *world.warnings))
+    explained = msgspec.structs.replace(_judged(workload, kind, pods, denied), pod=example)
+    reasons = dict.fromkeys(_reasons(workload, explained, family, written.of(kinds.EVENTS), now_s))
+    explained = msgspec.structs.replace(explained, reasons=tuple(reasons))
+    return WorkloadAnswer(explained, world.ignored, (*profiles.warnings, *world.warnings))
 
 
 def _find(manifests: Manifests, kind: Kind[Any], key: str) -> Any:
-    by_key = {each.metadata.key: each for each in manifests.of(kind)}
+    by_key = {workload.metadata.key: workload for workload in manifests.of(kind)}
     if key not in by_key:
         near = difflib.get_close_matches(key, by_key, n=3)
         hint = f"; there is {', '.join(near)}" if near else ""
@@ -133,7 +133,9 @@ def _family(written: Manifests, expanded: Manifests, kind: Kind[Any], workload: 
             between = {("Job", max(jobs, key=lambda job: job.metadata.creation_timestamp or "").metadata.key)}
     else:
         sets = (*written.of(kinds.REPLICA_SETS), *expanded.of(kinds.REPLICA_SETS))
-        between = {("ReplicaSet", each.metadata.key) for each in sets if _owner(each.metadata) == own}
+        between = {
+            ("ReplicaSet", replica_set.metadata.key) for replica_set in sets if _owner(replica_set.metadata) == own
+        }
     return frozenset({own, *between})
 
 
@@ -161,7 +163,7 @@ def _judged(workload: Any, kind: Kind[Any], pods: Sequence[Pod], denied: Mapping
     done = succeeded if isinstance(workload, Job | CronJob) else ready
     outcome: Outcome = "complete" if done >= wanted and not _left_to_roll_out(workload) else "incomplete"
     if isinstance(workload, Job) and any(
-        each.type == "Failed" and each.status == "True" for each in _conditions(workload)
+        condition.type == "Failed" and condition.status == "True" for condition in _conditions(workload)
     ):
         outcome = "failed"
     elif isinstance(workload, Job | CronJob) and workload.spec.suspend and (outcome == "incomplete" or not pods):
@@ -208,13 +210,13 @@ def _left_to_roll_out(workload: Any) -> int:
 
 
 def _reasons(
-    workload: Any, found: WorkloadExplained, family: Family, events: Iterable[Event], now_s: float
+    workload: Any, explained: WorkloadExplained, family: Family, events: Iterable[Event], now_s: float
 ) -> Iterator[str]:
     meta: ObjectMeta = workload.metadata
     if meta.deletion_timestamp is not None:
         yield "it is being deleted"
     if isinstance(workload, Deployment) and workload.spec.paused:
-        yield f"it is paused: kubectl -n {meta.namespace} rollout resume deployment/{meta.name} lets it go on"
+        yield f"it is paused: kubectl -n {meta.namespace} rollout resume deployment/{meta.name} continues it"
     if isinstance(workload, CronJob) and len(family) == 1 and not workload.spec.suspend:
         next_s = schedule_of(workload).next_after(now_s)
         yield "its schedule names no time" if next_s is None else f"its next Job is due at {from_seconds(next_s)}"
@@ -225,7 +227,7 @@ def _reasons(
         if _WRONG_IF.get(condition.type) == condition.status:
             told.add(condition.reason)
             yield f"{condition.reason}: {condition.message}" if condition.message else condition.reason
-    if found.outcome != "incomplete":
+    if explained.outcome != "incomplete":
         return
     if left := _left_to_roll_out(workload):
         yield f"it is rolling out: {left} of the last revision missing, or of earlier ones left"
@@ -233,8 +235,8 @@ def _reasons(
     observed = getattr(getattr(workload, "status", None), "observed_generation", None)
     if meta.uid and observed is not None and observed < meta.generation:
         yield "its controller has not seen its last change: koord status says what runs"
-    elif meta.uid and found.pods < found.wanted and not found.ends:
-        yield f"its controller has made {found.pods} of {found.wanted} pods"
+    elif meta.uid and explained.pods < explained.wanted and not explained.ends:
+        yield f"its controller has made {explained.pods} of {explained.wanted} pods"
 
 
 def _conditions(workload: Any) -> Sequence[Any]:
@@ -244,7 +246,7 @@ def _conditions(workload: Any) -> Sequence[Any]:
 def _warnings(events: Iterable[Event], family: Family) -> dict[str, str]:
     """The last warning about a workload for each reason."""
     last: dict[str, str] = {}
-    for event in sorted(events, key=lambda each: each.event_time or each.deprecated_last_timestamp or ""):
+    for event in sorted(events, key=lambda event: event.event_time or event.deprecated_last_timestamp or ""):
         regarding = event.regarding.kind, f"{event.regarding.namespace}/{event.regarding.name}"
         if event.type == "Warning" and regarding in family:
             last[event.reason] = f"{event.reason}: {event.note}"

@@ -1,4 +1,4 @@
-"""How the gangs of a cluster fare, from its pods and PodGroups: the figures of `koord top gangs`."""
+"""The state of the gangs of a cluster, from its pods and PodGroups: the figures of `koord top gangs`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GangTop(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     group: tuple[str, ...]
     "Gangs that it goes together with."
     fault: str = ""
-    "Why nobody knows how many pods it needs."
+    "Why the number of pods that it needs is unknown."
 
 
 def gangs_of(pods: Iterable[Pod], groups: Iterable[PodGroup], now_s: float) -> list[GangTop]:
@@ -44,9 +44,9 @@ def gangs_of(pods: Iterable[Pod], groups: Iterable[PodGroup], now_s: float) -> l
 
 
 def _told(gang: Gang, now_s: float) -> GangTop:
-    waiting = [each for each in gang.members.values() if not each.node and str(each.phase) == "Pending"]
-    made = [parse_timestamp(each.made) for each in waiting if each.made]
-    running = sum(1 for each in gang.members.values() if str(each.phase) == "Running")
+    waiting = [member for member in gang.members.values() if not member.node and str(member.phase) == "Pending"]
+    made = [parse_timestamp(pod.made) for pod in waiting if pod.made]
+    running = sum(1 for member in gang.members.values() if str(member.phase) == "Running")
     settings, status = gang.settings, status_of(gang, now_s)
     if status is not None:
         phase = str(status.phase)
@@ -64,6 +64,6 @@ def _told(gang: Gang, now_s: float) -> GangTop:
         running=running,
         waiting=len(waiting),
         waits_s=max(0.0, now_s - min(made)) if made else 0.0,
-        group=tuple(each for each in gang.group if each != gang.id),
+        group=tuple(id_ for id_ in gang.group if id_ != gang.id),
         fault=why_no_settings(gang) if settings is None else "",
     )

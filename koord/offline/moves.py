@@ -1,4 +1,4 @@
-"""Who wanted a pod gone, why, and where its replacement went: from jobs, events and the pod's own annotations.
+"""Why a pod was moved, for which component, and where its replacement went: from jobs, events and annotations.
 
 Asked by `koord explain POD`, also of pods that are gone: as far as the API still has jobs and events about them.
 """
@@ -34,33 +34,34 @@ def moves_of(
     key: str, pods: Sequence[Pod], jobs: Iterable[PodMigrationJob], events: Iterable[Event], now_s: float
 ) -> tuple[str, ...]:
     """Sentences, the oldest first. `pods`: all of the pod's namespace, `events`: those about the pod."""
-    pod = next((each for each in pods if each.metadata.key == key), None)
-    told: list[tuple[float, str]] = []
+    pod = next((pod for pod in pods if pod.metadata.key == key), None)
+    dated: list[tuple[float, str]] = []
     ended_s: float | None = None
     for job in jobs:
         if _key(job.spec.pod_ref) == key:
-            told.append((_created_s(job), _moved(job, pods)))
+            dated.append((_created_s(job), _moved(job, pods)))
         elif job.status.pod_ref is not None and _key(job.status.pod_ref) == key:
-            told.append((_created_s(job), _replaces(job)))
+            dated.append((_created_s(job), _replaces(job)))
     for event in events:
         if event.reason in ENDS and _key(event.regarding) == key:
             at_s = _seconds(event.event_time or event.deprecated_last_timestamp)
-            told.append((at_s, _said(event)))
+            dated.append((at_s, _said(event)))
             if pod is None or pod.metadata.uid != event.regarding.uid:
                 ended_s = max(at_s, ended_s or 0.0)
-    found = [sentence for _, sentence in sorted(told)]
+    sentences = [sentence for _, sentence in sorted(dated)]
     if ended_s is not None:
-        found += _successors(key, pods, ended_s)
-    return (*found, *(() if pod is None else _notices(pod, now_s)))
+        sentences += _successors(key, pods, ended_s)
+    return (*sentences, *(() if pod is None else _notices(pod, now_s)))
 
 
 def would_move(key: str, decided: Descheduled) -> tuple[str, ...]:
     """What a descheduler would do with a pod now: one sentence, or none where it leaves the pod alone."""
-    for each in decided.migrations:
-        if each.pod == key:
-            where = f" to {each.to}" if each.to else ""
-            when = "now" if each.allowed else f"later: {each.why}"
-            return (f"the descheduler ({each.by}) would move it from {each.from_}{where}, {when}. {each.reason}",)
+    for migration in decided.migrations:
+        if migration.pod == key:
+            where = f" to {migration.to}" if migration.to else ""
+            when = "now" if migration.allowed else f"later: {migration.why}"
+            move = f"would move it from {migration.from_}{where}, {when}. {migration.reason}"
+            return (f"the descheduler ({migration.by}) {move}",)
     return ()
 
 
@@ -72,7 +73,7 @@ def _moved(job: PodMigrationJob, pods: Sequence[Pod]) -> str:
         new = status.pod_ref
         if new is None:
             return f"{asked}: it was evicted"
-        node = next((each.spec.node_name for each in pods if each.metadata.key == _key(new)), "") or status.node_name
+        node = next((pod.spec.node_name for pod in pods if pod.metadata.key == _key(new)), "") or status.node_name
         return f"{asked}: it was replaced by {_key(new)} on {node or 'no node yet'}"
     if status.phase in (PodMigrationJobPhase.FAILED, PodMigrationJobPhase.ABORTED):
         return f"{asked}: {status.phase.value}, {status.reason}: {status.message}".rstrip(": ")
@@ -101,33 +102,33 @@ def _successors(key: str, pods: Sequence[Pod], ended_s: float) -> list[str]:
     """Pods of the same workload that came since, as far as names tell."""
     stem = f"{key.rpartition('-')[0]}-"
     since = [
-        each
-        for each in pods
-        if (each.metadata.key == key or (each.metadata.generate_name and each.metadata.key.startswith(stem)))
-        and _seconds(each.metadata.creation_timestamp) >= int(ended_s)
+        pod
+        for pod in pods
+        if (pod.metadata.key == key or (pod.metadata.generate_name and pod.metadata.key.startswith(stem)))
+        and _seconds(pod.metadata.creation_timestamp) >= int(ended_s)
     ]
     if not since:
         return []
-    named = [f"{each.metadata.key} on {each.spec.node_name or 'no node yet'}" for each in since[:_MOST_NAMED]]
+    named = [f"{pod.metadata.key} on {pod.spec.node_name or 'no node yet'}" for pod in since[:_MOST_NAMED]]
     more = f" and {len(since) - _MOST_NAMED} more" if len(since) > _MOST_NAMED else ""
     return [f"since then its workload has made {', '.join(named)}{more}"]
 
 
 def _notices(pod: Pod, now_s: float) -> list[str]:
     meta = pod.metadata
-    found = []
+    sentences = []
     for entry in asked_by(meta, now_s):
         left_s = max(0.0, parse_timestamp(entry.deadline) - now_s)
         about = f", for {entry.about}" if entry.about else ""
-        found.append(
+        sentences.append(
             f"{entry.by} asked it to go ({entry.reason}{about}): {entry.message}; it has notice until {entry.deadline},"
             f" for another {from_seconds(int(left_s))}"
         )
-    if found and is_ready(meta):
-        found.append("it says that it is ready to go")
-    elif found:
+    if sentences and is_ready(meta):
+        sentences.append("it says that it is ready to go")
+    elif sentences:
         deadline = meta.annotations.get(EVICTION_DEADLINE.key, "")
-        found.append(f"it goes earlier if it says that it is ready: {EVICTION_READY.key}={deadline}")
+        sentences.append(f"it goes earlier if it says that it is ready: {EVICTION_READY.key}={deadline}")
     try:
         wish = SOFT_EVICTION.read(meta)
     except AnnotationError:
@@ -135,8 +136,8 @@ def _notices(pod: Pod, now_s: float) -> list[str]:
     if wish is not None:
         since = f" since {wish.timestamp}" if wish.timestamp else ""
         why = f" ({wish.reason})" if wish.reason else ""
-        found.append(f"{wish.initiator or 'somebody'} asks its operator{since} to take it away{why}")
-    return found
+        sentences.append(f"{wish.initiator or 'a user'} asks its operator{since} to take it away{why}")
+    return sentences
 
 
 def _key(ref: ObjectReference) -> str:

@@ -1,11 +1,12 @@
 """What the nodes in a set of manifests lend: the manager's state and configuration, taken from files.
 
-Who wants one node asks `explain_node`; who wants all (a plan, a preview) takes `states` and `slo_config`.
+`explain_node` explains one node. Plans and previews use `states` and `slo_config` for all nodes.
 """
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -19,9 +20,9 @@ from koord.api.text.manifest import Manifests
 from koord.manager.config_in_force import PUBLISHED, STORED, in_force, last_valid
 from koord.manager.node_resource import explain as manager
 from koord.manager.node_resource.explain import NodeExplanation
-from koord.manager.node_resource.plugins import Plugins, calculate, choose
+from koord.manager.node_resource.plugins import calculate, choose
 from koord.manager.node_resource.prepare import Prepared, prepare
-from koord.manager.node_resource.state import (
+from koord.manager.node_state import (
     NodeState,
     device_facts,
     metric_row,
@@ -30,15 +31,16 @@ from koord.manager.node_resource.state import (
     pod_row,
     topology_facts,
 )
+from koord.manager.plugin import Plugin
 from koord.offline import defaults
 
 
 class NoSuchNode(BadInput):
-    """The node is not there; others with such a name may be."""
+    """The node does not exist. The message names nodes with similar names."""
 
 
-class Configured(NamedTuple):
-    """What a manager that starts on these manifests goes by, and what it would complain about."""
+class ManagerConfiguration(NamedTuple):
+    """The configuration of a manager that starts on these manifests, and its complaints."""
 
     config: SloConfig
     unusable: frozenset[str]
@@ -46,32 +48,34 @@ class Configured(NamedTuple):
     notes: tuple[str, ...]
 
 
-def slo_config(manifests: Manifests) -> Configured:
+def slo_config(manifests: Manifests) -> ManagerConfiguration:
     """The configuration in the manifests; the defaults, with co-location off, where there is none."""
-    maps = {each.metadata.key: each for each in manifests.of(kinds.CONFIG_MAPS)}
-    found = maps.get(STORED)
-    if found is None:
+    maps = {config_map.metadata.key: config_map for config_map in manifests.of(kinds.CONFIG_MAPS)}
+    stored = maps.get(STORED)
+    if stored is None:
         stray = [key for key in maps if key.endswith(f"/{names.CONFIGMAP_SLO_CONTROLLER}")]
         hint = f"; {stray[0]} is in another namespace" if stray else ""
-        return Configured(SloConfig(), frozenset(), (f"there is no ConfigMap {STORED}: defaults hold{hint}",))
+        return ManagerConfiguration(SloConfig(), frozenset(), (f"there is no ConfigMap {STORED}: defaults hold{hint}",))
     published = maps.get(PUBLISHED)
     last = last_valid(published.data if published is not None else None)
-    config, problems, _ = in_force(last, found.data)
+    config, problems, _ = in_force(last, stored.data)
     known = published.data.keys() if published is not None else ()
-    unusable = frozenset(each.key for each in problems if each.keeps_old and each.key not in known)
-    return Configured(config, unusable, tuple(f"ConfigMap {STORED}: {each}" for each in problems))
+    unusable = frozenset(problem.key for problem in problems if problem.keeps_old and problem.key not in known)
+    return ManagerConfiguration(config, unusable, tuple(f"ConfigMap {STORED}: {problem}" for problem in problems))
 
 
 def states(manifests: Manifests, unusable: frozenset[str] = frozenset()) -> dict[str, NodeState]:
     """What is known of every node, by name."""
     pods = on_nodes(pod_row(pod) for pod in manifests.of(kinds.PODS))
-    metrics = {each.metadata.name: metric_row(each) for each in manifests.of(kinds.NODE_METRICS)}
-    topologies = {each.metadata.name: topology_facts(each) for each in manifests.of(kinds.NODE_RESOURCE_TOPOLOGIES)}
-    devices = {each.metadata.name: device_facts(each) for each in manifests.of(kinds.DEVICES)}
-    found = {}
+    metrics = {metric.metadata.name: metric_row(metric) for metric in manifests.of(kinds.NODE_METRICS)}
+    topologies = {
+        topology.metadata.name: topology_facts(topology) for topology in manifests.of(kinds.NODE_RESOURCE_TOPOLOGIES)
+    }
+    devices = {device.metadata.name: device_facts(device) for device in manifests.of(kinds.DEVICES)}
+    by_node = {}
     for node in manifests.of(kinds.NODES):
         name = node.metadata.name
-        found[name] = NodeState(
+        by_node[name] = NodeState(
             node_facts(_completed(node)),
             pods.get(name, ()),
             metrics.get(name),
@@ -79,19 +83,19 @@ def states(manifests: Manifests, unusable: frozenset[str] = frozenset()) -> dict
             devices.get(name),
             unusable=unusable,
         )
-    return found
+    return by_node
 
 
 def recomputed(
-    manifests: Manifests, configured: Configured, *, now_s: float, plugins: Plugins | None = None
+    manifests: Manifests, configured: ManagerConfiguration, *, now_s: float, plugins: Sequence[Plugin] | None = None
 ) -> dict[str, Prepared]:
     """What every node should show by this configuration: for plans, and for previews of another one."""
-    chosen = plugins or choose()
-    found = {}
+    chosen = choose() if plugins is None else plugins
+    by_node = {}
     for name, state in states(manifests, configured.unusable).items():
         settings = configured.config.for_node(state.node.labels, state.node.annotations)
-        found[name] = prepare(state.node, calculate(state, configured.config, settings, chosen, now_s))
-    return found
+        by_node[name] = prepare(state.node, calculate(state, configured.config, settings, chosen, now_s))
+    return by_node
 
 
 def explain_node(
@@ -99,7 +103,7 @@ def explain_node(
     name: str,
     *,
     now_s: float,
-    plugins: Plugins | None = None,
+    plugins: Sequence[Plugin] | None = None,
     written_s: float | None = None,
     who: str = "",
     remarks: tuple[str, ...] = (),
@@ -110,18 +114,24 @@ def explain_node(
     """
     manifests.require_valid()
     configured = slo_config(manifests)
-    known = states(manifests, configured.unusable)
-    state = known.get(name)
+    by_node = states(manifests, configured.unusable)
+    state = by_node.get(name)
     if state is None:
-        near = difflib.get_close_matches(name, known, n=3)
+        near = difflib.get_close_matches(name, by_node, n=3)
         hint = f"; there is {', '.join(near)}" if near else ""
         raise NoSuchNode(f"there is no node {name}{hint}")
     settings = configured.config.for_node(state.node.labels, state.node.annotations)
-    told = manager.explain(
-        state, configured.config, settings, plugins or choose(), now_s, written_s=written_s, manager=who
+    explanation = manager.explain(
+        state,
+        configured.config,
+        settings,
+        choose() if plugins is None else plugins,
+        now_s,
+        written_s=written_s,
+        manager=who,
     )
-    told = replace(told, notes=(*told.notes, *remarks))
-    return told, configured.notes
+    explanation = replace(explanation, notes=(*explanation.notes, *remarks))
+    return explanation, configured.notes
 
 
 def _completed(node: Node) -> Node:

@@ -20,9 +20,9 @@ from koord.offline.node_resources import slo_config
 def require_order(
     manifests: Manifests, scheduler: SchedulerConfiguration, *, before: Manifests | None = None
 ) -> tuple[str, ...]:
-    """What is mended, in words. Raises `Invalid` where people set thresholds out of order, naming both fields.
+    """The corrections, in words. Raises `Invalid` if users set thresholds out of order, naming both fields.
 
-    `before`: a cluster to which the manifests are changes. What is out of order there already is only told.
+    `before`: the cluster that the manifests change. What is already out of order there is only reported.
     """
     findings = _judged(manifests, load_limits(scheduler))
     old = frozenset[Fault]() if before is None else frozenset(_judged(before, ()).faults)
@@ -33,10 +33,10 @@ def require_order(
 
 
 def _judged(manifests: Manifests, load: Sequence[LoadLimits]) -> Findings:
-    has_config = any(each.metadata.key == STORED for each in manifests.of(kinds.CONFIG_MAPS))
-    slos = {each.metadata.name: each.spec for each in manifests.of(kinds.NODE_SLOS)}
+    has_config = any(config_map.metadata.key == STORED for config_map in manifests.of(kinds.CONFIG_MAPS))
+    slos = {node_slo.metadata.name: node_slo.spec for node_slo in manifests.of(kinds.NODE_SLOS)}
     return of_nodes(
-        [each.metadata for each in manifests.of(kinds.NODES)],
+        [node.metadata for node in manifests.of(kinds.NODES)],
         load,
         slos,
         slo_config(manifests).config if has_config else None,
@@ -48,7 +48,7 @@ def require_no_fight(
 ) -> tuple[str, ...]:
     """What could loop, in words, where a default is part of it. Raises `Invalid` where people set a descheduler's marks
     so that scheduler or agents work against it, naming both fields."""
-    has_config = any(each.metadata.key == STORED for each in manifests.of(kinds.CONFIG_MAPS))
+    has_config = any(config_map.metadata.key == STORED for config_map in manifests.of(kinds.CONFIG_MAPS))
     strategies = strategies_of(slo_config(manifests).config) if has_config else ()
     findings = of_descheduler(descheduler, load_limits(scheduler), strategies)
     if findings.faults:

@@ -20,10 +20,10 @@ def patched(thing: T, patch: Mapping[str, Any]) -> T:
 def _merged(data: Any, patch: Any) -> Any:
     if not isinstance(patch, Mapping):
         return patch
-    found = dict(data) if isinstance(data, Mapping) else {}
+    merged = dict(data) if isinstance(data, Mapping) else {}
     for key, value in patch.items():
         if value is None:
-            found.pop(key, None)
+            merged.pop(key, None)
         else:
-            found[key] = _merged(found.get(key), value)
-    return found
+            merged[key] = _merged(merged.get(key), value)
+    return merged

@@ -53,7 +53,7 @@ class PodPlan(msgspec.Struct, frozen=True, rename="camel", gc=False):
     outcome: PlanOutcome
     reason: str
     hint: str = ""
-    "What would let it in, or what its volumes wait for; it is the end of the reason, too."
+    "What would make it schedulable, or what its volumes wait for. The reason ends with it."
     nodes_rejected: dict[str, int] = {}
     nominated_node: str | None = None
     victims: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """A plan, and what is to be said beside it."""
+    """A plan, with notes and warnings."""
 
     plan: Plan
     running: Mapping[str, str]
@@ -130,8 +130,8 @@ def plan(
 ) -> Planned:
     """What would happen to the pods of some manifests. Raises `Invalid` where these are faulty.
 
-    `previewed`: what a configuration among them does, where they are as they would be with it. `unanswered`: why nobody
-    schedules for a scheduler name; empty if somebody does. `progress` gets how many of how many pods were tried.
+    `previewed`: the effect of a configuration among the manifests, if it is already applied to them. `unanswered`: why
+    no scheduler serves a scheduler name; empty if one does. `progress` gets the number of tried pods and of all.
     """
     world = world_of(manifests, profiles, now_s=now_s, seed=seed, rounds=rounds, unanswered=unanswered)
     run = _Run(world, rounds, progress)
@@ -143,7 +143,7 @@ def plan(
         **run.pods,
     }
     events = tuple(_event(key, run) for key in run.order if run.pods[key].outcome != "denied")
-    found = Plan(
+    result = Plan(
         pods={key: pods[key] for key in sorted(pods)},
         nodes=_nodes(world.cluster),
         pod_groups=_pod_groups(world),
@@ -158,7 +158,7 @@ def plan(
     if "default-scheduler" not in world.core.engines:
         unnamed = sum(1 for ask in world.waiting if ask.spec.scheduler_name == "default-scheduler")
     running = {key: node for key, node in world.running.items() if key not in run.evicted}
-    return Planned(found, running, unnamed, (*profiles.warnings, *world.warnings, *_notes(world, run)))
+    return Planned(result, running, unnamed, (*profiles.warnings, *world.warnings, *_notes(world, run)))
 
 
 def _without_config(ignored: Mapping[str, int]) -> dict[str, int]:
@@ -196,12 +196,12 @@ class _Run:
                 case Bind():
                     for placed in decision.members:
                         self._somewhere(placed)
-                    for each in decision.unplaced:
-                        self._left_out(each)
+                    for member in decision.unplaced:
+                        self._left_out(member)
                 case Nowhere():
                     self._nowhere(decision)
                 case Broken():
-                    # The API server would not have let it in.
+                    # The API server would have refused it.
                     for ask in decision.asks:
                         self._note(ask.key, PodPlan(None, "denied", decision.message))
                         self.driver.end(ask.pod)
@@ -227,9 +227,9 @@ class _Run:
         """All that there are, as the scheduler would leave them."""
         return {name: self._reservation(each) for name, each in sorted(self.driver.reservations().items())}
 
-    def _reservation(self, found: Reservation) -> ReservationPlan:
-        status = found.status
-        reason = self.of_reservations.get(found.metadata.name, "")
+    def _reservation(self, reservation: Reservation) -> ReservationPlan:
+        status = reservation.status
+        reason = self.of_reservations.get(reservation.metadata.name, "")
         if status.conditions and (status.node_name or not reason):
             last = status.conditions[-1]
             reason = last.message or last.reason
@@ -239,35 +239,35 @@ class _Run:
             reason=reason,
             allocatable={name: str(amount) for name, amount in status.allocatable.items()},
             allocated={name: str(amount) for name, amount in status.allocated.items()},
-            owners=tuple(f"{each.namespace}/{each.name}" for each in status.current_owners),
+            owners=tuple(f"{owner.namespace}/{owner.name}" for owner in status.current_owners),
         )
 
     def _hint(self) -> None:
         """What would let those in who were left over. Found out when all is placed: so it holds beside the plan."""
         hints = {name: Hints(engine, sees_all=True) for name, engine in self.world.core.engines.items()}
         for ask in self.world.waiting:
-            told, engine = self.pods.get(ask.key), self.world.engine_of(ask)
-            if told is None or engine is None or ask.key in self.evicted or ask.key in self.in_jobs:
+            pod_plan, engine = self.pods.get(ask.key), self.world.engine_of(ask)
+            if pod_plan is None or engine is None or ask.key in self.evicted or ask.key in self.in_jobs:
                 continue
-            if told.node is not None:
+            if pod_plan.node is not None:
                 hint = awaited(ask, engine.cluster)
-            elif told.outcome == "unschedulable" and told.nominated_node is None:
+            elif pod_plan.outcome == "unschedulable" and pod_plan.nominated_node is None:
                 hint = hint_for(engine, hints[engine.profile.name], ask, _left_over(engine, ask))
             else:
                 hint = ""
             if hint:
-                self.pods[ask.key] = replace(told, hint=hint, reason=f"{told.reason.rstrip('.')}. {hint}")
+                self.pods[ask.key] = replace(pod_plan, hint=hint, reason=f"{pod_plan.reason.rstrip('.')}. {hint}")
 
     def _somewhere(self, placed: Placed) -> None:
         before = self.pods.get(placed.ask.key)
         promised = before is not None and before.nominated_node == placed.node
-        told = _somewhere(placed.placement, before if promised else None)
+        pod_plan = _somewhere(placed.placement, before if promised else None)
         written = {} if placed.plan.patch is None else placed.plan.patch.body["metadata"]
         annotations, labels = written.get("annotations", {}), written.get("labels", {})
-        self._note(placed.ask.key, replace(told, annotations=dict(annotations), labels=dict(labels)))
+        self._note(placed.ask.key, replace(pod_plan, annotations=dict(annotations), labels=dict(labels)))
 
     def _of_reservation(self, decision: Bind | Nowhere | Broken) -> None:
-        """It may be part of a gang with pods, which is told of each by itself."""
+        """It may be part of a gang with pods. Each member is reported by itself."""
         members = decision.members if isinstance(decision, Bind) else ()
         for placed in members:
             if not is_stand_in(placed.ask.meta.name):
@@ -276,9 +276,9 @@ class _Run:
             name = decision.ask.meta.annotations[ANNOTATION_RESERVATION_NAME]
             self.of_reservations[name] = decision.message
 
-    def _left_out(self, each: Unplaced) -> None:
-        self.said[each.ask.key] = each.message
-        self._note(each.ask.key, _nowhere(each.placement, len(self.world.cluster.table)))
+    def _left_out(self, unplaced: Unplaced) -> None:
+        self.said[unplaced.ask.key] = unplaced.message
+        self._note(unplaced.ask.key, _nowhere(unplaced.placement, len(self.world.cluster.table)))
 
     def _nowhere(self, decision: Nowhere) -> None:
         if len(decision.asks) > 1:
@@ -288,13 +288,13 @@ class _Run:
         moves = {move.pod: move for move in decision.moves}
         everybody = [key for move in decision.moves for key in move.victims]
         for ask in decision.asks:
-            told = _nowhere(decision.placement, len(self.world.cluster.table))
+            pod_plan = _nowhere(decision.placement, len(self.world.cluster.table))
             self.said[ask.key] = decision.message
             move = moves.get(ask.key)
             if move is not None:
-                reason = f"{told.reason} It would fit on {move.node} once {_listed(everybody)} made room."
-                told = replace(told, reason=reason, nominated_node=move.node, victims=move.victims)
-            self._note(ask.key, told)
+                reason = f"{pod_plan.reason} It would fit on {move.node} once {_listed(everybody)} made room."
+                pod_plan = replace(pod_plan, reason=reason, nominated_node=move.node, victims=move.victims)
+            self._note(ask.key, pod_plan)
         if decision.attempt.tries < self.rounds:
             for move in decision.moves:
                 for key in move.victims:
@@ -307,14 +307,14 @@ class _Run:
         self.evicted.add(key)
         self.driver.end(replace(pod, spec=replace(pod.spec, node_name=node)))
 
-    def _note(self, key: str, told: PodPlan) -> None:
+    def _note(self, key: str, pod_plan: PodPlan) -> None:
         if key not in self.pods:
             self.order.append(key)
-        self.pods[key] = told
+        self.pods[key] = pod_plan
 
 
 def _somewhere(placement: Placement, promised: PodPlan | None) -> PodPlan:
-    """`promised`: what was said of the pod when others had to make room for it on this node."""
+    """`promised`: the pod's earlier plan, made when others had to make room for it on this node."""
     if promised is None:
         reason = f"{placement.node} has the highest score, {placement.total}, of all nodes that would do"
     else:
@@ -336,24 +336,24 @@ def _left_over(engine: Engine, ask: Ask) -> Placement:
     if refused is not None:
         nodes = {refused[1]: len(engine.cluster.table)}
         return Placement(ask.key, None, rejections=nodes, refusal=refused[1])
-    found = engine.class_of(ask)
-    if found.best() is not None:
+    pod_class = engine.class_of(ask)
+    if pod_class.best() is not None:
         return Placement(ask.key, None)
     counts: Counter[str] = Counter()
-    for reasons in found.why_not().values():
+    for reasons in pod_class.why_not().values():
         counts.update(reasons)
-    refusal = found.refusal()
+    refusal = pod_class.refusal()
     return Placement(ask.key, None, rejections=counts, refusal=", ".join(refusal[1]) if refusal else "")
 
 
 def _pod_groups(world: World) -> dict[str, object]:
     """By key, what the scheduler would have PodGroups say at the end, where they say something else before."""
-    writes = (each for each in world.core.take_writes() if isinstance(each, Patch) and each.kind is POD_GROUPS)
-    return {f"{each.namespace}/{each.name}": dict(each.body["status"]) for each in writes}
+    writes = (write for write in world.core.take_writes() if isinstance(write, Patch) and write.kind is POD_GROUPS)
+    return {f"{write.namespace}/{write.name}": dict(write.body["status"]) for write in writes}
 
 
 def _quotas(world: World) -> dict[str, object]:
-    """By name, what each quota that somebody made would come to at the end."""
+    """By name, the state of each user quota at the end."""
     quotas = world.cluster.noting.get(Quotas.name)
     if not isinstance(quotas, Quotas):
         return {}
@@ -391,12 +391,12 @@ def _running(key: str, node: str, world: World) -> PodPlan:
 
 
 def _event(key: str, run: _Run) -> PlannedEvent:
-    told = run.pods[key]
+    pod_plan = run.pods[key]
     if key in run.evicted:
         return PlannedEvent(key, "Preempted", run.said[key])
-    if told.node is not None:
-        return PlannedEvent(key, "Scheduled", f"Successfully assigned {key} to {told.node}")
-    return PlannedEvent(key, "FailedScheduling", run.said.get(key, told.reason))
+    if pod_plan.node is not None:
+        return PlannedEvent(key, "Scheduled", f"Successfully assigned {key} to {pod_plan.node}")
+    return PlannedEvent(key, "FailedScheduling", run.said.get(key, pod_plan.reason))
 
 
 def _nodes(cluster: Cluster) -> dict[str, NodePlan]:
@@ -405,20 +405,20 @@ def _nodes(cluster: Cluster) -> dict[str, NodePlan]:
     has = {name[1]: columns[name].tolist() for name in columns if isinstance(name, tuple) and name[0] == "allocatable"}
     asked = {name[1]: columns[name].tolist() for name in columns if isinstance(name, tuple) and name[0] == "requested"}
     asked["pods"] = columns["pod count"].tolist()
-    found = {}
+    node_plans = {}
     for name in sorted(cluster.table.row_of):
         row = cluster.table.row_of[name]
         node = cluster.nodes[row]
         allocatable = {resource: each[row] for resource, each in has.items() if resource in node.status.allocatable}
         allocatable |= {resource: each[row] for resource, each in has.items() if each[row]}
         requested = {resource: each[row] for resource, each in asked.items() if each[row] or resource in allocatable}
-        found[name] = NodePlan(
+        node_plans[name] = NodePlan(
             allocatable={resource: render(resource, amount) for resource, amount in sorted(allocatable.items())},
             requested={resource: render(resource, amount) for resource, amount in sorted(requested.items())},
             annotations=dict(node.metadata.annotations),
             labels=dict(node.metadata.labels),
         )
-    return found
+    return node_plans
 
 
 def _notes(world: World, run: _Run) -> list[str]:
@@ -426,7 +426,7 @@ def _notes(world: World, run: _Run) -> list[str]:
     if run.another_try:
         again = counted(len(run.another_try), "pod")
         notes.append(f"{again} could be tried again after later placements: --rounds {run.rounds + 1}")
-    promised = sum(1 for told in run.pods.values() if told.nominated_node is not None and told.node is None)
+    promised = sum(1 for pod_plan in run.pods.values() if pod_plan.nominated_node is not None and pod_plan.node is None)
     if promised:
         notes.append(
             f"{counted(promised, 'pod')} would fit once less important pods made room: --rounds {run.rounds + 1}"

@@ -1,7 +1,7 @@
-"""What a slo-controller-config would do: batch and mid resources of every node before and after, and who would go.
+"""What a slo-controller-config would do: batch and mid resources of every node before and after, and evictions.
 
-Before is what the configuration that it replaces comes to, by the same reports; where that is not known, what nodes
-show. After is what nodes are planned with. A node that never reported is left as it is, unless it is switched off.
+Before is the result of the configuration that it replaces, with the same reports; if that is unknown, what nodes show.
+After is what nodes are planned with. A node that never reported is unchanged, unless it is switched off.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from koord.manager.config_in_force import STORED
 from koord.manager.lending.freshness import distrust
 from koord.manager.node_resource.plugins import calculate, choose, why_off
 from koord.manager.node_resource.prepare import prepare
-from koord.manager.node_resource.state import BATCH, MID, NodeState
-from koord.offline.node_resources import Configured, slo_config, states
+from koord.manager.node_state import BATCH, MID, NodeState
+from koord.offline.node_resources import ManagerConfiguration, slo_config, states
 from koord.offline.would_evict import WouldEvict, would_evict
 
 LENT: Final = (*BATCH, *MID)
@@ -61,38 +61,40 @@ def preview(manifests: Manifests, *, now_s: float, replaced: Manifests | None = 
     `replaced`: manifests with the configuration that is in force.
     """
     configured = slo_config(manifests)
-    known = states(manifests, configured.unusable)
-    before = _lent_by(slo_config(replaced), known, now_s) if replaced is not None and has_config(replaced) else {}
-    after = _lent_by(configured, known, now_s)
-    found = {}
-    for name, state in known.items():
+    node_states = states(manifests, configured.unusable)
+    before = _lent_by(slo_config(replaced), node_states, now_s) if replaced is not None and has_config(replaced) else {}
+    after = _lent_by(configured, node_states, now_s)
+    previews = {}
+    for name, state in node_states.items():
         shown = {key: amount for key, amount in state.node.allocatable.items() if key in LENT}
         was = before.get(name, shown)
         changes = {key: ResourceChange(_text(key, was.get(key)), _text(key, after[name].get(key))) for key in LENT}
         settings = configured.config.for_node(state.node.labels, state.node.annotations)
         why = why_off(configured.config, settings) or distrust(state, settings.colocation, now_s)
-        found[name] = NodePreview(
+        previews[name] = NodePreview(
             {key: each for key, each in changes.items() if each != ResourceChange(None, None)}, why
         )
-    evictions = _evictions(manifests, configured, known, after, now_s)
-    return Preview(found, evictions, configured.notes), _applied(manifests, configured, known, after)
+    evictions = _evictions(manifests, configured, node_states, after, now_s)
+    return Preview(previews, evictions, configured.notes), _applied(manifests, configured, node_states, after)
 
 
-def _lent_by(configured: Configured, known: Mapping[str, NodeState], now_s: float) -> dict[str, dict[str, int]]:
-    plugins, found = choose(), {}
+def _lent_by(
+    configured: ManagerConfiguration, known: Mapping[str, NodeState], now_s: float
+) -> dict[str, dict[str, int]]:
+    plugins, lent = choose(), {}
     for name, state in known.items():
         settings = configured.config.for_node(state.node.labels, state.node.annotations)
         if state.metric is None and not why_off(configured.config, settings):
-            found[name] = {key: amount for key, amount in state.node.allocatable.items() if key in LENT}
+            lent[name] = {key: amount for key, amount in state.node.allocatable.items() if key in LENT}
             continue
         shown = prepare(state.node, calculate(state, configured.config, settings, plugins, now_s)).resources
-        found[name] = {key: amount for key, amount in shown.items() if key in LENT and amount is not None}
-    return found
+        lent[name] = {key: amount for key, amount in shown.items() if key in LENT and amount is not None}
+    return lent
 
 
 def _evictions(
     manifests: Manifests,
-    configured: Configured,
+    configured: ManagerConfiguration,
     known: Mapping[str, NodeState],
     after: Mapping[str, Mapping[str, int]],
     now_s: float,
@@ -101,21 +103,21 @@ def _evictions(
     for pod in manifests.of(kinds.PODS):
         if pod.spec.node_name:
             pods.setdefault(pod.spec.node_name, []).append(pod)
-    metrics = {each.metadata.name: each for each in manifests.of(kinds.NODE_METRICS)}
-    found: list[WouldEvict] = []
+    metrics = {metric.metadata.name: metric for metric in manifests.of(kinds.NODE_METRICS)}
+    evictions: list[WouldEvict] = []
     for node in manifests.of(kinds.NODES):
         name = node.metadata.name
         settings = configured.config.for_node(node.metadata.labels, node.metadata.annotations)
         if name not in metrics or name not in pods or distrust(known[name], settings.colocation, now_s):
             continue
         has = {key: amount for key, amount in amounts(node.status.allocatable).items() if key not in LENT}
-        found += would_evict(node, {**has, **after[name]}, pods[name], metrics[name], settings.node_slo, now_s)
-    return tuple(found)
+        evictions += would_evict(node, {**has, **after[name]}, pods[name], metrics[name], settings.node_slo, now_s)
+    return tuple(evictions)
 
 
 def _applied(
     manifests: Manifests,
-    configured: Configured,
+    configured: ManagerConfiguration,
     known: Mapping[str, NodeState],
     after: Mapping[str, Mapping[str, int]],
 ) -> Manifests:

@@ -33,7 +33,7 @@ class QuotaTop(msgspec.Struct, frozen=True, rename="camel"):
 
 def quotas_of(objects: Iterable[ElasticQuota]) -> list[QuotaTop]:
     """All quotas, each below its parent, siblings by name. Those whose parents are not there come last."""
-    by_name = {each.metadata.name: (quota_spec(each), each) for each in objects}
+    by_name = {obj.metadata.name: (quota_spec(obj), obj) for obj in objects}
     below: dict[str, list[str]] = {}
     for name, (spec, _) in sorted(by_name.items()):
         parent = spec.parent if spec.parent in by_name and name != names.QUOTA_ROOT else ""
@@ -48,9 +48,9 @@ def quotas_of(objects: Iterable[ElasticQuota]) -> list[QuotaTop]:
         for child in below.get(name, ()):
             yield from walk(child, depth + 1)
 
-    found = [each for name in below.get("", ()) for each in walk(name, 0)]
-    # Whose parents form a circle hang below nobody.
-    return found + [each for name in sorted(by_name) for each in walk(name, 0)]
+    rows = [row for name in below.get("", ()) for row in walk(name, 0)]
+    # Quotas whose parents form a circle have no parent.
+    return rows + [row for name in sorted(by_name) for row in walk(name, 0)]
 
 
 def _top(spec: QuotaSpec, quota: ElasticQuota, depth: int) -> QuotaTop:

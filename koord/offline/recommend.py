@@ -55,12 +55,12 @@ class Advice(msgspec.Struct, frozen=True, rename="camel"):
     judged_hours: int
     under_hours: int
     note: str
-    "What is wrong, if something is."
+    "A problem, if there is one; otherwise empty."
     asks_for: dict[str, str]
     "By resource, the one that stands for it in the workload's template: itself, or that of a lower band."
     is_sidecar: bool = False
     is_known: bool = True
-    "Whether its pods or its template have such a container."
+    "Whether its pods or its template have this container."
 
 
 def advice(manifests: Manifests, namespace: str = "", workload: str = "") -> list[Advice]:
@@ -68,11 +68,15 @@ def advice(manifests: Manifests, namespace: str = "", workload: str = "") -> lis
 
     `workload` as in deployment/web, or the name alone.
     """
-    listed = [each for each in manifests.of(kinds.RECOMMENDATIONS) if namespace in ("", each.metadata.namespace)]
-    found = advised(listed, manifests.of(kinds.PODS), _templates(manifests))
+    listed = [
+        recommendation
+        for recommendation in manifests.of(kinds.RECOMMENDATIONS)
+        if namespace in ("", recommendation.metadata.namespace)
+    ]
+    rows = advised(listed, manifests.of(kinds.PODS), _templates(manifests))
     kind, slash, name = workload.rpartition("/")
     wanted = f"{kind.lower()}{slash}{name}"
-    return [row for row in found if wanted in ("", row.workload, row.workload.partition("/")[2])]
+    return [row for row in rows if wanted in ("", row.workload, row.workload.partition("/")[2])]
 
 
 class Template(NamedTuple):
@@ -94,19 +98,19 @@ def advised(
 ) -> list[Advice]:
     of_workload: dict[Workload, list[PodFacts]] = {}
     in_namespace: dict[str, list[PodFacts]] = {}
-    for pod in (facts_of(each) for each in pods if not each.is_finished):
+    for pod in (facts_of(pod) for pod in pods if not pod.is_finished):
         in_namespace.setdefault(pod.namespace, []).append(pod)
         for workload in pod.workloads:
             of_workload.setdefault(workload, []).append(pod)
-    found: list[Advice] = []
-    for each in sorted(recommendations, key=lambda each: each.metadata.key):
-        target = target_of(each)
+    rows: list[Advice] = []
+    for recommendation in sorted(recommendations, key=lambda recommendation: recommendation.metadata.key):
+        target = target_of(recommendation)
         if target.workload is not None:
             concerned = of_workload.get(target.workload, [])
         else:
             concerned = [pod for pod in in_namespace.get(target.namespace, ()) if pod.is_of(target)]
-        found += _advised(each, concerned, templates(target))
-    return found
+        rows += _advised(recommendation, concerned, templates(target))
+    return rows
 
 
 def total(rows: Iterable[Advice]) -> dict[str, int]:
@@ -118,20 +122,20 @@ def total(rows: Iterable[Advice]) -> dict[str, int]:
     return saved
 
 
-def _advised(each: Recommendation, pods: Sequence[PodFacts], template: Template | None) -> Iterable[Advice]:
+def _advised(recommendation: Recommendation, pods: Sequence[PodFacts], template: Template | None) -> Iterable[Advice]:
     """`pods`: those that it is about."""
     number, containers = len(pods), {c.name: c for pod in pods for c in pod.containers}
     if not pods and template is not None:
         number, containers = template.pods, dict(template.containers)
-    told = each.status.pod_status.container_statuses if each.status.pod_status is not None else ()
-    note = "; ".join(f"{c.type}: {c.message}" for c in each.status.conditions if c.status == "True")
+    told = recommendation.status.pod_status.container_statuses if recommendation.status.pod_status is not None else ()
+    note = "; ".join(f"{c.type}: {c.message}" for c in recommendation.status.conditions if c.status == "True")
     if not told:
         note = note or "FetchingHistory: the manager has not looked yet"
-        yield _row(each, RecommendedContainerStatus(), number, None, None, note)
+        yield _row(recommendation, RecommendedContainerStatus(), number, None, None, note)
     for status in told:
         name = status.container_name
         written = None if template is None else template.containers.get(name)
-        yield _row(each, status, number, containers.get(name), written, note)
+        yield _row(recommendation, status, number, containers.get(name), written, note)
 
 
 def _templates(manifests: Manifests) -> Templates:
@@ -150,7 +154,7 @@ def _templates(manifests: Manifests) -> Templates:
         except DecodeError as error:
             raise DecodeError(f"the pod template of {target.workload}", error.path, error.fault) from None
         pods = workload.spec.replicas if isinstance(workload, (Deployment, StatefulSet)) else 0
-        return Template(pods, {each.name: each for each in pod.containers})
+        return Template(pods, {container.name: container for container in pod.containers})
 
     return template
 
@@ -164,7 +168,7 @@ def _template(workload: Deployment | StatefulSet | DaemonSet | CronJob) -> PodTe
 
 
 def _row(
-    each: Recommendation,
+    recommendation: Recommendation,
     status: RecommendedContainerStatus,
     number: int,
     now: ContainerFacts | None,
@@ -172,15 +176,15 @@ def _row(
     note: str,
 ) -> Advice:
     """`now`: of pods that run; `written`: in the template."""
-    workload = each.spec.target.workload
+    workload = recommendation.spec.target.workload
     target = amounts(status.resources, capped=True)
     requested = {"cpu": now.cpu_milli, "memory": now.memory_bytes} if now is not None else {}
     requests = {name: amount for name, amount in requested.items() if amount}
     bounds = {"cpu": now.limit_milli, "memory": now.limit_bytes} if now is not None else {}
     verdict = {name: _verdict(requests.get(name), target[name]) for name in RESOURCES if name in target}
     return Advice(
-        each.metadata.namespace,
-        each.metadata.name,
+        recommendation.metadata.namespace,
+        recommendation.metadata.name,
         "" if workload is None else f"{workload.kind.lower()}/{workload.name}",
         status.container_name,
         number,

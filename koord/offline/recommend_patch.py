@@ -1,8 +1,8 @@
 """The patch that makes workloads request what is recommended, for `kubectl apply --server-side`.
 
 Server-side apply takes back what its field manager named before and names no more. So the patch for a workload names
-both requests of each container, and its limits, also those that stay as they are: applied again and again, it never
-takes one away. A limit below the new request is raised to it.
+both requests of each container, and its limits, also unchanged ones: applied again and again, it never
+removes one. A limit below the new request is raised to it.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def patch(recommendations: Sequence[Recommendation], rows: Sequence[Advice]) -> 
         by_object.setdefault((row.namespace, row.recommendation), []).append(row)
     made = Patch([], [])
     done: set[tuple[str, str, str]] = set()
-    for each in sorted(recommendations, key=lambda each: each.metadata.key):
-        workload, namespace = each.spec.target.workload, each.metadata.namespace
-        containers = by_object.get((namespace, each.metadata.name), [])
+    for recommendation in sorted(recommendations, key=lambda recommendation: recommendation.metadata.key):
+        workload, namespace = recommendation.spec.target.workload, recommendation.metadata.namespace
+        containers = by_object.get((namespace, recommendation.metadata.name), [])
         if workload is None or not any(map(_is_news, containers)):
             continue
         name = f"{namespace}/{workload.kind.lower()}/{workload.name}"
         why_not = _why_not(workload, containers)
         if (namespace, workload.kind, workload.name) in done:
-            why_not = f"another Recommendation than {each.metadata.name} is about it, and comes first by name"
+            why_not = f"another Recommendation than {recommendation.metadata.name} is about it, and comes first by name"
         if why_not:
             made.left_out.append(f"{name}: {why_not}")
             continue
@@ -59,7 +59,7 @@ def _is_news(row: Advice) -> bool:
 
 def _why_not(workload: WorkloadReference, rows: Iterable[Advice]) -> str:
     if not any(row.is_known and _is_news(row) for row in rows):
-        return "neither its pods nor its template with such a container are known"
+        return "neither pods nor a template with this container are known"
     if workload.kind == "Job":
         return "the template of a Job cannot be changed; make a new Job with these requests"
     if not workload.api_version and workload.kind not in _API_VERSIONS:

@@ -36,7 +36,7 @@ class NodeOutlook(msgspec.Struct, frozen=True, rename="camel"):
     "Lent by the feature; 0 for features that lend nothing."
     batch_memory_bytes: int
     held_back_milli: int
-    "CPU that batch pods use now and would not get; 0 for features that hold nobody back."
+    "CPU that batch pods use now and would not get; 0 for features that do not throttle."
     services: int
     batch_pods: int
     why: str
@@ -63,7 +63,7 @@ class FeaturePreview(msgspec.Struct, frozen=True, rename="camel"):
 def feature_preview(
     found: Sequence[Manifest], feature: Feature, pool: LabelMatcher | None, percent: int, now_s: float
 ) -> FeaturePreview:
-    """`found` is the cluster as it is: nodes, pods, reports and configuration."""
+    """`found` is the current cluster: nodes, pods, reports and configuration."""
     stored = next((item.object for item in found if item.key == STORED and item.kind is kinds.CONFIG_MAPS), None)
     data = dict(stored.data) if isinstance(stored, ConfigMap) else {}
     text = (ended(data, feature, on=True) if is_begun(data, feature) else None) or everywhere(data, feature)
@@ -72,15 +72,15 @@ def feature_preview(
     as_is = Manifests(tuple(found), (), (), {})
     changed = as_is.with_items([*(item for item in found if item.key not in (STORED, PUBLISHED)), _configured(after)])
     previewed, _ = preview(changed, now_s=now_s)
-    nodes: list[Node] = [each for each in as_is.of(kinds.NODES) if pool is None or pool.matches(each.metadata.labels)]
-    had = frozenset(each.metadata.name for each in nodes if _same(feature, before_config, config, each))
-    inside = chosen([each.metadata.name for each in nodes], percent, had)
+    nodes: list[Node] = [node for node in as_is.of(kinds.NODES) if pool is None or pool.matches(node.metadata.labels)]
+    had = frozenset(node.metadata.name for node in nodes if _same(feature, before_config, config, node))
+    inside = chosen([node.metadata.name for node in nodes], percent, had)
     pods: dict[str, list[Pod]] = {}
     for pod in as_is.of(kinds.PODS):
         if pod.spec.node_name in inside and not pod.is_finished:
             pods.setdefault(pod.spec.node_name, []).append(pod)
-    metrics = {each.metadata.name: each for each in as_is.of(kinds.NODE_METRICS)}
-    told: dict[str, NodeOutlook] = {}
+    metrics = {metric.metadata.name: metric for metric in as_is.of(kinds.NODE_METRICS)}
+    outlooks: dict[str, NodeOutlook] = {}
     for node in nodes:
         name = node.metadata.name
         if name not in inside or name in had:
@@ -90,18 +90,18 @@ def feature_preview(
         if feature.holds_back and name in metrics:
             settings = config.for_node(node.metadata.labels, node.metadata.annotations)
             held = held_back_milli(node, there, metrics[name], settings.node_slo, now_s)
-        told[name] = _outlook(previewed.nodes[name] if feature.is_lending else None, there, held)
-    anyway = {each.pod for each in preview(as_is, now_s=now_s)[0].evictions} if previewed.evictions else set()
+        outlooks[name] = _outlook(previewed.nodes[name] if feature.is_lending else None, there, held)
+    anyway = {eviction.pod for eviction in preview(as_is, now_s=now_s)[0].evictions} if previewed.evictions else set()
     return FeaturePreview(
         feature.name,
         feature.about,
         feature.is_lending,
         feature.holds_back,
-        told,
+        outlooks,
         tuple(sorted(had)),
-        sum(each.batch_cpu_milli for each in told.values()),
-        sum(each.batch_memory_bytes for each in told.values()),
-        tuple(each for each in previewed.evictions if each.node in told and each.pod not in anyway),
+        sum(node.batch_cpu_milli for node in outlooks.values()),
+        sum(node.batch_memory_bytes for node in outlooks.values()),
+        tuple(eviction for eviction in previewed.evictions if eviction.node in outlooks and eviction.pod not in anyway),
         previewed.notes,
     )
 

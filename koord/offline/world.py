@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from koord.admission.known import SYSTEM_PRIORITIES
+from koord.admission.cluster_facts import SYSTEM_PRIORITIES
 from koord.api import kinds
 from koord.api.configuration.features import ManagerGate, parse_gates
 from koord.api.kinds import Kind
@@ -29,7 +29,7 @@ from koord.offline import defaults
 from koord.offline.arrival import KINDS as ARRIVAL_KINDS
 from koord.offline.budgets import counted
 from koord.offline.denials import denial
-from koord.offline.door import Door
+from koord.offline.plan_admission import PlanAdmission
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.inputs import BY_KIND, INPUTS
 from koord.scheduler.core.moment import Moment
@@ -43,17 +43,17 @@ from koord.scheduler.state.cluster import Cluster
 
 @dataclass(slots=True)
 class World:
-    """A cluster, who waits for a place in it, and who does not take part."""
+    """A cluster, its pending pods, and the pods that do not take part."""
 
     core: Core
     waiting: list[Ask] = field(default_factory=list)
-    "They are told to the core by whoever drives it."
+    "The driver of the core puts them."
     running: dict[str, str] = field(default_factory=dict)
     "Pods that have a node already, and the node."
     skipped: dict[str, str] = field(default_factory=dict)
-    "Pods that nobody places, and why."
+    "Pods that are not placed, and why."
     left: dict[str, str] = field(default_factory=dict)
-    "Pods that are left to another scheduler, or to a scheduler name that nobody answers to, and why."
+    "Pods of another scheduler, or of a scheduler name that no scheduler serves, and why."
     denied: dict[str, str] = field(default_factory=dict)
     "Pods that the cluster would not take, and why."
     ignored: dict[str, int] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class World:
         return self.core.cluster
 
     def engine_of(self, ask: Ask) -> Engine | None:
-        """Who decides about a pod; None where that is another scheduler."""
+        """The engine that decides about a pod; None for another scheduler's pod."""
         return self.core.feed.engine_of(ask)
 
 
@@ -82,14 +82,14 @@ def world_of(
 ) -> World:
     """The world that manifests describe. Raises `Invalid` with every fault.
 
-    `rounds`: how often a pod is tried, where there is an end to it. `unanswered`: why nobody schedules for a scheduler
-    name; empty if somebody does.
+    `rounds`: how often a pod is tried at most; None for no limit. `unanswered`: why no scheduler serves a scheduler
+    name; empty if one does.
     """
     now = Moment(now_s, now_s)
     core = Core(profiles, seed=seed, alone=True, now=now, scores=True, most_tries=rounds)
     builder = _Builder(manifests, core, seed, unanswered)
     for kind in NAMED:
-        named = {"/".join(each) for each in core.feed.named(kind)}
+        named = {"/".join(parts) for parts in core.feed.named(kind)}
         items = builder.by_kind.pop(kind, [])
         for item in items:
             if item.key in named:
@@ -113,13 +113,13 @@ def _malformed(manifests: Manifests, core: Core) -> Iterator[str]:
     """What the scheduler would say of objects that it does not understand whole. Of pods that wait, the plan itself
     says so."""
     alike: dict[tuple[str, str], list[str]] = {}
-    named = {kind: {"/".join(each) for each in core.feed.named(kind)} for kind in NAMED}
+    named = {kind: {"/".join(parts) for parts in core.feed.named(kind)} for kind in NAMED}
     for item in manifests.items:
         if item.kind in named and item.key not in named[item.kind]:
             continue
         waits = isinstance(item.object, Pod) and not item.object.spec.node_name
-        found = () if waits else faults_of(item.kind, item.object)
-        for fault in (*found, *idle_parts_of(item.kind, item.object)):
+        faults = () if waits else faults_of(item.kind, item.object)
+        for fault in (*faults, *idle_parts_of(item.kind, item.object)):
             alike.setdefault((item.kind.kind, fault), []).append(item.key)
     for (kind, fault), keys in alike.items():
         more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
@@ -142,7 +142,7 @@ class _Builder:
         self.all_pods = list(manifests.of(kinds.PODS))
         self.names = {pod.metadata.name for pod in self.all_pods}
         self.made_up: Counter[str] = Counter()
-        self.door = Door(manifests.items, parse_gates(ManagerGate), seed)
+        self.admission = PlanAdmission(manifests.items, parse_gates(ManagerGate), seed)
 
     def take(self, item: Manifest) -> None:
         try:
@@ -179,11 +179,11 @@ class _Builder:
         name = pod.metadata.name or self._name(pod)
         refusal = ""
         if not pod.spec.node_name and not pod.is_finished:
-            pod, refusal = self.door.admitted(pod, data)
+            pod, refusal = self.admission.admitted(pod, data)
         if pod.metadata.name != name:
             pod = replace(pod, metadata=replace(pod.metadata, name=name))
         if refusal:
-            world.denied[pod.metadata.key] = f"admission would not let it in: {refusal}"
+            world.denied[pod.metadata.key] = f"admission would refuse it: {refusal}"
             return
         pod, fault = self._completed(pod)
         key, node = pod.metadata.key, pod.spec.node_name
@@ -195,12 +195,12 @@ class _Builder:
             world.denied[key] = f"the API server would not take it: {fault}"
             return
         if pod.spec.priority is None:
-            found = self._priority(pod.spec.priority_class_name)
-            if found is None:
+            priority = self._priority(pod.spec.priority_class_name)
+            if priority is None:
                 world.denied[key] = f"no PriorityClass with name {pod.spec.priority_class_name} was found"
                 return
-            if found:
-                pod = replace(pod, spec=replace(pod.spec, priority=found))
+            if priority:
+                pod = replace(pod, spec=replace(pod.spec, priority=priority))
         ask = Ask(pod)
         # What cannot be counted is found out here, with its place at hand.
         _ = ask.requests, ask.non_zero, load_basis_of(ask.pod, ask.template)
@@ -228,15 +228,15 @@ class _Builder:
     def _completed(self, pod: Pod) -> tuple[Pod, str]:
         """A pod with its defaults, and why it would be denied."""
         # Pods of one template share their spec: it is kept, so that its id stays its own.
-        known = self.specs.get(id(pod.spec))
-        if known is None:
+        cached = self.specs.get(id(pod.spec))
+        if cached is None:
             spec = defaults.pod_spec(pod.spec)
-            known = self.specs[id(pod.spec)] = (spec, denial(spec), pod.spec)
-        spec, fault, _ = known
+            cached = self.specs[id(pod.spec)] = (spec, denial(spec), pod.spec)
+        spec, fault, _ = cached
         return (pod if spec is pod.spec else replace(pod, spec=spec)), fault
 
     def _priority(self, name: str) -> int | None:
-        """The number for a class, 0 where none is named; None where there is no such class."""
+        """The value of a class; 0 without a class name, None if the class does not exist."""
         if not name:
             return self.default_priority.value if self.default_priority else 0
         given = self.priorities.get(name)
@@ -265,10 +265,10 @@ KINDS: Final[tuple[Kind[Any], ...]] = tuple(
             # The door has them: they decide what pods look like.
             kinds.CLUSTER_COLOCATION_PROFILES,
             *ARRIVAL_KINDS,
-            *(each.kind for each in INPUTS if not each.named_only),
+            *(input_.kind for input_ in INPUTS if not input_.named_only),
         )
     )
 )
 """The kinds that play a part, in the order in which they build on one another. All others are ignored."""
-NAMED: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in INPUTS if each.named_only)
-"""Kinds of which single objects play a part, which plugins name."""
+NAMED: Final[tuple[Kind[Any], ...]] = tuple(input_.kind for input_ in INPUTS if input_.named_only)
+"""Kinds with single objects that plugins name."""

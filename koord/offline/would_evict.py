@@ -55,12 +55,12 @@ def would_evict(
         return ()
     state = _state(node, allocatable, pods, slo)
     samples = _samples(state, metric, now_s)
-    found: dict[str, WouldEvict] = {}
+    evictions: dict[str, WouldEvict] = {}
     for strategy in (cpu_evict.STRATEGY, memory_evict.STRATEGY):
         decision, _ = strategy.decide(Sight(state, samples, now_s), None, strategy.memory)
         for gone in decision.evictions if decision is not None else ():
-            found.setdefault(gone.pod.uid, WouldEvict(gone.pod.key, node.metadata.name, gone.by, gone.why))
-    return tuple(found.values())
+            evictions.setdefault(gone.pod.uid, WouldEvict(gone.pod.key, node.metadata.name, gone.by, gone.why))
+    return tuple(evictions.values())
 
 
 def held_back_milli(node: Node, pods: Iterable[Pod], metric: NodeMetric, slo: NodeSLOSpec, now_s: float) -> int:
@@ -84,10 +84,10 @@ def _samples(state: NodeState, metric: NodeMetric, now_s: float) -> Samples:
     if metric.status.node_metric is not None:
         _add(samples, names.NODE_CPU, names.NODE_MEMORY, metric.status.node_metric.node_usage, now_s)
     by_key = {pod.key: uid for uid, pod in state.pods.items()}
-    for each in metric.status.pods_metric:
-        uid = by_key.get(f"{each.namespace}/{each.name}")
+    for pod_metric in metric.status.pods_metric:
+        uid = by_key.get(f"{pod_metric.namespace}/{pod_metric.name}")
         if uid is not None:
-            _add(samples, names.pod_cpu(uid), names.pod_memory(uid), each.pod_usage, now_s)
+            _add(samples, names.pod_cpu(uid), names.pod_memory(uid), pod_metric.pod_usage, now_s)
     return samples
 
 

@@ -1,8 +1,11 @@
-"""koord in operation: what it is watched by, and what it was worth.
+"""koord in operation: installed, switched, watched, and what it was worth.
 
-alerts.py   when somebody should look, each with a runbook
-boards.py   Grafana boards
-worth.py    what was lent, used, evicted and saved, by namespace, quota and workload
-sizing.py   what right-sizing would save
-live/       reads Prometheus and the API
+| module | what it has |
+| --- | --- |
+| `install` | the objects of an installation, its migration and its removal |
+| `facts`, `health`, `endpoints` | `koord status`: the state of a cluster, what is wrong and how to fix it |
+| `alerts`, `boards` | alerts with their runbooks, and Grafana boards |
+| `worth`, `estimate`, `sizing`, `since` | what was lent, used, evicted and saved, and what right-sizing would save |
+| `page`, `plots` | a report as a page with plots |
+| `live` | reads Prometheus and the API; switches co-location and admission; rolls features out |
 """

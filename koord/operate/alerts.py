@@ -1,4 +1,4 @@
-"""Alerts: when somebody should look, as data.
+"""Alerts: when an operator should look, as data.
 
 `koord install --with monitoring` makes PrometheusRules of them, `--write-monitoring` a rule file for a Prometheus
 without the operator. Every alert has a runbook in docs/runbooks. Expressions name only what the components export, and
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 Severity: TypeAlias = Literal["critical", "warning"]
-"""Critical: pods are not placed or not protected. Warning: it becomes so, or a tenant gets less than it could."""
+"""Critical: pods are not placed or not protected. Warning: that may follow, or a tenant gets less than it could."""
 Json: TypeAlias = dict[str, object]
 
 RUNBOOKS: Final = "docs/runbooks"
@@ -22,7 +22,7 @@ RUNBOOKS: Final = "docs/runbooks"
 class Alert:
     name: str
     component: str
-    "Whose metrics it looks at; empty for those of several."
+    "The component whose metrics the alert uses; empty if it uses metrics of several."
     expr: str
     wait: str
     "How long the expression must hold."
@@ -36,7 +36,7 @@ class Alert:
         return f"{RUNBOOKS}/{self.name}.md"
 
     def rule(self) -> Json:
-        """As Prometheus takes it."""
+        """The alert as a Prometheus rule."""
         return {
             "alert": self.name,
             "expr": self.expr,
@@ -80,7 +80,7 @@ ALERTS: Final = (
         "max by (name) (leader_election_master_status) == 0",
         "2m",
         "critical",
-        "nobody holds the lease {{ $labels.name }}",
+        "no process holds the lease {{ $labels.name }}",
         "Replicas run, and none of them leads: its work does not happen.",
     ),
     Alert(
@@ -193,7 +193,7 @@ ALERTS: Final = (
         "1m",
         "warning",
         "the roll-out of {{ $labels.feature }} has stopped",
-        "Services suffered, or somebody stopped it. It does not grow until it is resumed.",
+        "Services suffered, or an operator stopped it. It does not grow until it is resumed.",
     ),
     Alert(
         "KoordWebhookBroken",
@@ -299,5 +299,5 @@ ALERTS: Final = (
 
 
 def group(name: str, alerts: Iterable[Alert]) -> Json:
-    """Rules as Prometheus takes them."""
-    return {"name": name, "rules": [each.rule() for each in alerts]}
+    """The alerts as Prometheus rules."""
+    return {"name": name, "rules": [alert.rule() for alert in alerts]}

@@ -1,6 +1,6 @@
 """Grafana boards as data: rows of panels, each with its queries.
 
-`json_of` makes what Grafana imports. Queries name only what the components export; a test compares them with real
+`json_of` makes the JSON that Grafana imports. Queries use only exported metrics; a test compares them with real
 scrapes.
 """
 
@@ -36,7 +36,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """What a reader may choose: values of a label."""
+    """A choice for the reader: one of the values of a label."""
 
     name: str
     metric: str
@@ -251,7 +251,7 @@ ALL: Final = (OVERVIEW, SCHEDULER, NODES, QUOTAS)
 
 
 def json_of(board: Board) -> str:
-    """What Grafana imports."""
+    """The JSON that Grafana imports."""
     panels: list[dict[str, object]] = []
     for at, row in enumerate(board.rows):
         for column, panel in enumerate(row):
@@ -266,7 +266,7 @@ def json_of(board: Board) -> str:
         "schemaVersion": 38,
         "refresh": "30s",
         "time": {"from": "now-6h", "to": "now"},
-        "templating": {"list": [_SOURCE, *(_variable(each) for each in board.variables)]},
+        "templating": {"list": [_SOURCE, *(_variable(variable) for variable in board.variables)]},
         "panels": panels,
     }
     return msgspec.json.format(msgspec.json.encode(whole), indent=1).decode() + "\n"
@@ -296,10 +296,10 @@ def _panel(panel: Panel, number: int, where: Mapping[str, int]) -> dict[str, obj
         {
             "refId": chr(ord("A") + at),
             "datasource": _DATASOURCE,
-            "expr": each.expr,
-            "legendFormat": each.legend or "__auto",
+            "expr": query.expr,
+            "legendFormat": query.legend or "__auto",
         }
-        for at, each in enumerate(panel.queries)
+        for at, query in enumerate(panel.queries)
     ]
     return {
         "id": number,
@@ -313,5 +313,5 @@ def _panel(panel: Panel, number: int, where: Mapping[str, int]) -> dict[str, obj
     }
 
 
-BOARDS: Final[Mapping[str, str]] = {each.name: json_of(each) for each in ALL}
-"""By name, what Grafana imports."""
+BOARDS: Final[Mapping[str, str]] = {board.name: json_of(board) for board in ALL}
+"""The JSON that Grafana imports, by name of the board."""

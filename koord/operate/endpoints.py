@@ -1,4 +1,4 @@
-"""What a running `koord up` says about itself in `endpoints.json`: process IDs, addresses and logs."""
+"""The file `endpoints.json` of a running `koord up`: process IDs, addresses and logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from koord.api.machinery.faults import BadInput
 
 
 class Running(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One component as `endpoints.json` has it."""
+    """One component in `endpoints.json`."""
 
     pid: int
     state: str
@@ -21,7 +21,7 @@ class Running(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Endpoints(msgspec.Struct, frozen=True):
-    """All that runs on one data directory."""
+    """All components that run on one data directory."""
 
     pid: int
     version: str
@@ -31,7 +31,7 @@ class Endpoints(msgspec.Struct, frozen=True):
 
 
 def read_endpoints(path: Path) -> Endpoints | None:
-    """What runs on a data directory, or None where nothing does."""
+    """The components that run on a data directory, or None if there are none."""
     try:
         return msgspec.json.decode((path / "endpoints.json").read_bytes(), type=Endpoints)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,6 +1,6 @@
-"""What co-location was worth, from the API alone: which pods are there, since when, and what they use at the moment.
+"""What co-location was worth, from the API alone: the existing pods, their start times and their current usage.
 
-The API has no history. Pods that are deleted are not counted, and what runs is taken to have used as much as now.
+The API has no history. Deleted pods are not counted, and running pods are assumed to have always used as much as now.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from koord.api.text.timestamp import TimestampError, parse_timestamp
 from koord.operate.worth import GIB, Span, Worth, of_spans
 
 EVICTED: Final = "evictPodSuccess"
-"""The reason of the agent's events."""
+"""The reason in the agent's eviction events."""
 CPU: Final = (names.RESOURCE_BATCH_CPU, names.RESOURCE_MID_CPU)
 MEMORY: Final = (names.RESOURCE_BATCH_MEMORY, names.RESOURCE_MID_MEMORY)
 SOURCE: Final = "the API"
@@ -38,13 +38,13 @@ def of_objects(
     usage = dict(_usage(metrics))
     spans = [span for pod in pods if (span := _span(pod, usage, now_s)) is not None]
     offers = [span for node in nodes if (span := _offer(node, now_s)) is not None]
-    known = {pod.metadata.key: charged_to(pod.metadata) for pod in pods}
+    charged_by_key = {pod.metadata.key: charged_to(pod.metadata) for pod in pods}
     evicted: dict[Charged, int] = {}
     for event in events:
         at_s = _time_s(event.event_time or event.metadata.creation_timestamp, now_s)
         if event.reason == EVICTED and event.regarding.kind == "Pod" and at_s >= now_s - window_s:
             namespace, name = event.regarding.namespace, event.regarding.name
-            charged = known.get(f"{namespace}/{name}", Charged(namespace, "", f"pod/{name}"))
+            charged = charged_by_key.get(f"{namespace}/{name}", Charged(namespace, "", f"pod/{name}"))
             evicted[charged] = evicted.get(charged, 0) + 1
     oldest_s = min((_time_s(event.metadata.creation_timestamp, now_s) for event in events), default=now_s)
     notes = [
@@ -56,13 +56,13 @@ def of_objects(
 
 
 def _span(pod: Pod, usage: Mapping[str, tuple[float, float]], now_s: float) -> Span | None:
-    """None for pods that have nothing of what is lent, or have not started."""
+    """None for pods that use no lent resources, or have not started."""
     try:
         requests = pod_requests(pod, capped=True)
     except QuantityError:
         return None
-    cores = sum(requests.get(each, 0) for each in CPU) / 1000
-    gib = sum(requests.get(each, 0) for each in MEMORY) / GIB
+    cores = sum(requests.get(resource, 0) for resource in CPU) / 1000
+    gib = sum(requests.get(resource, 0) for resource in MEMORY) / GIB
     if not (cores or gib) or pod.status.start_time is None:
         return None
     used_cores, used_gib = usage.get(pod.metadata.key, (0.0, 0.0))
@@ -81,8 +81,8 @@ def _ended_s(pod: Pod, now_s: float) -> float:
 
 
 def _offer(node: Node, now_s: float) -> Span | None:
-    cores = sum(_amount(node, each) for each in CPU) / 1000
-    gib = sum(_amount(node, each) for each in MEMORY) / GIB
+    cores = sum(_amount(node, resource) for resource in CPU) / 1000
+    gib = sum(_amount(node, resource) for resource in MEMORY) / GIB
     if not (cores or gib):
         return None
     return Span(Charged("", "", ""), _time_s(node.metadata.creation_timestamp, now_s), now_s, cores, gib)
@@ -98,16 +98,16 @@ def _amount(node: Node, resource: str) -> int:
 
 def _usage(metrics: Iterable[NodeMetric]) -> Iterator[tuple[str, tuple[float, float]]]:
     for metric in metrics:
-        for each in metric.status.pods_metric:
-            found = {}
+        for pod in metric.status.pods_metric:
+            amounts = {}
             for resource in (names.RESOURCE_CPU, names.RESOURCE_MEMORY):
-                text = each.pod_usage.resources.get(resource)
+                text = pod.pod_usage.resources.get(resource)
                 try:
-                    found[resource] = 0 if text is None else amount(resource, text)
+                    amounts[resource] = 0 if text is None else amount(resource, text)
                 except QuantityError:
-                    found[resource] = 0
-            cores, gib = found[names.RESOURCE_CPU] / 1000, found[names.RESOURCE_MEMORY] / GIB
-            yield f"{each.namespace}/{each.name}", (cores, gib)
+                    amounts[resource] = 0
+            cores, gib = amounts[names.RESOURCE_CPU] / 1000, amounts[names.RESOURCE_MEMORY] / GIB
+            yield f"{pod.namespace}/{pod.name}", (cores, gib)
 
 
 def _time_s(text: str | None, otherwise_s: float) -> float:

@@ -1,4 +1,4 @@
-"""What is known of a cluster when its status is asked for: plain values, made from objects by pure functions.
+"""What `koord status` knows of a cluster: plain values that pure functions make from objects.
 
 `koord.operate.live.survey` fetches the objects, `koord.operate.health` judges.
 """
@@ -23,9 +23,9 @@ from koord.api.text.quantity import render
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 
 UNTRIED_S: Final = 30.0
-"""A scheduler says within this time that it has tried a pod; longer means that nobody has."""
+"""A scheduler reports its first attempt at a pod within this time; without a report, no scheduler has tried the pod."""
 STARTED_WITHIN_S: Final = 300.0
-"""A pod with a node starts within this time, images pulled."""
+"""A pod with a node starts within this time, including image pulls."""
 GONE_WITHIN_S: Final = 60.0
 """A deleted pod is gone this long after its grace period."""
 FIRST_REPORT_S: Final = 180.0
@@ -45,13 +45,13 @@ FAILED_STARTS: Final = frozenset(
         "RunContainerError",
     }
 )
-"""Reasons of kubelet's for a container that cannot start and is tried again."""
+"""Kubelet's reasons for a container that cannot start and is retried."""
 QUEUEING: Final = frozenset({PriorityClass.MID, PriorityClass.BATCH, PriorityClass.FREE})
-"""Bands that run on what services leave: their pods wait until there is some."""
+"""Bands that use resources that services leave idle: their pods wait until some are free."""
 
 
 class Fact(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of what is told: its JSON names are part of the command line's contract."""
+    """Base class of reported values: their JSON names are part of the command line's contract."""
 
 
 class Check(Fact, frozen=True):
@@ -93,11 +93,11 @@ class Nodes(Fact, frozen=True):
     silent: tuple[str, ...] = ()
     "Ready nodes whose NodeMetric is missing or old."
     yarn: tuple[str, ...] = ()
-    "Nodes that YARN has a part of."
+    "Nodes that YARN shares."
     yarn_refused: Mapping[str, str] = {}
-    "Nodes that should be YARN's too and are not: by name, why."
+    "Nodes that YARN should share and does not: the reason, by name."
     overbooked: Mapping[str, str] = {}
-    "Nodes whose pods request more than they have: by name, how much of what."
+    "Nodes whose pods request more than the node has: the resources and amounts, by name."
 
 
 class Untried(Fact, frozen=True):
@@ -112,21 +112,21 @@ class Pods(Fact, frozen=True):
     unschedulable: tuple[str, ...] = ()
     "Pods of services that fit on no node."
     queued: tuple[str, ...] = ()
-    "Pods of jobs, batch pods and pods of full quotas that wait for room: what a queue is for."
+    "Pods of jobs, batch pods and pods of full quotas that wait for room, which is normal."
     crashing: tuple[str, ...] = ()
     cannot_start: Mapping[str, str] = {}
-    "Pods with a container that cannot start: by key, why."
+    "Pods with a container that cannot start: the reason, by key."
     untried: tuple[Untried, ...] = ()
     not_starting: tuple[str, ...] = ()
     "Pods that have a node and do not start."
     not_ending: tuple[str, ...] = ()
-    "Pods that were deleted and do not go."
+    "Pods that were deleted and still exist."
     astray: tuple[str, ...] = ()
     "Pods that are bound to nodes that do not exist."
 
 
 class Scheduler(Fact, frozen=True):
-    """A scheduler name, and whether somebody schedules for it."""
+    """A scheduler name, and whether a scheduler of that name runs."""
 
     name: str
     holder: str
@@ -144,7 +144,7 @@ class WebhooksFact(Fact, frozen=True):
     asked: bool = False
     took_s: float | None = None
     failure: str = ""
-    "What went wrong with the pod that was tried."
+    "The error from the test pod."
 
 
 class Server(Fact, frozen=True):
@@ -160,13 +160,13 @@ class Place(Fact, frozen=True):
 
     there: bool = True
     leaving_s: float | None = None
-    "How long ago it was deleted, if it is still there."
+    "How long ago the namespace was deleted, if it still exists."
     held: tuple[str, ...] = ()
-    "What keeps it, in the words of its controller."
+    "Why it still exists, as its controller reports."
 
 
 class Facts(Fact, frozen=True):
-    """All that was found."""
+    """All facts about a cluster."""
 
     version: str
     server: Server
@@ -182,7 +182,7 @@ class Facts(Fact, frozen=True):
     webhooks: WebhooksFact = WebhooksFact()
     namespace: Place = Place()
     unacted: Mapping[str, int] = {}
-    "Objects that nothing acts on yet, by what is said of them."
+    "Objects that no component acts on yet, by the remark about them."
     moves: tuple[str, ...] = ()
     "PodMigrationJobs that have not ended."
     unread: tuple[str, ...] = ()
@@ -190,7 +190,7 @@ class Facts(Fact, frozen=True):
 
 
 def place_of(namespace: Namespace | None, now_s: float) -> Place:
-    """`namespace`: None where there is none."""
+    """`namespace`: None if it does not exist."""
     if namespace is None:
         return Place(there=False)
     deleted = namespace.metadata.deletion_timestamp
@@ -198,7 +198,7 @@ def place_of(namespace: Namespace | None, now_s: float) -> Place:
 
 
 def nodes_of(nodes: Iterable[Node], metrics: Iterable[NodeMetric] | None, now_s: float) -> Nodes:
-    """`metrics`: None if the cluster has no such kind, which is told elsewhere."""
+    """`metrics`: None if the cluster has no NodeMetric kind, which is reported elsewhere."""
     found = list(nodes)
     reports = None if metrics is None else {each.metadata.name: each for each in metrics}
     ready = [node for node in found if _is_ready(node)]
@@ -222,7 +222,7 @@ def nodes_of(nodes: Iterable[Node], metrics: Iterable[NodeMetric] | None, now_s:
 
 
 def overbooked(nodes: Iterable[Node], pods: Iterable[Pod]) -> dict[str, str]:
-    """By node, what its pods request beyond what it has. What nodes lend comes and goes, and is not looked at."""
+    """Requests above what a node has, by node. Lent resources are ignored, since their amounts change."""
     requested: dict[str, Counter[str]] = {}
     for pod in pods:
         if pod.spec.node_name and not pod.is_finished:
@@ -298,13 +298,13 @@ def _oddities(pod: Pod, nodes: Collection[str], now_s: float) -> Iterable[str]:
 
 
 def _waiting(pod: Pod) -> list[ContainerWaiting]:
-    """Why containers of a pod do not run, as far as kubelet says."""
+    """Why containers of a pod do not run, according to kubelet."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     return [each.state.waiting for each in statuses if each.state.waiting is not None]
 
 
 def _cannot_start(pod: Pod) -> str:
-    """Why a container of a pod cannot start; empty if nothing is known to be in its way."""
+    """Why a container of a pod cannot start; empty if no reason is known."""
     if pod.is_finished or pod.metadata.deletion_timestamp is not None:
         return ""
     for waiting in _waiting(pod):
@@ -314,7 +314,7 @@ def _cannot_start(pod: Pod) -> str:
 
 
 def _may_queue(pod: Pod, reason: str) -> bool:
-    """Whether it is in order for a pod to wait for room: it is not a service's, or its quota is full."""
+    """Whether it is normal that a pod waits for room: it belongs to no service, or its quota is full."""
     ends = pod.spec.restart_policy is not RestartPolicy.ALWAYS
     return (
         ends
@@ -324,7 +324,7 @@ def _may_queue(pod: Pod, reason: str) -> bool:
 
 
 def _is_untried(pod: Pod, now_s: float) -> bool:
-    """Whether a pod waits and no scheduler has said a word."""
+    """Whether a pod is pending and no scheduler has tried it."""
     if pod.spec.node_name or pod.is_finished or pod.metadata.deletion_timestamp is not None:
         return False
     tried = pod.status.condition(PodConditionType.SCHEDULED) is not None
@@ -332,7 +332,7 @@ def _is_untried(pod: Pod, now_s: float) -> bool:
 
 
 def _age_s(when: str | None, now_s: float) -> float:
-    """What was never, or cannot be read, is as old as can be."""
+    """The age of a timestamp; infinite if it is missing or invalid."""
     try:
         return now_s - parse_timestamp(when or "")
     except TimestampError:

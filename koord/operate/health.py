@@ -1,4 +1,4 @@
-"""How a cluster is, judged: what is wrong, and how to mend it.
+"""The health of a cluster: what is wrong, and how to fix it.
 
 `judge` is pure: facts in, one finding per examination out. `EXAMINATIONS` is the one list.
 """
@@ -14,7 +14,7 @@ from koord.api.protocol.priority import BANDS
 from koord.operate.facts import Check, Fact, Facts
 
 SHOWN: Final = 5
-"""So many names of a kind are told; the rest is counted."""
+"""At most this many names of a kind are listed; the rest are counted."""
 LEAVES_WITHIN_S: Final = 30.0
 """A namespace that was deleted is gone within this time."""
 MANAGER_LEASE: Final = f"{NAMESPACE_KOORDINATOR}/{LEASE_MANAGER}"
@@ -24,7 +24,7 @@ DESCHEDULER_LEASE: Final = f"{NAMESPACE_KOORDINATOR}/{LEASE_DESCHEDULER}"
 class Problem(Fact, frozen=True):
     what: str
     how: str
-    "What mends it: a command where there is one."
+    "How to fix it: a command where there is one."
 
 
 class Finding(Fact, frozen=True):
@@ -39,7 +39,7 @@ class Status(Fact, frozen=True):
     healthy: bool
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
-    "What a user should know that is no fault."
+    "Remarks for the user that are not problems."
     facts: Facts
 
     @property
@@ -49,7 +49,7 @@ class Status(Fact, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """One question about a cluster. It is only asked of a server that answers, unless `offline`."""
+    """One question about a cluster. It runs only if the API server answers, unless `offline`."""
 
     name: str
     problems: Callable[[Facts], Iterator[Problem]]
@@ -79,7 +79,7 @@ def _server(facts: Facts) -> Iterator[Problem]:
 def _components(facts: Facts) -> Iterator[Problem]:
     for each in facts.components:
         see = f"see {each.log}" if each.log else f"kubectl -n koordinator-system describe {each.name}"
-        # One that starts for the first time may simply be late.
+        # A component that starts for the first time may simply be slow.
         if each.state != "ready" and (each.state != "starting" or each.restarts):
             yield Problem(f"{each.name} is {each.state}", see)
         for check in each.checks:
@@ -127,7 +127,7 @@ def _schedulers(facts: Facts) -> Iterator[Problem]:
 
 
 def booked_twice(facts: Facts) -> Iterator[Problem]:
-    """Schedulers that decide for the same pods at the same time, and what comes of it."""
+    """Schedulers that decide for the same pods at the same time, and the consequences."""
     for each in facts.schedulers:
         if each.answers and each.beside:
             everyone = _some((each.holder, *each.beside))
@@ -146,7 +146,7 @@ def booked_twice(facts: Facts) -> Iterator[Problem]:
 
 
 def _descheduler(facts: Facts) -> Iterator[Problem]:
-    """Nobody needs one, except for whoever waits for it."""
+    """A missing descheduler is a problem only while PodMigrationJobs wait for it."""
     held = next((each for each in facts.leaders if each.lease == DESCHEDULER_LEASE), None)
     if not facts.moves or (held is not None and held.holder and not held.expired):
         return
@@ -204,7 +204,7 @@ def _webhooks(facts: Facts) -> Iterator[Problem]:
 
 
 def _nodes(facts: Facts) -> Iterator[Problem]:
-    # Without the right to look at nodes, nothing is known of them.
+    # If nodes could not be read, an empty list does not mean that there are none.
     if not facts.nodes.total and not facts.unread:
         how = "add a node to the cluster: pods stay pending until one is ready"
         if facts.up_pid is not None:
@@ -289,7 +289,7 @@ EXAMINATIONS: Final[tuple[Examination, ...]] = (
     Examination("node reports", _reports),
     Examination("pods", _pods),
 )
-"""In the order in which they are told: what others depend on comes first."""
+"""In the order of the report: examinations that others depend on come first."""
 
 
 def _notes(facts: Facts) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A report as a page of its own, with plots."""
+"""A report as a standalone page with plots."""
 
 from __future__ import annotations
 
@@ -24,60 +24,60 @@ TITLES: Final[tuple[tuple[By, str], ...]] = (
 HEADS: Final = ("core-hours lent", "used", "GiB-hours lent", "used", "evicted", "node-hours saved")
 
 
-def page(found: Worth, node: NodeSize, sizings: Sequence[Sizing] = ()) -> str:
+def page(worth: Worth, node: NodeSize, sizings: Sequence[Sizing] = ()) -> str:
     """`sizings`: what right-sizing would save, by workload."""
-    total = found.total
-    hours = found.node_hours(total, node)
+    total = worth.total
+    hours = worth.node_hours(total, node)
     cost = f" for {hours * node.price:.2f}" if node.price is not None else ""
     body = [
         "<h1>koord: what co-location was worth</h1>",
         f'<p class="big">{total.lent.core_hours:.1f} core-hours of services were lent to batch pods in'
-        f" {said(found.until_s - found.from_s)}: {hours:.1f} hours of a node{cost} that nobody had to buy.</p>",
-        f'<div class="plots">{_plot(found.course)}</div>' if len(found.course) > 1 else "",
+        f" {said(worth.until_s - worth.from_s)}: {hours:.1f} hours of a node{cost} that did not have to be bought.</p>",
+        f'<div class="plots">{_plot(worth.course)}</div>' if len(worth.course) > 1 else "",
     ]
     for by, title in TITLES:
-        body += [f"<h2>{title}</h2>", _table(found, by, node)]
+        body += [f"<h2>{title}</h2>", _table(worth, by, node)]
     if sizings:
         body += ["<h2>What right-sizing would save</h2>", _sizing_table(sizings, node)]
-    told = "; ".join((f"{timestamp(found.from_s)} to {timestamp(found.until_s)}, from {found.source}", *found.notes))
-    return svg.page("koord report", [*body, f"<footer>{escape(told)}.</footer>"])
+    footer = "; ".join((f"{timestamp(worth.from_s)} to {timestamp(worth.until_s)}, from {worth.source}", *worth.notes))
+    return svg.page("koord report", [*body, f"<footer>{escape(footer)}.</footer>"])
 
 
-def _table(found: Worth, by: By, node: NodeSize) -> str:
+def _table(worth: Worth, by: By, node: NodeSize) -> str:
     heads = (by, *HEADS)
-    rows = "".join(_row(name, entry, found, node) for name, entry in found.by(by).items())
-    whole = _row("all", found.total, found, node, ' class="all"')
-    return f'<table class="wide"><tr>{"".join(f"<th>{escape(each)}</th>" for each in heads)}</tr>{rows}{whole}</table>'
+    rows = "".join(_row(name, entry, worth, node) for name, entry in worth.by(by).items())
+    whole = _row("all", worth.total, worth, node, ' class="all"')
+    return f'<table class="wide"><tr>{"".join(f"<th>{escape(head)}</th>" for head in heads)}</tr>{rows}{whole}</table>'
 
 
 def _sizing_table(sizings: Sequence[Sizing], node: NodeSize) -> str:
     whole = summed(sizings)
     rows = "".join(
-        f"<tr{how}><td>{escape(each.workload)}</td><td>{each.cores:z.2f}</td><td>{each.gib:z.2f}</td>"
-        f"<td>{nodes(whole, each, node):z.2f}</td></tr>"
-        for each, how in (*((each, "") for each in sizings), (whole, ' class="all"'))
+        f"<tr{how}><td>{escape(sized.workload)}</td><td>{sized.cores:z.2f}</td><td>{sized.gib:z.2f}</td>"
+        f"<td>{nodes(whole, sized, node):z.2f}</td></tr>"
+        for sized, how in (*((sizing, "") for sizing in sizings), (whole, ' class="all"'))
     )
     return f"<table><tr><th>workload</th><th>cores</th><th>GiB</th><th>nodes</th></tr>{rows}</table>"
 
 
-def _row(name: str, entry: Entry, found: Worth, node: NodeSize, how: str = "") -> str:
+def _row(name: str, entry: Entry, worth: Worth, node: NodeSize, how: str = "") -> str:
     lent, used = entry.lent, entry.used
     figures = (lent.core_hours, used.core_hours, lent.gib_hours, used.gib_hours)
-    cells = [*(f"{each:.2f}" for each in figures), str(entry.evicted), f"{found.node_hours(entry, node):.2f}"]
-    told = "".join(f'<td data-name="{head}">{each}</td>' for head, each in zip(HEADS, cells, strict=True))
-    return f"<tr{how}><td>{escape(name)}</td>{told}</tr>"
+    cells = [*(f"{number:.2f}" for number in figures), str(entry.evicted), f"{worth.node_hours(entry, node):.2f}"]
+    columns = "".join(f'<td data-name="{head}">{cell}</td>' for head, cell in zip(HEADS, cells, strict=True))
+    return f"<tr{how}><td>{escape(name)}</td>{columns}</tr>"
 
 
 def _plot(course: Sequence[Moment]) -> str:
     shown = thinned(course)
-    highest = max(max(each.published, each.lent, each.used) for each in shown)
+    highest = max(max(moment.published, moment.lent, moment.used) for moment in shown)
     step = _step(highest)
     axes = Axes(shown[0].time_s, shown[-1].time_s, step * max(1, -(-highest // step)))
     names = [(text[5:10], text[11:16]) for text in map(timestamp, axes.ticks)]
     lines = [
-        axes.line([(each.time_s, each.published) for each in shown], PUBLISHED),
-        axes.line([(each.time_s, each.lent) for each in shown], LENT),
-        axes.line([(each.time_s, each.used) for each in shown], USED),
+        axes.line([(moment.time_s, moment.published) for moment in shown], PUBLISHED),
+        axes.line([(moment.time_s, moment.lent) for moment in shown], LENT),
+        axes.line([(moment.time_s, moment.used) for moment in shown], USED),
     ]
     marks = [(PUBLISHED, "offered by nodes"), (LENT, "requested by pods"), (USED, "used by them")]
     return figure("CPU that services leave, in cores", "".join([axes.drawn(step, names), *lines]), marks)

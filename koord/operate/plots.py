@@ -13,7 +13,7 @@ RIGHT: Final = 12
 ABOVE: Final = 34
 BELOW: Final = 46
 LETTERS: Final = 15
-"""So high that they can be read where the picture is as narrow as a phone."""
+"""Font size; readable even if the picture is as narrow as a phone."""
 MOST_POINTS: Final = 300
 
 STYLE: Final = """
@@ -111,6 +111,6 @@ class Axes:
 
 
 def thinned(looks: Sequence[T]) -> Sequence[T]:
-    """As many as can be told apart."""
+    """As many as a reader can tell apart."""
     step = -(-len(looks) // MOST_POINTS)
     return [*looks[:-1:step], looks[-1]]

@@ -1,6 +1,6 @@
-"""What right-sizing would save: Recommendations against what workloads request at the moment, as nodes to do without.
+"""What right-sizing would save: Recommendations compared with current requests, as a number of nodes.
 
-That is no amount over time as what was lent is: it holds for as long as requests stay as they are.
+Unlike lent resources, this is not an amount over time: it holds until requests change.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Sizing:
 
 def summed(sizings: Iterable[Sizing], name: str = "all") -> Sizing:
     listed = list(sizings)
-    return Sizing(name, sum(each.cores for each in listed), sum(each.gib for each in listed))
+    return Sizing(name, sum(sizing.cores for sizing in listed), sum(sizing.gib for sizing in listed))
 
 
 def nodes(whole: Sizing, part: Sizing, size: NodeSize) -> float:

@@ -1,10 +1,10 @@
 """What co-location was worth: what was lent, used, evicted and saved, by namespace, quota and workload.
 
     published   batch and mid resources that nodes offered, over time
-    lent        what pods requested of them while they ran; what is published and requested by nobody is lent to nobody
+    lent        what pods requested of them while they ran; published resources without requests are not lent
     used        what those pods used
-    evicted     how often one of them had to go
-    saved       what is lent, as nodes that would otherwise have to be there: hours x amount / size of a node
+    evicted     how often one of those pods was evicted
+    saved       the nodes that would be needed without lending: hours x amount / size of a node
 
 Amounts over time are core-hours and GiB-hours. Everything adds up: the sum over namespaces, over quotas and over
 workloads is the total.
@@ -54,7 +54,7 @@ class Entry:
 
 
 class Moment(NamedTuple):
-    """How it was at one time, in cores."""
+    """The state at one time, in cores."""
 
     time_s: float
     published: float
@@ -91,12 +91,12 @@ class Worth:
         parts: dict[str, list[Entry]] = {}
         for charged, entry in self.entries.items():
             parts.setdefault(_NAMES[what](charged), []).append(entry)
-        found = {name: summed(entries) for name, entries in parts.items()}
-        return dict(sorted(found.items(), key=lambda item: (-item[1].lent.core_hours, item[0])))
+        totals = {name: summed(entries) for name, entries in parts.items()}
+        return dict(sorted(totals.items(), key=lambda item: (-item[1].lent.core_hours, item[0])))
 
     def node_hours(self, entry: Entry, node: NodeSize) -> float:
-        """Of nodes that would otherwise be needed: by the resource that needs more of them in all, so that parts add
-        up to the whole."""
+        """Hours of nodes that would otherwise be needed, by the resource that needs more nodes in total, so that parts
+        add up to the whole."""
         whole = self.total.lent
         if whole.core_hours / node.cores >= whole.gib_hours / node.gib:
             return entry.lent.core_hours / node.cores
@@ -112,8 +112,8 @@ _NAMES: Final[Mapping[By, Callable[[Charged], str]]] = {
 
 def summed(entries: Iterable[Entry]) -> Entry:
     total = Entry()
-    for each in entries:
-        total = total.plus(each)
+    for entry in entries:
+        total = total.plus(entry)
     return total
 
 
@@ -145,34 +145,36 @@ def of_spans(
 ) -> Worth:
     """`offers`: what nodes publish, and since when."""
     entries: dict[Charged, Entry] = {}
-    for each in spans:
-        hours = each.within_s(from_s, until_s) / HOUR_S
+    for span in spans:
+        hours = span.within_s(from_s, until_s) / HOUR_S
         if hours > 0:
-            lent = Amounts(each.cores * hours, each.gib * hours)
-            used = Amounts(each.used_cores * hours, each.used_gib * hours)
-            entries[each.charged] = entries.get(each.charged, Entry()).plus(Entry(lent, used))
+            lent = Amounts(span.cores * hours, span.gib * hours)
+            used = Amounts(span.used_cores * hours, span.used_gib * hours)
+            entries[span.charged] = entries.get(span.charged, Entry()).plus(Entry(lent, used))
     for charged, number in evicted.items():
         entries[charged] = entries.get(charged, Entry()).plus(Entry(evicted=number))
     published = NOTHING
-    for each in offers:
-        hours = each.within_s(from_s, until_s) / HOUR_S
-        published = published.plus(Amounts(each.cores * hours, each.gib * hours))
+    for offer in offers:
+        hours = offer.within_s(from_s, until_s) / HOUR_S
+        published = published.plus(Amounts(offer.cores * hours, offer.gib * hours))
     return Worth(from_s, until_s, source, published, entries, _course(spans, offers, from_s, until_s), notes)
 
 
 def _course(spans: Sequence[Span], offers: Sequence[Span], from_s: float, until_s: float) -> tuple[Moment, ...]:
-    found = []
+    moments = []
     for at in range(POINTS + 1):
         time_s = from_s + (until_s - from_s) * at / POINTS
-        there = [each for each in spans if each.from_s <= time_s <= each.until_s]
-        offered = sum(each.cores for each in offers if each.from_s <= time_s <= each.until_s)
-        found.append(Moment(time_s, offered, sum(each.cores for each in there), sum(each.used_cores for each in there)))
-    return tuple(found)
+        there = [span for span in spans if span.from_s <= time_s <= span.until_s]
+        offered = sum(offer.cores for offer in offers if offer.from_s <= time_s <= offer.until_s)
+        moments.append(
+            Moment(time_s, offered, sum(span.cores for span in there), sum(span.used_cores for span in there))
+        )
+    return tuple(moments)
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A figure over time, in equal steps; where it is not known, there is no point."""
+    """A figure over time, in equal steps; unknown values have no point."""
 
     labels: Mapping[str, str]
     points: Sequence[tuple[float, float]]
@@ -180,7 +182,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a Prometheus has of a window: CPU in cores, memory in bytes."""
+    """Prometheus data for a time window: CPU in cores, memory in bytes."""
 
     from_s: float
     until_s: float
@@ -200,23 +202,23 @@ def of_series(recorded: Recorded) -> Worth:
     entries: dict[Charged, Entry] = {}
     moments: dict[float, list[float]] = {}
     published = NOTHING
-    for each in recorded.published:
-        is_cpu = each.labels.get("resource", "").endswith("-cpu")
-        published = published.plus(_amounts(is_cpu, each.points, step_s))
+    for series in recorded.published:
+        is_cpu = series.labels.get("resource", "").endswith("-cpu")
+        published = published.plus(_amounts(is_cpu, series.points, step_s))
         if is_cpu:
-            _add(moments, 0, each.points)
-    for each in recorded.pods:
-        is_cpu, is_used = each.labels.get("resource") == "cpu", each.labels.get("what") == "used"
-        amounts = _amounts(is_cpu, each.points, step_s)
+            _add(moments, 0, series.points)
+    for pod in recorded.pods:
+        is_cpu, is_used = pod.labels.get("resource") == "cpu", pod.labels.get("what") == "used"
+        amounts = _amounts(is_cpu, pod.points, step_s)
         entry = Entry(used=amounts) if is_used else Entry(lent=amounts)
-        charged = _charged(each.labels)
+        charged = _charged(pod.labels)
         entries[charged] = entries.get(charged, Entry()).plus(entry)
         if is_cpu:
-            _add(moments, 2 if is_used else 1, each.points)
-    for each in recorded.evictions:
-        number = round(increase(each.points, recorded.from_s, step_s))
+            _add(moments, 2 if is_used else 1, pod.points)
+    for eviction in recorded.evictions:
+        number = round(increase(eviction.points, recorded.from_s, step_s))
         if number:
-            charged = _charged(each.labels)
+            charged = _charged(eviction.labels)
             entries[charged] = entries.get(charged, Entry()).plus(Entry(evicted=number))
     course = tuple(Moment(time_s, *moments[time_s]) for time_s in sorted(moments))
     return Worth(recorded.from_s, recorded.until_s, recorded.source, published, entries, course, recorded.notes)
@@ -237,7 +239,7 @@ def _add(moments: dict[float, list[float]], column: int, points: Sequence[tuple[
 
 
 def increase(points: Sequence[tuple[float, float]], from_s: float, step_s: float) -> float:
-    """How much a counter grew. One that appears within the window began at 0, and one that falls began again."""
+    """How much a counter grew. A counter that appears within the window started at 0; one that falls was reset."""
     if not points:
         return 0.0
     first_s, before = points[0]

@@ -1,7 +1,7 @@
 """koord in front of containers, before they start: a proxy of the container runtime interface, and a plugin of NRI.
 
-Both ask the agent what a pod or container is to be made with (`agent.hooks`), and put that into what the runtime is
-asked for.
+Both ask the agent for the settings of a pod or container (`agent.hooks`), and put them into the request to the
+runtime.
 
 cri             the messages of the container runtime interface that are looked into
 hook_service    the messages of Koordinator's RuntimeHookService

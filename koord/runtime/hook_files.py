@@ -21,7 +21,7 @@ class FailurePolicy(StrEnum):
     FAIL = "Fail"
     "The call fails."
     IGNORE = "Ignore"
-    "The call goes on as it was."
+    "The call goes on unchanged."
     NONE = "None"
     "Likewise: what Koordinator's files say where nothing was chosen."
 
@@ -49,18 +49,20 @@ class HookFileError(ValueError):
 def parse(text: bytes) -> HookFile:
     """Raises HookFileError."""
     try:
-        found = msgspec.json.decode(text, type=HookFile)
+        hook_file = msgspec.json.decode(text, type=HookFile)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise HookFileError(str(error)) from None
-    if not found.socket.startswith("/"):
-        raise HookFileError(f"remote-endpoint must be the path of a unix socket, not {found.remote_endpoint[:80]!r}")
-    return found
+    if not hook_file.socket.startswith("/"):
+        raise HookFileError(
+            f"remote-endpoint must be the path of a unix socket, not {hook_file.remote_endpoint[:80]!r}"
+        )
+    return hook_file
 
 
 def by_stage(files: Mapping[str, HookFile]) -> dict[Stage, HookFile]:
     """Whom to ask; `files` by name."""
-    found: dict[Stage, HookFile] = {}
+    hook_files: dict[Stage, HookFile] = {}
     for name in sorted(files):
         for stage in files[name].runtime_hooks:
-            found.setdefault(stage, files[name])
-    return found
+            hook_files.setdefault(stage, files[name])
+    return hook_files

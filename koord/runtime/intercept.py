@@ -1,6 +1,6 @@
 """From a call of the runtime interface to the question for a hook server, and the answer back into the call.
 
-What an answer does not name stays as it was. Of maps, the entries of the answer count over those of the call.
+Fields that an answer does not name stay unchanged. In maps, the answer's entries replace those of the call.
 """
 
 from __future__ import annotations
@@ -129,14 +129,14 @@ def put_into_container(config: ContainerConfig, sandbox: PodSandboxConfig | None
         sandbox.linux = sandbox.linux or LinuxPodSandboxConfig()
         sandbox.linux.cgroup_parent = answer.cgroup_parent
     if answer.envs:
-        kept = [each for each in config.envs if each.key not in answer.envs]
+        kept = [env for env in config.envs if env.key not in answer.envs]
         config.envs = [*kept, *(KeyValue(key, value.encode()) for key, value in answer.envs.items())]
-    paths = {each.container_path for each in answer.devices}
-    config.devices = [*(each for each in config.devices if each.container_path not in paths), *answer.devices]
-    paths = {each.container_path for each in answer.mounts}
-    config.mounts = [*(each for each in config.mounts if each.container_path not in paths), *answer.mounts]
+    paths = {device.container_path for device in answer.devices}
+    config.devices = [*(device for device in config.devices if device.container_path not in paths), *answer.devices]
+    paths = {mount.container_path for mount in answer.mounts}
+    config.mounts = [*(mount for mount in config.mounts if mount.container_path not in paths), *answer.mounts]
 
-    there = {each.name for each in config.cdi}
+    there = {device.name for device in config.cdi}
     config.cdi += [CdiDevice(name) for name in answer.cdi if name not in there]
 
 

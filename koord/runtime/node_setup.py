@@ -57,19 +57,18 @@ class Setup:
 class FileChange:
     path: str
     before: str | None
-    "None: there is no such file."
+    "None: the file does not exist."
     after: str
 
 
 def changes(setup: Setup, files: Mapping[str, str]) -> list[FileChange]:
-    """What is to be written; nothing where all is so. `files`: those of READ that there are. Raises BadInput."""
+    """The files to write; empty if all are up to date. `files`: the existing files of READ. Raises BadInput."""
     wanted = dict(_of_proxy(setup, files) if setup.way is Way.PROXY else _of_nri(setup, files))
     return [FileChange(path, files.get(path), text) for path, text in wanted.items() if files.get(path) != text]
 
 
 def runtime_socket(setup: Setup, files: Mapping[str, str]) -> str:
-    """Where the runtime answers, as kubelet had it before it was given the proxy. `files`: those of READ, as they were
-    before the first setup."""
+    """The runtime's address that kubelet had before it got the proxy. `files`: those of READ before the first setup."""
     flag = _FLAG.search(files.get(KUBELET_FLAGS, ""))
     written = flag[0].partition("=")[2] if flag else _yaml(files.get(KUBELET_CONFIG, "")).get(_KEY)
     socket = written.removeprefix("unix://") if isinstance(written, str) else ""
@@ -104,14 +103,14 @@ def _of_proxy(setup: Setup, files: Mapping[str, str]) -> Iterator[tuple[str, str
     yield HOOK_FILE, json.dumps(said, indent=2) + "\n"
     config, flags = files.get(KUBELET_CONFIG), files.get(KUBELET_FLAGS)
     if config is None:
-        raise BadInput(f"{KUBELET_CONFIG}: there is no such file; kubelet's configuration must be there")
-    known = _yaml(config)
-    if known.get("kind") != "KubeletConfiguration":
+        raise BadInput(f"{KUBELET_CONFIG}: the file does not exist; kubelet's configuration is required")
+    settings = _yaml(config)
+    if settings.get("kind") != "KubeletConfiguration":
         raise BadInput(f"{KUBELET_CONFIG}: it is no KubeletConfiguration")
     endpoint = f"unix://{setup.listen}"
     line = f"{_KEY}: {endpoint}"
     after = _ENDPOINT.sub(line, config) if _ENDPOINT.search(config) else config.rstrip("\n") + f"\n{line}\n"
-    if not _is_so(lambda: _yaml(after), {**known, _KEY: endpoint}):
+    if not _is_so(lambda: _yaml(after), {**settings, _KEY: endpoint}):
         raise BadInput(f"{KUBELET_CONFIG}: it is written in another way than koord changes; set {line} by hand")
     yield KUBELET_CONFIG, after
     # A flag would count over the file.
@@ -124,8 +123,8 @@ def _of_nri(setup: Setup, files: Mapping[str, str]) -> Iterator[tuple[str, str]]
         yield CRIO_NRI, "[crio.nri]\nenable_nri = true\n"
         return
     config = files.get(CONTAINERD_CONFIG, "version = 2\n")
-    known = _toml(config)
-    version, imports = known.get("version", 1), known.get("imports", [])
+    settings = _toml(config)
+    version, imports = settings.get("version", 1), settings.get("imports", [])
     if not isinstance(version, int) or version < 2:
         raise BadInput(
             f"{CONTAINERD_CONFIG}: version is {version!r}; NRI needs containerd 1.7 and a version of 2 or later"
@@ -135,7 +134,7 @@ def _of_nri(setup: Setup, files: Mapping[str, str]) -> Iterator[tuple[str, str]]
         yield CONTAINERD_CONFIG, config
         return
     after = _with_import(config)
-    if not _is_so(lambda: _toml(after), {**known, "imports": [*imports, _IMPORTED]}):
+    if not _is_so(lambda: _toml(after), {**settings, "imports": [*imports, _IMPORTED]}):
         raise BadInput(
             f"{CONTAINERD_CONFIG}: it is written in another way than koord changes; add {_IMPORTED} to imports by hand"
         )
@@ -144,10 +143,10 @@ def _of_nri(setup: Setup, files: Mapping[str, str]) -> Iterator[tuple[str, str]]
 
 def _yaml(text: str) -> Mapping[str, Any]:
     try:
-        found = load(text, KUBELET_CONFIG)
+        config = load(text, KUBELET_CONFIG)
     except YamlError as error:
         raise BadInput(f"{KUBELET_CONFIG}: line {error.line}: {error.problem}") from None
-    return found if isinstance(found, dict) else {}
+    return config if isinstance(config, dict) else {}
 
 
 def _toml(text: str) -> Mapping[str, Any]:

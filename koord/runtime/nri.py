@@ -223,8 +223,8 @@ class UpdateContainerResponse(Message):
 
 def asking(pod: PodSandbox, container: str = "") -> Asking:
     parent = pod.linux.cgroup_parent if pod.linux is not None else ""
-    told = PodTold(pod.uid, pod.name, pod.namespace, pod.labels, pod.annotations, parent)
-    return Asking(told, container, "nri")
+    pod_info = PodTold(pod.uid, pod.name, pod.namespace, pod.labels, pod.annotations, parent)
+    return Asking(pod_info, container, "nri")
 
 
 def resources(wanted: Adjustment) -> LinuxResources | None:
@@ -244,27 +244,27 @@ def adjustment(wanted: Adjustment) -> ContainerAdjustment:
         # Only here: tasks that run already are moved by the agent.
         limits = limits or LinuxResources()
         limits.rdt_class = Text(wanted.rdt_class)
-    found = LinuxContainerAdjustment(
-        [device for each in wanted.devices for device in _device(each.path, each.host_path)],
+    linux = LinuxContainerAdjustment(
+        [device for wanted_device in wanted.devices for device in _device(wanted_device.path, wanted_device.host_path)],
         limits,
         _number(wanted.oom_score_adj),
     )
     mounts = [
-        Mount(each.path, "bind", each.host_path, ["rbind", "ro" if each.is_read_only else "rw"])
-        for each in wanted.mounts
+        Mount(mount.path, "bind", mount.host_path, ["rbind", "ro" if mount.is_read_only else "rw"])
+        for mount in wanted.mounts
     ]
     env = [KeyValue(name, value) for name, value in wanted.env.items()]
     cdi = [CdiDevice(name) for name in wanted.cdi]
-    return ContainerAdjustment(mounts, env, found if found != LinuxContainerAdjustment() else None, cdi)
+    return ContainerAdjustment(mounts, env, linux if linux != LinuxContainerAdjustment() else None, cdi)
 
 
 def update(container: str, wanted: Adjustment) -> ContainerUpdate | None:
-    found = resources(wanted)
-    return ContainerUpdate(container, LinuxContainerUpdate(found), True) if found is not None else None
+    linux = resources(wanted)
+    return ContainerUpdate(container, LinuxContainerUpdate(linux), True) if linux is not None else None
 
 
 def is_news(wanted: Adjustment, given: Adjustment) -> bool:
-    """Whether a running container is to be told something else than it was given. What nobody wants stays."""
+    """Whether a running container needs other settings than it was given. Settings that no hook wants stay."""
     pairs = (
         (wanted.cpu_shares, given.cpu_shares),
         (wanted.cpu_quota_us, given.cpu_quota_us),
@@ -302,10 +302,10 @@ def _number(value: int | None) -> Number | None:
 def _device(path: str, host_path: str) -> Iterable[LinuxDevice]:
     """Of a device that this node has."""
     try:
-        found = os.stat(host_path)
+        status = os.stat(host_path)
     except OSError:
         return
-    kind = "c" if stat.S_ISCHR(found.st_mode) else "b" if stat.S_ISBLK(found.st_mode) else ""
+    kind = "c" if stat.S_ISCHR(status.st_mode) else "b" if stat.S_ISBLK(status.st_mode) else ""
     if kind:
-        mode = Number(stat.S_IMODE(found.st_mode))
-        yield LinuxDevice(path, kind, os.major(found.st_rdev), os.minor(found.st_rdev), mode)
+        mode = Number(stat.S_IMODE(status.st_mode))
+        yield LinuxDevice(path, kind, os.major(status.st_rdev), os.minor(status.st_rdev), mode)

@@ -48,7 +48,7 @@ class ContainerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def cpu_quota_us(self) -> int:
-        """0: none is told."""
+        """The CPU quota; 0 if none is given."""
         return decode(LinuxContainerResources, self.resources).cpu_quota if self.resources else 0
 
 
@@ -84,19 +84,19 @@ def sandbox_of(config: PodSandboxConfig | None, handler: str = "", id: str = "")
 def container_of(config: ContainerConfig | None, sandbox: str, id: str = "") -> ContainerRecord:
     config = config or ContainerConfig()
     meta = config.metadata or ContainerMetadata()
-    envs = {each.key: each.value.decode(errors="replace") for each in config.envs}
+    envs = {env.key: env.value.decode(errors="replace") for env in config.envs}
     resources = config.linux.resources if config.linux is not None else None
     return ContainerRecord(
         id, sandbox, meta.name, meta.attempt, dict(config.annotations), envs, resources_of(resources)
     )
 
 
-def brought_in_line(known: Records, sandboxes: list[PodSandbox], containers: list[Container]) -> Records:
+def brought_in_line(before: Records, sandboxes: list[PodSandbox], containers: list[Container]) -> Records:
     """With what the runtime lists: the rest is gone."""
-    found = Records({}, {})
+    records = Records({}, {})
     for pod in sandboxes:
         meta = pod.metadata or PodSandboxMetadata()
-        found.sandboxes[pod.id] = known.sandboxes.get(pod.id) or SandboxRecord(
+        records.sandboxes[pod.id] = before.sandboxes.get(pod.id) or SandboxRecord(
             pod.id,
             meta.name,
             meta.uid,
@@ -106,9 +106,9 @@ def brought_in_line(known: Records, sandboxes: list[PodSandbox], containers: lis
             dict(pod.labels),
             dict(pod.annotations),
         )
-    for each in containers:
-        name = each.metadata or ContainerMetadata()
-        found.containers[each.id] = known.containers.get(each.id) or ContainerRecord(
-            each.id, each.pod_sandbox_id, name.name, name.attempt, dict(each.annotations)
+    for container in containers:
+        name = container.metadata or ContainerMetadata()
+        records.containers[container.id] = before.containers.get(container.id) or ContainerRecord(
+            container.id, container.pod_sandbox_id, name.name, name.attempt, dict(container.annotations)
         )
-    return found
+    return records

@@ -1,6 +1,6 @@
 """ttrpc, gRPC's small sister that containerd speaks with plugins, and the multiplexing below it.
 
-A frame is ten bytes (length, stream, type, flags) and a protobuf message. NRI puts two such connections on one socket:
+A frame is ten bytes (length, stream, type, flags) and a protobuf message. NRI puts two connections on one socket:
 each piece is preceded by the connection's number and its length. Connection 1 carries calls to the plugin, 2 calls to
 the runtime. No package for Python speaks either.
 """

@@ -87,7 +87,7 @@ class Auditor:
         self._alert, self._measure, self._ended, self._limits = alert, measure, ended, limits or AuditLimits()
         self._workloads: dict[str, _Workload] = {}
         self._waiting_for: dict[str, set[str]] = {}
-        "By victim, who waits for its room."
+        "By victim, the pods that wait for its room."
 
     def __len__(self) -> int:
         return len(self._workloads)
@@ -109,7 +109,7 @@ class Auditor:
             found.gone_s = None
 
     def happened(self, uid: str, record: Record, now_s: float, victims: Collection[str] = ()) -> None:
-        """An attempt came to its end. `victims`: uids of those who are to go for the pod."""
+        """An attempt has ended. `victims`: uids of the pods to be preempted for this one."""
         found = self._workloads.get(uid)
         if found is None:
             return

@@ -1,7 +1,7 @@
-"""What a pod's claims wait for: which volume is missing, and who is to make it.
+"""What a pod's claims wait for: which volume is missing, and which provisioner must create it.
 
-The scheduler only chooses; somebody else makes volumes and binds them. Where nobody does, a pod waits for ever, and its
-reasons speak of the pod. So this names the claim, its StorageClass and the provisioner.
+The scheduler only chooses; other controllers create volumes and bind them. If none does, the pod stays pending, and its
+reasons describe only the pod. So this module names the claim, its StorageClass and the provisioner.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.storage import NO_PROVISIONER, SELECTED_NODE_ANNOTATION, Storage, class_name, is_bound
 
 MOST_NAMED: Final = 3
-"""So many missing claims of a pod are named; the others are counted."""
+"""This many missing claims of a pod are named; the others are counted."""
 
 
 def claims_of(ask: Ask, cluster: Cluster) -> list[PersistentVolumeClaim]:
-    """The claims behind a pod's volumes that are there."""
+    """The existing claims behind a pod's volumes."""
     names = (*ask.claims, *ask.own_claims) if ask.spec.volumes else ()
     found = cluster.storage.claims
     return [found[key] for name in names if (key := f"{ask.meta.namespace}/{name}") in found]
@@ -64,13 +64,13 @@ def sentence(claim: PersistentVolumeClaim, storage: Storage) -> str:
     if claim.spec.volume_name:
         return f"The claim {key} waits to be bound to the volume {claim.spec.volume_name}, which it names."
     if not name:
-        return f"The claim {key} names no StorageClass, and waits for somebody to make a volume that suits it."
+        return f"The claim {key} names no StorageClass, and waits for a matching volume to be created."
     class_ = storage.classes.get(name)
     if class_ is None:
         return f"The claim {key} waits for the StorageClass {name}, which does not exist."
     if class_.provisioner in NO_PROVISIONER:
-        nobody = "which has no provisioner: somebody must make one"
-        return f"The claim {key} waits for a volume of the StorageClass {name}, {nobody}."
+        cause = "which has no provisioner: create the volume by hand"
+        return f"The claim {key} waits for a volume of the StorageClass {name}, {cause}."
     node = claim.metadata.annotations.get(SELECTED_NODE_ANNOTATION)
     where = f" on {node}" if node else ""
     maker = f"{class_.provisioner}, the provisioner of its StorageClass {name}"

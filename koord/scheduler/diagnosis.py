@@ -5,7 +5,7 @@
     d=true   one JSON line for every pod that fits nowhere, written when there is time for it
     db=true  the same, written before the next decision
 
-All of it is text and data made from the engine that decides; who logs and serves it is elsewhere. It costs time only
+This module only makes text and data from the engine that decides; other modules log and serve it. It costs time only
 while a flag is set.
 """
 
@@ -22,8 +22,8 @@ from koord.api.text.quantity import render
 from koord.api.text.timestamp import from_seconds
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
-from koord.scheduler.framework.plugin import Remedy
 from koord.scheduler.framework.pod_class import Part
+from koord.scheduler.framework.remedy import Remedy
 from koord.scheduler.plugins.node_ports import ports_of
 from koord.scheduler.plugins.volume_restrictions import VolumeUsers
 from koord.scheduler.plugins.volume_use import noted_use
@@ -39,7 +39,7 @@ _FALSE = ("0", "f", "F", "FALSE", "false", "False")
 
 @dataclass(slots=True)
 class Flags:
-    """What is to be said."""
+    """Which diagnoses are switched on."""
 
     top_scores: int = 0
     filter_failures: bool = False
@@ -60,7 +60,7 @@ class Flags:
         return self.before_placing or self.dumps
 
     def set(self, flag: str, text: str) -> str:
-        """Set a flag from what somebody wrote; what to answer. Raises ValueError with what to answer then."""
+        """Set a flag from a request body and return the answer. Raises ValueError with the answer if it is invalid."""
         word = text.strip()
         if flag == "s":
             try:
@@ -109,8 +109,8 @@ def score_table(engine: Engine, ask: Ask, top: int) -> str | None:
 
 
 def filter_lines(engine: Engine, ask: Ask) -> list[str]:
-    """A line for every node that is turned away: in the first pass, with all pods that were promised it, or in the
-    second, without them."""
+    """A line for every rejected node: in the first pass, with all pods that are nominated to it, or in the second,
+    without them."""
     names = engine.cluster.table.names
     lines = []
     for row, (part, reasons) in _against(engine, ask).items():
@@ -123,7 +123,7 @@ def filter_lines(engine: Engine, ask: Ask) -> list[str]:
 
 
 def _against(engine: Engine, ask: Ask) -> dict[Row, tuple[Part, list[str]]]:
-    """Who turns which node away, exact checks included, in the order of names."""
+    """By node, the plugin that rejects it and its reasons, exact checks included, sorted by node name."""
     found, table = engine.class_of(ask), engine.cluster.table
     against: dict[Row, tuple[Part, list[str]]] = {}
     for name in sorted(table.row_of):
@@ -135,7 +135,7 @@ def _against(engine: Engine, ask: Ask) -> dict[Row, tuple[Part, list[str]]]:
 
 
 def _passes_with_promised(engine: Engine, ask: Ask, row: Row) -> bool:
-    """Whether a node that is turned away would do if the pods were there that were promised it."""
+    """Whether a rejected node would do if the pods that are nominated to it were there."""
     nominations = engine.cluster.nominations
     floor = nominations.floor(ask.priority) if nominations else None
     promised = [] if floor is None else [each for each in nominations.at(row, floor) if each.key != ask.key]
@@ -149,7 +149,7 @@ def _passes_with_promised(engine: Engine, ask: Ask, row: Row) -> bool:
     return passes
 
 
-# What is empty is left out, as whoever reads these lines expects.
+# Empty fields are left out, as readers of these lines expect.
 class NodeFailedDetail(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     failed_plugin: str
     reason: str
@@ -234,7 +234,7 @@ def diagnosis_line(ask: Ask, found: Diagnosis) -> str:
 
 
 def node_told(cluster: Cluster, name: str) -> dict[str, object] | None:
-    """What the scheduler knows of a node and counts on it; None where it knows no such node."""
+    """What the scheduler knows about a node and counts on it; None if the node is unknown."""
     row = cluster.table.row_of.get(name)
     if row is None:
         return None
@@ -275,7 +275,7 @@ def node_told(cluster: Cluster, name: str) -> dict[str, object] | None:
 
 
 def _beside(pods: Collection[PodRecord]) -> dict[str, object]:
-    """What else there is to say of a node's pods, as far as it is there."""
+    """Affinity, ports and claims of a node's pods, without empty entries."""
     ports: dict[str, list[dict[str, object]]] = {}
     claims: Counter[str] = Counter()
     for each in pods:

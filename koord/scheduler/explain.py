@@ -1,8 +1,8 @@
-"""Why a pod is where it is, or nowhere, and what would let it in: the figures of the engine that decides, as data.
+"""Why a pod is on its node, or pending, and what would make it schedulable: the deciding engine's figures, as data.
 
     explain(engine, ask)     nothing is placed, nothing stays changed
 
-A pod that has a node already is looked at as if it were to be placed now, without itself.
+A pod that already has a node is explained as if it were placed now, with itself taken off the node.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TOP: Final = 5
 
 # Printed whole, unlike the objects of the API: readers may count on every key.
 class Against(msgspec.Struct, frozen=True, rename="camel"):
-    """Why some nodes will not do. A node counts for the first plugin that turns it away."""
+    """Why some nodes will not do. A node counts for the first plugin that rejects it."""
 
     plugin: str
     reason: str
@@ -87,7 +87,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     nodes: int
     feasible: int
     refusal: str
-    "Why the pod is turned away whatever the node, where that is so."
+    "Why the pod is rejected on every node, if it is."
     why_not: tuple[Against, ...]
     weights: dict[str, int]
     why_there: tuple[Standing, ...]
@@ -104,7 +104,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     remarks: tuple[str, ...] = ()
     "What plugins have to say about their scores."
     quota: QuotaPath | None = None
-    "Its quota and those above it, where somebody made one for it."
+    "Its quota and the quotas above it, if an ElasticQuota applies to it."
 
 
 def explain(
@@ -116,7 +116,7 @@ def explain(
     examples: int = EXAMPLES,
     changes: int = 5,
 ) -> Explanation:
-    """All about one pod, on the state as it is. `job`: all pods that wait to be placed together with it."""
+    """Explains one pod on the current state. `job`: all pods that wait to be placed together with it."""
     cluster = engine.cluster
     placed = cluster.pods.get(ask.key)
     here = None if placed is None else cluster.table.names[placed[1]]
@@ -158,7 +158,7 @@ def _explained(engine: Engine, ask: Ask, here: str | None, top: int, examples: i
         placement = engine.place(ask)
         gets = engine.told(ask.key)
         transaction.undo()
-    # What is tried out below has rows judged anew, and nodes that an exact check has turned away would seem to do.
+    # The trials below judge rows again, and nodes that an exact check has rejected would then seem feasible.
     standings = _standings(engine, found, placement.node)
     nodes = len(cluster.table)
     told: tuple[ChangeTold, ...] = ()

@@ -44,7 +44,7 @@ def changes_for(engine: Engine, asks: Sequence[Ask]) -> list[JobChange]:
 
 
 def _fewer(engine: Engine, asks: Sequence[Ask], fit: int) -> JobChange | None:
-    """A lower minimum, of a job in one part of which so many fit."""
+    """A lower minimum, for a job with one minimum if only `fit` pods can be placed."""
     needs = engine.needs(asks)
     if len(needs) != 1 or not 0 < fit < needs[0].at_least:
         return None
@@ -90,7 +90,7 @@ def _more_nodes(engine: Engine, asks: Sequence[Ask], placements: Sequence[Placem
     cluster, seen = engine.cluster, set[Hashable]()
     best: JobChange | None = None
     class_ = engine.class_of(without[0])
-    # Those that will do as long as nobody of the job is there, and those that nearly will.
+    # Nodes that are feasible without any pod of the job on them, and nodes that nearly are.
     for row in (*class_.feasible_rows()[:MOST_NODES].tolist(), *class_.nearest(8 * MOST_SHAPES)):
         node = cluster.nodes[row]
         shape = tuple(sorted((name, str(amount)) for name, amount in node.status.allocatable.items()))
@@ -111,7 +111,7 @@ def _more_nodes(engine: Engine, asks: Sequence[Ask], placements: Sequence[Placem
 
 @contextmanager
 def _clones(engine: Engine, row: Row, number: int) -> Iterator[list[Row]]:
-    """So many more nodes like one, empty, inside the block."""
+    """`number` more empty nodes like that of a row, inside the block."""
     cluster, node = engine.cluster, engine.cluster.nodes[row]
     names = [f"{node.metadata.name}-like-{i}" for i in range(number)]
     names = [name for name in names if name not in cluster.table.row_of]
@@ -145,7 +145,7 @@ def _short_of(placements: Sequence[Placement]) -> list[str]:
 
 
 class JobHints:
-    """The smallest change as a sentence, for events: worked out anew only when what a job is short of changes."""
+    """The smallest change as a sentence, for events: computed again only when what a job is short of changes."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -171,7 +171,7 @@ class JobHints:
         return sentence
 
     def _most_on_a_node(self, ask: Ask) -> int:
-        """How many such pods the largest node could take were it empty."""
+        """How many pods like this one the largest node could take if it were empty."""
         table = self._engine.cluster.table
         columns = [(table.columns.get(("allocatable", name)), amount) for name, amount in ask.requests if amount]
         most = [int(column.max()) // amount for column, amount in columns if column is not None]

@@ -1,7 +1,7 @@
 """What may be wrong with objects that the scheduler reads, beyond what an API server would refuse.
 
-Whoever reads such an object makes do without the faulty part. That is said of the object: in an event on a cluster, as
-a warning of `koord plan`.
+The scheduler uses a faulty object without the faulty part, and reports the fault: as an event on a cluster, as a
+warning in `koord plan`.
 """
 
 from __future__ import annotations

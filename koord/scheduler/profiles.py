@@ -1,4 +1,4 @@
-"""Profiles from a KubeSchedulerConfiguration: which plugins judge pods of which scheduler name, in which order.
+"""Profiles from a KubeSchedulerConfiguration: for each scheduler name, the plugins that judge its pods, in order.
 
     profiles_of(config).profiles["koord-scheduler"]      for an Engine
     profiles_of(config).queue()                          the one queue that all of them share
@@ -22,11 +22,12 @@ from koord.api.kinds import PODS
 from koord.api.protocol.names import SCHEDULER_DEFAULT
 from koord.scheduler import registry
 from koord.scheduler.core.entity import Entity
-from koord.scheduler.core.heaps import Lanes
+from koord.scheduler.core.heaps import Order
 from koord.scheduler.core.queue import ClusterEvent, Gate, Hint, Queue, Waker
-from koord.scheduler.framework.engine import POD_BOUNDS, Profile
 from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.profile import POD_BOUNDS, Profile
 from koord.scheduler.own_plugins import OwnPlugin
+from koord.scheduler.plugins import priority_sort
 
 if TYPE_CHECKING:
     from koord.scheduler.state.cluster import Cluster
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 CLOSING: Final = "NodeClosing"
 AVOIDING: Final = "InterferenceAvoidance"
 AVOIDING_WEIGHT: Final = 2
-"""That of inter-pod affinity, of which this is a learnt form."""
+"""The weight of inter-pod affinity: interference avoidance is a learnt form of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +45,14 @@ class Profiles:
 
     profiles: Mapping[str, Profile]
     "By scheduler name."
-    sorter: Plugin
-    "Whose `order` sorts the one queue that all profiles share."
+    order: Order
+    "Sorts the one queue that all profiles share."
     warnings: tuple[str, ...]
     first_backoff_s: float
     longest_backoff_s: float
 
     def plugins(self) -> Iterator[Plugin]:
-        """All plugins, for those who feed them."""
+        """All plugins, for the feed."""
         for profile in self.profiles.values():
             yield from profile.plugins
 
@@ -64,22 +65,16 @@ class Profiles:
             looking.setdefault(plugin.name, []).append(plugin)
         wakers = {name: Waker(each, _hint(looking[name], cluster)) for name, each in reasons.items()}
         wakers[POD_BOUNDS.name] = Waker(int(POD_BOUNDS.wakes_on))
-        gates = [
-            Gate(plugin.blocks, int(plugin.wakes_on), profile.name)
-            for profile in self.profiles.values()
-            for plugin in profile.at("preEnqueue", "blocks")
-            if plugin.blocks is not None
-        ]
-        sorter = self.sorter
-        assert sorter.order is not None
-        lanes = None
-        if sorter.lane is not None:
-            lanes = Lanes(sorter.lane, sorter.lane_is_open or (lambda lane: True))
+        gates = []
+        for profile in self.profiles.values():
+            wakes_on = {plugin.name: int(plugin.wakes_on) for plugin in profile.plugins}
+            for name, queueing in profile.at("preEnqueue", "queueing"):
+                if queueing.blocks is not None:
+                    gates.append(Gate(queueing.blocks, wakes_on[name], profile.name))
         return Queue(
-            sorter.order,
+            self.order,
             wakers,
             gates,
-            lanes=lanes,
             first_backoff_s=self.first_backoff_s,
             longest_backoff_s=self.longest_backoff_s,
         )
@@ -97,7 +92,7 @@ def _hint(plugins: Sequence[Plugin], cluster: Cluster | None) -> Hint | None:
                 try:
                     if look(ask, event, cluster):
                         return True
-                except Exception as error:  # noqa: BLE001 - the shield tells; who is tried once too often loses nothing
+                except Exception as error:  # noqa: BLE001 - the shield reports it; a needless retry costs nothing
                     cluster.shield.failed("say whether a change helps it", error, PODS, ask.meta)
                     return True
         return False
@@ -124,12 +119,13 @@ def profiles_of(
         warnings.insert(0, f"plugins that take no part, since koord does not have them yet: {listed} (of {of})")
     if idle := configuration_warning(config):
         warnings.append(idle)
-    # All profiles must sort alike, so that any of them has the one sorter.
-    sorters = (plugin for profile in profiles.values() for plugin in profile.at("queueSort", "order"))
+    # All profiles must sort alike, so that any of them has the one order.
+    queueing = (each for profile in profiles.values() for _, each in profile.at("queueSort", "queueing"))
+    orders: Iterator[Order] = (each.order for each in queueing if each.order is not None)
     return Profiles(
         profiles,
         # No configuration can be without one, and those that koord lacks were warned of.
-        next(sorters, None) or registry.make("PrioritySort", None),
+        next(orders, priority_sort.order),
         tuple(warnings),
         float(config.pod_initial_backoff_seconds),
         float(config.pod_max_backoff_seconds),
@@ -175,7 +171,6 @@ def _profile(
             continue
         plugin = _make(name, written, warnings, gates)
         refuses = name in resolved.at["preFilter"]
-        plugin.before = resolved.at["preFilter"].index(name) if refuses else len(resolved.at["preFilter"])
         is_added = name in (CLOSING, AVOIDING)
         if not any(name in resolved.at[point] for point in ("filter", "preFilter", "score")) and not is_added:
             judging_not.add(name)

@@ -51,7 +51,7 @@ PLUGINS: Final[Mapping[str, str]] = {
 """Name to module, which has a class of that name."""
 
 SHELL: Final = frozenset({"DefaultBinder", "DefaultPreBind"})
-"""Not policies: what they do is done by whoever carries placements out."""
+"""Not policies: the part that carries out placements does their work."""
 
 
 def is_built(name: str) -> bool:
@@ -59,12 +59,12 @@ def is_built(name: str) -> bool:
 
 
 def takes_args(name: str) -> bool:
-    """Whether a plugin heeds the arguments that a configuration file may give it."""
+    """Whether a plugin accepts arguments from a configuration file."""
     return "args" in _parameters(_class(name))
 
 
 def takes_gates(name: str) -> bool:
-    """Whether a plugin heeds feature gates."""
+    """Whether a plugin depends on feature gates."""
     return "gates" in _parameters(_class(name))
 
 

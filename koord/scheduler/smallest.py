@@ -1,8 +1,8 @@
 """The smallest change that would let a pod in: proposed by the judges that turn it away, tried out before it is told.
 
 On each of the nodes that are nearest to taking the pod, the judge that objects says what would satisfy it; that is
-applied to the state, all are asked again, and so on, until nobody objects. Then all of it is taken back. What did not
-end well is not proposed.
+applied to the state, all judges are asked again, and so on, until none objects. Then all of it is taken back. Changes
+that did not lead to a fit are not proposed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Preference: TypeAlias = Callable[[Change], tuple[float, ...]]
 class MendStep:
     plugin: str
     reasons: tuple[str, ...]
-    "What it mends."
+    "The objections that it removes."
     change: Change
 
 
@@ -74,7 +74,7 @@ def of_the_pod(change: Change) -> tuple[float, ...]:
 
 
 def of_the_cluster(change: Change) -> tuple[float, ...]:
-    """What somebody else would have to do for the pod as it is."""
+    """Sorts changes to the cluster, for the unchanged pod, first."""
     return _OTHERS.index(change.on), change.size
 
 
@@ -160,7 +160,7 @@ class _Trial:
         self._takes_back: list[Callable[[], None]] = []
 
     def apply(self, change: Change) -> None:
-        """To the state. A changed pod is asked for anew by whoever tries it."""
+        """Applies a change to the state. The caller asks again for a changed pod."""
         if change.trial is not None:
             self._takes_back.append(change.trial())
         if change.node is not None:
@@ -194,11 +194,11 @@ def _tried(engine: Engine, row: Row) -> Iterator[_Trial]:
 
 
 class Hints:
-    """The smallest change as one sentence, for those who tell users why a pod waits: without the names of pods of other
-    namespaces, unless the reader is known to see all of them.
+    """The smallest change as one sentence, for messages on why a pod waits: without the names of pods of other
+    namespaces, unless the reader may see all of them.
 
-    It is worked out anew only when what speaks against a class of pods changes, or a pod that it names is gone: people
-    read it, not programs, and one that changes with every pod that comes or goes would be written again and again.
+    It is computed again only when the reasons against a class of pods change, or a pod that it names is gone: people
+    read it, not programs, and a sentence that changed with every pod would be written again and again.
     """
 
     def __init__(self, engine: Engine, *, sees_all: bool = False) -> None:

@@ -1,8 +1,8 @@
 """What would help a pod that fits nowhere, for programs that act on it: one of three words, and a sentence.
 
-    WaitingVictimReleased   pods are going to make room for it: nothing is to be done but to wait
+    WaitingVictimReleased   pods are going to make room for it: users need only wait
     DeleteConflictPVC       a claim keeps it off the nodes on which it would fit
-    EvictWorkloadSelf       made anew it would fit: what ties it down was settled when it was made
+    EvictWorkloadSelf       recreated, it would fit: what ties it down was settled when it was created
 
 That it would fit is not guessed: the pod without what ties it down is judged by all plugins. The first that is true is
 added to what users are told. It costs a look at the reasons, unless volumes are among them.
@@ -21,7 +21,7 @@ from koord.api.kubernetes.storage import PersistentVolumeClaim
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import pods_told_in
 from koord.scheduler.framework.engine import Engine, Placement
-from koord.scheduler.framework.plugin import Remedy
+from koord.scheduler.framework.remedy import Remedy
 from koord.scheduler.plugins.default_preemption import AWAITED
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.storage import is_bound
@@ -100,7 +100,7 @@ def _of_claims(engine: Engine, ask: Ask) -> Suggestion | None:
 
 
 def _without(claim: PersistentVolumeClaim, ask: Ask, why: str) -> Suggestion:
-    """A claim that was made for the pod goes with it; any other holds data of somebody."""
+    """A claim that was made for the pod is deleted with it; any other claim holds a user's data."""
     return Suggestion("EvictWorkloadSelf" if _is_own(claim, ask) else "DeleteConflictPVC", why)
 
 

@@ -45,7 +45,7 @@ class Amount(NamedTuple):
 
     @property
     def whole(self) -> Amount:
-        """Whole vcores and MiB, rounded down: what YARN can be told without selling a part twice."""
+        """Whole vcores and MiB, rounded down: what YARN can be given without allocating a part twice."""
         return of_yarn(self.vcores, self.mib)
 
     def __str__(self) -> str:

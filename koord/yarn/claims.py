@@ -1,19 +1,19 @@
-"""The next step of one node, such that its reclaimed pool is sold once at every instant.
+"""The next step of one node, so that its reclaimed pool is never sold twice.
 
-Four figures stand in three places: the `pool` and what Kubernetes is `told` of it on the Node, written by the manager
-in one write; the `claim` on the Node (thirdPartyAllocations), written by the operator; YARN's `cap` at the
-ResourceManager. The manager tells Kubernetes at most  pool - claim,  and its write fails if the claim changed since it
-looked. So
+Four figures stand in three places: the `pool` and what is `allocatable` in Kubernetes, on the Node, written by the
+manager in one write; the `claim` on the Node (thirdPartyAllocations), written by the operator; YARN's `cap` at the
+ResourceManager. The manager makes at most  pool - claim  allocatable, and its write fails if the claim changed since it
+was read. So
 
-    cap + told <= pool   holds as long as   cap <= claim
+    cap + allocatable <= pool   holds as long as   cap <= claim
 
 and every step keeps that: the claim rises before the cap does, and the cap rises only after the manager has lowered
-what it tells, and no pod is above it. The cap falls before the claim does, and the claim stays above what containers
+allocatable, and no pod is above it. The cap falls before the claim does, and the claim stays above what containers
 still use. A ResourceManager answers before a call takes effect, and a call without an answer may still take effect:
-until a call was answered and its cap is seen in force, the claim covers all that were sent. A process that starts anew
-takes the whole claim for such a call.
+until a call was answered and its cap is seen in force, the claim covers all that were sent. A process that has
+restarted takes the whole claim for a call without an answer.
 
-Only a fall of the pool, or a NodeManager that registers anew with more than its claim, makes an excess, which is ended
+Only a fall of the pool, or a NodeManager that registers again with more than its claim, makes an excess, which is ended
 at once, without waiting for the pace. Containers above the new cap are gone `shrink_s` after the first call about an
 excess: a further fall does not give them more time.
 
@@ -46,9 +46,9 @@ class View(Struct):
     """One version of the Node, and YARN's last word on it."""
 
     pool: Amount
-    "What is reclaimed, before anybody took a share."
-    told: Amount
-    "Batch allocatable."
+    "What is reclaimed, before any system took a share."
+    allocatable: Amount
+    "Batch resources for Kubernetes."
     claim: Amount
     report: NodeManagerReport | None
     "None: the ResourceManager has no such NodeManager running."
@@ -73,22 +73,22 @@ class Memory(Struct):
 
     pending: Amount | None = None
     "The most that calls without an answer may set."
-    told: Amount | None = None
-    "What was answered, and is not seen in force yet."
+    answered: Amount | None = None
+    "The cap of an answered call that is not in force yet."
     is_sure: bool = False
     "Whether no call of an earlier process can still take effect."
     called_s: float = float("-inf")
     asked: Amount | None = None
     "The cap of the last call, whatever came of it."
     in_force: Amount | None = None
-    "The cap that was last seen in force. Another one is of a NodeManager that registered anew."
+    "The cap that was last seen in force. A different cap shows that a NodeManager has registered again."
     gone_by_s: float | None = None
     "When the ResourceManager ends containers above the cap; None: there are none to end."
 
     @property
     def is_open(self) -> bool:
         """Whether a call has not been seen in force."""
-        return self.pending is not None or self.told is not None
+        return self.pending is not None or self.answered is not None
 
     @property
     def is_settled(self) -> bool:
@@ -160,9 +160,9 @@ def next_step(view: View, memory: Memory, policy: Policy, now_s: float) -> Step:
         return Claim(wanted, why, hands_over=is_successors)
     if aim == cap:
         return Wait()
-    grown = _grown(cap, aim, view.told.most(demand.held), pool)
+    grown = _grown(cap, aim, view.allocatable.most(demand.held), pool)
     if grown == cap:
-        return Wait("Kubernetes has yet to give up what YARN is to have", for_manager=True)
+        return Wait("Kubernetes still holds the amount that YARN will get", for_manager=True)
     if now_s < due_s:
         return Wait("the last change is too recent", due_s)
     return Call(grown, "Kubernetes has given it up")
@@ -177,7 +177,7 @@ def _without_excess(
         return Wait("the last change is too recent", retry_s)
     if lower == report.cap:
         # Containers above it run, or a higher cap is under way. The ResourceManager takes no notice of a cap that it
-        # has, and one that started anew has forgotten that it has to end containers.
+        # has, and one that has restarted does not know any more that it has to end containers.
         lower = _a_little_less(lower)
         is_ending = memory.gone_by_s is not None and now_s < memory.gone_by_s + RETRY_S
         if is_ending or lower == report.cap:
@@ -193,7 +193,7 @@ def _a_little_less(cap: Amount) -> Amount:
 
 
 def _grown(cap: Amount, aim: Amount, others: Amount, pool: Amount) -> Amount:
-    """Each part of the aim that nobody else is told of or holds."""
+    """Each part of the aim that is neither published to Kubernetes nor held by pods."""
 
     def part(now: int, then: int, others: int, all_: int) -> int:
         return then if then > now and then + others <= all_ else now
@@ -212,8 +212,8 @@ def possible(view: View, memory: Memory) -> Amount:
 
 def _called_for(memory: Memory, cap: Amount) -> Amount:
     """The largest of this cap and of those that this process called for and that may be in force."""
-    for each in (memory.pending, memory.told):
-        cap = cap if each is None else cap.most(each)
+    for other in (memory.pending, memory.answered):
+        cap = cap if other is None else cap.most(other)
     return cap
 
 
@@ -223,8 +223,8 @@ def first_of(pool: Amount, policy: Policy) -> Amount:
 
 
 def reserved(claim: Amount, first: Amount) -> Claim | None:
-    """A NodeManager that is not known yet has what it registers with, even if Kubernetes was told of that part."""
-    return None if first.fits(claim) else Claim(claim.most(first), "for a NodeManager that is to come")
+    """A NodeManager that is not known yet has what it registers with, even if that part is published to Kubernetes."""
+    return None if first.fits(claim) else Claim(claim.most(first), "for a NodeManager that has not registered yet")
 
 
 def _without_report(view: View, policy: Policy) -> Step:
@@ -245,7 +245,7 @@ def called(memory: Memory, call: Call, now_s: float) -> Memory:
     """Before a call is sent: from here on it may take effect."""
     covered = _called_for(memory, call.cap)
     gone_by_s = memory.gone_by_s if call.ends_within_s is None else now_s + call.ends_within_s
-    return replace(memory, pending=covered, told=None, called_s=now_s, asked=call.cap, gone_by_s=gone_by_s)
+    return replace(memory, pending=covered, answered=None, called_s=now_s, asked=call.cap, gone_by_s=gone_by_s)
 
 
 def refused(before: Memory, call: Call, now_s: float) -> Memory:
@@ -255,21 +255,21 @@ def refused(before: Memory, call: Call, now_s: float) -> Memory:
 
 def answered(memory: Memory, cap: Amount) -> Memory:
     """The call for this cap was answered: those before it are over, or come before it."""
-    return replace(memory, told=cap)
+    return replace(memory, answered=cap)
 
 
 def seen(view: View, memory: Memory, now_s: float, heard_s: float = Policy().heard_s) -> Memory:
     """After a look at the ResourceManager: a cap in force that was answered ends all doubt about earlier calls.
 
-    `heard_s` after a call the NodeManager has heard of it too: before, it would take its old cap to another
+    `heard_s` after a call the NodeManager has the new cap too: before, it would take its old cap to another
     ResourceManager if this one failed.
     """
     if view.report is None:
         return memory
     cap = view.report.cap
-    is_in_force = cap == memory.told and now_s - memory.called_s >= (heard_s if cap.memory_bytes > 0 else RETRY_S)
+    is_in_force = cap == memory.answered and now_s - memory.called_s >= (heard_s if cap.memory_bytes > 0 else RETRY_S)
     if is_in_force or (not memory.is_open and cap == view.claim.minus(view.beside)):
-        memory = replace(memory, pending=None, told=None, is_sure=True, in_force=cap)
+        memory = replace(memory, pending=None, answered=None, is_sure=True, in_force=cap)
     if not memory.is_open and view.report.used.fits(cap):
         memory = replace(memory, gone_by_s=None)
     return memory

@@ -1,7 +1,7 @@
 """A NodeManager's containers: which there are, and in which order they go when the node needs something back.
 
-Opportunistic containers first, which YARN itself runs only as long as nobody else wants the place; then the youngest,
-which lose least; an application's master last, since its application would begin anew.
+Opportunistic containers first, which YARN itself runs only in unused places; then the youngest,
+which lose least; an application's master last, since its application would start again.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class YarnContainer(Struct):
 
     @property
     def application(self) -> str:
-        found = _ID.fullmatch(self.id)
-        return f"application_{found[2]}_{found[3]}" if found else ""
+        match = _ID.fullmatch(self.id)
+        return f"application_{match[2]}_{match[3]}" if match else ""
 
     @property
     def is_final(self) -> bool:
@@ -57,61 +57,61 @@ def is_container_id(text: str) -> bool:
 
 
 class NotListed(ValueError):
-    """An answer that is no list of containers."""
+    """An answer that does not list containers."""
 
 
 def listed(answer: Any) -> list[YarnContainer]:
     """Of a NodeManager's `/ws/v1/node/containers`, what still runs. A name that is no container's is left out. Raises
-    NotListed: whoever took something else for an empty list would end all that runs."""
+    NotListed: taken for an empty list, another answer would end all that runs."""
     if not isinstance(answer, dict) or "containers" not in answer:
         raise NotListed
     inside = answer["containers"] or {}
     items = (inside.get("container") or []) if isinstance(inside, dict) else None
     if not isinstance(items, list | dict):
         raise NotListed
-    found = []
-    for each in [items] if isinstance(items, dict) else items:
-        if not isinstance(each, dict) or not isinstance(each.get("id"), str):
+    containers = []
+    for item in [items] if isinstance(items, dict) else items:
+        if not isinstance(item, dict) or not isinstance(item.get("id"), str):
             raise NotListed
-        if not is_container_id(each["id"]):
+        if not is_container_id(item["id"]):
             continue
-        vcores, mib = each.get("totalVCoresNeeded"), each.get("totalMemoryNeededMB")
+        vcores, mib = item.get("totalVCoresNeeded"), item.get("totalMemoryNeededMB")
         container = YarnContainer(
-            each["id"],
+            item["id"],
             of_yarn(vcores if isinstance(vcores, int) else 0, mib if isinstance(mib, int) else 0),
-            str(each.get("state", "")),
-            str(each.get("executionType") or "GUARANTEED"),
+            str(item.get("state", "")),
+            str(item.get("executionType") or "GUARANTEED"),
         )
         if not container.is_final:
-            found.append(container)
-    return found
+            containers.append(container)
+    return containers
 
 
 def masters(containers: Iterable[YarnContainer]) -> set[str]:
-    """Ids of applications' masters: the first container of an attempt. A ResourceManager that takes over counts anew
-    in an epoch of its own, so of several firsts the one from before is the master."""
-    found: dict[tuple[str, ...], tuple[int, str]] = {}
-    for each in containers:
-        id_ = _ID.fullmatch(each.id)
-        if id_ is None or int(id_[5]) != _FIRST or each.execution == OPPORTUNISTIC:
+    """Ids of applications' masters: the first container of an attempt. A ResourceManager that takes over counts from
+    one in an epoch of its own, so of several firsts the one from before is the master."""
+    firsts: dict[tuple[str, ...], tuple[int, str]] = {}
+    for container in containers:
+        id_ = _ID.fullmatch(container.id)
+        if id_ is None or int(id_[5]) != _FIRST or container.execution == OPPORTUNISTIC:
             continue
         attempt = id_[2], id_[3], id_[4]
-        found[attempt] = min(found.get(attempt, (1 << 62, "")), (int(id_["epoch"] or 0), each.id))
-    return {id_ for _, id_ in found.values()}
+        firsts[attempt] = min(firsts.get(attempt, (1 << 62, "")), (int(id_["epoch"] or 0), container.id))
+    return {id_ for _, id_ in firsts.values()}
 
 
 def release_order(containers: Iterable[YarnContainer]) -> list[YarnContainer]:
-    """Who goes first comes first. One without a process has lost nothing yet."""
+    """In the order in which they are ended. A container without a process loses nothing."""
     all_ = list(containers)
     spared = masters(all_)
     return sorted(
         all_,
-        key=lambda each: (
-            each.id in spared,
-            each.execution != OPPORTUNISTIC,
-            each.started_s > 0,
-            -each.started_s,
-            each.id,
+        key=lambda container: (
+            container.id in spared,
+            container.execution != OPPORTUNISTIC,
+            container.started_s > 0,
+            -container.started_s,
+            container.id,
         ),
     )
 
@@ -121,39 +121,39 @@ def to_release(
 ) -> list[str]:
     """Ids of those that have to go for an amount to be released. `used` by id; what it does not know counts as needed.
 
-    Those in `leaving` were told to go and are still there: what they hold counts as released, nobody goes instead.
+    Those in `leaving` are ending: what they hold counts as released, and no other container is ended for it.
     """
 
-    def frees(each: YarnContainer) -> Amount:
-        return used.get(each.id, each.needs)
+    def frees(container: YarnContainer) -> Amount:
+        return used.get(container.id, container.needs)
 
     released = NOTHING
-    for each in containers:
-        if each.id in leaving:
-            released = released.plus(frees(each))
+    for container in containers:
+        if container.id in leaving:
+            released = released.plus(frees(container))
     chosen = []
-    for each in release_order(containers):
+    for container in release_order(containers):
         if amount.fits(released):
             break
-        missing, own = amount.minus(released), frees(each)
-        if each.id in leaving or missing.least(own) == NOTHING:
+        missing, own = amount.minus(released), frees(container)
+        if container.id in leaving or missing.least(own) == NOTHING:
             continue
-        chosen.append(each.id)
+        chosen.append(container.id)
         released = released.plus(own)
     return chosen
 
 
-def info(each: YarnContainer, directory: str) -> ContainerInfo:
+def info(container: YarnContainer, directory: str) -> ContainerInfo:
     amounts: dict[str, str | int | float] = {
-        "cpu": render("cpu", each.needs.cpu_milli),
-        "memory": render("memory", each.needs.memory_bytes),
+        "cpu": render("cpu", container.needs.cpu_milli),
+        "memory": render("memory", container.needs.memory_bytes),
     }
     return ContainerInfo(
-        name=each.id,
-        uid=each.id,
-        labels={LABEL_EXECUTION: each.execution, LABEL_APPLICATION: each.application},
+        name=container.id,
+        uid=container.id,
+        labels={LABEL_EXECUTION: container.execution, LABEL_APPLICATION: container.application},
         annotations={},
-        create_timestamp=from_seconds(each.started_s) if each.started_s else "0001-01-01T00:00:00Z",
-        cgroup_dir=f"{directory}/{each.id}",
+        create_timestamp=from_seconds(container.started_s) if container.started_s else "0001-01-01T00:00:00Z",
+        cgroup_dir=f"{directory}/{container.id}",
         resources=ResourceRequirements(limits=amounts, requests=amounts),
     )

@@ -16,8 +16,8 @@ Key = tuple[str, str]
 """A NodeManager: its cluster, and its id there."""
 
 
-class Look(Struct):
-    """A YARN cluster as it was last seen."""
+class ClusterReport(Struct):
+    """The last report of a YARN cluster."""
 
     reports: Mapping[str, NodeReport]
     "By node id."
@@ -43,9 +43,11 @@ def concerns(node: NodeFacts, pods: Sequence[PodFacts]) -> bool:
     return node.recorded is not None or node.claim != NOTHING or declared_on(node, pods) is not None
 
 
-def owners(concerned: Iterable[tuple[NodeFacts, Sequence[PodFacts]]], looks: Mapping[str, Look]) -> dict[Key, str]:
+def owners(
+    concerned: Iterable[tuple[NodeFacts, Sequence[PodFacts]]], looks: Mapping[str, ClusterReport]
+) -> dict[Key, str]:
     """Which node has a NodeManager that several say they have: the one that holds a claim for it, else the first."""
-    found: dict[Key, tuple[bool, bool, str]] = {}
+    claims: dict[Key, tuple[bool, bool, str]] = {}
     for node, pods in concerned:
         declared, said = declared_on(node, pods), set[Key]()
         if declared is not None and (look := looks.get(declared.cluster)) is not None and not look.error:
@@ -54,16 +56,16 @@ def owners(concerned: Iterable[tuple[NodeFacts, Sequence[PodFacts]]], looks: Map
                 said.add((declared.cluster, matched))
         if node.recorded is not None:
             said.add(node.recorded)
-        for each in said:
-            mine = each != node.recorded, declared is None, node.name
-            found[each] = min(found.get(each, mine), mine)
-    return {each: name for each, (_, _, name) in found.items()}
+        for key in said:
+            mine = key != node.recorded, declared is None, node.name
+            claims[key] = min(claims.get(key, mine), mine)
+    return {owner_key: name for owner_key, (_, _, name) in claims.items()}
 
 
 def judge(
     node: NodeFacts,
     pods: Sequence[PodFacts],
-    looks: Mapping[str, Look],
+    looks: Mapping[str, ClusterReport],
     memories: Mapping[Key, Memory],
     absent_s: Mapping[Key, float],
     owners: Mapping[Key, str],
@@ -78,7 +80,7 @@ def judge(
     of, problem = node.recorded, None
     matched: Key | None = None
     if node.fault:
-        # YARN keeps what it has: nobody knows whether that is too much.
+        # YARN keeps what it has: whether that is too much is unknown.
         return Verdict(Wait(node.fault), condition=("False", "InvalidAnnotation", node.fault))
     if declared is not None:
         look = looks.get(declared.cluster)
@@ -86,16 +88,16 @@ def judge(
             problem = Unmatched(
                 "UnknownCluster",
                 f"{declared.where} names the YARN cluster {declared.cluster!r}, which the operator has no configuration"
-                f" for: it has {', '.join(repr(each) for each in sorted(looks))}",
+                f" for: it has {', '.join(repr(cluster) for cluster in sorted(looks))}",
             )
         elif look.error:
             problem = Unmatched("ResourceManagerUnavailable", look.error)
         else:
-            found = match(declared, look.reports)
-            if isinstance(found, Unmatched):
-                problem = found
+            matched_id = match(declared, look.reports)
+            if isinstance(matched_id, Unmatched):
+                problem = matched_id
             else:
-                matched = (declared.cluster, found)
+                matched = (declared.cluster, matched_id)
                 of = of or matched
             if matched is not None and of is not None and of != matched:
                 problem = Unmatched(
@@ -104,7 +106,7 @@ def judge(
     unrecorded = None if declared is None else _unrecorded(node, declared, looks, owners, policy)
     if of is None:
         if declared is None and node.claim != NOTHING:
-            # A claim that nobody is known for.
+            # A claim without a known NodeManager.
             of = ("", "")
         else:
             step: Step = Wait("no NodeManager is known")
@@ -125,13 +127,13 @@ def judge(
     running = report if report is not None and report.state == RUNNING else None
     view = View(
         node.pool,
-        node.told,
+        node.allocatable,
         node.claim,
         None if running is None else NodeManagerReport(running.cap, running.used),
         Demand(held_by(pods), NOTHING, kubernetes_waits, look.waits),
         node.others,
         is_declared,
-        # A claim that nobody is known for, as another operator may have left it, waits for nobody.
+        # A claim without a known NodeManager, as another operator may have left it, is not waited for.
         absent_s.get(of, 0.0 if node_id else float("inf")),
         None if is_declared else unrecorded,
     )
@@ -153,7 +155,7 @@ def judge(
 
 
 def _unrecorded(
-    node: NodeFacts, declared: Declared, looks: Mapping[str, Look], owners: Mapping[Key, str], policy: Policy
+    node: NodeFacts, declared: Declared, looks: Mapping[str, ClusterReport], owners: Mapping[Key, str], policy: Policy
 ) -> Amount:
     """What the declared NodeManager has, or will register with, where the node's claim is not recorded as its own.
     If several may be the declared one, what they have together."""
@@ -182,7 +184,7 @@ def _without_own(of: Key, owner: str, declared: Declared | None) -> Verdict:
 
 def held_by(pods: Sequence[PodFacts]) -> Amount:
     held = NOTHING
-    for each in pods:
-        if not each.is_node_manager:
-            held = held.plus(each.held)
+    for pod in pods:
+        if not pod.is_node_manager:
+            held = held.plus(pod.held)
     return held

@@ -39,7 +39,7 @@ WITHDRAWN: Final = ("", "", "")
 
 
 class Declared(Struct):
-    """A NodeManager that a node is said to have."""
+    """A NodeManager that is declared for a node."""
 
     cluster: str
     node_id: str
@@ -56,7 +56,7 @@ class NodeFacts(Struct):
     uid: str
     version: str
     pool: Amount
-    told: Amount
+    allocatable: Amount
     claim: Amount
     others: Amount
     allocations: tuple[ThirdPartyAllocation, ...]
@@ -94,16 +94,16 @@ def node_facts(node: Node) -> NodeFacts:
         fault = str(error)
     try:
         allocations = THIRD_PARTY_ALLOCATIONS.read(meta).allocations
-        for each in allocations:
-            if each.name == ENTRY:
-                claim = claim.plus(batch(each.resources))
-            elif each.priority == PriorityClass.BATCH:
-                others = others.plus(batch(each.resources))
+        for allocation in allocations:
+            if allocation.name == ENTRY:
+                claim = claim.plus(batch(allocation.resources))
+            elif allocation.priority == PriorityClass.BATCH:
+                others = others.plus(batch(allocation.resources))
     except (AnnotationError, QuantityError):
-        # It holds nothing, as the manager has it, until the claim is written anew.
+        # It holds nothing, as the manager has it, until the claim is written again.
         allocations, claim, others = (), NOTHING, NOTHING
-    hosts = (meta.name, *(each.address for each in node.status.addresses))
-    found = node.status.condition(CONDITION)
+    hosts = (meta.name, *(address.address for address in node.status.addresses))
+    condition = node.status.condition(CONDITION)
     return NodeFacts(
         meta.name,
         meta.uid,
@@ -112,11 +112,11 @@ def node_facts(node: Node) -> NodeFacts:
         batch(node.status.allocatable),
         claim,
         others,
-        tuple(each for each in allocations if each.name != ENTRY),
+        tuple(allocation for allocation in allocations if allocation.name != ENTRY),
         _recorded(meta.annotations.get(names.OWN_ANNOTATION_YARN_NODE, "")),
         _declared(meta.annotations, f"node {meta.name}", hosts) if _says(meta.annotations) else None,
         tuple(dict.fromkeys(hosts)),
-        (found.status, found.reason, found.message) if found is not None else WITHDRAWN,
+        (condition.status, condition.reason, condition.message) if condition is not None else WITHDRAWN,
         fault,
     )
 
@@ -126,7 +126,7 @@ def pod_facts(pod: Pod) -> PodFacts:
     is_node_manager = meta.labels.get(names.LABEL_COMPONENT) == NODE_MANAGER
     declared = None
     if is_node_manager:
-        hosts = tuple(each for each in (meta.name, pod.status.pod_ip) if each)
+        hosts = tuple(host for host in (meta.name, pod.status.pod_ip) if host)
         declared = _declared(meta.annotations, f"pod {meta.key}", hosts)
     requests = pod_requests(pod, capped=True)
     held = Amount(requests.get(names.RESOURCE_BATCH_CPU, 0), requests.get(names.RESOURCE_BATCH_MEMORY, 0))
@@ -142,10 +142,10 @@ def batch(resources: ResourceList) -> Amount:
 
 def declared_on(node: NodeFacts, pods: Iterable[PodFacts]) -> Declared | None:
     """The pod that is first by name, else the node's own word."""
-    found = sorted((each for each in pods if each.declared is not None), key=lambda each: each.key)
-    if not found or found[0].declared is None:
+    declaring = sorted((pod for pod in pods if pod.declared is not None), key=lambda candidate: candidate.key)
+    if not declaring or declaring[0].declared is None:
         return node.declared
-    said = found[0].declared
+    said = declaring[0].declared
     return Declared(said.cluster, said.node_id, (*said.hosts, *node.addresses), said.where, said.fault)
 
 
@@ -160,7 +160,7 @@ def candidates(declared: Declared, reports: Mapping[str, NodeReport]) -> list[st
     """Ids of NodeManagers that may be the declared one."""
     if declared.node_id:
         return [declared.node_id] if declared.node_id in reports else []
-    return [each for each in reports if each.rpartition(":")[0] in declared.hosts]
+    return [node_id for node_id in reports if node_id.rpartition(":")[0] in declared.hosts]
 
 
 def match(declared: Declared, reports: Mapping[str, NodeReport]) -> str | Unmatched:
@@ -174,7 +174,7 @@ def match(declared: Declared, reports: Mapping[str, NodeReport]) -> str | Unmatc
     near = candidates(declared, reports)
     if len(near) == 1:
         return near[0]
-    known = ", ".join(sorted(reports)[:3]) or "no node"
+    listed = ", ".join(sorted(reports)[:3]) or "no node"
     if near:
         return Unmatched(
             "AmbiguousNodeManager",
@@ -182,7 +182,7 @@ def match(declared: Declared, reports: Mapping[str, NodeReport]) -> str | Unmatc
         )
     return Unmatched(
         UNKNOWN,
-        f"the ResourceManager has no NodeManager on {' or '.join(dict.fromkeys(declared.hosts))}; it has {known}."
+        f"the ResourceManager has no NodeManager on {' or '.join(dict.fromkeys(declared.hosts))}; it has {listed}."
         f" If one of these is this node's, set {key} on {declared.where}",
     )
 
@@ -193,7 +193,11 @@ def unknown(node_id: str, declared: Declared, reports: Mapping[str, NodeReport])
     if report is not None:
         return Unmatched("NodeManagerNotRunning", f"NodeManager {node_id} is {report.state}: its share is kept for it")
     port = node_id.rpartition(":")[2]
-    near = [each for each in reports if each.rpartition(":")[0] in declared.hosts or each.rpartition(":")[2] == port]
+    near = [
+        node_id
+        for node_id in reports
+        if node_id.rpartition(":")[0] in declared.hosts or node_id.rpartition(":")[2] == port
+    ]
     hint = f"; it has {', '.join(sorted(near)[:3])}" if near else ""
     return Unmatched(
         UNKNOWN,
@@ -224,14 +228,14 @@ def claim_patch(node: NodeFacts, claim: Amount, of: tuple[str, str] | None) -> d
 def condition_patch(node: NodeFacts, condition: tuple[str, str, str], now_s: float) -> dict[str, object]:
     """The strategic patch of the node's status that says it, or takes it back."""
     status, reason, message = condition
-    told: dict[str, str] = {"type": CONDITION}
+    written: dict[str, str] = {"type": CONDITION}
     if condition == WITHDRAWN:
-        told["$patch"] = "delete"
+        written["$patch"] = "delete"
     else:
-        told |= {"status": status, "reason": reason, "message": message[:1000]}
+        written |= {"status": status, "reason": reason, "message": message[:1000]}
         if node.condition[0] != status:
-            told["lastTransitionTime"] = timestamp(now_s)
-    return {"metadata": {"uid": node.uid}, "status": {"conditions": [told]}}
+            written["lastTransitionTime"] = timestamp(now_s)
+    return {"metadata": {"uid": node.uid}, "status": {"conditions": [written]}}
 
 
 def _says(annotations: Mapping[str, str]) -> bool:

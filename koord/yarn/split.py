@@ -2,7 +2,7 @@
 
 A pure function of what both sides hold and of who waits for more:
 
-    both wait, or nobody    YARN's share of the pool, or what it uses where that is more
+    both wait, or none      YARN's share of the pool, or what it uses where that is more
     only YARN waits         all that Kubernetes neither holds nor is guaranteed
     only Kubernetes waits   what YARN uses, at least what it is guaranteed
 
@@ -44,7 +44,7 @@ class Policy(Struct):
     first: Amount = of_yarn(1, 1024)
     "What a NodeManager should register with at most: kept for one that is still to come."
     heard_s: float = 3.0
-    "After a call, a NodeManager has heard of it by a heartbeat."
+    "After a call, a NodeManager gets the new cap with a heartbeat."
 
     def check(self) -> Policy:
         """Itself; raises PolicyError."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from koord.admission.known import Known, shipped_priority_classes
+from koord.admission.cluster_facts import ClusterFacts, shipped_priority_classes
 from koord.admission.profiles import compile_profiles
 from koord.admission.request import AdmissionAnswer, Request
 from koord.admission.review import admit, mutate, validate
@@ -33,10 +33,10 @@ def profile(name: str = "profile", marked: Mapping[str, str] | None = None, **sp
     return {"metadata": {"name": name, "annotations": marked}, "spec": spec}
 
 
-def known(*profiles: dict[str, Any], **more: Any) -> Known:
+def known(*profiles: dict[str, Any], **more: Any) -> ClusterFacts:
     found = [convert(ClusterColocationProfile, each) for each in profiles]
     defaults: dict[str, Any] = {"namespaces": NAMESPACES, "priority_classes": shipped_priority_classes()}
-    return Known(profiles=compile_profiles(found), **{**defaults, **more})
+    return ClusterFacts(profiles=compile_profiles(found), **{**defaults, **more})
 
 
 def gates(text: str = "") -> dict[ManagerGate, bool]:
@@ -47,19 +47,23 @@ def creating(obj: dict[str, Any], resource: str = "pods", **more: Any) -> Reques
     return Request("CREATE", resource, object=obj, **{"uid": "request-1", **more})
 
 
-def mutated(obj: dict[str, Any], what: Known | None = None, feature_gates: str = "", **more: Any) -> AdmissionAnswer:
+def mutated(
+    obj: dict[str, Any], what: ClusterFacts | None = None, feature_gates: str = "", **more: Any
+) -> AdmissionAnswer:
     return mutate(creating(obj, **more), what or known(), gates(feature_gates))
 
 
 def validated(
-    obj: dict[str, Any], old: dict[str, Any] | None = None, feature_gates: str = "", what: Known | None = None
+    obj: dict[str, Any], old: dict[str, Any] | None = None, feature_gates: str = "", what: ClusterFacts | None = None
 ) -> AdmissionAnswer:
     operation = "CREATE" if old is None else "UPDATE"
     request = Request(operation, "pods", object=obj, old=old)  # type: ignore[arg-type]  # one of the two words above
     return validate(request, what or known(), gates(feature_gates))
 
 
-def admitted(obj: dict[str, Any], what: Known | None = None, feature_gates: str = "", **more: Any) -> AdmissionAnswer:
+def admitted(
+    obj: dict[str, Any], what: ClusterFacts | None = None, feature_gates: str = "", **more: Any
+) -> AdmissionAnswer:
     return admit(creating(obj, **more), what or known(), gates(feature_gates))
 
 

@@ -153,7 +153,7 @@ def test_a_kubelet_that_reports_something_else_renews_the_record() -> None:
     assert answer.object is not None
     assert answer.object["metadata"]["annotations"][RAW] == '{"cpu":"6"}'
     assert answer.object["status"]["allocatable"] == {"cpu": "12"}
-    # The manager's own writes leave cpu as it is.
+    # The manager's own writes leave cpu unchanged.
     stored = dict(answer.object)
     assert reported(stored, stored).patch == ()
 
@@ -206,8 +206,8 @@ def test_labels_by_which_two_entries_pick_a_node_are_refused() -> None:
     answer = relabelled("UPDATE", {"pool": "a", "zone": "1"}, {"pool": "a"})
     assert (answer.allowed, answer.code) == (False, 400)
     assert answer.message == (
-        "metadata.labels: are picked by nodeConfigs[0] (x) and nodeConfigs[1] (y) of colocation-config, of which only "
-        "one may pick a node"
+        "metadata.labels: are picked by nodeConfigs[0] (x) and nodeConfigs[1] (y) of colocation-config, where only "
+        "one entry may pick a node"
     )
 
 

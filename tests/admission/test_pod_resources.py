@@ -111,7 +111,7 @@ def test_batch_resources_of_regular_containers_are_told_in_an_annotation() -> No
         ({SPEC: "{}"}, {"cpu": "1"}, "{}"),
         # Stale: nothing of it holds any more.
         ({SPEC: '{"containers":{"main":{"requests":{"kubernetes.io/batch-cpu":"5"}}}}'}, {"cpu": "1"}, "{}"),
-        # The same in other words stays as it is.
+        # The same in other words stays unchanged.
         (
             {SPEC: '{ "containers": {"main": {"requests": {"kubernetes.io/batch-cpu": "1000"}}}}'},
             {CPU: "1k"},
@@ -229,7 +229,7 @@ def terms_of(obj: dict[str, Any]) -> Any:
         ("default", "plain", None),
         ("default", "a-child", POOL_A),
         ("default", "b-root", NOT_POOL_A),
-        ("default", "c-child", None),  # nobody says which nodes the tree has
+        ("default", "c-child", None),  # no profile says which nodes the tree has
         ("ns1", "", POOL_A),
         ("ns2", "", NOT_POOL_A),
         ("ns2", "unheard-of", NOT_POOL_A),

@@ -175,7 +175,7 @@ def test_gpu_requests_must_be_ones_that_can_be_given(asked: dict[str, Any], faul
         assert message.endswith(fault)
     else:
         assert message == ""
-    assert validated(obj).message == ""  # without the gate nobody asks
+    assert validated(obj).message == ""  # without the gate the rule is off
 
 
 RULES = parse(

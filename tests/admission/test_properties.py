@@ -1,4 +1,4 @@
-"""What holds for all pods and profiles: twice is once, patches lead there, nothing is lost, inputs stay as they are."""
+"""What holds for all pods and profiles: twice is once, patches lead there, nothing is lost, inputs stay unchanged."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_the_patches_lead_from_the_object_as_it_came_to_the_one_to_be_stored(
 ) -> None:
     before = copy.deepcopy(obj)
     answer = admitted(obj, known(*given_, trees=TREES), GATES)
-    assert obj == before, "the input is nobody's to change"
+    assert obj == before, "the input does not change"
     assert answer.object is not None
     over_the_wire = json.loads(json.dumps(answer.patch))
     assert json_patch.same(json_patch.apply(before, over_the_wire), dict(answer.object))
@@ -222,7 +222,7 @@ def test_patches_of_profiles_merge_as_the_api_server_merges(case: tuple[dict[str
 
 
 def _read_as_a_pod(value: Any) -> Any:
-    """Without directives that were left where there was nothing to direct: the server reads no such field."""
+    """The value without directives that had no target: the server does not read them as fields."""
     if isinstance(value, dict):
         return {key: _read_as_a_pod(item) for key, item in value.items() if not key.startswith("$")}
     return [_read_as_a_pod(item) for item in value] if isinstance(value, list) else value

@@ -145,7 +145,9 @@ def test_children_and_pods_keep_a_quota_what_it_is() -> None:
     assert "must be true while quota a is below it" in asked(leaf, top, child, old=top).message
     assert asked(leaf, top, old=top).allowed
     pods = QuotaPods(labelled={"top": "shop/web"})
-    assert "must not be true while pods are in it, such as shop/web" in asked(top, leaf, old=leaf, pods=pods).message
+    assert (
+        "must not be true while pods are in it, for example shop/web" in asked(top, leaf, old=leaf, pods=pods).message
+    )
     assert asked(top, leaf, old=leaf).allowed
     assert "quota a is below it" in asked(None, top, child, old=top).message
     assert "pod shop/web uses it" in asked(None, leaf, old=leaf, pods=pods).message
@@ -159,7 +161,7 @@ def test_no_quota_takes_over_the_clusters_own_namespaces(own: str) -> None:
     lists = quota("a", namespaces=["lab", own])
     assert f"must not list {own}" in asked(lists).message
     assert "must not list lab" not in asked(lists).message
-    # One that is stored can be changed, and counts for nobody there.
+    # One that is stored can be changed, and counts for no pod there.
     assert asked(quota("a", "1", "9", namespaces=["lab", own]), lists, old=lists).allowed
     assert QuotaTopology.of([lists]).name_for("", own, default=True) == "koordinator-default-quota"
     assert QuotaTopology.of([lists]).name_for("", "lab", default=True) == "a"
@@ -170,7 +172,7 @@ def test_who_may_not_make_quotas_in_a_namespace_takes_none_over() -> None:
     lists = quota("a", namespaces=["shop", "lab"])
     message = asked(lists, namespace_denials=denied).message
     assert "namespaces]: must not list lab: mallory may not create elasticquotas" in message
-    # What is listed already is nobody's question any more.
+    # What is listed already is not checked again.
     assert asked(quota("a", "1", "9", namespaces=["shop", "lab"]), lists, old=lists, namespace_denials=denied).allowed
     assert asked(lists).allowed
 
@@ -272,7 +274,7 @@ def test_parents_take_no_pods_unless_they_may() -> None:
     assert "quota shop is the parent" in pod_asked(in_quota()).message
     assert pod_asked(in_quota("top"), feature_gates="SupportParentQuotaSubmitPod=true").allowed
     assert pod_asked(in_quota(), feature_gates="DisableDefaultQuota=true").allowed
-    # A pod that is there already may still change in other things.
+    # An existing pod may still change in other things.
     assert pod_asked(in_quota("top", other="x"), in_quota("top")).allowed
 
 

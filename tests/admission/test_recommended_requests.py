@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from koord.admission.known import Known
+from koord.admission.cluster_facts import ClusterFacts
 from koord.admission.recommended_requests import AppliedRecommendations
 from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.recommendation import Recommendation
@@ -37,7 +37,7 @@ def recommendation(
     return convert(Recommendation, raw)
 
 
-def knowing(*objects: Recommendation) -> Known:
+def knowing(*objects: Recommendation) -> ClusterFacts:
     return known(recommendations=AppliedRecommendations.of(objects))
 
 
@@ -48,7 +48,7 @@ def web(*containers: dict[str, Any], **more: Any) -> dict[str, Any]:
     return made
 
 
-def requests(made: dict[str, Any], what: Known, gates: str = GATE) -> dict[str, Any]:
+def requests(made: dict[str, Any], what: ClusterFacts, gates: str = GATE) -> dict[str, Any]:
     answer = mutated(made, what, gates)
     assert answer.allowed
     found: dict[str, Any] = resources_of(answer)["requests"]
@@ -67,12 +67,12 @@ def test_a_new_pod_requests_what_is_recommended_and_says_by_whom(target: str) ->
     ("what", "gates", "why"),
     [
         (knowing(recommendation()), "", "the gate is off by default"),
-        (knowing(recommendation(apply="off")), GATE, "nobody asked for it"),
+        (knowing(recommendation(apply="off")), GATE, "the pod did not ask for it"),
         (knowing(recommendation(namespace="jobs")), GATE, "another namespace's workload of that name"),
         (knowing(), GATE, "there is none"),
     ],
 )
-def test_other_pods_are_left_alone(what: Known, gates: str, why: str) -> None:
+def test_other_pods_are_left_alone(what: ClusterFacts, gates: str, why: str) -> None:
     assert mutated(web(), what, gates).patch == (), why
 
 

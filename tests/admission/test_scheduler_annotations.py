@@ -58,8 +58,8 @@ def test_nobody_else_adds_changes_or_removes_it(key: str) -> None:
     assert not refused.allowed
     assert f"metadata.annotations[{key}]: must stay absent: only a scheduler writes it" in refused.message
     assert "--scheduler-identities" in refused.message
-    assert "must stay as it is" in asked(given('{"a":1}', key), given("{}", key), TENANT).message
-    assert "must stay as it is" in asked(pod(), given("{}", key), TENANT).message
+    assert "must stay unchanged" in asked(given('{"a":1}', key), given("{}", key), TENANT).message
+    assert "must stay unchanged" in asked(pod(), given("{}", key), TENANT).message
     assert not asked(given("{}", key), None, TENANT).allowed
 
 

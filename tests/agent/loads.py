@@ -1,6 +1,6 @@
 """Processes with a known demand, in a cgroup of this machine's kernel: they use what they are told, if they get it.
 
-They are forked, so that they are there at once, and die with whoever made them. What they use is set in CPU time and
+They are forked, so that they are there at once, and die with their parent. What they use is set in CPU time and
 bytes, never in turns of a loop, so that a slow machine changes nothing.
 """
 
@@ -96,7 +96,7 @@ def burn_on(cpu: int) -> Callable[[], None]:
 
 
 def cores(level: Level, every_s: float = 0.02) -> Callable[[], None]:
-    """So many cores, in small portions. What it could not get in a while is not made up for."""
+    """N cores, in small portions. What it could not get in a while is not made up for."""
 
     def work() -> None:
         began_s, due_s = time.monotonic(), 0.0

@@ -30,7 +30,7 @@ _number = count()
 
 
 def run(*words: str) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
     return done.stdout
@@ -123,7 +123,7 @@ def socket_in(name: str) -> socket.socket:
 
 
 def transfer_s(source: str, to: str, address: str, size: int) -> float:
-    """How long so many bytes take from one namespace to another, from the first to the last that arrives."""
+    """How long N bytes take from one namespace to another, from the first to the last that arrives."""
     with socket_in(to) as server, socket_in(source) as client:
         server.settimeout(30)
         client.settimeout(30)

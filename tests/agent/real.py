@@ -1,6 +1,6 @@
 """Cgroups of this machine's kernel for a test: below a directory of the test's own, which is gone afterwards.
 
-Either version, as it is mounted. Skips where it cannot be: without root, without the v1 hierarchies, or where v2 does
+Either mounted version. Skips where it cannot be: without root, without the v1 hierarchies, or where v2 does
 not hand its controllers down from the top, which is not for a test to change. In a guest of systemd's, that one makes
 them.
 """
@@ -107,7 +107,7 @@ def _hand_down(root: Path, directory: str) -> None:
 
 
 def limit_cpu(cgroups: Cgroups, directory: str, milli: int) -> None:
-    """As kubelet does it: whoever makes the directories also keeps their limits."""
+    """As kubelet does it, which makes the directories and keeps their limits."""
     if slices.IN_USE:
         slices.tell(directory, slices.cpu_quota(milli))
     else:
@@ -115,7 +115,7 @@ def limit_cpu(cgroups: Cgroups, directory: str, milli: int) -> None:
 
 
 def put(cgroups: Cgroups, directory: str, pid: int) -> None:
-    """Zero is whoever asks."""
+    """Zero is the calling process."""
     for path in paths(cgroups, directory):
         (path / "cgroup.procs").write_text(str(pid))
 

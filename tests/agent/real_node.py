@@ -45,7 +45,7 @@ ROUND_S = float(os.environ.get("KOORD_TEST_ROUND_S", "0.5"))
 COUNTERS = ("usage", "stat", "pressure", "failcnt", "current", "peak", "events", "procs", "threads", "tasks", "slab")
 """Words in the names of files that tell of what happens, not of what is set."""
 THRESHOLD = 65
-"""Percent of the node, up to which best effort may fill it."""
+"""Percent of the node that best effort may fill."""
 
 
 @dataclass
@@ -96,7 +96,7 @@ class RealNode:
         return "" if self.cgroups.root else qos_dir(KubeQoS.GUARANTEED, DRIVER)
 
     def percent_of_memory(self, of_pods: float) -> int:
-        """What the node uses, when pods use this share of the memory that is there for them."""
+        """What the node uses, when pods use this share of the memory for pods."""
         assert self.memory_bytes is not None
         return round(100 * (self.used_bytes + of_pods * self.memory_bytes) / (self.used_bytes + self.memory_bytes))
 
@@ -126,7 +126,7 @@ class RealNode:
         self.agent.executor.forget(pod.directory)
 
     def state(self) -> NodeState:
-        """Made anew when something changed, as the daemon does."""
+        """Made again when something changed, as the daemon does."""
         made_of = (json.dumps([self.slo, self.annotations]), id(self.pods), self.kubelet, dict(self.gates))
         if made_of != self._made_of:
             metadata = {"name": "n1", "annotations": self.annotations}
@@ -146,12 +146,12 @@ class RealNode:
         return self.agent.round(self.state(), self.now_s)
 
     def reconciled(self) -> None:
-        """A round when hooks look again, of which nothing is refused."""
+        """A round in which hooks look again; nothing is refused."""
         self.later_s += RECONCILE_S + 1
         assert not self.round().outcome.refused
 
     def rounds(self, count: int, each_s: float = ROUND_S) -> list[Done]:
-        """A pause, then a round, so many times."""
+        """A pause, then a round, N times."""
         found = []
         for _ in range(count):
             time.sleep(each_s)
@@ -163,7 +163,7 @@ class RealNode:
         return any(is_so() for _ in range(most) if self.rounds(1))
 
     def rounds_and(self, count: int, counter: Callable[[], int]) -> int:
-        """By how much something grew meanwhile."""
+        """By how much something grew in the meantime."""
         before = counter()
         self.rounds(count)
         return counter() - before
@@ -180,7 +180,7 @@ class RealNode:
         return usage.cpu_ns(self.cgroups, directory) / 1e9
 
     def all_used_s(self) -> float:
-        """CPU time of the whole node so far. A machine's own account goes by ticks, and misses what sleeps at them."""
+        """CPU time of the whole node so far. A machine's own account counts ticks, and misses what sleeps at them."""
         return self.used_s("") if self.cgroups.root else sum(map(self.used_s, self.cgroups.children("")))
 
     def cpus(self, directory: str) -> CPUSet:
@@ -196,7 +196,7 @@ class RealNode:
         return quota / PERIOD_US if quota > 0 else float("inf")
 
     def settings(self) -> dict[str, str]:
-        """All that can be set, as it is in force: by directory and knob."""
+        """All settings in force: by directory and knob."""
         return settings_below(self.cgroups, self.top)
 
     def all_files(self) -> dict[str, str]:
@@ -218,7 +218,7 @@ def _said(file: Path) -> str:
 
 
 def settings_below(cgroups: Cgroups, directory: str) -> dict[str, str]:
-    """All that can be set there and below, as it is in force: by directory and knob."""
+    """All settings in force there and below: by directory and knob."""
     return dict(_settings(cgroups, directory))
 
 
@@ -246,7 +246,7 @@ def batch(**given: Any) -> dict[str, Any]:
 
 
 def owning(*cpus: int) -> dict[str, Any]:
-    """A pod to which the scheduler gave CPUs of its own."""
+    """A pod with CPUs of its own from the scheduler."""
     status = json.dumps({"cpuset": str(CPUSet(cpus))})
     resources = {"cpu": str(len(cpus)), "memory": "64Mi"}
     annotations = {str(ANNOTATION_RESOURCE_STATUS): status}

@@ -29,7 +29,7 @@ class Killed(BaseException):
 
 
 class ResctrlFiles(Files):
-    """`left`: after so many writes the agent dies, before the next; None: never."""
+    """`left`: after N writes the agent dies, before the next; None: never."""
 
     def __init__(self, machine: ResctrlMachine, left: int | None = None) -> None:
         super().__init__(str(machine.tree.root))

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
+
+from tests.waiting import until
 
 IN_USE = os.environ.get("KOORD_TEST_CGROUPS") == "systemd"
 PODS = "kubepods.slice"
-WITHIN_S = 30.0
+WITHIN_S = 60.0
 _SETTINGS = Path("/run/systemd/system.control")
 """Where systemd keeps what it was told at run time."""
 
@@ -63,10 +64,7 @@ def cpu_quota(milli: int) -> str:
 
 
 def _until(path: Path, *, exists: bool) -> None:
-    until_s = time.monotonic() + WITHIN_S
-    while path.exists() != exists:
-        assert time.monotonic() < until_s, f"{path} is {'not ' if exists else 'still '}there"
-        time.sleep(0.02)
+    until(lambda: path.exists() == exists, WITHIN_S, what=f"{path} is {'there' if exists else 'gone'}")
 
 
 _holding: list[subprocess.Popen[bytes]] = []

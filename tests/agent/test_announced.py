@@ -1,4 +1,4 @@
-"""A pod that only a runtime has told of gets what it would get once it is known."""
+"""A pod that only a runtime has announced gets what it would get once it is known."""
 
 from __future__ import annotations
 

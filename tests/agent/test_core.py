@@ -67,7 +67,7 @@ class Host:
         self.state = replace(self.state, slo=slo)
 
     def round(self, web: float = 0.0, job: float = 0.0, memory: int = 0) -> tuple[Eviction, ...]:
-        """A second in which they used so many cores."""
+        """A second in which they used N cores."""
         self.now_s += 1
         self.used["web"] += web
         self.used["job"] += job
@@ -245,7 +245,7 @@ def test_an_annotation_that_cannot_be_read_leaves_its_hook_as_it_was(tree: Tree,
 
 
 class Holding:
-    """A strategy that holds the batch job's memory back as long as it is told to."""
+    """A strategy that holds the batch job's memory back until the test ends that."""
 
     is_on = True
 

@@ -44,7 +44,7 @@ from tests.agent.live.pending import Pending
 from tests.agent.real import real_cgroups
 from tests.agent.states import GIB, NOW, evicting, node, pod, samples
 from tests.kube.manual_clock import ManualClock
-from tests.kube.waiting import eventually
+from tests.waiting import eventually
 from tests.yarn.test_copilot import MASTER, OLD, node_manager
 
 GATES = {gate: gate.default for gate in AgentGate}
@@ -126,7 +126,7 @@ def cgroups() -> Iterator[Cgroups]:
         yield found
 
 
-class Told:
+class EventLog:
     def __init__(self) -> None:
         self.notes: list[tuple[str, str]] = []
 
@@ -154,7 +154,7 @@ async def test_the_agent_has_a_real_container_ended_by_a_real_copilot_of_root_al
                 "kubernetes.io/batch-memory": GIB // 2,
             }
             done: list[Eviction] = []
-            api, told, requests = cast(Any, None), Told(), Pending()
+            api, told, requests = cast(Any, None), EventLog(), Pending()
             events, audit, clock = cast(Any, told), Audit(), SystemClock()
             evictor = Evictor(api, requests, events, audit, clock, cgroups, done.append, Node, copilot=client)
             evictor.evict(Eviction(client.guests[OLD.id], "memory_evict", "BEMemoryEvict", "memory is short"))

@@ -17,7 +17,7 @@ from tests.agent.loads import Process, burn, nap
 from tests.agent.real import make
 from tests.agent.real_node import RealNode, real_node
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.root
 
 BOTH = {
     "resourceQOSStrategy": {

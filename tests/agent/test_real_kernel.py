@@ -27,7 +27,7 @@ from koord.api.text.cpuset import CPUSet
 from tests.agent.loads import Level, Process, burn, burn_on, bursts, cores, hold
 from tests.agent.real_node import ROUND_S, THRESHOLD, RealNode, batch, owning, real_node, suppressed
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.root
 
 MIB = 1 << 20
 HYSTERESIS = 0.01
@@ -51,7 +51,7 @@ class Spell:
     held_back: float
     "In which part of the periods best effort wanted more than it had."
     writes: int
-    "How often the quota was written. The kernel then gives it anew, though a part of the period is over."
+    "How often the quota was written. The kernel then gives it again, though a part of the period is over."
 
     def keeps_to_its_budget(self) -> bool:
         """Within 5%. A period's quota is spent at its beginning: how many of those a spell sees may differ by one."""

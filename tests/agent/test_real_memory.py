@@ -1,4 +1,4 @@
-"""Memory QoS on a real kernel with cgroup v2: the line from which a batch pod is slowed holds what it reads."""
+"""Memory QoS on a real kernel with cgroup v2: the limit that slows a batch pod holds what it reads."""
 
 from __future__ import annotations
 
@@ -63,6 +63,6 @@ def test_a_batch_pod_fills_memory_up_to_where_it_is_slowed_and_further_when_that
             most = max(used(node, container.directory) for _ in range(10) if node.rounds(1, each_s=0.1))
             assert most <= high + SLACK
             node.slo = {}
-            assert node.until(lambda: used(node, container.directory) > high + SLACK), "nobody slows it any more"
+            assert node.until(lambda: used(node, container.directory) > high + SLACK), "nothing slows it any more"
         assert not node.agent.executor.restore_all(node.now_s).refused
         assert node.settings() == before

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from koord.agent.executor.executor import Executor, ExecutorOutcome
@@ -16,8 +14,9 @@ from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.words import KubeQoS
 from tests.agent.loads import Level, Process, hold
 from tests.agent.real import make, real_cgroups
+from tests.waiting import until
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.root
 
 MIB = 1 << 20
 LOW, HIGH, HELD = 64 * MIB, 512 * MIB, 160 * MIB
@@ -37,10 +36,7 @@ def test_a_process_outlives_a_limit_below_what_it_uses_and_the_limit_comes_when_
         limited(HIGH + MIB, 0.0)
         with Process(cgroups, job, hold(Level(HELD))):
             # What the process shares with the test that forked it is charged elsewhere: the cgroup's own charge counts.
-            deadline_s = time.monotonic() + 60
-            while memory(cgroups, job).without_page_cache < HELD:
-                assert time.monotonic() < deadline_s
-                time.sleep(0.01)
+            until(lambda: memory(cgroups, job).without_page_cache >= HELD)
             for now_s in (1.0, 2.0):
                 assert len(limited(LOW, now_s).refused) == 1
                 assert cgroups.get(MEMORY_LIMIT, job) == HIGH + MIB

@@ -1,7 +1,7 @@
 """The agent beside others who write to the same cgroups.
 
 What kubelet and runtimes write is taken by the kernel while the agent's values are in force. When those are undone,
-every file is as it was found, also those that nobody wrote.
+every file is unchanged, also those that no agent wrote.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.agent import slices, states
 from tests.agent.real import limit_cpu, make
 from tests.agent.real_node import DRIVER, RealNode, batch, owning, real_node, suppressed
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.root
 
 RATIO = "node.koordinator.sh/cpu-normalization-ratio"
 BURST = {"cpuBurstStrategy": {"policy": "auto", "cpuBurstPercent": 1000, "cfsQuotaBurstPercent": 300}}
@@ -98,7 +98,7 @@ def throttled(node: RealNode, pod: AgentPod, rounds: int) -> None:
 
 
 def decided(node: RealNode) -> ExecutorOutcome:
-    """A round that goes by samples which the test made."""
+    """A round on samples of the test."""
     return node.agent.decide(node.state(), node.now_s, is_thorough=True).outcome
 
 

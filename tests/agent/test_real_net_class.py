@@ -22,7 +22,7 @@ from tests.agent.loads import Process
 from tests.agent.namespaces import NODE_ADDRESS, OUTSIDE_ADDRESS, run, socket_in
 from tests.agent.real_node import RealNode, real_node
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.root
 
 SLO = {
     "resourceQOSStrategy": {

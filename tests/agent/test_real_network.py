@@ -29,7 +29,7 @@ from tests.agent.namespaces import OUTSIDE_ADDRESS, POD_ADDRESS, Namespaces, nam
 from tests.agent.states import NOW, cpus, node, pod
 from tests.agent.trees import Tree
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.root
 
 SLO: dict[str, Any] = {
     "resourceQOSStrategy": {
@@ -116,14 +116,14 @@ def test_classes_are_made_once_and_all_is_put_back(tmp_path: Path, spaces: Names
     assert not host.round().outcome.done, "nothing the second time"
     host.now_s += 100
     assert not host.round().outcome.done, "nor when it is looked at again"
-    # Another limit changes what is there.
+    # Another limit changes the existing one.
     other = {"koordinator.sh/networkQOS": json.dumps({"egressLimit": "8M"})}
     web = replace(pod("web", "BE", requests={"cpu": "1"}, annotations=other), address=POD_ADDRESS)
     host.state = replace(host.state, pods={"web": web})
     assert not host.round().outcome.refused
     assert "rate 8Mbit" in run("tc", "-n", spaces.pod, "qdisc", "show", "dev", "eth0")
     assert "tbf" not in run("tc", "-n", spaces.node, "qdisc", "show", "dev", "pod0")
-    # A pod that is gone leaves nothing, whoever has its address next.
+    # A pod that is gone leaves nothing, whichever pod has its address next.
     host.state = replace(host.state, pods={})
     host.round()
     assert host.classes() == {}
@@ -164,7 +164,7 @@ def test_a_queue_of_somebody_else_is_left_and_told(tmp_path: Path, spaces: Names
     done = host.round()
     assert not done.outcome.done
     assert not done.outcome.refused
-    assert [(each.pod.key if each.pod else "", "somebody else" in each.why) for each in done.problems] == [
+    assert [(each.pod.key if each.pod else "", "another program" in each.why) for each in done.problems] == [
         ("", True),
         ("ns/web", True),
     ]

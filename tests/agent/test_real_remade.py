@@ -1,4 +1,4 @@
-"""Cgroups that change hands: made anew under the same name, or resized by kubelet while the agent holds them."""
+"""Cgroups that change hands: made again under the same name, or resized by kubelet while the agent holds them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.agent import states
 from tests.agent.real import limit_cpu, make, remove
 from tests.agent.real_node import DRIVER, batch, real_node
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.root
 
 RATIO = "node.koordinator.sh/cpu-normalization-ratio"
 BATCH_CPU = "kubernetes.io/batch-cpu"

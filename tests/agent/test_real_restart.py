@@ -28,10 +28,10 @@ from tests.agent.live.test_daemon import NODE, FakeKubelet, ready_node, working
 from tests.agent.loads import Process, nap
 from tests.agent.real import limit_cpu, make, real_cgroups
 from tests.agent.real_node import settings_below
-from tests.kube.waiting import eventually
 from tests.scheduler.live.embedded import serving
+from tests.waiting import LONGEST_S, eventually
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.root
 
 DRIVER = CgroupDriver.CGROUPFS
 MIB = 1 << 20
@@ -53,8 +53,7 @@ class Kubelet(FakeKubelet):
         self.asked += 1
         if self.manner == "fails":
             return web.Response(status=500, text="not now")
-        while self.manner == "hangs":  # noqa: ASYNC110 - a test ends it
-            await asyncio.sleep(0.05)
+        await eventually(lambda: self.manner != "hangs", LONGEST_S)
         return web.Response(status=500, text="too late")
 
 

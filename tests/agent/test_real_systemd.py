@@ -7,7 +7,6 @@ round. Only where systemd is the first process of a machine that is the test's o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -23,10 +22,10 @@ from tests.agent import service, slices
 from tests.agent.loads import Level, Process, burn, cores
 from tests.agent.real_node import RealNode, batch, owning, real_node, suppressed
 from tests.agent.test_real_disturbed import BURST, IDENTITY, restore
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.timeout(240),
     pytest.mark.skipif(not slices.IN_USE, reason="systemd is not the first process of a machine of the test's own"),
 ]
 
@@ -77,25 +76,18 @@ def test_an_agent_that_systemd_starts_again_holds_best_effort_back_again(tmp_pat
         before = node.settings()
         running.enter_context(Process(node.cgroups, job.containers[0].directory, burn))
         with service.running(node):
-            until(lambda: is_held(node), "the service holds best effort back")
+            until(lambda: is_held(node), what="the service holds best effort back")
             for number in range(1, KILLS + 1):
                 time.sleep(0.07 * number)
                 slices.systemctl("kill", "--signal=KILL", service.UNIT)
-                # With nobody there who looks.
+                # While no agent looks.
                 slices.tell(node.best_effort, "CPUQuota=", f"CPUWeight={100 * number}")
                 slices.systemctl("daemon-reload")
-                until(partial(has_restarted, number), "systemd starts it again")
-                until(lambda: is_held(node), "and the next one goes on")
+                until(partial(has_restarted, number), what="systemd starts it again")
+                until(lambda: is_held(node), what="and the next one goes on")
             assert runs_in_its_own_cgroup(node)
         slices.tell(node.best_effort, "CPUWeight=100")
         restore(node, before, "with the service stopped")
-
-
-def until(is_so: Callable[[], bool], what: str) -> None:
-    until_s = time.monotonic() + 40
-    while not is_so():
-        assert time.monotonic() < until_s, what
-        time.sleep(0.1)
 
 
 def is_held(node: RealNode) -> bool:

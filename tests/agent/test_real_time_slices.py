@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,8 +19,9 @@ from koord.agent.live.keeping import read_ledger
 from tests.agent.loads import Process, nap
 from tests.agent.real import make
 from tests.agent.real_node import RealNode, batch, real_node
+from tests.waiting import until
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.root
 
 YIELDS = {"resourceQOSStrategy": {each: {"cpuQOS": {"enable": True}} for each in ("lsClass", "beClass")}}
 THEIRS = "3000000"
@@ -59,13 +59,12 @@ def _nicely() -> None:
 
 def _settled(tasks: dict[str, int]) -> None:
     """A process says that it is there before it begins to work."""
-    until = time.monotonic() + 10
-    while time.monotonic() < until:
+
+    def have_begun() -> bool:
         is_nice = os.sched_getscheduler(tasks["nice"]) & ~os.SCHED_RESET_ON_FORK == os.SCHED_BATCH
-        if is_nice and slice_of(tasks["chose"]) == THEIRS:
-            return
-        time.sleep(0.01)
-    raise AssertionError("the processes did not begin")
+        return is_nice and slice_of(tasks["chose"]) == THEIRS
+
+    until(have_begun)
 
 
 def test_best_effort_has_long_ones_and_everybody_else_what_they_had(node: RealNode) -> None:
@@ -134,7 +133,7 @@ def test_a_process_has_its_parents(node: RealNode) -> None:
 
 
 def test_what_has_no_time_slice_is_left_alone(node: RealNode) -> None:
-    """By its priority alone: here outside of the node, since a cgroup of v1 may have no time for such tasks."""
+    """Only by its priority, and outside the node: a v1 cgroup may have no runtime for real-time tasks."""
     child = os.fork()
     if child == 0:
         try:

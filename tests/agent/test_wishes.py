@@ -1,4 +1,4 @@
-"""Wishes name targets, not places: the same ones serve what runs and what is to come."""
+"""Wishes name targets, not places: the same ones serve containers that run and that will run."""
 
 from collections.abc import Iterator
 from dataclasses import replace

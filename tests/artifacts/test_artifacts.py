@@ -47,7 +47,7 @@ def uv(*args: str, **environment: str) -> str:
 
 
 def run(folder: Path, *command: str | Path) -> str:
-    """Somewhere else, where no checkout is to be found."""
+    """Somewhere else, without a checkout."""
     done = subprocess.run(
         list(map(str, command)),
         cwd=folder,
@@ -81,7 +81,6 @@ def it_works(koord: Path, folder: Path) -> None:
     assert int(run(folder, koord.parent / "python", "-c", read)) > 1000
 
 
-@pytest.mark.timeout(300)
 def test_a_wheel_with_all_extras_works_in_a_fresh_environment_outside_of_the_checkout(tmp_path: Path) -> None:
     fresh = tmp_path / "env"
     options = ("--frozen", "--no-dev", "--all-extras", "--no-editable", "--quiet", "--python", sys.executable)
@@ -89,7 +88,7 @@ def test_a_wheel_with_all_extras_works_in_a_fresh_environment_outside_of_the_che
     outside = tmp_path / "elsewhere"
     outside.mkdir()
     it_works(fresh / "bin" / "koord", outside)
-    where = run(outside, fresh / "bin" / "python", "-c", "import koord, uvloop, grpc, pyroute2; print(koord.__file__)")
+    where = run(outside, fresh / "bin" / "python", "-c", "import koord, uvloop, grpc, pynvml; print(koord.__file__)")
     assert where.startswith(str(fresh))
 
 
@@ -121,7 +120,7 @@ def test_every_locked_package_has_a_wheel_for_arm_as_well() -> None:
 
 
 def _runs(url: str, python: str, machine: str) -> bool:
-    """Whether a wheel can be installed beside glibc 2.28 and such a Python."""
+    """Whether a wheel can be installed beside glibc 2.28 and that Python."""
     _, _, _, tags = parse_wheel_filename(url.rpartition("/")[2].replace("%2B", "+"))
     return any(_fits(tag, python, machine) for tag in tags)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from koord_bench import admission
+from koord_bench.harness import Size
 
 
 def test_every_case_gives_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "QUICK", admission.Size(pods=50, seconds=0.3))
+    monkeypatch.setattr(admission, "QUICK", Size(pods=50, seconds=0.3))
     results = admission.run(quick=True)
     assert len(results) == 6
     assert all(found.value > 0 for found in results)

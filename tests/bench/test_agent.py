@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from koord_bench import agent
+from koord_bench.harness import Size
 
 
 def test_every_case_gives_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent, "QUICK", agent.Size(pods=4, many_pods=8, warm_s=0.5, part_s=1, parts=2))
+    monkeypatch.setattr(agent, "QUICK", Size(pods=4, many_pods=8, warm_s=0.5, part_s=1, parts=2))
     results = agent.run(quick=True)
     assert len(results) == 6
     assert all(found.value > 0 for found in results if "growth" not in found.metric)

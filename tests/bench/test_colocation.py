@@ -6,23 +6,23 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from koord_bench import colocation, colocation_node, colocation_table
-from koord_bench.colocation import Visits, results
+from koord_bench.colocation import Visits, add_rows
 from koord_bench.colocation_neighbours import NEIGHBOURS, Neighbour
-from koord_bench.colocation_node import CONTROLLED, NAME, PROTECTED, SUPPRESSED, UNPROTECTED, Figures, Visit
-from koord_bench.result import Result
+from koord_bench.colocation_node import CONTROLLED, NAME, PROTECTED, SUPPRESSED, UNPROTECTED, ServiceFigures, Visit
+from koord_bench.harness import Report, Result
+from tests.waiting import until
 
 CPU, CACHE, DISK = (next(each for each in NEIGHBOURS if each.name == name) for name in ("cpu", "cache", "disk"))
 
 
-def figures(p99_ms: float, best_effort: float = 0.9, off_budget: float | None = None) -> Figures:
-    return Figures(1.0, p99_ms, 0.1, 500.0, 1.0, best_effort, off_budget, 100e6, 0.02)
+def figures(p99_ms: float, best_effort: float = 0.9, off_budget: float | None = None) -> ServiceFigures:
+    return ServiceFigures(1.0, p99_ms, 0.1, 500.0, 1.0, best_effort, off_budget, 100e6, 0.02)
 
 
 def visit(protected: float, controlled: float = 3.0, named: int | None = None, again: float = 3.0) -> Visit:
@@ -37,7 +37,9 @@ def visit(protected: float, controlled: float = 3.0, named: int | None = None, a
 
 
 def visits(neighbour: Neighbour, *of: Visit, has_resctrl: bool = False) -> list[Result]:
-    return list(results(Visits(neighbour, has_resctrl, list(of))))
+    report = Report("colocation")
+    add_rows(report, Visits(neighbour, has_resctrl, list(of)))
+    return report.rows
 
 
 def found(of: list[Result], way: str, metric: str) -> Result:
@@ -89,7 +91,7 @@ def test_with_resctrl_the_cache_is_protected_like_all_else() -> None:
 def test_best_effort_is_to_get_what_is_idle_where_nothing_holds_it_back() -> None:
     of = visits(CPU, visit(3.0))
     assert found(of, PROTECTED, "idle CPU used").met
-    assert found(of, CONTROLLED, "idle CPU used").met is None, "who is held back gets less"
+    assert found(of, CONTROLLED, "idle CPU used").met is None, "a pod that is held back gets less"
 
 
 def test_who_lives_on_the_disk_is_to_write_what_it_writes_unprotected() -> None:
@@ -154,9 +156,7 @@ def test_what_a_killed_run_left_is_taken_away_by_the_next(brief: None) -> None:
     code += f"node.NAME = {OWN_NAME!r}; node.visit(neighbours.NEIGHBOURS[3], 30)"
     run = subprocess.Popen([sys.executable, "-P", "-c", code])
     try:
-        until_s = time.monotonic() + 60
-        while not (pids := _inside()) and time.monotonic() < until_s:
-            time.sleep(0.05)
+        pids = until(_inside)
         with pytest.raises(colocation_node.BusyError, match="runs already"):
             colocation_node.clean()
     finally:
@@ -164,7 +164,7 @@ def test_what_a_killed_run_left_is_taken_away_by_the_next(brief: None) -> None:
         run.wait()
     assert pids
     colocation_node.clean()
-    assert not left(), "a cgroup can only go when nobody is in it"
+    assert not left(), "a cgroup can only be removed when it is empty"
 
 
 def _inside() -> list[str]:

@@ -15,8 +15,9 @@ from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Bind
 from koord.scheduler.profiles import profiles_of
 from koord_bench import contest, every_plugin
-from koord_bench.bursts import Burst, Goals, beside
+from koord_bench.bursts import Burst, Goals, compare
 from koord_bench.contest import Workload
+from koord_bench.harness import Report, Result
 
 NODES = 20
 KOORDINATORS = {
@@ -91,7 +92,12 @@ def test_mixed_pods_use_what_the_plugins_are_for() -> None:
 
 def test_without_the_other_scheduler_figures_stand_alone() -> None:
     ours, theirs = Burst(100, 50.0, 1.0, 2.0, 0.1, 80.0), Burst(100, 20.0, 2.0, 4.0, 0.5, 100.0)
-    alone = beside("b", "c", ours, None, peer="p", goals=Goals(faster=2.5))
-    assert {(each.baseline, each.met, each.peer) for each in alone} == {(None, None, "")}
-    rate, *_, cpu, _memory = beside("b", "c", ours, theirs, peer="p", goals=Goals(faster=2.5, cheaper=6.0))
+
+    def compared(baseline: Burst | None) -> list[Result]:
+        report = Report("b")
+        compare(report.case("c", "p"), ours, baseline, Goals(faster=2.5, cheaper=6.0))
+        return report.rows
+
+    assert {(row.baseline, row.met, row.peer) for row in compared(None)} == {(None, None, "")}
+    rate, *_, cpu, _memory = compared(theirs)
     assert (rate.ratio, rate.met, cpu.value, cpu.ratio, cpu.met) == (2.5, True, 1.0, 5.0, False)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from koord_bench.cli import table
-from koord_bench.informer import Size, measure
+from koord_bench.harness import Report, Result, Size, turns
+from koord_bench.informer import measure
 from koord_bench.pod_rows import by_node, identity, pod_row
 from koord_bench.pods import pod_json
-from koord_bench.result import result
 
 TINY = Size(decoded=50, decoded_official=20, listed=1100, rows=600, events=300, repeats=1)
 
 
 def test_every_case_gives_a_figure_beside_its_baseline() -> None:
     pytest.importorskip("kubernetes")
-    results = measure(TINY)
+    results = measure(Report("informer", quick=True), TINY)
     assert [(found.case, found.metric) for found in results] == [
         ("decode", "speed"),
         ("decode", "memory"),
@@ -31,23 +33,40 @@ def test_every_case_gives_a_figure_beside_its_baseline() -> None:
         assert set(msgspec.to_builtins(found)) >= {"bench", "case", "metric", "value", "unit", "baseline", "ratio"}
 
 
+def row(value: float, case: str = "c", **options: Any) -> Result:
+    report = Report("b")
+    report.case(case).add("m", value, "u", **options)
+    return report.rows[0]
+
+
 @pytest.mark.parametrize(
     ("more_is_better", "value", "baseline", "ratio"),
     [(True, 100.0, 2.0, 50.0), (False, 2.0, 100.0, 50.0), (False, 100.0, 2.0, 0.02)],
 )
 def test_a_ratio_above_one_is_always_better(more_is_better: bool, value: float, baseline: float, ratio: float) -> None:
-    found = result("b", "c", "m", value, "u", baseline=baseline, more_is_better=more_is_better, ratio_goal=10)
+    found = row(value, baseline=baseline, more_is_better=more_is_better, ratio_goal=10)
     assert found.ratio == pytest.approx(ratio)
     assert found.met is (ratio >= 10)
 
 
 def test_an_absolute_goal_needs_no_baseline() -> None:
-    assert result("b", "c", "m", 5.0, "s", goal=6.0).met is True
-    assert result("b", "c", "m", 7.0, "s", goal=6.0).met is False
+    assert row(5.0, goal=6.0).met is True
+    assert row(7.0, goal=6.0).met is False
+
+
+def test_a_quick_run_has_only_goals_for_any_size() -> None:
+    case = Report("b", quick=True).case("c")
+    case.add("m", 5.0, "u", goal=6.0)
+    case.add("m", 5.0, "u", goal=6.0, at_any_size=True)
+    assert [found.goal for found in case.report.rows] == [None, 6.0]
+
+
+def test_contenders_take_turns_in_both_directions() -> None:
+    assert list(turns("ab", 3)) == [(0, "a"), (0, "b"), (1, "b"), (1, "a"), (2, "a"), (2, "b")]
 
 
 def test_the_table_says_which_goal_was_missed() -> None:
-    shown = table([result("b", "slow", "CPU", 7.0, "s", goal=6.0), result("b", "fast", "CPU", 5.0, "s", goal=6.0)])
+    shown = table([row(7.0, "slow", goal=6.0), row(5.0, "fast", goal=6.0)])
     slow, fast = shown.splitlines()[1:]
     assert slow.endswith("NO")
     assert fast.endswith("yes")

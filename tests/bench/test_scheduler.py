@@ -5,20 +5,21 @@ from __future__ import annotations
 import pytest
 
 from koord_bench import gpu_shares, reservations, reserved_room, scheduler_memory
-from koord_bench.scheduler import CASES, Case, measure, of_owners, peer
+from koord_bench.harness import Report, Result
+from koord_bench.scheduler import WORKLOADS, Workload, add_owners, measure, peer
 from koord_bench.scheduler import _node as make_node
 from koord_bench.scheduler import _pod as pod_data
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_every_case_decides_all_its_pods_and_the_same_way_each_time(case: Case) -> None:
-    first, second = measure(case, nodes=60, pods=50), measure(case, nodes=60, pods=50)
-    assert first.placed + first.turned_away == len(first.took_s) == 45
-    assert (first.placed, first.turned_away, first.rows_judged) == (
-        second.placed,
-        second.turned_away,
-        second.rows_judged,
-    )
+def by_metric(report: Report) -> dict[str, Result]:
+    return {result.metric: result for result in report.rows}
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+def test_every_case_decides_all_its_pods_and_the_same_way_each_time(workload: Workload) -> None:
+    first, second = measure(workload, nodes=60, pods=50), measure(workload, nodes=60, pods=50)
+    assert len(first.took_s) == len(second.took_s) == 45
+    assert (first.placed, first.rows_judged) == (second.placed, second.rows_judged)
     assert first.placed > 0
 
 
@@ -41,13 +42,16 @@ def test_where_the_real_scheduler_is_not_installed_there_is_no_figure(monkeypatc
 
 
 def test_owners_of_room_are_measured_beside_equal_pods_that_own_none() -> None:
-    found = {each.metric: each.value for each in of_owners(nodes=60, pods=reserved_room.TURN + 50, goals=False)}
-    assert found["cost of a view"] == pytest.approx(found["decided, no owners"] / found["decided"])
+    report = Report("test", quick=True)
+    add_owners(report, nodes=60, pods=reserved_room.TURN + 50)
+    found = by_metric(report)
+    assert found["cost of a view"].value == pytest.approx(found["decided, no owners"].value / found["decided"].value)
 
 
 def test_owners_of_reservations_all_go_into_them() -> None:
-    made = (make_node(i) for i in range(20))
-    found = {each.metric: each for each in reservations.results("test", made, pod_data, number=8, teams=2, goals=False)}
+    report = Report("test", quick=True)
+    reservations.add_rows(report, map(make_node, range(20)), pod_data, number=8, teams=2)
+    found = by_metric(report)
     assert found["in a reservation"].value == 100
     assert found["decided"].value > 0
 
@@ -55,5 +59,5 @@ def test_owners_of_reservations_all_go_into_them() -> None:
 def test_gpu_shares_are_decided_until_gpus_are_full() -> None:
     """Ten nodes have 51 GPUs: 40 pods fit, 400 do not."""
     few, many = (gpu_shares.measure("MostAllocated", nodes=10, pods=pods) for pods in (40, 400))
-    assert (len(few[0]), few[1]) == (40, 40)
-    assert 40 < many[1] < 400
+    assert (len(few.took_s), few.placed) == (40, 40)
+    assert 40 < many.placed < 400

@@ -5,17 +5,16 @@ from __future__ import annotations
 import pytest
 
 from koord_bench import scheduling
-from koord_bench.bursts import Seen
-from koord_bench.scheduling import Size
+from koord_bench.bursts import PodTimes
+from koord_bench.harness import Size
 
 TINY = Size(nodes=5, burst=20, trickle=5, trickle_per_s=50.0, real_nodes=5, real_pods=20)
 
 
-@pytest.mark.timeout(120)
 def test_every_figure_of_the_embedded_server_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduling, "QUICK", TINY)
-    monkeypatch.setattr(scheduling, "_side_by_side", lambda *_: [])
-    monkeypatch.setattr(scheduling, "_every_plugin", lambda *_: [])
+    monkeypatch.setattr(scheduling, "_side_by_side", lambda *_: None)
+    monkeypatch.setattr(scheduling, "_every_plugin", lambda *_: None)
     results = {found.metric: found for found in scheduling.run(quick=True)}
     assert set(results) == {
         "bound pods",
@@ -35,6 +34,6 @@ def test_every_figure_of_the_embedded_server_is_there(monkeypatch: pytest.Monkey
 
 def test_shares_are_of_those_that_waited() -> None:
     keys = [f"bench/burst-{number}" for number in range(100)]
-    seen = Seen(dict.fromkeys(keys, 1.0), {key: 1.0 + number for number, key in enumerate(keys)})
-    assert seen.waited_s(0.5) == 50
-    assert seen.waited_s(0.99) == 99
+    times = PodTimes(dict.fromkeys(keys, 1.0), {key: 1.0 + number for number, key in enumerate(keys)})
+    assert times.waited_s(0.5) == 50
+    assert times.waited_s(0.99) == 99

@@ -8,7 +8,7 @@ import pytest
 
 from koord.cli.main import run
 from koord_bench import api_servers
-from koord_bench.result import Result
+from koord_bench.harness import Result
 
 
 @pytest.fixture

@@ -29,10 +29,9 @@ from koord.kube.locate import locate
 from koord.manager.colocation_switch import SwitchError
 from koord.operate.live.colocation import Evict, Scope, SwitchResult, look, plan, turn
 from tests.control_plane import ControlPlane
-from tests.manager.live.managing import change, fresh, lent, managing, node_with_metric, report, until, until_lent
+from tests.manager.live.managing import change, fresh, lent, managing, node_with_metric, report, until_lent
 from tests.scheduler.live.embedded import scheduling, serving, until_bound
-
-pytestmark = pytest.mark.timeout(120)
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -127,7 +126,7 @@ async def test_without_a_manager_it_says_so_and_new_batch_pods_wait_with_a_reaso
         assert "no manager leads" in told.manager
         assert told.nodes["n1"].pods == ("default/before",)
         await client.create(kinds.PODS, batch_pod("after"), namespace="default")
-        await until(lambda: _waits(client, "after", "Insufficient kubernetes.io/batch-cpu"))
+        await eventually(lambda: _waits(client, "after", "Insufficient kubernetes.io/batch-cpu"))
 
 
 async def _waits(client: Client, name: str, reason: str) -> bool:
@@ -196,7 +195,7 @@ async def test_a_pod_that_asks_for_notice_is_told_and_goes_when_it_is_ready(clie
     await _running(client, job)
     async with asyncio.TaskGroup() as tasks:
         switch = tasks.create_task(off(client, Scope(nodes=("n1",)), evict=Evict(within_s=60.0)))
-        await until(lambda: _is_told(client, "job"))
+        await eventually(lambda: _is_told(client, "job"))
         ready = {"metadata": {"annotations": {"scheduling.koord.sh/eviction-ready": "true"}}}
         await client.patch(kinds.PODS, "job", ready, namespace="default")
     assert switch.result().evicted == ("default/job",)
@@ -208,7 +207,7 @@ async def test_who_stops_waiting_for_a_pod_takes_the_notice_back(client: Client)
     job["metadata"]["annotations"] = {"scheduling.koord.sh/eviction-notice": "10m"}
     await _running(client, job)
     switch = asyncio.create_task(off(client, Scope(nodes=("n1",)), evict=Evict(within_s=60.0)))
-    await until(lambda: _is_told(client, "job"))
+    await eventually(lambda: _is_told(client, "job"))
     switch.cancel()
     with pytest.raises(asyncio.CancelledError):
         await switch
@@ -268,7 +267,7 @@ async def test_while_the_stored_configuration_is_invalid_what_the_manager_uses_i
         await report(client, "n1")
         await until_lent(client, "n1", 48_700)
         await change(client, "colocation-config", '{"enable": tru')
-        await until(lambda: _published(client))
+        await eventually(lambda: _published(client))
         told = await look(client, Scope())
         assert told.cluster
         assert told.nodes["n1"].on
@@ -284,7 +283,7 @@ async def test_while_the_stored_configuration_is_invalid_what_the_manager_uses_i
         await until_lent(client, "n1", 38_700)
         await change(client, "colocation-config", '{"enable": true}')
         await until_lent(client, "n1", 25_900)
-        await until(lambda: _published(client, there=False))
+        await eventually(lambda: _published(client, there=False))
     assert (await look(client, Scope())).configuration == ()
 
 
@@ -346,8 +345,7 @@ def served(tmp_path: Path, *pods: dict[str, Any]) -> Iterator[list[str]]:
             await lending(client, "n1")
             await _running(client, *pods)
             ready.set()
-            while not over.is_set():  # noqa: ASYNC110 - set by another thread
-                await asyncio.sleep(0.05)
+            await asyncio.to_thread(over.wait)
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
@@ -394,7 +392,7 @@ def test_break_glass_says_what_it_finds(tmp_path: Path, capsys: pytest.CaptureFi
 def test_evicting_is_asked_about_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with served(tmp_path, batch_pod("job"), plain_pod("plain")) as where:
         evict = ["colocation", "off", "--evict", *where]
-        # No terminal: nobody can be asked.
+        # No terminal: the user cannot be asked.
         assert koord(evict) == 2
         refusal = capsys.readouterr().err
         assert "--yes" in refusal
@@ -419,7 +417,7 @@ def test_evicting_is_asked_about_first(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def _on_a_terminal(command: list[str], answer: str) -> tuple[int, str]:
-    """The exit code and all that is said, where somebody types an answer."""
+    """The exit code and all output, where a user types an answer."""
     keyboard, terminal = pty.openpty()
     try:
         os.write(keyboard, answer.encode())

@@ -137,7 +137,7 @@ profiles:
 
 
 def custom(tmp_path: Path, replicas: int | None) -> list[str]:
-    """A hot node whose only evictable pods belong to a CloneSet; its object has so many replicas, or is not there."""
+    """A hot node whose only evictable pods belong to a CloneSet; its object has N replicas, or is not there."""
     hot = yaml.safe_dump_all(_hot_with_clones())
     (tmp_path / "cluster.yaml").write_text(hot)
     if replicas is not None:

@@ -9,7 +9,8 @@ import pytest
 from koord.cli.main import run
 from koord.kube import reload
 from tests.descheduler.live.cluster import configured, descheduling
-from tests.scheduler.live.embedded import serving, until
+from tests.scheduler.live.embedded import serving
+from tests.waiting import eventually
 
 
 def test_every_fault_of_a_configuration_is_named_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,7 +66,7 @@ async def test_a_running_one_keeps_the_last_valid_configuration(
         await bootstrap(client)
         async with descheduling(client, said["text"], reload=lambda: configured(said["text"])):
             said["text"] = "deschedulingInterval: never"
-            await until(lambda: told("the configuration is left as it was"))
+            await eventually(lambda: told("the configuration stays unchanged"))
             assert not await told("takes effect")
             said["text"] = "deschedulingInterval: 200ms\nprofiles: [{name: other}]"
-            await until(lambda: told("the configuration has changed, and takes effect"))
+            await eventually(lambda: told("the configuration has changed, and takes effect"))

@@ -19,7 +19,7 @@ from koord.cli.main import koord as whole
 from koord.cli.main import run
 
 
-def koord(*args: str, timeout_s: float = 60, **env: str) -> subprocess.CompletedProcess[str]:
+def koord(*args: str, timeout_s: float = 120, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "koord", *args],
         capture_output=True,

@@ -199,7 +199,7 @@ def test_a_line_about_a_node_fits_the_terminal(columns: int, bars: bool) -> None
     assert ("█" in "".join(lines)) == bars
     assert not bars or max(len(line) for line in lines) <= columns
     assert "100%" in lines[2]
-    assert "█" in node_table(found.nodes, None, True), "who asks for bars gets them"
+    assert "█" in node_table(found.nodes, None, True), "bars are shown on request"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from koord_minicluster.cli.hollow import Fleet
 from koord_minicluster.cli.up import up
 from koord_minicluster.cli.up_demo import Demo
 from koord_minicluster.cli.up_demo_view import clock, line, screen, told
-from koord_minicluster.demo.ledger import Ledger, Look, PodSeen
+from koord_minicluster.demo.ledger import ClusterSample, Ledger, PodSeen
 from koord_minicluster.demo.live.watching import Watching
 from koord_minicluster.demo.scenario import Scenario
 from koord_minicluster.demo.summary import course, summary
@@ -87,7 +87,7 @@ def test_the_screen_fits_terminals_of_other_sizes(columns: int, lines: int) -> N
 
 
 def test_a_screen_without_anything_yet_is_drawn() -> None:
-    text = "\n".join(shown(ledger(Look(0.0, 0, {}))))
+    text = "\n".join(shown(ledger(ClusterSample(0.0, 0, {}))))
     assert "are being started" in text
 
 
@@ -112,7 +112,7 @@ def test_the_summary_compares_and_fits_80_columns() -> None:
     assert "violations none" in text
 
 
-def demo(report: Path, *looks: Look) -> Demo:
+def demo(report: Path, *looks: ClusterSample) -> Demo:
     fleet = Fleet("32", "128Gi", 110, None, 360.0, looks[0].time_s, 0)
     return Demo(Scenario(10), fleet, report, ledger(*looks))
 

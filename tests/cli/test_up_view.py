@@ -139,7 +139,7 @@ def test_cpu_is_shown_by_band_with_its_course() -> None:
 
 
 def answers(quick: int, slow: int, qos: str = "LS") -> list[Sample]:
-    """So many within 2 ms, so many between 2 and 10."""
+    """N within 2 ms, N between 2 and 10."""
     counts = {"0.001": 0, "0.002": quick, "0.01": quick + slow, "+Inf": quick + slow}
     return [Sample(f"{ANSWERED}_bucket", {"qos": qos, "le": bound}, count) for bound, count in counts.items()]
 

@@ -1,4 +1,4 @@
-"""What each component asked of a real API server, as the server itself wrote it down."""
+"""The requests of each component to a real API server, as the server itself wrote it down."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What `koord install` put on a cluster, running: each container of an installed workload is a process here.
+"""Runs what `koord install` put on a cluster: each container of an installed workload is a process here.
 
-No container runtime is needed. A process gets the arguments and the files of the installed workload, a token of the
-installed service account, and thereby the rights that were installed; only addresses and folders are its own. Replicas
-of the manager stand behind one address, as behind their Service.
+No container runtime is needed. A process gets the arguments and the files of the installed workload, and a token of
+the installed service account, which has the installed rights; only addresses and folders differ. Replicas of the
+manager share one address, like that of their Service.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from koord.operate.install.live.cluster import Cluster
 from koord.operate.install.manifest import Key
 from koord.operate.install.settings import AGENT, DESCHEDULER, MANAGER, SCHEDULER, Component
 from tests.control_plane import free_port
-from tests.crowd import crowd
 from tests.operate.install.recorded import account_config
 from tests.scheduler.live.servers import carry
+from tests.waiting import eventually
 
 CONTROL_PLANE = (MANAGER, SCHEDULER, DESCHEDULER)
 READY_WITHIN_S = 60.0
@@ -67,7 +67,7 @@ class Replica:
     def kill(self) -> None:
         if self.process is not None:
             self.process.send_signal(signal.SIGKILL)
-            self.process.wait(timeout=10)
+            self.process.wait(timeout=60)
             self.process = None
 
     @property
@@ -75,11 +75,12 @@ class Replica:
         return self.log.read_text(errors="replace")[-4000:]
 
     async def until_ready(self) -> None:
-        async with asyncio.timeout(READY_WITHIN_S * crowd()):
-            while not await asyncio.to_thread(self._is_ready):
-                assert self.process is not None, f"{self.name} was not started"
-                assert self.process.poll() is None, f"{self.name} ended:\n{self.said}"
-                await asyncio.sleep(0.1)
+        async def ready() -> bool:
+            assert self.process is not None, f"{self.name} was not started"
+            assert self.process.poll() is None, f"{self.name} ended:\n{self.said}"
+            return await asyncio.to_thread(self._is_ready)
+
+        await eventually(ready, READY_WITHIN_S)
 
     def _is_ready(self) -> bool:
         context = ssl.create_default_context()
@@ -102,7 +103,7 @@ class Installed:
         return [each for each in self.replicas if each.component is component]
 
     async def leader(self, component: Component) -> str:
-        """The name of the replica that leads; empty if nobody does."""
+        """The name of the replica that leads; empty if none does."""
         return (await self.holder(component)).rpartition("_")[0]
 
     async def holder(self, component: Component) -> str:
@@ -158,7 +159,7 @@ async def running(
     host: AgentHost | None = None,
     components: Sequence[Component] = CONTROL_PLANE,
 ) -> AsyncIterator[Installed]:
-    """So many replicas of each component of the control plane, and the agent of one node, if there is one. They end
+    """N replicas of each component of the control plane, and the agent of one node, if there is one. They end
     with the block."""
     installed, service = Installed(admin), _Service()
     listening = await asyncio.start_server(service.connected, "127.0.0.1", service.port)

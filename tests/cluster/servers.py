@@ -24,7 +24,7 @@ class Place:
 
     kubeconfig: Path
     audit: Path | None = None
-    "Where the API server writes down what koord's service accounts asked of it, if it does."
+    "Where the API server writes down the requests of koord's service accounts, if it does."
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def embedded(folder: Path) -> Iterator[Place]:
             yield Place(kubeconfig)
         finally:
             process.kill()
-            process.wait(timeout=10)
+            process.wait(timeout=60)
 
 
 SERVERS: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {"embedded": embedded, "real": real}

@@ -1,7 +1,7 @@
 """The story of an installation, told on any cluster: what users were promised, step by step, on modelled nodes.
 
-Each step does something, lets somebody interfere (`middle`), and waits until what was promised holds. It holds whoever
-is killed meanwhile. At the end `Pods` says whether something was done twice.
+Each step does something, lets a test interfere (`middle`), and waits until what was promised holds. It holds
+whatever is killed in the meantime. At the end `Pods` says whether something was done twice.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from koord.kube.program import own_program
 from koord.kube.store import Delta
 from tests.crowd import crowd
 from tests.scheduler.live.embedded import node_manifest
+from tests.waiting import eventually
 
 log = logging.getLogger(__name__)
 
@@ -137,26 +138,22 @@ class Story:
 
     async def create(self, kind: Kind[Any], body: Json) -> None:
         """As a controller creates things: an admission that does not answer is asked again."""
-        async with asyncio.timeout(WITHIN_S * crowd()):
-            while True:
-                try:
-                    await self.admin.create(kind, body)
-                except AlreadyExists:
-                    return
-                except ApiError as error:
-                    if error.code < 500:
-                        raise
-                    await asyncio.sleep(0.2)
-                else:
-                    return
+
+        async def created() -> bool:
+            try:
+                await self.admin.create(kind, body)
+            except AlreadyExists:
+                return True
+            except ApiError as error:
+                if error.code < 500:
+                    raise
+                return False
+            return True
+
+        await eventually(created, WITHIN_S)
 
     async def until(self, what: str, holds: Callable[[], Awaitable[bool]]) -> None:
-        try:
-            async with asyncio.timeout(WITHIN_S * crowd()):
-                while not await holds():  # noqa: ASYNC110 - others bring it about
-                    await asyncio.sleep(0.1)
-        except TimeoutError:
-            raise AssertionError(f"{what}: not within {WITHIN_S * crowd():.0f} s") from None
+        await eventually(holds, WITHIN_S, what=what)
 
     async def of(self, namespace: str, app: str) -> list[Pod]:
         return await self.admin.list(PODS, namespace=namespace, labels=f"app={app}")
@@ -231,7 +228,7 @@ class Story:
         await self.until("all batch pods run", lambda: self._run(TENANT, "encode", 4))
 
     async def _profile_is_known(self) -> bool:
-        """Replicas hear of a profile one after the other; before, they admit pods as they are."""
+        """Replicas receive a profile one after the other; before, they admit pods unchanged."""
         tries = pod_template("probe", "1", pool="work")
         for _ in range(4):
             body = {"metadata": {"name": "probe", "namespace": TENANT}, "spec": tries["spec"]}
@@ -272,7 +269,7 @@ class Story:
             await self.create(PODS, pod("team", "1", f"team-{number}", pool="work", namespace=LIMITED))
         await self.middle("quota")
         await self.until_bound(LIMITED, "team", 2)
-        await self.until("the third is told of its quota", self._third_is_told)
+        await self.until("the third has an event about its quota", self._third_is_told)
         assert len(await self.bound(LIMITED, "team")) == 2
 
     async def _third_is_told(self) -> bool:
@@ -380,9 +377,9 @@ class Story:
         await self.until(f"{hot} has cooled down", is_cool)
         jobs = await self.admin.list(POD_MIGRATION_JOBS)
         lost = {each.metadata.uid for each in first if each.metadata.uid in self.pods.gone}
-        assert lost, "somebody was moved"
-        assert lost <= {each.spec.pod_ref.uid for each in jobs}, "nobody else went"
-        # One that failed, since a place was taken meanwhile, is followed by another one.
+        assert lost, "a pod was moved"
+        assert lost <= {each.spec.pod_ref.uid for each in jobs}, "no other pod went"
+        # One that failed, since a place was taken in the meantime, is followed by another one.
         moved = Counter(each.spec.pod_ref.uid for each in jobs if each.status.phase == "Succeeded")
         assert {uid: times for uid, times in moved.items() if times > 1} == {}
 
@@ -467,7 +464,7 @@ async def nodes(admin: Client, kubeconfig: Path, folder: Path) -> AsyncIterator[
         yield
     finally:
         fleet.kill()
-        fleet.wait(timeout=10)
+        fleet.wait(timeout=60)
         beating.cancel()
         with suppress(asyncio.CancelledError):
             await beating
@@ -479,13 +476,7 @@ def _started(log: Path, *args: str) -> subprocess.Popen[bytes]:
 
 
 async def _label(admin: Client, node: str, labels: Mapping[str, str]) -> None:
-    while True:
-        try:
-            await admin.patch(NODES, node, {"metadata": {"labels": dict(labels)}})
-        except NotFound:
-            await asyncio.sleep(0.1)
-        else:
-            return
+    await eventually(lambda: admin.patch(NODES, node, {"metadata": {"labels": dict(labels)}}), retry_on=NotFound)
 
 
 async def _beat(admin: Client) -> None:

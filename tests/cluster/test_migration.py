@@ -1,7 +1,7 @@
 """Koordinator's own scheduler, and Kubernetes', give way to koord's and come back, on Kubernetes' own processes.
 
 Every process that matters is a real one: a pod of either scheduler's Deployment, made by Kubernetes' controllers on a
-hollow node, is a process here for as long as it is there.
+hollow node, is a process here while it exists.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pytest
 
 from koord.api.kinds import CONFIG_MAPS, EVENTS, LEASES, NODES, PODS, SERVICE_ACCOUNTS
 from koord.api.protocol import names
-from koord.api.protocol.holders import is_anothers, is_koords
+from koord.api.protocol.lease_holders import is_anothers, is_koords
 from koord.api.text.timestamp import parse_timestamp
 from koord.api.text.yaml import load
 from koord.kube.client import Client
@@ -39,6 +39,7 @@ from tests.crowd import crowd
 from tests.docs.test_pages import DOCS
 from tests.operate.install import koordinator
 from tests.operate.install.test_migrate import HERE, THERE, apply, defined
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 VERSION = "v1.8"
@@ -65,10 +66,10 @@ def process(log: Path, *command: str, **environment: str) -> Iterator[subprocess
     finally:
         running.send_signal(signal.SIGTERM)
         try:
-            running.wait(timeout=30)
+            running.wait(timeout=60)
         except subprocess.TimeoutExpired:
             running.kill()
-            running.wait(timeout=10)
+            running.wait(timeout=60)
 
 
 @dataclass
@@ -183,22 +184,15 @@ async def pods_keep_coming(client: Client) -> None:
         await asyncio.sleep(1.0)
 
 
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    deadline_s = time.monotonic() + WITHIN_S * crowd()
-    while not await holds():
-        assert time.monotonic() < deadline_s, holds
-        await asyncio.sleep(0.2)
-
-
 async def all_bound(client: Client) -> None:
     async def bound() -> bool:
         return all(pod.spec.node_name for pod in await client.list(PODS, namespace="default"))
 
-    await until(bound)
+    await eventually(bound, WITHIN_S)
 
 
 async def runs(client: Client, name: str, times: int) -> bool:
-    """Whether so many pods are there whose names begin with `name`."""
+    """Whether N pods are there whose names begin with `name`."""
     return sum(pod.metadata.name.startswith(name) for pod in await client.list(PODS)) == times
 
 
@@ -222,10 +216,10 @@ async def test_pods_go_on_being_placed_once_while_schedulers_change_hands_and_no
         async def led_by_koordinators() -> bool:
             return is_anothers(await holder(client))
 
-        await until(led_by_koordinators)
+        await eventually(led_by_koordinators, WITHIN_S)
         coming = asyncio.create_task(pods_keep_coming(client))
         try:
-            await until(lambda: has_bound(client, 3))
+            await eventually(lambda: has_bound(client, 3), WITHIN_S)
             await all_bound(client)
             # Pods keep coming: the last one may still have to be bound.
             first = {
@@ -239,15 +233,15 @@ async def test_pods_go_on_being_placed_once_while_schedulers_change_hands_and_no
             assert is_koords(await holder(client))
             await all_bound(client)
             await migrated(kubeconfig, "agent")
-            await until(partial(runs, client, "koord-agent", 2))
-            await until(partial(runs, client, "koordlet-", 0))
+            await eventually(partial(runs, client, "koord-agent", 2), WITHIN_S)
+            await eventually(partial(runs, client, "koordlet-", 0), WITHIN_S)
 
             await migrated(kubeconfig, "agent", "--back")
-            await until(partial(runs, client, "koordlet-", 2))
+            await eventually(partial(runs, client, "koordlet-", 2), WITHIN_S)
             await migrated(kubeconfig, "scheduler", "--back")
             assert is_anothers(await holder(client))
             there = len(await client.list(PODS, namespace="default"))
-            await until(lambda: has_bound(client, there + 2))
+            await eventually(lambda: has_bound(client, there + 2), WITHIN_S)
         finally:
             coming.cancel()
         await all_bound(client)
@@ -299,7 +293,7 @@ async def test_koord_takes_kube_schedulers_place_by_its_own_lease_and_gives_it_b
                 await client.create(PODS, {"metadata": {"name": next(names_of)}, "spec": spec}, namespace="default")
                 await all_bound(client)
                 # A scheduler that ends forgets what it has not told yet.
-                await until(told)
+                await eventually(told, WITHIN_S)
 
             async def told() -> bool:
                 return len(await times_bound(client)) == len(await client.list(PODS, namespace="default"))
@@ -314,17 +308,17 @@ async def test_koord_takes_kube_schedulers_place_by_its_own_lease_and_gives_it_b
                 return "another leads" in log.read_text()
 
             with process(tmp_path / "kube-scheduler.log", *theirs):
-                await until(led_by(is_anothers))
+                await eventually(led_by(is_anothers), WITHIN_S)
                 await is_placed()
                 koords.enter_context(process(log, *ours))
-                await until(koord_waits)
+                await eventually(koord_waits, WITHIN_S)
                 await is_placed()
                 assert await led_by(is_anothers)()
-            await until(led_by(is_koords))
+            await eventually(led_by(is_koords), WITHIN_S)
             await is_placed()
             with process(tmp_path / "kube-scheduler.log", *theirs):
                 await asyncio.to_thread(koords.close)
-                await until(led_by(is_anothers))
+                await eventually(led_by(is_anothers), WITHIN_S)
                 await is_placed()
 
             assert set((await times_bound(client)).values()) == {1}

@@ -37,7 +37,6 @@ CONFIGURATIONS: tuple[tuple[Any, str], ...] = (
 async def undisturbed(step: str) -> None: ...
 
 
-@pytest.mark.timeout(180)
 @ON_BOTH
 @pytest.mark.parametrize("manager", ["runs", "is down"])
 async def test_the_namespace_goes_and_pods_that_use_koord_are_accepted(
@@ -90,7 +89,7 @@ async def is_accepted(admin: Client) -> bool:
     labels = {str(names.LABEL_QOS_CLASS): "LS"}
     pod = {"metadata": {"name": "probe", "labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await admin.limited(attempts=1).create(PODS, pod, namespace="default", dry_run=True)
     except ApiError:
         return False

@@ -3,7 +3,6 @@ installed and no others."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import time
@@ -29,6 +28,7 @@ from tests.cluster.story import COLOCATION, DESCHEDULER_CONFIG, EDGE, SPACE, WIT
 from tests.crowd import crowd
 from tests.docs.test_claims import UNUSED_BY_THE_DESCHEDULER, UNUSED_BY_THE_SCHEDULER
 from tests.operate.install.test_rights import UNUSED_BY_THE_AGENT, UNUSED_BY_THE_MANAGER
+from tests.waiting import eventually
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ VICTIMS: dict[str, tuple[Component, ...]] = {
     "hot node": (DESCHEDULER, SCHEDULER),
     "switch": (MANAGER,),
 }
-"""Who is killed in the middle of which step: whoever has to act in it."""
+"""The component that is killed in the middle of each step: the one that acts in it."""
 ON_BOTH = pytest.mark.parametrize("server", ["embedded", pytest.param("real", marks=pytest.mark.cluster)])
 
 
@@ -131,7 +131,7 @@ def nothing_was_done_twice(audit: Path) -> None:
 async def test_whoever_is_killed_in_the_middle_nothing_is_lost_and_nothing_is_done_twice(
     server: str, replicas: int, tmp_path: Path
 ) -> None:
-    """One replica that is started again, as kubelet would; or two, of which the leader is killed and the other one
+    """One replica that is started again, as kubelet would; or two, and the leader is killed and the other one
     takes over."""
     took_s: list[float] = []
     with SERVERS[server](tmp_path) as place:
@@ -174,9 +174,11 @@ async def killed(installed: Installed, component: Component) -> float:
     victim.kill()
     if alone:
         victim.start()
-    async with asyncio.timeout(WITHIN_S * crowd()):
-        while await installed.holder(component) in (before, ""):  # noqa: ASYNC110 - another process takes it
-            await asyncio.sleep(0.1)
+
+    async def another_leads() -> bool:
+        return await installed.holder(component) not in (before, "")
+
+    await eventually(another_leads, WITHIN_S)
     took_s = time.monotonic() - began_s
     if not alone:
         victim.start()

@@ -12,7 +12,7 @@ from koord.api.kubernetes.pod import Pod, Toleration
 from koord.api.kubernetes.words import TaintEffect
 from koord.api.machinery.codec import convert
 from koord.api.text.timestamp import from_seconds
-from koord.descheduler.arbitration import Asked, arbitrate
+from koord.descheduler.arbitration import MoveRequest, arbitrate
 from koord.descheduler.evictable import never, not_yet
 from koord.descheduler.moves import Moves
 from koord.descheduler.round import run
@@ -68,7 +68,9 @@ def test_a_pod_may_ask_to_stay_for_a_time_after_its_start(text: str, started_s_a
 
 def test_a_move_asked_for_by_hand_is_refused_with_the_annotation() -> None:
     given = annotated(safe="false")
-    (ruling,) = arbitrate([Asked("move", NOW_S, given, args())], workloads_of(deployment("web", 5), [given]), Moves())
+    (ruling,) = arbitrate(
+        [MoveRequest("move", NOW_S, given, args())], workloads_of(deployment("web", 5), [given]), Moves()
+    )
     assert (ruling.outcome, ruling.why) == ("forbidden", f"it asks to stay ({SAFE}: false)")
 
 

@@ -1,4 +1,4 @@
-"""Two jobs of one workload, of which the replacement of one uses the room of the other: they trade, and both end."""
+"""Two jobs of one workload; the replacement of one uses the room of the other: they trade, and both end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.protocol.crd.reservation import Reservation
 from koord.api.text.timestamp import from_seconds
 from koord.descheduler.held_room import Sibling, is_held_for_nobody, reservation_name
-from koord.descheduler.migration import DropReservation, EvictPod, Seen, Step, TakeOverReservation, step
+from koord.descheduler.migration import step
+from koord.descheduler.migration_step import DropReservation, EvictPod, MigrationState, Step, TakeOverReservation
 from tests.descheduler.build import NOW_S, pod
 
 ARGS = MigrationControllerArgs().completed()
@@ -62,14 +63,14 @@ ROOM_A, ROOM_B = room("a", "n3"), room("b", "n4", user="web-3")
 
 
 def steps_of_b(*siblings: Sibling, of: PodMigrationJob = B, on: Reservation = ROOM_B) -> Step:
-    return step(of, Seen(pod("web-2", "n2"), on, pod("web-3", "n4"), siblings=siblings), ARGS, NOW_S + 1)
+    return step(of, MigrationState(pod("web-2", "n2"), on, pod("web-3", "n4"), siblings=siblings), ARGS, NOW_S + 1)
 
 
 def test_the_job_whose_pod_is_gone_goes_on_with_the_room_that_its_replacement_uses() -> None:
     other = Sibling(B, ROOM_B, None, pod_stays=True)
-    taken = step(A, Seen(None, ROOM_A, siblings=(other,)), ARGS, NOW_S + 1)
+    taken = step(A, MigrationState(None, ROOM_A, siblings=(other,)), ARGS, NOW_S + 1)
     assert (reservation_name(taken.job), taken.actions) == ("uid-b", ())
-    done = step(taken.job, Seen(None, ROOM_B, pod("web-3", "n4"), siblings=(other,)), ARGS, NOW_S + 1).job
+    done = step(taken.job, MigrationState(None, ROOM_B, pod("web-3", "n4"), siblings=(other,)), ARGS, NOW_S + 1).job
     assert (done.status.phase, done.status.pod_ref and done.status.pod_ref.name) == ("Succeeded", "web-3")
 
 
@@ -96,7 +97,7 @@ def test_without_a_job_to_trade_with_a_room_that_is_taken_fails_the_move() -> No
 def test_a_room_that_somebody_goes_on_with_already_is_not_taken_by_a_third() -> None:
     second = job("c", "web-9", evicted=True, refers_to="uid-b")
     siblings = (Sibling(B, ROOM_B, None, pod_stays=True), Sibling(second, ROOM_B, None, pod_stays=False))
-    waits = step(A, Seen(None, ROOM_A, siblings=siblings), ARGS, NOW_S + 1).job
+    waits = step(A, MigrationState(None, ROOM_A, siblings=siblings), ARGS, NOW_S + 1).job
     assert (reservation_name(waits), waits.status.reason) == ("uid-a", "WaitForPodBindReservation")
 
 
@@ -106,11 +107,11 @@ def whole(since_s: float) -> tuple[Pod, ...]:
 
 
 def test_a_job_whose_replacement_went_elsewhere_ends_and_gives_its_room_back() -> None:
-    soon, later = (step(A, Seen(None, ROOM_A, whole=whole(NOW_S + 1)), ARGS, NOW_S + s) for s in (2, 20))
+    soon, later = (step(A, MigrationState(None, ROOM_A, whole=whole(NOW_S + 1)), ARGS, NOW_S + s) for s in (2, 20))
     assert (soon.job.status.phase, soon.actions) == ("Running", ())
     assert (later.job.status.phase, later.actions) == ("Succeeded", (DropReservation("uid-a"),))
     assert (later.job.status.pod_ref and later.job.status.pod_ref.name, later.job.status.node_name) == ("web-5", "n5")
-    smaller = step(A, Seen(None, ROOM_A, whole=whole(NOW_S - 60)), ARGS, NOW_S + 20).job
+    smaller = step(A, MigrationState(None, ROOM_A, whole=whole(NOW_S - 60)), ARGS, NOW_S + 20).job
     assert (smaller.status.phase, smaller.status.pod_ref) == ("Succeeded", None), "the workload was scaled down"
 
 
@@ -126,5 +127,5 @@ def test_a_pod_that_waits_for_a_place_has_moved_once_it_is_where_its_room_is() -
     mine = replace(room("b", "n4", user="web-2"), metadata=ROOM_B.metadata)
     owners = convert(Reservation, {"spec": {"template": {}, "owners": [{"object": {"uid": "uid-web-2"}}]}}).spec.owners
     mine = replace(mine, spec=replace(mine.spec, owners=owners))
-    done = step(B, Seen(pod("web-2", "n4"), mine, pod("web-2", "n4")), ARGS, NOW_S + 1).job
+    done = step(B, MigrationState(pod("web-2", "n4"), mine, pod("web-2", "n4")), ARGS, NOW_S + 1).job
     assert done.status.phase == "Succeeded"

@@ -12,11 +12,11 @@ from koord.api.machinery.codec import convert
 from koord.api.protocol.annotations.load import JOB_WORKLOAD
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.text.timestamp import from_seconds
-from koord.descheduler.arbitration import Asked, arbitrate, in_order
+from koord.descheduler.arbitration import MoveRequest, arbitrate, in_order
 from koord.descheduler.evictable import is_available, never, not_yet
+from koord.descheduler.job_status import is_forgotten
 from koord.descheduler.limiter import Limit, wait_s
 from koord.descheduler.live.pace import Pace
-from koord.descheduler.migration import is_forgotten
 from koord.descheduler.moves import Moves
 from koord.descheduler.rules import Rules
 from koord.descheduler.workloads import at_most, workloads_of
@@ -142,14 +142,14 @@ def test_moves_of_one_job_stay_together_and_go_on_where_one_has_begun() -> None:
         "j5": pod("j5", "n1", priority=9000, owner="Job y"),
     }
     skip = args(skipEvictionGates=["MaxMigratingPerWorkload", "MaxUnavailablePerWorkload", "ExpectedReplicas"])
-    asked = [Asked(name, NOW_S, each, skip) for name, each in pods.items()]
+    asked = [MoveRequest(name, NOW_S, each, skip) for name, each in pods.items()]
     assert [each.name for each in in_order(asked, Moves())] == ["j4", "j5", "j2", "j3", "j1"]
     begun = Moves()
     begun.add(pod("j0", "n2", owner="Job x"))
     assert [each.name for each in in_order(asked, begun)] == ["j2", "j3", "j4", "j5", "j1"]
     workloads = workloads_of([*deployment("web", 5), job("x", 9), job("y", 9)], pods.values())
     rulings = arbitrate(asked, workloads, begun)
-    assert [(each.asked.name, each.outcome) for each in rulings] == [
+    assert [(each.request.name, each.outcome) for each in rulings] == [
         ("j2", "passes"),
         ("j3", "passes"),
         ("j4", "waits"),
@@ -162,12 +162,13 @@ def test_each_job_is_ruled_on_by_the_rules_of_its_own_profile() -> None:
     careful, free = args(maxMigratingPerNode=1), args(maxMigratingPerNode=0, skipCheckExpectedReplicas=True)
     pods = [pod(f"p{number}", "n1", owner=f"Deployment r{number}") for number in range(3)]
     asked = [
-        Asked(each.metadata.name, NOW_S, each, rules) for each, rules in zip(pods, (careful, free, free), strict=True)
+        MoveRequest(each.metadata.name, NOW_S, each, rules)
+        for each, rules in zip(pods, (careful, free, free), strict=True)
     ]
     begun = Moves()
     begun.add(pod("p9", "n1", owner="Deployment r9"))
     known = workloads_of([*deployment("r1", 5), *deployment("r2", 5)], pods)
-    rulings = {each.asked.name: each.outcome for each in arbitrate(asked, known, begun)}
+    rulings = {each.request.name: each.outcome for each in arbitrate(asked, known, begun)}
     assert rulings == {"p0": "forbidden", "p1": "passes", "p2": "passes"}
 
 
@@ -210,7 +211,7 @@ def test_a_new_process_knows_from_the_jobs_what_was_moved_lately() -> None:
     assert pace.wait_s(moves, given, web, NOW_S) == 270.0, "one of two in ten minutes has gone, half a minute ago"
     assert pace.wait_s(moves, given, web, NOW_S + 270) == 0.0
     assert is_forgotten(done, given, NOW_S + 570 + 1)
-    assert not is_forgotten(done, given, NOW_S + 569), "a limiter still goes by it"
+    assert not is_forgotten(done, given, NOW_S + 569), "a limiter still uses it"
 
 
 def test_pods_of_a_large_workload_are_looked_at_once_however_many_ask(monkeypatch: pytest.MonkeyPatch) -> None:

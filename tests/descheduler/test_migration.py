@@ -16,19 +16,17 @@ from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.protocol.crd.reservation import Reservation
 from koord.api.text.timestamp import from_seconds
-from koord.descheduler.migration import (
-    TAKEN,
+from koord.descheduler.eviction import TAKEN
+from koord.descheduler.job_status import cause_of, gives_up_late, is_forgotten
+from koord.descheduler.migration import step
+from koord.descheduler.migration_step import (
     DropReservation,
     EvictPod,
     MakeReservation,
+    MigrationState,
     OrderReservation,
-    Seen,
     Step,
-    cause_of,
-    gives_up_late,
-    is_forgotten,
     refused,
-    step,
 )
 from koord.descheduler.moves import is_waiting
 from koord.descheduler.replacement import reservation_for
@@ -66,12 +64,12 @@ class Cluster:
         self.now_s = NOW_S
         self.whole: tuple[Pod, ...] | None = None
 
-    def seen(self) -> Seen:
+    def seen(self) -> MigrationState:
         found = None if self.reservation is None else convert(Reservation, self.reservation)
-        return Seen(self.pod, found, self.replacement, whole=self.whole)
+        return MigrationState(self.pod, found, self.replacement, whole=self.whole)
 
     def step(self, *, dies_after: int | None = None) -> Step:
-        """One step by whoever is there now; it may die after some of its actions, before it writes the job."""
+        """One step by the controller of the moment; it may die after some of its actions, before it writes the job."""
         found = step(self.job, self.seen(), ARGS, self.now_s)
         for number, action in enumerate(found.actions):
             if dies_after is not None and number >= dies_after:
@@ -247,7 +245,7 @@ def test_what_cannot_go_on_fails_for_a_reason_and_leaves_nothing_behind(happens:
     cluster.until_rest()
     assert (cluster.phase, cluster.job.status.reason) == ("Failed", reason)
     assert cluster.reservation is None
-    assert cluster.evictions == [], "nobody is evicted for a move that fails"
+    assert cluster.evictions == [], "no pod is evicted for a move that fails"
 
 
 def evicted() -> Cluster:
@@ -286,7 +284,7 @@ def test_a_reservation_that_fails_while_the_eviction_is_refused_ends_the_job_and
     cluster.job = refused(cluster.job, EvictPod("default", "web-1", "uid-web-1", "Eviction", {}), "budget", NOW_S)
     failed(cluster)
     after = step(cluster.job, cluster.seen(), ARGS, NOW_S).job
-    assert gives_up_late(cluster.job, after), "the pod is read anew before"
+    assert gives_up_late(cluster.job, after), "the pod is read again before"
     cluster.until_rest()
     assert (cluster.phase, cluster.job.status.reason, cluster.evictions) == ("Failed", "Unschedulable", [])
 
@@ -359,7 +357,7 @@ def test_a_reservation_that_the_user_made_is_used_first_and_stays_the_users() ->
     late(cluster)
     cluster.until_rest()
     assert (cluster.phase, cluster.job.status.reason) == ("Failed", "Timeout")
-    assert cluster.reservation, "whoever made it takes it away"
+    assert cluster.reservation, "its creator takes it away"
 
 
 def test_a_reservation_that_is_named_and_not_there_is_told_at_once() -> None:
@@ -444,7 +442,7 @@ def test_killed_anywhere_a_job_ends_once_and_leaves_nothing_behind(
     assert cluster.job.is_over
     ended = cluster.job
     cluster.until_rest()
-    assert cluster.job == ended, "an ended job stays as it is"
+    assert cluster.job == ended, "an ended job stays unchanged"
     assert len(cluster.evictions) <= 2, "a kill between eviction and its record repeats it for the same uid"
     assert set(cluster.evictions) <= {"uid-web-1"}
     if cluster.phase == "Failed":
@@ -472,7 +470,7 @@ def test_the_reservation_asks_for_the_same_on_any_other_node() -> None:
     out = {"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}
     assert [term["matchFields"] for term in got] == [[out], [out]]
     assert [term["matchExpressions"] for term in got] == [term["matchExpressions"] for term in terms]
-    assert json.dumps(running) == before, "what was read stays as it was"
+    assert json.dumps(running) == before, "what was read stays unchanged"
     closed = reservation_for(job(), running, "5m", NOW_S, closed=["n1", "n3"])["spec"]["template"]["spec"]
     got = closed["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     also = {"key": "metadata.name", "operator": "NotIn", "values": ["n3"]}

@@ -17,7 +17,9 @@ from koord.api.text.timestamp import from_seconds
 from koord.descheduler.arbitration import Ruling, arbitrate
 from koord.descheduler.evictable import may_not_leave, not_yet
 from koord.descheduler.job_request import sorted_out
-from koord.descheduler.migration import EvictPod, Seen, awaits_leave, starts_to_leave, step
+from koord.descheduler.job_status import awaits_leave, starts_to_leave
+from koord.descheduler.migration import step
+from koord.descheduler.migration_step import EvictPod, MigrationState
 from koord.descheduler.moves import Moves, moves_of
 from koord.descheduler.rules import Rules
 from koord.descheduler.workloads import Known, workloads_of
@@ -38,9 +40,9 @@ def asked(moved: Pod, **more: Any) -> PodMigrationJob:
 
 
 def begun(moved: Pod, workload: str = "deployment-web") -> PodMigrationJob:
-    """A job that has begun, as its first step writes it."""
+    """A job that has started, as its first step writes it."""
     passed = asked(moved, annotations={"descheduler.koordinator.sh/passed-arbitration": "true"})
-    return step(passed, Seen(moved, workload=workload), MigrationControllerArgs().completed(), NOW_S).job
+    return step(passed, MigrationState(moved, workload=workload), MigrationControllerArgs().completed(), NOW_S).job
 
 
 def rulings(
@@ -49,7 +51,7 @@ def rulings(
     by_key = {each.metadata.key: each for each in pods}
     waiting, moves = sorted_out(jobs, by_key.get, NOW_S, lambda _: rules)
     ruled = arbitrate(waiting, workloads_of(workloads, pods), moves)
-    return {each.asked.name.removeprefix("move-"): each for each in ruled}
+    return {each.request.name.removeprefix("move-"): each for each in ruled}
 
 
 @pytest.mark.parametrize(
@@ -202,9 +204,9 @@ def test_a_pod_that_was_let_through_stays_while_too_many_others_have_become_unav
 
 
 def evicting(running: PodMigrationJob, moved: Pod) -> PodMigrationJob:
-    """A job that has begun to evict its pod."""
+    """A job that has started to evict its pod."""
     direct = msgspec.structs.replace(running, spec=msgspec.structs.replace(running.spec, mode="EvictDirectly"))
-    after = step(direct, Seen(moved), MigrationControllerArgs().completed(), NOW_S).job
+    after = step(direct, MigrationState(moved), MigrationControllerArgs().completed(), NOW_S).job
     assert starts_to_leave(direct, after)
     return after
 
@@ -213,10 +215,12 @@ def test_a_job_whose_pod_must_stay_waits_and_says_why() -> None:
     moved = pod("p0", "n0")
     running = begun(moved)
     direct = msgspec.structs.replace(running, spec=msgspec.structs.replace(running.spec, mode="EvictDirectly"))
-    taken = step(direct, Seen(moved, must_stay="too many are away"), MigrationControllerArgs().completed(), NOW_S)
+    taken = step(
+        direct, MigrationState(moved, must_stay="too many are away"), MigrationControllerArgs().completed(), NOW_S
+    )
     assert (taken.job.status.reason, taken.job.status.message) == ("Waiting", "too many are away")
     assert not taken.actions
     assert awaits_leave(taken.job)
-    late = Seen(moved, must_stay="too many are away")
+    late = MigrationState(moved, must_stay="too many are away")
     gone_on = step(evicting(running, moved), late, MigrationControllerArgs().completed(), NOW_S)
-    assert [type(action) for action in gone_on.actions] == [EvictPod], "what has begun is not taken back"
+    assert [type(action) for action in gone_on.actions] == [EvictPod], "what has started is not taken back"

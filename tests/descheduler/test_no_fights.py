@@ -1,4 +1,4 @@
-"""Descheduler and scheduler together: with constant load everything comes to rest, and nobody goes back and forth."""
+"""Descheduler and scheduler together: with constant load everything comes to rest, and no pod goes back and forth."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ class Story:
         self.takes_long = False
         "Pods take so long to end that agents report without them before their replicas are placed."
         self.left: list[tuple[float, str, str]] = []
-        "When a pod of which owner left which node."
+        "When a pod left a node, by owner and node."
 
     def usage(self, name: str) -> float:
         return 1.0 + sum(self.uses[each] for each, running in self.pods.items() if running.spec.node_name == name)
 
     def round(self) -> Outcome:
-        """Agents report, the descheduler moves, and the scheduler finds places for what is made anew."""
+        """Agents report, the descheduler moves, and the scheduler finds places for what is made again."""
         self.now_s += INTERVAL_S
         self.core.at(Moment(self.now_s, self.now_s))
         pods_on: dict[str, list[Pod]] = {}
@@ -147,7 +147,7 @@ def test_with_constant_load_everything_comes_to_rest(data: st.DataObject) -> Non
     story = Story(nodes, pods)
     moves = [len(story.round().moves) for _ in range(30)]
     assert moves[-8:] == [0] * 8
-    assert sum(moves) <= len(pods), "nobody moves twice"
+    assert sum(moves) <= len(pods), "no pod moves twice"
 
 
 def test_what_a_node_says_names_the_owner_and_where_it_was_hot_the_band() -> None:

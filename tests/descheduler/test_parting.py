@@ -22,7 +22,8 @@ from koord.api.protocol.annotations.notice import (
 )
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob, PodMigrationJobCondition, PodMigrationJobPhase
 from koord.api.text.timestamp import from_seconds, parse_timestamp
-from koord.descheduler.migration import EvictPod, MakeReservation, Seen, step
+from koord.descheduler.migration import step
+from koord.descheduler.migration_step import EvictPod, MakeReservation, MigrationState
 from koord.descheduler.parting import Change, Scaling
 from koord.descheduler.scale_first import LOWEST_COST
 from tests.notice.build import START_S, annotated, patched, pod
@@ -48,7 +49,7 @@ class Cluster:
         self.told = self.evicted = 0
 
     def step(self) -> None:
-        taken = step(self.job, Seen(self.pod), ARGS, self.now_s)
+        taken = step(self.job, MigrationState(self.pod), ARGS, self.now_s)
         for action in taken.actions:
             if isinstance(action, Change) and self.pod is not None:
                 self.pod = patched(self.pod, action.patch)
@@ -134,7 +135,7 @@ def test_a_job_that_is_over_leaves_the_notice_of_the_next_one_alone() -> None:
     before = cluster.pod
     earlier = replace(cluster.job, metadata=replace(cluster.job.metadata, name="earlier"))
     failed = replace(earlier, status=replace(earlier.status, phase=PodMigrationJobPhase.FAILED))
-    assert step(failed, Seen(before), ARGS, cluster.now_s).actions == ()
+    assert step(failed, MigrationState(before), ARGS, cluster.now_s).actions == ()
 
 
 def test_an_operator_that_moves_pods_itself_is_asked_at_once_and_the_job_times_out() -> None:
@@ -168,19 +169,19 @@ def deployment(replicas: int, **annotations: str) -> Deployment:
 
 
 def running(moved: PodMigrationJob) -> PodMigrationJob:
-    return step(moved, Seen(pod(None)), ARGS, START_S).job
+    return step(moved, MigrationState(pod(None)), ARGS, START_S).job
 
 
 def test_the_only_replica_of_an_autoscaled_deployment_stays() -> None:
     scaling = Scaling(deployment(1, **{SCALE_FIRST.key: "true"}), autoscaled=True)
-    taken = step(running(job()), Seen(pod(None), scaling=scaling), ARGS, START_S)
+    taken = step(running(job()), MigrationState(pod(None), scaling=scaling), ARGS, START_S)
     assert (taken.job.status.phase, taken.job.status.reason) == ("Failed", "ForbiddenMigratePod")
     assert taken.actions == ()
 
 
 def test_a_deployment_that_asks_for_it_has_room_reserved_first_whatever_the_mode() -> None:
     scaling = Scaling(deployment(1, **{SCALE_FIRST.key: "true"}))
-    taken = step(running(job()), Seen(pod(None), scaling=scaling), ARGS, START_S)
+    taken = step(running(job()), MigrationState(pod(None), scaling=scaling), ARGS, START_S)
     assert [type(each) for each in taken.actions] == [MakeReservation]
 
 
@@ -189,7 +190,7 @@ def test_a_job_that_fails_takes_its_replica_back_and_leaves_what_others_set() ->
     said = {SCALE_FIRST.key: "true", SCALED_FIRST.key: record}
     for replicas, back in ((2, 1), (5, 5)):
         scaling = Scaling(deployment(replicas, **said))
-        taken = step(running(job()), Seen(pod(None), scaling=scaling), ARGS, START_S + 301)
+        taken = step(running(job()), MigrationState(pod(None), scaling=scaling), ARGS, START_S + 301)
         assert taken.job.status.reason == "Timeout"
         (change,) = taken.actions
         assert isinstance(change, Change)
@@ -203,7 +204,7 @@ def test_a_pod_that_stays_because_its_replacement_is_gone_costs_what_others_cost
     begun = running(job())
     begun = replace(begun, status=replace(begun.status, conditions=(scaled,)))
     scaling = Scaling(deployment(1, **{SCALE_FIRST.key: "true"}))
-    taken = step(begun, Seen(marked, scaling=scaling), ARGS, START_S + 301)
+    taken = step(begun, MigrationState(marked, scaling=scaling), ARGS, START_S + 301)
     (change,) = taken.actions
     assert isinstance(change, Change)
     assert change.patch["metadata"]["annotations"] == {DELETION_COST: None}

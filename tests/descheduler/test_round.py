@@ -10,7 +10,7 @@ import pytest
 
 from koord.api.configuration.descheduler_config import parse
 from koord.api.kubernetes.pod import Pod
-from koord.descheduler.arbitration import Asked, in_order
+from koord.descheduler.arbitration import MoveRequest, in_order
 from koord.descheduler.compiled import compiled
 from koord.descheduler.moves import Moves
 from koord.descheduler.own_plugins import load
@@ -62,15 +62,15 @@ def test_own_plugins_propose_filter_and_remember() -> None:
 
 def test_own_plugins_rank_before_koords_own_order() -> None:
     rules = profile({}, FREELY, own=[NotOnFridays]).profiles[0].rules
-    asked = [Asked(each.metadata.name, 0.0, each, rules) for each in three_pods().pods]
+    asked = [MoveRequest(each.metadata.name, 0.0, each, rules) for each in three_pods().pods]
     assert [each.name for each in in_order(asked, Moves())] == ["p2", "p1", "p0"]
 
 
 def test_of_equal_pods_the_younger_goes_first_then_the_newer_job_then_by_name() -> None:
     rules = profile({}, FREELY).profiles[0].rules
 
-    def asked(name: str, pod_age_s: float, created_s: float) -> Asked:
-        return Asked(name, created_s, pod(name, "a", age_s=pod_age_s), rules)
+    def asked(name: str, pod_age_s: float, created_s: float) -> MoveRequest:
+        return MoveRequest(name, created_s, pod(name, "a", age_s=pod_age_s), rules)
 
     equal = [asked("d", 60, 5.0), asked("c", 60, 5.9), asked("b", 60, 7.0), asked("a", 90, 9.0)]
     assert [each.name for each in in_order(equal, Moves())] == ["b", "c", "d", "a"], "jobs by whole seconds"
@@ -94,7 +94,7 @@ def test_a_pod_that_asks_to_be_moved_passes_limits_and_still_needs_a_node_that_t
 def test_without_the_sorter_moves_begin_as_they_were_asked_for() -> None:
     rules = compiled(parse({"profiles": [{"plugins": {"sort": {"disabled": [{"name": "*"}]}}}]})).profiles[0].rules
     first, second = pod("z", "a", priority=9500), pod("y", "a", priority=5500, qos="BE")
-    asked = [Asked("z", 0.0, first, rules), Asked("y", 5.0, second, rules)]
+    asked = [MoveRequest("z", 0.0, first, rules), MoveRequest("y", 5.0, second, rules)]
     assert [each.name for each in in_order(asked, Moves())] == ["z", "y"]
 
 
@@ -193,7 +193,7 @@ def test_with_fewer_than_two_nodes_there_is_no_round() -> None:
 
 
 def test_no_pod_goes_where_a_sibling_leaves_in_the_same_round() -> None:
-    """Both nodes have an old pod of one service, and nobody else has room: a swap would help neither."""
+    """Both nodes have an old pod of one service, and no other node has room: a swap would help neither."""
     pods = [pod("p", "a", age_s=100), pod("q", "b", age_s=200)]
     outcome = run(profile(OLD, {**FREELY, "nodeFit": True}), Scene([node("a"), node("b")], pods).sight())
     assert [(each.pod.metadata.name, each.to) for each in outcome.moves] == [("q", "a")]

@@ -1,4 +1,4 @@
-"""Scale first: the replacement is ready before the old pod goes, whoever else scales, and wherever it is killed."""
+"""Scale first: the replacement is ready before the old pod goes, whatever else scales, and wherever it is killed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class World:
     version: int = 1
     pods: dict[str, Pod] = field(default_factory=dict)
     heard: dict[str, Pod] = field(default_factory=dict)
-    "The pods as the controller last heard of them."
+    "The pods as the controller last received them."
     heard_s: float = NOW_S
     made: int = 0
     begun: bool = False
@@ -59,7 +59,7 @@ class World:
     "Whether a quota refuses more pods."
     rolling: bool = False
     others: int | None = None
-    "What somebody else has set."
+    "What another user has set."
     taken_by: str = ""
     "The pod that uses the reservation."
     ended: str = ""
@@ -86,7 +86,7 @@ class World:
         return convert(Deployment, {**body, "status": status})
 
     def controller(self) -> None:
-        """What a ReplicaSet does; it may not have heard of the newest annotations."""
+        """What a ReplicaSet does; it may not have received the newest annotations."""
         known = [self.heard.get(name, each) for name, each in self.pods.items()]
         for victim in deleted_first(known, known, self.now_s)[: max(0, len(known) - self.replicas)]:
             del self.pods[victim.metadata.name]

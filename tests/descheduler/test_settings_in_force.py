@@ -44,7 +44,7 @@ def test_settings_are_read_as_they_were_written(config: object) -> None:
             '{"holder": "me", "configuration": {"apiVersion": "descheduler/v9", "kind": "DeschedulerConfiguration"}}'
         ),
     ],
-    ids=["another holds it", "nobody renews it", "absent", "nonsense", "newer"],
+    ids=["another holds it", "no process renews it", "absent", "nonsense", "newer"],
 )
 def test_settings_that_are_not_of_the_holder_count_as_unknown(seen: Lease) -> None:
     assert settings_of(seen, NOW_S) is None

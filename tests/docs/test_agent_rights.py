@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from koord.agent.interference.episode import Finding, Step, Taken
+from koord.agent.interference.episode import EpisodeStep, Finding, Step
 from koord.agent.live.interfering import Interfering
 from koord.agent.qos.decision import Move
 from koord.api.kinds import EVENTS, NAMESPACES, NODE_METRICS, NODES, POD_MIGRATION_JOBS, PODS
@@ -25,9 +25,8 @@ from tests.agent import states
 from tests.agent.live.test_interfering import episode, owned, replica, report
 from tests.docs.test_claims import EXAMPLES, as_the_example_allows
 from tests.operate.install.recorded import Refusals
-from tests.scheduler.live.embedded import node_manifest, serving, until
-
-pytestmark = pytest.mark.timeout(120)
+from tests.scheduler.live.embedded import node_manifest, serving
+from tests.waiting import eventually
 
 Granted = set[tuple[str, str, str]]
 
@@ -78,14 +77,14 @@ async def test_the_rights_in_the_example_are_enough_for_what_an_agent_finds_abou
                 told = Interfering(client, events, clock, tmp_path / "agent", lambda: pods, replicas, "here")
                 answering = asyncio.create_task(told.answer())
                 told.ask(pods["web"])
-                held = Taken(Step.HELD_BACK, clock.monotonic(), "build")
+                held = EpisodeStep(Step.HELD_BACK, clock.monotonic(), "build")
                 told.tell(Finding(held, episode(clock, held)))
                 await told.move(Move(pods["web"], "interference", "ns/build slows ns/web down"))
 
                 async def is_told() -> bool:
                     return bool(replicas) and len(await admin.list(EVENTS, namespace="ns")) == 2
 
-                await until(is_told, 60.0)
+                await eventually(is_told)
                 answering.cancel()
                 with suppress(asyncio.CancelledError):
                     await answering

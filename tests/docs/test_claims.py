@@ -26,15 +26,8 @@ from koord.scheduler.live.run import SchedulerOptions
 from koord_minicluster.up.bootstrap import bootstrap, priority_classes
 from tests.descheduler.live.cluster import ask, cluster, deploy, descheduling, ends
 from tests.operate.install.recorded import ELSEWHERE, Recorder, client_with
-from tests.scheduler.live.embedded import (
-    make_nodes,
-    node_manifest,
-    pod_manifest,
-    scheduling,
-    serving,
-    until,
-    until_bound,
-)
+from tests.scheduler.live.embedded import make_nodes, node_manifest, pod_manifest, scheduling, serving, until_bound
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -88,12 +81,12 @@ async def test_the_rights_in_the_example_are_enough_for_all_that_a_scheduler_doe
                 await admin.create(PODS, pod_manifest("urgent", cpu="3", priorityClassName="koord-prod"))
                 # A less important pod has to make room: it is deleted, and the place is promised.
                 await until_bound(admin, "urgent")
-                await until(lambda: _told(admin, "giant"))
+                await eventually(lambda: _told(admin, "giant"))
                 for name, cpu in (("room", "500m"), ("too-much", "40")):
                     await admin.create(kinds.RESERVATIONS, _reservation(name, cpu))
-                await until(lambda: _says(admin, "room", "Available"))
-                await until(lambda: _says(admin, "too-much", "Unschedulable"))
-                await until(lambda: _announced(admin))
+                await eventually(lambda: _says(admin, "room", "Available"))
+                await eventually(lambda: _says(admin, "too-much", "Unschedulable"))
+                await eventually(lambda: _announced(admin))
     assert heard.refused == []
     assert heard.unused(rights_of(SCHEDULER, SETTINGS)) - UNUSED_BY_THE_SCHEDULER == set()
 
@@ -130,7 +123,7 @@ async def test_the_rights_in_the_example_are_enough_for_all_that_a_descheduler_d
                     found = await admin.get(PODS, first.name, namespace="default")
                     return "scheduling.koordinator.sh/soft-eviction" in found.metadata.annotations
 
-                await until(is_asked)
+                await eventually(is_asked)
     assert heard.refused == []
     assert heard.unused(rights_of(DESCHEDULER, SETTINGS)) - UNUSED_BY_THE_DESCHEDULER == set()
 

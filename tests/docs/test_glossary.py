@@ -14,8 +14,9 @@ SHARED = {"Change", "Policy", "Step"}
 
 def _classes() -> Counter[str]:
     found: Counter[str] = Counter()
-    for path in (ROOT / "koord").rglob("*.py"):
-        found.update(name for node in ast.parse(path.read_text()).body if (name := _named(node)) is not None)
+    for root in ("koord", "workshop"):
+        for path in (ROOT / root).rglob("*.py"):
+            found.update(name for node in ast.parse(path.read_text()).body if (name := _named(node)) is not None)
     return found
 
 

@@ -1,4 +1,4 @@
-"""The commands of the user's pages, run as they stand: what a page promises must work for whoever types it."""
+"""The commands of the user's pages, run as they stand: what a page promises must work for every user who types it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 import pytest
 
 from tests.control_plane import find_binary
+from tests.waiting import until
 
 DOCS = Path(__file__).parents[2] / "docs"
 LIMIT_S = 240
@@ -281,7 +282,7 @@ def test_the_pages_about_moving_pods(tmp_path: Path) -> None:
     cooling, moving = from_the_cluster_on("cool-down-hot-nodes.md"), commands("move-a-pod-by-hand.md")
     assert moving[0].startswith("koord up "), "one cluster serves both pages"
     assert moving[1:3] == cooling[1:3]
-    # The page about hot nodes waits for a report of usage, and the other page goes on meanwhile. A lease, on which
+    # The page about hot nodes waits for a report of usage, while the other page goes on. A lease, on which
     # the descheduler says its settings, is held by processes of their own alone.
     waits = next(number for number, line in enumerate(cooling) if line.startswith("until koord deschedule"))
     printed = on_a_cluster([*cooling[:waits], *moving[3:], *cooling[waits:]], tmp_path, option="")
@@ -343,10 +344,9 @@ def _stop(group: int) -> None:
             os.killpg(group, number)
         except ProcessLookupError:
             return
-        for _ in range(20):
-            time.sleep(0.1)
-            if not _is_there(group):
-                return
+        with suppress(TimeoutError):
+            until(lambda: not _is_there(group), 2)
+            return
 
 
 def _is_there(group: int) -> bool:

@@ -1,1 +1,1 @@
-"""Objects that API servers take and nobody meant: what components do with them, and with everybody beside them."""
+"""Objects that API servers accept and no user meant: what components do with them, and with everybody beside them."""

@@ -1,4 +1,4 @@
-"""What is asserted of a world with enemies: nothing fails, it takes bounded time, and innocents fare as without."""
+"""Assertions about a world with enemies: nothing fails, it takes bounded time, and honest objects do well."""
 
 from __future__ import annotations
 

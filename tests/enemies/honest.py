@@ -1,7 +1,7 @@
 """Honest objects of every kind that components read: what an enemy value is put into, and what lives beside it.
 
 Innocents live in the pool `good`, enemies in the pool `bad`. Nodes of the good pool are tainted, and its quotas are a
-tree of their own, so that nobody from the bad one takes their room, whichever field of it is written.
+tree of their own, so that no pod of the bad one takes their room, whichever field of it is written.
 """
 
 from __future__ import annotations

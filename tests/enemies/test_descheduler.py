@@ -15,7 +15,9 @@ from koord.api.protocol.annotations.load import PASSED_ARBITRATION
 from koord.api.protocol.eviction_notice import Asker, decide, withdrawal
 from koord.descheduler.arbitration import arbitrate
 from koord.descheduler.job_request import job_request, sorted_out
-from koord.descheduler.migration import Seen, is_forgotten, step
+from koord.descheduler.job_status import is_forgotten
+from koord.descheduler.migration import step
+from koord.descheduler.migration_step import MigrationState
 from koord.descheduler.moves import pod_of
 from koord.descheduler.places import Places
 from koord.descheduler.round import run
@@ -91,13 +93,13 @@ class DeschedulerWorld(SchedulerWorld):
         by_key = {each.metadata.key: each for each in pods}
         asked, moves = sorted_out(jobs, by_key.get, self.now_s, lambda _: COMPILED.profiles[0].rules, shield)
         for ruling in arbitrate(asked, workloads, moves, shield):
-            self._tell(ruling.asked.name, f"{ruling.outcome} {ruling.why}")
+            self._tell(ruling.request.name, f"{ruling.outcome} {ruling.why}")
         reservations = {each.metadata.name: each for each in by_kind.get(kinds.RESERVATIONS, ())}
         for job in jobs:
             with shield.about("step", kinds.POD_MIGRATION_JOBS, job.metadata):
                 passed = {**job.metadata.annotations, PASSED_ARBITRATION.key: "true"}
                 meta = type(job.metadata)(**{**_fields(job.metadata), "annotations": passed})
-                seen = Seen(pod_of(job, by_key.get), reservations.get("bad-had"))
+                seen = MigrationState(pod_of(job, by_key.get), reservations.get("bad-had"))
                 taken = step(type(job)(metadata=meta, spec=job.spec, status=job.status), seen, ARGS, self.now_s)
                 self._tell(job.metadata.name, f"{taken.actions} {is_forgotten(job, ARGS, self.now_s)}")
         for pod in pods:

@@ -11,7 +11,8 @@ from koord.kube.client import Client
 from tests.descheduler.live.cluster import ask, cluster, deploy, descheduling, ends
 from tests.enemies.honest import migration_job, pod, reservation
 from tests.manager.live.managing import managing
-from tests.scheduler.live.embedded import node_manifest, until
+from tests.scheduler.live.embedded import node_manifest
+from tests.waiting import eventually
 
 AFFINITY: Final = "scheduling.koordinator.sh/reservation-affinity"
 
@@ -58,6 +59,6 @@ async def test_components_work_for_others_beside_the_worst_values(tmp_path: Path
         async def is_managed() -> bool:
             return {"hollow-0001", "hollow-0002"} <= {each.metadata.name for each in await client.list(kinds.NODE_SLOS)}
 
-        await until(is_managed)
+        await eventually(is_managed)
         assert not descheduler.done()
         assert not manager.done()

@@ -14,11 +14,12 @@ from koord.api import kinds
 from koord.api.machinery.faults import BadInput
 from koord.api.machinery.shield import Failure
 from koord.manager import node_metric, node_slo
-from koord.manager.node_resource.due import look_again_s, wait_for_report_s
+from koord.manager.colocation_settings import given as number_of
 from koord.manager.node_resource.plugins import calculate, choose
 from koord.manager.node_resource.prepare import prepare
-from koord.manager.node_resource.settings import given as number_of
-from koord.manager.node_resource.state import (
+from koord.manager.node_resource.requeue import requeue_at_s, wait_for_report_s
+from koord.manager.node_resource.writing import decide, zone_changes
+from koord.manager.node_state import (
     NodeState,
     device_facts,
     metric_row,
@@ -26,7 +27,6 @@ from koord.manager.node_resource.state import (
     pod_row,
     topology_facts,
 )
-from koord.manager.node_resource.writing import decide, zone_changes
 from koord.manager.quota_profile import node_part, wanted_quota
 from koord.manager.waiting_pods import change, managed, waiting_pod
 from tests.enemies.cases import Enemy, enemies
@@ -111,7 +111,7 @@ class ManagerWorld:
         if state.topology is not None:
             zone_changes(state.topology, prepared.zones, number_of(strategy.resource_diff_threshold))
         wait_for_report_s(state, decision, seen_s=NOW_S, now_s=now_s)
-        look_again_s(state, strategy, pending=False, written_s=None, now_s=now_s)
+        requeue_at_s(state, strategy, pending=False, written_s=None, now_s=now_s)
         slo = of[kinds.NODE_SLOS]
         present = None if slo is None else slo.spec
         return decision, node_slo.wanted_spec(settings, present), node_metric.wanted_spec(SLO, strategy, None)

@@ -1,4 +1,4 @@
-"""Enemy values: for every place in an object of a kind, what somebody could have stored there.
+"""Enemy values: for every place in an object of a kind, what a user could have stored there.
 
 `places(kind)` are all fields of the kind's type, labels and annotations of the protocol included; each has a list of
 values. Types are kept, since API servers check those, except within free-form parts and annotations. Ranges and formats
@@ -209,13 +209,13 @@ def _of(type_: inspect.Type, name: str, path: Path, depth: int) -> Iterator[Plac
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """What is in a list already, so many times."""
+    """What is in a list already, N times."""
 
     times: int
 
 
 _IDENTITY: Final = ("name", "namespace", "uid", "resourceVersion", "generateName")
-"""An API server sees to these. Who an object is decides whose it may be taken for."""
+"""An API server sees to these. The identity of an object decides what it may stand for."""
 _AMOUNTS: Final = ("requests", "limits", "allocatable", "capacity", "resources", "min", "max", "used", "allocated")
 _BY_SCHEMA: Final[Mapping[str, tuple[Any, ...]]] = {
     "quantity": QUANTITIES,

@@ -68,7 +68,7 @@ GUESTS = (
 
 
 @dataclass(frozen=True)
-class Told:
+class GuestReport:
     """What the tests in a guest told."""
 
     passed: tuple[str, ...]
@@ -77,7 +77,7 @@ class Told:
     console: str
 
 
-def run(guest: Guest, directory: Path, within_s: float) -> Told:
+def run(guest: Guest, directory: Path, within_s: float) -> GuestReport:
     """Raises image.NoGuest, and TimeoutExpired for a guest that does not end."""
     if guest.needs and not os.environ.get(image.OWN_KERNEL):
         raise image.NoOwnKernel(f"set ${image.OWN_KERNEL} to a kernel with {guest.needs}; Debian's has none")
@@ -106,7 +106,7 @@ def run(guest: Guest, directory: Path, within_s: float) -> Told:
         initramfs.unlink()
     text = results.read_text() if results.exists() else ""
     if not text:
-        return Told((), ("the guest told nothing",), done.stdout)
+        return GuestReport((), ("the guest told nothing",), done.stdout)
     cases = list(ElementTree.fromstring(text).iter("testcase"))
     passed = tuple(case.get("name", "") for case in cases if not len(case.findall("*")))
     others = tuple(
@@ -115,4 +115,4 @@ def run(guest: Guest, directory: Path, within_s: float) -> Told:
         for found in case
         if found.tag in ("failure", "error", "skipped")
     )
-    return Told(passed, others, done.stdout)
+    return GuestReport(passed, others, done.stdout)

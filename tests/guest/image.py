@@ -1,7 +1,7 @@
 """What a guest boots: Debian's kernel, and an initramfs with this Python, the agent and its tests.
 
 Archives that the kernel unpacks one after the other: the interpreter with its libraries, which is kept for the next
-run, what else a guest needs, and the project's own files, which are packed anew. Modules are packed as bytecode: a
+run, what else a guest needs, and the project's own files, which are packed again. Modules are packed as bytecode: a
 guest's CPU is too slow to compile them.
 """
 

@@ -33,7 +33,7 @@ from koord.kube.errors import (
 )
 from tests.kube.manual_clock import ManualClock
 from tests.kube.raw_server import HANG, RESET, Answer, RawServer, Request, answer, chunked, refusal
-from tests.kube.waiting import eventually
+from tests.waiting import eventually
 
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "d"}, "data": {"k": "v"}}
 
@@ -169,7 +169,7 @@ async def test_idempotent_http_methods_are_writes_too_and_not_repeated(verb: str
 async def test_a_write_that_could_not_be_sent_is_tried_until_the_server_is_there() -> None:
     server = RawServer(answer(CONFIG_MAP))
     async with server:
-        pass  # the port is known, and nobody listens
+        pass  # the port is known, and nothing listens
 
     class ServerComesBack(ManualClock):
         async def sleep(self, seconds: float) -> None:
@@ -450,7 +450,7 @@ async def test_watches_do_not_take_the_places_of_other_calls() -> None:
         for _ in range(70):
             watch = await stack.enter_async_context(contextlib.aclosing(c.watch(PODS)))
             assert await anext(watch) == []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await c.get(CONFIG_MAPS, "a", namespace="d")
 
 

@@ -200,7 +200,7 @@ async def test_a_watch_tells_every_change_in_order(client: Client, namespace: st
                 if ("DELETED", "2") in seen:
                     return
 
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(look())
         await client.create(CONFIG_MAPS, config_map("a", k="1"), namespace=namespace)
         await client.patch(CONFIG_MAPS, "a", {"data": {"k": "2"}}, namespace=namespace)
@@ -213,7 +213,7 @@ async def test_a_watch_list_sends_what_is_there_and_says_when_that_is_done(clien
     for name in ("a", "b"):
         await client.create(CONFIG_MAPS, config_map(name), namespace=namespace)
     seen: list[str] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         watch = client.watch(CONFIG_MAPS, namespace=namespace, send_initial_events=True)
         async with contextlib.aclosing(watch):
             async for batch in watch:
@@ -229,7 +229,7 @@ async def test_a_watch_list_sends_what_is_there_and_says_when_that_is_done(clien
 
 
 async def test_a_watch_ends_after_its_time(client: Client, namespace: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         batches = [batch async for batch in client.watch(CONFIG_MAPS, namespace=namespace, timeout_s=1)]
     assert batches[0] == []
 

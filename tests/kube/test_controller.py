@@ -15,7 +15,7 @@ from koord.kube.informer import Informer
 from koord.kube.metrics import Metrics, Tracked
 from koord.kube.work_queue import Backoff
 from tests.control_plane import ControlPlane
-from tests.kube.waiting import eventually
+from tests.waiting import eventually, forever, turns
 
 QUICK = Backoff(base_s=0.001, cap_s=0.01, rate_per_s=10_000, burst=10_000)
 TODO = {"work": "todo"}
@@ -58,7 +58,7 @@ async def test_changes_become_keys_and_keys_are_reconciled() -> None:
     source.change("web")
     await eventually(lambda: len(seen) == 2)
     controller.stop()
-    await asyncio.wait_for(task, 20)
+    await asyncio.wait_for(task, 60)
     assert sorted(seen) == ["all", "shop/web"]
 
 
@@ -73,12 +73,12 @@ async def test_nothing_is_reconciled_before_informers_have_synced() -> None:
     controller.watch(source, lambda name: [name])
     source.change("web")
     task = asyncio.create_task(controller.run())
-    await asyncio.sleep(0.1)
+    await turns()
     assert not seen
     source.is_synced.set()
     await eventually(lambda: seen == ["web"])
     controller.stop()
-    await asyncio.wait_for(task, 20)
+    await asyncio.wait_for(task, 60)
 
 
 async def test_stopping_before_sync_ends_the_run() -> None:
@@ -87,9 +87,9 @@ async def test_stopping_before_sync_ends_the_run() -> None:
     controller = Controller("test", reconcile)
     controller.watch(Source(synced=False), lambda name: [str(name)])
     task = asyncio.create_task(controller.run())
-    await asyncio.sleep(0.01)
+    await turns()
     controller.stop()
-    await asyncio.wait_for(task, 20)
+    await asyncio.wait_for(task, 60)
 
 
 async def test_one_objects_failure_is_logged_with_its_name_and_leaves_others_alone(
@@ -113,7 +113,7 @@ async def test_one_objects_failure_is_logged_with_its_name_and_leaves_others_alo
     with caplog.at_level(logging.ERROR):
         await eventually(lambda: len(done) == 11)
     controller.stop()
-    await asyncio.wait_for(task, 20)
+    await asyncio.wait_for(task, 60)
     assert attempts["bad"] == 4
     assert {getattr(record, "object", None) for record in caplog.records} == {"bad"}
     text = metrics.render().decode()
@@ -128,14 +128,14 @@ async def test_a_reconcile_that_hangs_is_given_up_and_retried() -> None:
     async def reconcile(key: str) -> None:
         attempts[key] += 1
         if attempts[key] == 1:
-            await asyncio.sleep(60)
+            await forever()
 
     controller = Controller("test", reconcile, timeout_s=0.02, backoff=QUICK)
     task = asyncio.create_task(controller.run())
     controller.add("slow")
     await eventually(lambda: attempts["slow"] == 2)
     controller.stop()
-    await asyncio.wait_for(task, 20)
+    await asyncio.wait_for(task, 60)
 
 
 async def test_a_cancellation_from_within_a_reconcile_does_not_end_its_worker() -> None:
@@ -155,7 +155,7 @@ async def test_a_cancellation_from_within_a_reconcile_does_not_end_its_worker() 
     controller.add("next")
     await eventually(lambda: attempts["next"] == 2)
     controller.stop()
-    await asyncio.wait_for(task, 20)
+    await asyncio.wait_for(task, 60)
 
 
 async def test_requeue_asks_for_the_key_again() -> None:
@@ -171,19 +171,19 @@ async def test_requeue_asks_for_the_key_again() -> None:
     task = asyncio.create_task(controller.run())
     controller.add("a")
     await eventually(lambda: len(seen) == 3)
-    await asyncio.sleep(0.03)
+    await eventually(lambda: controller.queue.state.idle)
     assert len(seen) == 3
     controller.stop()
-    await asyncio.wait_for(task, 20)
+    await asyncio.wait_for(task, 60)
 
 
 async def test_stop_lets_reconciles_under_way_finish_and_starts_no_more() -> None:
     finished: list[str] = []
-    begun = asyncio.Event()
+    begun, may_finish = asyncio.Event(), asyncio.Event()
 
     async def reconcile(key: str) -> None:
         begun.set()
-        await asyncio.sleep(0.03)
+        await may_finish.wait()
         finished.append(key)
 
     controller = Controller("test", reconcile)
@@ -192,7 +192,10 @@ async def test_stop_lets_reconciles_under_way_finish_and_starts_no_more() -> Non
     controller.add("second")
     await begun.wait()
     controller.stop()
-    await asyncio.wait_for(task, 20)
+    await turns()
+    assert not task.done()
+    may_finish.set()
+    await asyncio.wait_for(task, 60)
     assert finished == ["first"]
 
 
@@ -201,7 +204,7 @@ async def test_cancelling_the_run_cancels_reconciles_under_way() -> None:
 
     async def reconcile(key: str) -> None:
         begun.set()
-        await asyncio.sleep(60)
+        await forever()
 
     controller = Controller("test", reconcile)
     task = asyncio.create_task(controller.run())
@@ -209,7 +212,7 @@ async def test_cancelling_the_run_cancels_reconciles_under_way() -> None:
     await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 20)
+        await asyncio.wait_for(task, 60)
 
 
 async def test_a_resync_asks_for_every_key_each_period() -> None:
@@ -222,7 +225,7 @@ async def test_a_resync_asks_for_every_key_each_period() -> None:
     task = asyncio.create_task(controller.run())
     await eventually(lambda: min(seen["a"], seen["b"]) >= 3)
     controller.stop()
-    await asyncio.wait_for(task, 20)
+    await asyncio.wait_for(task, 60)
 
 
 async def test_a_change_that_cannot_be_mapped_is_reported_and_others_still_are() -> None:
@@ -244,7 +247,7 @@ async def test_a_change_that_cannot_be_mapped_is_reported_and_others_still_are()
     source.change("whole")
     await eventually(lambda: seen == ["whole"])
     controller.stop()
-    await asyncio.wait_for(task, 20)
+    await asyncio.wait_for(task, 60)
 
 
 async def test_queue_metrics_have_kubernetes_names_and_true_values() -> None:
@@ -313,7 +316,7 @@ async def test_a_controller_on_a_real_informer_converges_on_what_the_server_has(
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(informer.run())
             running = tasks.create_task(controller.run())
-            await asyncio.wait_for(informer.synced(), 10)
+            await asyncio.wait_for(informer.synced(), 60)
             for name in names[6:]:
                 await client.create(CONFIG_MAPS, {"metadata": {"name": name, "namespace": namespace, "labels": TODO}})
 
@@ -321,9 +324,9 @@ async def test_a_controller_on_a_real_informer_converges_on_what_the_server_has(
                 items = [informer.get(f"{namespace}/{name}") for name in names if name != "bad"]
                 return all(item is not None and "copied" in item.data for item in items)
 
-            await eventually(converged, 20)
+            await eventually(converged)
             controller.stop()
-            await asyncio.wait_for(running, 20)
+            await asyncio.wait_for(running, 60)
             following.cancel()
         text = metrics.render().decode()
         assert 'controller_runtime_reconcile_errors_total{controller="copier"} 0.0' not in text

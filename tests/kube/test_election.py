@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from koord.api.kubernetes.coordination import Lease, LeaseSpec
 from koord.api.kubernetes.meta import ObjectMeta
-from koord.kube.election import Candidacy, Claim, Observed, Timing, Wait, observe, release, retry_delay_s, step
+from koord.kube.election import Candidacy, Claim, ObservedLease, Timing, Wait, observe, release, retry_delay_s, step
 
 TIMING = Timing()
 WALL = 1_793_000_000.0
@@ -28,26 +28,26 @@ def test_an_absent_lease_is_created() -> None:
 
 @pytest.mark.parametrize("age_s", [0.0, 14.9])
 def test_anothers_lease_is_respected_until_it_was_seen_unchanged_for_its_duration(age_s: float) -> None:
-    assert step(Observed(lease("other"), 100.0), 100.0 + age_s, "me", TIMING, WALL) == Wait("other", 115.0)
+    assert step(ObservedLease(lease("other"), 100.0), 100.0 + age_s, "me", TIMING, WALL) == Wait("other", 115.0)
 
 
 def test_an_expired_lease_is_taken_and_the_change_of_leader_counted() -> None:
-    taken = step(Observed(lease("other"), 100.0), 115.0, "me", TIMING, WALL)
+    taken = step(ObservedLease(lease("other"), 100.0), 115.0, "me", TIMING, WALL)
     assert taken == Claim(LeaseSpec("me", 15, STAMP, STAMP, 4), "7")
 
 
 def test_the_duration_that_counts_is_the_holders() -> None:
-    assert isinstance(step(Observed(lease("other", duration_s=60), 0.0), 59.0, "me", TIMING, WALL), Wait)
-    assert isinstance(step(Observed(lease("other", duration_s=1), 0.0), 1.0, "me", TIMING, WALL), Claim)
-    assert isinstance(step(Observed(lease("other", duration_s=0), 0.0), 14.0, "me", TIMING, WALL), Wait)
+    assert isinstance(step(ObservedLease(lease("other", duration_s=60), 0.0), 59.0, "me", TIMING, WALL), Wait)
+    assert isinstance(step(ObservedLease(lease("other", duration_s=1), 0.0), 1.0, "me", TIMING, WALL), Claim)
+    assert isinstance(step(ObservedLease(lease("other", duration_s=0), 0.0), 14.0, "me", TIMING, WALL), Wait)
 
 
 def test_a_released_lease_is_taken_at_once() -> None:
-    assert isinstance(step(Observed(lease("", duration_s=1), 100.0), 100.0, "me", TIMING, WALL), Claim)
+    assert isinstance(step(ObservedLease(lease("", duration_s=1), 100.0), 100.0, "me", TIMING, WALL), Claim)
 
 
 def test_renewing_keeps_when_it_was_acquired_and_the_count_of_changes() -> None:
-    renewed = step(Observed(lease("me"), 100.0), 102.0, "me", TIMING, WALL)
+    renewed = step(ObservedLease(lease("me"), 100.0), 102.0, "me", TIMING, WALL)
     assert renewed == Claim(LeaseSpec("me", 15, "a0", STAMP, 3), "7")
 
 

@@ -20,7 +20,7 @@ from koord.kube.event_ledger import EventLedger, EventLimits, Occurrence, Write,
 from koord.kube.events import EventRecorder, reference
 from koord.kube.metrics import Metrics
 from tests.control_plane import ControlPlane
-from tests.kube.waiting import eventually
+from tests.waiting import eventually, forever
 
 WALL = 1_793_000_000.0
 POD = ObjectReference("v1", "Pod", "shop", "web", "u1")
@@ -273,7 +273,7 @@ class FakeClient:
     async def _call(self) -> None:
         self.calls += 1
         if self.hang:
-            await asyncio.sleep(60)
+            await forever()
         if self.fail_with:
             raise self.fail_with.pop(0)
 
@@ -370,7 +370,7 @@ async def test_leaving_does_not_wait_for_a_server_that_hangs(monkeypatch: pytest
     monkeypatch.setattr("koord.kube.events.FLUSH_S", 0.05)
     client = FakeClient()
     client.hang = True
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async with recorder(client) as events:
             events.record(POD, "Killed", "x")
             await eventually(lambda: client.calls == 1)

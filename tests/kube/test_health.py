@@ -21,8 +21,8 @@ from koord.kube.authorize import (
     SUBJECT_ACCESS_REVIEWS,
     TOKEN_REVIEWS,
     Authorizer,
+    CallerCredentials,
     Right,
-    Shown,
     SubjectAccessReview,
     SubjectAccessReviewStatus,
     TokenReview,
@@ -304,10 +304,10 @@ async def test_a_real_api_server_decides_who_reads_metrics(control_plane: Contro
     metrics = Right("get", path="/metrics")
     async with Client.from_config(str(control_plane.kubeconfig)) as client:
         authorizer = Authorizer(client)
-        assert await authorizer.verdict(Shown("admin-token"), metrics) == "allowed"
-        assert await authorizer.verdict(Shown("nobody-token"), metrics) == "forbidden"
-        assert await authorizer.verdict(Shown("made-up"), metrics) == "unauthenticated"
-        assert await authorizer.verdict(Shown(""), metrics) == "unauthenticated"
+        assert await authorizer.verdict(CallerCredentials("admin-token"), metrics) == "allowed"
+        assert await authorizer.verdict(CallerCredentials("nobody-token"), metrics) == "forbidden"
+        assert await authorizer.verdict(CallerCredentials("made-up"), metrics) == "unauthenticated"
+        assert await authorizer.verdict(CallerCredentials(""), metrics) == "unauthenticated"
 
 
 def test_the_application_has_no_metrics_path_without_metrics() -> None:

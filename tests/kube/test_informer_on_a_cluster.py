@@ -2,7 +2,7 @@
 
 Thousands of objects change at random while the server is killed and restarted, its history is compacted, and its
 storage is lost. One informer follows by WatchList, one by pages; both are checked, and so are their deltas, replayed.
-KOORD_OBJECTS=10000 makes so many; the usual number is a few pages.
+KOORD_OBJECTS=10000 makes N; the usual number is a few pages.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from koord.kube.client import Client
 from koord.kube.informer import Informer
 from koord.kube.store import Delta
 from tests.control_plane import STREAMS_LISTS, ControlPlane
-from tests.kube.waiting import eventually
+from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 OBJECTS = int(os.environ.get("KOORD_OBJECTS", "2500"))
 AT_ONCE = 32

@@ -212,7 +212,7 @@ def test_the_file_asked_for_wins_and_must_exist(tmp_path: Path) -> None:
     asked.write_text(kubeconfig(cluster={"server": "https://asked"}))
     other.write_text(kubeconfig(cluster={"server": "https://other"}))
     assert locate(str(asked), environ={"KUBECONFIG": str(other)}).server == "https://asked"
-    with pytest.raises(ConfigError, match=r"absent: there is no such file"):
+    with pytest.raises(ConfigError, match=r"absent: the file does not exist"):
         locate(str(tmp_path / "absent"), environ={"KUBECONFIG": str(other)})
 
 

@@ -22,7 +22,7 @@ from koord.kube.errors import AlreadyExists, NotFound
 from koord.kube.leader import LeaderElection, run_as_leader
 from tests.control_plane import ControlPlane
 from tests.crowd import crowd
-from tests.kube.waiting import eventually
+from tests.waiting import eventually, forever
 
 pytestmark = pytest.mark.cluster
 
@@ -59,7 +59,10 @@ async def main():
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, me.cancel)
     timing = Timing(int(lease_s), float(deadline_s), float(retry_s))
     async with Client.from_config(kubeconfig) as client:
-        await run_as_leader(client, work, name=name, namespace=namespace, identity=identity, timing=timing)
+        await run_as_leader(
+            client, work, name=name, namespace=namespace, identity=identity, timing=timing,
+            on_change=lambda leads: print("leads:", leads, flush=True),
+        )
 
 asyncio.run(main())
 """
@@ -91,7 +94,14 @@ class Candidates:
             self.name,
             identity,
             *map(str, (CALM.lease_duration_s, CALM.renew_deadline_s, CALM.retry_period_s)),
+            stdout=asyncio.subprocess.PIPE,
         )
+
+    async def stands(self, identity: str) -> None:
+        """The candidate runs, and does not lead."""
+        output = self.processes[identity].stdout
+        assert output is not None
+        assert await asyncio.wait_for(output.readline(), 60) == b"leads: False\n"
 
     def signal(self, identity: str, number: signal.Signals) -> None:
         self.processes[identity].send_signal(number)
@@ -108,7 +118,7 @@ class Candidates:
                         self.history.append((data["writer"], int(data["number"])))
 
     def writers(self) -> list[str]:
-        """Who wrote, in order, without repetitions: two names each at most once means never two writers."""
+        """The writers, in order, without repetitions: two names each at most once means never two writers."""
         found: list[str] = []
         for writer, _ in self.history:
             if not found or found[-1] != writer:
@@ -116,15 +126,17 @@ class Candidates:
         return found
 
     async def goes_on(self, identity: str, writes: int, within_s: float = 60.0) -> None:
-        """So many more writes come. A candidate that a slow server cost its lease is started again, as it would be."""
+        """N more writes come. A candidate that a slow server cost its lease is started again, as it would be."""
         before = len(self.history)
-        async with asyncio.timeout(within_s):
-            while len(self.history) <= before + writes:
-                if self.processes[identity].returncode is not None:
-                    await self.start(identity)
-                await asyncio.sleep(0.05)
 
-    async def writes(self, identity: str, within_s: float = 30.0) -> None:
+        async def has_written() -> bool:
+            if self.processes[identity].returncode is not None:
+                await self.start(identity)
+            return len(self.history) > before + writes
+
+        await eventually(has_written, within_s)
+
+    async def writes(self, identity: str, within_s: float = 60.0) -> None:
         await eventually(lambda: bool(self.history) and self.history[-1][0] == identity, within_s)
 
     async def end(self) -> None:
@@ -143,7 +155,8 @@ async def candidates(client: Client, plane: ControlPlane, name: str) -> AsyncIte
         await group.start("first")
         await group.writes("first")
         await group.start("second")
-        await asyncio.sleep(1.0)
+        await group.stands("second")
+        await group.goes_on("first", 50)
         assert group.writers() == ["first"]
         yield group
     finally:
@@ -194,7 +207,7 @@ async def test_a_terminated_leader_hands_over_within_three_seconds(client: Clien
 
 async def test_leaving_releases_the_lease_as_client_go_does(client: Client) -> None:
     async with LeaderElection(client, name="released", namespace=NAMESPACE, identity="me", timing=CALM) as leader:
-        await asyncio.wait_for(leader.acquired(), 30)
+        await asyncio.wait_for(leader.acquired(), 60)
         assert leader.leading
         held = await client.get(LEASES, "released", namespace=NAMESPACE)
         assert held.spec.holder_identity == leader.holder == "me"
@@ -213,18 +226,18 @@ async def test_a_stolen_lease_ends_the_work_and_is_not_released(client: Client) 
     async def work(leader: LeaderElection) -> None:
         begun.set()
         try:
-            await asyncio.sleep(60)
+            await forever()
         finally:
             ended.set()
 
     run = asyncio.create_task(
         run_as_leader(client, work, name="stolen", namespace=NAMESPACE, identity="me", timing=CALM)
     )
-    await asyncio.wait_for(begun.wait(), 30)
+    await asyncio.wait_for(begun.wait(), 60)
     thief = {"spec": {"holderIdentity": "thief", "renewTime": "2026-11-01T00:00:00.000000Z"}}
     await client.patch(LEASES, "stolen", thief, namespace=NAMESPACE)
     with pytest.raises(NotLeader):
-        await asyncio.wait_for(run, 30)
+        await asyncio.wait_for(run, 60)
     assert ended.is_set()
     lease = await client.get(LEASES, "stolen", namespace=NAMESPACE)
     assert lease.spec.holder_identity == "thief"
@@ -234,15 +247,21 @@ async def test_a_leader_whose_lease_is_deleted_makes_it_again_and_leads_on(clien
     async with LeaderElection(client, name="lost", namespace=NAMESPACE, timing=SHORT) as leader:
         await leader.acquired()
         await client.delete(LEASES, "lost", namespace=NAMESPACE)
-        async with asyncio.timeout(30):
-            while True:
-                with contextlib.suppress(NotFound):
-                    assert (
-                        await client.get(LEASES, "lost", namespace=NAMESPACE)
-                    ).spec.holder_identity == leader.identity
-                    break
-                await asyncio.sleep(0.05)
+        lease = await eventually(lambda: client.get(LEASES, "lost", namespace=NAMESPACE), retry_on=NotFound)
+        assert lease.spec.holder_identity == leader.identity
         assert leader.leading
+
+
+class Answers:
+    """What the server answered to a client."""
+
+    def __init__(self) -> None:
+        self.codes: list[int | None] = []
+
+    def answered(self, method: str, code: int | None, took_s: float) -> None:
+        self.codes.append(code)
+
+    def retried(self, method: str, code: int | None) -> None: ...
 
 
 async def test_koords_own_namespace_is_made_and_another_is_asked_for(
@@ -254,13 +273,16 @@ async def test_koords_own_namespace_is_made_and_another_is_asked_for(
     nobody = own_control_plane.write_kubeconfig(tmp_path / "nobody", {"token": "nobody-token"})
     own_control_plane.kubectl("create", "clusterrole", "leads", "--resource=leases", "--verb=get,create,patch")
     own_control_plane.kubectl("create", "clusterrolebinding", "leads", "--clusterrole=leads", "--user=nobody")
+    answers = Answers()
     async with Client.from_config(str(nobody)) as stranger:
+        stranger.observe(answers)
         for namespace in ("koordinator-system", "koordinator-sytem"):
+            answers.codes.clear()
             async with LeaderElection(stranger, name="n", namespace=namespace, timing=CALM):
-                await asyncio.sleep(1.5)
+                await eventually(lambda: len(answers.codes) >= 6)
     said = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert len(said) == 2, "each once, however often it was tried"
-    assert "no namespace koordinator-system, and it could not be made" in said[0]
+    assert "no namespace koordinator-system, and it could not be created" in said[0]
     assert "kubectl create namespace koordinator-system" in said[0]
     assert "no namespace koordinator-sytem: make it (kubectl create namespace koordinator-sytem)" in said[1]
     async with Client.from_config(str(own_control_plane.kubeconfig)) as client:
@@ -288,11 +310,11 @@ async def test_leadership_ends_at_the_deadline_when_the_server_is_away(own_contr
         Client.from_config(str(plane.kubeconfig)) as client,
         LeaderElection(client, name="away", namespace="default", timing=SHORT) as leader,
     ):
-        await asyncio.wait_for(leader.acquired(), 30)
+        await asyncio.wait_for(leader.acquired(), 60)
         os.kill(plane.pid(), signal.SIGSTOP)
         stopped = time.monotonic()
         try:
-            await asyncio.wait_for(leader.lost.wait(), 30)
+            await asyncio.wait_for(leader.lost.wait(), 60)
             assert time.monotonic() - stopped <= SHORT.renew_deadline_s + 0.5 * crowd()
             with pytest.raises(NotLeader):
                 leader.check()

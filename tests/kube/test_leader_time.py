@@ -16,7 +16,7 @@ from koord.kube.client import Client
 from koord.kube.election import NotLeader, Timing
 from koord.kube.errors import AlreadyExists, Conflict, NotFound, Status
 from koord.kube.leader import LeaderElection, run_as_leader, unique_identity
-from tests.kube.waiting import eventually
+from tests.waiting import eventually, forever, turns
 
 QUICK = Timing(lease_duration_s=1, renew_deadline_s=0.5, retry_period_s=0.05)
 """Leadership ends soon without renewals, also where the machine itself stands still so long."""
@@ -58,7 +58,7 @@ class LeaseServer:
         return self._keep(msgspec.convert(patch["spec"], LeaseSpec))
 
     async def _answer(self) -> None:
-        await asyncio.sleep(60 if self.hang else 0)
+        await (forever() if self.hang else turns(1))
 
     def _keep(self, spec: LeaseSpec) -> Lease:
         self.version += 1
@@ -111,7 +111,7 @@ async def test_the_next_candidate_takes_a_released_lease_at_its_next_attempt() -
         await eventually(lambda: second.holder == "a")
         assert not second.leading
         await first.__aexit__(None, None, None)
-        await asyncio.wait_for(second.acquired(), 20)
+        await asyncio.wait_for(second.acquired(), 60)
         assert server.lease is not None
         assert server.lease.spec.lease_transitions == 1
 
@@ -136,7 +136,7 @@ async def test_leadership_ends_on_time_while_a_renewal_hangs() -> None:
         await leader.acquired()
         server.hang = True
         # The renewal hangs for longer than this.
-        await asyncio.wait_for(leader.lost.wait(), 20)
+        await asyncio.wait_for(leader.lost.wait(), 60)
         server.hang = False
 
 
@@ -147,13 +147,13 @@ async def test_work_is_cancelled_when_leadership_is_lost() -> None:
     async def work(leader: LeaderElection) -> None:
         server.hang = True
         try:
-            await asyncio.sleep(60)
+            await forever()
         finally:
             ended.append("work")
             server.hang = False
 
     with pytest.raises(NotLeader, match="lost leadership by lease"):
-        await asyncio.wait_for(run_as_leader(cast(Client, server), work, name="l", timing=QUICK), 20)
+        await asyncio.wait_for(run_as_leader(cast(Client, server), work, name="l", timing=QUICK), 60)
     assert ended == ["work"]
 
 
@@ -165,9 +165,9 @@ async def test_the_lease_is_kept_until_cancelled_work_has_ended() -> None:
     async def work(leader: LeaderElection) -> None:
         begun.set()
         try:
-            await asyncio.sleep(60)
+            await forever()
         finally:
-            await asyncio.sleep(0.2)
+            await turns()
             assert server.lease is not None
             held.append(server.lease.spec.holder_identity)
 
@@ -175,7 +175,7 @@ async def test_the_lease_is_kept_until_cancelled_work_has_ended() -> None:
     await begun.wait()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(run, 20)
+        await asyncio.wait_for(run, 60)
     assert held == ["a"]
     assert server.lease is not None
     assert server.lease.spec.holder_identity == ""
@@ -188,7 +188,7 @@ async def test_an_error_of_the_work_comes_out_and_the_lease_is_given_back() -> N
         raise LookupError("no nodes")
 
     with pytest.raises(LookupError, match="no nodes"):
-        await asyncio.wait_for(run_as_leader(cast(Client, server), work, name="l", timing=CALM), 20)
+        await asyncio.wait_for(run_as_leader(cast(Client, server), work, name="l", timing=CALM), 60)
     assert server.lease is not None
     assert server.lease.spec.holder_identity == ""
 
@@ -212,5 +212,5 @@ async def test_leadership_ends_on_time_also_where_who_is_told_of_it_fails() -> N
     async with candidate(server, "a", on_change=told, timing=QUICK) as leader:
         await leader.acquired()
         server.hang = True
-        await asyncio.wait_for(leader.lost.wait(), 20)
+        await asyncio.wait_for(leader.lost.wait(), 60)
         server.hang = False

@@ -1,4 +1,4 @@
-"""A label or annotation that nobody can understand is told on its object, once per change, by whoever reads it."""
+"""A label or annotation that cannot be understood gets an event on its object, once per change."""
 
 import ast
 from pathlib import Path
@@ -28,11 +28,12 @@ from koord.scheduler import annotations as of_scheduler
 from koord.scheduler.object_faults import ANNOTATED, FAULTS, faults_of
 from koord.scheduler.plugins.gang_rules import group_faults
 from tests.scheduler.gangs import pod_group
-from tests.scheduler.live.embedded import make_nodes, node_manifest, pod_manifest, scheduling, serving, until
+from tests.scheduler.live.embedded import make_nodes, node_manifest, pod_manifest, scheduling, serving
 from tests.scheduler.reservations import reservation as held
+from tests.waiting import eventually
 
 
-class Told:
+class EventLog:
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
         self.teller = MalformedTeller(cast(EventRecorder, self), [cpu.RESOURCE_STATUS, pod_qos.EVICTION_ENABLED])
@@ -52,7 +53,7 @@ def meta(text: str | None, uid: str = "1", **labels: str) -> ObjectMeta:
 
 
 def test_each_text_that_cannot_be_understood_is_told_once() -> None:
-    told = Told()
+    told = EventLog()
     assert told.tell(meta("{")) == 1
     ((reason, note),) = told.events
     assert reason == "MalformedAnnotation"
@@ -68,7 +69,7 @@ def test_each_text_that_cannot_be_understood_is_told_once() -> None:
 def test_a_failure_is_told_once_per_change_and_counted_each_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    told, metrics = Told(), Metrics(process=False)
+    told, metrics = EventLog(), Metrics(process=False)
     shield = Shield(FailureTeller(metrics, cast(EventRecorder, told)))
     first = ObjectMeta(namespace="ns", name="p", uid="1", resource_version="1")
     for of, error in ((first, BadInput("ttl: not a time")), (first, BadInput("ttl: not a time")), (first, KeyError())):
@@ -89,14 +90,14 @@ def test_a_failure_without_anybody_to_tell_it_is_raised() -> None:
 
 
 def test_what_the_component_does_not_read_and_what_is_no_such_object_is_nobodys_fault() -> None:
-    told = Told()
+    told = EventLog()
     told.teller.tell(PODS, ObjectMeta(annotations={pod_qos.CPU_BURST.key: "{"}), None)
     told.teller.tell(NODES, meta("{"), None)
     assert told.events == []
 
 
 def test_a_topology_that_lists_a_cpu_twice_is_told_on_it() -> None:
-    told = Told()
+    told = EventLog()
     told.teller = MalformedTeller(cast(EventRecorder, told), of_scheduler.READ)
     one = '{"id":0,"core":0,"socket":0,"node":0}'
     said = ObjectMeta(name="n1", annotations={cpu.CPU_TOPOLOGY.key: f'{{"detail":[{one},{one}]}}'})
@@ -122,7 +123,7 @@ def test_a_topology_that_lists_a_cpu_twice_is_told_on_it() -> None:
 def test_a_setting_of_a_gang_that_cannot_be_read_is_told_though_a_default_counts(
     value: Value[Any, Any], text: str
 ) -> None:
-    told = Told()
+    told = EventLog()
     told.teller = MalformedTeller(cast(EventRecorder, told), of_scheduler.READ)
     said = ObjectMeta(name="p", namespace="shop", annotations={value.key: text})
     told.teller.tell(PODS, said, None)
@@ -145,7 +146,7 @@ def test_a_setting_of_a_gang_that_cannot_be_read_is_told_though_a_default_counts
     ],
 )
 def test_what_a_reservation_says_wrongly_is_told_on_it_and_by_a_plan(value: Value[Any, Any], text: str) -> None:
-    told = Told()
+    told = EventLog()
     told.teller = MalformedTeller(cast(EventRecorder, told), of_scheduler.READ)
     found = held(annotations={value.key: text})
     told.teller.tell(RESERVATIONS, found.metadata, None)
@@ -170,7 +171,7 @@ def test_what_a_reservation_says_wrongly_is_told_on_it_and_by_a_plan(value: Valu
     ],
 )
 def test_parts_without_effect_are_told_and_the_rest_counts(value: Value[Any, Any], text: str, said: str) -> None:
-    told = Told()
+    told = EventLog()
     told.teller = MalformedTeller(cast(EventRecorder, told), [value])
     carrying = ObjectMeta(name="p", namespace="shop", annotations={value.key: text})
     told.teller.tell(PODS, carrying, None)
@@ -191,7 +192,7 @@ def test_parts_without_effect_are_told_and_the_rest_counts(value: Value[Any, Any
     ],
 )
 def test_other_spellings_and_what_a_newer_program_adds_are_nobodys_fault(value: Value[Any, Any], text: str) -> None:
-    told = Told()
+    told = EventLog()
     told.teller = MalformedTeller(cast(EventRecorder, told), [value])
     told.teller.tell(PODS, ObjectMeta(name="p", annotations={value.key: text}), None)
     assert told.events == []
@@ -214,7 +215,7 @@ def test_other_spellings_and_what_a_newer_program_adds_are_nobodys_fault(value: 
 def test_a_reservation_that_cannot_mean_what_it_says_is_told_so_and_a_plan_says_it(
     found: Reservation, said: str
 ) -> None:
-    told = Told()
+    told = EventLog()
     told.teller.hear_faults(RESERVATIONS, FAULTS[RESERVATIONS])(Delta("r", None, found))
     assert told.events == [("MalformedReservation", said)]
     assert list(faults_of(RESERVATIONS, found)) == [said]
@@ -231,7 +232,7 @@ def test_a_misspelt_field_in_the_template_of_a_reservation_is_told_on_it() -> No
 
 
 def test_a_pod_group_without_a_minimum_is_told_so_once() -> None:
-    told = Told()
+    told = EventLog()
     hear = told.teller.hear_faults(POD_GROUPS, group_faults)
     group = pod_group(least=0)
     hear(Delta(group.metadata.key, None, group))
@@ -244,7 +245,7 @@ def test_a_pod_group_without_a_minimum_is_told_so_once() -> None:
 
 
 def test_a_label_is_told_as_a_label_also_where_readers_make_do_with_it() -> None:
-    told = Told()
+    told = EventLog()
     assert told.tell(meta(None, **{pod_qos.EVICTION_ENABLED.key: "maybe"})) == 1
     assert told.events[0][0] == "MalformedLabel"
 
@@ -283,7 +284,7 @@ def _modules() -> list[Any]:
 
 
 def _names_read(file: Path) -> set[str]:
-    """Names of annotations of which `read` is called, or that are handed to a function that does."""
+    """Names of annotations whose `read` is called, or that are handed to a function that does."""
     tree = ast.parse(file.read_text())
     froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     imported = {
@@ -309,7 +310,6 @@ async def _told_on(client: Client, kind: str) -> list[str]:
     return [each.note for each in found if each.regarding.kind == kind]
 
 
-@pytest.mark.timeout(60)
 async def test_the_scheduler_tells_of_nodes_and_pods(tmp_path: Path) -> None:
     async with serving(tmp_path) as client:
         await make_nodes(client, 1)
@@ -324,7 +324,7 @@ async def test_the_scheduler_tells_of_nodes_and_pods(tmp_path: Path) -> None:
             return bool(await _told_on(client, "Node") and await _told_on(client, "Pod"))
 
         async with scheduling(client):
-            await until(told)
+            await eventually(told)
             (of_node,), (of_pod,) = await _told_on(client, "Node"), await _told_on(client, "Pod")
             assert cpu.NODE_RESERVATION.key in of_node
             assert load.LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED.key in of_pod

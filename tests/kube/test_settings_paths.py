@@ -1,4 +1,4 @@
-"""What a component shows of its settings, over HTTP, to those whom the API server allows."""
+"""What a component shows of its settings, over HTTP, to users that the API server allows."""
 
 from __future__ import annotations
 

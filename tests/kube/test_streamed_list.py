@@ -22,7 +22,7 @@ from koord.kube.informer import Informer
 from koord.kube.streamed_list import FORGET_S, PATIENCE, StreamedLists, UnfinishedStream
 from tests.kube.raw_server import RawServer, chunked, refusal
 from tests.kube.scripted_server import Refusal, ScriptedServer
-from tests.kube.waiting import eventually
+from tests.waiting import eventually
 
 NO_PROGRESS = "a watch stream was requested but the required storage feature RequestWatchProgress is disabled"
 REFUSALS: dict[str, Refusal] = {
@@ -73,7 +73,7 @@ async def following(server: ScriptedServer, clock: SystemClock | None = None) ->
         informer: Informer[ConfigMap] = Informer(client, CONFIG_MAPS, clock=clock)
         task = asyncio.create_task(informer.run())
         try:
-            await asyncio.wait_for(informer.synced(), 10)
+            await asyncio.wait_for(informer.synced(), 60)
             await eventually(lambda: server.watching > 0)
             yield informer
         finally:
@@ -175,7 +175,7 @@ async def test_a_bookmark_before_the_end_says_that_the_request_for_a_stream_was_
         task = asyncio.create_task(informer.run())
         await eventually(lambda: server.watching > 0)
         server.bookmark()
-        await asyncio.wait_for(informer.synced(), 20)
+        await asyncio.wait_for(informer.synced(), 60)
         task.cancel()
 
 
@@ -199,7 +199,7 @@ async def test_a_server_that_refuses_pages_too_is_asked_for_a_stream_again(serve
         await eventually(lambda: [query.get("sendInitialEvents") for query in server.requests][-2:] == ["true", None])
         assert not informer.has_synced
         server.refuse_with = None
-        await asyncio.wait_for(informer.synced(), 10)
+        await asyncio.wait_for(informer.synced(), 60)
         assert informer.watch_list, "the refusal said nothing about streams"
         task.cancel()
 
@@ -241,7 +241,7 @@ async def test_a_refused_watch_waits_as_long_as_the_server_asks(monkeypatch: pyt
     async with RawServer(busy, chunked(end)) as server, Client(server.config) as client:
         informer: Informer[ConfigMap] = Informer(client, CONFIG_MAPS, clock=NotingClock())
         task = asyncio.create_task(informer.run())
-        await asyncio.wait_for(informer.synced(), 10)
+        await asyncio.wait_for(informer.synced(), 60)
         task.cancel()
     assert waits[0] == 7.0
 

@@ -1,4 +1,4 @@
-"""Sockets of root's: nobody else may use them, a second process does not take one over, a dead one's is replaced."""
+"""Sockets of root's: no other user may use them, a second process does not take one over, a dead one's is replaced."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from koord.api.configuration.slo_config import NodeSettings, SloConfig, parse
@@ -14,11 +14,11 @@ from koord.api.protocol.crd.device import Device
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
 from koord.api.text.timestamp import from_seconds
-from koord.manager.node_resource import state as rows
-from koord.manager.node_resource.outcome import PluginOutcome
-from koord.manager.node_resource.plugins import Plugins, calculate, choose
+from koord.manager import node_state as rows
+from koord.manager.node_resource.plugins import calculate, choose
 from koord.manager.node_resource.prepare import Prepared, prepare
-from koord.manager.node_resource.state import LENDING, NodeState
+from koord.manager.node_state import LENDING, NodeState
+from koord.manager.plugin import Plugin, PluginOutcome
 
 NOW_S = 1_800_000_000.0
 GI = 1024**3
@@ -195,9 +195,9 @@ def settings(given: NodeState, slo: SloConfig) -> NodeSettings:
 
 
 def outcomes(
-    given: NodeState, slo: SloConfig, now_s: float = NOW_S, plugins: Plugins | None = None
+    given: NodeState, slo: SloConfig, now_s: float = NOW_S, plugins: Sequence[Plugin] | None = None
 ) -> tuple[PluginOutcome, ...]:
-    return calculate(given, slo, settings(given, slo), plugins or choose(), now_s)
+    return calculate(given, slo, settings(given, slo), choose() if plugins is None else plugins, now_s)
 
 
 def prepared(given: NodeState, slo: SloConfig, now_s: float = NOW_S) -> Prepared:

@@ -1,6 +1,6 @@
 """Scheduler, node_resource and agents of a small cluster, in virtual time: the decisions themselves, on modelled usage.
 
-Each tick agents look, pods that wait are tried; every third tick nodes report, and what they lend is worked out anew.
+Each tick agents look, pods that wait are tried; every third tick nodes report, and what they lend is worked out again.
 Whoever is evicted comes back as a new pod of the same workload.
 """
 
@@ -27,8 +27,8 @@ from koord.api.text.quantity import render
 from koord.api.text.timestamp import from_seconds
 from koord.manager.node_resource.plugins import calculate, choose
 from koord.manager.node_resource.prepare import prepare
-from koord.manager.node_resource.state import NodeState, metric_row, node_facts, pod_row
 from koord.manager.node_resource.writing import decide
+from koord.manager.node_state import NodeState, metric_row, node_facts, pod_row
 from koord.offline.would_evict import would_evict
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
@@ -129,7 +129,7 @@ class World:
                 min(0.7, max(0.05, memory + self.dice.uniform(-jump, jump))),
             )
         for job in self.jobs:
-            # Some use more than they ask for: nobody holds memory back.
+            # Some use more than they ask for: no limit holds memory back.
             job.uses_memory = max(GI // 4, int(job.uses_memory * self.dice.uniform(0.97, 1.035)))
 
     def _metric(self, name: str) -> NodeMetric:

@@ -13,7 +13,7 @@ from koord.api.configuration.slo_config import parse
 from koord.api.text.selector import parse_labels
 from koord.manager import colocation_switch as switch
 from koord.manager.colocation_switch import SwitchError
-from koord.manager.node_resource.state import node_facts
+from koord.manager.node_state import node_facts
 from tests.manager import builders
 from tests.manager.builders import NOW_S, config, node, pod
 
@@ -100,7 +100,7 @@ def test_what_is_taken_back_is_what_the_manager_would_take_back(how: str) -> Non
     assert patch is not None
     assert patch["status"]["allocatable"] == dict.fromkeys(PUBLISHED)
     assert patch["status"]["capacity"] == dict.fromkeys(PUBLISHED)
-    assert "resourceVersion" not in patch["metadata"], "whatever else changes on the node meanwhile"
+    assert "resourceVersion" not in patch["metadata"], "whatever else changes on the node in the meantime"
     (condition,) = patch["status"]["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == (
         "koordinator.sh/Lending", "False", "Disabled",

@@ -60,7 +60,7 @@ def test_under_any_load_nobody_comes_back_within_the_cool_down_and_evictions_are
 
 @pytest.mark.parametrize("seed", range(3))
 def test_batch_pods_do_run_where_there_is_room(seed: int) -> None:
-    """The property above is not kept by placing nobody."""
+    """The property above is not kept by placing no pod."""
     found = world(seed, 20)
     found.service = dict.fromkeys(found.service, (0.1, 0.1))
     for job in found.jobs:

@@ -1,4 +1,4 @@
-"""Notice, one step at a time: who is told, who is waited for, and who goes."""
+"""Notice, one step at a time: which pods get notice, are waited for, and go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notice on API servers, koord's own and Kubernetes': told by one write each, and by nobody twice."""
+"""Notice on API servers, koord's own and Kubernetes': one write each, and never two."""
 
 from __future__ import annotations
 

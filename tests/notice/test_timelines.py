@@ -111,7 +111,7 @@ def test_as_long_as_somebody_asks_a_pod_is_gone_one_period_after_its_deadline(
     askers: list[Asker], rounds: list[tuple[bool, float]], step_at: int, step_s: float
 ) -> None:
     """The evictors come again and again and remember nothing, which is what restarts amount to. A clock that is set
-    back begins the wait anew, and no more."""
+    back begins the wait again, and no more."""
     world, waited_s = World(), 0.0
     for number, (is_stale, passes_s) in enumerate(rounds * 2):
         if number == step_at and step_s:

@@ -7,8 +7,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from koord.api import kinds
 from koord.api.configuration.features import ManagerGate, parse_gates
 from koord.api.text.manifest import parse
@@ -95,7 +93,7 @@ def generated(number: int) -> list[dict[str, Any]]:
             spec |= {"hostNetwork": True, "nodeSelector": {"heavy": chance.choice(("yes", "no"))}}
         namespace = chance.choice(("shop", "jobs", "bounded"))
         if namespace != "bounded" and chance.random() < 0.2:
-            # A LimitRange gives containers requests of which the pod as a whole would know nothing.
+            # A LimitRange gives containers requests that the pod as a whole would not have.
             spec["resources"] = {"limits": {"cpu": "8", "memory": "8Gi"}}
         if chance.random() < 0.2:
             spec["volumes"] = [{"name": "v"}, {"name": "w", "configMap": {"name": "w"}}]
@@ -146,7 +144,6 @@ def test_requests_that_follow_from_limits_count_for_admission() -> None:
     assert QOS in batch.message
 
 
-@pytest.mark.timeout(120)
 async def test_an_api_server_with_koords_webhooks_and_koord_admit_say_the_same(tmp_path: Path) -> None:
     given = [{"apiVersion": "v1", "kind": "Pod", **each} for each in (LSR_BY_LIMITS, BATCH_BY_LIMITS)]
     for each in given:

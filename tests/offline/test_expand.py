@@ -20,6 +20,7 @@ from koord.offline.arrival import Arrivals
 from koord.offline.expand import expand
 from koord_minicluster.controllers.live.run import run
 from tests.scheduler.live.embedded import serving
+from tests.waiting import always, eventually
 
 NOW_S = parse_timestamp("2026-11-15T04:25:02Z")
 UIDS = ("controller-uid", "batch.kubernetes.io/controller-uid")
@@ -119,14 +120,13 @@ def counted(pods: list[dict[str, Any]]) -> Counter[str]:
 
 
 async def stored(client: Client, number: int) -> list[dict[str, Any]]:
-    """All pods of the namespace, once there are so many and no more for a moment."""
-    async with asyncio.timeout(30):
-        while True:
-            names = [pod.metadata.name for pod in await client.list(kinds.PODS, namespace="shop")]
-            if len(names) >= number:
-                break
-            await asyncio.sleep(0.05)
-    await asyncio.sleep(0.3)
+    """All pods of the namespace, once there are N and no more for a moment."""
+
+    async def are_there() -> bool:
+        return len(await client.list(kinds.PODS, namespace="shop")) == number
+
+    await eventually(are_there)
+    await always(are_there, 0.3)
     pods = await client.list(kinds.PODS, namespace="shop")
     return [json.loads(await client.get_bytes(kinds.PODS, p.metadata.name, namespace="shop")) for p in pods]
 

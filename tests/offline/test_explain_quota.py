@@ -1,4 +1,4 @@
-"""`koord explain quota/NAME` on manifests: the figures, who uses it, who waits and why."""
+"""`koord explain quota/NAME` on manifests: the figures, the pods that use it, and those that wait and why."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_parent_has_the_pods_of_all_below_it(capsys: pytest.CaptureFixture[str
     found = explained("elasticquota/company", capsys)
     assert [each["name"] for each in found["below"]] == ["research", "web"]
     assert len(found["usedBy"]) + len(found["waiting"]) == 4
-    # It is alone at the top: it can lend to nobody.
+    # It is alone at the top: it can lend to no other quota.
     assert found["lends"] == {}
 
 

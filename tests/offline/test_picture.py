@@ -1,4 +1,4 @@
-"""The picture of a node: who has its CPUs and devices."""
+"""The picture of a node: the pods on its CPUs and devices."""
 
 import json
 import sys

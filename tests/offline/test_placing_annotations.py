@@ -1,4 +1,4 @@
-"""Admission refuses a label or annotation that cannot be read exactly where the scheduler would place no such pod."""
+"""Admission refuses an unreadable label or annotation exactly if the scheduler would not place a pod that has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What manifests come to: who takes part, who goes where, in which order, and what is said about it."""
+"""What manifests come to: which pods take part, where they go, in which order, and the messages."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_a_pod_whose_priority_class_is_nowhere_would_be_denied() -> None:
     found = plan_of(node("n1"), pod("web", priorityClassName="vip")).pods["shop/web"]
     assert (found.outcome, found.reason) == (
         "denied",
-        "admission would not let it in: no PriorityClass with name vip was found",
+        "admission would refuse it: no PriorityClass with name vip was found",
     )
 
 
@@ -432,7 +432,7 @@ def test_a_pod_that_admission_refuses_is_denied_with_the_reason() -> None:
     )
     odd = found.pods["shop/odd"]
     assert (odd.node, odd.outcome) == (None, "denied")
-    assert odd.reason.startswith("admission would not let it in: spec.priority: must be of class koord-mid or")
+    assert odd.reason.startswith("admission would refuse it: spec.priority: must be of class koord-mid or")
     assert found.pods["shop/good"].outcome == "scheduled"
 
 

@@ -73,7 +73,7 @@ def test_lending_less_than_is_asked_for_evicts_whoever_offers_itself(offered: bo
         "cpuAllocatableEvictLowerPercent": 90,
         "allocatableEvictPriorityThreshold": 5999,
     }
-    # 32 * 20% - 1 - 5 is 400, of which 4000 are requested.
+    # 32 * 20% - 1 - 5 is 400, and 4000 are requested.
     lending = {"enable": True, "cpuReclaimThresholdPercent": 20}
     manifests = cluster(colocation=lending, resource_threshold={"clusterStrategy": limits})
     (crunch,) = [item for item in manifests.items if item.key == "jobs/crunch"]

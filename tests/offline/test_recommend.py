@@ -160,7 +160,7 @@ spec: {containers: [{name: main, image: x}]}
     [
         (f"{told('Job')}\n---{JOB_POD.replace('KIND', 'Job')}", "template of a Job cannot be changed"),
         (f"{told('Rollout')}\n---{JOB_POD.replace('KIND', 'Rollout')}", "spec.target.workload.apiVersion"),
-        (told("Deployment"), "neither its pods nor its template"),
+        (told("Deployment"), "neither pods nor a template"),
         (f"{told('CronJob')}\n---\n{told('CronJob', name='other', cpu='9')}\n---{CRON_JOB}", "another Recommendation"),
     ],
 )

@@ -138,7 +138,7 @@ AVAILABLE = {"phase": "Available", "nodeName": "east-1", "allocatable": {"cpu": 
 @pytest.mark.parametrize(
     ("spec", "status", "told"),
     [
-        ({"ttl": "0"}, AVAILABLE, "nobody uses it yet"),
+        ({"ttl": "0"}, AVAILABLE, "no pod uses it yet"),
         ({"ttl": "0", "unschedulable": True}, AVAILABLE, "it takes no new owners (spec.unschedulable)"),
         (
             {"ttl": "0", "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},

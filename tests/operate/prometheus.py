@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +14,7 @@ from urllib.error import URLError
 
 from koord.api.text.yaml import dump
 from tests.control_plane import free_port
-from tests.crowd import crowd
+from tests.waiting import until
 
 WITHIN_S = 60.0
 
@@ -26,7 +25,7 @@ class Prometheus:
 
     def ask(self, path: str, **parameters: str) -> Any:
         """What the API answers."""
-        with urllib.request.urlopen(f"{self.url}{path}?{urllib.parse.urlencode(parameters)}", timeout=30) as answer:
+        with urllib.request.urlopen(f"{self.url}{path}?{urllib.parse.urlencode(parameters)}", timeout=60) as answer:
             found = json.load(answer)
         assert found["status"] == "success", found
         return found["data"]
@@ -41,11 +40,7 @@ class Prometheus:
         return {each["labels"]["alertname"]: each for each in alerts if each["state"] == "firing"}
 
     def until(self, holds: Callable[[], Any]) -> Any:
-        deadline_s = time.monotonic() + WITHIN_S * crowd()
-        while not (found := holds()):
-            assert time.monotonic() < deadline_s, "it did not come to be"
-            time.sleep(0.2)
-        return found
+        return until(holds, WITHIN_S)
 
 
 @contextmanager
@@ -86,7 +81,7 @@ def prometheus(
         yield found
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 def _is_ready(url: str) -> bool:

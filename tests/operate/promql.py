@@ -16,7 +16,7 @@ class Named:
     metrics: dict[str, frozenset[str]]
     "With the labels that matchers name."
     listed: frozenset[str]
-    "Labels by which is summed or joined."
+    "Labels of a sum or a join."
 
 
 def named(expr: str) -> Named:

@@ -109,7 +109,7 @@ class Watched:
         found: dict[str, frozenset[str]] = {}
         for url in health(self.machine).values():
             asked = urllib.request.Request(f"{url}/metrics", headers={"Authorization": f"Bearer {self.token}"})
-            with urllib.request.urlopen(asked, timeout=30) as answer:
+            with urllib.request.urlopen(asked, timeout=60) as answer:
                 text = answer.read().decode()
             for family in text_string_to_metric_families(text):
                 name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -140,7 +140,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
 
 
 def declared() -> dict[str, frozenset[str]]:
-    """The labels of families as they are made, for those that have no series yet."""
+    """The labels of families by their definition, for those that have no series yet."""
     metrics = Metrics(process=False)
     for make in (SchedulerMetrics, ManagerMetrics, DeschedulerMetrics, YarnMetrics):
         make(metrics)
@@ -176,11 +176,11 @@ def test_everything_that_alerts_and_boards_name_is_exported(watched: Watched) ->
         assert found.metrics, expr
         labels: set[str] = set(OF_THE_TARGET)
         for metric, matched in found.metrics.items():
-            assert metric in exported or metric in NOT_ON_THIS_MACHINE, f"{where}: nobody exports {metric}"
+            assert metric in exported or metric in NOT_ON_THIS_MACHINE, f"{where}: no component exports {metric}"
             own = exported.get(metric) or known.get(metric, frozenset())
             assert matched <= own | OF_THE_TARGET, f"{where}: {metric} has the labels {sorted(own)}"
             labels |= own
-        assert found.listed <= labels, f"{where}: nobody has {sorted(found.listed - labels)}"
+        assert found.listed <= labels, f"{where}: no series has {sorted(found.listed - labels)}"
 
 
 @pytest.mark.root

@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import tarfile
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -24,6 +23,7 @@ from typing import Any
 import grpc
 
 from tests.control_plane import find_binary
+from tests.waiting import until
 
 CONFIG = """
 version = 2
@@ -99,7 +99,7 @@ class Containerd:
         if self._process is not None:
             self._process.send_signal(number)
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(10)
+                self._process.wait(60)
             self._process.kill()
             self._process.wait()
 
@@ -154,19 +154,15 @@ def _ctr(folder: Path, *command: str) -> str:
 
 
 def _until_served(socket: Path, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + WITHIN_S
     with grpc.insecure_channel(f"unix:{socket}") as channel:
-        while True:
+
+        def answers() -> bool:
             assert process.poll() is None, (socket.parent / "containerd.log").read_text()[-2000:]
-            try:
-                ask: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
-                    "/runtime.v1.RuntimeService/Version"
-                )
-                ask(b"", timeout=1)
-                return
-            except grpc.RpcError:
-                assert time.monotonic() < deadline, "containerd does not answer"
-                time.sleep(0.1)
+            ask: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/runtime.v1.RuntimeService/Version")
+            ask(b"", timeout=1)
+            return True
+
+        until(answers, WITHIN_S, what="containerd answers", retry_on=grpc.RpcError)
 
 
 def _image(name: str, command: list[str]) -> bytes:
@@ -259,4 +255,4 @@ def _remove_cgroups(parent: str) -> None:
 def _unmount(folder: Path) -> None:
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
     for mount in sorted((each for each in mounts if each.startswith(f"{folder}/")), key=len, reverse=True):
-        subprocess.run(["umount", "-l", mount], check=False, capture_output=True, timeout=10)
+        subprocess.run(["umount", "-l", mount], check=False, capture_output=True, timeout=60)

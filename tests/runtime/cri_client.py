@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,6 +30,7 @@ from koord.runtime.cri import (
     UpdateContainerResourcesRequest,
 )
 from tests.runtime.containerd import BUSYBOX
+from tests.waiting import eventually
 
 M = TypeVar("M", bound=Message)
 
@@ -101,15 +101,13 @@ class CriClient:
 
     async def end(self, sandbox: str) -> None:
         """As kubelet does, again and again: a container that is just starting cannot be removed yet."""
-        for left in reversed(range(100)):
-            try:
-                await self.call("StopPodSandbox", SandboxId(sandbox))
-                await self.call("RemovePodSandbox", SandboxId(sandbox))
-                return
-            except grpc.aio.AioRpcError:
-                if not left:
-                    raise
-            await asyncio.sleep(0.1)
+
+        async def is_removed() -> bool:
+            await self.call("StopPodSandbox", SandboxId(sandbox))
+            await self.call("RemovePodSandbox", SandboxId(sandbox))
+            return True
+
+        await eventually(is_removed, retry_on=grpc.aio.AioRpcError)
 
     async def sandboxes(self) -> list[str]:
         return [each.id for each in decode(PodSandboxes, await self.call("ListPodSandbox")).items]
@@ -126,10 +124,9 @@ async def client(socket: Path) -> AsyncIterator[CriClient]:
 
 async def printed(path: Path, lines: int, within_s: float = 30) -> list[str]:
     """What a container wrote, without what the runtime adds to each line."""
-    deadline = asyncio.get_running_loop().time() + within_s
-    while True:
-        found = path.read_text().splitlines() if path.exists() else []  # noqa: ASYNC240
-        if len(found) >= lines:
-            return [line.split(" ", 3)[3] for line in found]
-        assert asyncio.get_running_loop().time() < deadline, found
-        await asyncio.sleep(0.05)
+
+    def written() -> list[str]:
+        return path.read_text().splitlines() if path.exists() else []
+
+    await eventually(lambda: len(written()) >= lines, within_s, what=lambda: str(written()))
+    return [line.split(" ", 3)[3] for line in written()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -13,6 +12,7 @@ import grpc.aio
 
 from koord.runtime.hook_service import SERVICE
 from koord.runtime.stages import Stage
+from tests.waiting import forever
 
 
 def register(folder: Path, socket: Path, policy: str = "Ignore", **more: str) -> None:
@@ -52,5 +52,5 @@ async def hook_server(socket: Path, answer: Callable[[str, bytes], Awaitable[byt
 
 
 async def hang(method: str, request: bytes) -> bytes:
-    await asyncio.sleep(60)
+    await forever()
     return b""

@@ -64,7 +64,7 @@ class NriRuntime:
         waiting: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._waiting[self._stream] = waiting
         self._send(PLUGIN, Frame(self._stream, REQUEST, encode(Request(nri.PLUGIN_SERVICE, method, encode(said)))))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             response = await waiting
         if response.status is not None:
             raise PluginFailed(response.status.message)

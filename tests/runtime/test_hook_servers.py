@@ -1,4 +1,4 @@
-"""Hook servers that hang, answer nonsense, are gone or are somebody else's: the failure policy decides, soon."""
+"""Hook servers that hang, answer nonsense, are gone or belong to another user: the failure policy decides, soon."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ async def test_a_stream_of_container_events_passes_and_ends_with_its_client(tmp_
     running = asyncio.create_task(run(options, on_ready=ready.set))
     try:
         await asyncio.wait([running, asyncio.create_task(ready.wait())], return_when=asyncio.FIRST_COMPLETED)
-        async with grpc.aio.insecure_channel(f"unix:{options.listen}") as channel, asyncio.timeout(30):
+        async with grpc.aio.insecure_channel(f"unix:{options.listen}") as channel, asyncio.timeout(60):
             stream: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(EVENTS)
             call = stream(b"x")
             answers = aiter(call)

@@ -21,7 +21,7 @@ from tests.runtime.test_nri_with_containerd import ended
 from tests.runtime.test_proxy import SAYS, answering
 from tests.runtime.test_whole_node import KUBELET, PLACED, PLACEMENT, Node, create, node, of, until_printed
 
-pytestmark = [pytest.mark.runtime, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.runtime
 PROXY, KOORDLET = find_binary("koord-runtime-proxy-go"), find_binary("koordlet-go")
 OWN_ETC = (
     "mount -t overlay overlay -o lowerdir=/etc,upperdir={folder}/upper,workdir={folder}/work /etc &&"
@@ -114,7 +114,6 @@ class NodeOfKoordlets(Node):
 
 
 @pytest.mark.kubectl
-@pytest.mark.timeout(300)
 @pytest.mark.skipif(KOORDLET is None, reason="build Koordinator's cmd/koordlet as koordlet-go")
 @pytest.mark.skipif(KUBELET is None, reason="put kubelet where $KUBEBUILDER_ASSETS points")
 def test_koordinators_agent_sets_containers_up_behind_koords_proxy(tmp_path: Path) -> None:

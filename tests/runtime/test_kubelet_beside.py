@@ -16,7 +16,7 @@ from koord.api.configuration.features import AgentGate
 from tests.runtime.containerd import CONTROLLERS
 from tests.runtime.test_whole_node import ADDRESS, KUBELET, NEWER, PORT, Node, node, of
 
-pytestmark = [pytest.mark.runtime, pytest.mark.kubectl, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.runtime, pytest.mark.kubectl]
 
 OFF = {AgentGate.SYSTEM_CONFIG, AgentGate.COLD_PAGE_COLLECTOR, *(each for each in AgentGate if "EVICT" in each.name)}
 SEES_KUBELET = (
@@ -25,7 +25,7 @@ SEES_KUBELET = (
 )
 STATIC = "kubeReserved: {cpu: 100m}\ncpuManagerPolicy: static\ncpuManagerReconcilePeriod: 2s\n"
 REFUSED = ("update QoS cgroup", "QOS cgroup", "device or resource busy", "cpuset.cpus: permission denied", "StartError")
-"""Of kubelet's log, what it could not do because of somebody else's settings."""
+"""Of kubelet's log, what it could not do because of settings of others."""
 RESIZED = '{{"spec":{{"containers":[{{"name":"main","resources":{{"limits":{{"cpu":"{cpu}"}}}}}}]}}}}'
 LIMIT = ".status.containerStatuses[0].resources.limits.cpu"
 BUSY, IDLE = "while :; do :; done", "sleep 1000"

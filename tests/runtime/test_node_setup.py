@@ -101,7 +101,7 @@ KIND = "kind: KubeletConfiguration\n"
 @pytest.mark.parametrize(
     ("way", "files", "says"),
     [
-        (Way.PROXY, {}, "there is no such file"),
+        (Way.PROXY, {}, "the file does not exist"),
         (Way.PROXY, {KUBELET_CONFIG: "kind: Pod\n"}, "no KubeletConfiguration"),
         (Way.NRI, {CONTAINERD_CONFIG: "[plugins]\n"}, "version is 1"),
         (Way.PROXY, {KUBELET_CONFIG: "kind: [\n"}, "config.yaml: line"),

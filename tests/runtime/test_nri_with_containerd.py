@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -25,8 +25,9 @@ from tests.runtime.cri_client import client, printed
 from tests.runtime.hook_server import register
 from tests.runtime.test_nri import SPEC, Agent
 from tests.runtime.test_proxy import SAYS, Processes, proxied, under_load
+from tests.waiting import eventually
 
-pytestmark = [pytest.mark.runtime, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.runtime
 NEWER = newer_containerd()
 
 
@@ -44,14 +45,6 @@ def said(file: Path) -> str:
 
 def cgroups(parent: str, *containers: str) -> list[Path]:
     return [found for each in containers for found in Path(f"/sys/fs/cgroup/cpu{parent}").rglob(each)]
-
-
-async def until(what: Callable[[], bool], says: str) -> None:
-    for _ in range(600):
-        if what():
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError(says)
 
 
 async def test_the_plugin_on_a_real_containerd(runtime: Containerd, tmp_path: Path) -> None:
@@ -72,8 +65,8 @@ async def test_the_plugin_on_a_real_containerd(runtime: Containerd, tmp_path: Pa
             options = NriOptions(str(runtime.nri), str(tmp_path / f"{name}.sock"), name, f"{index}0")
             plugin = asyncio.create_task(run(options, on_ready=partial(in_line.append, name)))
             stack.push_async_callback(ended, plugin)
-        await until(lambda: said(quota) == "50000", "it runs, and was not brought in line")
-        await until(lambda: set(in_line) == set(agents), "two plugins beside each other")
+        await eventually(lambda: said(quota) == "50000", what="it runs, and was not brought in line")
+        await eventually(lambda: set(in_line) == set(agents), what="two plugins beside each other")
         pod = await cri.run_sandbox("job", runtime.parent, tmp_path, labels, annotations)
         made = await cri.create(pod, "main", ["/bin/sh", "-c", SAYS])
         await cri.start(made)
@@ -85,12 +78,14 @@ async def test_the_plugin_on_a_real_containerd(runtime: Containerd, tmp_path: Pa
 
         await cri.end(pod[0])
         told = agents["koord"].asked
-        await until(lambda: {each.pod.name for each in told if each.is_over} == {"job"}, "a pod that has ended")
+        await eventually(
+            lambda: {each.pod.name for each in told if each.is_over} == {"job"}, what="a pod that has ended"
+        )
 
         in_line.clear()
         await asyncio.to_thread(runtime.stop, signal.SIGKILL)
         await asyncio.to_thread(runtime.start)
-        await until(lambda: set(in_line) == set(agents), "plugins that are back after a restart")
+        await eventually(lambda: set(in_line) == set(agents), what="plugins that are back after a restart")
         assert said(quota) == "50000"
         await cri.end(before[0])
 
@@ -112,7 +107,7 @@ async def test_a_plugin_that_is_killed_under_load_brings_all_in_line_when_it_is_
         )
         quotas = [each / "cpu.cfs_quota_us" for each in cgroups(runtime.parent, *made.values())]
         assert len(quotas) == 8
-        await until(lambda: {said(each) for each in quotas} == {"50000"}, "all are in line")
+        await eventually(lambda: {said(each) for each in quotas} == {"50000"}, what="all are in line")
 
 
 SPECIFICATION = {

@@ -31,8 +31,9 @@ from tests.agent.states import node
 from tests.runtime.containerd import Containerd, containerd
 from tests.runtime.cri_client import CriClient, client, printed, sandbox_config
 from tests.runtime.hook_server import hook_server, register
+from tests.waiting import eventually
 
-pytestmark = [pytest.mark.runtime, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.runtime
 
 SAYS = "cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/cpu/cpu.shares; echo $WISH; sleep 1000"
 BATCH = '{"containers": {"main": {"limits": {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}}}}'
@@ -199,18 +200,16 @@ async def test_a_proxy_that_is_killed_comes_back_and_knows_what_it_knew(runtime:
 
 
 async def answering(cri: CriClient) -> None:
-    for _ in range(300):
-        try:
-            await cri.call("Version", timeout=5)
-            return
-        except grpc.aio.AioRpcError:
-            await asyncio.sleep(0.1)
-    raise AssertionError("the proxy does not answer")
+    async def is_there() -> bool:
+        await cri.call("Version", timeout=5)
+        return True
+
+    await eventually(is_there, retry_on=grpc.aio.AioRpcError, what="the proxy answers")
 
 
 @pytest.mark.parametrize("killed", ["runtime-proxy", "runtime-hooks"])
 async def test_killed_under_load_it_loses_and_doubles_nothing(runtime: Containerd, tmp_path: Path, killed: str) -> None:
-    """The proxy, or koord's hooks behind it, while a client looks what is there and goes on, as kubelet does."""
+    """The proxy, or koord's hooks behind it, while a client lists pods and goes on, as kubelet does."""
     commands = {
         "runtime-hooks": [
             "runtime-hooks", "--listen", str(tmp_path / "hook.sock"), "--agent-socket", str(tmp_path / "agent.sock"),
@@ -264,7 +263,7 @@ async def under_load(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Eight pods come about while somebody is killed three times: one container each. By sandbox, the containers."""
+    """Eight pods come about while a process is killed three times: one container each. By sandbox, the containers."""
 
     async def ensure(name: str) -> None:
         for _ in range(300):

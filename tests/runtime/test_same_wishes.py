@@ -166,7 +166,7 @@ def all_wishes() -> list[Wish]:
 
 
 def test_every_hook_and_every_setting_is_among_what_is_compared() -> None:
-    """A new hook needs a pod above for which it wants something; a new setting, somebody who delivers it."""
+    """A new hook needs a pod above for which it wants something; a new setting, a path that delivers it."""
     wishes = all_wishes()
     assert {each.by for each in wishes} == {hook.name for hook in HOOKS}
     knobs = {each.setting for each in wishes if isinstance(each.setting, HostKnob)}
@@ -183,7 +183,7 @@ def test_the_table_of_the_docs_says_of_every_hook_what_it_sets_and_by_which_way(
     assert {hook for hook, _ in told} == {str(hook.gate) for hook in HOOKS}
     wants = {hook.name: str(hook.gate) for hook in HOOKS}
     for each in all_wishes():
-        # What it takes away from kubelet is no way of its own: `CPUs, and no CPU quota`.
+        # What it takes away from kubelet is not a way of its own: `CPUs, and no CPU quota`.
         (ways,) = {
             tuple(ways) for (hook, sets), ways in told.items() if hook == wants[each.by] and WORDS[_kind(each)] in sets
         }

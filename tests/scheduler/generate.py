@@ -89,7 +89,7 @@ class Scene:
 
 
 def random_scene(seed: int, *, stock: bool = False) -> Scene:
-    """`stock` leaves out what only Koordinator heeds and a stock scheduler must not see."""
+    """`stock` leaves out what only Koordinator reads and a stock scheduler must not see."""
     return _scene(Dice(seed), USUAL, stock=stock)
 
 
@@ -151,7 +151,7 @@ def _scene(dice: Dice, sizes: Sizes, *, stock: bool) -> Scene:
 
 
 def _release_taken_ports(pod: Manifest, placed: list[Manifest]) -> None:
-    """No two pods of a node have one port: kube-scheduler forgets such a port when the first of them ends."""
+    """No two pods of a node share a host port: kube-scheduler forgets a shared port when the first of them ends."""
     there = [other for other in placed if other["spec"]["nodeName"] == pod["spec"]["nodeName"]]
     taken = {key for other in there for key, _ in generate_pod.host_ports(other)}
     for key, container in generate_pod.host_ports(pod):

@@ -152,20 +152,20 @@ class KubeScheduler:
     ) -> None:
         self._process.terminate()
         try:
-            self._process.wait(timeout=20)
+            self._process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(timeout=10)
+            self._process.wait(timeout=60)
         self._pool.shutdown()
         self._log.close()
 
     def version(self) -> str:
         binary = find_binary("kube-scheduler")
-        done = subprocess.run([str(binary), "--version"], capture_output=True, text=True, check=True, timeout=20)
+        done = subprocess.run([str(binary), "--version"], capture_output=True, text=True, check=True, timeout=60)
         return done.stdout.split()[-1]
 
     def load(self, scene: Scene, label: str) -> None:
-        """Replace what is there by a scene. `label` must be a new one: it tells this scene's nodes from older ones."""
+        """Replace all objects by a scene. `label` must be a new one: it tells this scene's nodes from older ones."""
         self._wipe()
         by_kind: dict[str, list[Manifest]] = {kind: [] for kind in PATHS}
         for manifest in scene.objects:
@@ -180,7 +180,7 @@ class KubeScheduler:
         self._wait_for_nodes(len(nodes), label)
 
     def ask(self, pod: Manifest, profile: SchedulerProfile, *, changes_cluster: bool = False) -> Answer:
-        """What it says of a pod. One whose placement would bind volumes is only asked of the refusing twins."""
+        """Its answer about a pod. If a placement would bind volumes, only the refusing twins get the request."""
         refused = [self._schedule(pod, twin.scheduler_name)[-1].fields["err"] for twin in twins(profile)]
         refusals = tuple(map(_refusal, refused))
         if changes_cluster:

@@ -1,6 +1,6 @@
 """Whom kube-scheduler has go in random full clusters, kept in one file, so that it can be compared with without it.
 
-Scenes are kept as seeds, with a digest. Of each scene one pod is asked. To record anew:
+Scenes are kept as seeds, with a digest. Of each scene one pod is asked. To record again:
 
     python -m tests.scheduler.preemption_recording 60
 """
@@ -42,7 +42,7 @@ class Preempted(Struct):
     node: str | None
     victims: tuple[str, ...]
     message: str
-    "Why nobody's going would help."
+    "Why no eviction would help."
 
 
 class Recording(Struct):
@@ -113,7 +113,7 @@ def load(scheduler: KubeScheduler, crowd: Crowd, label: str) -> None:
 
 
 def outcome(scheduler: KubeScheduler, name: str, helped: bool) -> tuple[str | None, tuple[str, ...]]:
-    """Who goes, and for which node: known once the pod is told its node, and victims are deleted."""
+    """The victims, and the node: known once the pod is told its node, and victims are deleted."""
     api, path = scheduler._api, PATHS["Pod"].format("default")
     deadline = time.monotonic() + SETTLED_WITHIN_S
     seen: tuple[str | None, tuple[str, ...]] = (None, ())

@@ -125,7 +125,7 @@ PROFILES: Final = (DEFAULT, PACKING, RATIO, BATCH)
 def refusing(profile: SchedulerProfile, *, backwards: bool = False) -> SchedulerProfile:
     """The twin: NodeAffinity comes last, and refuses all that is left.
 
-    Only the first plugin that refuses a node is heard of. With the others `backwards`, that is another one.
+    Only the first plugin that refuses a node is named. With the others `backwards`, that is another one.
     """
     filters = [name for name in profile.resolved().at["filter"] if name != "NodeAffinity"]
     nowhere = NodeAffinity(NodeSelector((_term("example.com/nowhere", "Exists"),)))

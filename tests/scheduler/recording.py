@@ -1,6 +1,6 @@
 """What kube-scheduler said of many random scenes, kept in one file, so that it can be compared with without it.
 
-Scenes are kept as seeds, with a digest that tells when the generator makes another scene of a seed. To record anew:
+Scenes are kept as seeds, with a digest that tells when the generator makes another scene of a seed. To record again:
 
     python -m tests.scheduler.recording 600
 """
@@ -52,7 +52,7 @@ def write(recording: Recording) -> None:
 def record(scheduler: KubeScheduler, seed: int) -> tuple[RecordedScene, list[str]]:
     """Ask kube-scheduler of one scene; also what the plain reading says otherwise.
 
-    A difference is asked again after a while, in case the scheduler had not heard of all objects.
+    A difference is asked again after a while, in case the scheduler had not received all objects.
     """
     scene = random_scene(seed, stock=True)
     cluster = scene.cluster()

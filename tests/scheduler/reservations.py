@@ -119,7 +119,7 @@ def pod(
 
 
 class World:
-    """A core of the shipped configuration. What it writes is stored, and heard of."""
+    """A core of the shipped configuration. What it writes is stored, and comes back to it."""
 
     def __init__(self, *nodes: Node | int, config: SchedulerConfiguration = SHIPPED) -> None:
         self.config = config

@@ -117,7 +117,7 @@ class Story:
                 return
 
     def new_pod(self) -> Pod:
-        """One that waits: a new one, or another one like those that are there."""
+        """One that waits: a new one, or another one like the existing ones."""
         self._number += 1
         name = f"new-{self._number}"
         if self.dice.chance(0.4) and self.asked:
@@ -197,7 +197,7 @@ class Story:
             self._put_pod(placed)
 
     def pod_changes(self) -> None:
-        """A pod is to go, has other labels, was resized, or its binding is heard of."""
+        """A pod should go, has other labels, was resized, or its binding arrives."""
         old = self._one("pods", Pod)
         if old is None or old.is_finished:
             return
@@ -314,7 +314,7 @@ class Story:
             self._put_node(replace(old, spec=replace(old.spec, unschedulable=not old.spec.unschedulable)))
 
     def node_comes(self) -> None:
-        """Sometimes many at once, so that the table grows; sometimes one that was there before, just as it was."""
+        """Sometimes many at once, so that the table grows; sometimes one that was there before, unchanged."""
         if self._gone and self.dice.chance(0.5):
             back = self._gone.pop()
             if back.metadata.name not in self._things["nodes"]:
@@ -462,13 +462,13 @@ class Story:
         return things[self.dice.one(sorted(things))] if things else None
 
     def _drop_strangers(self) -> None:
-        """Pods that have ended are not told of."""
+        """Pods that have ended are left out."""
         pods = self._things["pods"]
         self._things["pods"] = {key: pod for key, pod in pods.items() if not pod.is_finished}
 
 
 def scratch(story: Story, dice: Dice, *, seed: int = 0) -> Engine:
-    """An engine that has heard of the present state only, in another order."""
+    """An engine that received the present state only, in another order."""
     cluster = Cluster(seed)
     plain = story.plain()
     cluster.now_s = plain.now_s

@@ -15,7 +15,7 @@ from koord.scheduler.diagnosis import (
     node_told,
     score_table,
 )
-from koord.scheduler.framework.plugin import Remedy
+from koord.scheduler.framework.remedy import Remedy
 from koord.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from koord.scheduler.plugins.node_ports import NodePorts
 from koord.scheduler.plugins.volume_restrictions import VolumeRestrictions

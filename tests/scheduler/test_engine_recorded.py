@@ -67,7 +67,7 @@ def test_the_engine_says_what_kube_scheduler_said(chunk: int) -> None:
     found: list[str] = []
     for scene in recorded().scenes[chunk::CHUNKS]:
         again = random_scene(scene.seed, stock=True)
-        assert again.digest() == scene.digest, f"seed {scene.seed} makes another scene: record anew"
+        assert again.digest() == scene.digest, f"seed {scene.seed} makes another scene: record again"
         plain, pods = again.cluster(), again.pods()
         engine = engine_of(plain, again.profile, attached_first=bool(scene.seed % 2))
         refusing = [engine_on(engine.cluster, twin) for twin in twins(again.profile)]

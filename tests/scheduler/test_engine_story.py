@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.resources import pod_requests
-from koord.scheduler.framework import engine as engine_module
-from koord.scheduler.framework import groups, panels, pod_class
+from koord.scheduler.framework import classes, groups, panels, pod_class
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.plugins.node_ports import PortsInUse
@@ -68,7 +67,7 @@ def test_after_any_events_the_engine_says_what_the_rules_say(seed: int) -> None:
 
 
 def small_story(seed: int) -> Story:
-    """Few nodes and pods, of which many are asked about: so that there is time for many events."""
+    """Few nodes and pods, and many of them are asked about: so that there is time for many events."""
     return story_of(seed, generate._scene(Dice(seed), SMALL, stock=False))
 
 
@@ -98,8 +97,8 @@ def tight(monkeypatch: pytest.MonkeyPatch) -> None:
         (counts, "LONGEST_LOG", 4),
         (counts, "REMEMBERED", 5),
         (counts, "UNUSED_KEYS", 1),
-        (engine_module, "CLASSES_KEPT", 12),
-        (engine_module, "SHAPES_KEPT", 2),
+        (classes, "CLASSES_KEPT", 12),
+        (classes, "SHAPES_KEPT", 2),
     ):
         monkeypatch.setattr(module, name, value)
 
@@ -198,7 +197,7 @@ def test_what_is_undone_leaves_no_trace(seed: int) -> None:
 
 
 def traces_differ(before: dict[Any, Any], after: dict[Any, Any]) -> list[Any]:
-    """A column or tally that somebody new asked for, or nobody holds any more, is no change of the state."""
+    """A new column or tally, or one without users, does not change the state."""
     return [name for name, value in before.items() if after.get(name, value) != value]
 
 
@@ -229,7 +228,7 @@ def _numbers(tally: Tally, cluster: Cluster) -> bytes:
 
 
 def _filled(value: Any) -> Any:
-    """A map of maps without its empty ones, which nobody can see."""
+    """A map of maps without its empty ones, which cannot be seen."""
     if not isinstance(value, dict):
         return value
     return {key: inner for key, each in value.items() if (inner := _filled(each)) != {}}
@@ -250,7 +249,7 @@ def test_equal_seeds_give_equal_placements_in_any_order_of_replay(seed: int) -> 
 
 
 def copy_claims(one: Cluster, other: Cluster) -> None:
-    """Claims that were made for new pods are heard of by all."""
+    """Claims that were made for new pods reach all."""
     for claim in one.storage.claims.values():
         other.put_storage(claim)
 

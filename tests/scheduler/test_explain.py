@@ -1,4 +1,4 @@
-"""Explanations: the figures of the engine, and the state as it was."""
+"""Explanations: the figures of the engine, and an unchanged state."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_important_pod_hears_who_would_have_to_go() -> None:
     told = explain(engine, pod("important", 9000))
     assert told.preemption is not None
     assert (told.preemption.node, told.preemption.victims) == ("n1", ("shop/small",))
-    # Only told of: it is there still.
+    # Only named: it is there still.
     assert "shop/small" in engine.cluster.pods
     assert not engine.cluster.nominations
 

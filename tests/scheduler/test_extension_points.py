@@ -12,8 +12,12 @@ from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.judge import Door, Judge, Objection
-from koord.scheduler.framework.plugin import Permit, Plugin, Remedy
+from koord.scheduler.framework.exact_check import Door, ExactCheck, Objection
+from koord.scheduler.framework.jobs import Jobs, Permit
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.remedy import Remedy
+from koord.scheduler.framework.stand_ins import StandIns
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord
@@ -24,7 +28,7 @@ from tests.scheduler.builders import ROW_LOCAL, ask, engine, node
 FREE_DEVICES = Column("free devices", np.int64, Reason.EXACT)
 
 
-class Held(Notes):
+class HeldDevices(Notes):
     """Which devices of a node are free, and which pods hold some. A pod's annotation says so, too."""
 
     name = "PairsOfDevices"
@@ -54,11 +58,11 @@ class PairsOfDevices(Plugin):
     """Nodes have devices in a line; a pod needs two neighbours. The column knows how many are free, not which."""
 
     name = "PairsOfDevices"
-    notes: type[Notes] | None = Held
+    notes: type[Notes] | None = HeldDevices
 
     def attach(self, cluster: Cluster) -> None:
         cluster.table.declare(FREE_DEVICES)
-        self.devices = cluster.notes(Held)
+        self.devices = cluster.notes(HeldDevices)
 
     def equip(self, cluster: Cluster, name: str, devices: set[int]) -> None:
         row = cluster.table.row_of[name]
@@ -85,19 +89,23 @@ class PairsOfDevices(Plugin):
 
 class _Pair(Judge):
     filters_on = Reason.NODE | Reason.EXACT
-    exact = True
 
     def __init__(self, plugin: PairsOfDevices) -> None:
-        self._plugin = plugin
+        self.exact = _PairCheck(plugin)
 
     def feasible(self, cells: Cells) -> Numbers:
         return (cells["free devices"] < 2) * 1
 
-    def check(self, ask: Ask, row: Row, agreed: object = None, door: Door | None = None) -> object:
-        return self._plugin.pair(row) or Objection("no two neighbouring devices")
-
     def reasons(self, mask: int) -> list[str]:
         return ["Insufficient devices"]
+
+
+class _PairCheck(ExactCheck):
+    def __init__(self, plugin: PairsOfDevices) -> None:
+        self._plugin = plugin
+
+    def check(self, ask: Ask, row: Row, agreed: object = None, door: Door | None = None) -> object:
+        return self._plugin.pair(row) or Objection("no two neighbouring devices")
 
 
 def with_devices(**devices: set[int]) -> tuple[Engine, PairsOfDevices]:
@@ -139,7 +147,7 @@ def test_devices_come_back_when_a_job_is_undone_and_when_a_pod_ends() -> None:
     assert len(found.place_all([ask(f"q{i}", labels={"devices": "2"}) for i in range(2)])) == 2
 
 
-class Taken(Notes):
+class RoomUse(Notes):
     """How much of a room each owner has taken. What lies inside a room is not requested twice."""
 
     name = "Reserved"
@@ -172,14 +180,24 @@ class Taken(Notes):
         self.cluster.table.add(("requested", "cpu"), row, -amount)
 
 
+class OwnersViews(StandIns):
+    def __init__(self, taken: RoomUse) -> None:
+        self._taken = taken
+
+    def view(self, ask: Ask) -> View | None:
+        owner = ask.meta.labels.get("owner")
+        return self._taken.view(owner) if owner else None
+
+
 class Reserved(Plugin):
     """Room held on a node by a stand-in pod; pods that own it see it as free, as far as others have not used it."""
 
     name = "Reserved"
-    notes: type[Notes] | None = Taken
+    notes: type[Notes] | None = RoomUse
 
     def attach(self, cluster: Cluster) -> None:
-        self.taken = cluster.notes(Taken)
+        self.taken = cluster.notes(RoomUse)
+        self.stand_ins = OwnersViews(self.taken)
 
     @property
     def rooms(self) -> dict[Row, tuple[str, int]]:
@@ -192,10 +210,6 @@ class Reserved(Plugin):
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.meta.labels.get("owner")
-
-    def view(self, ask: Ask, cluster: Cluster) -> View | None:
-        owner = ask.meta.labels.get("owner")
-        return self.taken.view(owner) if owner else None
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
         owner, left = self.rooms.get(row, ("", 0))
@@ -240,6 +254,18 @@ class Members(Notes):
         members.add(record.key) if sign > 0 else members.discard(record.key)
 
 
+class GangsWait(Jobs):
+    def __init__(self, members: Members, least: int) -> None:
+        self._members, self._least = members, least
+
+    def permit(self, ask: Ask, row: Row) -> Permit | None:
+        gang = ask.meta.labels.get("gang")
+        if gang is None:
+            return None
+        enough = len(self._members.placed[gang]) >= self._least
+        return Permit(allows=(gang,)) if enough else Permit(gang, 600.0)
+
+
 class Gang(Plugin):
     """Members wait after their placement until enough of them have one; then all go."""
 
@@ -251,13 +277,7 @@ class Gang(Plugin):
 
     def attach(self, cluster: Cluster) -> None:
         self.members = cluster.notes(Members)
-
-    def permit(self, ask: Ask, row: Row, cluster: Cluster) -> Permit | None:
-        gang = ask.meta.labels.get("gang")
-        if gang is None:
-            return None
-        enough = len(self.members.placed[gang]) >= self.least
-        return Permit(allows=(gang,)) if enough else Permit(gang, 600.0)
+        self.jobs = GangsWait(self.members, self.least)
 
 
 def test_a_gang_below_its_minimum_waits_and_one_that_cannot_reach_it_holds_nothing() -> None:

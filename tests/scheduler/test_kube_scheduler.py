@@ -29,7 +29,7 @@ def test_the_reference_says_what_kube_scheduler_said(chunk: int) -> None:
     found = []
     for scene in recorded().scenes[chunk::CHUNKS]:
         again = random_scene(scene.seed, stock=True)
-        assert again.digest() == scene.digest, f"seed {scene.seed} makes another scene: record anew"
+        assert again.digest() == scene.digest, f"seed {scene.seed} makes another scene: record again"
         cluster = again.cluster()
         for pod, answer in zip(again.pods(), scene.answers, strict=True):
             found += [

@@ -26,7 +26,7 @@ def recorded() -> Recording:
 def difference(seen: Preempted) -> str:
     crowd = scene(seen.seed)
     if crowd.digest() != seen.digest:
-        return f"seed {seen.seed} makes another scene: record anew"
+        return f"seed {seen.seed} makes another scene: record again"
     pod = next(each for each in crowd.pods() if each.metadata.key == seen.pod)
     found = engine_with(crowd).remedy(Ask(pod))
     if pod.spec.preemption_policy == "Never":

@@ -1,4 +1,4 @@
-"""Preemption as it goes in a cluster: victims take their time, others ask meanwhile, and in the end all is quiet."""
+"""Preemption as it goes in a cluster: victims take their time, others ask in the meantime, and then all is quiet."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def told(seed: int, *, plain: bool) -> Story:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32))
 def test_by_amounts_everybody_who_had_others_go_gets_a_place(seed: int) -> None:
-    """That one, or another that became free before; unless somebody more important took it."""
+    """That one, or another that became free before; unless a more important pod took it."""
     story = told(seed, plain=True)
     assert all(key in story.placed or key in story.outbid for key in story.had_others_go)
     assert len(story.engine.cluster.nominations) == 0

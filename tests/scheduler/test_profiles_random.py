@@ -73,7 +73,7 @@ def test_the_engine_has_the_plugins_that_a_profile_resolves_to(seed: int) -> Non
     resolved = profile.resolved()
     assert engine.profile.weights == dict(resolved.weights)
     takes_part = {name for point in ("preFilter", "filter", "score", "postFilter") for name in resolved.at[point]}
-    helping = {plugin.name for plugin in engine.profile.at("postFilter", "post_filter")}
+    helping = {name for name, _ in engine.profile.at("postFilter", "post_filter")}
     assert {*engine.judging, *helping} == takes_part
     for pod in scene.pods():
         assert list(differences(engine, pod, plain, profile)) == []

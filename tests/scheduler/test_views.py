@@ -23,6 +23,7 @@ from koord.scheduler.framework import panels, pod_class
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
 from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.stand_ins import StandIns
 from koord.scheduler.plugins.default_preemption import DefaultPreemption
 from koord.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from koord.scheduler.plugins.node_ports import NodePorts
@@ -79,18 +80,24 @@ class Standing(Notes):
             seen.add(CPU, row, -seen.added(CPU, row))
 
 
-class StandIns(Plugin):
+class Views(StandIns):
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+
+    def view(self, ask: Ask) -> View | None:
+        return self._standing.views.get(ask.meta.labels.get("owner", ""))
+
+
+class HidesStandIns(Plugin):
     name = "StandIns"
     notes: type[Notes] | None = Standing
 
     def attach(self, cluster: Cluster) -> None:
         self.standing = cluster.notes(Standing)
+        self.stand_ins = Views(self.standing)
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.meta.labels.get("owner")
-
-    def view(self, ask: Ask, cluster: Cluster) -> View | None:
-        return self.standing.views.get(ask.meta.labels.get("owner", ""))
 
 
 def engine_with(*plugins: Plugin, seed: int = 0) -> Engine:
@@ -101,7 +108,7 @@ def engine_with(*plugins: Plugin, seed: int = 0) -> Engine:
 
 class World:
     def __init__(self, dice: Dice, seed: int) -> None:
-        self.dice, self.plugin = dice, StandIns()
+        self.dice, self.plugin = dice, HidesStandIns()
         self.engine = engine_with(self.plugin, seed=seed)
         self.cluster = self.engine.cluster
         self.number = 0
@@ -276,7 +283,7 @@ def reserved(found: Engine, owner: str, name: str, on: str, **more: Any) -> None
 
 
 def with_stand_ins(*nodes: Node) -> Engine:
-    found = engine_with(StandIns())
+    found = engine_with(HidesStandIns())
     for each in nodes:
         found.cluster.put_node(each)
     return found
@@ -380,7 +387,7 @@ def test_preemption_reckons_with_what_a_pod_sees_and_spares_its_stand_in() -> No
 
 
 def test_preemption_may_help_where_a_node_is_large_enough_for_who_sees_more_of_it() -> None:
-    plugin = StandIns()
+    plugin = HidesStandIns()
     found = engine_with(plugin)
     found.cluster.put_node(node("a", cpu=2))
     found.cluster.place(Ask(pod("low", requests={"cpu": "2"})).record(), 0)
@@ -390,10 +397,10 @@ def test_preemption_may_help_where_a_node_is_large_enough_for_who_sees_more_of_i
 
 
 def test_two_plugins_with_a_view_for_one_pod_are_a_fault() -> None:
-    class Another(StandIns):
+    class Another(HidesStandIns):
         name = "Another"
 
-    found = engine_with(StandIns(), Another())
+    found = engine_with(HidesStandIns(), Another())
     with pytest.raises(ValueError, match="StandIns and Another each have a view for default/p"):
         found.place(Ask(pod("p", labels=MINE)))
 

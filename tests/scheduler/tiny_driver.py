@@ -1,4 +1,4 @@
-"""The smallest driver of the scheduler's core: objects in, decisions carried out at once, until nobody is ready.
+"""The smallest driver of the scheduler's core: objects in, decisions carried out at once, until no pod is ready.
 
 What it lives through is as bad as on a cluster: objects come twice, nodes go and come back while pods are bound, and
 answers get lost, so that only the pod's own state tells that it was bound.

@@ -14,6 +14,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import One
 from koord.scheduler.framework.engine import Engine
+from koord.scheduler.framework.facet import Gate
 from koord.scheduler.framework.pod_class import Part
 from koord.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
 from koord.scheduler.profiles import profiles_of
@@ -94,9 +95,9 @@ def _may_help(engine: Engine, part: Part, row: Row) -> bool:
     mask = int(judge.feasible(One(engine.cluster.table.columns, row))) if judge.filters_on else 0
     if mask:
         return not judge.unresolvable(mask, row)
-    closed = (each for each in judge.facets if each.gates and each.table(None)[each.groups[row]])
+    closed = (each for each in judge.facets if isinstance(each, Gate) and each.table(None)[each.groups[row]])
     facet = next(closed)
-    return not judge.facet_unresolvable(facet, int(facet.groups[row]))
+    return not facet.unresolvable(int(facet.groups[row]))
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def differences(engine: Engine, pod: Pod, plain: Plain, profile: SchedulerProfil
 def score_differences(
     ours: Mapping[str, Mapping[str, int]], theirs: Mapping[str, Mapping[str, int]], whose: str
 ) -> Iterator[str]:
-    """Who has nothing to say of a pod scores every node 0, or is absent."""
+    """A plugin that does not judge a pod scores every node 0, or is absent."""
     for plugin in sorted(ours.keys() | theirs.keys()):
         mine, others = ours.get(plugin, {}), theirs.get(plugin, {})
         if mine != others and (any(mine.values()) or any(others.values())):

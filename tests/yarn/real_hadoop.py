@@ -226,7 +226,7 @@ async def containers(node_manager_web: str) -> list[dict[str, Any]]:
 
 @contextmanager
 def hadoop(*rm_ids: str, properties: Mapping[str, str] | None = None, scheduler: str = "") -> Iterator[Hadoop]:
-    """One of each, being started; with ids, so many ResourceManagers. All gone afterwards."""
+    """One of each, being started; with ids, N ResourceManagers. All gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="koord-hadoop-") as directory:
         # Containers may be another user's.
         os.chmod(directory, 0o755)

@@ -24,8 +24,9 @@ from koord.yarn.live.placing import Placing
 from koord.yarn.live.rpc import YarnError
 from koord.yarn.nodes import NodeFacts, node_facts
 from tests.agent.real import real_cgroups
-from tests.manager.live.managing import fresh, make_node, managing, report, until, until_lent, until_there
+from tests.manager.live.managing import fresh, make_node, managing, report, until_lent, until_there
 from tests.scheduler.live.embedded import serving
+from tests.waiting import eventually
 from tests.yarn.real_hadoop import Hadoop, hadoop, submit
 
 SLOWLY_S = 240.0
@@ -98,14 +99,14 @@ class Story:
             if not pool.fits(node.pool):
                 fell_s = time.monotonic()
             pool = node.pool
-            sold = before.least(after).plus(node.told)
+            sold = before.least(after).plus(node.allocatable)
             if not sold.fits(node.pool) and time.monotonic() - fell_s > GONE_WITHIN_S:
                 self.faults.append(f"{sold} of {node.pool} are sold")
             self.looks += 1
             await asyncio.sleep(0.05)
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
-        await until(holds, SLOWLY_S)
+        await eventually(holds, SLOWLY_S)
 
     async def until_cap(self, least: int, most: int | None = None) -> None:
         async def holds() -> bool:
@@ -114,7 +115,7 @@ class Story:
         await self.until(holds)
 
     async def count(self, number: int, *but: str) -> list[str]:
-        """Ids of so many containers that run, and of none of the others."""
+        """Ids of N containers that run, and of none of the others."""
 
         async def holds() -> bool:
             found = await self.yarn.running()
@@ -149,7 +150,7 @@ class Story:
 async def story(
     tmp_path: Path, *rm_ids: str, properties: Callable[[Cgroups], dict[str, str]] = lambda _: {}
 ) -> AsyncIterator[Story]:
-    """With node n1, of which 35900 milli-cores are reclaimed and YARN has half. `properties` are Hadoop's."""
+    """With node n1: 35900 milli-cores are reclaimed and YARN has half. `properties` are Hadoop's."""
     with real_cgroups() as cgroups, hadoop(*rm_ids, properties=properties(cgroups)) as yarn:
         async with serving(tmp_path) as client:
             await fresh(client)

@@ -1,4 +1,4 @@
-"""A stand-in for a ResourceManager: speaks its RPC and its REST, and fails as it is told to."""
+"""A stand-in for a ResourceManager: speaks its RPC and its REST, and fails on demand."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ class StandIn:
     ends_containers: bool = True
     "Whether containers above a cap with a time limit end, which they do at once."
     calls: int = 0
+    looks: int = 0
     before_update: Callable[[str, Amount], Awaitable[None]] | None = None
     port: int = 0
     release: asyncio.Event = field(default_factory=asyncio.Event)
@@ -115,6 +116,7 @@ class StandIn:
         if method == "getServiceStatus":
             return integer(1, 1 if self.is_active else 2), ""
         if method == "getClusterNodes":
+            self.looks += 1
             return b"".join(message(1, self._report(each)) for each in self.caps), ""
         if method == "getQueueInfo":
             waits = integer(10, self.pending.mib) + integer(14, self.pending.vcores)

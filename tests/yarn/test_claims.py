@@ -1,4 +1,4 @@
-"""One pool, sold once: whatever fails or starts anew, no step of ours sells a part of it twice."""
+"""One pool, sold once: whatever fails or starts again, no step of ours sells a part of it twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from koord.yarn.claims import (
     seen,
 )
 from koord.yarn.hadoop.messages import NodeReport
-from koord.yarn.judge import Look, judge
+from koord.yarn.judge import ClusterReport, judge
 from koord.yarn.nodes import Declared, NodeFacts, PodFacts
 from koord.yarn.split import Demand, Policy, PolicyError, ceiling, settled, share
 
@@ -260,7 +260,7 @@ class Replacement:
         node = NodeFacts(
             "n1", "u", "1", whole(), told, self.claim, NOTHING, (), self.record, self.declared, ("n1",)
         )  # fmt: skip
-        look = Look({each: NodeReport(each, "RUNNING", cap) for each, cap in self.running.items()})
+        look = ClusterReport({each: NodeReport(each, "RUNNING", cap) for each, cap in self.running.items()})
         absent = {OLD: self.now_s - 1000}
         verdict = judge(
             node, (), {"": look}, self.memories, absent, {}, POLICY, self.now_s, kubernetes_waits=False
@@ -351,7 +351,7 @@ def test_what_a_node_manager_registers_with_is_kept_before_it_comes(pool: Amount
     assert (step.amount if isinstance(step, Claim) else None) == kept
     declared = Declared("", "", ("n1",), "pod hadoop/nm-1")
     node = NodeFacts("n1", "u", "1", pool, pool, NOTHING, NOTHING, (), None, declared, ("n1",))
-    verdict = judge(node, (), {"": Look({})}, {}, {}, {}, POLICY, 0, kubernetes_waits=False)
+    verdict = judge(node, (), {"": ClusterReport({})}, {}, {}, {}, POLICY, 0, kubernetes_waits=False)
     assert verdict.condition is not None
     assert verdict.condition[1] == "UnknownNodeManager"
     assert (verdict.step.amount if isinstance(verdict.step, Claim) else None) == kept
@@ -361,22 +361,22 @@ def test_when_its_pod_is_gone_a_node_manager_gets_nothing_and_then_the_claim_is_
     of = ("", "n1:8041")
     node = NodeFacts("n1", "u", "1", whole(), whole().minus(HALF), HALF, NOTHING, (), of, None, ("n1",))
     pod = PodFacts("hadoop/nm", "p", "1", "n1", NOTHING, True, Declared("", "", ("nm",), "pod hadoop/nm"))
-    there = {"": Look({of[1]: NodeReport(of[1], "RUNNING", HALF, of_yarn(2, 1024))})}
+    there = {"": ClusterReport({of[1]: NodeReport(of[1], "RUNNING", HALF, of_yarn(2, 1024))})}
 
-    def step(pods: tuple[PodFacts, ...], looks: dict[str, Look], absent_s: float = 0.0) -> Step:
+    def step(pods: tuple[PodFacts, ...], looks: dict[str, ClusterReport], absent_s: float = 0.0) -> Step:
         memories, missing = {of: SURE}, {of: absent_s}
         return judge(node, pods, looks, memories, missing, {}, POLICY, 1e6, kubernetes_waits=False).step
 
     assert isinstance(step((pod,), there), Wait)
     assert step((), there) == Call(NOTHING, "less is reclaimed", ends_within_s=POLICY.shrink_s)
-    # The pod's NodeManager is not known to the ResourceManager any more: one that starts anew may be late.
-    assert isinstance(step((), {"": Look({})}, 30), Wait)
-    assert step((), {"": Look({})}, 60) == Claim(NOTHING, "the node has no NodeManager any more")
+    # The pod's NodeManager is not known to the ResourceManager any more: one that starts again may be late.
+    assert isinstance(step((), {"": ClusterReport({})}, 30), Wait)
+    assert step((), {"": ClusterReport({})}, 60) == Claim(NOTHING, "the node has no NodeManager any more")
 
 
 def test_a_claim_that_nobody_is_known_for_is_given_back() -> None:
     node = NodeFacts("n1", "u", "1", whole(), whole(), HALF, NOTHING, (), None, None, ("n1",))
-    verdict = judge(node, (), {"": Look({})}, {}, {}, {}, POLICY, 0, kubernetes_waits=False)
+    verdict = judge(node, (), {"": ClusterReport({})}, {}, {}, {}, POLICY, 0, kubernetes_waits=False)
     assert verdict.step == Claim(NOTHING, "the node has no NodeManager any more")
 
 
@@ -474,7 +474,7 @@ class World:
     def operator(self, luck: int) -> None:
         """One round. `luck`: 0 the call fails, 1 it is done and its answer lost, 2 it arrives later, 3 it is answered
         and takes effect later, else all is well."""
-        while self.memory.told == NOTHING and self.under_way:
+        while self.memory.answered == NOTHING and self.under_way:
             self.arrive(0)
         if self.report is None:
             return
@@ -511,7 +511,7 @@ class World:
 
 
 def settled_world() -> World:
-    """YARN has half of the pool, and all have heard of it."""
+    """YARN has half of the pool, and all know it."""
     world = World()
     world.settle()
     assert (world.cap, world.claim, world.told) == (HALF, HALF, whole().minus(HALF))
@@ -544,7 +544,7 @@ def test_a_call_that_was_lost_and_comes_late_finds_its_room_still_claimed() -> N
     operated(world, 9)
     world.manager_looks(0)
     world.manager_writes(0)
-    # The growth is sent, and gets no answer. YARN's wish is gone meanwhile, and the call still under way.
+    # The growth is sent, and gets no answer. YARN's wish is gone in the meantime, and the call still under way.
     operated(world, 2)
     assert world.under_way
     world.demand(1)

@@ -34,7 +34,7 @@ from koord.yarn.live.placing import Placing
 from koord.yarn.live.rpc import YarnUnreachable
 from tests.agent.real import real_cgroups
 from tests.kube.manual_clock import ManualClock
-from tests.kube.waiting import eventually
+from tests.waiting import eventually
 
 APPLICATION = f"17_{os.getpid():04}"
 """Tests that run beside these have others: processes are told apart by the ids in their environment."""
@@ -68,10 +68,14 @@ def test_a_first_container_of_a_resource_manager_that_took_over_is_no_master() -
         pytest.param(Amount(0, 1), {}, (), [SPARE], id="a little takes one"),
         pytest.param(Amount(0, 1500 * MIB), {}, (), [SPARE, YOUNG], id="as many as are needed"),
         pytest.param(Amount(2000, 0), {}, (), [SPARE, YOUNG], id="by CPU"),
-        pytest.param(Amount(0, 1500 * MIB), {}, (SPARE.id,), [YOUNG], id="who is on the way out counts"),
-        pytest.param(Amount(0, 900 * MIB), {}, (SPARE.id,), [], id="and nobody goes instead"),
+        pytest.param(Amount(0, 1500 * MIB), {}, (SPARE.id,), [YOUNG], id="a container on the way out counts"),
+        pytest.param(Amount(0, 900 * MIB), {}, (SPARE.id,), [], id="and no other goes instead"),
         pytest.param(
-            Amount(0, 1024 * MIB), {SPARE.id: Amount(1000, 0)}, (), [YOUNG], id="who would free nothing is left alone"
+            Amount(0, 1024 * MIB),
+            {SPARE.id: Amount(1000, 0)},
+            (),
+            [YOUNG],
+            id="what would free nothing is left alone",
         ),
         pytest.param(
             Amount(0, 1 << 50), {}, (), [SPARE, YOUNG, OLD, MASTER], id="everything, where that is not enough"
@@ -111,7 +115,7 @@ def test_a_node_manager_may_have_no_containers(answer: Any) -> None:
     ],
 )
 def test_what_is_no_list_of_containers_is_not_an_empty_one(answer: Any) -> None:
-    """All that runs would be ended as what nobody knows of."""
+    """All that runs would be ended as unknown."""
     with pytest.raises(NotListed):
         listed(answer)
 
@@ -246,7 +250,7 @@ async def test_processes_that_outlive_their_container_are_ended_after_a_while(tm
         for each in (OLD.id, YOUNG.id):
             nm.start(each)
         await copilot.round()
-        # A NodeManager that was killed starts anew, and knows of one of the two.
+        # A NodeManager that was killed starts again, and knows of one of the two.
         nm.forgotten.add(OLD.id)
         await copilot.round()
         clock.advance(29)
@@ -299,7 +303,7 @@ async def test_containers_of_the_native_executor_are_found_where_it_put_them(
 
         # A process that was killed leaves its cgroup when the kernel comes to it: what is busy until then, a later
         # round removes.
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while cgroups.children(placing.directory) or (sync and cgroups.children(placing.directory, "memory")):
                 await copilot.round()
 

@@ -22,7 +22,7 @@ from koord.yarn.containers import YarnContainer, is_container_id, masters
 from koord.yarn.hadoop.address import is_address
 from koord.yarn.hadoop.configuration import ResourceManagerAddress, YarnCluster
 from koord.yarn.hadoop.messages import NodeCap, NodeReport
-from koord.yarn.judge import Look, Verdict, judge, owners
+from koord.yarn.judge import ClusterReport, Verdict, judge, owners
 from koord.yarn.live import resource_manager as module
 from koord.yarn.live import rpc
 from koord.yarn.live.resource_manager import ResourceManager, Way
@@ -159,7 +159,7 @@ async def test_garbage_over_rpc_is_one_error_and_takes_neither_time_nor_memory(
     answer: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rpc, "ANSWER_S", 5.0)
-    async with answering(answer) as address, asyncio.timeout(30):
+    async with answering(answer) as address, asyncio.timeout(60):
         with pytest.raises(YarnUnreachable, match=address):
             await manager_at(address).look()
 
@@ -289,7 +289,7 @@ def node(name: str, *, claims: bool = False, says: bool = True, fault: str = "")
 
 
 def verdicts(*nodes: NodeFacts) -> list[Verdict]:
-    looks = {"": Look({KEY[1]: NodeReport(KEY[1], "RUNNING", HALF)})}
+    looks = {"": ClusterReport({KEY[1]: NodeReport(KEY[1], "RUNNING", HALF)})}
     owned = owners([(each, ()) for each in nodes], looks)
     return [judge(each, (), looks, {}, {}, owned, Policy(), 0.0, kubernetes_waits=False) for each in nodes]
 

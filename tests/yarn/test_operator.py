@@ -24,9 +24,9 @@ from koord.yarn.live.rpc import YarnRefused, YarnUnreachable
 from koord.yarn.live.run import OperatorOptions, run
 from koord.yarn.nodes import node_facts
 from koord.yarn.split import Policy
-from tests.kube.waiting import eventually
-from tests.manager.live.managing import fresh, make_node, managing, report, until, until_lent, until_there
+from tests.manager.live.managing import fresh, make_node, managing, report, until_lent, until_there
 from tests.scheduler.live.embedded import pod_manifest, scheduling, serving
+from tests.waiting import eventually
 from tests.yarn.stand_in import StandIn, resource_manager
 
 QUICK = Policy(pace_s=0.3, heard_s=0.0)
@@ -56,8 +56,8 @@ async def never_sold_twice(client: Client, rm: StandIn) -> AsyncIterator[None]:
 
     async def before(node_id: str, cap: Amount) -> None:
         node = node_facts(await client.get(kinds.NODES, node_id.partition(":")[0]))
-        if not cap.fits(rm.caps[node_id]) and not cap.plus(node.told).fits(node.pool):
-            faults.append(f"cap {cap} with {node.told} told, of {node.pool}")
+        if not cap.fits(rm.caps[node_id]) and not cap.plus(node.allocatable).fits(node.pool):
+            faults.append(f"cap {cap} with {node.allocatable} told, of {node.pool}")
 
     rm.before_update = before
     yield
@@ -69,7 +69,7 @@ async def until_cap(rm: StandIn, vcores: int, node_id: str = ID) -> None:
     async def holds() -> bool:
         return rm.caps[node_id].vcores == vcores
 
-    await until(holds, SLOWLY_S)
+    await eventually(holds, SLOWLY_S)
 
 
 async def condition(client: Client, name: str = "n1") -> tuple[str, str, str]:
@@ -113,7 +113,7 @@ async def test_yarns_cap_and_batch_allocatable_share_one_pool_through_restarts_a
                 async def says_nothing() -> bool:
                     return (await condition(client)) == ("", "", "")
 
-                await until(says_nothing, SLOWLY_S)
+                await eventually(says_nothing, SLOWLY_S)
 
 
 async def test_a_resource_manager_that_forgets_and_pools_that_fall_in_a_row_do_not_wait_for_the_pace(
@@ -176,19 +176,19 @@ async def test_batch_pods_and_applications_compete_for_one_pool_and_both_get_the
                 async def three_are() -> bool:
                     return await bound() == 3
 
-                await until(three_are, SLOWLY_S)
+                await eventually(three_are, SLOWLY_S)
                 # Only Kubernetes does: YARN keeps what its containers use, and the fourth pod comes.
                 rm.pending = NOTHING
 
                 async def all_are() -> bool:
                     return await bound() == 4
 
-                await until(all_are, SLOWLY_S)
+                await eventually(all_are, SLOWLY_S)
                 assert 5 in [cap.vcores for _, cap, _ in rm.updates]
                 # Only YARN again: all but what pods hold, 35900 - 24000.
                 rm.pending = of_yarn(40, 4096)
                 await until_cap(rm, 11)
-                assert node_facts(await client.get(kinds.NODES, "n1")).told.cpu_milli >= 24_000
+                assert node_facts(await client.get(kinds.NODES, "n1")).allocatable.cpu_milli >= 24_000
 
 
 @pytest.mark.parametrize("way", ["rpc", "rest"])
@@ -261,7 +261,7 @@ async def test_a_node_whose_node_manager_is_unknown_says_what_to_set_and_the_oth
             async def all_say() -> bool:
                 return all([(await condition(client, name))[0] for name in ("n1", "n2", "n3", "n4")])
 
-            await until(all_say, SLOWLY_S)
+            await eventually(all_say, SLOWLY_S)
             said = [await condition(client, name) for name in ("n1", "n2", "n3", "n4")]
             assert [each[:2] for each in said] == [
                 ("True", "Shared"),
@@ -297,14 +297,14 @@ async def test_an_unreachable_resource_manager_is_told_on_the_node_and_its_claim
                     _, reason, message = await condition(client)
                     return reason == "ResourceManagerUnavailable" and text in message
 
-                await until(says, SLOWLY_S)
+                await eventually(says, SLOWLY_S)
                 assert node_facts(await client.get(kinds.NODES, "n1")).claim.cpu_milli == 17_000
             rm.mode = ""
 
             async def is_well() -> bool:
                 return (await condition(client))[0] == "True"
 
-            await until(is_well, SLOWLY_S)
+            await eventually(is_well, SLOWLY_S)
             assert node_facts(await client.get(kinds.NODES, "n1")).claim.memory_bytes % MIB == 0
 
 
@@ -323,14 +323,13 @@ async def test_a_refused_change_stays_on_the_condition_and_is_not_repeated_node_
             async def both_say() -> bool:
                 return all([(await condition(client, name))[1] == "UpdateRefused" for name in names])
 
-            await until(both_say, SLOWLY_S)
+            await eventually(both_say, SLOWLY_S)
             assert "add" in (await condition(client))[2]
             assert "yarn.admin.acl" in (await condition(client))[2]
-            for _ in range(10):
-                await asyncio.sleep(0.1)
-                assert await both_say()
+            await looks(rm, 5)
+            assert await both_say()
             assert rm.calls <= 2
-            # A node that is made anew gets the condition anew, and one that is gone leaves nothing behind.
+            # A node that is made again gets the condition again, and one that is gone leaves nothing behind.
             await client.delete(kinds.NODES, "n2")
             await client.delete(kinds.NODES, "n1")
             await make_node(client, "n1", annotations=NODE_ID)
@@ -338,12 +337,18 @@ async def test_a_refused_change_stays_on_the_condition_and_is_not_repeated_node_
             async def says_again() -> bool:
                 return (await condition(client))[0] != ""
 
-            await until(says_again, SLOWLY_S)
+            await eventually(says_again, SLOWLY_S)
             await eventually(lambda: set(shown(metrics)) == {"n1:8041"}, SLOWLY_S)
 
 
+async def looks(rm: StandIn, number: int) -> None:
+    """The operator asks for the nodes in each round."""
+    wanted = rm.looks + number
+    await eventually(lambda: rm.looks > wanted, SLOWLY_S)
+
+
 def shown(metrics: Metrics) -> list[str]:
-    """The NodeManagers that Prometheus is told of."""
+    """The NodeManagers in Prometheus' metrics."""
     samples = [sample for family in metrics.registry.collect() for sample in family.samples]
     return [each.labels.get("instance") or each.labels["node_manager"] for each in samples if "yarn" in each.name]
 
@@ -357,7 +362,7 @@ async def test_what_was_read_too_long_ago_lets_no_cap_grow(tmp_path: Path, monke
             await until_there(client, kinds.NODE_METRICS, "n1")
             await report(client, "n1")
             await until_lent(client, "n1", 18900, SLOWLY_S)
-            await asyncio.sleep(1.0)  # Some rounds.
+            await looks(rm, 5)
             assert rm.updates == []
             monkeypatch.undo()
             await until_cap(rm, 17)

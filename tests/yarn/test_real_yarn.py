@@ -35,7 +35,8 @@ from koord.yarn.live.run import read_clusters
 from tests.agent.live.pending import Pending
 from tests.agent.states import GIB, NOW, evicting, samples
 from tests.agent.test_guests import MEMORY, full
-from tests.manager.live.managing import report, until
+from tests.manager.live.managing import report
+from tests.waiting import eventually
 from tests.yarn.real_hadoop import Hadoop, containers, hadoop, rest, state_of, submit
 from tests.yarn.real_story import SLOWLY_S, Story, story
 
@@ -47,13 +48,13 @@ HALF_OR_MORE = 17, 32
 SCRIPT = "sh -c 'sleep 600 & wait'"
 WAYS: tuple[Way, ...] = ("rpc", "rest")
 AT_ONCE = "--no-leader-elect"
-"""Who takes over from one that was killed has to wait for its lease otherwise."""
+"""The successor of a killed operator has to wait for its lease otherwise."""
 
 
 async def test_real_yarn_follows_what_is_reclaimed_and_nothing_is_sold_twice(tmp_path: Path) -> None:
     async with story(tmp_path) as told:
         client, yarn = told.client, told.yarn
-        # The ResourceManager starts anew; the operator is killed meanwhile, and its successor waits for the lease.
+        # The ResourceManager restarts; the operator is killed in the meantime, and its successor waits for the lease.
         told.kill("operator")
         await asyncio.to_thread(yarn.stop, "resourcemanager", kill=True)
         told.operate()
@@ -107,7 +108,7 @@ async def test_real_yarn_follows_what_is_reclaimed_and_nothing_is_sold_twice(tmp
         await asyncio.to_thread(yarn.start, "nodemanager")
         await told.until_cap(*HALF_OR_MORE)
 
-        # What it ran before is nobody's any more: the copilot ends it, and the applications go on beside it.
+        # What it ran before has no owner any more: the copilot ends it, and the applications go on beside it.
         async def orphans_are_gone() -> bool:
             return not any(told.placing.processes(each) for each in orphans)
 
@@ -116,7 +117,7 @@ async def test_real_yarn_follows_what_is_reclaimed_and_nothing_is_sold_twice(tmp
 
 
 def master(yarn: Hadoop, guaranteed: int, opportunistic: int) -> str:
-    """The command of a master that keeps so many workers running."""
+    """The command of a master that keeps N workers running."""
     jars = installed(os.environ["KOORD_HADOOP"])
     classes = yarn.directory / "classes"
     source = Path(__file__).with_name("Master.java")
@@ -157,7 +158,7 @@ async def test_workers_go_in_the_stated_order_and_the_application_goes_on_throug
             return len(now) == 6 and not set(gone) & set(now)
 
         await told.until(others_run)
-        assert first in await yarn.running(), "its application begins anew"
+        assert first in await yarn.running(), "its application starts again"
         # The active ResourceManager fails, and the operator with it; an administrator makes the other one active.
         told.kill("operator")
         await asyncio.to_thread(yarn.stop, "resourcemanagerrm1", kill=True)
@@ -170,7 +171,7 @@ async def test_workers_go_in_the_stated_order_and_the_application_goes_on_throug
 
         await told.until(goes_on)
         assert first in await told.count(6)
-        # Services become busy: 4000 milli-cores are left, of which YARN may have 3.
+        # Services become busy: 4000 milli-cores are left, and YARN may have 3.
         await report(client, "n1", system="34400m")
         await told.until_cap(3)
 
@@ -203,7 +204,7 @@ async def test_the_queue_of_the_page_runs_its_applications_on_nodes_with_the_lab
             async def is_there() -> bool:
                 return (await yarn.cap()).vcores == 1
 
-            await until(is_there, SLOWLY_S)
+            await eventually(is_there, SLOWLY_S)
             for each in commands:
                 await asyncio.to_thread(yarn.administrate, *each.replace("n1.example.com", "localhost").split())
             await submit(yarn.web(), "script", SCRIPT, 256, queue="shared", label="shared")
@@ -211,7 +212,7 @@ async def test_the_queue_of_the_page_runs_its_applications_on_nodes_with_the_lab
             async def runs() -> bool:
                 return len(await yarn.running()) == 1
 
-            await until(runs, SLOWLY_S)
+            await eventually(runs, SLOWLY_S)
             found = await rest(f"{yarn.web()}/ws/v1/cluster/nodes")
             assert found["nodes"]["node"][0]["nodeLabels"] == ["shared"]
 

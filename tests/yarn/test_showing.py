@@ -88,9 +88,9 @@ def test_status_says_which_nodes_yarn_cannot_use_and_what_to_set() -> None:
 
 def test_the_example_is_one_pool_sold_once() -> None:
     node = node_facts(shared())
-    assert node.claim.plus(node.told).fits(node.pool)
+    assert node.claim.plus(node.allocatable).fits(node.pool)
     assert node.claim.whole == node.claim
-    assert amounts(shared().status.allocatable)["kubernetes.io/batch-cpu"] == node.told.cpu_milli
+    assert amounts(shared().status.allocatable)["kubernetes.io/batch-cpu"] == node.allocatable.cpu_milli
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda each: each.stem)

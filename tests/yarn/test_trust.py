@@ -1,4 +1,4 @@
-"""Whom koord believes to be Hadoop: whoever has a certificate that this machine trusts."""
+"""koord takes a server for Hadoop if this machine trusts its certificate."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ from koord.yarn.hadoop.configuration import properties
 from koord.yarn.live import java
 from koord.yarn.nodes import NodeFacts, node_facts
 from koord_minicluster.up.plan import UpOptions, components
-from tests.minicluster.up.test_end_to_end import RunningUp, alive, koord, kubectl, status, up, wait_until
+from tests.minicluster.up.test_end_to_end import RunningUp, alive, koord, kubectl, status, up
+from tests.waiting import until
 
 SLOWLY_S = 120.0
 
@@ -115,7 +116,7 @@ async def test_a_node_manager_that_takes_long_to_end_is_gone_with_its_containers
     program = tmp_path / "java"
     program.write_text(STUBBORN.format(python=sys.executable, port=web.rpartition(":")[2]))
     program.chmod(0o755)
-    ready: asyncio.Future[java.Told] = asyncio.get_running_loop().create_future()
+    ready: asyncio.Future[java.DaemonInfo] = asyncio.get_running_loop().create_future()
     running = asyncio.create_task(
         java.run_daemon("nodemanager", java.Installed(str(program), ""), conf, ready.set_result)
     )
@@ -124,7 +125,7 @@ async def test_a_node_manager_that_takes_long_to_end_is_gone_with_its_containers
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    wait_until(lambda: not any(map(alive, pids)), 10)
+    until(lambda: not any(map(alive, pids)))
 
 
 def node(data: Path, name: str) -> NodeFacts:
@@ -178,14 +179,14 @@ def placed() -> list[Path]:
 def test_up_with_yarn_runs_an_application_on_this_machine_and_leaves_no_java_behind(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with up(data, "--local-node", "--yarn") as running:
-        wait_until(lambda: has_share(data), SLOWLY_S)
+        until(lambda: has_share(data), SLOWLY_S)
         (tmp_path / "hadoop-jars").symlink_to(Path(os.environ["KOORD_HADOOP"]).absolute())
         printed = typed("examples()", tmp_path, 2 * SLOWLY_S)
         assert "Estimated value of Pi is 3.1" in printed
         assert "be\t2\nnot\t1\nor\t1\nto\t2\n" in printed
-        wait_until(lambda: not placed(), SLOWLY_S)
+        until(lambda: not placed(), SLOWLY_S)
         typed("rm=", tmp_path)
-        wait_until(placed, SLOWLY_S)
+        until(placed, SLOWLY_S)
         inside = [int(each) for each in (placed()[0] / "cgroup.procs").read_text().split()]
         assert inside
         told = json.loads(koord("top", "nodes", "--kubeconfig", str(data / "kubeconfig"), "-o", "json").stdout)
@@ -197,11 +198,11 @@ def test_up_with_yarn_runs_an_application_on_this_machine_and_leaves_no_java_beh
         # Killed at once: everything ends by itself, YARN's containers too.
         running.process.send_signal(signal.SIGKILL)
         running.process.wait()
-        wait_until(lambda: not any(map(alive, [*pids, *javas, *inside])), SLOWLY_S)
+        until(lambda: not any(map(alive, [*pids, *javas, *inside])), SLOWLY_S)
     with up(data, "--local-node", "--yarn") as running:
-        wait_until(lambda: has_share(data), SLOWLY_S)
+        until(lambda: has_share(data), SLOWLY_S)
         typed("rm=", tmp_path)
-        wait_until(placed, SLOWLY_S)
+        until(placed, SLOWLY_S)
         javas = java_processes(running)
         assert running.stop(signal.SIGINT) == 130
         assert not any(map(alive, javas)), "a NodeManager with an application outlives koord up"

@@ -1,7 +1,7 @@
-"""Cold memory: page cache that nobody has used for some minutes, of the node, pods, containers and host applications.
+"""Cold memory: page cache that was not used for some minutes, of the node, pods, containers and host applications.
 
-Where the kernel has no means to tell it, that is said once, and usage is reported without page cache instead of with
-its hot part.
+If the kernel cannot measure it, the agent logs that once, and reports usage without page cache instead of with the hot
+part of it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _places(this: Round) -> dict[Series, str]:
 
 
 def _others(this: Round) -> set[str]:
-    """Whose memory is not the system's."""
+    """The cgroups whose memory does not count as the system's."""
     applications = host_applications(this.state.slo)
     return {
         *(pod.directory for pod in this.state.pods.values()),

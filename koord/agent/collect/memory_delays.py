@@ -1,8 +1,8 @@
 """What pods wait for memory: direct reclaim, allocation stalls, major faults; and what they use of memory and disks.
 
-Every ten seconds. Mainline tells of a cgroup how many pages its tasks had to look at themselves (v2) and how often they
-read a page back from disk; how long allocations took, in buckets, is told by Anolis kernels alone. What the kernel
-lacks is asked for once in a while, and costs nothing else.
+Collected every ten seconds. Mainline kernels count how many pages the tasks of a cgroup had to scan themselves (v2) and
+how often they read a page back from disk; only Anolis kernels report how long allocations took, in buckets. A missing
+kernel file is checked for once in a while, and costs nothing else.
 """
 
 from __future__ import annotations

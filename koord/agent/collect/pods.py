@@ -1,7 +1,7 @@
-"""Pods and containers: CPU, memory, throttling. One that vanishes between two reads has no sample, and no error.
+"""Pods and containers: CPU, memory, throttling. A pod that vanishes between two reads has no sample, and no error.
 
-Short files are looked at first. Of one that used no CPU, or whose memory is what it was, the long ones would tell what
-they told before; they are half of what a round costs.
+Short files are read first. If a cgroup used no CPU, or its memory is unchanged, its long files would give the same
+values again; they are half the cost of a round.
 """
 
 from __future__ import annotations

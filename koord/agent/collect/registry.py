@@ -1,7 +1,7 @@
 """The collectors, in the order in which they run: what is summed up comes after its parts.
 
-Without usage nothing can be decided, so a round in which it cannot be read is left out. What is known beyond that can
-be missing: where a kernel, or the container that the agent runs in, refuses it, that is said once and the rest goes on.
+Without usage nothing can be decided, so a round in which it cannot be read is left out. Other measurements
+are optional: if the kernel, or the agent's own container, refuses one, the agent logs that once and goes on.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ STALE_AFTER: Final = 20
 """A counter that was last read more intervals ago says nothing of the present."""
 
 EXPIRES_S: Final = 10.0
-"""From when on a sample tells nothing of what the system uses, unless the agent is told otherwise."""
+"""Default age at which a sample no longer counts for the system's usage."""
 
 
 @dataclass(slots=True)

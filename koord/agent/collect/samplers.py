@@ -20,7 +20,7 @@ class CpiSampling:
     groups: dict[str, Group] = field(default_factory=dict)
     "By pod, while they count."
     is_there: bool | None = None
-    "Whether this machine counts cycles; None: nobody has asked."
+    "Whether this machine counts cycles; None: not checked yet."
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class SwitchSampling:
     samples: deque[tuple[float, Mapping[str, Mapping[str, float]]]] = field(default_factory=deque)
     "The last ones, and when they ended."
     held: Mapping[str, Mapping[str, float]] | None = None
-    "By pod and neighbour, the share of its waiting for which that one held its CPU; None where nobody samples."
+    "By pod and neighbour, the share of its waiting in which the neighbour held its CPU; None without samples."
 
 
 @dataclass(slots=True)
@@ -43,4 +43,4 @@ class ColdSampling:
     is_asked: bool = False
     "Whether it was looked for a source."
     complaint: str = ""
-    "What was last told."
+    "The last logged complaint."

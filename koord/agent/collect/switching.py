@@ -1,9 +1,9 @@
-"""Who held the CPU while a pod waited for it: the context switches of one round in five, on a few CPUs at a time.
+"""Which neighbour held the CPU while a pod waited: context switches of one round in five, on a few CPUs at a time.
 
-Needs no tracing file system: perf events tell of each switch who came and who went. The kernel records until a ring is
+Needs no tracing file system: perf events name both tasks of each switch. The kernel records until a ring is
 full, and CPUs take turns, so that the largest machine costs no more than a small one. What is found makes culprits
 clearer (`interference.culprits`); nothing depends on it. Samples count together for as long as it takes to call a pod
-slow: who held the CPU an hour ago says nothing of whom a pod waits for.
+slow: a task that held the CPU an hour ago does not explain the waiting of today.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _open(this: Round) -> None:
     except OSError as error:
         _close(known)
         known.is_there = False
-        log.warning("who held the CPU is not available: %s", error)
+        log.warning("samples of CPU holders are not available: %s", error)
     for ring in known.rings:
         ring.start()
 

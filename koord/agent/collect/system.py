@@ -1,4 +1,4 @@
-"""What nobody accounts for: the node's usage less that of pods and host applications.
+"""Usage of the system: the node's usage less that of pods and host applications.
 
 Sums of samples of different times would tell nothing: what is older than the round's `expires_s` does not count, and
 without a fresh sample of the node there is none of the system.

@@ -1,5 +1,5 @@
 """GPUs and RDMA cards of this node.
 
-What there is (`inventory`), who tells of it (`nvml`, `rdma`, `vendor_files`), where it is attached (`pci`), which
-belong together (`partitions`), who uses it (`use`), and how it is told to the cluster (`device_infos`).
+The devices (`inventory`), their sources (`nvml`, `rdma`, `vendor_files`), where they are attached (`pci`), which
+belong together (`partitions`), which pods use them (`use`), and how they are reported (`device_infos`).
 """

@@ -2,7 +2,7 @@
 
 Vendors' tools write them (`nvidia-ctk cdi generate`), and container runtimes read them. A runtime that is asked for a
 name which no file gives refuses the container, so koord asks only for names that it has seen. As the runtimes do, a
-name in the second directory counts over one in the first, and one that two files of a directory give is nobody's.
+name in the second directory counts over one in the first, and one that two files of a directory give is invalid.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class CdiSpecs:
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """Of YAML or JSON. Raises ValueError and BadInput for what is no specification."""
-    # Most nodes have no such file, and need no YAML.
+    """The names in a YAML or JSON text. Raises ValueError or BadInput if it is not a specification."""
+    # Most nodes have no CDI file, and need no YAML.
     from koord.api.text import yaml
 
     spec = msgspec.convert(yaml.load(text, "specification"), _Spec)

@@ -39,7 +39,7 @@ def device_infos(
     """By type and minor. `known`: as the object has them, for conditions that stay; `at`: when others changed."""
     found: list[DeviceInfo] = []
     if inventory.others:
-        # Who writes files about the machine's devices knows them better than NVML.
+        # A vendor's files about the machine's devices take precedence over NVML.
         found += map(_of_vendor, inventory.others)
     else:
         for gpu in inventory.gpus:
@@ -147,7 +147,7 @@ def _of_vendor(device: VendorDevice) -> DeviceInfo:
 
 
 def _topology(place: Place, bus_id: str) -> DeviceTopology | None:
-    """What is not known whole is not told: the scheduler would take a half-told place for a real one."""
+    """An incomplete place is not reported: the scheduler would take it for a complete one."""
     if place.node < 0 or not place.pcie:
         return None
     return DeviceTopology(place.socket, place.node, place.pcie, bus_id)

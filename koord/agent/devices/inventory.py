@@ -101,7 +101,7 @@ class Inventory(Struct):
     cards: tuple[RdmaCard, ...] = ()
     others: tuple[VendorDevice, ...] = ()
     cdi: tuple[str, ...] = ()
-    "The names by which container runtimes can bring devices along (`cdi`)."
+    "CDI names that container runtimes can resolve (`cdi`)."
 
     def usable_gpus(self) -> Iterator[UsableGpu]:
         for gpu in self.gpus:

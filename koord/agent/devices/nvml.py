@@ -1,6 +1,6 @@
-"""NVIDIA's own library, asked what GPUs there are, who uses them, and which of them failed.
+"""GPUs by NVIDIA's own library: which exist, which processes use them, and which of them failed.
 
-All calls block, and a hung driver does not answer at all: whoever calls does it aside. What a GPU or a driver cannot
+All calls block, and a hung driver does not answer at all: call them in a thread. What a GPU or a driver cannot
 tell ("not supported") is left out; what a GPU does not answer is its trouble, not the others'.
 """
 
@@ -62,9 +62,9 @@ class Nvml:
         self._heard: set[int] = set()
         "Indexes of the GPUs whose errors the driver tells."
         self._told: dict[object, str] = {}
-        "What was said of a GPU or an instance that is left out: once, as long as it stays so."
+        "The logged reason why a GPU or an instance is left out; logged once while it does not change."
         self._faults: dict[str, str] = {}
-        "By UUID, what the driver said of a GPU that failed. It stays so until the agent is started again."
+        "The driver's error for a failed GPU, by UUID. It is kept until the agent restarts."
 
     def close(self) -> None:
         with suppress(*self._refused):
@@ -88,7 +88,7 @@ class Nvml:
                 found.append(self._gpu(self._nvml.nvmlDeviceGetHandleByIndex(index), capabilities))
                 self._told.pop(index, None)
             except self._refused as error:
-                # One that fell off the bus cannot even say which it is; its Device entry stays, as not healthy.
+                # A GPU that fell off the bus cannot even report its UUID; its Device entry stays, as unhealthy.
                 self._tell(index, f"GPU {index} does not answer: {error}")
         return tuple(sorted(found, key=lambda gpu: gpu.minor))
 
@@ -223,13 +223,13 @@ class Nvml:
         return {pid: sum(percents) / len(percents) for pid, percents in by_pid.items()}
 
     def _hear_faults(self, count: int) -> None:
-        """Takes what the driver has told since the last time; waits for nothing."""
+        """Reads the driver's events since the last call, without waiting."""
         nvml = self._nvml
         try:
             if self._events is None:
                 self._events = nvml.nvmlEventSetCreate()
             for index in {*range(count)} - self._heard:
-                # One that does not answer keeps nobody from hearing of the others.
+                # A GPU that does not answer does not hide the others.
                 with suppress(*self._refused):
                     handle = nvml.nvmlDeviceGetHandleByIndex(index)
                     nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, self._events)
@@ -243,7 +243,7 @@ class Nvml:
                 log.error("Xid %d on GPU %s: it is given to no more pods", xid, uuid)
                 self._faults.setdefault(uuid, f"Xid {xid}")
         except self._refused:
-            # There is nothing more to hear, or this driver tells of no events.
+            # There are no more events, or this driver does not support them.
             return
 
 

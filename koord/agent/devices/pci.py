@@ -16,9 +16,9 @@ _ROOT: Final = re.compile(r"pci[0-9a-f]{4}:[0-9a-f]{2}")
 class Place(NamedTuple):
     socket: int
     node: int
-    "The NUMA node; -1 where it cannot be told."
+    "The NUMA node; -1 if unknown."
     pcie: str
-    "Of the machine's PCIe roots the one that it hangs on; empty where it cannot be told."
+    "The PCIe root that the device is attached to; empty if unknown."
 
 
 def place_of(files: Files, topology: Topology, bus_id: str) -> Place:

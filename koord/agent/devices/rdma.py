@@ -59,7 +59,7 @@ def _functions(files: Files, own: str) -> Iterator[str]:
     for name in files.names(own):
         if name.startswith("virtfn"):
             bus_id = os.path.basename(os.path.realpath(files.path(f"{own}/{name}")))
-            # One that goes at this moment leaves a link that leads nowhere.
+            # A function that is removed at this moment leaves a dangling link.
             if files.exists(f"{DEVICES}/{bus_id}"):
                 yield bus_id
 

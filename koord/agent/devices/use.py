@@ -19,7 +19,7 @@ def put(
     files: Files,
     now_s: float,
 ) -> None:
-    """One sample for each device and for each pod that uses one. A device that nobody uses has a sample too."""
+    """One sample for each device and for each pod that uses one. An unused device has a sample too."""
     core: dict[tuple[str, int], float] = {("", minor): 0.0 for minor in minors}
     memory: dict[tuple[str, int], float] = dict(core)
     untold: set[int] = set()

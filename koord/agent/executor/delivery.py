@@ -1,10 +1,10 @@
 """From wishes to the files of cgroups: where each target lies on this node.
 
 A target that has no cgroup yet, and a setting that no file has (a variable of the environment), are passed over: they
-are for whoever makes the container. A setting of processes goes to each process of its container.
+are for the runtime that creates the container. A setting of processes goes to each process of its container.
 
 On cgroup v1 a directory cannot have fewer CPUs, or a smaller quota, than one below it. So what lies in a pod's
-directory without being told of (its sandbox, containers that made it ready) goes along with its CPUs. And kubelet and
+directory and is not in the pod's status (its sandbox, init containers) gets the pod's CPUs. And kubelet and
 runtimes, which write what a pod's spec says into containers, must find room for that above, or containers do not start:
 a pod's quota stays at least as large as that of each container's spec, and beside kubelet's static CPU manager, which
 gives containers CPUs by its own idea, only containers are kept to fewer. On v2 a directory may say more than it gets.

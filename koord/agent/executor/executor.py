@@ -2,7 +2,8 @@
 
 Each round every strategy that ran says all that it wants; the rest follows. What is already so is not written, what was
 verified a moment ago is not even read, a directory that is gone or a knob that this kernel lacks is passed over in
-silence, what the kernel refuses is told and tried again next time. What nobody wants any more is put back.
+silence, what the kernel refuses is reported and tried again in the next round. A setting that no strategy wants any
+more is put back.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ class RefusedWrite(NamedTuple):
     error: str
 
 
-class _Seen(NamedTuple):
+class _SpotReading(NamedTuple):
     value: Value
     text: str
     at_s: float
 
 
 class _Quiet(NamedTuple):
-    """A round after which all was as it was wanted."""
+    """A round after which all settings had the wanted values."""
 
     writes: Sequence[Write]
     ran: Collection[str]
@@ -75,12 +76,12 @@ class Executor:
         save: Callable[[bytes], None] = lambda text: None,
         dry_run: bool = False,
     ) -> None:
-        """`save` puts the ledger on disk, before anything is written that it tells of."""
+        """`save` stores the ledger on disk, before any write that it records."""
         self._cgroups = cgroups
         self.ledger = ledger
         self._save = save
         self.is_dry_run = dry_run
-        self._seen: dict[Spot, _Seen] = {}
+        self._seen: dict[Spot, _SpotReading] = {}
         self._absent: dict[Spot, float] = {}
         "Until when a spot counts as one that this kernel does not have."
         self._awaits = False
@@ -88,7 +89,7 @@ class Executor:
         self._quiet: _Quiet | None = None
 
     def apply(self, writes: Iterable[Write], ran: Collection[str], now_s: float, within: str = "") -> ExecutorOutcome:
-        """`ran`: the strategies whose wishes these are; those of others stay as they are, and where `within` names a
+        """`ran`: the strategies whose wishes these are; those of others do not change, and where `within` names a
         directory, so does all outside of it."""
         self._cgroups.read_now.clear()
         writes, quiet, self._quiet = list(writes), self._quiet, None
@@ -162,7 +163,7 @@ class Executor:
                 del wanted[spot]
 
     def _restores(self, entries: Iterable[Entry], outcome: ExecutorOutcome) -> list[Write]:
-        """What cannot be looked at now is kept, and told."""
+        """The writes that restore these entries. An entry that cannot be read now is kept and reported."""
         restores = []
         for entry in entries:
             knob = knob_of(entry)
@@ -191,7 +192,7 @@ class Executor:
         return held is not None and _is_ours(place, entry, held)
 
     def _would_kill(self, write: Write, held: Value, outcome: ExecutorOutcome) -> bool:
-        """Told like what the kernel refuses, and tried again: use may fall."""
+        """Reported like a write that the kernel refuses, and retried: usage may fall."""
         if write.knob is not MEMORY_LIMIT or not write.knob.is_tighter(write.value, than=held):
             return False
         in_use = self.in_use_above(write.directory, write.value)
@@ -223,7 +224,7 @@ class Executor:
         self.ledger.intend(write, entry.found if entry is not None and is_ours else shown, texts)
 
     def _heed_specs(self, writes: Iterable[Write]) -> None:
-        """Kubelet's value of a spec that changed may look like ours: then nobody could tell by looking at the spot."""
+        """Kubelet's value of a spec that changed may equal ours, which a read of the spot cannot tell."""
         for write in writes:
             if write.own is None:
                 continue
@@ -240,8 +241,8 @@ class Executor:
         assert place is not None, "only what this kernel has is written"
         return place.form.write(step.value)
 
-    def _otherwise(self, writes: Iterable[Write], outcome: ExecutorOutcome, now_s: float) -> dict[Spot, _Seen]:
-        """What the spots hold that are there, and are not as wanted. One that shows no value is left, and told."""
+    def _otherwise(self, writes: Iterable[Write], outcome: ExecutorOutcome, now_s: float) -> dict[Spot, _SpotReading]:
+        """The values of existing spots that differ from the wanted ones. A spot without a value is reported."""
         values = {}
         for write in writes:
             seen = None if write.is_watched else self._seen.get(write.spot)
@@ -272,13 +273,13 @@ class Executor:
                 if write.spot not in self._seen:
                     self._inherit(write, text)
                 if not write.process:
-                    self._seen[write.spot] = _Seen(write.value, wanted, now_s)
+                    self._seen[write.spot] = _SpotReading(write.value, wanted, now_s)
             else:
-                values[write.spot] = _Seen(held, text, now_s)
+                values[write.spot] = _SpotReading(held, text, now_s)
         return values
 
     def _inherit(self, write: Write, text: str) -> None:
-        """What is born with a value of the agent's is to be put back like what it was born from.
+        """A value inherited from the agent's is put back like the value it was inherited from.
 
         On v1 a directory made below one with fewer CPUs for now has those; a process has its parent's settings.
         """
@@ -316,7 +317,9 @@ class Executor:
             return processes.file_of(write.process, write.knob.name)
         return self._cgroups.file(write.knob, write.directory)
 
-    def _carry_out(self, step: WriteStep, now: dict[Spot, _Seen], outcome: ExecutorOutcome, now_s: float) -> None:
+    def _carry_out(
+        self, step: WriteStep, now: dict[Spot, _SpotReading], outcome: ExecutorOutcome, now_s: float
+    ) -> None:
         write, spot, text = step.write, step.write.spot, self._text(step)
         self._seen.pop(spot, None)
         try:
@@ -332,7 +335,7 @@ class Executor:
             outcome.refused.append(RefusedWrite(write, f"{step.value}: {error.strerror}"))
             return
         outcome.done.append(DoneWrite(write, now[spot].text, text))
-        now[spot] = _Seen(step.value, text, now_s)
+        now[spot] = _SpotReading(step.value, text, now_s)
         if step.is_last and not self.is_dry_run:
             if not write.process:
                 self._seen[spot] = now[spot]
@@ -344,7 +347,7 @@ class Executor:
             self.ledger.is_dirty = False
 
     def look_again(self, directories: Collection[str]) -> None:
-        """Directories that may have been made anew: what was seen there, and below, was in others."""
+        """Directories that may have been created again: forget the values that were read there and below."""
         known = [spot for spot in (*self._seen, *self._absent) if _is_in(spot.directory, directories)]
         for spot in known:
             self._seen.pop(spot, None)

@@ -1,8 +1,8 @@
 """What was there before the agent wrote, so that it can be put back.
 
 An entry is made before the first write to a spot, and kept on disk: an agent that was killed, and another that comes
-after it, know what to undo. What a strategy no longer wants is put back as it was found. Where the spot no longer
-shows what the agent wrote, somebody else has taken over, and it is left to them.
+after it, know what to undo. When a strategy no longer wants a setting, the first value is put back. If the spot no
+longer shows what the agent wrote, another program has taken over, and the agent leaves it alone.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Ledger:
     def intend(self, write: Write, found: str, on_the_way: Iterable[str]) -> None:
         """Before the spot is written: what it holds is remembered, unless that is ours; and all that it may show soon.
 
-        `found` is what is put back: what was there first, or what somebody else wrote there since.
+        `found` is what is put back: what was there first, or what another program wrote there since.
         """
         before = self._entries.get(write.spot)
         wrote = dict.fromkeys([*(before.wrote if before else ()), *on_the_way])
@@ -124,7 +124,7 @@ def _fault(entry: Entry) -> str | None:
     for place in (knob.v1, knob.v2) if knob else ():
         if place is not None and _reads(place, entry.found):
             return None
-    return f"found {entry.found!r}: is no value of {entry.knob}" if knob else None
+    return f"found {entry.found!r}: not a value of {entry.knob}" if knob else None
 
 
 def _reads(place: Place, text: str) -> bool:

@@ -30,7 +30,7 @@ def merged(writes: Iterable[Write]) -> tuple[dict[Spot, Write], list[tuple[Write
 
 
 def ordered(writes: Iterable[Write], now: Mapping[Spot, Value]) -> list[WriteStep]:
-    """The steps from what is to what is wanted, all of which is otherwise. `now` has a value for each."""
+    """The steps from the present to the wanted values, which all differ. `now` has a value for each."""
     top_down = sorted(
         writes,
         key=lambda write: (
@@ -63,7 +63,7 @@ def _turn(write: Write) -> int:
 
 
 def _grown(knob: Knob, old: Value, new: Value) -> Value:
-    """What a spot may be while its children are still as they were."""
+    """The value of a spot while its children still have their old values."""
     if knob.growth is Growth.SUPERSET and isinstance(old, CPUSet) and isinstance(new, CPUSet):
         # No CPUs of its own are its parent's, or none yet: either way nothing below depends on them.
         return old | new if old and new else new

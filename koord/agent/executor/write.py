@@ -1,4 +1,4 @@
-"""What a cgroup, or a process in it, is to be: a wish whose place is known."""
+"""The wanted value of a setting of a cgroup, or of a process in it: a wish whose place is known."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Write:
     "The strategy or hook."
     why: str
     text: str | None = None
-    "The value in the kernel's own words, where it is put back as it was found."
+    "The kernel's own text, where a value is put back unchanged."
     own: int | None = None
-    "What kubelet sets there by the pod's spec: that is put back when the spec has changed meanwhile."
+    "What kubelet sets there by the pod's spec: put back if the spec has changed since."
     is_watched: bool = False
-    "Looked at in each round, however lately it was seen to be so: what somebody else writes there does not last."
+    "Read in every round, even if it was verified lately: what another program writes there does not last."
     process: str = ""
     spot: Spot = field(init=False, repr=False, compare=False)
 
@@ -43,6 +43,6 @@ class WriteStep:
 
     write: Write
     value: Value
-    "On the way, a parent may have to be larger than it is to be in the end."
+    "Between two steps, a parent may have to be larger than its final value."
     is_last: bool
-    "Whether the spot then is as it was wanted."
+    "Whether the spot then has its final value."

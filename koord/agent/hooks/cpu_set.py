@@ -3,9 +3,9 @@
 The first that applies: CPUs that the scheduler gave it; the share pools of the NUMA nodes that it was given (with the
 BECPUManager gate also of a best-effort pod that lies below burstable, best effort's pools); for a system pod the CPUs
 for those; for a service all share pools; what lies below best effort is left to suppression; beside kubelet's static
-policy others are left alone. Who has its own CPUs needs no quota.
+policy others are left alone. A pod with its own CPUs needs no quota.
 
-Where all CPUs are for everybody there is nothing to keep services from, and they are left as they are.
+Where all CPUs are shared by all pods, services are not restricted.
 """
 
 from __future__ import annotations

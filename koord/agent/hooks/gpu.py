@@ -35,7 +35,7 @@ WHOLE: Final = 100
 
 
 def gpus_of(pod: AgentPod) -> tuple[AllocatedDevice, ...]:
-    """What the scheduler gave it; nothing where that cannot be read, which is told on the pod."""
+    """The GPUs allocated to a pod; empty if the annotation is invalid, which an event on the pod reports."""
     try:
         return DEVICE_ALLOCATED.read(pod.meta).get("gpu", ())
     except AnnotationError:

@@ -1,8 +1,8 @@
-"""Group identity: who yields to whom on a CPU.
+"""Group identity: the order in which bands yield on a CPU.
 
 Kernels that have it (`cpu.bvt_warp_ns`) get each class's number. Mainline kernels get the nearest thing: best effort as
 a whole has the least weight, and weights below it go on working; and its tasks have longer time slices than others, so
-that whoever wakes takes the CPU from them at once.
+that any task that wakes takes the CPU from them at once.
 
 The idle class (`cpu.idle`) would yield, too, but not in a directory where kubelet writes shares: the kernel refuses
 them, and kubelet does not start. Nor does it yield better. The balancer moves what is in it to and fro, and each time

@@ -1,6 +1,6 @@
 """The shape of a hook: what it wants of the node and its bands, of a pod, and of a container.
 
-A hook answers for a pod or container that does not exist yet as well as for one that runs: it goes by the pod's spec
+A hook answers for a pod or container that does not exist yet as well as for one that runs: it uses the pod's spec
 and the node's state, and names its targets, not their places.
 """
 

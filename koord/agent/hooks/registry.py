@@ -25,7 +25,7 @@ HOOKS: Final[tuple[Hook, ...]] = (
 def wishes_for(
     state: NodeState, pod: AgentPod, container: AgentContainer | None = None, hooks: Iterable[Hook] = HOOKS
 ) -> tuple[Wish, ...]:
-    """What a pod, or one container of it, is to be made with: for whoever is about to make it.
+    """The settings that a pod, or one container of it, starts with: for the runtime that is about to create it.
 
     The pod need not be one of the state's, and nothing of it has to exist.
     """

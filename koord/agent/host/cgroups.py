@@ -24,7 +24,7 @@ class Version(StrEnum):
 
 
 class OutsideError(FileNotFoundError):
-    """A name that leads out of the node's cgroups. There is no such cgroup, whatever lies there."""
+    """A name that leads out of the node's cgroups. It counts as missing, whatever lies there."""
 
 
 def is_inside(directory: str) -> bool:
@@ -44,7 +44,7 @@ class Cgroups:
         self._inodes: dict[str, int] = {}
         self.cookies: Cookies = KernelCookies(files)
         self.read_now: dict[str, Mapping[int, str]] = {}
-        "What was read of all tasks in this round, for whoever asks again; the executor empties it."
+        "What was read of all tasks in this round, for later readers; the executor empties it."
 
     @classmethod
     def of(cls, files: Files, root: str = "", mount: str = MOUNT) -> Cgroups:
@@ -62,7 +62,7 @@ class Cgroups:
         return knob.v1 if self.version is Version.V1 else knob.v2
 
     def has(self, knob: Knob, directory: str) -> bool:
-        """Whether it can be set there; asked of the kernel, once per knob where one answer holds for all."""
+        """Whether it can be set there. Checks the kernel once per knob where one answer holds for all."""
         place = self.place(knob)
         if place is None or not is_inside(directory):
             return False
@@ -97,7 +97,7 @@ class Cgroups:
         return place.form.read(self.files.text(self.name(place.controller, directory, place.file)))
 
     def set(self, knob: Knob, directory: str, value: Value) -> None:
-        """Raises ValueError for what is no value, FileNotFoundError, and what the kernel says against it."""
+        """Raises ValueError for an invalid value, FileNotFoundError, and the kernel's own errors."""
         if fault := knob.fault(value):
             raise ValueError(fault)
         self.put(knob, directory, self._place(knob).form.write(value))
@@ -115,7 +115,7 @@ class Cgroups:
         return form.shown(text) if form.shown else text
 
     def put(self, knob: Knob, directory: str, text: str, ours: Collection[str] = ()) -> None:
-        """What `text` told is so again."""
+        """Restores the state that `text` describes."""
         means = self._place(knob).means
         if means is not None:
             means.put(self, directory, text, ours)
@@ -159,14 +159,14 @@ class Cgroups:
             yield from self.below(f"{directory}/{name}", controller)
 
     def processes(self, directory: str, controller: str = "cpu") -> tuple[int, ...]:
-        """Opened anew each time: to a descriptor that was read less than a second ago, v1 repeats its last answer."""
+        """Opened again each time: to a descriptor that was read less than a second ago, v1 repeats its last answer."""
         text = self.files.once(self.name(controller, directory, "cgroup.procs"))
         return tuple(int(line) for line in text.split())
 
     def lost(self, looked_at: Iterable[str] = ()) -> Collection[str]:
         """Directories that went since the last call; others may have come under their names.
 
-        Reading a file of a directory that is gone tells it. `looked_at` are those of which nobody reads files.
+        Reading a file of a directory that is gone shows it. `looked_at`: directories whose files are not read.
         """
         found = set()
         if self.files.lost:

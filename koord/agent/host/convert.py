@@ -1,8 +1,8 @@
 """CPU amounts as the kernel takes them: shares, weights and quotas.
 
 Milli-cores are the words' unit; the kernel has shares (cgroup v1), weights (v2, over a narrower range, so that there
-and back is not the identity) and a quota per period. A quota is told in microseconds of one period, whichever the
-kernel counts by.
+and back is not the identity) and a quota per period. A quota is always given in microseconds of one
+period.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The kernel (mainline since 5.14) makes cookies and gives them from the task that asks, or to it, and nowhere else. So a
 thread of the agent holds each cookie that may be given: it makes it, or takes it from a task that has it, and passes
-it on. A cookie lives as long as somebody has it. Zero is none; the agent's own tasks keep theirs.
+it on. A cookie lives as long as a task has it. Zero is none; the agent's own tasks keep theirs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Cookies(Protocol):
         ...
 
     def make(self) -> int:
-        """A new one, which nobody else has."""
+        """A new cookie, which no task has yet."""
         ...
 
     def hold(self, cookie: int, task: int) -> bool:
@@ -46,7 +46,7 @@ class Cookies(Protocol):
         ...
 
     def release(self, kept: Collection[int]) -> None:
-        """Others than these need not be given any more. Who has them keeps them."""
+        """Cookies other than these will not be given any more. Tasks that have them keep them."""
         ...
 
     def give(self, cookie: int, task: int) -> None:
@@ -81,7 +81,7 @@ def _cookie_of(task: int) -> int:
 
 
 class _Holder:
-    """A thread of the agent with one cookie, which it gives to whom it is told."""
+    """A thread of the agent with one cookie, which it gives to other tasks on request."""
 
     def __init__(self, begin: Callable[[], None]) -> None:
         """`begin` runs in the thread and gets it its cookie. Raises what that raises."""
@@ -180,12 +180,12 @@ class KernelCookies:
     def give(self, cookie: int, task: int) -> None:
         holder = self._holders.get(cookie)
         if holder is None and cookie == NONE:
-            # A new thread has its parent's: the agent has none, unless somebody gave it one.
+            # A new thread has its parent's: the agent has none, unless another program gave it one.
             holder = _Holder(lambda: None)
             if holder.cookie != NONE:
                 holder.end()
                 raise OSError(errno.EPERM, "the agent has a cookie of its own, and can take none away")
             self._holders[NONE] = holder
         if holder is None:
-            raise OSError(errno.ESTALE, "nobody holds this cookie any more")
+            raise OSError(errno.ESTALE, "no task holds this cookie any more")
         holder.give(task)

@@ -40,7 +40,7 @@ class Number(NamedTuple):
 
 
 def number_of(path: str) -> Number | None:
-    """None where there is no such device file."""
+    """None if the device file does not exist."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""From the names that people give disks to the numbers by which the kernel knows them.
+"""From the names that people give disks to the kernel's numbers.
 
 A device (`/dev/sdb`, `sdb`, a link to one), a volume group of LVM, or a volume of a pod. Limits hold for whole disks:
 a partition stands for its disk, and a volume group for the disks below it.

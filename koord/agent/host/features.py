@@ -33,7 +33,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KernelFeature:
     name: str
     asked: Knob | Callable[[Cgroups, str], Answer]
     "The setting that shows it, or who finds it out, with a directory of pods."
@@ -111,157 +111,163 @@ _ANOLIS: Final = "Anolis"
 _V2: Final = "cgroup v2"
 
 TABLE: Final = (
-    Known("CPU quota", knobs.CPU_QUOTA, "quota per period", "nothing: best effort is not held back in time", _ALWAYS),
-    Known(
+    KernelFeature(
+        "CPU quota", knobs.CPU_QUOTA, "quota per period", "nothing: best effort is not held back in time", _ALWAYS
+    ),
+    KernelFeature(
         "CPU sets",
         knobs.CPUSET_CPUS,
         "cpuset.cpus",
         "nothing: suppress by quota (cpuSuppressPolicy: cfsQuota)",
         _ALWAYS,
     ),
-    Known("group identity", knobs.GROUP_IDENTITY, "cpu.bvt_warp_ns", "the least weight for best effort", _ANOLIS),
-    Known(
+    KernelFeature(
+        "group identity", knobs.GROUP_IDENTITY, "cpu.bvt_warp_ns", "the least weight for best effort", _ANOLIS
+    ),
+    KernelFeature(
         "time slices",
         _time_slices,
         "sched_setattr",
         "nothing: a service that wakes may wait for best effort until the next tick",
         "6.12",
     ),
-    Known("idle class", knobs.CPU_IDLE, "cpu.idle", "nothing: schedIdle has no effect", "5.15"),
-    Known(
+    KernelFeature("idle class", knobs.CPU_IDLE, "cpu.idle", "nothing: schedIdle has no effect", "5.15"),
+    KernelFeature(
         "CPU burst",
         knobs.CPU_BURST,
         "unused quota is saved up",
         "raised quotas (cfsQuotaBurstOnly)",
         "5.14, up to one quota",
     ),
-    Known("memory limit", knobs.MEMORY_LIMIT, "a hard limit", "nothing", _ALWAYS),
-    Known("protected memory", knobs.MEMORY_MIN, "memory.min and memory.low", "nothing", f"{_V2}; on v1 {_ANOLIS}"),
-    Known(
+    KernelFeature("memory limit", knobs.MEMORY_LIMIT, "a hard limit", "nothing", _ALWAYS),
+    KernelFeature(
+        "protected memory", knobs.MEMORY_MIN, "memory.min and memory.low", "nothing", f"{_V2}; on v1 {_ANOLIS}"
+    ),
+    KernelFeature(
         "slowed memory",
         knobs.MEMORY_HIGH,
         "memory.high",
         "nothing: eviction before the node is full",
         f"{_V2}; on v1 {_ANOLIS}",
     ),
-    Known(
+    KernelFeature(
         "memory watermarks",
         knobs.MEMORY_WMARK_RATIO,
         "reclaim in the background",
         "memory.high, where it is",
         _ANOLIS,
     ),
-    Known("memory priority", knobs.MEMORY_PRIORITY, "who is killed first", "oom_score_adj", _ANOLIS),
-    Known(
+    KernelFeature("memory priority", knobs.MEMORY_PRIORITY, "who is killed first", "oom_score_adj", _ANOLIS),
+    KernelFeature(
         "kill as a group",
         knobs.MEMORY_OOM_GROUP,
         "memory.oom.group",
         "processes are killed one by one",
         f"4.19 on {_V2}; on v1 {_ANOLIS}",
     ),
-    Known("page cache limit", knobs.PAGE_CACHE_LIMIT, "per pod", "nothing", f"{_ANOLIS}, on {_V2}"),
-    Known(
+    KernelFeature("page cache limit", knobs.PAGE_CACHE_LIMIT, "per pod", "nothing", f"{_ANOLIS}, on {_V2}"),
+    KernelFeature(
         "disk limits",
         io_limit("rbps", _ANY_DISK),
         "bytes and operations a second",
         "nothing",
         "with CONFIG_BLK_DEV_THROTTLING",
     ),
-    Known(
+    KernelFeature(
         "disk weights",
         io_weight(_ANY_DISK),
         "by disk",
         "nothing: limits hold back instead",
         f"5.4 on {_V2}, with CONFIG_BLK_CGROUP_IOCOST; on v1 {_ANOLIS}",
     ),
-    Known(
+    KernelFeature(
         "pressure of pods",
         _pressure_of_pods,
         "*.pressure in each cgroup",
         "throttling and run-queue delays",
         f"4.20 on {_V2}, with CONFIG_PSI; on v1 {_ANOLIS}",
     ),
-    Known(
+    KernelFeature(
         "direct reclaim of pods",
         lambda cgroups, directory: Answer(cgroups.version is Version.V2),
         "pgscan_direct of each cgroup",
         "not available on cgroup v1: major faults",
         _V2,
     ),
-    Known(
+    KernelFeature(
         "cold memory",
         _cold_memory,
         "idle pages, generations of pages, DAMON or kidled",
         "not available: usageWithHotPageCache reports memory without page cache",
         f"idle page tracking; multi-gen LRU (6.1); DAMON; {_ANOLIS}",
     ),
-    Known(
+    KernelFeature(
         "latency of allocations", _stalls, "memory.*_latency", "not available: time in all, by memory pressure", _ANOLIS
     ),
-    Known(
+    KernelFeature(
         "cycles per instruction",
         _cycles,
         "perf events",
         "not available: no unit counts cycles",
         "where the machine counts cycles; most virtual machines do not",
     ),
-    Known(
+    KernelFeature(
         "who held the CPU",
         _switches,
         "perf events",
         "not available: who used more CPU",
         "where perf events are allowed (CAP_PERFMON)",
     ),
-    Known(
+    KernelFeature(
         "run-queue delays",
         lambda cgroups, directory: Answer(tasks.has_schedstat(cgroups.files)),
         "schedstat of each task",
         "not available: pressure of pods",
         "with CONFIG_SCHED_INFO",
     ),
-    Known(
+    KernelFeature(
         "disk waits of pods",
         lambda cgroups, directory: Answer(tasks.counts_io_wait(cgroups.files)),
         "delay accounting",
         "not available: kernel.task_delayacct=0",
         "with sysctl kernel.task_delayacct=1",
     ),
-    Known(
+    KernelFeature(
         "pressure of the node",
         lambda cgroups, directory: Answer(cgroups.files.exists("proc/pressure/cpu")),
         "/proc/pressure",
         "load average",
         "4.20, with CONFIG_PSI",
     ),
-    Known(
+    KernelFeature(
         "core scheduling",
         _cookies,
         "cookies by prctl",
         "nothing",
         "5.14, with CONFIG_SCHED_CORE, on machines with several threads a core",
     ),
-    Known(
+    KernelFeature(
         "cache and bandwidth shares",
         _shares,
         "resctrl",
         "nothing",
         "4.10 (cache) and 4.12 (bandwidth), on CPUs with Intel RDT or AMD QoS, and /sys/fs/resctrl mounted",
     ),
-    Known(
+    KernelFeature(
         "network classes",
         _network_classes,
         "tc and nftables",
         "not available",
-        "with CONFIG_NET_SCH_HTB and CONFIG_NF_TABLES, on an interface without a root queue of somebody else",
+        "with CONFIG_NET_SCH_HTB and CONFIG_NF_TABLES, on an interface without a root queue of another program",
     ),
-    Known(
+    KernelFeature(
         "network limits of pods",
         _network_limits,
         "tc at both ends of their interfaces",
         "not available",
         "with CONFIG_NET_SCH_TBF, for pods with a network namespace and a veth",
     ),
-    Known(
+    KernelFeature(
         "network class of cgroups",
         knobs.NET_CLASS,
         "net_cls",

@@ -1,6 +1,6 @@
 """Kernel files that are read again and again: a descriptor is kept for each.
 
-Reading one anew through a kept descriptor costs a fifteenth of opening it. A directory that is gone answers as a
+Reading again through an open descriptor costs a fifteenth of opening the file. A directory that is gone answers as a
 missing file, also where the descriptor of its file is still held.
 """
 

@@ -10,7 +10,7 @@ from koord.agent.host.cgroups import Cgroups
 
 
 def kill_all(cgroups: Cgroups, directories: Iterable[str]) -> int:
-    """How many there were. One that ends by itself meanwhile, or a directory that is gone, needs nothing."""
+    """Returns the number of killed processes. A process that ends by itself or a missing directory is not an error."""
     killed = 0
     for directory in directories:
         try:

@@ -1,9 +1,9 @@
 """What can be set on a cgroup: one name each, whatever the kernel calls it.
 
-A knob's value is in one unit on both versions (shares, microseconds, bytes, a set of CPUs; -1 is no limit); how a
-version writes and reads it is the knob's own business. Which kernels have it is said by its `Present`; asking is
-`Cgroups.has`. New files of a kernel become a line in KNOBS, and nothing else. What single
-processes have is listed apart.
+A knob's value is in one unit on both versions (shares, microseconds, bytes, a set of CPUs; -1 is no limit); the
+knob itself defines how each version writes and reads it. Its `Present` defines which kernels have it; `Cgroups.has`
+checks that. A new kernel file needs one line in KNOBS, and nothing else. Settings of single processes are listed
+separately.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class Form:
     is_literal: bool = False
     "Whether two texts that read the same are still not the same: a quota of another period."
     unit: int = 1
-    "The kernel keeps whole multiples of it alone: bytes are shown as so many pages."
+    "The kernel keeps only whole multiples of it: bytes are rounded to pages."
     shown: Callable[[str], str] | None = None
-    "Of a file that tells of many things, what it says of this one, as it would be written."
+    "Extracts this knob's part from a file with several settings, in the form in which it is written."
     alike: Callable[[str, str], bool] | None = None
     "Whether two texts say the same, where reading them does not tell."
 
@@ -111,7 +111,7 @@ class Knob:
     is_of_host: bool = False
     "Whether it is the whole machine's, in a file below the host's root and in no cgroup."
     is_of_processes: bool = False
-    "Whether each process of a container has it, below /proc; one that is to come has it from its container."
+    "Whether each process of a container has it, below /proc; a new process inherits it."
 
     def fault(self, value: Value) -> str | None:
         """Why this is no value for the knob."""

@@ -1,7 +1,7 @@
 """Where pods and containers lie in the cgroup tree, and whose directory one is.
 
 Kubelet names the directories of QoS classes and pods (`kubernetes.cgroup`), the container runtime those of containers.
-A name that no rule explains is somebody else's directory and None, never an error: a tree has guests.
+A name that no rule explains is a foreign directory and None, never an error: a tree has guests.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Container(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """Whose a directory is. Systemd cannot say an uid's dashes: they come back as underscores."""
+    """The owner of a directory. Systemd cannot write the dashes of a uid: they appear as underscores."""
 
     qos: KubeQoS
     pod: str

@@ -46,7 +46,7 @@ def until_none_is_left(
 ) -> None:
     """Moves tasks until all are where they should be: while one is moved another may be born of one that was not.
 
-    `state_of` is asked anew in each pass; it answers None for a task that has ended.
+    `state_of` is called again in each pass; it answers None for a task that has ended.
     """
     for _ in range(MOST_PASSES):
         of = state_of()
@@ -66,11 +66,11 @@ def parts(text: str) -> set[str]:
 
 
 def numbers_of(what: str) -> Callable[[str], str]:
-    """Reads such a text, whose states are numbers."""
+    """Reads a text whose states are numbers."""
 
     def read(text: str) -> str:
         if not all(each.isdecimal() for each in parts(text)):
-            raise ValueError(f"{text[:60]!r} is no list of {what}, which are numbers")
+            raise ValueError(f"{text[:60]!r} is not a list of {what}, which are numbers")
         return text
 
     return read

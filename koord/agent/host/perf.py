@@ -1,4 +1,4 @@
-"""perf_event_open: counters of a cgroup, and a record of who was switched in after whom.
+"""perf_event_open: counters of a cgroup, and a record of which task was switched in after which.
 
 Only what the agent needs of a large interface, by the numbers of `linux/perf_event.h`. Loaded when a gate asks for it.
 """
@@ -44,7 +44,7 @@ class PerfError(OSError):
 
 
 class Counted(NamedTuple):
-    """Of one group of counters: how much, in the share of the time in which it was counted."""
+    """The values of one group of counters, scaled up for the time in which it was not counted."""
 
     values: tuple[float, ...]
 
@@ -74,7 +74,7 @@ def has_cycles() -> bool:
 
 
 def records_switches() -> bool:
-    """Whether this kernel tells who is given a CPU after whom."""
+    """Whether this kernel records both tasks of a context switch."""
     try:
         os.close(_open(_DUMMY, _DISABLED | _SAMPLE_ID_ALL | _CONTEXT_SWITCH, -1, 0, -1, 0, 0))
     except OSError:
@@ -104,7 +104,7 @@ class Group:
         self._count = len(kinds)
 
     def read(self) -> Counted:
-        """Over all CPUs. Where counters had to take turns, what they missed is made up for."""
+        """Sums over all CPUs. If counters had to take turns, their values are scaled up for the time they missed."""
         totals = [0.0] * self._count
         for leader in self._leaders:
             _, enabled, running, *values = struct.unpack(f"{3 + self._count}Q", os.read(leader, 8 * (3 + self._count)))
@@ -119,7 +119,7 @@ class Group:
 
 
 class SwitchRing:
-    """Who ran after whom on one CPU."""
+    """The context switches of one CPU."""
 
     def __init__(self, cpu: int) -> None:
         sample = _SAMPLE_TASK | _SAMPLE_TIME

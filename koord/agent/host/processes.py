@@ -39,7 +39,7 @@ def file_of(process: str, file: str) -> str:
 
 
 def text(files: Files, process: str, file: str) -> str:
-    """Raises FileNotFoundError where the process has ended, whoever has its number since."""
+    """Raises FileNotFoundError if the process has ended, even if another process has its number since."""
     _must_live(files, process)
     try:
         return files.once(file_of(process, file)).decode().strip()

@@ -26,7 +26,7 @@ _MONITORED: Final = re.compile(r"mon_L3_(?P<id>[0-9]+)")
 OCCUPANCY: Final = "llc_occupancy"
 COUNTERS: Final = (OCCUPANCY, "mbm_total_bytes", "mbm_local_bytes")
 _CACHES: Final = (("L3",), ("L3CODE", "L3DATA"))
-"""With code and data told apart (mount option cdp) there are two lines instead of one."""
+"""If code and data are separate (mount option cdp), there are two lines instead of one."""
 _BANDWIDTH: Final = "MB"
 _KNOWN: Final = frozenset({_BANDWIDTH, *(name for names in _CACHES for name in names)})
 _LINE: Final = re.compile(r"(?P<name>[A-Z][A-Z0-9]*):(?P<shares>(?:[0-9]+= *[0-9a-fA-F]+;?)+)")
@@ -43,7 +43,7 @@ class Unit(Enum):
     EIGHTH_GBPS = "eighths of GB/s"
     "AMD, for each group of cores that shares a cache."
     MBPS = "MB/s"
-    "By mount option mba_MBps: the kernel keeps groups to so many MB/s."
+    "By mount option mba_MBps: the kernel limits groups in MB/s."
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def _number(files: Files, name: str, otherwise: int) -> int:
 
 
 def parse(text: str) -> Schemata:
-    """Of a `schemata` file, or of one of our texts, what is said of the last-level cache and of bandwidth."""
+    """Parses the last-level cache and bandwidth lines of a `schemata` file, or of one of koord's texts."""
     found: dict[str, dict[int, int]] = {}
     for line in _LINE.finditer(text):
         if line["name"] in _KNOWN:
@@ -159,7 +159,7 @@ def parse(text: str) -> Schemata:
 
 
 def write(schemata: Schemata) -> str:
-    """One word for each line, as it is kept and compared."""
+    """One word for each line, in the form that is stored and compared."""
     return " ".join(f"{name}:{_shares(name, schemata[name])}" for name in sorted(schemata))
 
 
@@ -203,7 +203,7 @@ def counters(files: Files, group: str) -> Iterator[tuple[int, str, int]]:
     for name in files.directories(own):
         cache = _MONITORED.fullmatch(name)
         for counter in COUNTERS if cache else ():
-            # Where a counter has no value the kernel says so in a word.
+            # If a counter has no value, the file contains a word instead of a number.
             text = files.told(f"{own}/{name}/{counter}")
             if cache and text.isdecimal():
                 yield int(cache["id"]), counter, int(text)

@@ -1,7 +1,7 @@
 """Groups of resctrl, and in which of them a pod's tasks are, as things that can be set like any other.
 
 A group's value is its schemata, or that it is not there: the agent removes what it made, and puts back what it found. A
-pod is in a group if all its tasks are that nobody else has put elsewhere.
+pod is in a group if all its tasks are, except tasks that another program has moved elsewhere.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Records of context switches as the kernel writes them, and who held a CPU while a pod's task waited for it.
+"""Records of context switches by the kernel, and the tasks that held a CPU while a pod's task waited for it.
 
-A task that was taken off its CPU while it could have run on waits until it is back: whoever ran there meanwhile held
-the CPU. For one that woke up, nobody records since when it waits: the task before it is taken to have held the CPU, for
-at most a few milliseconds. An idle CPU was held by nobody.
+A task that was taken off its CPU while it could have run on waits until it is back: every task that ran there until
+then held the CPU. For a task that woke up, no record says since when it waits: the task before it is taken to have held
+the CPU, for at most a few milliseconds. An idle CPU has no holder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Switch(NamedTuple):
     at_ns: int
     task: int
     other: int
-    "Who had the CPU before, or has it next; 0 is nobody."
+    "The task that had the CPU before, or has it next; 0 is none."
     is_out: bool
     was_preempted: bool
     "Taken off while it could have run on."
@@ -76,7 +76,7 @@ def held(samples: Iterable[Mapping[str, Mapping[str, float]]]) -> dict[str, dict
 def _held_on_cpu(switches: Sequence[Switch], pod_of: Mapping[int, str], waited: Waited) -> None:
     began_ns: int | None = None
     waiting: dict[int, list[tuple[int, int]]] = {}
-    "By task that was preempted, who ran since then, and for how long."
+    "By preempted task, the tasks that ran since then, and for how long."
     for switch in switches:
         if not switch.is_out:
             before = waiting.pop(switch.task, None)

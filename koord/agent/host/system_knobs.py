@@ -56,7 +56,7 @@ def scheduler_feature_names(files: Files) -> frozenset[str]:
 
 @lru_cache(256)
 def scheduler_features(name: str) -> tuple[Knob, ...]:
-    """One feature of the kernel's scheduler, in each of the places where kernels have it; none for what is no name."""
+    """One feature of the kernel's scheduler, in each of the places where kernels have it; none for an invalid name."""
     if not _FEATURE.fullmatch(name):
         return ()
     return tuple(

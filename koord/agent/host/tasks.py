@@ -1,4 +1,4 @@
-"""The tasks (threads) of a cgroup, and what /proc tells of one: how long it ran, how long it waited, what it does.
+"""The tasks (threads) of a cgroup, and what /proc reports about each: how long it ran and waited, and what it does.
 
 `/proc/TASK/schedstat` is there where the kernel keeps account of its run queues (CONFIG_SCHED_INFO, as all
 distributions have it). Waiting for the disk is counted where delay accounting is on (`kernel.task_delayacct`).
@@ -70,7 +70,7 @@ def state_of(files: Files, task: int) -> TaskState | None:
 
 
 def has_schedstat(files: Files) -> bool:
-    """Whether this kernel tells how long tasks wait for a CPU: whoever asks is a task too."""
+    """Whether this kernel tells how long tasks wait for a CPU; read from the calling task itself."""
     try:
         return len(files.once("proc/self/schedstat").split()) == 3
     except OSError:

@@ -1,6 +1,7 @@
-"""The files by which Terway, a network plugin, learns about bandwidth: each is one setting, as a whole.
+"""Files that tell Terway, a network plugin, about bandwidth: each is one setting, as a whole.
 
-They are moved into place whole, so that nobody reads half of one; a file that was not there is removed in the end.
+They are moved into place whole, so that Terway never reads half of one; a file that did not exist before is
+removed in the end.
 """
 
 from __future__ import annotations

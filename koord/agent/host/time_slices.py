@@ -89,7 +89,7 @@ def absence(files: Files) -> str:
 
 
 def slice_reader() -> Callable[[int], str | None]:
-    """Tells a task's slice; None for one that has ended, or has none. The usual one is that of whoever asks."""
+    """Reads a task's slice; None for a task that has ended, or has none. The usual slice is the calling task's."""
     usual_ns = _attributes(0).slice_ns
 
     def slice_of(task: int) -> str | None:

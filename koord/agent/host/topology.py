@@ -1,7 +1,7 @@
 """The machine's CPUs: which are threads of one core, which share a socket, a NUMA node, a last-level cache.
 
-Read from sysfs, which every kernel has. Cores are numbered through the machine, since sysfs begins anew on each socket,
-and on some machines on each die: which threads are one core's is told by their lists.
+Read from sysfs, which every kernel has. Cores are numbered through the machine, since sysfs starts again on each
+socket, and on some machines on each die: the lists of threads tell which of them share a core.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Topology:
         return self._grouped([(cpu.node, cpu.id) for cpu in self.cpus])
 
     def first(self, count: int) -> CPUSet:
-        """So many CPUs, as kubelet would reserve them: whole cores, all of one socket before the next."""
+        """The first `count` CPUs, as kubelet would reserve them: whole cores, all of one socket before the next."""
         ordered = sorted(self.cpus, key=lambda cpu: (cpu.socket, cpu.node, cpu.core, cpu.id))
         return CPUSet(cpu.id for cpu in ordered[: max(count, 0)])
 

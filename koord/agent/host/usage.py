@@ -178,7 +178,7 @@ def io_bytes(cgroups: Cgroups, directory: str) -> int:
 
 def disks_used(cgroups: Cgroups, directory: str) -> tuple[str, ...]:
     """The numbers of the block devices that were read from or written to. On v2 alone: v1 does not hold back writes
-    that go through the page cache, so nobody asks there."""
+    that go through the page cache."""
     if cgroups.version is Version.V1:
         return ()
     found = []
@@ -236,7 +236,7 @@ def _throttling(text: bytes, unit_ns: int) -> Throttling:
 
 
 def _field(text: bytes, name: bytes) -> int:
-    """A number of a file of lines `name number`; zero where the kernel has no such line."""
+    """A number of a file of lines `name number`; zero if the kernel does not have the line."""
     start = 0 if text.startswith(name + b" ") else text.find(b"\n" + name + b" ") + 1
     if start == 0 and not text.startswith(name + b" "):
         return 0

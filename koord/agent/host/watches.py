@@ -1,7 +1,7 @@
-"""Directories that come and go in others, and weights that others write there, told by the kernel (inotify), so that
-nobody has to look again and again.
+"""Directories that come and go in others, and weights that others write there, reported by the kernel (inotify)
+instead of by polling.
 
-A cgroup that is removed does not end its own watch, as a plain directory does: whoever is told that it is gone ends it.
+A cgroup that is removed does not end its own watch, as a plain directory does: the receiver of the event ends it.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class Watches:
             self._libc.inotify_rm_watch(self.fd, number)
 
     def remove_gone(self, but: Collection[str]) -> None:
-        """Those of directories that are not there any more, where nobody said so; of others than these."""
+        """Remove watches of directories that are gone without an event, except of these."""
         for path in [path for path in self._numbers if path not in but and not os.path.isdir(path)]:
             self.remove(path)
 
     def changes(self) -> list[Change]:
-        """What was told since, without waiting."""
+        """The changes since the last call, without waiting."""
         found: list[Change] = []
         while True:
             try:

@@ -16,11 +16,11 @@ UNUSUAL_RATE: Final = 0.002
 DEVIATIONS: Final = 3.0
 TIMES: Final = 1.5
 LEAST_SPREAD: Final = 0.2
-"""Of what a signal has to rise by: one that never moved would make anything unusual."""
+"""Minimum spread, as a share of the rise that a signal needs: for a constant signal, any change would be unusual."""
 
 
 def is_exceeded(value: float, mean: float, deviation: float, times: float = TIMES) -> bool:
-    """Whether a value is above mean + 3 deviations, and above so many times the mean."""
+    """Whether a value is above mean + 3 deviations, and above `times` the mean."""
     return value > mean + DEVIATIONS * _spread(mean, deviation, times) and value > times * mean
 
 

@@ -1,6 +1,6 @@
 """What an episode teaches of two workloads: that one disturbs the other, that it surely does, or that it does not.
 
-Told to the cluster, so that the scheduler can keep them apart. Pods that nobody makes anew teach nothing, and neither
+Reported to the cluster, so that the scheduler can keep them apart. Pods without a controller teach nothing, and neither
 do replicas of one workload: to spread those is what topology constraints are for.
 """
 
@@ -26,7 +26,7 @@ def blame_of(finding: Finding, at: str, workload_of: Callable[[str], PairedWorkl
 
 
 def _verdict(finding: Finding) -> tuple[Verdict, str] | None:
-    """And the uid of whom it is about."""
+    """The verdict, and the uid of the pod that it is about."""
     episode, taken = finding.episode, finding.taken
     match taken.step:
         case Step.HELD_BACK | Step.EVICTED | Step.MOVE_ASKED:

@@ -1,9 +1,9 @@
 """What is done about interference: one action in a window for the whole node, and undone if it did not help.
 
 The ladder: a culprit is held back by what its victim lacks; if that helped and was not enough, or it does it again, it
-is evicted if it is offline; who may not be evicted stays, and the victim is moved. One that is held for another victim
-by something else is held by this as well before it goes. Three windows decide whether an action helped. If not, it is
-undone, and that neighbour is spared for a while: it was the wrong one.
+is evicted if it is offline; a culprit that may not be evicted stays, and the victim is moved. A culprit that is held
+back for another victim by other means is also held back by these before it is evicted. Three windows decide whether an
+action helped. If not, it is undone, and that neighbour is spared for a while: it was the wrong one.
 
     windows of all pods -> who suffers (`suffering`) -> who causes it (`culprits`) -> at most one action
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from koord.agent.interference.culprits import WINDOWS, Candidate, Suspect, suspects
-from koord.agent.interference.episode import Episode, Finding, HeldBy, Step, Taken
+from koord.agent.interference.episode import Episode, EpisodeStep, Finding, HeldBy, Step
 from koord.agent.interference.hours import Usual
 from koord.agent.interference.signals import OF_WORK, Dimension, Signal
 from koord.agent.interference.suffering import NEEDED, Compared, Watched, compared
@@ -24,17 +24,17 @@ from koord.agent.interference.window import PodWindow
 HELPS_WITHIN: Final = 3
 """Windows."""
 IMPROVED: Final = 0.8
-"""Of the level when the action was taken: what is not lower than that did not improve."""
+"""Share of the level at the time of the action: a signal must fall below it to count as improved."""
 WELL_AFTER: Final = 3
 """Windows as usual, after which an episode is over."""
 UNSEEN_FOR: Final = 6
-"""Windows that told nothing of the victim's signal, after which its episode is over, too."""
+"""Number of windows without the victim's signal after which its episode is over, too."""
 HELD_FOR: Final = 12
 """Windows for which a culprit is held back after its victim is well again."""
 HELD_TO: Final = 0.25
-"""Of what the culprit used."""
+"""Share of its usage that a culprit keeps while it is held back."""
 HELD_AT_WORK_TO: Final = 0.005
-"""Likewise, where the victim works slower: whoever is not there for 99.5% of the time does not show in its p99."""
+"""Likewise, where the victim works slower: a pod that is absent for 99.5% of the time does not show in its p99."""
 LEAST_MILLI: Final = 100
 LEAST_AT_WORK_MILLI: Final = 10
 """The kernel's least quota."""
@@ -51,14 +51,14 @@ class OwnMeans:
     """How a pod can be held back by what it takes too much of, where the kernel has the means."""
 
     memory_bytes: int = 0
-    "Of its memory it is left so much; 0: memory cannot be held."
+    "The memory that it keeps; 0: memory cannot be held."
     disks: tuple[str, ...] = ()
     "Those that it uses, if they can be held."
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a pod is to the others, as far as this decision goes by it."""
+    """What this decision needs to know about a pod's rank among the others."""
 
     is_service: bool
     "Whether it can be a victim: offline pods are there to wait."
@@ -68,19 +68,19 @@ class Standing:
     least_milli: int = 0
     "It is not held below what it asked for, if that counts."
     can_move: bool = False
-    "Whether somebody makes it anew elsewhere."
+    "Whether a controller creates it again elsewhere."
     is_leaving: bool = False
     "It was evicted, and is still there."
     has_notice: bool = False
-    "It was told to go, and goes if it is still asked to when its notice is over."
+    "The pod got notice, and is evicted if that is still wanted when the notice is over."
     was_refused: bool = False
-    "The API lately did not let it go, or nobody could be asked to move it."
+    "The API lately refused its eviction, or no component could be asked to move it."
     means: OwnMeans = OwnMeans()
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """All that a decision goes by, at the end of a window."""
+    """The input of a decision, at the end of a window."""
 
     now_s: float
     seconds: float
@@ -117,7 +117,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the next window goes by. Made anew in each decision, which alone changes what it made."""
+    """The state for the next window. Each decision makes a new one, and changes only that one."""
 
     history: tuple[Mapping[str, PodWindow], ...] = ()
     "The last windows, oldest first."
@@ -131,7 +131,7 @@ class Memory:
     "By victim, culprit and means, when holding back last helped."
     moved_s: dict[str, float] = field(default_factory=dict)
     quiet_until_s: dict[str, float] = field(default_factory=dict)
-    "Pods whose whole workload is slow: until when nothing is said of them."
+    "Pods whose whole workload is slow: the time until which nothing is reported about them."
 
 
 @dataclass(slots=True)
@@ -221,7 +221,7 @@ def _went_on(before: Episode, node: Node, outcome: Outcome) -> Episode | None:
     watched = memory.watched.get((before.victim, before.signal))
     value = node.windows[before.victim].signals.get(before.signal)
     if watched is None or value is None:
-        # It is neither well nor ill by what nobody saw: a probe may go unanswered for the very slowness of its pod.
+        # Without a value it is neither well nor ill: a probe may go unanswered for the very slowness of its pod.
         episode = replace(before, unseen=before.unseen + 1)
         if episode.unseen < UNSEEN_FOR:
             return episode
@@ -265,7 +265,7 @@ def _suspected(episode: Episode, node: Node, memory: Memory) -> Episode:
 
 
 def _at_usual_speed(uses: Sequence[float], values: Sequence[float], usual: float) -> list[float]:
-    """The CPU time that the victim's work would have taken: who works slower needs more of it for the same work, and
+    """The CPU time that the victim's work would have taken: a slower pod needs more of it for the same work, and
     does not slow itself down by that."""
     return [use * usual / value if value > usual else use for use, value in zip(uses, values, strict=True)]
 
@@ -307,20 +307,20 @@ def _judged(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> di
     return found
 
 
-def _was_refused(action: Taken, episode: Episode, node: Node) -> bool:
+def _was_refused(action: EpisodeStep, episode: Episode, node: Node) -> bool:
     """Whether nothing came of an eviction or a move."""
     who = {Step.EVICTED: action.uid, Step.MOVE_ASKED: episode.victim}.get(action.step, "")
     return who in node.standings and node.standings[who].was_refused
 
 
-def _is_in_force(action: Taken | None, memory: Memory) -> bool:
-    """Whether what became of the victim can be the action's doing. A hold ends early if its pod goes, or if nobody may
-    be held any more: that it did not help then proves nothing, nor that the victim is well."""
+def _is_in_force(action: EpisodeStep | None, memory: Memory) -> bool:
+    """Whether what became of the victim can be the action's doing. A hold ends early if its pod goes, or if holds
+    are switched off: that it did not help then proves nothing, nor that the victim is well."""
     return action is not None and (action.by is None or (action.uid, action.by) in memory.holds)
 
 
 def _acted(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dict[str, Episode]:
-    """One action for the whole node: two at once could not be told apart by what they bring."""
+    """At most one action for the whole node: the effects of two at once could not be distinguished."""
     found, memory = dict(episodes), outcome.memory
     if any(each.waits for each in episodes.values()):
         return found
@@ -330,7 +330,7 @@ def _acted(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dic
         left = episode.suspects.without(memory.spared_until_s)
         culprit = left.culprit
         if culprit is None or culprit.uid == uid:
-            # That it slows itself down is clear, and told at the beginning.
+            # A pod that slows itself down was reported at the start of the episode.
             is_unclear = culprit is None and bool(left.without((uid,)).listed)
             if is_unclear and not episode.last(Step.UNCLEAR):
                 found[uid] = _tell(episode, Step.UNCLEAR, node, outcome)
@@ -354,8 +354,8 @@ def _acted(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dic
 
 
 def _hold(victim: str, signal: Signal, culprit: str, node: Node) -> Hold:
-    """By what the victim lacks, where there are means; else by CPU: who gets less of it also streams, writes and faults
-    less, on every kernel."""
+    """By what the victim lacks, where there are means; else by CPU: a pod with less of it also streams, writes and
+    faults less, on every kernel."""
     standing, use = node.standings[culprit], node.windows[culprit].use
     means, dimension = standing.means, signal.dimension
     if dimension is Dimension.IO and means.disks:
@@ -370,7 +370,7 @@ def _hold(victim: str, signal: Signal, culprit: str, node: Node) -> Hold:
 
 
 def _step(episode: Episode, culprit: Suspect, by: HeldBy, node: Node, memory: Memory) -> Step | None:
-    """`by`: the means by which it would be held back."""
+    """`by`: how it would be held back."""
     standing, victim = node.standings[culprit.uid], episode.victim
     if standing.is_leaving:
         return None
@@ -386,7 +386,7 @@ def _step(episode: Episode, culprit: Suspect, by: HeldBy, node: Node, memory: Me
 
 
 def _kept(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dict[tuple[str, HeldBy], Hold]:
-    """Who stays held back: until its victim has been well for a while."""
+    """The holds that stay: each until its victim has been well for a while."""
     found = {}
     for key, hold in outcome.memory.holds.items():
         episode = episodes.get(hold.victim)
@@ -402,7 +402,7 @@ def _kept(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dict
 def _tell(
     episode: Episode, step: Step, node: Node, outcome: Outcome, uid: str = "", by: HeldBy | None = None
 ) -> Episode:
-    taken = Taken(step, node.now_s, uid, by)
+    taken = EpisodeStep(step, node.now_s, uid, by)
     episode = replace(episode, steps=(*episode.steps, taken))
     outcome.findings.append(Finding(taken, episode))
     return episode
@@ -413,7 +413,7 @@ def _signals(window: Mapping[str, PodWindow], uid: str) -> Mapping[Signal, float
 
 
 def _values(windows: Sequence[Mapping[str, PodWindow]], uid: str, signal: Signal) -> list[float]:
-    """Of each window that told it."""
+    """The values of a signal, from the windows that have it."""
     return [value for window in windows if (value := _signals(window, uid).get(signal)) is not None]
 
 

@@ -35,7 +35,7 @@ class Suspect:
     uid: str
     score: float
     direct: float | None
-    "None where nobody sampled switches."
+    "None without samples of switches."
     rise: float
     "In deviations."
     correlation: float
@@ -45,7 +45,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Suspects:
-    """The likeliest first; only those worth a word."""
+    """The most likely first; only those worth reporting."""
 
     listed: tuple[Suspect, ...] = ()
 
@@ -100,7 +100,7 @@ def _suspect(
     use = candidate.use
     hot = [used for used, slow in zip(use, is_slow, strict=True) if slow]
     calm = [used for used, slow in zip(use, is_slow, strict=True) if not slow]
-    # Who does nearly nothing disturbs nobody, whenever it does it.
+    # A pod that does nearly nothing disturbs no other, whenever it does it.
     if not hot or max(hot) < dimension.least:
         return None
     rise = risen(calm, hot, dimension.least)

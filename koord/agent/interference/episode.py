@@ -1,4 +1,4 @@
-"""One episode of one pod's suffering: since when, by which signal, who is suspected, what was done, and did it help."""
+"""One episode of one pod's suffering: its start, its signal, the suspects, the actions, and did they help."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Step(StrEnum):
     HELD_BACK = "held-back"
     EVICTED = "evicted"
     MOVE_ASKED = "move-asked"
-    "Of the victim, since who disturbs it is as important as it is."
+    "Of the victim, since its culprit is as important."
     BETTER = "better"
     UNDONE = "undone"
     "Holding back did not help: the neighbour has its CPU again, and is spared for a while."
@@ -29,7 +29,7 @@ class Step(StrEnum):
     "Nothing came of an eviction or a move: the API did not let it happen."
     OVER = "over"
     LOST = "lost"
-    "Nobody watches any more: the pod has ended, or the agent was stopped or told not to look."
+    "The pod is no longer watched: it has ended, or the agent or its interference control was stopped."
 
 
 class HeldBy(Enum):
@@ -42,7 +42,7 @@ class HeldBy(Enum):
 
     @property
     def or_stricter(self) -> tuple[HeldBy, ...]:
-        """Those by which it is held back at least as much."""
+        """The means that hold it back at least as much."""
         return (HeldBy.CPU, HeldBy.NEARLY_ALL_CPU) if self is HeldBy.CPU else (self,)
 
 
@@ -58,7 +58,7 @@ ACTIONS: Final = frozenset({Step.HELD_BACK, Step.EVICTED, Step.MOVE_ASKED})
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class EpisodeStep:
     step: Step
     at_s: float
     uid: str = ""
@@ -81,7 +81,7 @@ class Episode:
     container: str = ""
     "The one that waited most; empty where that is not known."
     suspects: Suspects = field(default_factory=Suspects)
-    steps: tuple[Taken, ...] = ()
+    steps: tuple[EpisodeStep, ...] = ()
     level: float = 0.0
     "Of the signal, when the last action was taken."
     waits: int = 0
@@ -89,9 +89,9 @@ class Episode:
     well: int = 0
     "Windows in a row in which it was as usual."
     unseen: int = 0
-    "Windows in a row that told nothing of the signal."
+    "Consecutive windows without the signal."
     named: Suspect | None = None
-    "Whom the last action was about, with the figures that it went by."
+    "The suspect of the last action, with the figures of that decision."
 
     @property
     def times(self) -> float:
@@ -99,19 +99,19 @@ class Episode:
         return self.worst / self.usual if self.usual > 0 else float("inf")
 
     @property
-    def action(self) -> Taken | None:
+    def action(self) -> EpisodeStep | None:
         """The last thing that was done, unless nothing came of it."""
         found = self.last(*ACTIONS, Step.REFUSED)
         return found if found is not None and found.step in ACTIONS else None
 
-    def last(self, *steps: Step) -> Taken | None:
+    def last(self, *steps: Step) -> EpisodeStep | None:
         return next((each for each in reversed(self.steps) if each.step in steps), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A step of an episode, for whoever tells it: the evidence log, events, `koord explain`."""
+    """A step of an episode, for its readers: the evidence log, events, `koord explain`."""
 
-    taken: Taken
+    taken: EpisodeStep
     episode: Episode
     "As it is after the step."

@@ -1,6 +1,6 @@
 """The evidence log: for each container a small ring of what was found about it, in a file that stays small.
 
-An entry says when, who suffered, by which signal and how much, who is suspected with which figures, and what was done.
+An entry has the time, the pod that suffered, the signal with its value, the suspects with figures, and the action.
 The oldest entry of a ring goes first; of rings, the one that was written to longest ago. So neither a container that
 suffers all day nor a node that has had many containers fills anything. Entries stay in the order in which they were
 added: a clock that is set back puts no end before its beginning.
@@ -108,7 +108,7 @@ def line(entry: Evidence) -> bytes:
 
 
 def read(text: bytes) -> list[Evidence]:
-    """Of a file; a line that was cut off, or is somebody else's, is passed over."""
+    """Of a file; a line that was cut off, or is not an entry, is skipped."""
     found = []
     for each in text.splitlines():
         try:

@@ -1,11 +1,11 @@
 """What is usual for a workload at this hour of the day, by the last week: a service that is busy every morning is not
-slowed down by anybody.
+slowed down by a neighbour.
 
     each hour of each day     mean and variance of a signal over its windows
     each hour of the day      both over the days, the last seven counting most (rate 1/7), known after three
 
-By workload, since pods come and go within a week. Windows in which a neighbour is suspected teach nothing: who suffers
-every night at two would otherwise be told that this is usual.
+By workload, since pods come and go within a week. Windows in which a neighbour is suspected teach nothing: suffering
+every night at two would otherwise count as usual.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from koord.api.machinery.codec import UNREADABLE
 DAYS: Final = 7
 LEAST_DAYS: Final = 3
 LEAST_WINDOWS: Final = 30
-"""Of an hour: fewer say nothing of it."""
+"""Minimum number of windows in an hour; with fewer, the hour is ignored."""
 FORGOTTEN_AFTER_H: Final = 8 * 24
 MOST_WORKLOADS: Final = 512
 HOUR_S: Final = 3600.0

@@ -1,7 +1,7 @@
-"""The signals by which a pod's suffering shows, and what a neighbour must use more of to be its cause.
+"""The signals that show a pod's suffering, and what a neighbour must use more of to be its cause.
 
-A signal is a number per pod and window, larger when the pod is worse off. `least` is the smallest value that anybody
-would notice: below it nobody suffers, however much larger than usual it is.
+A signal is a number per pod and window, larger when the pod is worse off. `least` is the smallest value that users
+notice: below it no pod suffers, however much larger than usual it is.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class Signal(Enum):
 
 
 OF_WORK: Final = frozenset({Signal.CPI, Signal.PROBE})
-"""How slowly a pod works, not how long it waits. It does so beside whoever takes caches, memory bandwidth or the other
-thread of its core, whenever that one runs."""
+"""How slowly a pod works, not how long it waits. Neighbours that take caches, memory bandwidth or the other thread of
+its core slow it down whenever they run."""
 WORKS_SLOWER: Final = 1.25
 """A wait that grows by half may still be short. A request that takes a quarter longer is what users notice."""
 
 EXCUSED_BY_QUOTA: Final = frozenset({Signal.MEMORY_PRESSURE, Signal.IO_PRESSURE, Signal.IO_WAIT, Signal.PROBE})
-"""What also rises when a pod meets its own CPU limit, by how much nobody can tell: not judged in such a window."""
+"""Signals that also rise, by an unknown amount, when a pod meets its own CPU limit: not judged in that window."""
 
 EXCUSED_BY_DISK_LIMIT: Final = frozenset({Signal.IO_PRESSURE, Signal.IO_WAIT})
 """What also rises when a pod meets a limit of its own on a disk. No kernel counts how often it does."""

@@ -1,4 +1,4 @@
-"""An episode as people read it: one sentence with the figures that the decision went by.
+"""An episode as people read it: one sentence with the figures of the decision.
 
 "web-1 was slowed 14:02-14:05: run-queue delay 9x its baseline; build-7 held the CPU 71% of that time; held back at
 14:03, better at 14:04."
@@ -19,7 +19,7 @@ from koord.api.text.timestamp import from_seconds
 
 _NAMED: Final = 3
 _WORTH_A_WORD: Final = 0.05
-"""Of a victim's waiting: who held the CPU for less was named for something else."""
+"""Share of a victim's wait: a culprit that held the CPU for less was named for another reason."""
 _DONE: Final[Mapping[Step, str]] = {
     Step.HELD_BACK: "{name}held back at {at}",
     Step.EVICTED: "{name}asked to go at {at}",
@@ -49,7 +49,7 @@ def _what(episode: Episode, name_of: Callable[[str], str], wall_s: Callable[[flo
 
 
 def reason(episode: Episode, name_of: Callable[[str], str]) -> str:
-    """Why somebody goes, for the pod that goes."""
+    """Why a pod is evicted, for the event of that pod."""
     return f"{name_of(_blamed(episode))} slows {name_of(episode.victim)} down: {_signal(episode)}"
 
 
@@ -75,7 +75,7 @@ def evidence(finding: Finding, key_of: Callable[[str], str], wall_s: Callable[[f
 
 
 def lost(last: Evidence, at_s: float, *, has_ended: bool) -> Evidence:
-    """The end of an episode that nobody watches any more, by its last entry. `has_ended`: its pod was seen to end."""
+    """The end of an episode that is not followed any more, by its last entry. `has_ended`: its pod was seen to end."""
     name, began = _name(last.pod), last.began[11:16]
     if has_ended:
         message = f"{name} was slowed {began}-{clock(at_s)}: {last.what}; then it ended."
@@ -92,7 +92,7 @@ def clock(at_s: float) -> str:
 
 def _signal(episode: Episode) -> str:
     text = episode.signal.text
-    # Of what is next to nothing, a multiple says nothing.
+    # A multiple of a value close to zero is meaningless.
     if episode.usual > episode.signal.least / 20 and episode.usual > 0:
         return f"{text} {episode.times:.{0 if episode.times >= 3 else 1}f}x its baseline"
     return f"{text} {episode.worst:.3g}{episode.signal.unit}, usually next to none"

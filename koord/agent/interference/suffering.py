@@ -1,13 +1,13 @@
-"""Who suffers: against its own usual (vertically), and against its replicas elsewhere (horizontally).
+"""Which pods suffer: compared with their own past (vertically), and with their replicas elsewhere (horizontally).
 
 Above mean + 3 deviations and above 1.5 times the mean (1.25 times for signals of work: `Signal.times`), in 3 of the
 last 5 windows; and above the replicas' median by 3 deviations, where there are enough of them to have one. If all
 replicas are as badly off, it is the workload itself.
 
-How slowly a pod works varies from window to window, and who takes memory bandwidth makes it a third slower, not ten
-times: hardly one window stands out. So for these signals the last 3 windows are also judged together: all above the
-mean by 1.5 deviations, and their own mean above it by 2.5 (4.3 of what a mean of three varies by) and above 1.25 times.
-What is usual is learnt from windows before these three, which would else hide themselves.
+How slowly a pod works varies from window to window, and a neighbour that takes memory bandwidth makes it a third
+slower, not ten times: hardly one window stands out. So for these signals the last 3 windows are also judged together:
+all above the mean by 1.5 deviations, and their own mean above it by 2.5 (4.3 of what a mean of three varies by) and
+above 1.25 times. What is usual is learnt from windows before these three, which would else hide themselves.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Watched:
     unusual: tuple[bool, ...] = ()
     "Of the last windows, the newest last."
     last: tuple[float, ...] = ()
-    "Of a signal of work, the values of the last windows that told it, which are judged together."
+    "For a signal of work: the values of the last windows that had it, which are judged together."
 
     together: bool = False
     "Whether these are unusual together."
@@ -68,8 +68,8 @@ class Watched:
         return max(found, NEEDED if self.together else 0)
 
     def after(self, value: float | None, signal: Signal, at_this_hour: Usual | None = None) -> Watched:
-        """A window that told nothing counts as usual, and teaches nothing. `at_this_hour`: what was usual in the last
-        week, where that is known: what does not exceed it is not unusual, however quiet the hour before was."""
+        """A window without a value counts as usual, and does not change the baseline. `at_this_hour`: what was usual in
+        the last week, if known: a value below it is not unusual, however quiet the hour before was."""
         if value is None:
             return Watched(self.baseline, (*self.unusual, False)[-LOOKED_AT:], self.last)
         if signal in OF_WORK:

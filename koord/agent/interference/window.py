@@ -1,9 +1,9 @@
 """One window of one pod: from what counters and gauges showed at its ends to the values of its signals.
 
-A pod that meets its own limit waits too, and nobody else is to blame for that. What a pod's own quota can explain is
+A pod that meets its own limit waits too, and no neighbour causes that. What a pod's own quota can explain is
 taken off before anything is compared: while a quota stops a cgroup, each of its threads may wait, so up to
 `throttled time x threads`. Delay is counted when a task runs again, which may be in the window after the one in which
-the quota let it go: what was left to excuse in one window also excuses the next.
+the quota released it: what was left to excuse in one window also excuses the next.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from koord.agent.interference.signals import EXCUSED_BY_MEMORY_LIMIT, EXCUSED_BY
 BUSY_HOST: Final = 0.7
 """Share of the host's CPU: on a busier one, pressure beyond a pod's own throttling counts."""
 SMALL_PART: Final = 0.1
-"""Of a stall: less throttling than that did not cause it."""
+"""Share of a stall: less throttling than that did not cause it."""
 LEAST_WAIT: Final = 0.01
-"""Of the window: who waited less in all, waited for nothing, however long each wait was."""
+"""Share of the window: a pod that waited less in total did not wait, however long each wait was."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was known of a pod at one moment. None: the kernel does not tell, or nobody asked."""
+    """What was known of a pod at one moment. None: the kernel does not tell, or it was not read."""
 
     wait_ns: float | None = None
     "For how long its tasks have waited for a CPU, those that ended included."
@@ -42,7 +42,7 @@ class Reading:
     major_faults: float | None = None
     io_wait_ns: float | None = None
     stalled_ns: Mapping[str, float] = field(default_factory=dict)
-    "By resource, for how long some task has waited (pressure). Averages would tell of the window before, too."
+    "How long some task has waited (pressure), by resource. Averages would include the window before, too."
     cpi: float | None = None
     probe: float | None = None
     use: Mapping[Dimension, float] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 Requests wait under a key, and a newer one replaces a waiting one of the same key. A few run at once, so that one that
 hangs does not hold up the rest; each request limits its own time. The queue is bounded: when it is full, `put` refuses.
 
-    async with beside(requests.run(), name="api-requests"):
+    async with background_task(requests.run(), name="api-requests"):
         requests.put(("evict", uid), partial(evictor.ask, eviction))
 
 A request that fails with anything unexpected ends `run`, and with it the component: it does not go on with a part dead.
@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Final, TypeAlias
 
-from koord.kube.beside import beside
+from koord.kube.background_task import background_task
 
 AT_ONCE: Final = 4
 MOST_WAITING: Final = 256
@@ -47,7 +47,7 @@ class ApiRequests:
         """Until cancelled."""
         async with AsyncExitStack() as workers:
             for number in range(self._at_once):
-                await workers.enter_async_context(beside(self._work(), name=f"api-requests-{number}"))
+                await workers.enter_async_context(background_task(self._work(), name=f"api-requests-{number}"))
             await asyncio.Event().wait()
 
     async def _work(self) -> None:

@@ -1,9 +1,9 @@
-"""Container runtimes ask here, over a unix socket of root's, what a pod or container is to be made with.
+"""Container runtimes ask here, over a unix socket of root's, for the settings of a new pod or container.
 
     POST /v1/adjustment {"pod": {"uid": ..., "annotations": {...}, ...}, "container": "main", "by": "runtime-proxy"}
 
-A pod is told of before its first container: then its own cgroup is set at once, since a container's quota must fit into
-its pod's.
+A pod is announced before its first container: then its own cgroup is set at once, since a container's quota must fit
+into its pod's.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class NotYet(Exception):
 
 
 class Unknown(Exception):
-    """No such pod is here."""
+    """The pod is not on this node."""
 
 
 async def serve(socket: Path, answer: Callable[[Asking], Adjustment]) -> web.AppRunner:
     """Serves until the runner is cleaned up. `answer` raises NotYet, Unknown, or ValueError for a pod that cannot
     be."""
-    # Only here: most agents answer nobody, and the server costs them memory.
+    # Imported only here: most agents have no callers, and the server costs them memory.
     from aiohttp import web
 
     async def ask(request: web.Request) -> web.Response:

@@ -1,7 +1,7 @@
 """Devices, looked at aside: what there is, each few seconds, and what is used of it.
 
-A driver that hangs may never answer. So it is asked in a thread that nobody waits for: rounds go on, and while it does
-not answer, the devices stay as they were last seen.
+A driver that hangs may never answer. So it is asked in a thread of its own: rounds go on, and while it does
+not answer, the last known devices stay.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ LOOK_S: Final = 3.0
 AGAIN_S: Final = 60.0
 """How soon a driver is looked for again where there was none: it may be loaded after the agent."""
 SLOW_S: Final = 30.0
-"""How long it may take to answer before that is told."""
+"""How long a driver may take to answer before a warning is logged."""
 
 
-class Look(NamedTuple):
+class DeviceReading(NamedTuple):
     inventory: Inventory
     uses: tuple[Use, ...]
 
 
 class DeviceLook:
-    """Asks whoever tells of devices. Blocks."""
+    """Reads all sources of devices. Blocks."""
 
     def __init__(self, files: Files, gates: Mapping[AgentGate, bool]) -> None:
         self._files, self._gates = files, gates
@@ -49,24 +49,24 @@ class DeviceLook:
         self.absence = ""
         "Why there are no NVIDIA GPUs, where it was asked and there are none."
 
-    def look(self) -> Look:
+    def look(self) -> DeviceReading:
         found = self._found()
         return found._replace(inventory=replace(found.inventory, cdi=self._specs.names()))
 
-    def _found(self) -> Look:
+    def _found(self) -> DeviceReading:
         cards = rdma.cards(self._files) if self._gates[AgentGate.RDMA_DEVICES] else ()
         if not self._gates[AgentGate.ACCELERATORS]:
-            return Look(Inventory(cards=cards), ())
+            return DeviceReading(Inventory(cards=cards), ())
         others = vendor_files.devices(self._files)
         nvml = None if others else self._driver()
         if nvml is None:
-            return Look(Inventory(cards=cards, others=others), ())
+            return DeviceReading(Inventory(cards=cards, others=others), ())
         try:
             found = nvml.inventory()
         except NoGpusError as error:
             self._is_absent(error)
-            return Look(Inventory(cards=cards), ())
-        return Look(replace(found, cards=cards), tuple(nvml.uses(found)))
+            return DeviceReading(Inventory(cards=cards), ())
+        return DeviceReading(replace(found, cards=cards), tuple(nvml.uses(found)))
 
     def close(self) -> None:
         if self._nvml is not None:
@@ -84,7 +84,7 @@ class DeviceLook:
         return self._nvml
 
     def _is_absent(self, error: NoGpusError) -> None:
-        """It is asked again after a while: a driver may come later, and one that broke may be loaded anew."""
+        """It is asked again after a while: a driver may come later, and a broken one may be loaded again."""
         self.close()
         self._pause = int(AGAIN_S / LOOK_S)
         if str(error) != self.absence:
@@ -96,7 +96,7 @@ class DeviceWatch:
     def __init__(self, look: DeviceLook, clock: Clock) -> None:
         self._look, self._clock = look, clock
         self.inventory: Inventory | None = None
-        "None before the first answer: nothing is said of devices then."
+        "None before the first answer: nothing is reported about devices until then."
 
     async def run(self, samples: Samples, pods: Callable[[], Mapping[str, AgentPod]], files: Files) -> None:
         with_one = ThreadPoolExecutor(1, "devices")
@@ -105,14 +105,14 @@ class DeviceWatch:
             while True:
                 asked = loop.run_in_executor(with_one, self._look.look)
                 while not (await asyncio.wait({asked}, timeout=SLOW_S))[0]:
-                    log.warning("devices do not answer: what is known of them stays as it is")
+                    log.warning("devices do not answer: the last known state of them stays")
                 found = asked.result()
                 if found.inventory != self.inventory:
                     self.inventory = found.inventory
                 use.put(samples, found.uses, _minors(found.inventory), pods(), files, self._clock.monotonic())
                 await self._clock.sleep(LOOK_S)
         finally:
-            # One that hangs is not waited for.
+            # A driver that hangs must not block the end.
             with_one.shutdown(wait=False, cancel_futures=True)
 
 

@@ -1,13 +1,13 @@
 """Evictions, carried out: through the API, so that budgets and graceful endings hold.
 
-Rounds do not wait for that: requests run beside them (`api_requests`), and a pod counts as on its way until its
-eviction is answered. A refusal, or no answer in time, is told on the pod, and the next round asks others first; only
-what was accepted counts as released. In an emergency, when the node is about to run out of memory, the processes of the
-chosen pod are killed at once, and the API is asked afterwards. Before a pod goes, its band is noted on the node: the
-scheduler then places no pod of that band there for a while.
+Rounds do not wait for that: requests run beside them (`api_requests`), and a pod counts as leaving until its
+eviction is answered. A refusal, or no answer in time, is reported as an event on the pod, and the next round tries
+others first; only accepted evictions count as released. In an emergency, when the node is about to run out of memory,
+the processes of the chosen pod are killed at once, and the API is asked afterwards. Before a pod goes, its band is
+noted on the node: the scheduler then places no pod of that band there for a while.
 
-A pod that asks for notice is told and waited for, as long as the strategy can wait, and goes if it is still wanted gone
-at the end. If the node has cooled down meanwhile, the notice is withdrawn.
+A pod that asks for notice gets it for as long as the strategy can wait, and is evicted if that is still wanted at the
+end. If the node has cooled down by then, the notice is withdrawn.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Evictor:
         copilot: CopilotClient | None = None,
         shield: Shield | None = None,
     ) -> None:
-        """`done` and `kept` hear whether a pod goes, `told` that it is waited for; `node` is where it runs."""
+        """`done` and `kept` are called with the result, `told` when a pod gets notice; `node` is where it runs."""
         self._requests, self._shield = requests, shield or Shield()
         self.unanswered: set[str] = set()
         "Uids of pods whose eviction was requested and not answered yet."
@@ -79,7 +79,7 @@ class Evictor:
         self._began_s = clock.monotonic()
         self._noted_s: dict[str, float] = {}
         self._refused = ""
-        "Who was refused last, by uid."
+        "The uid of the pod whose eviction was refused last."
 
     def evict(self, eviction: Eviction) -> None:
         """Never waits: the API server, or the copilot, is asked beside the rounds. In an emergency that comes after the
@@ -125,7 +125,7 @@ class Evictor:
             self._record(eviction, "evictPodSuccess", _note(eviction))
 
     async def _end_guest(self, copilot: CopilotClient, eviction: Eviction) -> None:
-        """A container of YARN: no object of the API, so it is told on the node."""
+        """Ends a YARN container. It has no API object, so the event is on the node."""
         try:
             await copilot.kill(eviction.pod.uid)
         except CopilotError as error:
@@ -139,7 +139,7 @@ class Evictor:
 
     def _goes(self, eviction: Eviction) -> None:
         if not eviction.is_emergency:
-            # Whoever was killed counts as gone since then.
+            # A pod that was killed in an emergency already counts as gone.
             self._done(eviction)
         self._audit_of("evict", eviction, _note(eviction))
         log.info("evicted %s: %s", eviction.pod.key, _note(eviction))
@@ -213,7 +213,7 @@ class Evictor:
         self._events.record(about, reason, note, action=action, type="Warning")
 
     async def _note(self, band: PriorityClass, again_s: float) -> None:
-        """Before the eviction, so that nobody can be placed in between. It is only help: who must go, goes anyway."""
+        """Before the eviction, so that no pod can be placed in between. A failure does not stop the eviction."""
         node, now_s = self._node(), self._clock.now()
         if node is None or band is PriorityClass.NONE or now_s - self._noted_s.get(band, 0.0) < again_s:
             return

@@ -46,7 +46,7 @@ class Roots(msgspec.Struct, frozen=True, rename="camel"):
     cgroup: str
     "The directory itself, by device and inode; empty where there is none."
     boot: str
-    "Of the machine; empty where the host does not tell it."
+    "Boot ID of the machine; empty if the host does not provide it."
 
     def was_restarted(self, here: Roots) -> bool:
         """Whether the machine was restarted since: all cgroups are new."""
@@ -130,8 +130,8 @@ def held(
 
 def check_restorable(state_dir: Path, entries: Collection[Entry], before: Roots | None, cgroups: Cgroups) -> None:
     """Raises StrayRecordError for a record that cannot be put back on these cgroups. `before`: the roots that it was
-    made with. "Gone" and "not looked at in the right place" are told apart: entries of pods that have ended need
-    nothing, if this surely is their node."""
+    made with. A missing cgroup and a wrong root are distinguished: entries of ended pods need nothing,
+    if this surely is their node."""
     here = roots_of(cgroups)
     if not entries:
         return

@@ -1,4 +1,4 @@
-"""What interference control decides, told and carried out: evidence and events, moves, and what replicas elsewhere say.
+"""Carries out and reports decisions of interference control: evidence and events, moves, and queries about replicas.
 
 A victim's event is its episode so far as one sentence, with the step as its action; the neighbour that it blames gets
 the same sentence. A move is a PodMigrationJob, which the descheduler takes like any other. Replicas are asked about
@@ -43,7 +43,7 @@ ASKED_AGAIN_S: Final = 60.0
 TTL: Final = "5m"
 MOVE_FAILED: Final = "MoveFailed"
 FRESH_S: Final = 300.0
-"""Reports come every minute, unless a node is told otherwise."""
+"""Reports come every minute by default."""
 TOLD_S: Final = 600.0
 """For how long a blame is in the reports."""
 _OWN_LABELS: Final = ("statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index")
@@ -61,7 +61,7 @@ class Interfering:
         replicas: dict[str, Mapping[str, tuple[float, ...]]],
         node: str,
     ) -> None:
-        """`replicas` is filled for whoever decides; `node` is this one's name."""
+        """`replicas` is filled for the decision; `node`: the name of this node."""
         self._node = node
         self._client, self._events, self._clock, self._state_dir = client, events, clock, state_dir
         self._pods, self._replicas = pods, replicas
@@ -69,13 +69,13 @@ class Interfering:
         self._open: dict[str, Evidence] = {}
         "By victim, the last entry of an episode that has not ended."
         self._noisy: dict[str, dict[str, ObjectMeta | None]] = {}
-        "By victim, whom its episode has blamed, by namespace and name; None for one that an agent before this blamed."
+        "By victim, the pods that its episode has blamed, by namespace and name; None if an earlier agent blamed it."
         for each in self._log:
             self._follow(each, None)
         self._left = set(self._open)
         "Victims whose episode an agent before this has left open."
         self._metas: dict[str, ObjectMeta] = {}
-        "Of pods that were spoken of: one that is gone is still named."
+        "Of pods that were reported: a pod that is gone is still named."
         self._questions: asyncio.Queue[AgentPod] = asyncio.Queue(64)
         self._asked_s: dict[str, float] = {}
         self._blames: dict[str, list[Blame]] = {}
@@ -104,7 +104,7 @@ class Interfering:
             self._say(lost(last, now_s, has_ended=has_ended), None)
 
     def _say(self, entry: Evidence, noisy: ObjectMeta | None) -> None:
-        """Writes it down, and tells the pod that suffers and whom it blames; of the end, all whom it has blamed."""
+        """Records the step, with events on the victim and the blamed pod; at the end, on all blamed pods."""
         self._log.add(entry)
         add_evidence(self._state_dir, self._log, entry)
         kind: EventType = "Normal" if entry.step in (Step.OVER, Step.BETTER, Step.LOST) else "Warning"
@@ -126,7 +126,7 @@ class Interfering:
         self._metas = {uid: meta for uid, meta in self._metas.items() if uid in spoken_of}
 
     def _follow(self, entry: Evidence, noisy: ObjectMeta | None) -> None:
-        """Which episodes have not ended, and whom they blame."""
+        """Tracks the open episodes, and the pods that they blame."""
         if entry.step in BEGINS:
             self._noisy.pop(entry.uid, None)
         if entry.step in ENDS or not entry.began:
@@ -150,7 +150,7 @@ class Interfering:
             self._blames[finding.episode.victim] = [*told, found][-MOST_OF_A_POD:]
 
     def blames(self) -> Mapping[str, Sequence[Blame]]:
-        """By victim, for the node's report: it is told so often that one of the reports is heard."""
+        """Blames by victim, for the node's report. They are repeated so that at least one report arrives."""
         if self._blames:
             since_s = self._clock.now() - TOLD_S
             left = {uid: [each for each in told if each.at_s >= since_s] for uid, told in self._blames.items()}
@@ -162,8 +162,8 @@ class Interfering:
         return meta.key if meta else f"a pod that is gone ({uid})"
 
     async def move(self, move: Move) -> bool:
-        """Whether somebody was asked. By name, a pod's move is asked for once in the time in which it may be moved
-        once, however often the agent starts; a job that came to nothing is not in the way of the next."""
+        """Whether a move was requested. By name, a pod's move is requested once in the time in which it may be moved
+        once, however often the agent starts; a failed job does not block the next."""
         meta, turn = move.pod.meta, int(self._clock.now() // MOVED_AGAIN_S)
         job = {
             "apiVersion": POD_MIGRATION_JOBS.api_version,
@@ -229,7 +229,7 @@ class Interfering:
             each
             for each in listed
             if each.metadata.uid != meta.uid
-            # Those beside it have the same neighbours.
+            # Replicas on the same node have the same neighbours.
             and each.spec.node_name not in ("", self._node)
             and any(their.uid == owner.uid for their in each.metadata.owner_references)
         ]

@@ -22,7 +22,7 @@ DAMAGED: Final = "ledger.damaged"
 AUDIT: Final = "audit.log"
 EVIDENCE: Final = "evidence.log"
 EVIDENCE_BYTES: Final = 4 << 20
-"""A larger file is written anew with the newest that the log has, up to half of this: so that is done seldom."""
+"""A larger file is rewritten with the newest entries of the log, up to half of this size, so that this is rare."""
 
 
 def read_ledger(directory: Path) -> Ledger:
@@ -48,7 +48,7 @@ def whole_ledger(directory: Path) -> Ledger:
 
 
 def set_aside(directory: Path) -> Path | None:
-    """The damaged record that an earlier agent set aside: it tells of changes that nobody has put back."""
+    """The damaged record that an earlier agent set aside: it holds changes that were not put back."""
     aside = directory / DAMAGED
     return aside if aside.exists() else None
 

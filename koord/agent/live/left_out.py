@@ -3,7 +3,7 @@
 A kubelet that has just started lists nothing, or static pods alone, until it has heard from the API server. Taken for
 the truth, that would undo everything that running services depend on. So a pod that was known before stays as long as
 something runs in its cgroup and the API server has the pod, or does not answer. An agent that has just started knows no
-pods by name: it takes a list that leaves out running pods only after kubelet has had time to hear of them.
+pods by name: it takes a list that leaves out running pods only after kubelet has had time to learn of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LeftOutPods:
         self._client = client.limited(timeout_s=ANSWER_S, attempts=1)
         self._cgroups, self._clock = cgroups, clock
         self._since_s: float | None = None
-        "Since when an agent that knows no pods hears of fewer than run."
+        "Since when an agent that knows no pods has received a list with fewer pods than run."
 
     async def completed(
         self, listed: Mapping[str, AgentPod], before: Mapping[str, AgentPod] | None, driver: CgroupDriver

@@ -155,7 +155,7 @@ class AgentCollector(Collector):
         """A pod's is looked at every few seconds alone."""
         found = GaugeMetricFamily(
             "koordlet_page_cache_bytes",
-            "Page cache, all of it (total) and what nobody has used lately (cold); without a pod, the node's",
+            "Page cache, all of it (total) and what was not used lately (cold); without a pod, the node's",
             labels=["node", "pod_namespace", "pod_name", "what"],
         )
         now_s, last = self._now(), self._agent.samples.last

@@ -1,7 +1,7 @@
 """Keeps the process that serves kubelet's pod-resources socket, and the file that tells it what the scheduler gave.
 
-A process that ends is started again, later each time. The agent goes on meanwhile; and when the agent ends, so does the
-process, whose input it holds.
+A process that ends is started again, later each time. The agent goes on in the meantime. When the agent ends, so does
+the process, whose input it holds.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class PodResources:
                 out.write(text)
             os.replace(new, file)
         except OSError as error:
-            log.warning("%s stays as it was: %s", file, error)
+            log.warning("%s was not updated: %s", file, error)
             return
         self._told = text
 

@@ -1,8 +1,8 @@
 """When to ask kubelet for its pods: at intervals, and soon after a pod's or a container's directory came or went, or a
 pod's weight was written, which is how a resize begins.
 
-Kubelet cannot be watched, but its directories can. They come a little before kubelet tells of what is in them, so it is
-asked once more after the last one. Where the kernel gives no watches, or no more of them, intervals remain.
+Kubelet cannot be watched, but its directories can. They appear a little before kubelet lists their pods, so it is
+asked once more after the last one. If the kernel provides no watches, or no more of them, polling remains.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class PodWatch:
         wanted = {*self._classes, *map(self._path, pods)}
         watches.remove_gone(but=wanted)
         self._is_full = False
-        # Nobody tells of a class whose directory was made anew.
+        # A class whose directory was created again sends no event.
         for path in wanted if self._has_missed else [*self._classes, *(each for each in wanted if each not in watches)]:
             self._add(watches, path)
         self._has_missed = False

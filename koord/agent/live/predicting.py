@@ -1,7 +1,7 @@
 """Peak prediction, carried out: trained once a minute, kept in one small file for each model.
 
 A file is written whole and moved into place: an agent that is killed leaves the old one or the new one. Where files
-cannot be written, predictions go on without: they start anew with the next agent.
+cannot be written, predictions go on without: they start again with the next agent.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class Keeper:
     def __init__(self, directory: Path, predictor: Predictor) -> None:
         self._directory, self._predictor = directory, predictor
         self._trouble = ""
-        "Why a file could not be written, as it was last told."
+        "Why a file could not be written, in the last log message."
 
     def load(self, pods: frozenset[str], now_s: float) -> None:
-        """Reads the models of pods that are here, and removes what is of nobody. `now_s` is in the time of samples."""
+        """Reads the models of pods on this node, and removes all others. `now_s` is in the time of samples."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             files = sorted(self._directory.iterdir())
         except OSError as error:
-            log.warning("all predictions start anew, checkpoints in %s cannot be read: %s", self._directory, error)
+            log.warning("all predictions start again, checkpoints in %s cannot be read: %s", self._directory, error)
             return
         for file in files:
             name = file.name.removesuffix(SUFFIX)
@@ -54,7 +54,7 @@ class Keeper:
             try:
                 self._take(name, file.read_bytes(), now_s)
             except (CheckpointError, OSError) as error:
-                log.warning("%s starts anew, its checkpoint %s cannot be used: %s", name, file, error)
+                log.warning("%s starts again, its checkpoint %s cannot be used: %s", name, file, error)
                 self._remove(file)
 
     def _take(self, name: str, data: bytes, now_s: float) -> None:

@@ -1,7 +1,7 @@
 """Application probes: what a service says of itself, or how long it takes to answer, every few seconds.
 
 A pod asks for it by an annotation. The answer counts like any other signal of suffering: by its own baseline. An
-answer that does not come in time counts as long as it was waited for; a pod that refuses to talk says nothing.
+answer that does not come in time counts with the time until then; a pod that refuses to talk says nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Prober:
     def __init__(
         self, pods: Callable[[], Iterable[AgentPod]], tell: Callable[[str, float], None], clock: Clock
     ) -> None:
-        """`tell` hears a pod's uid and its value, larger where it is worse off."""
+        """`tell` is called with a pod's uid and its value; a larger value is worse."""
         self._pods, self._tell, self._clock = pods, tell, clock
         self._turns = asyncio.Semaphore(AT_ONCE)
 
@@ -65,7 +65,7 @@ class Prober:
 
 
 def probe_of(pod: AgentPod) -> LatencyProbe | None:
-    """A malformed one counts as none; whoever reads annotations tells it."""
+    """A malformed probe counts as none; the reader of annotations reports it."""
     if not pod.is_active or not pod.address:
         return None
     try:

@@ -32,7 +32,7 @@ class Reporter:
         return {name: 0.0 if since_s is None else now_s - since_s for name, since_s in known}
 
     async def run(self, report: Report[T], known: Callable[[], T | None]) -> None:
-        """`known`: the node's object as it is."""
+        """`known`: the node's object in the cache."""
         while True:
             before = known()
             # The first report comes as soon as there is something to tell.
@@ -47,7 +47,7 @@ class Reporter:
             self._failed(report.name)
             if self._complaints.get(report.name) != str(error):
                 self._complaints[report.name] = str(error)
-                log.error("the %s stays as it was reported: %s", report.name, error)
+                log.error("the last %s report stays: %s", report.name, error)
             return False
         self._complaints.pop(report.name, None)
         if change is None:

@@ -2,8 +2,8 @@
 
 Each second a round, which never waits for the network: beside it kubelet is asked for its pods, usage is reported, and
 the API server is asked for what rounds decide (`api_requests`). There is no round before the Node, kubelet's settings
-and its pods are known: what is not known yet changes nothing. A round that fails is told and the next one comes: a
-kernel file that cannot be read now may be there in a second. Other parts that fail begin again, since a node without an
+and its pods are known: what is not known yet changes nothing. A failed round is logged and the next one runs: a
+kernel file that cannot be read now may exist in a second. Other parts that fail begin again, since a node without an
 agent keeps the limits of its last second. Only a failure of the requests' queue ends the agent.
 """
 
@@ -75,7 +75,7 @@ from koord.api.protocol.pod_resources import DIRECTORY, KUBELET_DIRECTORY
 from koord.api.protocol.pod_resources import SOCKET as POD_RESOURCES_SOCKET
 from koord.api.protocol.slowed_by import Blame
 from koord.api.text.timestamp import from_seconds as timestamp
-from koord.kube.beside import beside
+from koord.kube.background_task import background_task
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.events import EventRecorder, reference_to
@@ -94,13 +94,13 @@ AGAIN_S: Final = 5.0
 API_S: Final = 5.0
 """How long a call to the API server may take."""
 REPORT_ATTEMPTS: Final = 3
-"""Of a report: the next one comes a minute later."""
+"""Attempts to write a report: the next report comes a minute later."""
 ANNOUNCED_S: Final = 300.0
-"""For how long a pod that a runtime has told of may be unknown to kubelet: one that never came about is forgotten."""
+"""For how long a pod that a runtime announced may be unknown to kubelet: one that was never created is forgotten."""
 RESIZED_S: Final = 5.0
-"""For so long a runtime's word that kubelet resizes a pod counts; kubelet tells it by then."""
+"""How long a runtime's announcement of a resize counts; by then kubelet reports the resize itself."""
 MOST_PROBLEMS: Final = 10_000
-"""So many are remembered as told; after that, all are told again."""
+"""How many problems are remembered as reported; after that, all are reported again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class AgentOptions:
     sample_expires_s: float = EXPIRES_S
     "Samples older than this do not count in what the system uses."
     hooks_socket: Path | None = None
-    "Where container runtimes ask what a container is to be made with; None: nowhere."
+    "The socket where container runtimes ask for the settings of new containers; None: no socket."
     prediction: PredictionSettings = field(default_factory=PredictionSettings)
     prediction_dir: Path | None = None
     "Keeps what peaks are predicted by, in a folder of its own; None: the state directory."
@@ -135,7 +135,7 @@ class Sources:
     node: Informer[Node]
     slo: Informer[NodeSLO]
     reports: Sequence[tuple[Report[Any], Informer[Any]]]
-    "Each with the object that it is told in."
+    "Each report with the informer of its object."
     pods: dict[str, AgentPod] | None = None
     kubelet: Kubelet | None = None
     "Both None while kubelet has not said it."
@@ -163,7 +163,7 @@ class Daemon:
         self._shield = Shield(self.failures)
         self.predictor = Predictor(options.prediction)
         self._problems: set[tuple[str, str, str]] = set()
-        "Those that were told."
+        "The problems already reported."
         self.counts: dict[str, int] = {}
         "By strategy and what it did."
         self.evictions: Counter[tuple[Charged, str]] = Counter()
@@ -176,11 +176,11 @@ class Daemon:
         self._state: NodeState | None = None
         self._made_of: tuple[object, ...] = ()
         self._announced: dict[str, tuple[AgentPod, float]] = {}
-        "By uid, pods that a runtime has told of and kubelet has not, and when."
+        "By uid, pods that a runtime announced and kubelet has not reported yet, and when."
         self._copilot = CopilotClient(options.copilot_socket, clock)
         self._blames: Callable[[], Mapping[str, Sequence[Blame]]] = dict
         self._refusals: dict[Spot, str] = {}
-        "What the kernel refuses, told once: it is tried again each round."
+        "Writes that the kernel refuses, reported once: they are retried each round."
         self._resizing: dict[str, float] = {}
         "By uid, pods that a runtime says kubelet is resizing, and since when."
         self._pod_watch: PodWatch | None = None
@@ -206,7 +206,7 @@ class Daemon:
             sources.node.add_handler(malformed.hear(NODES))
             await informers.synced(freeze=True)
             self._has_node = lambda: sources.node.get(self._options.node) is not None
-            await stack.enter_async_context(beside(self.requests.run(), name="api-requests"))
+            await stack.enter_async_context(background_task(self.requests.run(), name="api-requests"))
             evictor = Evictor(
                 self._api,
                 self.requests,

@@ -20,14 +20,14 @@ FILE: Final = "usual-hours.json"
 
 class UsualHours:
     def __init__(self, state_dir: Path, clock: Clock, usual: dict[str, Mapping[str, Usual]]) -> None:
-        """`usual` is filled for whoever decides, by uid."""
+        """`usual` is filled for the decision, by uid."""
         self._file, self._clock, self._usual = state_dir / FILE, clock, usual
         self._hours = _read(self._file)
         self._hour = -1
         self._pods: frozenset[str] = frozenset()
 
     def heard(self, pods: Mapping[str, AgentPod], signals: Mapping[str, Mapping[str, float]]) -> None:
-        """After each window; `signals`: by uid, of pods that nobody is suspected to disturb."""
+        """After each window; `signals`: by uid, of pods without a suspect."""
         now_s = self._clock.now()
         workloads = {uid: str(each) for uid, pod in pods.items() if (each := paired(pod.meta)) is not None}
         for uid, values in signals.items():
@@ -50,7 +50,7 @@ class UsualHours:
             new.write_bytes(self._hours.dumped())
             os.replace(new, self._file)
         except OSError as error:
-            log.warning("%s stays as it was: %s", self._file, error)
+            log.warning("%s was not updated: %s", self._file, error)
 
 
 def _read(file: Path) -> Hours:
@@ -59,5 +59,5 @@ def _read(file: Path) -> Hours:
     except FileNotFoundError:
         return Hours()
     except (HoursError, OSError) as error:
-        log.warning("what is usual at each hour is learnt anew, %s cannot be used: %s", file, error)
+        log.warning("learning the usual values of each hour again: %s cannot be used: %s", file, error)
         return Hours()

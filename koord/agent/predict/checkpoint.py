@@ -1,6 +1,7 @@
 """Models as JSON, one file for each: what survives the agent's restart.
 
-A file says which version of this form it has. What is damaged, or of another version, is no model: it starts anew.
+A file says which version of this form it has. A damaged file, or one of another version, is ignored: its model
+starts again.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class HourMisses:
     cpu_minutes: int = 0
     "In which CPU was above its forecast."
     cpu_milli: int = 0
-    "At most by so much."
+    "The largest difference."
     memory_minutes: int = 0
     memory_bytes: int = 0
 

@@ -31,7 +31,7 @@ SHARED: Final = frozenset((NODE, SYSTEM, *map(of_band, PriorityClass)))
 
 
 class Used(NamedTuple):
-    """What was used, or is said to be used at the peak."""
+    """Measured usage, or predicted usage at the peak."""
 
     cpu_milli: float
     memory_bytes: float
@@ -55,7 +55,7 @@ class PredictionSettings:
     "A model that got no sample for so long is dropped."
     save_every_s: float = 10 * 60
     save_at_once: int = 12
-    "At most so many models are saved after one training."
+    "The most models that are saved after one training."
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Model:
         )
 
     def add(self, used: Used, at_s: float, away_s: float = math.inf) -> None:
-        """After more than `away_s` nobody measured, or a clock was set ahead: its samples are no older for that."""
+        """After a gap above `away_s` (no measurement, or a clock set ahead) old samples do not age by the gap."""
         for histogram, amount in ((self.cpu, used.cpu_milli), (self.memory, used.memory_bytes)):
             if histogram.newest_s is not None and at_s - histogram.newest_s > away_s:
                 histogram.stand_still(at_s - histogram.newest_s)

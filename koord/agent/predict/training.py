@@ -1,4 +1,4 @@
-"""What the last minute adds to the models: p90 of each pod, of the node, of each band, and of what is no pod's."""
+"""What the last minute adds to the models: p90 of each pod, of the node, of each band, and of the system."""
 
 from __future__ import annotations
 

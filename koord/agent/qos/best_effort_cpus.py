@@ -1,8 +1,8 @@
 """On which CPUs best effort runs while nothing holds it to fewer.
 
-On all that are not somebody's alone: not those of LSE pods, nor those that the node reserves, nor those exclusive for
-system pods; or, with the BECPUManager gate, where the scheduler put each best-effort pod. Where nobody has such CPUs,
-nothing is said.
+On all that are not exclusive: not those of LSE pods, nor those that the node reserves, nor those exclusive for system
+pods; or, with the BECPUManager gate, where the scheduler put each best-effort pod. Without exclusive CPUs nothing is
+decided.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def others(state: NodeState) -> CPUSet:
 
 
 def owned_alone(state: NodeState) -> CPUSet:
-    """What it never gets. Not in it is what kubelet reserves and yet lets all pods use.
+    """CPUs that it never gets. Excludes CPUs that kubelet reserves but still shares.
 
-    A node's annotation that cannot be read keeps nobody from anything: what is switched off is to be undone even then.
+    A node's annotation that cannot be read restricts no pod: a strategy that is switched off is undone even then.
     """
     try:
         owned = owned_cpus(state)
@@ -44,7 +44,7 @@ def owned_alone(state: NodeState) -> CPUSet:
 
 
 def kept_away(state: NodeState, pods: Sequence[str], containers: Sequence[str]) -> tuple[Wish, ...]:
-    """`pods`, `containers`: all directories below that of best effort, whoever made them."""
+    """`pods`, `containers`: all directories below that of best effort, also foreign ones."""
     alone = owned_alone(state)
     rest = state.topology.all - alone
     if not alone or not rest:
@@ -64,7 +64,7 @@ def given(state: NodeState, pods: Sequence[str], containers: Sequence[str]) -> t
 
 
 def cpu_wishes(below: Iterable[tuple[str, CPUSet]], cpus: CPUSet, why: str) -> tuple[Wish, ...]:
-    """`cpus` for best effort together, and for each directory below it what is said."""
+    """`cpus` for best effort as a whole, and the given CPUs for each directory below it."""
     own = Wish(wish.band(KubeQoS.BEST_EFFORT), CPUSET_CPUS, cpus, NAME, why, is_watched=True)
     return (own, *(Wish(wish.cgroup(directory), CPUSET_CPUS, value, NAME, why) for directory, value in below))
 

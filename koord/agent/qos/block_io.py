@@ -1,8 +1,8 @@
-"""Block I/O: how much of which disk best effort may use, what single pods may, and from when on a disk counts as busy.
+"""Block I/O: the share of each disk that best effort may use, what single pods may, and when a disk counts as busy.
 
 Best effort as a whole has limits and weights. A pod that is labelled with a QoS class can have its own, by annotation.
-How a disk is measured is said for the root, for everybody. What is not configured is not touched, and what no longer is
-goes back to what it was.
+The cost model and latency goals of a disk are set on the root cgroup, for all pods. Settings that are not configured
+are not touched, and settings that no longer are return to their previous values.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ USUAL_PERCENT: Final = 95
 
 
 class Block(NamedTuple):
-    """A disk as somebody named it."""
+    """A disk, by the name in the configuration."""
 
     kind: str
     name: str
     pod: str = ""
-    "Whose volume it is."
+    "The pod that the volume belongs to."
 
 
 Disks = Mapping[Block, tuple[str, ...]]

@@ -1,8 +1,8 @@
 """How much of the last-level cache and of memory bandwidth a group may use, from percentages to the kernel's words.
 
 A cache of W ways, from `start` to `end` percent: ways ceil(W * start / 100) up to ceil(W * end / 100), and at least as
-many as the machine demands. Bandwidth is a percentage on Intel, in the machine's steps; on AMD it is eighths of GB/s,
-of which a group of cores has 160. 100 percent is no limit on either.
+many as the machine demands. Bandwidth is a percentage on Intel, in the machine's steps; on AMD it is eighths of GB/s;
+a group of cores has 160 of them. 100 percent is no limit on either.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from koord.api.protocol.annotations.pod_qos import Schemata as Share
 from koord.api.protocol.crd.resource_qos import ResctrlQOS
 
 AMD_EIGHTHS: Final = 160
-"""Eighths of GB/s that a group of cores reaches: 25 GB/s, of which four fifths can be had."""
+"""Eighths of GB/s that a group of cores reaches: four fifths of 25 GB/s."""
 _WHOLE: Final = 100
 
 
@@ -25,7 +25,7 @@ class ShareError(BadInput):
 
 
 def mask(cache: Cache, start_percent: int, end_percent: int) -> int | None:
-    """None for what is no range."""
+    """None for an invalid range."""
     if not 0 <= start_percent < end_percent <= _WHOLE:
         return None
     ways = cache.full.bit_length()
@@ -36,7 +36,7 @@ def mask(cache: Cache, start_percent: int, end_percent: int) -> int | None:
 
 
 def amount(bandwidth: Bandwidth, percent: int) -> int | None:
-    """None for what is no share, and where percentages say nothing: of MB/s nobody knows the whole."""
+    """None for an invalid share, and for MB/s, whose total is unknown."""
     if not 1 <= percent <= _WHOLE or bandwidth.unit is Unit.MBPS:
         return None
     if percent == _WHOLE:
@@ -94,7 +94,7 @@ def _ways(cache: Cache, share: Share | CacheSchemata) -> int:
     start, end = share.range if share.range else (0, share.percent or _WHOLE)
     found = mask(cache, start, end)
     if found is None:
-        raise ShareError(f"llc: from {start} to {end} percent is no part of a cache")
+        raise ShareError(f"llc: from {start} to {end} percent is not a part of a cache")
     return found
 
 

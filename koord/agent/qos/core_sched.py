@@ -104,23 +104,23 @@ class Memory(NamedTuple):
     "By group."
 
 
-class Seen(NamedTuple):
+class CookieReading(NamedTuple):
     cookies: Mapping[str, int] = MappingProxyType({})
     absence: str = ""
     is_due: bool = True
 
 
-def _look(reader: Reader, memory: Memory) -> Seen:
+def _look(reader: Reader, memory: Memory) -> CookieReading:
     wanted = reader.state.once(groups)
     if not wanted:
         if memory.cookies:
             reader.cgroups.cookies.release(())
-        return Seen()
+        return CookieReading()
     if memory.state is reader.state and not reader.is_thorough:
-        return Seen(is_due=False)
+        return CookieReading(is_due=False)
     cookies = reader.cgroups.cookies
     if absence := cookies.absence():
-        return Seen(absence=absence)
+        return CookieReading(absence=absence)
     chosen: dict[str, int] = {}
     for name in wanted:
         held = memory.cookies.get(name)
@@ -128,7 +128,7 @@ def _look(reader: Reader, memory: Memory) -> Seen:
             held = _taken_over(reader, cookies, wanted[name], chosen) or cookies.make()
         chosen[name] = held
     cookies.release(chosen.values())
-    return Seen(chosen)
+    return CookieReading(chosen)
 
 
 def _taken_over(
@@ -153,7 +153,7 @@ def _taken_over(
     return None
 
 
-def _decide(sight: Sight, seen: Seen, memory: Memory) -> Turn[Memory]:
+def _decide(sight: Sight, seen: CookieReading, memory: Memory) -> Turn[Memory]:
     state = sight.state
     if state.slo is None or not seen.is_due:
         return Turn(None, memory)
@@ -162,4 +162,4 @@ def _decide(sight: Sight, seen: Seen, memory: Memory) -> Turn[Memory]:
     return Turn(decide(state, seen.cookies, seen.absence), Memory(state, seen.cookies))
 
 
-STRATEGY: Final[Strategy[Memory, Seen]] = Strategy(NAME, (AgentGate.CORE_SCHED,), Memory(), _decide, _look)
+STRATEGY: Final[Strategy[Memory, CookieReading]] = Strategy(NAME, (AgentGate.CORE_SCHED,), Memory(), _decide, _look)

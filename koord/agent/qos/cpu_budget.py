@@ -2,7 +2,7 @@
 
     budget = capacity * threshold% - used(pods not best effort) - used(host applications not best effort) - system
 
-where system is what nobody else accounts for, at least what is reserved; and never less than a floor, if one is set.
+where system is all other usage, at least what is reserved; and never less than a floor, if one is set.
 Each line of it is kept, so that a person can follow it.
 """
 
@@ -31,7 +31,7 @@ class CpuBudget:
     capacity: int
     threshold_percent: int
     pods: int
-    "Used by pods that are not best effort, and by those that nobody knows."
+    "Used by pods that are not best effort, and by pods that are not known."
     host_applications: int
     system: int
     floor: int = 0
@@ -59,7 +59,7 @@ def cpu_budget(
 ) -> CpuBudget | None:
     """None where the node's or the pods' usage is not known, or no pod is: then best effort would count as system.
 
-    `over_s`: means of so many seconds count; without it, the last second's.
+    `over_s`: seconds of the mean that counts; without it, the last second's.
     """
     of = partial(_used, samples, now_s, over_s)
     used = of(names.NODE_CPU)

@@ -67,7 +67,7 @@ class Move(Enum):
 class BurstOutcome:
     decision: StrategyDecision
     tokens: Mapping[str, Tokens]
-    "By container; what the next round goes by."
+    "By container; the state for the next round."
 
 
 def decide(
@@ -101,7 +101,7 @@ class _Plan:
     saving: tuple[Wish, ...]
     "How much unused time is saved up."
     raising: tuple[tuple[AgentPod, CPUBurstConfig], ...]
-    "Whose quotas may be raised, and how."
+    "Pods whose quotas may be raised, and with which settings."
 
 
 def _plan(state: NodeState) -> _Plan | None:
@@ -139,7 +139,7 @@ def _has_own_cpus(pod: AgentPod) -> bool:
 
 
 def directories(state: NodeState) -> list[str]:
-    """Whose quotas count."""
+    """Directories whose quotas count."""
     plan = state.once(_plan)
     return [
         directory
@@ -150,7 +150,7 @@ def directories(state: NodeState) -> list[str]:
 
 
 def pool_state(state: NodeState, samples: Samples, threshold_percent: int, now_s: float) -> Pool:
-    """Of the CPUs that no pod has for itself; used by all but those pods and best effort."""
+    """The state of the shared CPUs, which are those that no pod has exclusively; best effort's usage does not count."""
     node = samples.mean(names.NODE_CPU, now_s, WINDOW_S)
     if node is None:
         return Pool.UNKNOWN
@@ -225,7 +225,7 @@ def _quota_wishes(
         yield Wish(target, CPU_QUOTA, quota, NAME, why, own=own)
     own = quota_of_milli(pod.limits.get(CPU, 0))
     if own != UNLIMITED and quotas.get(pod.directory, UNLIMITED) != UNLIMITED:
-        # By what is wanted of it, not by what it has: that may be what somebody else wrote there meanwhile.
+        # By the wanted value, not by the present one, which another program may have written.
         quota, why = normalized(own, ratio) + raised, "as much more than its limit as its containers have"
         yield Wish(wish.pod(pod.uid), CPU_QUOTA, quota, NAME, why, own=own)
 
@@ -282,7 +282,7 @@ def _spent(
     if own is None or own.capacity != Tokens.capacity_of(period, percent):
         own = Tokens.fresh(period, percent, seed, container.id, now_s)
     used = samples.last(names.container_cpu(container.id), now_s, FRESH_WITHIN_S)
-    # Where nobody knows what it used, it neither spent nor earned in that time.
+    # Without a known usage, it neither spent nor earned in that time.
     return own.after(100.0 if used is None else used * 100 / container.limits[CPU], now_s)
 
 
@@ -291,7 +291,7 @@ class BurstMemory:
     tokens: Mapping[str, Tokens] = field(default_factory=dict)
     "By container."
     quotas: Mapping[str, int] = field(default_factory=dict)
-    "By directory, as last seen: where nobody but the agent writes they are read slowly."
+    "By directory, the last values: read seldom where only the agent writes."
 
 
 def _look(reader: Reader, memory: BurstMemory) -> Mapping[str, int]:

@@ -1,6 +1,6 @@
 """Which CPUs best-effort pods get: whole cores first, spread over NUMA nodes, beside the services' own CPUs last.
 
-CPUs that belong to somebody alone (LSE pods, reserved, exclusive for system pods) are never theirs. Those that LSR pods
+Exclusive CPUs (of LSE pods, reserved, exclusive for system pods) are never theirs. Those that LSR pods
 own are lent in proportion.
 """
 
@@ -13,7 +13,7 @@ from koord.api.text.cpuset import NO_CPUS, CPUSet
 
 
 def choose(count: int, topology: Topology, never: CPUSet, lsr: CPUSet) -> CPUSet:
-    """So many CPUs; none at all where there are not as many."""
+    """Chooses `count` CPUs; none at all if there are fewer."""
     eligible = topology.all - never
     owned, rest = eligible & lsr, eligible - lsr
     if not eligible:
@@ -56,7 +56,7 @@ def _buckets(among: CPUSet, topology: Topology) -> list[list[Cpu]]:
 
 
 def _whole_core(bucket: list[Cpu]) -> list[Cpu]:
-    """The first core of which two threads are left."""
+    """The first core with two threads left."""
     for first, second in pairwise(bucket):
         if first.core == second.core:
             return [first, second]

@@ -32,7 +32,7 @@ from koord.api.protocol.priority import QoSClass
 NAME: Final = "cpu_evict"
 COOL_DOWN_S: Final = 20.0
 NOTICE_S: Final = 60.0
-"""Best effort starves meanwhile, and services do not notice: a minute is bearable."""
+"""Best effort starves until then, and services do not notice: a minute is bearable."""
 COLLECT_INTERVAL_S: Final = 1.0
 _HIGHEST_LOWER_PERCENT: Final = 60
 
@@ -58,9 +58,9 @@ def _satisfaction(sight: Sight, strategy: ResourceThresholdStrategy) -> Iterator
     sold = state.allocatable.get(BATCH_CPU, -1) if strategy.cpu_evict_policy == "evictByAllocatable" else None
     sold = 1 if sold == 0 else sold
     if sold is not None and sold >= 0:
-        # What YARN has is not in the node's allocatable, but its containers are among those who ask.
+        # What YARN has is not in the node's allocatable, but its containers are among those that request.
         sold += requested_milli(state.guests)
-    # What holds on average must also hold now: who has just become satisfied is left alone.
+    # What holds on average must also hold now: best effort that has just become satisfied is left alone.
     needs = [
         to_release(request, limit if sold is None else sold, used, lower, upper, threshold)
         for request, limit, used in (
@@ -70,7 +70,7 @@ def _satisfaction(sight: Sight, strategy: ResourceThresholdStrategy) -> Iterator
     ]
     if min(needs) > 0:
         feature = str(AgentGate.BE_CPU_EVICT)
-        # Only who is labelled: a pod that Kubernetes alone takes for best effort has never heard of this.
+        # Only labelled pods: a pod that is best effort for Kubernetes alone did not opt in.
         candidates = [
             pod
             for pod in state.pods.values()
@@ -86,7 +86,7 @@ def _satisfaction(sight: Sight, strategy: ResourceThresholdStrategy) -> Iterator
 def to_release(
     request: float, limit: float, used: float, lower_percent: int, upper_percent: int, usage_percent: int
 ) -> int:
-    """Milli-cores of requests that have to go, so that those who stay get the upper share of what they asked for."""
+    """Milli-cores of requests that have to go, so that the remaining pods get the upper share of their requests."""
     if limit <= 0 or request <= 0:
         return 0
     if limit >= 1000 and used * 100 < limit * usage_percent:

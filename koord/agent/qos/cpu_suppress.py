@@ -3,10 +3,10 @@
 By fewer CPUs (`cpuset`) or by less time on them (`cfsQuota`), as the NodeSLO says. Shrinks at once, grows by at most a
 tenth of the node per round, so that a service that comes back does not meet a burst.
 
-Whatever the policy, and also while it is switched off, best effort is kept from CPUs that are somebody's alone.
+Whatever the policy, and also while it is switched off, best effort is kept from exclusive CPUs.
 
 Two habits of the kernel shape the quota. Each write fills up the period that runs, so that best effort gets up to one
-period's more: small growth waits a little. And each time that best effort gets its time anew, it can keep a service off
+period's more: small growth waits a little. And each time that best effort gets new quota, it can keep a service off
 its CPU until the next tick, even with the least weight, where it yields at once otherwise. So where it yields, and only
 the node's utilisation depends on the quota, it is counted by long periods, by what was used over some seconds, and
 decided upon as seldom.
@@ -56,21 +56,21 @@ YIELDING_WAITS_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class BestEffortLimits:
     """What best-effort pods have at present."""
 
     cpus: CPUSet
     quota_us: int
     pod_directories: Sequence[str] = ()
-    "Directories of pods below the best-effort one, whoever made them."
+    "Directories of pods below the best-effort one, also foreign ones."
     container_directories: Sequence[str] = ()
     yields: bool = False
-    "Whether the kernel lets them have only what nobody else would use."
+    "Whether the kernel gives them only what no other task would use."
     for_s: float = float("inf")
     "For how long the quota has been what it is."
 
 
-def decide(state: NodeState, samples: Samples, held: Held, now_s: float) -> StrategyDecision | None:
+def decide(state: NodeState, samples: Samples, held: BestEffortLimits, now_s: float) -> StrategyDecision | None:
     if state.slo is None or state.slo.resource_used_threshold_with_be is None:
         return None
     strategy = state.slo.resource_used_threshold_with_be
@@ -92,7 +92,7 @@ def decide(state: NodeState, samples: Samples, held: Held, now_s: float) -> Stra
     return _by_cpus(state, held, budget)
 
 
-def managed(state: NodeState, held: Held) -> StrategyDecision | None:
+def managed(state: NodeState, held: BestEffortLimits) -> StrategyDecision | None:
     """In its place with the BECPUManager gate: what the scheduler gave counts, and no budget."""
     if state.slo is None or state.slo.resource_used_threshold_with_be is None:
         return None
@@ -109,7 +109,7 @@ def is_by_cpus(state: NodeState) -> bool:
     return (bool(strategy.enable) and strategy.cpu_suppress_policy != "cfsQuota") or bool(owned_alone(state))
 
 
-def quota_us(budget: CpuBudget, held: Held) -> int:
+def quota_us(budget: CpuBudget, held: BestEffortLimits) -> int:
     """Small changes are not worth a write; growth is slow, except from no limit at all."""
     wanted = max(budget.allowed * 100, LEAST_QUOTA_US)
     percent = budget.capacity  # a hundredth of the node's quota, in microseconds
@@ -129,7 +129,7 @@ def cpu_count(allowed_milli: int, held: int, cpus: int) -> int:
     return min(wanted, held + -(-cpus * GROWTH // 100))
 
 
-def _quota_wishes(held: Held, budget: CpuBudget) -> tuple[Wish, ...]:
+def _quota_wishes(held: BestEffortLimits, budget: CpuBudget) -> tuple[Wish, ...]:
     target, value, why = wish.band(KubeQoS.BEST_EFFORT), quota_us(budget, held), str(budget)
     if not held.yields:
         return (Wish(target, CPU_QUOTA, value, NAME, why, is_watched=True),)
@@ -139,12 +139,12 @@ def _quota_wishes(held: Held, budget: CpuBudget) -> tuple[Wish, ...]:
     )
 
 
-def _by_cpus(state: NodeState, held: Held, budget: CpuBudget) -> StrategyDecision | None:
+def _by_cpus(state: NodeState, held: BestEffortLimits, budget: CpuBudget) -> StrategyDecision | None:
     never = others(state)
     before = held.cpus or state.topology.all
     lsr = owned_cpus(state).lsr
     everything = state.topology.all - never
-    # A budget beyond what is there for best effort is no reason to let it stay on CPUs that are somebody's alone.
+    # A budget beyond all CPUs of best effort is no reason to let it stay on exclusive CPUs.
     count = min(cpu_count(budget.allowed, len(before), state.cpus), len(everything))
     cpus = choose(count, state.topology, never, lsr)
     if not cpus:
@@ -173,7 +173,7 @@ def _since(known: QuotaSince, quota: int, now_s: float) -> QuotaSince:
     return replace(known, quota_us=quota, since_s=NEVER if known.quota_us is None else now_s)
 
 
-def _look(reader: Reader, memory: QuotaSince) -> Held:
+def _look(reader: Reader, memory: QuotaSince) -> BestEffortLimits:
     cgroups, state = reader.cgroups, reader.state
     best_effort = qos_dir(KubeQoS.BEST_EFFORT, state.driver)
     pods, containers = [], []
@@ -189,7 +189,7 @@ def _look(reader: Reader, memory: QuotaSince) -> Held:
         yields = best_effort_yields(cgroups, state.driver)
     except FileNotFoundError:
         quota, yields = UNLIMITED, False
-    return Held(
+    return BestEffortLimits(
         cpus if isinstance(cpus, CPUSet) else NO_CPUS,
         quota,
         pods,
@@ -199,7 +199,7 @@ def _look(reader: Reader, memory: QuotaSince) -> Held:
     )
 
 
-def _decide(sight: Sight, held: Held, memory: QuotaSince) -> Turn[QuotaSince]:
+def _decide(sight: Sight, held: BestEffortLimits, memory: QuotaSince) -> Turn[QuotaSince]:
     known = _since(memory, held.quota_us, sight.now_s)
     if sight.state.gates[AgentGate.BE_CPU_MANAGER]:
         return Turn(managed(sight.state, held), known)

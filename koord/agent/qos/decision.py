@@ -1,7 +1,7 @@
-"""What a strategy decides in a round: all that it wants to be so, and whom it wants gone or moved.
+"""What a strategy decides in a round: all settings that it wants, and the pods that it wants evicted or moved.
 
-A strategy that lacks data decides nothing at all (None): then everything stays as it is. One that is switched off
-wants nothing, and what it had changed is put back.
+A strategy that lacks data makes no decision (None): then nothing changes. A strategy that is switched off wants
+nothing, and its changes are restored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Eviction:
     "The feature."
     why: str
     is_emergency: bool = False
-    "Whether its processes are to be killed where the API does not let it go: the node is about to run out of memory."
+    "Whether its processes are killed if the API refuses the eviction: the node is about to run out of memory."
     notice_s: float = 0.0
     "The longest notice that the node can give; 0 gives none."
 
@@ -40,13 +40,13 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What cannot be done as it was asked for, and why."""
+    """A setting that cannot be applied, and why."""
 
     doing: str
     "As the end of `cannot ...`."
     why: str
     pod: AgentPod | None = None
-    "Whose it is; None: the node's."
+    "The pod that it concerns; None: the node."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class StrategyDecision:
     wishes: tuple[Wish, ...] = ()
     evictions: tuple[Eviction, ...] = ()
     findings: tuple[Finding, ...] = ()
-    "What there is to tell of pods that suffer."
+    "Findings about pods that are slowed down."
     moves: tuple[Move, ...] = ()
     signals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     "By pod and name, what the last window showed, for reports and metrics."
@@ -62,7 +62,7 @@ class StrategyDecision:
     "Pods whose replicas on other nodes it would like to compare them with."
     problems: tuple[Problem, ...] = ()
     usual_signals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    "As `signals`, of services that nobody is suspected to disturb: what is usual is learnt from these."
+    "As `signals`, of services without a suspect: usual values are learnt from these."
 
 
 NOTHING = StrategyDecision()

@@ -1,10 +1,10 @@
-"""Whom to evict, when several reasons ask for it at once.
+"""Which pods to evict, when several reasons ask for it at once.
 
-Each reason is a `Task`: so much is to be released, of these pods in this order. A pod that goes helps every task that
+Each reason is a `Task`: an amount to release, from these pods in this order. A pod that goes helps every task that
 counts what it holds, also one that would not have chosen it, and one that was evicted a moment ago and still runs
-counts as released. So nobody is evicted for what another's leaving already gives back. Whom the API would not let go
-comes last for a while: a budget that protects one pod must not keep the node from helping itself. Who was told to go
-and is waited for comes first: as long as the reason lasts the same pods are chosen, and nobody else goes instead.
+counts as released. So no pod is evicted for what another eviction already releases. A pod whose eviction the API
+refused comes last for a while: a budget that protects one pod must not keep the node from helping itself. A pod that
+was given notice comes first: as long as the reason lasts the same pods are chosen, and no other pod goes instead.
 
 A strategy of evictions is a list of reasons, each with its gate, and a time for which it waits after it evicted a pod.
 """
@@ -26,15 +26,15 @@ from koord.api.protocol.crd.node_slo import ResourceThresholdStrategy
 from koord.api.protocol.priority import DEFAULT_PRIORITY, SubPriorityError, sub_priority
 
 PENDING_RELEASE_S: Final = 120.0
-"""For so long an evicted pod counts as on its way out."""
+"""How long an evicted pod counts as leaving."""
 REFUSED_LATELY_S: Final = 60.0
-"""For so long a pod whose eviction was refused comes after all others."""
+"""How long a pod whose eviction was refused comes after all others."""
 WANTED_S: Final = 30.0
-"""A pod that has notice and was not wanted gone for so long can stay: longer than any strategy cools down."""
+"""A pod with notice can stay if no strategy wanted it evicted for this long, which exceeds any strategy's cool-down."""
 
 
 class Account(NamedTuple):
-    """What is released: usage or requests, of which resource."""
+    """What is released: a resource, by usage or by requests."""
 
     of: str
     resource: str
@@ -80,7 +80,7 @@ def evictions(
 
 
 def _in_order(task: Task, refused: Collection[str], told: Collection[str]) -> Sequence[AgentPod]:
-    # In an emergency neither counts: who is first by importance goes.
+    # In an emergency neither counts: the first by importance goes.
     if not (refused or told) or task.is_emergency:
         return task.candidates
     return sorted(task.candidates, key=lambda pod: (pod.uid in refused, pod.uid not in told))

@@ -43,9 +43,9 @@ CPI_FRESH_S: Final = 90.0
 """It is counted once a minute."""
 LEAST_MEMORY: Final = 64 << 20
 NOTICE_S: Final = 30.0
-"""For how long it can wait for a pod that asks for notice: its victim is slow meanwhile, not broken."""
+"""For how long it can wait for a pod that asks for notice: its victim is slow until then, not broken."""
 _MADE_HERE: Final = frozenset({"DaemonSet", "Node"})
-"""Who makes a pod anew on the very same node: a DaemonSet, and kubelet its static pods."""
+"""Owners that create a pod again on the very same node: a DaemonSet, and kubelet for static pods."""
 _OFFLINE: Final = frozenset({PriorityClass.BATCH, PriorityClass.FREE})
 
 
@@ -70,7 +70,7 @@ class Means:
     limits_disks: frozenset[str] = frozenset()
     "Services whose own use of disks is limited."
     yields: bool = False
-    "Whether best effort has only what nobody else would use: its quota is then counted by long periods."
+    "Whether best effort gets only what no other task would use: its quota then has long periods."
 
 
 NO_MEANS: Final = Means()
@@ -90,7 +90,7 @@ def strategy_of(window_s: float = WINDOW_S) -> Strategy[InterferenceMemory, Mean
 
 
 def look_for_means(reader: Reader, memory: InterferenceMemory) -> Means:
-    """Only while somebody suffers from what they are for: before anybody is held for it, it was unusual for two windows
+    """Only while a pod suffers from what they are for: before any pod is held for it, it was unusual for two windows
     at least."""
     suffers = {
         signal.dimension
@@ -154,7 +154,7 @@ def _window_ended(sight: Sight, means: Means, memory: InterferenceMemory, window
     )
     outcome = control.decide(node, memory.control)
     wishes = _wishes(state.pods, outcome.memory, means.yields)
-    # The very same wishes are known to whoever delivers them.
+    # The executor recognizes identical wishes.
     wishes = memory.wishes if wishes == memory.wishes else wishes
     after = InterferenceMemory(now_s, readings, waited, outcome.memory, wishes)
     told = {
@@ -317,7 +317,7 @@ def _wishes(pods: Mapping[str, AgentPod], memory: control.Memory, yields: bool) 
 
 
 def _of_cpu(pod: AgentPod, milli: int, why: str, yields: bool) -> Iterator[Wish]:
-    """Each time that best effort gets its time anew, it can keep a service off its CPU until the next tick, whatever it
+    """Each time that best effort gets new quota, it can keep a service off its CPU until the next tick, whatever it
     weighs: where it yields, that is once a second."""
     limits = [each.limits.get(CPU, 0) for each in pod.containers]
     own = [quota_of_milli(limit) if limit else None for limit in limits]
@@ -336,7 +336,7 @@ def _decision(pods: Mapping[str, AgentPod], outcome: Outcome, wishes: tuple[Wish
     moves: tuple[Move, ...] = ()
     if outcome.evict is not None:
         asked = outcome.evict.action
-        assert asked is not None, "an episode by which a pod goes says which one"
+        assert asked is not None, "an episode that evicts a pod names it"
         why = reason(outcome.evict, name_of)
         evictions = (Eviction(pods[asked.uid], NAME, str(AgentGate.INTERFERENCE_CONTROL), why, notice_s=NOTICE_S),)
     if outcome.move is not None:

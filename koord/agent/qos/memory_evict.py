@@ -32,7 +32,7 @@ from koord.api.protocol.priority import QoSClass
 NAME: Final = "memory_evict"
 COOL_DOWN_S: Final = 4.0
 NOTICE_S: Final = 10.0
-"""Memory runs out in seconds: nobody is waited for longer than that."""
+"""Memory runs out in seconds: no pod is waited for longer than that."""
 EMERGENCY_PERCENT: Final = 95
 """From here on the kernel may kill anybody any moment: better the pod that is chosen, also against the API's word."""
 FRESH_WITHIN_S: Final = 2.0
@@ -76,7 +76,7 @@ def _best_effort(sight: Sight, strategy: ResourceThresholdStrategy) -> Iterator[
         return
     feature = str(AgentGate.BE_MEMORY_EVICT)
     used = _used(state, samples, now_s)
-    # Only who is labelled: a pod that Kubernetes alone takes for best effort has never heard of this.
+    # Only labelled pods: a pod that is best effort for Kubernetes alone did not opt in.
     pods = [pod for pod in state.pods.values() if pod.labelled_qos is QoSClass.BE and may_be_evicted(pod, feature)]
     # By name, the last first, where nothing is known: a stable choice among equals.
     pods.sort(key=lambda pod: pod.key, reverse=True)

@@ -153,7 +153,7 @@ def _pod_wishes(state: NodeState, pod: AgentPod, config: MemoryQOS) -> Iterator[
 
 
 def _fixed(config: MemoryQOS) -> dict[Knob, int | None]:
-    """What is set as it is configured."""
+    """Settings that are copied from the configuration."""
     return {
         knobs.MEMORY_WMARK_RATIO: config.wmark_ratio,
         knobs.MEMORY_WMARK_SCALE: config.wmark_scale_permill,
@@ -192,7 +192,7 @@ def _each(target: Target, why: str, values: Mapping[Knob, int | None]) -> Iterat
 
 
 def _is_due(reader: Reader, memory: NodeState | None) -> bool:
-    """It goes by the state alone: thousands of wishes that stay the same from second to second."""
+    """It depends on the state alone: thousands of wishes that stay the same from second to second."""
     return memory is not reader.state or reader.is_thorough
 
 

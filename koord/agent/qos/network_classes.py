@@ -61,7 +61,7 @@ _TIERS: Final = {
 LEAST_BPS: Final = 8000
 """A class must have some bandwidth of its own, were it next to none."""
 _FIRST_OWN, _OWN = 0x100, 0xFE00
-"""The minor numbers of pods' own classes begin here, and so many there are."""
+"""The first minor number of pods' own classes, and their count."""
 
 
 class PodLimits(NamedTuple):
@@ -103,7 +103,7 @@ def tiers(services: NetworkQOSCfg | None, best_effort: NetworkQOSCfg | None, tot
 
 
 def below_request(name: str, settings: NetworkQOSCfg | None, way: Literal["egress", "ingress"], total_bps: int) -> str:
-    """What is wrong with a class whose limit is below its request; nothing where that is in order. 0 is no limit."""
+    """The fault of a class whose limit is below its request; empty if it is valid. 0 is no limit."""
     if settings is None:
         return ""
     is_sent = way == "egress"
@@ -201,13 +201,13 @@ def _fault(
     if not seen.interface:
         return seen.why
     if not is_free(seen.queue):
-        return f"{seen.interface} has a root queue of somebody else ({seen.queue}), which is left as it is"
+        return f"{seen.interface} has a root queue of another program ({seen.queue}), which is not changed"
     of_classes = (("lsClass", services), ("beClass", best_effort))
     return next(filter(None, (below_request(name, each, "egress", total) for name, each in of_classes)), "")
 
 
 def total_bps(state: NodeState) -> int:
-    """The node's bandwidth; 0 where nobody has said it."""
+    """The node's bandwidth; 0 if it is not configured."""
     strategy = state.slo.system_strategy if state.slo is not None else None
     return _bps(strategy.total_network_bandwidth) if strategy is not None else 0
 
@@ -263,7 +263,7 @@ def _limit(pod: AgentPod, limits: PodLimits, ports: Ports | None, wishes: list[W
         if not port.queue:
             problems.append(Problem(doing, port.why, pod))
         elif not is_free(port.queue):
-            why = f"its interface has a root queue of somebody else ({port.queue}), which is left as it is"
+            why = f"its interface has a root queue of another program ({port.queue}), which is not changed"
             problems.append(Problem(doing, why, pod))
         else:
             wishes.append(Wish(wish.pod(pod.uid), knob, limit_text(bps), NAME, "the pod's annotation"))

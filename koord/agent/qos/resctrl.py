@@ -1,10 +1,10 @@
 """Cache and bandwidth: what each QoS class may use of the last-level cache and of memory bandwidth, and what pods may
 that have a share of their own by annotation.
 
-A class whose settings are on has a group of resctrl (`LSR`, `LS`, `BE`), and so has such a pod (`koordlet-UID`). All
-tasks of a pod are in its group, those of its sandbox too. Looked at every ten seconds and when something changes; tasks
-that are born in between are where their parents are. A machine has few groups: classes come first, then pods that have
-theirs already, then others by name.
+A class whose settings are on has a group of resctrl (`LSR`, `LS`, `BE`), and so has a pod with its own share
+(`koordlet-UID`). All tasks of a pod are in its group, those of its sandbox too. Looked at every ten seconds and when
+something changes; tasks that are born in between are where their parents are. A machine has few groups: classes come
+first, then pods that have theirs already, then others by name.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _OF_CLASS: Final = {QoSClass.LSE: "LSR", QoSClass.LSR: "LSR", QoSClass.LS: "LS",
 _DOING: Final = "share the cache and memory bandwidth"
 
 
-class Asked(NamedTuple):
+class ResctrlSettings(NamedTuple):
     classes: Mapping[str, ResctrlQOSCfg]
     "By group, of those that are switched on."
     pods: Mapping[str, PodResctrl]
     "By uid, of those with a share of their own."
 
 
-def asked(state: NodeState) -> Asked:
+def asked(state: NodeState) -> ResctrlSettings:
     qos, classes = state.qos, dict[str, ResctrlQOSCfg]()
     if state.gates[AgentGate.RDT_RESCTRL]:
         for name, settings in (("LSR", qos.lsr_class), ("LS", qos.ls_class), ("BE", qos.be_class)):
             own = settings.resctrl_qos if settings else None
             if own is not None and own.enable:
                 classes[name] = own
-    return Asked(classes, dict(_pods(state)) if state.gates[AgentGate.RESCTRL] else {})
+    return ResctrlSettings(classes, dict(_pods(state)) if state.gates[AgentGate.RESCTRL] else {})
 
 
 def _pods(state: NodeState) -> Iterator[tuple[str, PodResctrl]]:
@@ -92,7 +92,7 @@ def decide(state: NodeState, machine: Resctrl | None, absence: str) -> StrategyD
 
 def _room(machine: Resctrl, wanted: Iterable[str]) -> tuple[list[str], list[str]]:
     """The groups that the machine has room for, and those that it has not. Others' groups are theirs; of the agent's
-    own, those that nobody wants are removed before new ones are made."""
+    own, unused groups are removed before new ones are made."""
     room = machine.most_groups - sum(not resctrl.is_own(name) for name in machine.groups)
 
     def rank(name: str) -> tuple[bool, bool, str]:
@@ -102,7 +102,7 @@ def _room(machine: Resctrl, wanted: Iterable[str]) -> tuple[list[str], list[str]
     return ranked[: max(room, 0)], ranked[max(room, 0) :]
 
 
-def _unknown(machine: Resctrl, wanted: Asked) -> Iterator[Problem]:
+def _unknown(machine: Resctrl, wanted: ResctrlSettings) -> Iterator[Problem]:
     """Of the classes' settings, what percentages cannot say of this machine."""
     bandwidth, classes = machine.bandwidth, wanted.classes.values()
     if machine.cache is None and any(_is_part(each) for each in classes):
@@ -148,7 +148,7 @@ def group_ahead(state: NodeState, pod: AgentPod, files: Files) -> tuple[Wish, ..
 
 
 def class_ahead(state: NodeState, pod: AgentPod, files: Files) -> str:
-    """The group in which a pod's containers are to be born; empty while it is not there, which runtimes refuse."""
+    """The group in which a pod's containers start; empty while the group does not exist, which runtimes refuse."""
     wanted = state.once(asked)
     if state.is_colocation_off or not (wanted.classes or wanted.pods):
         return ""
@@ -156,23 +156,23 @@ def class_ahead(state: NodeState, pod: AgentPod, files: Files) -> str:
     return name if name and files.exists(f"{resctrl.MOUNT}/{name}/schemata") else ""
 
 
-class Seen(NamedTuple):
+class ResctrlReading(NamedTuple):
     machine: Resctrl | None = None
     absence: str = ""
     is_due: bool = True
 
 
-def _look(reader: Reader, memory: NodeState | None) -> Seen:
+def _look(reader: Reader, memory: NodeState | None) -> ResctrlReading:
     wanted = reader.state.once(asked)
     if not (wanted.classes or wanted.pods):
-        return Seen()
+        return ResctrlReading()
     if memory is reader.state and not reader.is_thorough:
-        return Seen(is_due=False)
+        return ResctrlReading(is_due=False)
     files = reader.cgroups.files
-    return Seen(resctrl.read(files, reader.state.topology.vendor), resctrl.absence(files))
+    return ResctrlReading(resctrl.read(files, reader.state.topology.vendor), resctrl.absence(files))
 
 
-def _decide(sight: Sight, seen: Seen, memory: NodeState | None) -> Turn[NodeState | None]:
+def _decide(sight: Sight, seen: ResctrlReading, memory: NodeState | None) -> Turn[NodeState | None]:
     state = sight.state
     if state.slo is None or not seen.is_due:
         return Turn(None, memory)
@@ -182,6 +182,6 @@ def _decide(sight: Sight, seen: Seen, memory: NodeState | None) -> Turn[NodeStat
     return Turn(decide(state, seen.machine, seen.absence), state)
 
 
-STRATEGY: Final[Strategy[NodeState | None, Seen]] = Strategy(
+STRATEGY: Final[Strategy[NodeState | None, ResctrlReading]] = Strategy(
     NAME, (AgentGate.RDT_RESCTRL, AgentGate.RESCTRL), None, _decide, _look
 )

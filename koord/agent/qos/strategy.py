@@ -42,7 +42,7 @@ class Departures:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What every strategy goes by."""
+    """The input of every strategy."""
 
     state: NodeState
     samples: Samples
@@ -56,7 +56,7 @@ class Sight:
     usual: Mapping[str, Mapping[str, Usual]] = field(default_factory=dict)
     "By uid of a pod and name of a signal, what is usual at this hour of the day."
     switches: Mapping[str, Mapping[str, float]] | None = None
-    "By victim and neighbour, for which share of its waiting that one held the CPU; None where nobody samples."
+    "By victim and neighbour, the share of its waiting in which the neighbour held the CPU; None without samples."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Reader:
     state: NodeState
     now_s: float
     is_thorough: bool = False
-    "Whether it is time to look at what nobody but the agent should have changed."
+    "Whether it is time to check settings that only the agent should change."
     changed: Set[str] = frozenset()
     "Directories that the agent wrote to in the round before."
     ledger: Ledger | None = None
@@ -76,7 +76,7 @@ class Reader:
 
 class Turn(NamedTuple, Generic[M]):
     decision: StrategyDecision | None
-    "None decides nothing: all stays as it is."
+    "None decides nothing: nothing changes."
     memory: M
 
 

@@ -62,24 +62,26 @@ def _wish(knob: Knob, value: int, why: str) -> Iterator[Wish]:
         yield Wish(wish.NODE, knob, value, NAME, why)
 
 
-class Seen(NamedTuple):
+class SchedulerFeatures(NamedTuple):
     features: frozenset[str]
     is_part: bool
     "Whether the node is a part of a machine."
 
 
-def _look(reader: Reader, memory: Seen | None) -> Seen:
+def _look(reader: Reader, memory: SchedulerFeatures | None) -> SchedulerFeatures:
     """The features that this kernel's scheduler has: it does not come by new ones."""
     if memory is not None:
         return memory
-    return Seen(knobs.scheduler_feature_names(reader.cgroups.files), bool(reader.cgroups.root))
+    return SchedulerFeatures(knobs.scheduler_feature_names(reader.cgroups.files), bool(reader.cgroups.root))
 
 
-def _decide(sight: Sight, held: Seen, memory: Seen | None) -> Turn[Seen | None]:
+def _decide(sight: Sight, held: SchedulerFeatures, memory: SchedulerFeatures | None) -> Turn[SchedulerFeatures | None]:
     decision = decide(sight.state, held.features)
     if held.is_part and decision is not None and decision.wishes:
         decision = StrategyDecision(problems=(_PART,))
     return Turn(decision, held)
 
 
-STRATEGY: Final[Strategy[Seen | None, Seen]] = Strategy(NAME, (AgentGate.SYSTEM_CONFIG,), None, _decide, _look)
+STRATEGY: Final[Strategy[SchedulerFeatures | None, SchedulerFeatures]] = Strategy(
+    NAME, (AgentGate.SYSTEM_CONFIG,), None, _decide, _look
+)

@@ -1,7 +1,7 @@
-"""Whether best effort yields: with the least weight it has what nobody else would use, so no quota protects anybody.
+"""Whether best effort yields: with the least weight it gets only what no other task would use, so no quota is needed.
 
-Asked by whoever sets quotas below best effort: each time that it gets its time anew, it can keep a service off its CPU
-until the next tick. Where it yields, quotas are counted by long periods.
+Asked by strategies that set quotas below best effort: each time that it gets new quota, it can keep a service off its
+CPU until the next tick. Where it yields, quotas are counted by long periods.
 """
 
 from __future__ import annotations
@@ -23,5 +23,5 @@ def best_effort_yields(cgroups: Cgroups, driver: CgroupDriver) -> bool:
 
 
 def _is_idle(cgroups: Cgroups, directory: str) -> bool:
-    """By somebody else's hand: the kernel then shows no shares."""
+    """Set by another program: the kernel then shows no shares."""
     return cgroups.has(CPU_IDLE, directory) and cgroups.get(CPU_IDLE, directory) == 1

@@ -1,6 +1,6 @@
-"""The Device of this node: its GPUs and RDMA cards, from which the scheduler gives pods their own.
+"""The Device of this node: its GPUs and RDMA cards, which the scheduler allocates to pods.
 
-Labels and annotations that others put on the object are left as they are.
+Labels and annotations of other writers are not changed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _change(facts: Facts, known: Device | None) -> Mapping[str, Any] | None:
 
 
 def _own_policy(told: Mapping[str, str]) -> tuple[str, ...]:
-    """Only where a vendor's file has a word on it; else the policy is the administrator's."""
+    """The policy's key if a vendor's file defines it; otherwise the policy belongs to the administrator."""
     return (GPU_PARTITION_POLICY.key,) if GPU_PARTITION_POLICY.key in told else ()
 
 

@@ -46,7 +46,7 @@ from koord.api.text.quantity import ResourceList, render
 LEAST_REPORT_S: Final = 30.0
 LEAST_WINDOW_S: Final = 60.0
 FORECAST_S: Final = 180.0
-"A forecast that is older is not told: whatever keeps it from being made anew, nothing is lent by it."
+"An older forecast is not reported: nothing is lent by it, whatever stopped its updates."
 SIGNALS: Final = "signals"
 """The extension of a pod's metrics that has its signals of suffering: agents compare replicas by it."""
 PERCENTILES: Final[Mapping[str, float]] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
@@ -229,7 +229,7 @@ def _map(cpu_milli: float, memory_bytes: float) -> ResourceMap:
 
 
 def _change(facts: Facts, known: NodeMetric | None) -> Mapping[str, Any] | None:
-    """The manager makes the object: where there is none, nobody has asked."""
+    """The manager creates the object: without it, no report is wanted."""
     if known is None:
         return None
     forecast = facts.forecast

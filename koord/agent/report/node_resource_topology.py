@@ -1,7 +1,7 @@
 """The NodeResourceTopology of this node: its CPUs, what kubelet does with them, which of them are shared.
 
 The scheduler binds CPUs by it. The zones have what each NUMA node has; batch amounts in them are the manager's and are
-left as they are.
+not changed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _given(state: NodeState, uid: str, cpus: str) -> cpu.PodCPUAlloc:
 
 
 def topology_labels(state: NodeState, known: NodeResourceTopology | None) -> dict[str, str | None]:
-    """The node's own label, for those who only look at its zones; None takes back what the node no longer says."""
+    """The node's own label, for readers that only look at its zones; None removes what the node no longer says."""
     key = cpu.ENABLE_NUMA_RESERVATION.key
     told = state.node.metadata.labels.get(key)
     has = known.metadata.labels.get(key) if known else None
@@ -124,7 +124,7 @@ def change(state: NodeState, files: Files, known: NodeResourceTopology | None) -
     if known is None:
         labels[names.LABEL_MANAGED_BY] = names.MANAGED_BY_KOORDINATOR
         owner = state.node.metadata
-        # Who owns it takes it along: there is none without its node.
+        # The Node owns the object, so it is deleted with its node.
         owners = [OwnerReference("v1", "Node", owner.name, owner.uid, controller=True, block_owner_deletion=True)]
         meta = {"labels": labels, "annotations": annotations, "ownerReferences": msgspec.to_builtins(owners)}
         return {"metadata": meta, **body}

@@ -1,4 +1,4 @@
-"""The reports, each told at intervals of its own."""
+"""The reports, each with its own interval."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The shape of a report: an object of the cluster in which the node tells something of itself.
 
-A report is a value: which object it is, what it is to say, and how often it is told. `koord.agent.live` writes it.
+A report is a value: its object, its content, and its interval. `koord.agent.live` writes it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Facts:
     forecast: Forecast | None = None
     "None while nothing is known of the past."
     blames: Mapping[str, Sequence[Blame]] = field(default_factory=dict)
-    "By uid of a pod that suffered a short time ago: who slowed it down."
+    "By uid of a pod that suffered a short time ago: the pods that slowed it down."
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,13 @@ class Report(Generic[T]):
     name: str
     kind: Kind[T]
     change: Callable[[Facts, T | None], Mapping[str, Any] | None]
-    """From the node's object as it is, if there is one: the merge patch that makes it tell what it shall, or the whole
-    object; None where there is nothing to tell."""
+    """From the node's present object, if it exists: the merge patch with the new facts, or the whole object; None if
+    there is nothing to report."""
     every_s: Callable[[T | None], float]
     idle_s: float
     "How soon it is asked again after it had nothing to tell."
     gates: tuple[AgentGate, ...] = ()
-    "It is told while one of these is on; always, without any."
+    "The report is written while one of these gates is on; always, if there are none."
     subresource: str = ""
 
     def is_on(self, gates: Mapping[AgentGate, bool]) -> bool:

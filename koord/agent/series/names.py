@@ -15,7 +15,7 @@ SYSTEM_CPU: Final = Series("system_cpu")
 NODE_MEMORY_HOT: Final = Series("node_memory_hot")
 """With the page cache that was used lately."""
 NODE_COLD: Final = Series("node_cold")
-"""Bytes of page cache that nobody has used for a while; `pod_cold` and the like have those of others."""
+"""Bytes of page cache that were not used for a while; `pod_cold` and the like have those of others."""
 SYSTEM_MEMORY: Final = Series("system_memory")
 SYSTEM_MEMORY_WITH_CACHE: Final = Series("system_memory_with_cache")
 SYSTEM_MEMORY_HOT: Final = Series("system_memory_hot")
@@ -97,7 +97,7 @@ def container_throttled(container_id: str) -> Series:
 
 @lru_cache(_REMEMBERED)
 def container_periods(container_id: str) -> Series:
-    """Periods so far; only to tell how many went by."""
+    """Periods so far; only differences matter."""
     return Series("container_periods", container_id)
 
 

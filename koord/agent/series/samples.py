@@ -1,6 +1,6 @@
 """All series of a node by name, and the questions that decisions ask: the last value, a mean, a percentile.
 
-No answer is None, never zero: who decides without data must notice. Percentiles are of the kind that Koordinator's
+No answer is None, never zero: a decision without data must notice. Percentiles are of the kind that Koordinator's
 users know: of n samples in order, the one at int(n * p) - 1.
 """
 

@@ -8,6 +8,6 @@
 | `sizes`, `estimate`, `estimate_calls` | what can it cost at most? |
 | `program`, `calls`, `loops`, `access`, `runtime_cost` | what is it, and what did that cost? |
 | `values`, `standard`, `strings`, `formatting`, `lists`, `addresses`, `kubernetes`, `access_checks` | the functions |
-| `pattern_syntax`, `patterns` | regular expressions, matched in linear time |
+| `patterns` | regular expressions: RE2, with Go's error messages |
 | `expressions` | all of that for one text |
 """

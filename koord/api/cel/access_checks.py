@@ -1,7 +1,7 @@
 """`authorizer`: what an expression can ask about access, by the identifiers of the overloads.
 
 `authorizer.group("apps").resource("deployments").namespace("n").check("get").allowed()` names what is wanted step by
-step, and then asks whoever decides.
+step, and then asks the authorizer.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ Run = Callable[[Frame], Any]
 Function = Callable[..., Any]
 
 MOST_WORK: Final = 3_000_000
-"Values that one evaluation may compare; the real server has no such limit, but it can do other things meanwhile."
+"Values that one evaluation may compare. The real server has no limit, but it can do other things at the same time."
 MISTAKEN: Final = (TypeError, AttributeError)
 "What functions raise that are given what they do not take."
 FAULTS: Final = (CelError, *MISTAKEN)

@@ -52,7 +52,7 @@ class Checked:
     types: dict[int, Type] = field(default_factory=dict)
     overloads: dict[int, tuple[str, ...]] = field(default_factory=dict)
     idents: dict[int, str] = field(default_factory=dict)
-    "The variable, or type, that a node names; a select (`net.IP`) can be such a name."
+    "The variable, or type, that a node names; a select (`net.IP`) can be a name, too."
 
     @property
     def type(self) -> Type:

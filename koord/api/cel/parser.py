@@ -50,7 +50,7 @@ _OPERATORS: Final = {"in": "@in"}
 
 
 class _Lost(Exception):
-    """What is here cannot be made sense of; whoever reads what is around it goes on behind it."""
+    """The text here is invalid; the reader of the expression around it goes on behind it."""
 
 
 def parse(source: str) -> Expr:
@@ -124,7 +124,7 @@ class _Parser:
         self._is_lost = self._was_lost = True
 
     def _recover(self) -> None:
-        """Pass over what nobody around could go on with."""
+        """Skip tokens that no enclosing rule can continue with."""
         known = _CONTINUES.union(*self._ends)
         if self._at == self._recovered_at and self._kind != EOF:
             self._at += 1

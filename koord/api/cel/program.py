@@ -1,7 +1,7 @@
 """A checked expression as something that runs, and counts what it costs.
 
 Each node becomes a function of the frame: a list that holds the cost so far, its limit, the work done, and the
-variables. What a node costs in any case is added by whoever runs it, in one sum for all that is certain to run with it;
+variables. What a node costs in any case is added by its caller, in one sum for all that is certain to run with it;
 only what depends on values is counted inside. So `all` over a list adds to the cost once for each item.
 """
 

@@ -23,7 +23,7 @@ _LIST_BASE: Final = 11
 
 
 def walk(size: int, factor: float = STRING_FACTOR) -> int:
-    """Of going once through so many characters."""
+    """The cost of one pass over a number of characters."""
     return math.ceil(size * factor)
 
 

@@ -124,7 +124,7 @@ class MapExpr(Expr):
 
 @dataclass(slots=True, eq=False)
 class StructExpr(Expr):
-    """An object of a named type; of its fields only the values matter, since no such type can be made here."""
+    """An object of a named type; of its fields only the values matter, since the type cannot be created here."""
 
     name: str
     values: list[Expr] = field(default_factory=list)

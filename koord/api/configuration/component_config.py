@@ -33,7 +33,7 @@ NonNegativeDuration = Annotated[Duration, Meta(extra={"check": _not_negative})]
 
 
 class LeaderElection(Struct):
-    """Who of several replicas works. Leases have Koordinator's names, so that old and new never both lead."""
+    """Which of several replicas is active. Leases have Koordinator's names, so that old and new never both lead."""
 
     leader_elect: bool = True
     lease_duration: Duration = "15s"
@@ -278,7 +278,7 @@ def read_file(
 
 
 def with_args(profiles: tuple[P, ...], args: Iterable[tuple[PluginConfig, ...]], otherwise: P) -> tuple[P, ...]:
-    """Profiles with their typed arguments; one that is as it is by default, where a file has none."""
+    """Profiles with their typed arguments; the default profile if a file has none."""
     if not profiles:
         return (otherwise,)
     return tuple(replace(profile, plugin_config=typed) for profile, typed in zip(profiles, args, strict=True))

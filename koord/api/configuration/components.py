@@ -205,7 +205,7 @@ SCHEDULER: Final = _table(
     config text - | configuration file, of kind KubeSchedulerConfiguration
     port int 10251 | port of health, metrics and diagnosis
     feature-gates text - | features to switch, as Name=true,Other=false
-    debug-scores int 0 | log the scores of so many best nodes for each pod
+    debug-scores int 0 | number of best nodes per pod whose scores are logged
     debug-filters bool false | log why a node is filtered out
     debug-diagnosis bool false | log a diagnosis of each pod that does not fit
     controller-plugins list * | plugins whose controllers run: *, Name, -Name

@@ -93,7 +93,7 @@ class PodSelector(Struct):
 
 
 class ObjectLimiter(Struct):
-    """At most so many migrations of one workload in a time."""
+    """Limits the migrations of one workload in a time."""
 
     duration: Duration = "0s"
     max_migrating: CountOrPercent | None = None

@@ -75,7 +75,7 @@ class Plugins(Struct):
     evict: PluginSet = PluginSet()
     filter: PluginSet = PluginSet()
     sort: PluginSet = PluginSet()
-    "Which pods move first. Koordinator has no such point, and sorts as MigrationController does here."
+    "Which pods move first. Koordinator does not have this point, and sorts as MigrationController does here."
 
     def at(self, point: str) -> PluginSet:
         found: PluginSet = getattr(self, point)
@@ -263,4 +263,4 @@ SHIPPED: Final = DeschedulerConfiguration(
         ),
     ),
 )
-"""What runs where nobody says otherwise: nodes above 75% of CPU or 80% of memory are relieved."""
+"""What runs by default: nodes above 75% of CPU or 80% of memory are relieved."""

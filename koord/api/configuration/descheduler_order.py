@@ -50,7 +50,7 @@ def of_descheduler(
 
 
 def strategies_of(config: SloConfig) -> tuple[tuple[Layer, ...], ...]:
-    """What agents go by, for each kind of node that a slo-controller-config tells apart."""
+    """The strategies of agents, for each kind of node that a slo-controller-config tells apart."""
     return tuple(config.for_node(labels, {}).threshold_layers for labels in kinds_of_nodes(config))
 
 

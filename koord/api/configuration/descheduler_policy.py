@@ -3,7 +3,7 @@ descheduler does for it.
 
 Its plugins that koord has keep their names and arguments. DefaultEvictor's arguments are those of MigrationController,
 which evicts directly, since another scheduler keeps no place for a pod that is moved. Whatever koord has nothing for
-is a fault, so that nobody believes in a rule that is not followed.
+is a fault, so that no rule is silently ignored.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class PodLifeTimeArgs(PluginArgs):
 
 
 class RemoveDuplicatesArgs(PluginArgs):
-    """Removes pods of which a node has more than its share of their owner's."""
+    """Removes pods where a node has more than its share of their owner's."""
 
     namespaces: Namespaces | None = None
     exclude_owner_kinds: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ _READ: Final = (
 """Of the scheduler's gates, those that have an effect."""
 
 UNDELIVERED: Final = (AgentGate.GPU_ENV_INJECT, AgentGate.RDMA_DEVICE_INJECT, AgentGate.HAMI_CORE_VGPU_MONITOR)
-"""The agent's hooks have wishes by these, of containers to come: somebody must ask for them, on --hooks-socket."""
+"""The agent's hooks have wishes by these for new containers: a runtime must ask for them, on --hooks-socket."""
 
 GATES: Final[frozenset[Gate]] = frozenset(
     (
@@ -59,7 +59,7 @@ NO_NEED: Final[Mapping[Gate, str]] = {
 
 
 def gates_warning(gates: Mapping[Any, bool], *, is_asked: bool = True) -> str | None:
-    """Of gates that are not as they are by default. `is_asked`: whether container runtimes ask the agent."""
+    """Of gates that differ from their defaults. `is_asked`: whether container runtimes ask the agent."""
     reasons = dict.fromkeys(GATES, "") | dict(NO_NEED)
     if not is_asked:
         reasons |= dict.fromkeys(UNDELIVERED, "no container runtime asks for it without --hooks-socket")

@@ -226,7 +226,7 @@ class ElasticQuotaArgs(PluginArgs):
     monitor_all_quotas: bool = False
     "Evict pods of quotas that have used more than their share for longer than delayEvictTime."
     only_report_overuse: bool = False
-    "With monitorAllQuotas: evict nobody, and say in the quota's condition Overused which pods would go."
+    "With monitorAllQuotas: evict no pod, and say in the quota's condition Overused which pods would go."
     enable_check_parent_quota: bool = False
     enable_runtime_quota: bool = True
     enable_min_quota_scale: bool = True

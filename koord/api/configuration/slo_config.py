@@ -73,14 +73,14 @@ class NodeSettings:
     cpu_normalization: CPUNormalizationStrategy
     resource_amplification: ResourceAmplificationStrategy
     colocation_layers: tuple[Layer, ...]
-    "What was set, lowest first, without the defaults: for whoever must name the field that a value came from."
+    "What was set, lowest first, without the defaults: names the field that a value came from."
     threshold_layers: tuple[Layer, ...]
     lowered: tuple[Lowered, ...] = ()
     "Thresholds that were out of order, and what they count as."
 
 
 class SloConfig(Struct):
-    """The whole map as it was written. `manifest_data` writes it back."""
+    """The whole map, unchanged. `manifest_data` writes it back."""
 
     colocation: ColocationConfig = ColocationConfig()
     resource_threshold: ResourceThresholdConfig = ResourceThresholdConfig()
@@ -92,8 +92,8 @@ class SloConfig(Struct):
     resource_amplification: ResourceAmplificationConfig = ResourceAmplificationConfig()
     colocation_state: Literal["current", "stale", "unavailable"] = "current"
     (
-        "stale: the written section could not be used; NodeMetric specs that exist stay as they are. "
-        "unavailable: there is no usable one yet, and nothing may be reconciled by it."
+        "stale: the written section could not be used; existing NodeMetric specs stay unchanged. "
+        "unavailable: no section has been usable yet, so nothing may be reconciled."
     )
 
     def for_node(self, labels: Mapping[str, str], annotations: Mapping[str, str]) -> NodeSettings:
@@ -202,7 +202,7 @@ SECTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A section that a running manager could not take as it is, with what it does instead."""
+    """A section that a running manager could not use, with what it does instead."""
 
     key: str
     kind: Literal["unparsable", "invalid", "invalid-item", "out-of-order"]
@@ -359,6 +359,6 @@ _RATIO_LABELS: Final = (
 
 
 def _ratio_percent(label: Label[float, None], meta: ObjectMeta) -> int | None:
-    """`0.8` as 80, cut off, not rounded; None for what is no ratio."""
+    """`0.8` as 80, cut off, not rounded; None for an invalid ratio."""
     ratio = label.read(meta) if label.check(meta) is None else None
     return None if ratio is None else int(ratio * 100)

@@ -58,7 +58,7 @@ class Refusal:
 class Verdict:
     refusals: tuple[Refusal, ...] = ()
     warnings: tuple[Fault, ...] = ()
-    "Fields that nobody reads: most often a misspelling. They do not refuse the map, as older readers skip them too."
+    "Unknown fields: most often a misspelling. The map is accepted all the same, as older readers skip them too."
 
     @property
     def faults(self) -> tuple[Fault, ...]:

@@ -1,4 +1,4 @@
-"""The defaults behind slo-controller-config and NodeSLO: what holds where nobody has set anything.
+"""The defaults behind slo-controller-config and NodeSLO: the values of fields that are not set.
 
 `default_node_slo()` is what the manager starts from; it leaves the QoS classes open. `default_qos_strategy()` and
 `qos_off()` are what the node agent fills them with: the advised values of a class where its switch is on, neutral

@@ -1,8 +1,8 @@
-"""Who asks `thresholds.check`, and about which nodes: the webhook, the manager, the scheduler and plans.
+"""The callers of `thresholds.check`, and their nodes: the webhook, the manager, the scheduler and plans.
 
 `of_config` judges slo-controller-config by itself, for every kind of node that it tells apart; `of_nodes` judges the
 nodes that there are, with the scheduler's arguments and their annotations; `usable` is what a running manager goes on
-with. Nodes of which the same is said are judged once.
+with. Nodes with the same settings are judged once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FIELDS: Final = {RESOURCE_THRESHOLD: "resource_threshold", COLOCATION: "colocat
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What is refused, and what was mended; each once."""
+    """What is refused, and what was corrected; each once."""
 
     faults: tuple[Fault, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ def usable(old: SloConfig | None, new: SloConfig) -> tuple[SloConfig, tuple[Prob
     """What to go on with after a change: sections whose change puts thresholds out of order keep their old value.
 
     What is out of order without a change (it was stored before: `old` is None at start-up) stays, and `for_node` brings
-    it into the nearest safe order. With the problems, and what was mended.
+    it into the nearest safe order. With the problems, and what was corrected.
     """
     findings = of_config(new)
     if not findings.faults:
@@ -98,7 +98,7 @@ def _out_of_order(config: SloConfig) -> Iterator[Problem]:
 
 
 def load_limits(config: SchedulerConfiguration) -> tuple[LoadLimits, ...]:
-    """Up to which usage each profile of a scheduler places pods; those that do not look at it are left out."""
+    """The usage at which each profile of a scheduler stops placing pods; profiles that ignore usage are left out."""
     found = []
     for profile in config.profiles:
         if PLUGIN in profile.resolved().at["filter"]:

@@ -13,7 +13,7 @@ For every node, dimension (cpu, memory) and priority band, in percent of the nod
   memory also for batch and free.
 
 What two *set* fields put out of order is refused, naming both. Where one of the two is a default, schedule_max is
-lowered, with one warning; what lowering cannot mend is refused. What is stored all the same runs in the nearest safe
+lowered, with one warning; what lowering cannot correct is refused. What is stored all the same runs in the nearest safe
 order (`threshold_rungs.in_order`). A rung of 0 or without a value is not checked, nor are
 the agent's while its strategy is not enabled. Lending more than 100 is meant to oversell, and no limit on usage.
 """
@@ -40,7 +40,7 @@ COOL_DOWN_S: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class LoadLimits:
-    """Up to which usage the scheduler places pods, from one place. Empty parts say nothing."""
+    """The usage at which the scheduler stops placing pods, from one source. Empty parts set no limit."""
 
     where: str
     usage: Mapping[str, int] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class LoadLimits:
 
     @staticmethod
     def of(args: LoadAwareSchedulingArgs, where: str = "LoadAwareSchedulingArgs") -> LoadLimits:
-        """From arguments as they were written, before defaults."""
+        """From arguments before defaults are filled in."""
         aggregated = args.aggregated
         used = aggregated is not None and aggregated.usage_aggregation_type
         return LoadLimits(
@@ -76,7 +76,7 @@ class LoadLimits:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The rungs of one dimension for one band, in percent. None: there is no such rung."""
+    """The rungs of one dimension for one band, in percent. None: the rung does not exist."""
 
     schedule_max: int | None = None
     restore: int | None = None
@@ -86,7 +86,7 @@ class Thresholds:
 
     @property
     def closes_at(self) -> int | None:
-        """Usage from which the scheduler places no pod of the band, whatever its own limit says."""
+        """The usage at which the scheduler stops placing pods of the band, whatever its own limit says."""
         rungs = (self.act, self.restore, self.evict)
         return next((rung for rung in rungs if rung is not None), None)
 
@@ -103,7 +103,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class ThresholdReport:
-    """What holds after mending, what was mended, and what is refused. With faults, `thresholds` is not to be used."""
+    """The corrected thresholds, what was corrected, and what is refused. With faults, do not use `thresholds`."""
 
     thresholds: Mapping[tuple[Dimension, PriorityClass], Thresholds]
     warnings: tuple[str, ...] = ()
@@ -191,7 +191,7 @@ def _above(setting: Setting | None, rungs: Iterable[Rung]) -> Iterator[Fault | t
 
 
 def _disorder(rungs: Sequence[Rung]) -> Iterator[Fault]:
-    """Rungs of the agent that are not in order. Lowering schedule_max cannot mend that, whoever set them."""
+    """Rungs of the agent that are not in order. Lowering schedule_max cannot correct that."""
     for i, low in enumerate(rungs):
         for high in rungs[i + 1 :]:
             if low.setting.percent >= high.setting.percent:

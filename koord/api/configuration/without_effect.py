@@ -58,11 +58,11 @@ DESCHEDULER_FIELDS: Final[Mapping[str, str]] = {
     "metrics_bind_address": _BY_OPTION,
 }
 LEVEL_FIELDS: Final = {"keep_threshold": "keepThreshold", "reject_threshold": "rejectThreshold"}
-"""Of CustomPriority's evictionOrder: nobody acts on them in Koordinator, either."""
+"""Of CustomPriority's evictionOrder: Koordinator ignores them, too."""
 
 
 def descheduler_warning(config: DeschedulerConfiguration) -> str | None:
-    """Of fields that are not as they are by default."""
+    """Of fields that differ from their defaults."""
     idle = list(zip(_set(config, DESCHEDULER_FIELDS), DESCHEDULER_FIELDS.values(), strict=True))
     for at, profile in enumerate(config.profiles):
         for each in profile.plugin_config:
@@ -74,7 +74,7 @@ def descheduler_warning(config: DeschedulerConfiguration) -> str | None:
 
 
 def configuration_warning(config: SchedulerConfiguration) -> str | None:
-    """Of fields that are not as they are by default."""
+    """Of fields that differ from their defaults."""
     idle = [(name, _YET) for name in _set(config, SCHEDULER_FIELDS)]
     for at, profile in enumerate(config.profiles):
         for each in profile.plugin_config:
@@ -99,7 +99,7 @@ def told(idle: Iterable[tuple[str, str]], what: str) -> str | None:
 
 
 def _set(of: msgspec.Struct, names: Iterable[str]) -> Iterator[str]:
-    """As they are written; empty for a field that is as it is by default."""
+    """Their names in files; empty for a field with its default value."""
     written = {field.name: field.encode_name for field in msgspec.structs.fields(of)}
     default = type(of)()
     for name in names:

@@ -1,4 +1,4 @@
-"""Who wants to do what: a user (name, groups, what else the credential told) and the access that is asked for."""
+"""A request for access: the user (name, groups, extras of the credential) and the access that is requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""CustomResourceDefinitions as they are read back: whether one is served yet. `machinery.schema` writes them."""
+"""CustomResourceDefinitions as the API server returns them: whether one is served yet. `machinery.schema` writes
+them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What Cluster Autoscaler and Karpenter write and read on nodes and pods.
 
 Both put a taint on a node before they take it away, and both leave pods alone that say so in an annotation. Their
-names are kept here, so that whoever moves pods understands what was said to either of them.
+names are kept here, so that components that move pods understand what was said to either of them.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ GOING: Final = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrup
 
 
 def going(node: Node) -> str | None:
-    """The taint by which an autoscaler says that it takes this node away."""
+    """The taint of an autoscaler that is about to remove this node."""
     return next((taint.key for taint in node.spec.taints if taint.key in GOING), None)
 
 
 def is_kept(meta: ObjectMeta) -> str | None:
-    """The annotation by which a pod asks, for as long as it lives, to be left where it is."""
+    """The annotation of a pod that asks not to be moved, for as long as it lives."""
     if meta.annotations.get(SAFE_TO_EVICT) == "false":
         return f"{SAFE_TO_EVICT}: false"
     return f"{DO_NOT_DISRUPT}: true" if meta.annotations.get(DO_NOT_DISRUPT) == "true" else None
 
 
 def is_kept_now(pod: Pod, now_s: float) -> str | None:
-    """The annotation by which a pod asks to be left where it is for a time after its start. What is no duration says
-    nothing, as to Karpenter; one that has not started is kept."""
+    """The annotation of a pod that asks not to be moved for a time after its start. An invalid duration is ignored, as
+    by Karpenter; a pod that has not started is kept."""
     text = pod.metadata.annotations.get(DO_NOT_DISRUPT, "")
     if not text or text in ("true", "false"):
         return None

@@ -1,4 +1,4 @@
-"""Where kubelet puts a pod in the cgroup tree. It goes by Kubernetes' QoS alone, whatever koord's QoS class is.
+"""Where kubelet puts a pod in the cgroup tree. It uses Kubernetes' QoS alone, whatever koord's QoS class is.
 
 A pod that has only batch or mid resources asks for no cpu or memory, and hence lies below best effort.
 """

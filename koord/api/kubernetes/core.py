@@ -58,7 +58,7 @@ class Secret(Struct):
 
 
 class ServiceAccount(Struct):
-    """Who a pod is towards the API."""
+    """The identity of a pod towards the API."""
 
     metadata: ObjectMeta = ObjectMeta()
 

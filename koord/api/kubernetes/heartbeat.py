@@ -17,7 +17,7 @@ LEASE_S: Final = 40
 def conditions(known: Node | None, now_s: float) -> list[Json]:
     """Ready and without any pressure, as a node says it with each heartbeat.
 
-    `known` is the node as it is: a condition keeps the time since when it holds.
+    `known` is the present node: a condition keeps the time since when it holds.
     """
     wanted = (
         ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),

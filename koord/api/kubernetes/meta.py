@@ -43,7 +43,7 @@ class ObjectMeta(Struct):
 
     @property
     def key(self) -> str:
-        """`namespace/name`, or the name alone for what has no namespace."""
+        """`namespace/name`, or the name alone for cluster-scoped objects."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property

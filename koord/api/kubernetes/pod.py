@@ -48,7 +48,7 @@ class ResourceRequirements(Struct):
     claims: tuple[ResourceClaimUse, ...] = ()
 
     def __post_init__(self) -> None:
-        # The pods of one workload ask for the same: keeping each such map once is a sixth of a pod's memory.
+        # The pods of one workload have equal requests: sharing their maps saves a sixth of a pod's memory.
         if self.requests:
             force_setattr(self, "requests", _shared(self.requests))
         if self.limits:

@@ -2,7 +2,7 @@
 
 In order: service account, amounts of LimitRanges, a while to sit out a node that is not ready or not reachable,
 priority, RuntimeClass. The server runs these steps again after webhooks have changed the pod, so each changes nothing
-the second time. Who judges manifests without a server runs the same steps (`complete`).
+the second time. Offline commands run the same steps (`complete`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a pod's author left out: the defaults of pods and of the pod templates of workloads.
 
-The API server fills them in before it asks anyone about a pod; who judges manifests without a server does the same.
+The API server fills them in before admission; offline commands do the same.
 Defaults are filled in twice in a write (before and after admission), so each is written to change nothing the second
 time. Requests that follow from limits, host ports and service links are given to pods alone, not to templates.
 """

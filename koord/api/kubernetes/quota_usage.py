@@ -199,7 +199,7 @@ def grown(now: Amounts, before: Amounts) -> dict[str, str]:
 
 
 def over(amounts: Amounts, limits: Amounts) -> list[str]:
-    """The names of which there is more than the limit."""
+    """The names whose amounts exceed the limit."""
     return [name for name in amounts if name in limits and parse(minus(limits[name], amounts[name])).mantissa < 0]
 
 

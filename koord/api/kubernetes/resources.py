@@ -90,7 +90,7 @@ def amounts(resources: ResourceList, *, capped: bool = False) -> dict[str, int]:
 
 
 def stored_amounts(resources: ResourceList) -> dict[str, int]:
-    """Amounts of an object whatever somebody stored there: within bounds, and without what is no quantity."""
+    """Amounts of a stored object: within bounds, and without invalid quantities."""
     try:
         found = amounts(resources, capped=True)
     except QuantityError:
@@ -126,7 +126,7 @@ def _running_or_starting(pod: Pod, of: Callable[[Container], _Thousandths]) -> d
 
 
 def _pod_level(exact: _Thousandths) -> _Thousandths:
-    """The pod-level amounts that Kubernetes heeds."""
+    """The pod-level amounts that Kubernetes respects."""
     return {name: exact[name] for name in exact if name in ("cpu", "memory") or name.startswith("hugepages-")}
 
 

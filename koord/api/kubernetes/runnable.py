@@ -1,6 +1,6 @@
 """Pods as their own node sees them: `Pod` plus commands, environment, probes, mounts and container IDs.
 
-The node agent and whoever runs pods as processes read the few pods of one node with this type; deciders hold very
+The node agent and the kubelet of a local node read the few pods of one node with this type; deciders hold very
 many and read `Pod`.
 """
 

@@ -1,7 +1,7 @@
 """Words that stand on every object: phases, effects, policies.
 
 A `Word` is an open enumeration: its known words are decoded to one shared object each (a cluster has millions of
-`"True"`s), and a word that a newer Kubernetes may say is kept as it is rather than refused. All are plain strings:
+`"True"`s), and a word that a newer Kubernetes may say is kept rather than refused. All are plain strings:
 `pod.status.phase == "Running"` holds.
 """
 
@@ -70,7 +70,7 @@ class NodeConditionType(Word):
 
 
 class KubeQoS(Word):
-    """Kubernetes' own quality of service, by which kubelet builds its cgroup tree."""
+    """Kubernetes' own quality of service, which shapes kubelet's cgroup tree."""
 
     GUARANTEED = "Guaranteed"
     BURSTABLE = "Burstable"

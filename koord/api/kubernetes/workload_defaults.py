@@ -1,6 +1,6 @@
 """What the author of a workload left out: the defaults of all kinds that make pods.
 
-The API server fills them in when a workload comes; who asks what pods a manifest would make does so first. Names of
+The API server fills them in when a workload comes; offline commands fill them in first. Names of
 ReplicaSets and revisions are made from templates with their defaults.
 """
 

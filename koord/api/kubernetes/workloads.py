@@ -220,7 +220,7 @@ class PodFailurePolicy(Struct):
 
 
 class SuccessRule(Struct):
-    """When a job has succeeded though not all indexes have: these indexes, or so many of them."""
+    """When a job has succeeded though not all indexes have: these indexes, or a number of them."""
 
     succeeded_indexes: str | None = None
     succeeded_count: int | None = None

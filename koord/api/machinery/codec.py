@@ -20,7 +20,7 @@ _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 class DecodeError(BadInput):
-    """An object that could not be read. It is to be reported and skipped; others go on."""
+    """An object that could not be read. Report and skip it; others go on."""
 
     def __init__(self, what: str, path: str, fault: str) -> None:
         self.what, self.path, self.fault = what, path, fault

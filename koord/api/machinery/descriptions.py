@@ -1,7 +1,7 @@
 """What the fields of a struct mean, in the words that stand below them in the source.
 
 A string literal below a field describes it to users (`kubectl explain`, the configuration's reference). Python drops
-such literals, so they are read from the module's source, only when someone asks.
+these literals, so they are read from the module's source, on demand.
 """
 
 from __future__ import annotations

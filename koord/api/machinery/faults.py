@@ -84,7 +84,7 @@ def check(type_: type[T], data: object, what: str, *, allow_unknown: bool = Fals
 
 
 def unknown_fields(type_: type[Any], data: object) -> tuple[Fault, ...]:
-    """Fields of `data`, right as a `type_` otherwise, that nobody reads."""
+    """Unknown fields of `data`, which is a valid `type_` otherwise."""
     info = _type_info(cast("Any", type_))
     try:
         quick_check.cleaned(info, False, _fits)(data)

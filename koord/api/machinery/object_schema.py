@@ -80,7 +80,7 @@ class Schema:
     go_type: str = ""
     "Of a built-in field: the type that messages about malformed bodies name."
     go_within: str = ""
-    "Of a built-in field: the embedded structs that such messages put before its name, each with a dot after it."
+    "Of a built-in field: the embedded structs that error messages put before its name, each with a dot after it."
 
     title: str = ""
     description: str = ""

@@ -1,8 +1,8 @@
 """One object's failure is its own: what is done for one object after another, by the clock or by an event.
 
-Whoever goes over objects handles each of them under `about`, and goes on with the next. A `Failure` is data, and
-whoever drives tells it: a live component logs, counts and says it on the object (`koord.kube.malformed.FailureTeller`).
-Where nobody was named to tell it, a failure is raised: in tests and offline nothing is hidden.
+A loop over objects handles each of them under `about`, and goes on with the next. A `Failure` is data, and the driver
+reports it: a live component logs and counts it, and writes an event (`koord.kube.malformed.FailureTeller`).
+Without a reporter, a failure is raised: in tests and offline nothing is hidden.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Failure:
 
     @property
     def is_defect(self) -> bool:
-        """Whether it is a fault of the program, rather than of a value that somebody stored."""
+        """Whether it is a fault of the program, rather than of a stored value."""
         return not isinstance(self.error, BadInput)
 
 

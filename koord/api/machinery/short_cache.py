@@ -1,6 +1,6 @@
 """A cache for functions of one short text, bounded in bytes and not only in entries.
 
-Whoever sends texts decides what a cache holds. Texts that are longer than usual ones are worked out anew each time, so
+Clients decide which texts a cache holds. Texts that are longer than usual ones are computed again each time, so
 that strangers cannot fill memory with them: a cache never holds more than `most * LONGEST` characters of keys.
 """
 

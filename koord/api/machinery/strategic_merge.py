@@ -47,7 +47,7 @@ class MergeError(BadInput):
 
 
 def apply(doc: Map, patch: object, schema: Schema) -> Map:
-    """The document with the patch merged into it; both stay as they are. Raises MergeError."""
+    """The document with the patch merged into it; neither is changed. Raises MergeError."""
     if patch is None:
         return dict(doc)
     if not isinstance(patch, dict):
@@ -354,7 +354,7 @@ def _sorted_by(items: list[Any], order: list[Any], merge_key: str) -> list[Any]:
         items = [item for item in items if item.get(_DIRECTIVE) != "delete"]
     place_of = _Places(order, merge_key)
     # As an insertion sort would have it, which is what the real server does: items that the order does not name have no
-    # place that a comparison could tell, and go before all that are there; others go behind the last that is not
+    # place that a comparison could tell, and go before all existing items; others go behind the last that is not
     # behind them, or before all. `following` links the items, by their numbers; the first follows -1.
     following: dict[int, int] = {-1: -1}
     placed: list[tuple[int, int]] = []

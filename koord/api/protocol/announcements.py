@@ -1,4 +1,4 @@
-"""Who schedules for which scheduler name, as a cluster's leases say it.
+"""Which scheduler serves each scheduler name, by the cluster's leases.
 
 A pod names its scheduler, and nothing in Kubernetes tells whether anybody answers to that name. So each koord scheduler
 holds one lease per name that it schedules for (`koord-schedules-NAME`, with a label) while it decides. Other schedulers
@@ -33,13 +33,13 @@ def lease_name(scheduler_name: str) -> str:
 
 
 def is_announcement(lease: str) -> bool:
-    """Whether a lease of this name says for whom a scheduler of koord's schedules."""
+    """Whether a lease of this name announces a scheduler of koord's."""
     return lease.startswith(_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerLease:
-    """A scheduler name that somebody answered to when the lease was last renewed."""
+    """A scheduler name that had a scheduler when the lease was last renewed."""
 
     lease: str
     "namespace/name"
@@ -63,7 +63,7 @@ class Schedulers:
         return tuple(sorted(name for name, held in self.by_name.items() if held.fresh and held.schedules))
 
     def nobody(self, scheduler_name: str) -> str:
-        """Why nobody schedules for a name; empty if somebody does."""
+        """Why no scheduler answers to a name; empty if one does."""
         held = self.by_name.get(scheduler_name)
         if held is None:
             return f"no scheduler answers to the name {scheduler_name}"

@@ -14,7 +14,7 @@ class Charged(NamedTuple):
     quota: str
     "By its label; empty without."
     workload: str
-    "As in deployment/web; pod/NAME for a pod that nobody owns."
+    "As in deployment/web; pod/NAME for a pod without an owner."
 
 
 def charged_to(meta: ObjectMeta) -> Charged:

@@ -43,7 +43,7 @@ class ContainerInfo(Struct, omit_defaults=False):
 class KillRequest(Struct):
     container_id: str = field(name="containerID", default="")
     resources: ResourceList = EMPTY
-    "Of killContainersByResource: how much is to be released, `cpu` and `memory`."
+    "Of killContainersByResource: the amounts to release, `cpu` and `memory`."
 
 
 class KillInfo(Struct, omit_defaults=False):

@@ -1,13 +1,13 @@
-"""Whether a pod that somebody wants gone is told first, is waited for, or goes now.
+"""Whether a pod that a component wants to evict is notified first, is waited for, or is evicted now.
 
-    asks for no notice, has not begun, or is finished     it goes now
-    nobody has asked for its end yet                      it is told: deadline = now + the notice it asks for
-    it is told                                            it goes when it says it is ready, or at the deadline
+    asks for no notice, does not run yet, or is finished  it is evicted now
+    has no eviction notice yet                            it is notified: deadline = now + the notice it asks for
+    is notified                                           it is evicted when it says it is ready, or at the deadline
 
-Everything stands on the pod, so the answer is the same after a restart and for every process. Whoever wants a pod gone
-has an entry there. Its deadline never moves later, and the earliest deadline counts: an evictor that comes second finds
-the notice given. An evictor that lets the pod stay takes its entry back; with the last entry, the notice is withdrawn.
-An entry that is an hour past its deadline counts no more: its author is gone.
+Everything stands on the pod, so the answer is the same after a restart and for every process. Each component that
+wants to evict a pod has an entry there. Its deadline never moves later, and the earliest deadline counts: an evictor
+that comes second finds the notice given. An evictor that lets the pod stay removes its entry; with the last entry, the
+notice is withdrawn. An entry that is an hour past its deadline is ignored: its author is gone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from koord.api.protocol.annotations.notice import (
 from koord.api.text.timestamp import from_seconds, parse_timestamp
 
 STALE_S: Final = 3600.0
-"""So long after its deadline an entry counts no more."""
+"""An entry this long past its deadline is ignored."""
 WITHDRAWN: Final = "EvictionWithdrawn"
 """The reason of the DisruptionTarget condition of a pod that stays after all."""
 MOST_SAID: Final = 256
@@ -42,7 +42,7 @@ Why: TypeAlias = Literal["no notice", "not running", "ready", "deadline"]
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who wants a pod gone, and why. One with the same `by` and `reason` is the same one, whatever it says."""
+    """A component that wants to evict a pod, and why. Equal `by` and `reason` mean the same asker."""
 
     by: str
     reason: str
@@ -83,7 +83,7 @@ def concerns(meta: ObjectMeta) -> bool:
 
 
 def is_told(meta: ObjectMeta) -> bool:
-    """Whether somebody has asked a pod to go."""
+    """Whether a component has asked for the pod's eviction."""
     return EVICTION_ASKED_BY.key in meta.annotations
 
 
@@ -99,9 +99,9 @@ def decide(pod: Pod, asker: Asker, now_s: float, at_most_s: float = LONGEST_S) -
     if is_ready(meta):
         return Go("ready")
     standing = asked_by(meta, now_s)
-    if any(parse_timestamp(each.deadline) <= now_s for each in standing):
+    if any(parse_timestamp(entry.deadline) <= now_s for entry in standing):
         return Go("deadline")
-    own = next((each for each in standing if is_of(each, asker)), None)
+    own = next((entry for entry in standing if is_of(entry, asker)), None)
     if own is None and at_most_s <= 0:
         return Go("no notice")
     wanted = _entry(asker, own, now_s, min(notice_s, at_most_s))
@@ -112,13 +112,13 @@ def decide(pod: Pod, asker: Asker, now_s: float, at_most_s: float = LONGEST_S) -
 
 
 def withdrawal(pod: Pod, asker: Asker, now_s: float) -> Mapping[str, Any] | None:
-    """The patch by which an asker takes back what it asked for; None where it asked for nothing. As long as others
-    want the pod gone, it stays told."""
+    """The patch that removes an asker's entry; None if it has none. The notice stays as long as others have an
+    entry."""
     meta = pod.metadata
     written = EVICTION_ASKED_BY.read(meta)
-    if not any(is_of(each, asker) for each in written) or meta.deletion_timestamp is not None:
+    if not any(is_of(entry, asker) for entry in written) or meta.deletion_timestamp is not None:
         return None
-    left = tuple(each for each in asked_by(meta, now_s) if not is_of(each, asker))
+    left = tuple(entry for entry in asked_by(meta, now_s) if not is_of(entry, asker))
     if left:
         return _patch(pod, left, _said(left[0], left), now_s)
     said = {"status": "False", "reason": WITHDRAWN, "message": f"{asker.by}: the pod can stay"}
@@ -126,9 +126,9 @@ def withdrawal(pod: Pod, asker: Asker, now_s: float) -> Mapping[str, Any] | None
 
 
 def asked_by(meta: ObjectMeta, now_s: float) -> tuple[AskedBy, ...]:
-    """Who wants a pod gone, as far as that still counts."""
+    """The entries that still count."""
     entries = EVICTION_ASKED_BY.read(meta)
-    return tuple(each for each in entries if now_s - parse_timestamp(each.deadline) <= STALE_S)
+    return tuple(entry for entry in entries if now_s - parse_timestamp(entry.deadline) <= STALE_S)
 
 
 def is_of(entry: AskedBy, asker: Asker) -> bool:
@@ -142,7 +142,7 @@ def is_ready(meta: ObjectMeta) -> bool:
 
 
 def _entry(asker: Asker, own: AskedBy | None, now_s: float, notice_s: float) -> AskedBy:
-    # A whole second at most is added, so that nobody gets less than it asks for.
+    # Rounded up to a whole second, so that no pod gets less notice than it asks for.
     deadline_s = math.ceil(now_s + notice_s)
     if own is None:
         since, deadline = from_seconds(now_s), from_seconds(deadline_s)
@@ -157,9 +157,9 @@ def _entry(asker: Asker, own: AskedBy | None, now_s: float, notice_s: float) -> 
 
 def _with(entries: Sequence[AskedBy], wanted: AskedBy) -> tuple[AskedBy, ...]:
     same = (wanted.by, wanted.reason)
-    if all((each.by, each.reason) != same for each in entries):
+    if all((entry.by, entry.reason) != same for entry in entries):
         return (*entries, wanted)
-    return tuple(wanted if (each.by, each.reason) == same else each for each in entries)
+    return tuple(wanted if (entry.by, entry.reason) == same else entry for entry in entries)
 
 
 def _says_so(pod: Pod) -> bool:
@@ -173,7 +173,7 @@ def _said(entry: AskedBy, entries: Sequence[AskedBy]) -> dict[str, str]:
 
 
 def _patch(pod: Pod, entries: tuple[AskedBy, ...], condition: Mapping[str, str], now_s: float) -> Mapping[str, Any]:
-    """One write, of the pod as it was read: whoever comes in between wins, and is read again."""
+    """One write for the version that was read. If another writer was faster, the pod is read again."""
     texts: dict[str, str | None] = {
         EVICTION_ASKED_BY.key: EVICTION_ASKED_BY.render(entries) if entries else None,
         EVICTION_DEADLINE.key: _earliest(entries) if entries else None,
@@ -192,7 +192,7 @@ def _patch(pod: Pod, entries: tuple[AskedBy, ...], condition: Mapping[str, str],
 
 
 def _earliest(entries: Sequence[AskedBy]) -> str:
-    return min(entries, key=lambda each: parse_timestamp(each.deadline)).deadline
+    return min(entries, key=lambda entry: parse_timestamp(entry.deadline)).deadline
 
 
 def _earliest_s(entries: Sequence[AskedBy]) -> float:

@@ -123,7 +123,7 @@ OWN_ANNOTATION_KEPT_FOR_RESERVATIONS: Final = AnnotationKey("scheduling.koord.sh
 
 # What koord adds to the protocol. The descheduler's lease; D > the command line.
 OWN_ANNOTATION_SETTINGS_IN_FORCE: Final = AnnotationKey("scheduling.koord.sh/settings-in-force")
-"""The configuration that the holder of the lease goes by, as JSON: `{"holder": ..., "configuration": {...}}`."""
+"""The configuration that the holder of the lease uses, as JSON: `{"holder": ..., "configuration": {...}}`."""
 
 # What koord adds to the protocol. Its webhook configurations; people > M.
 OWN_ANNOTATION_BREAK_GLASS: Final = AnnotationKey("koordinator.sh/break-glass")
@@ -132,7 +132,7 @@ OWN_ANNOTATION_BREAK_GLASS: Final = AnnotationKey("koordinator.sh/break-glass")
 # What koord adds to the protocol, for objects that were there before koord was installed. The command line > itself;
 # M > the command line.
 OWN_ANNOTATION_FOUND: Final = AnnotationKey("install.koord.sh/found")
-"""On a CustomResourceDefinition: who wrote it before koord did. It stays when koord goes."""
+"""On a CustomResourceDefinition: its writer before koord. It stays when koord goes."""
 OWN_ANNOTATION_WEBHOOKS_BEFORE: Final = AnnotationKey("install.koord.sh/webhooks-before")
 """On a webhook configuration of Koordinator's: its webhooks before koord's manager registered its own, as JSON."""
 OWN_ANNOTATION_POLICIES_BEFORE: Final = AnnotationKey("install.koord.sh/failure-policies-before")
@@ -141,7 +141,7 @@ managers change hands, by name, as JSON."""
 OWN_ANNOTATION_REPLICAS_BEFORE: Final = AnnotationKey("install.koord.sh/replicas-before")
 """On a Deployment of Koordinator's that is paused: how many replicas it had."""
 
-# What koord adds to the protocol. Nodes; M > M, and whoever reads slo-controller-config.
+# What koord adds to the protocol. Nodes; M > M, and readers of slo-controller-config.
 OWN_LABEL_PREFIX_ROLLOUT: Final = "rollout.koordinator.sh/"
 """With the name of a feature: the node is in the roll-out of that feature."""
 

@@ -1,7 +1,7 @@
 """Resources under the names of earlier releases, given their names of today.
 
 Done once, where objects come in (pods, nodes, devices, quotas, device allocations), so that nothing behind it knows of
-old names. Where both names are present, today's stands and the old one is left as it is: it is then nobody's.
+old names. Where both names are present, today's counts and the old one is ignored.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the scheduler gave to the pods of a node: the file by which the agent tells its pod-resources process.
+"""What the scheduler gave to the pods of a node: the file from the agent to its pod-resources process.
 
-The agent moves a new file into place whenever something changes; who serves reads it with each question.
+The agent moves a new file into place whenever something changes; the server reads it for each request.
 """
 
 from __future__ import annotations

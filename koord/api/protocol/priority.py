@@ -23,7 +23,7 @@ from koord.api.text.whole_number import whole_number
 
 class QoSClass(StrEnum):
     LSE = "LSE"
-    "Latency sensitive, with cores of its own that nobody else may use."
+    "Latency sensitive, with cores of its own that no other pod may use."
     LSR = "LSR"
     "Latency sensitive, with reserved cores that only best-effort pods may use too."
     LS = "LS"

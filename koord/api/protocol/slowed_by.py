@@ -47,7 +47,7 @@ class Blame(Struct):
 
 
 def paired(meta: ObjectMeta) -> PairedWorkload | None:
-    """The workload of a pod, the topmost that its names tell; None where nobody makes it anew."""
+    """The workload of a pod, the topmost that its names tell; None if no controller creates it again."""
     return paired_of(workloads_of(meta))
 
 
@@ -59,7 +59,7 @@ def paired_of(workloads: Sequence[Workload]) -> PairedWorkload | None:
 
 
 def blames_in(pod: PodMetricInfo) -> Iterator[Blame]:
-    """What is told of one pod. What cannot be read, or is about another namespace's victim, says nothing."""
+    """The blames of one pod. A blame that cannot be read, or names another namespace's victim, is skipped."""
     told: Any = pod.extensions.get(SLOWED_BY)
     if not isinstance(told, list | tuple):
         return

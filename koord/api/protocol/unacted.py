@@ -1,7 +1,7 @@
 """What the protocol has and nothing acts on yet: objects that are stored and pods that ask, with no effect.
 
-One table. The manager says so in an event on each such object, `koord explain` on each pod that asks for it, and
-`koord status` counts them. Whoever builds the missing part takes its line away, and all three fall silent.
+One table. The manager says so in an event on each of these objects, `koord explain` on each pod that asks for it, and
+`koord status` counts them. When the missing part is built, remove its line, and all three stop.
 """
 
 from __future__ import annotations

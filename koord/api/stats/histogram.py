@@ -61,7 +61,7 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A histogram as it is kept on disk or in an object."""
+    """A histogram in the form for a file or an object."""
 
     newest_s: float
     total: float

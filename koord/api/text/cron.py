@@ -38,7 +38,7 @@ _MACROS: Final = {
 }
 _EVERY: Final = "@every "
 _FARTHEST_YEARS: Final = 5
-"""A schedule without a time in so many years (30 February) has none."""
+"""A schedule without a time in these years (30 February) has none."""
 
 
 class CronError(BadInput):
@@ -54,7 +54,7 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When to act: at times that match all fields, or every so many seconds from the last time on."""
+    """When to act: at times that match all fields, or at an interval in seconds from the last time on."""
 
     fields: tuple[_Field, ...] = ()
     every_s: int = 0

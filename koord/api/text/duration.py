@@ -81,7 +81,7 @@ def from_seconds(duration_s: float) -> str:
 
 
 def check(text: object) -> None:
-    """Refuses what is no duration. For fields of type `Duration`."""
+    """Refuses an invalid duration. For fields of type `Duration`."""
     if not isinstance(text, str):
         raise DurationError(f"must be a duration in quotes; {_VALID}")
     parse_ns(text)

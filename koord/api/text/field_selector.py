@@ -62,7 +62,7 @@ def parse_fields(text: str) -> FieldMatcher:
 
 
 def escape(value: str) -> str:
-    """A literal value as it is written in a field selector."""
+    """A literal value, escaped for a field selector."""
     return _SPECIAL.sub(r"\\\g<0>", value)
 
 

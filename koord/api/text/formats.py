@@ -1,7 +1,7 @@
 """What names, keys and values may look like, in the real server's words.
 
 Each function gives the faults of one text: none for a good one. The sentences are part of the protocol: people search
-for them, and clients show them as they are.
+for them, and clients show them unchanged.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def legacy_ip_address(value: str) -> Faults:
 
 
 def without_zeros(value: str) -> str:
-    """An IPv4 address as it is written today."""
+    """An IPv4 address in today's form."""
     return re.sub(r"(?<![0-9])0+(?=[0-9])", "", value) if ":" not in value else value
 
 

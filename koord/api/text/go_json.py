@@ -1,6 +1,6 @@
 """Field names as Go's encoding/json takes them: in any case.
 
-Annotations and ConfigMaps are read by Go programs too, which accept `reservedCpus` for `reservedCPUs`. To drop such a
+Annotations and ConfigMaps are read by Go programs too, which accept `reservedCpus` for `reservedCPUs`. To drop this
 field silently would be to do the opposite of what its writer saw working. (Kubernetes' own API is strict about case.)
 """
 

@@ -59,7 +59,7 @@ class Problem:
 
 @dataclass(slots=True)
 class Manifest:
-    """One object: typed, and as it was written."""
+    """One object: typed, and as plain data."""
 
     kind: Kind[Any]
     object: Struct
@@ -155,7 +155,7 @@ def read(
 ) -> Manifests:
     """The objects in files, in all YAML and JSON files below folders, and on standard input (`-`).
 
-    `reading` is told of each file before it is read.
+    `reading` is called with each file before it is read.
     """
     reader = _Reader(namespace, misnamed, strict)
     # Objects pile up and none is garbage, which the collector would find out again and again.

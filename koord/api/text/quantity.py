@@ -2,8 +2,8 @@
 
 A quantity is a decimal of at most nine fractional digits; what is finer is rounded away from zero. It has at most
 `MOST_DIGITS` digits, so that arithmetic with what others sent takes no time. Accounting uses
-integers only: `milli` (CPU) and `value` (all else) round away from zero too, so that nobody gets less than was
-asked for, and what an int64 cannot hold is refused.
+integers only: `milli` (CPU) and `value` (all else) round away from zero too, so that no pod gets less than it
+requested, and what an int64 cannot hold is refused.
 
 Written with a binary suffix, a quantity prints with one where it is a whole number from 1024 on, else as a decimal.
 """
@@ -171,7 +171,7 @@ def counts_bytes(resource: str) -> bool:
 
 
 def check(quantity: object) -> None:
-    """Refuses what is no quantity. For fields of type `Quantity`."""
+    """Refuses an invalid quantity. For fields of type `Quantity`."""
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
         raise QuantityError(f"must be {_VALID}")
     parse(quantity)

@@ -50,8 +50,8 @@ LabelValue = Annotated[str, Meta(extra={"check": _check_value})]
 LabelOperator = Annotated[
     str, Meta(extra={"check": _check_operator}, extra_json_schema={"enum": list(LABEL_OPERATORS)})
 ]
-"""Checked where a selector is written or compiled, and not where it is read: an object that is stored with an operator
-that nobody knows must not vanish as a whole."""
+"""Checked where a selector is written or compiled, and not where it is read: an object that is stored with an unknown
+operator must not vanish as a whole."""
 
 
 class LabelSelectorRequirement(Struct):
@@ -128,7 +128,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One condition on the label `key`, of which `fault` says whether it makes sense."""
+    """One condition on the label `key`; `fault` says whether it is valid."""
 
     key: str
     operator: Operator
@@ -235,7 +235,7 @@ def selector_faults(selector: LabelSelector) -> list[Fault]:
 
 
 def match_labels(labels: Mapping[str, str]) -> LabelMatcher:
-    """The matcher for a plain map of labels, such as a Service's selector or a pod's nodeSelector. Unchecked."""
+    """The matcher for a plain map of labels: a Service's selector, a pod's nodeSelector. Unchecked."""
     return _matcher(Requirement(key, Operator.EQUALS, (value,)) for key, value in labels.items())
 
 

@@ -1,9 +1,9 @@
-"""What values of stored objects count as. API servers take many that nobody meant; these are the bounds, in one place.
+"""What values of stored objects count as. API servers accept many absurd ones; these are the bounds, in one place.
 
 value                                           counts as
 a duration that is none, or too long            without an end: as long as a Go duration can be, about 292 years
 a time that is none                             missing
-a time outside the years 1 to 9999              missing: nobody could write it down again
+a time outside the years 1 to 9999              missing: it could not be written again
 an amount below 0                               0
 an amount beyond 64 Pi                          64 Pi: a hundred of them still add up within 64 bits
 """

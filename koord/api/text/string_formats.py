@@ -74,7 +74,7 @@ def _hostname(text: str) -> bool:
 
 
 def _ip(text: str) -> bool:
-    """An address; leading zeros in IPv4 are taken, as they were by old parsers."""
+    """An address; leading zeros in IPv4 are accepted, as old parsers did."""
     if re.fullmatch(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}", text):
         return all(int(part) <= 255 for part in text.split("."))
     try:

@@ -65,7 +65,7 @@ def micro_from_ns(time_ns: int) -> str:
 
 
 def check(text: object) -> None:
-    """Refuses what is no time. For fields of type `Timestamp`."""
+    """Refuses an invalid time. For fields of type `Timestamp`."""
     if not isinstance(text, str):
         raise TimestampError(f"must be a time in quotes; {_VALID}")
     parse_ns(text)

@@ -78,8 +78,8 @@ def load(text: str, source: str) -> object:
 
 
 def load_first(text: str, source: str, repeated: Callable[[int, str], None]) -> object:
-    """The first document of a text, or None where it is empty. `repeated` is told of the line and name of each key that
-    its map already has; the last one counts."""
+    """The first document of a text, or None where it is empty. `repeated` is called with the line and name of each key
+    that its map already has; the last one counts."""
     return next(_Reader(text, source, repeated).documents(), None)
 
 

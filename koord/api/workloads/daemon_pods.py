@@ -36,7 +36,7 @@ def automatic(template: PodTemplateSpec) -> tuple[tuple[TaintKey, TaintEffect], 
 
 
 def belongs(template: PodTemplateSpec, node: Node) -> tuple[bool, bool]:
-    """Whether a pod should be made on the node, and whether one that is there may stay."""
+    """Whether a pod should be made on the node, and whether an existing one may stay."""
     spec = template.spec
     if spec.node_name and spec.node_name != node.metadata.name:
         return False, False

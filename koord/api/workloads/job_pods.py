@@ -1,4 +1,4 @@
-"""A Job's pods as they are made: with an index and its hostname, and the finalizer by which ends are counted."""
+"""New pods of a Job: with an index and its hostname, and the finalizer for counting ends."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from koord.api.kubernetes.workloads import PodTemplate
 
 
 def managing(kind: Kind[Any], meta: ObjectMeta) -> OwnerReference:
-    """The reference by which an object of this kind manages what it makes."""
+    """The owner reference on the objects that an object of this kind creates."""
     return OwnerReference(kind.api_version, kind.kind, meta.name, meta.uid, controller=True, block_owner_deletion=True)
 
 
@@ -36,5 +36,5 @@ def reference_body(owner: OwnerReference) -> dict[str, object]:
 
 
 def name_prefix(owner: ObjectMeta) -> str:
-    """`web-`, cut such that the completed name is a valid label too."""
+    """`web-`, cut so that the completed name is a valid label too."""
     return f"{owner.name[:57]}-"

@@ -32,7 +32,7 @@ class Agents:
         self._failed = ""
 
     async def look(self) -> None:
-        """Reads what they go by, unless it was read just now. If that is refused, what was known counts."""
+        """Reads the thresholds of the agents, unless they were just read. If that is refused, the last ones count."""
         if self._clock.monotonic() < self._until_s:
             return
         self._until_s = self._clock.monotonic() + KNOWN_FOR_S

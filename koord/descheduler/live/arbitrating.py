@@ -1,4 +1,4 @@
-"""Arbitration, every so often: of the jobs that wait, some are let through, some refused, and the others told why they
+"""Periodic arbitration: of the waiting jobs, some are admitted, some refused, and the others get the reason why they
 wait."""
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.annotations.load import PASSED_ARBITRATION
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.descheduler.arbitration import Ruling, arbitrate
+from koord.descheduler.job_events import ACTION
 from koord.descheduler.job_request import forbidden, held_back, sorted_out
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.picture import Picture
 from koord.descheduler.live.scales import Scales
 from koord.descheduler.rules import Rules
-from koord.descheduler.told import ACTION
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.errors import ApiError, NotFound, Unavailable
@@ -51,7 +51,7 @@ class Arbitrating:
         self._unsure: set[str] = set()
         "Jobs that may have been let through: the answer was lost."
         self._told_s: dict[str, float] = {}
-        "When a job was last told why it waits, by its uid."
+        "When the reason to wait was last written on a job, by its uid."
 
     async def run(self) -> None:
         while True:
@@ -78,20 +78,20 @@ class Arbitrating:
         if not asked:
             self._told_s.clear()
             return
-        pods = [each.pod for each in asked if each.pod is not None]
+        pods = [request.pod for request in asked if request.pod is not None]
         picture.scales |= await self._scales.of(pods)
         workloads = picture.workloads_of(pods)
         rulings = arbitrate(asked, workloads, moves, picture.shield)
         async with asyncio.TaskGroup() as tasks:
             for ruling in rulings:
-                tasks.create_task(self._carry_out(jobs[ruling.asked.name], ruling))
+                tasks.create_task(self._carry_out(jobs[ruling.request.name], ruling))
 
     async def _carry_out(self, job: PodMigrationJob, ruling: Ruling) -> None:
         with self._picture.shield.about("carry out the ruling on it", POD_MIGRATION_JOBS, job.metadata):
             try:
                 match ruling.outcome:
                     case "passes":
-                        await self._let_through(job, ruling.asked.pod)
+                        await self._let_through(job, ruling.request.pod)
                     case "forbidden":
                         await self._refuse(job, ruling.why)
                     case "waits":
@@ -128,5 +128,5 @@ class Arbitrating:
         if job.status.message == why or now_s - self._told_s.get(uid, -TELL_AGAIN_S) < TELL_AGAIN_S:
             return
         self._told_s[uid] = now_s
-        told = await self._client.update(POD_MIGRATION_JOBS, held_back(job, why), subresource="status")
-        self._picture.written(told)
+        written = await self._client.update(POD_MIGRATION_JOBS, held_back(job, why), subresource="status")
+        self._picture.written(written)

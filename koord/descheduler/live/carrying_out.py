@@ -17,7 +17,7 @@ from koord.api.protocol.annotations.load import SOFT_EVICTION, SoftEviction
 from koord.api.protocol.crd.pod_migration_job import DeleteOptions, PodMigrationJob
 from koord.api.text.timestamp import from_seconds
 from koord.descheduler.cooling import closed_to, note_of_move
-from koord.descheduler.migration import (
+from koord.descheduler.migration_step import (
     Action,
     DropReservation,
     EvictPod,
@@ -43,7 +43,7 @@ class CarryingOut:
     def __init__(
         self, client: Client, clock: Clock, nodes: Callable[[], Iterable[Node]], *, claims: bool = True
     ) -> None:
-        # A refusal is told on the job, and tried again from there.
+        # A refusal is reported on the job, and retried from there.
         self._client, self._clock, self._claims = client.limited(attempts=1), clock, claims
         self._nodes = nodes
 
@@ -107,10 +107,10 @@ class CarryingOut:
         if pod["metadata"].get("uid") != ref.uid:
             return
         now_s, owners = self._clock.now(), pod["metadata"].get("ownerReferences") or ()
-        owner = next((each["uid"] for each in owners if each.get("controller")), "")
+        owner = next((owner["uid"] for owner in owners if owner.get("controller")), "")
         closed = closed_to(self._nodes(), owner, now_s) if owner else ()
         wanted = reservation_for(job, pod, ttl, now_s, claims=self._claims, closed=closed)
-        # The name is the job's uid: one that is there was made for this job, by whoever was here before.
+        # The name is the job's uid: an existing one was made for this job, by an earlier process.
         with suppress(AlreadyExists):
             await self._client.create(RESERVATIONS, wanted)
 

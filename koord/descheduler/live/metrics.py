@@ -9,7 +9,8 @@ from typing import Final
 
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.crd.pod_migration_job import TERMINAL, PodMigrationJob, PodMigrationJobPhase
-from koord.descheduler.migration import EvictPod, created_s
+from koord.descheduler.job_status import created_s
+from koord.descheduler.migration_step import EvictPod
 from koord.descheduler.round import Outcome
 from koord.kube.metrics import RECONCILE_BUCKETS, Metrics
 
@@ -73,7 +74,7 @@ class DeschedulerMetrics:
 
     def round(self, outcome: Outcome, took_s: float) -> None:
         self._took.observe(took_s)
-        for each in outcome.moves:
-            self._proposed.labels(each.by, "moves").inc()
+        for move in outcome.moves:
+            self._proposed.labels(move.by, "moves").inc()
         for held in outcome.held:
             self._proposed.labels(held.proposal.by, "waits").inc()

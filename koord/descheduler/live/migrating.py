@@ -1,7 +1,7 @@
-"""Moves pods: takes the next step of each PodMigrationJob that was let through, whoever created and whoever began it.
+"""Moves pods: takes the next step of each PodMigrationJob that was let through, also of jobs that users created.
 
-Before a pod is evicted, the job and its reservation are read anew: what was heard of them may be old, and an eviction
-cannot be taken back. A pod starts to leave only if not too many others of its workload are away by then. Where no lease
+Before a pod is evicted, the job and its reservation are read again: informers may be late, and an eviction
+cannot be undone. A pod starts to leave only if not too many others of its workload are away by then. Where no lease
 says that this is the only descheduler, a job that was let through begins only after a look at all others, as the API
 server has them: two that rule at once could let too many through.
 """
@@ -29,26 +29,17 @@ from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.protocol.crd.reservation import Reservation
 from koord.descheduler.evictable import may_not_leave
 from koord.descheduler.held_room import Sibling, reservation_name
+from koord.descheduler.job_events import ACTION, events_of
 from koord.descheduler.job_request import begins, why_wait_again
+from koord.descheduler.job_status import cause_of, gives_up_late, starts_to_leave, ttl_of
 from koord.descheduler.live.carrying_out import CarryingOut
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.pace import Pace
 from koord.descheduler.live.picture import Picture
-from koord.descheduler.migration import (
-    Action,
-    EvictPod,
-    Seen,
-    Step,
-    cause_of,
-    gives_up_late,
-    refused,
-    starts_to_leave,
-    step,
-    ttl_of,
-)
+from koord.descheduler.migration import step
+from koord.descheduler.migration_step import Action, EvictPod, MigrationState, Step, refused
 from koord.descheduler.parting import Change, Scaling
 from koord.descheduler.rules import Rules
-from koord.descheduler.told import ACTION, told
 from koord.descheduler.workloads import is_rolling_out
 from koord.kube.client import Client
 from koord.kube.clock import Clock
@@ -83,7 +74,7 @@ class Migrating:
         workers: int = 1,
         elected: bool = False,
     ) -> None:
-        """`rules`: of the profile that a job belongs to. `elected`: no other descheduler decides meanwhile."""
+        """`rules`: of the profile that a job belongs to. `elected`: no other descheduler decides at the same time."""
         self._client, self._picture, self._rules, self._pace = client, picture, rules, pace
         self._elected = elected
         self._leaving = asyncio.Lock()
@@ -171,7 +162,7 @@ class Migrating:
         return True
 
     async def _take(
-        self, job: PodMigrationJob, taken: Step, seen: Seen, args: MigrationControllerArgs
+        self, job: PodMigrationJob, taken: Step, seen: MigrationState, args: MigrationControllerArgs
     ) -> Requeue | None:
         ttl = (job.spec.ttl or args.default_job_ttl) if ttl_of(job, args) else "0s"
         for action in taken.actions:
@@ -194,20 +185,20 @@ class Migrating:
             return Requeue(SOON_S)
         return None if taken.again_s is None else Requeue(taken.again_s)
 
-    def _evicted(self, job: PodMigrationJob, action: EvictPod, seen: Seen) -> None:
+    def _evicted(self, job: PodMigrationJob, action: EvictPod, seen: MigrationState) -> None:
         pod = seen.pod
         self._metrics.evicted(action, pod, ok=True)
         if pod is not None:
             note = f'Pod evicted from node "{pod.spec.node_name}" {cause_of(job)}'
             self._events.record(reference(PODS, pod), "Descheduled", note, action=ACTION)
 
-    async def _seen(self, job: PodMigrationJob, args: MigrationControllerArgs, *, anew: bool = False) -> Seen:
+    async def _seen(self, job: PodMigrationJob, args: MigrationControllerArgs, *, anew: bool = False) -> MigrationState:
         """What a job is about. What is not there as far as we have heard may only be late: it is asked for."""
         picture, ref = self._picture, job.spec.pod_ref
         pod = picture.pods.get(f"{ref.namespace}/{ref.name}")
         reservation = picture.reservations.get(reservation_name(job))
         if job.is_over:
-            return Seen(pod, reservation)
+            return MigrationState(pod, reservation)
         if (pod is None or anew) and ref.namespace and ref.name:
             pod = await self._ask(PODS, ref.name, ref.namespace)
         if reservation is None or anew:
@@ -232,7 +223,7 @@ class Migrating:
             if is_due and not reservation.status.current_owners:
                 whole = picture.whole(reservation)
         uid = "" if workload is None else workload.uid
-        return Seen(pod, reservation, bound, wait_s, scaling, siblings, uid, whole)
+        return MigrationState(pod, reservation, bound, wait_s, scaling, siblings, uid, whole)
 
     async def _scaling(self, job: PodMigrationJob, pod: Pod | None) -> Scaling | None:
         """The Deployment of the pod, where that asks for its replacement first, or is scaled for this job already."""
@@ -249,7 +240,7 @@ class Migrating:
         return Scaling(deployment, is_rolling_out(deployment), await self._is_autoscaled(deployment))
 
     async def _is_autoscaled(self, deployment: Deployment) -> bool:
-        """Where that cannot be told, it may be."""
+        """Whether an autoscaler sets the replicas; True if that is unknown."""
         namespace, name = deployment.metadata.namespace, deployment.metadata.name
         try:
             _, _, body = await self._client.raw("GET", AUTOSCALERS.format(namespace))
@@ -258,9 +249,9 @@ class Migrating:
         except ApiError as error:
             log.warning("cannot tell whether %s is scaled by load: %s", deployment.metadata.key, error)
             return True
-        found = json.loads(body).get("items") or ()
-        targets = [each.get("spec", {}).get("scaleTargetRef", {}) for each in found]
-        return any((each.get("kind"), each.get("name")) == ("Deployment", name) for each in targets)
+        autoscalers = json.loads(body).get("items") or ()
+        targets = [autoscaler.get("spec", {}).get("scaleTargetRef", {}) for autoscaler in autoscalers]
+        return any((target.get("kind"), target.get("name")) == ("Deployment", name) for target in targets)
 
     async def _ask(self, kind: Kind[T], name: str, namespace: str = "") -> T | None:
         try:
@@ -269,7 +260,7 @@ class Migrating:
             return None
 
     async def _write(self, before: PodMigrationJob, after: PodMigrationJob) -> bool:
-        """Write what has changed; False where somebody else has changed the job meanwhile."""
+        """Write what has changed; False if the job was changed concurrently."""
         if after == before:
             return True
         written, meta = before, after.metadata
@@ -288,9 +279,9 @@ class Migrating:
             return False
         self._picture.written(written)
         self._pace.written(written)
-        for each in told(before, after):
+        for event in events_of(before, after):
             self._events.record(
-                reference(POD_MIGRATION_JOBS, after), each.reason, each.note, action=ACTION, type=each.type
+                reference(POD_MIGRATION_JOBS, after), event.reason, event.note, action=ACTION, type=event.type
             )
         if after.status.phase != before.status.phase and after.is_over:
             self._metrics.ended(after)

@@ -10,19 +10,18 @@ from koord.api.protocol.annotations.load import JOB_PROFILE
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.text.duration import parse_duration
 from koord.descheduler.evictable import asks_for_it
-from koord.descheduler.limiter import Limit, wait_s, went_of
+from koord.descheduler.limiter import Limit, departure_of, wait_s
 from koord.descheduler.workloads import Workload, at_most
 from koord.kube.store import Delta
 from koord.kube.token_bucket import TokenBucket
 
 MANY: Final = 10_000
 KEPT_S: Final = 86_400.0
-"""If so many workloads had pods moved, those without a move for so long are forgotten."""
+"""Above this number of workloads, those without a recent move are forgotten."""
 
 
 class Pace:
-    """What has gone lately, by the jobs that it hears of: those of earlier processes, too. A job that somebody deletes
-    counts for as long as this process runs."""
+    """Recent evictions, also those of earlier processes. A deleted job counts while this process runs."""
 
     def __init__(self) -> None:
         self._went: dict[tuple[str, str], dict[str, float]] = {}
@@ -34,7 +33,7 @@ class Pace:
             self.written(delta.new)
 
     def written(self, job: PodMigrationJob) -> None:
-        went = went_of(job)
+        went = departure_of(job)
         if went is None:
             return
         for name, key in (("workload", went.workload), ("namespace", went.namespace)):
@@ -47,12 +46,12 @@ class Pace:
 
     def wait_s(self, pod: Pod, args: MigrationControllerArgs, workload: Workload | None, now_s: float) -> float:
         """How long until the limiters let a pod go."""
-        found = 0.0
+        longest_s = 0.0
         for name, key, limit in _limits(pod, args, workload):
             times = self._went.get((name, key))
             if times:
-                found = max(found, wait_s(times.values(), limit, now_s))
-        return found
+                longest_s = max(longest_s, wait_s(times.values(), limit, now_s))
+        return longest_s
 
     def may_evict(self, job: PodMigrationJob, args: MigrationControllerArgs, now_s: float) -> bool:
         """Whether the rate of evictions lets another go now; then it is taken."""
@@ -66,16 +65,16 @@ class Pace:
 def _limits(pod: Pod, args: MigrationControllerArgs, workload: Workload | None) -> list[tuple[str, str, Limit]]:
     if asks_for_it(pod):
         return []
-    found = []
+    limits = []
     of_workloads = args.object_limiters.get("workload")
     if of_workloads is not None and workload is not None:
         configured = of_workloads.max_migrating
         most = at_most(args.max_migrating_per_workload if configured is None else configured, workload.replicas)
-        found.append(("workload", workload.uid, _limit(of_workloads, most)))
+        limits.append(("workload", workload.uid, _limit(of_workloads, most)))
     of_namespaces = args.object_limiters.get("namespace")
     if of_namespaces is not None and isinstance(of_namespaces.max_migrating, int):
-        found.append(("namespace", pod.metadata.namespace, _limit(of_namespaces, of_namespaces.max_migrating)))
-    return found
+        limits.append(("namespace", pod.metadata.namespace, _limit(of_namespaces, of_namespaces.max_migrating)))
+    return limits
 
 
 def _limit(limiter: ObjectLimiter, most: int) -> Limit:

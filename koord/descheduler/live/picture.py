@@ -1,7 +1,7 @@
 """What the descheduler knows of the cluster: informers, and the scheduler's own state fed from them.
 
-Jobs that were just written count as written, until they are heard of: nobody asks twice for the same move because the
-watch is slow.
+Jobs that were just written count as written until the watch reports them: a slow watch does not cause a second request
+for the same move.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ASSUMED_FOR_S: Final = 60.0
 REQUIRED: Final[tuple[Kind[Any], ...]] = (kinds.POD_MIGRATION_JOBS, kinds.RESERVATIONS)
 """Without these nothing can be moved."""
 OTHERS: Final[tuple[Kind[Any], ...]] = tuple(kind for kind in OPTIONAL if kind not in REQUIRED)
-"""Kinds by which the scheduler decides, which a cluster need not serve."""
+"""Kinds that the scheduler uses and that a cluster need not serve."""
 
 
 class Picture:
@@ -54,7 +54,7 @@ class Picture:
         alone: bool,
         shield: Shield | None = None,
     ) -> None:
-        """`shield`: whoever goes over what is known handles each object under it."""
+        """`shield`: handles failures over single objects."""
         self._clock, self._informers = clock, informers
         self.shield = shield or Shield()
         self._sources = Sources(informers, clock)
@@ -73,7 +73,7 @@ class Picture:
         self._has_metrics = False
         self._core = Core(profiles_of(scheduler), alone=alone, now=moment(clock), hints=False, shield=self.shield)
         self.scales: dict[str, int] = {}
-        "Replicas of workloads of other kinds, by uid, as whoever asks has heard."
+        "Replicas of workloads of other kinds, by uid."
         self._assumed: dict[str, tuple[PodMigrationJob, float]] = {}
         self._disconnect: Callable[[], None] = lambda: None
 
@@ -104,13 +104,13 @@ class Picture:
             if pod.spec.node_name:
                 (finished_on if pod.is_finished else pods_on).setdefault(pod.spec.node_name, []).append(pod)
         metrics = self._informers.get(kinds.NODE_METRICS).list() if self._has_metrics else []
-        known: list[Any] = [each for informer in self._workloads.values() for each in informer.list()]
+        workloads: list[Any] = [workload for informer in self._workloads.values() for workload in informer.list()]
         return Sight(
             self._clock.now(),
-            {each.metadata.name: each for each in self.nodes.list()},
+            {node.metadata.name: node for node in self.nodes.list()},
             pods_on,
-            {each.metadata.name: each for each in metrics},
-            workloads_of(known, pods, self.scales, has_all_pods=True),
+            {metric.metadata.name: metric for metric in metrics},
+            workloads_of(workloads, pods, self.scales, has_all_pods=True),
             Places(core.cluster, core.feed.engine_of),
             self.moving(),
             finished_on,
@@ -119,7 +119,7 @@ class Picture:
         )
 
     def priorities(self) -> dict[str, int]:
-        return {each.metadata.name: each.value for each in self._classes.list()}
+        return {class_.metadata.name: class_.value for class_ in self._classes.list()}
 
     def workloads_of(self, pods: Iterable[Pod]) -> Workloads:
         """The workloads of some pods, with all of their pods."""
@@ -137,32 +137,32 @@ class Picture:
         owner = pod.metadata.controller
         if owner is None:
             return None
-        found = self._workload(owner.kind, f"{pod.metadata.namespace}/{owner.name}", owner.uid)
-        above = found.metadata.controller if isinstance(found, ReplicaSet) else None
+        workload = self._workload(owner.kind, f"{pod.metadata.namespace}/{owner.name}", owner.uid)
+        above = workload.metadata.controller if isinstance(workload, ReplicaSet) else None
         if above is not None:
-            found = self._workload(above.kind, f"{pod.metadata.namespace}/{above.name}", above.uid) or found
-        if found is not None:
-            return workload_from(found)
+            workload = self._workload(above.kind, f"{pod.metadata.namespace}/{above.name}", above.uid) or workload
+        if workload is not None:
+            return workload_from(workload)
         replicas = self.scales.get(owner.uid)
         return None if replicas is None else scaled(owner, pod.metadata.namespace, replicas)
 
-    def _climb(self, pod: Pod, known: dict[str, Any]) -> None:
+    def _climb(self, pod: Pod, workloads: dict[str, Any]) -> None:
         """A pod's controller, what is above it, and what else that has."""
         owner = pod.metadata.controller
-        if owner is None or owner.uid in known:
+        if owner is None or owner.uid in workloads:
             return
-        found = self._workload(owner.kind, f"{pod.metadata.namespace}/{owner.name}", owner.uid)
-        if found is None:
+        workload = self._workload(owner.kind, f"{pod.metadata.namespace}/{owner.name}", owner.uid)
+        if workload is None:
             return
-        known[owner.uid] = found
-        above = found.metadata.controller
-        if not isinstance(found, ReplicaSet) or above is None or above.uid in known:
+        workloads[owner.uid] = workload
+        above = workload.metadata.controller
+        if not isinstance(workload, ReplicaSet) or above is None or above.uid in workloads:
             return
         deployment = self._workload(above.kind, f"{pod.metadata.namespace}/{above.name}", above.uid)
         if deployment is not None:
-            known[above.uid] = deployment
-            for each in self._workloads[kinds.REPLICA_SETS].by_index("controller", above.uid):
-                known[each.metadata.uid] = each
+            workloads[above.uid] = deployment
+            for replica_set in self._workloads[kinds.REPLICA_SETS].by_index("controller", above.uid):
+                workloads[replica_set.metadata.uid] = replica_set
 
     def deployment_of(self, job: PodMigrationJob, pod: Pod | None) -> Deployment | None:
         """The Deployment of a job's pod, if pods are replaced first there, or it is scaled for this job already."""
@@ -171,9 +171,9 @@ class Picture:
             replica_set = self._workload(owner.kind, f"{job.spec.pod_ref.namespace}/{owner.name}", owner.uid)
             above = None if replica_set is None else replica_set.metadata.controller
             if above is not None and above.kind == "Deployment":
-                found = self._workload(above.kind, f"{job.spec.pod_ref.namespace}/{above.name}", above.uid)
-                if isinstance(found, Deployment) and SCALE_FIRST.read(found.metadata, "Deployment"):
-                    return found
+                deployment = self._workload(above.kind, f"{job.spec.pod_ref.namespace}/{above.name}", above.uid)
+                if isinstance(deployment, Deployment) and SCALE_FIRST.read(deployment.metadata, "Deployment"):
+                    return deployment
         scaled = self._workloads[kinds.DEPLOYMENTS].by_index("scaled", job.metadata.uid)
         return next(iter(scaled), None)
 
@@ -189,13 +189,15 @@ class Picture:
 
     def scaled(self) -> list[Deployment]:
         """Deployments with a replica that some job added."""
-        return [each for each in self._workloads[kinds.DEPLOYMENTS].list() if record_of(each) is not None]
+        return [
+            deployment for deployment in self._workloads[kinds.DEPLOYMENTS].list() if record_of(deployment) is not None
+        ]
 
     def _workload(self, kind: str, key: str, uid: str) -> Any | None:
         for each, informer in self._workloads.items():
             if each.kind == kind:
-                found = informer.get(key)
-                return found if found is not None and found.metadata.uid == uid else None
+                workload = informer.get(key)
+                return workload if workload is not None and workload.metadata.uid == uid else None
         return None
 
     def moving(self) -> list[Move]:
@@ -207,14 +209,14 @@ class Picture:
         return moves_of(self.all_jobs(), self.pods.get, self._clock.now(), self.shield)
 
     def job(self, name: str) -> PodMigrationJob | None:
-        known = self._assumed.get(name)
-        return self.jobs.get(name) if known is None else known[0]
+        assumed = self._assumed.get(name)
+        return self.jobs.get(name) if assumed is None else assumed[0]
 
     def jobs_with(self, reservation: str) -> list[PodMigrationJob]:
         """The jobs that refer to a reservation."""
-        found = {job.metadata.name for job in self.jobs.by_index("reservation", reservation)}
-        found |= {name for name, (job, _) in self._assumed.items() if reservation_name(job) == reservation}
-        return [job for name in found if (job := self.job(name)) is not None and reservation_name(job) == reservation]
+        names = {job.metadata.name for job in self.jobs.by_index("reservation", reservation)}
+        names |= {name for name, (job, _) in self._assumed.items() if reservation_name(job) == reservation}
+        return [job for name in names if (job := self.job(name)) is not None and reservation_name(job) == reservation]
 
     def siblings(self, job: PodMigrationJob, reservation: Reservation) -> tuple[Sibling, ...]:
         """Other jobs that hold room for the same workload."""
@@ -225,7 +227,7 @@ class Picture:
         }
         if len(rooms) < 2:
             return ()
-        found = {each.metadata.name: each for name in rooms for each in self.jobs_with(name)}
+        jobs = {job.metadata.name: job for name in rooms for job in self.jobs_with(name)}
         return tuple(
             Sibling(
                 each,
@@ -233,7 +235,7 @@ class Picture:
                 rooms.get(each.metadata.uid) if reservation_name(each) != each.metadata.uid else None,
                 (pod := pod_of(each, self.pods.get)) is not None and pod.metadata.deletion_timestamp is None,
             )
-            for each in found.values()
+            for each in jobs.values()
             if each.metadata.uid != job.metadata.uid
         )
 
@@ -242,12 +244,12 @@ class Picture:
         for owner in reservation.spec.owners:
             if owner.controller is None:
                 continue
-            pods = [each for each in self.pods.by_index("controller", owner.controller.uid) if not each.is_finished]
+            pods = [pod for pod in self.pods.by_index("controller", owner.controller.uid) if not pod.is_finished]
             wanted = self._wanted(owner.controller)
-            pods = [each for each in pods if each.metadata.deletion_timestamp is None]
-            if wanted is None or len(pods) < wanted or not all(each.spec.node_name for each in pods):
+            pods = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
+            if wanted is None or len(pods) < wanted or not all(pod.spec.node_name for pod in pods):
                 return None
-            return None if any(_uses(each, reservation) for each in pods) else tuple(pods)
+            return None if any(_uses(pod, reservation) for pod in pods) else tuple(pods)
         return None
 
     def _wanted(self, controller: ReservationControllerReference) -> int | None:
@@ -257,25 +259,29 @@ class Picture:
         if found is not None:
             return wanted_by(found)
         kind = controller.api_version.rpartition("/")[0], controller.kind
-        is_gone = controller.uid and controller.namespace and kind in {(each.group, each.kind) for each in WORKLOADS}
+        is_gone = (
+            controller.uid
+            and controller.namespace
+            and kind in {(workload.group, workload.kind) for workload in WORKLOADS}
+        )
         return 0 if is_gone else self.scales.get(controller.uid)
 
     def all_jobs(self) -> list[PodMigrationJob]:
         self._forget_late()
         if not self._assumed:
             return self.jobs.list()
-        found = {job.metadata.name: job for job in self.jobs.list()}
-        return list((found | {name: job for name, (job, _) in self._assumed.items()}).values())
+        jobs = {job.metadata.name: job for job in self.jobs.list()}
+        return list((jobs | {name: job for name, (job, _) in self._assumed.items()}).values())
 
     def written(self, job: PodMigrationJob) -> None:
-        """A job is as it was just written."""
+        """Takes over a job that was just written."""
         heard = self.jobs.get(job.metadata.name)
         if heard is None or _is_older(heard, job):
             self._assumed[job.metadata.name] = job, self._clock.monotonic() + ASSUMED_FOR_S
 
     def _heard(self, delta: Delta[PodMigrationJob]) -> None:
-        known = self._assumed.get(delta.key)
-        if known is not None and (delta.new is None or not _is_older(delta.new, known[0])):
+        assumed = self._assumed.get(delta.key)
+        if assumed is not None and (delta.new is None or not _is_older(delta.new, assumed[0])):
             del self._assumed[delta.key]
 
     def _forget_late(self) -> None:
@@ -304,7 +310,7 @@ def _scaled_for(deployment: Deployment) -> tuple[str, ...]:
 
 def _held_for(reservation: Reservation) -> tuple[str, ...]:
     """The controller whose next pod may use a reservation."""
-    return tuple(each.controller.uid for each in reservation.spec.owners if each.controller is not None)
+    return tuple(owner.controller.uid for owner in reservation.spec.owners if owner.controller is not None)
 
 
 def _uses(pod: Pod, reservation: Reservation) -> bool:

@@ -1,6 +1,6 @@
 """Rounds, every deschedulingInterval: what sits badly is found, and a PodMigrationJob asks for each move.
 
-In a dry run the moves are only told: logged, counted, and said on the pods.
+In a dry run the moves are only reported: in the log, in metrics, and as events on the pods.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Rounds:
         return outcome
 
     async def _would_fight(self, ready: Compiled) -> bool:
-        """Agents may have got other thresholds since: what they would undo is not begun."""
+        """Agents may have new thresholds by now: a move that they would undo is not started."""
         await self._agents.look()
         fights = "; ".join(map(str, self._agents.faults(ready.config)))
         if fights and fights != self._fights:
@@ -147,7 +147,7 @@ class Rounds:
         if wait_s > 0:
             log.info("a pod must wait: its workload moved others lately", extra={"pod": meta.key, "wait_s": wait_s})
             return False
-        name = move_name(meta.uid, (each.metadata.name for each in self._picture.jobs.by_index("pods", meta.key)))
+        name = move_name(meta.uid, (job.metadata.name for job in self._picture.jobs.by_index("pods", meta.key)))
         wanted = job_request(proposal, args, name=name, created_by=self._identity, profile=profile.name)
         try:
             job = await self._client.create(POD_MIGRATION_JOBS, wanted)

@@ -70,7 +70,7 @@ class DeschedulerOptions:
     alone: bool = False
     "No other scheduler is there: pods that name none are koord's."
     reload: Callable[[], DeschedulerConfiguration] | None = None
-    "Reads the configuration anew; None: it stays as it is."
+    "Reads the configuration again; None if it never changes."
     gates: Mapping[DeschedulerGate, bool] = field(default_factory=dict)
     scheduler: SchedulerConfiguration = SHIPPED_SCHEDULER
     "By whose rules a place for a pod is looked for."
@@ -146,7 +146,7 @@ class Runner:
             log.info(
                 "descheduling",
                 extra={
-                    "profiles": ", ".join(each.name for each in config.profiles),
+                    "profiles": ", ".join(profile.name for profile in config.profiles),
                     "interval": config.descheduling_interval,
                     "dry_run": config.dry_run,
                 },
@@ -172,7 +172,7 @@ class Runner:
         ):
             stack.callback(picture.tell_malformed(MalformedTeller(events, READ)))
             stack.callback(self._tell_failures(events))
-            workers = max(each.rules.args.max_concurrent_reconciles for each in self._ready.profiles)
+            workers = max(profile.rules.args.max_concurrent_reconciles for profile in self._ready.profiles)
             migrating = Migrating(
                 client,
                 picture,
@@ -279,5 +279,5 @@ def _for_pods_of_no_scheduler(profile: DeschedulerProfile) -> DeschedulerProfile
     if SCHEDULER_DEFAULT in args.scheduler_names:
         return profile
     wider = PluginConfig(MIGRATION, replace(args, scheduler_names=(*args.scheduler_names, SCHEDULER_DEFAULT)))
-    others = tuple(each for each in profile.plugin_config if each.name != MIGRATION)
+    others = tuple(config for config in profile.plugin_config if config.name != MIGRATION)
     return replace(profile, plugin_config=(*others, wider))

@@ -51,7 +51,7 @@ class Scales:
         self._answers = {uid: each for uid, each in self._answers.items() if each.until_s > now_s}
         unknown = [each for uid, each in wanted.items() if uid not in self._answers]
         for first in range(0, len(unknown), AT_ONCE):
-            await asyncio.gather(*(self._ask(*each) for each in unknown[first : first + AT_ONCE]))
+            await asyncio.gather(*(self._ask(*workload) for workload in unknown[first : first + AT_ONCE]))
         found = {uid: self._answers[uid].replicas for uid in wanted if uid in self._answers}
         return {uid: replicas for uid, replicas in found.items() if replicas is not None}
 
@@ -61,8 +61,8 @@ class Scales:
             group, _, version = owner.api_version.rpartition("/")
             resource = (await self._resources()).find(group, owner.kind, version)
             if resource is not None and "scale" in resource.subresources:
-                found = await self._client.get_scale(resource.as_kind(), owner.name, namespace=namespace)
-                replicas = found.spec.replicas
+                scale = await self._client.get_scale(resource.as_kind(), owner.name, namespace=namespace)
+                replicas = scale.spec.replicas
         except ApiError as error:
             log.warning("cannot tell how many replicas %s %s/%s has: %s", owner.kind, namespace, owner.name, error)
         self._answers[owner.uid] = _Answer(replicas, self._clock.monotonic() + KNOWN_FOR_S)

@@ -1,7 +1,7 @@
 """Removes what is over: jobs that ended long ago, and reservations, notices and replicas whose job is gone.
 
 A reservation has its job as its owner, so that a cluster's garbage collector would remove it, too; where there is none,
-or where it is slow, room must not be held for nobody.
+or where it is slow, unused reservations must not stay.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from koord.api.protocol.crd.reservation import Reservation
 from koord.api.protocol.eviction_notice import Asker, is_told
 from koord.api.protocol.names import CREATED_BY_DESCHEDULER
 from koord.descheduler.held_room import is_held_for_nobody, job_of, reservation_name
+from koord.descheduler.job_status import is_forgotten
 from koord.descheduler.live.picture import Picture
-from koord.descheduler.migration import is_forgotten
 from koord.descheduler.scale_first import record_of, undo, unmark
 from koord.kube.client import Client
 from koord.kube.clock import Clock
@@ -45,7 +45,7 @@ class Tidying:
         self.controller: Controller[str] = Controller(
             "reservation-leftovers",
             self._look_at,
-            resync=(EVERY_S, lambda: [each.metadata.name for each in picture.reservations.list()]),
+            resync=(EVERY_S, lambda: [reservation.metadata.name for reservation in picture.reservations.list()]),
             monotonic=clock.monotonic,
         )
 
@@ -70,7 +70,7 @@ class Tidying:
 
     async def _look_at(self, name: str) -> None:
         """A reservation that was made for a job goes when the job is gone: asked for, since it may only be late. It
-        also goes when the job is over and nobody uses it."""
+        also goes when the job is over and no pod uses it."""
         reservation = self._picture.reservations.get(name)
         owner = None if reservation is None else job_of(reservation)
         if reservation is None or owner is None:
@@ -80,7 +80,7 @@ class Tidying:
             referring = [*self._picture.jobs_with(name), *self._picture.jobs_with(reservation_name(known))]
             if not is_held_for_nobody(reservation, known, referring):
                 return
-            await self._drop(reservation, "removed a reservation that nobody will use")
+            await self._drop(reservation, "removed a reservation that no pod will use")
             return
         try:
             found = await self._client.get(POD_MIGRATION_JOBS, owner.name)
@@ -147,8 +147,8 @@ class Tidying:
                     log.warning("cannot withdraw a notice yet: %s", error, extra={"pod": pod.metadata.key})
 
     async def _unmark(self, namespace: str, record: ScaledFirst) -> None:
-        """The pod that was to go stays, for as much as it cost before."""
-        pod = next((each for each in self._picture.pods.list() if each.metadata.uid == record.pod), None)
+        """The pod stays, with the deletion cost that it had before."""
+        pod = next((pod for pod in self._picture.pods.list() if pod.metadata.uid == record.pod), None)
         patch = None if pod is None else unmark(pod, record)
         if pod is not None and patch is not None:
             with suppress(NotFound, Conflict):

@@ -2,7 +2,7 @@
 
 A node belongs to the first level of `evictionOrder` that selects it; pods go to any cheaper level, small ones first.
 BestEffort moves whichever fit. DrainNode moves the pods of a node only if all of them have a place, so that the node
-can be given back; as many at once as limits allow. With autoCordon the node takes no new ones meanwhile.
+can be given back; as many at once as limits allow. With autoCordon the node takes no new pods during that time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.state.table import Array
 
 MISSES: Final = 5
-"""After so many pods in a row that do not fit, the larger ones are not tried."""
+"""After this number of pods in a row that do not fit, larger pods are not tried."""
 
 
 class CustomPriority(Plugin):
@@ -27,7 +27,7 @@ class CustomPriority(Plugin):
     def __init__(self, args: CustomPriorityArgs) -> None:
         self._args = args
         self._selection = Selection.of(args)
-        self._levels = tuple((each.name, chosen_by(each.node_selector)) for each in args.eviction_order)
+        self._levels = tuple((level.name, chosen_by(level.node_selector)) for level in args.eviction_order)
 
     def propose(self, turn: Turn, memory: None) -> None:
         if self._args.paused:
@@ -52,10 +52,10 @@ class CustomPriority(Plugin):
 
     def _pods(self, turn: Turn, node: str) -> Sequence[Pod]:
         """Those that may move, the smallest first."""
-        found = [
+        pods = [
             pod for pod in turn.sight.pods_on.get(node, ()) if self._selection.has_pod(pod) and turn.never(pod) is None
         ]
-        return sorted(found, key=_size)
+        return sorted(pods, key=_size)
 
     def _move_some(self, turn: Turn, level: str, pods: Sequence[Pod], cheaper: Array) -> None:
         args, misses = self._args, 0

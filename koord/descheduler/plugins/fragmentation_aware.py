@@ -40,17 +40,17 @@ class FragmentationAware(Plugin):
         has = amounts(sight.nodes[name].status.allocatable, capped=True)
         pods = sight.pods_on.get(name, ())
         requests = [dict(Ask(pod).requests) for pod in pods]
-        total = {each: sum(request.get(each, 0) for request in requests) for each in args.resources}
+        total = {resource: sum(request.get(resource, 0) for request in requests) for resource in args.resources}
         before = unevenness(total, has, args.resources)
         if before <= args.imbalance_threshold:
             return
         gains: list[tuple[float, Pod]] = []
         for pod, request in zip(pods, requests, strict=True):
-            without = {each: total[each] - request.get(each, 0) for each in args.resources}
+            without = {resource: total[resource] - request.get(resource, 0) for resource in args.resources}
             gain = before - unevenness(without, has, args.resources)
             if gain > args.min_improvement_threshold and self._selection.has_pod(pod) and turn.never(pod) is None:
                 gains.append((gain, pod))
-        for gain, pod in sorted(gains, key=lambda each: (-each[0], each[1].metadata.key)):
+        for gain, pod in sorted(gains, key=lambda gain: (-gain[0], gain[1].metadata.key)):
             waits = turn.not_now(pod) is not None
             if not args.node_fit or waits or sight.places.would_take(pod, here):
                 reason = f"fragmentation reduction: stdBefore={before:.4f} stdAfter={before - gain:.4f} gain={gain:.4f}"
@@ -61,7 +61,7 @@ class FragmentationAware(Plugin):
 
 def unevenness(requested: Mapping[str, int], has: Mapping[str, int], resources: Sequence[str]) -> float:
     """The standard deviation of what is asked for of each resource that the node has."""
-    shares = [requested.get(each, 0) / has[each] for each in resources if has.get(each)]
+    shares = [requested.get(resource, 0) / has[resource] for resource in resources if has.get(resource)]
     if not shares:
         return 0.0
     mean = sum(shares) / len(shares)

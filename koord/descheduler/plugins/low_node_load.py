@@ -36,7 +36,7 @@ from koord.descheduler.load import (
     marks_of,
 )
 from koord.descheduler.moves import identity
-from koord.descheduler.plugin import NodeSeen, Plugin, Proposal, Terms, Turn
+from koord.descheduler.plugin import NodeAssessment, Plugin, Proposal, Terms, Turn
 from koord.descheduler.selection import Selection, chosen_by
 from koord.descheduler.usage_estimate import estimated
 from koord.scheduler.state.table import Array
@@ -52,7 +52,7 @@ NO_TARGET: Final = "no other node would take it and stay below its own high mark
 
 
 @dataclass(slots=True)
-class _Seen:
+class _PoolNode:
     """A node of the pool, with its marks."""
 
     load: NodeLoad
@@ -64,9 +64,9 @@ class _Seen:
         return self.load.prod_usage if prod else self.load.usage
 
     def marks_for(self, prod: bool) -> Marks:
-        found = self.prod_marks if prod else self.marks
-        assert found is not None
-        return found
+        marks = self.prod_marks if prod else self.marks
+        assert marks is not None
+        return marks
 
     def is_over(self, prod: bool) -> bool:
         return bool(self.marks_for(prod).above(self.usage(prod)))
@@ -81,22 +81,22 @@ class _Pass:
     selection: Selection
     pool: NodePool
     condition: AnomalyCondition
-    nodes: list[_Seen]
+    nodes: list[_PoolNode]
     memory: dict[tuple[str, str, bool], Detector]
 
-    def of(self, *classes: Class) -> list[_Seen]:
-        return [each for each in self.nodes if each.class_ in classes]
+    def of(self, *classes: Class) -> list[_PoolNode]:
+        return [node for node in self.nodes if node.class_ in classes]
 
-    def slot(self, node: _Seen, prod: bool) -> tuple[str, str, bool]:
+    def slot(self, node: _PoolNode, prod: bool) -> tuple[str, str, bool]:
         return self.pool.name, node.load.name, prod
 
-    def mark(self, node: _Seen, prod: bool, *, overloaded: bool) -> Detector:
+    def mark(self, node: _PoolNode, prod: bool, *, overloaded: bool) -> Detector:
         slot = self.slot(node, prod)
         before = self.memory.get(slot, NOTHING_KNOWN)
         self.memory[slot] = marked(before, self.condition, self.turn.sight.now_s, overloaded=overloaded)
         return self.memory[slot]
 
-    def forget(self, node: _Seen, prod: bool) -> None:
+    def forget(self, node: _PoolNode, prod: bool) -> None:
         """Counting starts again."""
         self.memory.pop(self.slot(node, prod), None)
 
@@ -124,12 +124,12 @@ class LowNodeLoad(Plugin):
             nodes = _classified(loads, pool)
             assert pool.anomaly_condition is not None
             this = _Pass(turn, args, self._selection, pool, pool.anomaly_condition, nodes, known)
-            overloaded_before |= {each.load.name for each in this.of("high")}
-            before = [dict(each.load.usage) for each in nodes]
+            overloaded_before |= {node.load.name for node in this.of("high")}
+            before = [dict(node.load.usage) for node in nodes]
             self._balance(this)
             for each, usage in zip(nodes, before, strict=True):
                 load = each.load
-                turn.nodes_seen[load.name] = NodeSeen(each.class_, load.has, usage, dict(load.usage))
+                turn.nodes_seen[load.name] = NodeAssessment(each.class_, load.has, usage, dict(load.usage))
         return known
 
     def _loads(self, turn: Turn, pool: NodePool, chosen: LabelMatcher, taken: set[str]) -> list[NodeLoad]:
@@ -139,7 +139,7 @@ class LowNodeLoad(Plugin):
         leaving: dict[str, set[str]] = {}
         for move in sight.moving:
             leaving.setdefault(move.node, set()).add(move.pod)
-        found = []
+        loads = []
         for name in turn.nodes:
             node = sight.nodes[name]
             if pool.node_selector is not None and (name in taken or not chosen.matches(node.metadata.labels)):
@@ -147,19 +147,19 @@ class LowNodeLoad(Plugin):
             metric, pods = sight.metrics.get(name), sight.pods_on.get(name, ())
             load = load_of(node, pods, metric, sight.now_s, reading)
             if load is not None:
-                found.append(load)
+                loads.append(load)
                 going = leaving.get(name, set())
                 for pod in pods if going else ():
                     if identity(pod) in going:
                         load.take({**_used(load, pod), PODS: 1}, priority_class(pod) is PriorityClass.PROD, -1)
-        return found
+        return loads
 
     def _balance(self, this: _Pass) -> None:
         sources = {prod: self._anomalous(this, prod) for prod in (False, True)}
         low = this.of("low", "bothLow", "prodLow")
-        for each in low:
-            for prod in _LOW_BY[each.class_]:
-                this.forget(each, prod)
+        for node in low:
+            for prod in _LOW_BY[node.class_]:
+                this.forget(node, prod)
         if not low or len(low) <= this.args.number_of_nodes or len(low) == len(this.nodes):
             return
         if sources[False]:
@@ -167,35 +167,35 @@ class LowNodeLoad(Plugin):
         if sources[True]:
             _relieve(this, sources[True], this.of("prodLow", "bothLow"), prod=True)
         for prod in (False, True):
-            for each in sources[prod]:
-                if not each.is_over(prod):
-                    this.forget(each, prod)
-                this.mark(each, prod, overloaded=False)
+            for source in sources[prod]:
+                if not source.is_over(prod):
+                    this.forget(source, prod)
+                this.mark(source, prod, overloaded=False)
 
-    def _anomalous(self, this: _Pass, prod: bool) -> list[_Seen]:
+    def _anomalous(self, this: _Pass, prod: bool) -> list[_PoolNode]:
         """Nodes that have been over their high marks for long enough, the most used first."""
-        found, wanted = [], "prodHigh" if prod else "high"
-        for each in this.nodes:
-            over = each.class_ == wanted
-            if this.slot(each, prod) in this.memory or over:
-                detector = this.mark(each, prod, overloaded=over)
+        anomalous, wanted = [], "prodHigh" if prod else "high"
+        for node in this.nodes:
+            over = node.class_ == wanted
+            if this.slot(node, prod) in this.memory or over:
+                detector = this.mark(node, prod, overloaded=over)
                 at_once = this.turn.at_once or this.condition.consecutive_abnormalities == 1
                 if over and (at_once or detector.is_anomalous):
-                    found.append(each)
+                    anomalous.append(node)
         weights = this.pool.resource_weights
-        found.sort(key=lambda each: (-_usage_score(each.usage(prod), each.load.has, weights), each.load.name))
-        return found
+        anomalous.sort(key=lambda node: (-_usage_score(node.usage(prod), node.load.has, weights), node.load.name))
+        return anomalous
 
 
 def _recent(memory: Memory, turn: Turn, args: LowNodeLoadArgs) -> dict[tuple[str, str, bool], Detector]:
-    """Without what nobody has looked at for long."""
+    """Without entries that were not used for long."""
     kept_s = max(parse_duration(args.detector_cache_timeout), turn.interval_s)
     return {slot: each for slot, each in memory.items() if turn.sight.now_s - each.seen_s <= kept_s}
 
 
 def completed(low: Percents, high: Percents, *, deviation: bool) -> tuple[Percents, Percents]:
-    """Percentages for every resource that either of the two names. A resource without a low one may take pods as long
-    as it is not high; one without a high one is never high."""
+    """Percentages for every resource that either of the two names. A node with a resource without a low mark takes pods
+    unless it is high; a resource without a high mark is never high."""
     none = 0.0 if deviation else _MAX_PERCENT
     named = dict.fromkeys((*low, *high))
     return (
@@ -204,22 +204,22 @@ def completed(low: Percents, high: Percents, *, deviation: bool) -> tuple[Percen
     )
 
 
-def _classified(loads: Sequence[NodeLoad], pool: NodePool) -> list[_Seen]:
+def _classified(loads: Sequence[NodeLoad], pool: NodePool) -> list[_PoolNode]:
     deviation = pool.use_deviation_thresholds
     low, high = completed(pool.low_thresholds, pool.high_thresholds, deviation=deviation)
     prod = completed(pool.prod_low_thresholds, pool.prod_high_thresholds, deviation=deviation)
     if deviation:
         low, high = around_the_mean(loads, low, high)
         prod = around_the_mean(loads, *prod, prod=True)
-    found = []
+    nodes = []
     for load in loads:
-        seen = _Seen(load, marks_of(load, low, high), marks_of(load, *prod) if prod[0] else None)
+        seen = _PoolNode(load, marks_of(load, low, high), marks_of(load, *prod) if prod[0] else None)
         seen.class_ = _class(seen)
-        found.append(seen)
-    return found
+        nodes.append(seen)
+    return nodes
 
 
-def _class(seen: _Seen) -> Class:
+def _class(seen: _PoolNode) -> Class:
     open_ = not seen.load.node.spec.unschedulable
     prod_over = seen.prod_marks is not None and seen.is_over(True)
     prod_under = seen.prod_marks is not None and open_ and not seen.prod_marks.above(seen.load.prod_usage, low=True)
@@ -254,21 +254,21 @@ class _Room:
     """What targets can still take without being high themselves, by row and in total. A target of a prod pod must stay
     below its mark for prod pods and below that for all pods."""
 
-    def __init__(self, targets: Iterable[_Seen], turn: Turn, prod: bool) -> None:
+    def __init__(self, targets: Iterable[_PoolNode], turn: Turn, prod: bool) -> None:
         table = turn.sight.places.cluster.table
         listed = list(targets)
-        self._loads = {each.load.name: each.load for each in listed}
-        self._rows = np.array([table.row_of[each.load.name] for each in listed], np.int64)
+        self._loads = {node.load.name: node.load for node in listed}
+        self._rows = np.array([table.row_of[node.load.name] for node in listed], np.int64)
         self._capacity = table.capacity
         self._of_row = {int(row): i for i, row in enumerate(self._rows)}
         self._row_of = table.row_of
         self._left: dict[tuple[bool, str], Array] = {}
         self._decides = (False, True) if prod else (False,)
-        has_prod = any(each.prod_marks is not None for each in listed)
+        has_prod = any(node.prod_marks is not None for node in listed)
         for of_prod in (False, True) if has_prod else (False,):
-            for name in dict.fromkeys(name for each in listed for name in each.marks_for(of_prod).high):
+            for name in dict.fromkeys(name for node in listed for name in node.marks_for(of_prod).high):
                 self._left[of_prod, name] = np.array(
-                    [each.marks_for(of_prod).high.get(name, 0) - each.usage(of_prod).get(name, 0) for each in listed],
+                    [node.marks_for(of_prod).high.get(name, 0) - node.usage(of_prod).get(name, 0) for node in listed],
                     np.int64,
                 )
         self.total = {key: int(left.sum()) for key, left in self._left.items()}
@@ -278,14 +278,14 @@ class _Room:
         return any(left <= 0 for (of_prod, _), left in self.total.items() if of_prod in self._decides)
 
     def for_pod(self, used: Amounts, is_prod: bool) -> Array:
-        """The rows that stay below their marks with such a pod."""
+        """The rows that stay below their marks with this pod."""
         fits = np.ones(len(self._rows), np.bool_)
         for (of_prod, name), left in self._left.items():
             if is_prod or not of_prod:
                 fits &= left >= used.get(name, 0)
-        found = np.zeros(self._capacity, np.bool_)
-        found[self._rows[fits]] = True
-        return found
+        mask = np.zeros(self._capacity, np.bool_)
+        mask[self._rows[fits]] = True
+        return mask
 
     def take(self, node: str, used: Amounts, is_prod: bool) -> None:
         at = self._of_row.get(self._row_of.get(node, -1))
@@ -300,7 +300,7 @@ class _Room:
             self.total[key] -= used.get(name, 0)
 
 
-def _relieve(this: _Pass, sources: Sequence[_Seen], targets: Sequence[_Seen], *, prod: bool) -> None:
+def _relieve(this: _Pass, sources: Sequence[_PoolNode], targets: Sequence[_PoolNode], *, prod: bool) -> None:
     if not targets:
         return
     room = _Room(targets, this.turn, prod)
@@ -320,7 +320,7 @@ def _relieve(this: _Pass, sources: Sequence[_Seen], targets: Sequence[_Seen], *,
             source.load.take(used, is_prod, -1)
 
 
-def _victims(this: _Pass, source: _Seen, prod: bool) -> Iterator[Pod]:
+def _victims(this: _Pass, source: _PoolNode, prod: bool) -> Iterator[Pod]:
     """The pods of a source that may go, the first to go first. Few of them are ever needed, so that the closer look is
     taken at the least important ones, then at others."""
     load = source.load
@@ -354,11 +354,11 @@ def _used(load: NodeLoad, pod: Pod) -> Amounts:
     return load.of_pod(pod) or estimated(pod)
 
 
-def _reason(source: _Seen, prod: bool) -> str:
+def _reason(source: _PoolNode, prod: bool) -> str:
     usage, marks, load = source.usage(prod), source.marks_for(prod), source.load
-    told = [
+    shares = [
         f"{'prod' if prod else 'node'} {name} usage({load.percent(usage, name):.2f}%)"
         f">threshold({load.percent(marks.high, name):.2f}%)"
         for name in marks.above(usage)
     ]
-    return f"node is overutilized, {', '.join(told)}"
+    return f"node is overutilized, {', '.join(shares)}"

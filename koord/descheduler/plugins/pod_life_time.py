@@ -25,14 +25,14 @@ class PodLifeTime(Plugin):
 
     def propose(self, turn: Turn, memory: None) -> None:
         sight = turn.sight
-        found = [
+        old_pods = [
             pod
             for node in turn.nodes
             for pods in (sight.pods_on.get(node, ()), sight.finished_on.get(node, ()))
             for pod in pods
             if self._selection.has_pod(pod) and self._is_due(pod, sight.now_s) and turn.never(pod) is None
         ]
-        for pod in sorted(found, key=lambda each: (created_s(each), each.metadata.key)):
+        for pod in sorted(old_pods, key=lambda pod: (created_s(pod), pod.metadata.key)):
             turn.ask(Proposal(pod, self.name, self._reason(pod, sight.now_s)), ANYHOW)
 
     def _is_due(self, pod: Pod, now_s: float) -> bool:
@@ -69,9 +69,9 @@ class PodLifeTime(Plugin):
         statuses = pod.status.container_statuses
         if self._args.including_init_containers:
             statuses += pod.status.init_container_statuses
-        for each in statuses:
-            if each.state.terminated is not None:
-                yield each.state.terminated.exit_code
+        for status in statuses:
+            if status.state.terminated is not None:
+                yield status.state.terminated.exit_code
 
     def _reason(self, pod: Pod, now_s: float) -> str:
         most_s = self._args.max_pod_life_time_seconds
@@ -81,8 +81,8 @@ class PodLifeTime(Plugin):
 
 
 def _reasons(statuses: Iterable[ContainerStatus]) -> Iterator[str]:
-    for each in statuses:
-        for state in (each.state.waiting, each.state.terminated):
+    for status in statuses:
+        for state in (status.state.waiting, status.state.terminated):
             if state is not None:
                 yield state.reason
 

@@ -1,7 +1,7 @@
 """RemoveDuplicates: spread pods of one owner, with the same images, over the nodes that they may run on.
 
-A node's share is the number of such pods by the number of nodes that they may land on, rounded up; what a node has
-beyond its share goes. Pods with fewer than two such nodes stay.
+A node's share is the number of these pods divided by the number of nodes that they may run on, rounded up. Pods beyond
+a node's share are moved. Pods with fewer than two possible nodes stay.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 from koord.api.configuration.descheduler_upstream_args import RemoveDuplicatesArgs
 from koord.api.kubernetes.pod import Pod
+from koord.descheduler.node_preferences import PreferenceCache
 from koord.descheduler.plugin import ANYHOW, Plugin, Proposal, Turn
 from koord.descheduler.selection import Selection
-from koord.descheduler.wishes import AllWishes
 
 Owner: TypeAlias = tuple[str, str, str, tuple[str, ...]]
 """Namespace, kind, name, and the images of its pods."""
@@ -38,7 +38,7 @@ class RemoveDuplicates(Plugin):
         self._selection = Selection.of_pods(None, args.namespaces)
 
     def propose(self, turn: Turn, memory: None) -> None:
-        wishes = AllWishes()
+        wishes = PreferenceCache()
         nodes = {name: turn.sight.nodes[name] for name in turn.nodes}
         for owner, alike in self._alike(turn).items():
             if not alike.beyond_the_first:
@@ -57,7 +57,7 @@ class RemoveDuplicates(Plugin):
                     turn.ask(Proposal(pod, self.name, reason), ANYHOW)
 
     def _alike(self, turn: Turn) -> dict[Owner, _Alike]:
-        found: dict[Owner, _Alike] = {}
+        by_owner: dict[Owner, _Alike] = {}
         for node in turn.nodes:
             met: set[tuple[Owner, ...]] = set()
             for pod in turn.sight.pods_on.get(node, ()):
@@ -67,18 +67,20 @@ class RemoveDuplicates(Plugin):
                 is_duplicate = owners in met
                 met.add(owners)
                 for owner in owners:
-                    alike = found.setdefault(owner, _Alike())
+                    alike = by_owner.setdefault(owner, _Alike())
                     alike.number += 1
                     if is_duplicate:
                         alike.beyond_the_first.setdefault(node, []).append(pod)
-        return found
+        return by_owner
 
     def _owners(self, pod: Pod) -> tuple[Owner, ...]:
         references = pod.metadata.owner_references
-        if any(each.kind in self._excluded for each in references):
+        if any(reference.kind in self._excluded for reference in references):
             return ()
-        images = tuple(sorted(each.image for each in pod.spec.containers))
-        return tuple(sorted((pod.metadata.namespace, each.kind, each.name, images) for each in references))
+        images = tuple(sorted(container.image for container in pod.spec.containers))
+        return tuple(
+            sorted((pod.metadata.namespace, reference.kind, reference.name, images) for reference in references)
+        )
 
 
 def _differing(alike: _Alike) -> Sequence[Pod]:

@@ -3,7 +3,7 @@
     a node's score = what would be left there / what could go, each as a weighted share of the node
 
 Nodes with the lowest score come first, then those with fewer pods that could go; on a node the larger and the newer
-pods come first. CalculateOnly writes the rank as the pods' deletion cost, which ReplicaSets heed when they shrink;
+pods come first. CalculateOnly writes the rank as the pods' deletion cost, which ReplicaSets respect when they shrink;
 EvictDirectly moves the first `maxPodsToEvict`.
 """
 
@@ -50,7 +50,7 @@ class ScaleDownBinPack(Plugin):
             found = self._look_at(turn, name, stay)
             if found is not None:
                 nodes.append(found)
-        ranked = [pod for node in sorted(nodes, key=lambda each: each[:3]) for *_, pod in node.could_go]
+        ranked = [pod for node in sorted(nodes, key=lambda node: node[:3]) for *_, pod in node.could_go]
         if self._args.strategy == "EvictDirectly":
             left = self._args.max_pods_to_evict or 0
             for pod in ranked:
@@ -63,7 +63,7 @@ class ScaleDownBinPack(Plugin):
             _note(turn, pod, LAST)
 
     def _look_at(self, turn: Turn, name: str, stay: list[Pod]) -> _Node | None:
-        """A node with pods that could go. Of such a node, those that could not join `stay`, if they are chosen."""
+        """A node with pods that could move. If it is chosen, its other pods join `stay`."""
         selection, sight = self._selection, turn.sight
         has = amounts(sight.nodes[name].status.allocatable, capped=True)
         could_go, cannot = [], []

@@ -24,13 +24,13 @@ class RemovePodsHavingTooManyRestarts(Plugin):
     def propose(self, turn: Turn, memory: None) -> None:
         sight, least = turn.sight, self._args.pod_restart_threshold
         for node in turn.nodes:
-            found = []
+            ranked = []
             for pod in (*sight.pods_on.get(node, ()), *sight.finished_on.get(node, ())):
                 restarts = self._restarts(pod)
                 is_due = restarts >= least and self._selection.has_pod(pod) and self._is_in_state(pod)
                 if is_due and turn.never(pod) is None:
-                    found.append((-restarts, pod.metadata.key, pod))
-            for minus, _, pod in sorted(found, key=lambda each: each[:2]):
+                    ranked.append((-restarts, pod.metadata.key, pod))
+            for minus, _, pod in sorted(ranked, key=lambda each: each[:2]):
                 reason = f"containers were restarted {-minus} times, and {least} are too many"
                 turn.ask(Proposal(pod, self.name, reason), ANYHOW)
 
@@ -39,11 +39,11 @@ class RemovePodsHavingTooManyRestarts(Plugin):
         return (*own, *pod.status.init_container_statuses) if self._args.including_init_containers else own
 
     def _restarts(self, pod: Pod) -> int:
-        return sum(each.restart_count for each in self._statuses(pod))
+        return sum(status.restart_count for status in self._statuses(pod))
 
     def _is_in_state(self, pod: Pod) -> bool:
         states: tuple[str, ...] = self._args.states
         if not states or str(pod.status.phase) in states:
             return True
-        waiting = (each.state.waiting for each in self._statuses(pod))
-        return any(each is not None and each.reason in states for each in waiting)
+        waiting = (status.state.waiting for status in self._statuses(pod))
+        return any(state is not None and state.reason in states for state in waiting)

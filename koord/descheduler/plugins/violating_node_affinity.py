@@ -12,9 +12,9 @@ import msgspec
 
 from koord.api.configuration.descheduler_upstream_args import RemovePodsViolatingNodeAffinityArgs
 from koord.api.kubernetes.pod import Pod
+from koord.descheduler.node_preferences import NodePreferences, PreferenceCache, node_affinity_of
 from koord.descheduler.plugin import Plugin, Proposal, Terms, Turn
 from koord.descheduler.selection import Selection
-from koord.descheduler.wishes import AllWishes, Wishes, node_affinity_of
 
 
 class RemovePodsViolatingNodeAffinity(Plugin):
@@ -26,7 +26,7 @@ class RemovePodsViolatingNodeAffinity(Plugin):
         self._selection = Selection.of_pods(args.label_selector, args.namespaces)
 
     def propose(self, turn: Turn, memory: None) -> None:
-        wishes = AllWishes()
+        wishes = PreferenceCache()
         by_weight: dict[bytes, Mapping[int, Sequence[str]]] = {}
         here = turn.sight.places.rows(turn.nodes)
         for kind in self._args.node_affinity_type:
@@ -61,12 +61,12 @@ class RemovePodsViolatingNodeAffinity(Plugin):
                 return
 
 
-def _by_weight(turn: Turn, mine: Wishes) -> Mapping[int, Sequence[str]]:
+def _by_weight(turn: Turn, mine: NodePreferences) -> Mapping[int, Sequence[str]]:
     """Nodes by how much they are preferred."""
-    found: dict[int, list[str]] = {}
+    by_weight: dict[int, list[str]] = {}
     for name in turn.nodes:
-        found.setdefault(mine.preference(turn.sight.nodes[name]), []).append(name)
-    return found
+        by_weight.setdefault(mine.preference(turn.sight.nodes[name]), []).append(name)
+    return by_weight
 
 
 def _requires(pod: Pod) -> bool:

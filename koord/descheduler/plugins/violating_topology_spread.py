@@ -1,4 +1,4 @@
-"""RemovePodsViolatingTopologySpreadConstraint: even out domains of which some have too many pods, by the pods' own
+"""RemovePodsViolatingTopologySpreadConstraint: even out domains with too many pods, by the pods' own
 topologySpreadConstraints.
 
 Domains are zones, hosts or whatever the constraint's topologyKey tells apart. The mean is what each should have. From
@@ -19,9 +19,9 @@ from koord.api.kubernetes.taints import untolerated
 from koord.api.kubernetes.words import NodeInclusion
 from koord.api.text.selector import NOTHING, LabelMatcher
 from koord.descheduler.importance import importance
+from koord.descheduler.node_preferences import PreferenceCache, node_affinity_of
 from koord.descheduler.plugin import Plugin, Proposal, Terms, Turn
 from koord.descheduler.selection import Selection
-from koord.descheduler.wishes import AllWishes, node_affinity_of
 from koord.scheduler.plugins.pod_topology_spread import counted_pods
 from koord.scheduler.state.table import Array
 
@@ -36,7 +36,7 @@ class _Constraint(NamedTuple):
 @dataclass(slots=True)
 class _Pass:
     turn: Turn
-    wishes: AllWishes = field(default_factory=AllWishes)
+    wishes: PreferenceCache = field(default_factory=PreferenceCache)
     went: dict[str, str] = field(default_factory=dict)
     "By pod, where it goes."
 
@@ -106,7 +106,7 @@ class RemovePodsViolatingTopologySpreadConstraint(Plugin):
             self._send_away(this, domains[source], number, targets, reason)
 
     def _send_away(self, this: _Pass, pods: list[Pod], number: int, targets: Array, reason: str) -> None:
-        """Of one domain, so many pods; those that other domains take before those that they do not."""
+        """A number of pods of one domain. Pods that other domains take come first."""
         turn, must_fit = this.turn, self._args.topology_balance_node_fit
         terms = Terms(among=targets, must_fit=True) if must_fit else Terms()
         left, unfit = number, []

@@ -1,1 +1,1 @@
-"""Certificates that koord makes: `making` is what all have in common, `own` is for a process that nobody verifies."""
+"""Certificates that koord makes: `making` has the common parts, `own` is for a process that no client verifies."""

@@ -1,6 +1,6 @@
 """Keys and certificates: made, read, compared. Keys are EC P-256, which take a millisecond to make.
 
-Whoever keeps them decides how long they last and when they are made anew. What cannot be read is as good as absent.
+The owner decides how long they last and when they are renewed. What cannot be read is as good as absent.
 """
 
 from __future__ import annotations

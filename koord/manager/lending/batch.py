@@ -16,20 +16,20 @@ from koord.api.configuration.slo_config import NodeSettings
 from koord.api.configuration.slo_config_types import MOST_PERCENT, ColocationStrategy
 from koord.api.protocol import names
 from koord.api.protocol.priority import PriorityClass
-from koord.manager.lending.counting import taken
+from koord.manager.colocation_settings import given, setting
+from koord.manager.figures import Term, figure, of_percent
+from koord.manager.lending.counting import pod_totals
 from koord.manager.lending.freshness import distrust, reason
 from koord.manager.lending.policies import chosen
-from koord.manager.lending.policy import Policy, Resource, Taken
+from koord.manager.lending.policy import PodTotals, Policy, Resource
 from koord.manager.lending.system import system_used
-from koord.manager.node_resource.outcome import PluginOutcome
-from koord.manager.node_resource.settings import given, setting
-from koord.manager.node_resource.state import BATCH, Amounts, NodeFacts, NodeState
-from koord.manager.node_resource.terms import Term, figure, of_percent
+from koord.manager.node_state import BATCH, Amounts, NodeFacts, NodeState
+from koord.manager.plugin import PluginOutcome
 
 NAME: Final = "BatchResource"
 
 
-class Lent(NamedTuple):
+class LentResource(NamedTuple):
     """One of the two resources: its names, its part of amounts, and the settings that decide about it."""
 
     resource: str
@@ -42,14 +42,14 @@ class Lent(NamedTuple):
 
 
 LENT: Final = (
-    Lent(
+    LentResource(
         names.RESOURCE_BATCH_CPU,
         "cpu",
         attrgetter("cpu_milli"),
         "cpu_reclaim_threshold_percent",
         "batch_cpu_threshold_percent",
     ),
-    Lent(
+    LentResource(
         names.RESOURCE_BATCH_MEMORY,
         "memory",
         attrgetter("memory_bytes"),
@@ -67,19 +67,19 @@ def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> PluginO
     metric = state.metric
     assert metric is not None
     system = system_used(metric, PriorityClass.BATCH)
-    counted: dict[str, Taken] = {}
+    counted: dict[str, PodTotals] = {}
     figures = []
-    for each in LENT:
-        policy = chosen(strategy, each.kind)
+    for lent in LENT:
+        policy = chosen(strategy, lent.kind)
         pods = counted.get(policy.name)
         if pods is None:
-            pods = counted[policy.name] = taken(state.pods, metric, policy)
-        figures.append(figure(each.resource, _terms(each, policy, state.node, system, pods, strategy), policy.name))
+            pods = counted[policy.name] = pod_totals(state.pods, metric, policy)
+        figures.append(figure(lent.resource, _terms(lent, policy, state.node, system, pods, strategy), policy.name))
     return PluginOutcome(NAME, tuple(figures))
 
 
 def _terms(
-    lent: Lent, policy: Policy, node: NodeFacts, system: Amounts, pods: Taken, strategy: ColocationStrategy
+    lent: LentResource, policy: Policy, node: NodeFacts, system: Amounts, pods: PodTotals, strategy: ColocationStrategy
 ) -> list[Term]:
     of = lent.of
     capacity = of(node.capacity)
@@ -90,7 +90,7 @@ def _terms(
         Term("start", "capacity", capacity),
         Term("minus", "safetyMargin", of_percent(capacity, kept_percent), kept_why),
         _held(policy, of(system), of(node.reserved)),
-        Term("minus", "pods", of(pods.total), policy.told(pods), of(pods.measured)),
+        Term("minus", "pods", of(pods.total), policy.summary(pods), of(pods.measured)),
     ]
     if limit_percent is not None:
         limit_why = f"{limit_percent}% of capacity ({setting(strategy, lent.limit)})"
@@ -101,7 +101,7 @@ def _terms(
     return terms
 
 
-def kept(strategy: ColocationStrategy, lent: Lent) -> int:
+def kept(strategy: ColocationStrategy, lent: LentResource) -> int:
     """The percentage of a node that is not lent; below 0 where it is oversold. What is stored may be out of range."""
     threshold: int = given(getattr(strategy, lent.threshold))
     return 100 - min(threshold, MOST_PERCENT)
@@ -113,4 +113,4 @@ def _held(policy: Policy, used: int, reserved: int) -> Term:
     if used < reserved:
         return Term("minus", "reserved", reserved, f"reserved, more than the {used} that the system uses")
     more = f", more than the {reserved} reserved" if reserved else ""
-    return Term("minus", "system", used, "used by what is no pod" + more, measured=used)
+    return Term("minus", "system", used, "used outside of pods" + more, measured=used)

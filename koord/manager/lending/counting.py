@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from koord.api.protocol.priority import PriorityClass
-from koord.manager.lending.policy import Policy, Taken
-from koord.manager.node_resource.state import Amounts, MetricRow, PodRow, PodUsage
+from koord.manager.lending.policy import PodTotals, Policy
+from koord.manager.node_state import Amounts, MetricRow, PodRow, PodUsage
 
 _LOW: Final = (PriorityClass.BATCH.value, PriorityClass.FREE.value)
 
@@ -21,7 +21,7 @@ def dangling(pods: Iterable[PodRow], measured: Mapping[str, PodUsage]) -> dict[s
     return {key: usage for key, usage in measured.items() if key not in there and usage.priority not in _LOW}
 
 
-def taken(pods: Iterable[PodRow], metric: MetricRow, policy: Policy) -> Taken:
+def pod_totals(pods: Iterable[PodRow], metric: MetricRow, policy: Policy) -> PodTotals:
     """What pods above batch take, added up."""
     reported, count = metric.pods, policy.count
     cpu = memory = measured_cpu = measured_memory = 0
@@ -49,4 +49,4 @@ def taken(pods: Iterable[PodRow], metric: MetricRow, policy: Policy) -> Taken:
         memory += usage.memory_bytes
         measured_cpu += usage.cpu_milli
         measured_memory += usage.memory_bytes
-    return Taken(Amounts(cpu, memory), Amounts(measured_cpu, measured_memory), with_usage, without_usage, len(gone))
+    return PodTotals(Amounts(cpu, memory), Amounts(measured_cpu, measured_memory), with_usage, without_usage, len(gone))

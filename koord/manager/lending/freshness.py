@@ -1,15 +1,15 @@
-"""Whether a node's report is to be believed: what is too old means that nothing is lent.
+"""Whether a node's report can be trusted: with a report that is too old, nothing is lent.
 
-A report counts up to and including `degradeTimeMinutes` after it was written, and no longer before: one that is dated
-further ahead says nothing about now. That it goes stale is no event: `due` says when to look again.
+A report counts up to and including `degradeTimeMinutes` after it was written. A report that is dated further ahead than
+that does not count. Going stale causes no event: `node_resource/requeue.py` says when to reconcile again.
 """
 
 from __future__ import annotations
 
 from koord.api.configuration.slo_config_types import ColocationStrategy
 from koord.api.protocol.report_age import report_age_s
-from koord.manager.node_resource.settings import given, setting
-from koord.manager.node_resource.state import NodeState
+from koord.manager.colocation_settings import given, setting
+from koord.manager.node_state import NodeState
 
 
 def stale_at_s(state: NodeState, strategy: ColocationStrategy) -> float | None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from koord.manager.lending.policy import Count, Policy, Resource, Taken, gone, pods_above_batch
-from koord.manager.node_resource.state import PodRow, PodUsage
+from koord.manager.lending.policy import Count, PodTotals, Policy, Resource, gone, pods_above_batch
+from koord.manager.node_state import PodRow, PodUsage
 
 
 def _count(pod: PodRow, usage: PodUsage | None) -> Count:
@@ -32,7 +32,7 @@ def _larger(pod: PodRow, usage: PodUsage) -> Count:
     )
 
 
-def _told(taken: Taken) -> str:
+def _summary(taken: PodTotals) -> str:
     said = f"used or requested, whichever is more, by {pods_above_batch(taken.pods_measured)}"
     if taken.pods_unmeasured:
         said += f"; {taken.pods_unmeasured} not measured yet left out"
@@ -49,6 +49,6 @@ POLICY: Final = Policy(
     count_in_zone=_count_in_zone,
     counts_gone=True,
     counts_system=True,
-    told=_told,
+    summary=_summary,
     remark=_remark,
 )

@@ -1,10 +1,10 @@
 """Mid resources: what prod pods asked for and are predicted not to use for long.
 
-    dynamic  max(0, min(reclaimable of prod pods, capacity - used)) + midUnallocatedPercent of what nobody asked for
+    dynamic  max(0, min(reclaimable of prod pods, capacity - used)) + midUnallocatedPercent of unallocated
     static   midStatic{CPU,Memory}ReservedPercent of capacity
 
-each at most mid{CPU,Memory}ThresholdPercent of capacity. What nobody asked for is capacity less the larger of system
-usage and reservation, less the requests of prod pods. The agent predicts what is reclaimable; else that is nothing.
+each at most mid{CPU,Memory}ThresholdPercent of capacity. Unallocated is capacity less the larger of system usage
+and reservation, less the requests of prod pods. The agent predicts what is reclaimable; without a prediction it is 0.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from koord.api.configuration.slo_config import NodeSettings
 from koord.api.configuration.slo_config_types import ColocationStrategy
 from koord.api.protocol import names
 from koord.api.protocol.priority import PriorityClass
+from koord.manager.colocation_settings import given, setting
+from koord.manager.figures import Figure, Term, figure, of_percent
 from koord.manager.lending.freshness import distrust
 from koord.manager.lending.system import system_used
-from koord.manager.node_resource.outcome import PluginOutcome
-from koord.manager.node_resource.settings import given, setting
-from koord.manager.node_resource.state import MID, Amounts, MetricRow, NodeState, PodRow
-from koord.manager.node_resource.terms import Figure, Term, figure, of_percent
+from koord.manager.node_state import MID, Amounts, MetricRow, NodeState, PodRow
+from koord.manager.plugin import PluginOutcome
 
 NAME: Final = "MidResource"
 
 
-class Lent(NamedTuple):
+class LentResource(NamedTuple):
     """One of the two resources: its name, its part of amounts, and the settings that decide about it."""
 
     resource: str
@@ -37,13 +37,13 @@ class Lent(NamedTuple):
 
 
 LENT: Final = (
-    Lent(
+    LentResource(
         names.RESOURCE_MID_CPU,
         attrgetter("cpu_milli"),
         "mid_static_cpu_reserved_percent",
         "mid_cpu_threshold_percent",
     ),
-    Lent(
+    LentResource(
         names.RESOURCE_MID_MEMORY,
         attrgetter("memory_bytes"),
         "mid_static_memory_reserved_percent",
@@ -62,10 +62,10 @@ def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> PluginO
 
 
 def _static(state: NodeState, strategy: ColocationStrategy) -> tuple[Figure, ...]:
-    return tuple(_static_figure(each, state.node.capacity, strategy) for each in LENT)
+    return tuple(_static_figure(lent, state.node.capacity, strategy) for lent in LENT)
 
 
-def _static_figure(lent: Lent, capacity: Amounts, strategy: ColocationStrategy) -> Figure:
+def _static_figure(lent: LentResource, capacity: Amounts, strategy: ColocationStrategy) -> Figure:
     amount = lent.of(capacity)
     percent: int = given(getattr(strategy, lent.static))
     why = f"{percent}% of capacity {amount} ({setting(strategy, lent.static)})"
@@ -78,11 +78,11 @@ def _dynamic(state: NodeState, strategy: ColocationStrategy) -> tuple[Figure, ..
     assert metric is not None
     held = system_used(metric, PriorityClass.MID).largest(state.node.reserved)
     requested = _requested(state.pods)
-    return tuple(_dynamic_figure(each, state.node.capacity, held, requested, metric, strategy) for each in LENT)
+    return tuple(_dynamic_figure(lent, state.node.capacity, held, requested, metric, strategy) for lent in LENT)
 
 
 def _dynamic_figure(
-    lent: Lent,
+    lent: LentResource,
     capacities: Amounts,
     held: Amounts,
     requested: Amounts,
@@ -128,7 +128,7 @@ def _requested(pods: Iterable[PodRow]) -> Amounts:
     return Amounts(cpu, memory)
 
 
-def _limit(lent: Lent, capacity: int, strategy: ColocationStrategy) -> Term:
+def _limit(lent: LentResource, capacity: int, strategy: ColocationStrategy) -> Term:
     percent: int = given(getattr(strategy, lent.limit))
     why = f"{percent}% of capacity ({setting(strategy, lent.limit)})"
     return Term("atMost", "limit", of_percent(capacity, percent), why)

@@ -11,8 +11,8 @@ from koord.manager.lending import max_usage_request, request, usage
 from koord.manager.lending.policy import Policy, Resource
 
 POLICIES: Final[Mapping[str, Policy]] = {
-    each.name: each
-    for each in (
+    policy.name: policy
+    for policy in (
         usage.POLICY,
         request.POLICY,
         max_usage_request.POLICY,

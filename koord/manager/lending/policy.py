@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from koord.manager.node_resource.state import Amounts, PodRow, PodUsage
+from koord.manager.node_state import Amounts, PodRow, PodUsage
 
 Resource: TypeAlias = Literal["cpu", "memory"]
 
@@ -25,7 +25,7 @@ class Count(NamedTuple):
     measured_memory_bytes: int = 0
 
 
-class Taken(NamedTuple):
+class PodTotals(NamedTuple):
     """What all pods above batch take together, and how they were counted."""
 
     total: Amounts
@@ -52,7 +52,7 @@ class Policy:
     "Whether usage that was reported of a pod which is not there counts."
     counts_system: bool
     "Whether what the system uses is held back where it is more than what is reserved."
-    told: Callable[[Taken], str]
+    summary: Callable[[PodTotals], str]
     "How the pods were counted, for people."
     remark: Callable[[PodRow, PodUsage | None, Resource], str]
     "What to know about one pod's count of a resource, for people; may be empty."
@@ -62,6 +62,6 @@ def pods_above_batch(number: int) -> str:
     return "1 pod above batch" if number == 1 else f"{number} pods above batch"
 
 
-def gone(taken: Taken) -> str:
+def gone(taken: PodTotals) -> str:
     """The end of a sentence on what pods use."""
     return f"; used by {taken.pods_gone} measured before it went" if taken.pods_gone else ""

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from koord.manager.lending.policy import Count, Policy, Resource, Taken, pods_above_batch
-from koord.manager.node_resource.state import PodRow, PodUsage
+from koord.manager.lending.policy import Count, PodTotals, Policy, Resource, pods_above_batch
+from koord.manager.node_state import PodRow, PodUsage
 
 
 def _count(pod: PodRow, usage: PodUsage | None) -> Count:
     return Count(pod.cpu_milli, pod.memory_bytes)
 
 
-def _told(taken: Taken) -> str:
+def _summary(taken: PodTotals) -> str:
     return f"requested by {pods_above_batch(taken.pods_measured + taken.pods_unmeasured)}"
 
 
@@ -29,6 +29,6 @@ POLICY: Final = Policy(
     count_in_zone=_count,
     counts_gone=False,
     counts_system=False,
-    told=_told,
+    summary=_summary,
     remark=_remark,
 )

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from koord.api.protocol.priority import QoSClass
-from koord.manager.lending.policy import Count, Policy, Resource, Taken, gone, pods_above_batch
-from koord.manager.node_resource.state import PodRow, PodUsage
+from koord.manager.lending.policy import Count, PodTotals, Policy, Resource, gone, pods_above_batch
+from koord.manager.node_state import PodRow, PodUsage
 
 
 def _count(pod: PodRow, usage: PodUsage | None) -> Count:
@@ -23,7 +23,7 @@ def _count(pod: PodRow, usage: PodUsage | None) -> Count:
     return Count(cpu, memory, cpu, memory)
 
 
-def _told(taken: Taken) -> str:
+def _summary(taken: PodTotals) -> str:
     said = f"used by {pods_above_batch(taken.pods_measured)}"
     if taken.pods_unmeasured:
         said += f"; requested by {taken.pods_unmeasured} not measured yet"
@@ -42,6 +42,6 @@ POLICY: Final = Policy(
     count_in_zone=_count,
     counts_gone=True,
     counts_system=True,
-    told=_told,
+    summary=_summary,
     remark=_remark,
 )

@@ -1,7 +1,7 @@
 """Batch resources of each NUMA zone: the formula of the node on a zone's part of everything.
 
-Nobody measures by zone, so what cannot be attributed is split evenly: the system, what is reserved, pods that were not
-given NUMA nodes, pods that are gone. A pod with NUMA nodes is split over those. Shares are rounded up, hence counted in
+Usage is not measured by zone, so what cannot be attributed is split evenly: the system, what is reserved, pods without
+NUMA nodes, pods that are gone. A pod with NUMA nodes is split over those. Shares are rounded up, hence counted in
 thousandths, and the result is rounded up once.
 """
 
@@ -17,24 +17,24 @@ from koord.api.configuration.slo_config_types import ColocationStrategy
 from koord.api.protocol.crd.node_resource_topology import Zone
 from koord.api.protocol.priority import PriorityClass
 from koord.api.text.quantity import QuantityError, milli, value
+from koord.manager.figures import Figure, Term, figure, of_percent
 from koord.manager.lending import batch
-from koord.manager.lending.batch import LENT, Lent
+from koord.manager.lending.batch import LENT, LentResource
 from koord.manager.lending.counting import dangling
 from koord.manager.lending.policies import chosen
 from koord.manager.lending.policy import Policy
 from koord.manager.lending.system import system_used
-from koord.manager.node_resource.outcome import PluginOutcome
-from koord.manager.node_resource.state import NodeState, PodRow
-from koord.manager.node_resource.terms import Figure, Term, figure, of_percent
+from koord.manager.node_state import NodeState, PodRow
+from koord.manager.plugin import PluginOutcome
 
 _CPU, _MEMORY = 0, 1
 _THOUSAND: Final = (1, 1000)
-"""In what a unit is counted here: milli-cores as they are, bytes in thousandths."""
+"""Units of the computation: whole milli-cores, thousandths of bytes."""
 
 
 def has_resources(zones: Sequence[Zone]) -> bool:
-    """Whether somebody has said what the zones have."""
-    return any(each.name in ("cpu", "memory") for zone in zones for each in zone.resources)
+    """Whether the zones list CPU or memory."""
+    return any(resource.name in ("cpu", "memory") for zone in zones for resource in zone.resources)
 
 
 def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> PluginOutcome:
@@ -45,18 +45,16 @@ def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> PluginO
     try:
         return replace(outcome, zones=by_zone(state, settings.colocation))
     except QuantityError as error:
-        return replace(
-            outcome, note=f"NodeResourceTopology {state.topology.name}: {error} (zones are left as they are)"
-        )
+        return replace(outcome, note=f"NodeResourceTopology {state.topology.name}: {error} (zones are left unchanged)")
 
 
 def by_zone(state: NodeState, strategy: ColocationStrategy) -> Mapping[str, tuple[Figure, ...]]:
-    """By zone; nothing where nobody has said what zones have."""
+    """By zone; empty if the zones do not list their resources."""
     topology, metric = state.topology, state.metric
     if topology is None or metric is None or not has_resources(topology.zones):
         return {}
     zones = topology.zones
-    policies = tuple(chosen(strategy, each.kind) for each in LENT)
+    policies = tuple(chosen(strategy, lent.kind) for lent in LENT)
     taken = _taken(state, policies, len(zones))
     system, reserved = system_used(metric, PriorityClass.BATCH), state.node.reserved
     return {
@@ -78,7 +76,7 @@ def by_zone(state: NodeState, strategy: ColocationStrategy) -> Mapping[str, tupl
 
 
 def _figure(
-    lent: Lent,
+    lent: LentResource,
     unit: int,
     capacity: int,
     system: int,
@@ -145,9 +143,9 @@ def _whole(amount: int, unit: int) -> int:
 
 def _allocatable(zone: Zone) -> tuple[int, int]:
     cpu = memory = 0
-    for each in zone.resources:
-        if each.name == "cpu":
-            cpu = milli(each.allocatable)
-        elif each.name == "memory":
-            memory = value(each.allocatable)
+    for resource in zone.resources:
+        if resource.name == "cpu":
+            cpu = milli(resource.allocatable)
+        elif resource.name == "memory":
+            memory = value(resource.allocatable)
     return cpu, memory

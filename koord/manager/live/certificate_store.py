@@ -82,14 +82,14 @@ class FileStore:
     def _check_owner(self) -> None:
         """Whoever could put a key here could speak for us."""
         try:
-            found = self._folder.stat()
+            stat = self._folder.stat()
         except FileNotFoundError:
             return
-        if found.st_uid != os.getuid() or found.st_mode & 0o022:
-            raise PermissionError(f"{self._folder} must belong to this user, and nobody else may write to it")
+        if stat.st_uid != os.getuid() or stat.st_mode & 0o022:
+            raise PermissionError(f"{self._folder} must belong to this user, and no other user may write to it")
 
     def _write(self, name: str, text: bytes) -> None:
-        """Whoever reads meanwhile finds the old file or the new one."""
+        """A concurrent reader finds the old file or the new one."""
         new = self._folder / f".{name}.new"
         with open(new, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write(text)

@@ -76,13 +76,16 @@ def renewed(
     *,
     told_for_s: float = inf,
 ) -> Material:
-    """What should be kept: the same object where all is well. `names` are those that API servers call, `told_for_s` is
-    how long they have been told to trust the bundle that is held."""
+    """The material to keep: the same object if it is still valid. `names`: the names that API servers call.
+    `told_for_s`: how long the held bundle has been registered as trusted."""
     lifetimes = lifetimes or Lifetimes()
-    authorities = [each for each in making.certificates_in(held.bundle) if _ends_in(each, now_s) > 0]
+    authorities = [
+        certificate for certificate in making.certificates_in(held.bundle) if _ends_in(certificate, now_s) > 0
+    ]
     authority_key = making.key_in(held.authority_key)
     newest = next(
-        (each for each in authorities if authority_key is not None and making.fits(each, authority_key)), None
+        (authority for authority in authorities if authority_key is not None and making.fits(authority, authority_key)),
+        None,
     )
     if newest is None or authority_key is None or _ends_in(newest, now_s) < lifetimes.renew_authority_before_s:
         authority_key = making.new_key()
@@ -147,7 +150,7 @@ def _works(
     key = making.key_in(key_pem)
     if key is None or not making.fits(certificate, key):
         return False
-    if not any(making.is_signed(certificate, each) for each in authorities):
+    if not any(making.is_signed(certificate, authority) for authority in authorities):
         return False
     if _ends_in(certificate, now_s) <= 0 or certificate.not_valid_before_utc.timestamp() > now_s:
         return False

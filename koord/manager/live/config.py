@@ -1,8 +1,8 @@
-"""slo-controller-config as it is in force: the last good value of every section.
+"""The slo-controller-config in force: the last good value of every section.
 
-What cannot be used is told in an event and in a condition on the ConfigMap, and changes nothing; what is in force
-instead is published in a ConfigMap of the manager's own. Deleting the ConfigMap leaves in force what was: taking back
-everything that is lent is a decision, and has its own switch.
+An unusable section is reported in an event and in a condition on the ConfigMap, and changes nothing; the configuration
+in force is published in a ConfigMap of the manager's own. Deleting the ConfigMap keeps the configuration in force:
+taking back all lent resources is a decision with its own switch.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ log = logging.getLogger(__name__)
 
 
 class Configuration:
-    """What is in force. Every replica follows it; handlers hear when it has changed."""
+    """The configuration in force. Every replica follows it; handlers are called when it changes."""
 
     def __init__(self, informers: Informers) -> None:
         self.current = SloConfig(colocation_state="unavailable")
         self.problems: tuple[Problem, ...] = ()
         self.unusable: frozenset[str] = frozenset()
-        "Sections that cannot be read, and of which there is no last good value."
+        "Sections that cannot be read and have no last good value."
         self.to_publish: dict[str, str] | None = None
         "What is in force, for others; None where that is what is stored."
         self.informer = _follow(informers, names.CONFIGMAP_SLO_CONTROLLER)
@@ -48,22 +48,22 @@ class Configuration:
 
     @property
     def faults(self) -> int:
-        """How many sections cannot be used as they are stored."""
-        return len({each.key for each in self.problems if each.keeps_old})
+        """The number of stored sections that cannot be used."""
+        return len({problem.key for problem in self.problems if problem.keeps_old})
 
     async def synced(self) -> None:
         """Returns when it is known what is in force."""
         await self.informer.synced()
         await self.published.synced()
-        found, known = self.informer.get(STORED), self.published.get(PUBLISHED)
-        if found is None:
-            # There is no such map: the defaults hold.
+        stored, published = self.informer.get(STORED), self.published.get(PUBLISHED)
+        if stored is None:
+            # Without the map, the defaults apply.
             self.current, _ = reload(None, None)
-        elif known is not None and self.to_publish is not None:
-            # A manager before this one knew a valid value of what is not valid as it is stored.
-            self._take(found, in_force(last_valid(known.data), found.data))
-            self._good |= set(known.data)
-            self.unusable -= set(known.data)
+        elif published is not None and self.to_publish is not None:
+            # An earlier manager knew a valid value of a section that is stored invalid.
+            self._take(stored, in_force(last_valid(published.data), stored.data))
+            self._good |= set(published.data)
+            self.unusable -= set(published.data)
 
     def add_handler(self, handler: Callable[[], None]) -> Callable[[], None]:
         """`handler` is called after every change of what is in force. Returns what takes it away again."""
@@ -71,28 +71,28 @@ class Configuration:
         return lambda: self._handlers.remove(handler)
 
     def _hear(self, delta: Delta[ConfigMap]) -> None:
-        found = delta.new
-        if found is None:
+        config_map = delta.new
+        if config_map is None:
             log.warning("%s is gone: what was in force stays", STORED)
             return
         before = self.current, self.unusable
-        self._take(found, in_force(self.current if self._seen else None, found.data))
+        self._take(config_map, in_force(self.current if self._seen else None, config_map.data))
         if (self.current, self.unusable) != before:
-            log.info("the configuration has changed", extra={"version": found.metadata.resource_version})
+            log.info("the configuration has changed", extra={"version": config_map.metadata.resource_version})
             for handler in list(self._handlers):
                 handler()
 
-    def _take(self, found: ConfigMap, now: InForce) -> None:
+    def _take(self, config_map: ConfigMap, now: InForce) -> None:
         self.current, self.problems = now.config, now.problems
         self.to_publish = to_publish(now)
         self._seen = True
-        bad = {each.key for each in self.problems if each.keeps_old}
-        self._good |= set(found.data) - bad
+        bad = {problem.key for problem in self.problems if problem.keeps_old}
+        self._good |= set(config_map.data) - bad
         self.unusable = frozenset(bad - self._good)
         for problem in self.problems:
             log.warning("%s: %s", STORED, problem)
-        for each in now.mended:
-            log.warning("%s: %s", STORED, each)
+        for correction in now.mended:
+            log.warning("%s: %s", STORED, correction)
 
 
 def _follow(informers: Informers, name: str) -> Informer[ConfigMap]:
@@ -110,21 +110,23 @@ class ConfigurationTeller:
         self.controller.watch(configuration.published, lambda delta: (STORED,))
 
     async def _reconcile(self, _key: str) -> Requeue | None:
-        found = self._configuration.informer.get(STORED)
-        if found is None:
+        config_map = self._configuration.informer.get(STORED)
+        if config_map is None:
             return None
         await self._publish()
         problems = self._configuration.problems
-        said = (found.metadata.uid, problems)
+        said = (config_map.metadata.uid, problems)
         if problems and said != self._told:
-            for each in problems:
-                self._events.record(reference(CONFIG_MAPS, found), each.event_reason, str(each), type="Warning")
+            for problem in problems:
+                self._events.record(
+                    reference(CONFIG_MAPS, config_map), problem.event_reason, str(problem), type="Warning"
+                )
         self._told = said
-        annotations = wanted(found, problems, self._clock.now())
+        annotations = wanted(config_map, problems, self._clock.now())
         if annotations is None:
             return None
-        patch = {"metadata": {"uid": found.metadata.uid, "annotations": dict(annotations)}}
-        meta = found.metadata
+        patch = {"metadata": {"uid": config_map.metadata.uid, "annotations": dict(annotations)}}
+        meta = config_map.metadata
         try:
             await self._client.patch(
                 CONFIG_MAPS, meta.name, patch, namespace=meta.namespace, field_manager=FIELD_MANAGER
@@ -148,5 +150,5 @@ class ConfigurationTeller:
                 patch = {"metadata": {"uid": present.metadata.uid}, "data": {**gone, **wanted}}
                 await self._client.patch(CONFIG_MAPS, name, patch, namespace=namespace, field_manager=FIELD_MANAGER)
         except (AlreadyExists, NotFound):
-            # It came or went meanwhile, of which the informer is about to tell.
+            # Created or deleted concurrently: the informer will report it.
             return

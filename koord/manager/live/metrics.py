@@ -1,7 +1,6 @@
 """What the manager tells Prometheus, under the names that Koordinator's users know.
 
-What is counted is told as a gauge, because a counter's name would get an ending that the one in Koordinator does not
-have.
+Counts are exported as gauges, because a counter's name would get a suffix that Koordinator's metric does not have.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from typing import Final
 from prometheus_client import Gauge
 
 from koord.kube.metrics import Metrics, Tracked
-from koord.manager.node_resource.outcome import PluginOutcome
-from koord.manager.node_resource.terms import Figure
+from koord.manager.figures import Figure
+from koord.manager.plugin import PluginOutcome
 
 _UNITS: Final = {"kubernetes.io/batch-memory": "byte", "kubernetes.io/mid-memory": "byte"}
 
@@ -63,23 +62,23 @@ class ManagerMetrics:
 
     def ran(self, outcomes: Iterable[PluginOutcome]) -> None:
         """Plugins have run for a node."""
-        for each in outcomes:
-            status = "failed" if each.failed else "succeeded"
-            self._counted(self._plugins, each.plugin, each.plugin, status, "Calculate")
+        for outcome in outcomes:
+            status = "failed" if outcome.failed else "succeeded"
+            self._counted(self._plugins, outcome.plugin, outcome.plugin, status, "Calculate")
 
     def lends(self, node: str, figures: Iterable[Figure]) -> None:
-        """Milli-cores are told in cores."""
-        for each in figures:
-            unit = _UNITS.get(each.resource, "integer")
-            amount = each.amount / 1000 if each.resource.endswith("-cpu") else each.amount
-            self._lent.of(node, node, each.resource, unit).set(amount)
+        """Exports the lent resources of a node; milli-cores are converted to cores."""
+        for figure in figures:
+            unit = _UNITS.get(figure.resource, "integer")
+            amount = figure.amount / 1000 if figure.resource.endswith("-cpu") else figure.amount
+            self._lent.of(node, node, figure.resource, unit).set(amount)
 
     def reported(self, node: str, distrust: str, *, has_report: bool) -> None:
         """`distrust`: why the node's report is not believed; empty where it is."""
         self._reports[node] = FRESH if not distrust else STALE if has_report else MISSING
 
     def _with_report(self, word: str) -> int:
-        # Scrapes run in a thread: a copy in one step, since nodes may come meanwhile.
+        # Scrapes run in a thread: a copy in one step, since nodes may join concurrently.
         return list(self._reports.values()).count(word)
 
     def rolls_out(self, feature: str, percent: int | None, *, is_stopped: bool = False) -> None:

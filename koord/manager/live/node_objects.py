@@ -53,7 +53,7 @@ class NodeObjectLoop(Generic[R, S]):
         needs_colocation: bool,
         workers: int = WORKERS,
     ) -> None:
-        """`spec_of` gives the uid and the spec of what is there; `wanted` the spec that should be."""
+        """`spec_of` gives the uid and the spec of the existing object; `wanted` the spec that it should have."""
         self._name, self._client, self._kind, self._objects = name, client, kind, objects
         self._sources, self._configuration, self._metrics = sources, configuration, metrics
         self._spec_of, self._wanted, self._needs_colocation = spec_of, wanted, needs_colocation
@@ -99,7 +99,7 @@ class NodeObjectLoop(Generic[R, S]):
                 patch = {"metadata": {"uid": uid}, "spec": changes}
                 await self._counted("update", self._client.patch(self._kind, name, patch, field_manager=FIELD_MANAGER))
         except (AlreadyExists, NotFound):
-            # It came or went meanwhile, of which the informer is about to tell.
+            # Created or deleted concurrently: the informer will report it.
             return None
         except Conflict:
             return Requeue()

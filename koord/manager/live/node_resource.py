@@ -7,7 +7,7 @@ just written is shown until the informer has it, lest it be written twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
@@ -21,16 +21,17 @@ from koord.kube.controller import Controller, Requeue
 from koord.kube.errors import ApiError, Conflict, NotFound
 from koord.kube.informer import Informer
 from koord.kube.store import Delta
+from koord.manager.colocation_settings import given
 from koord.manager.lending.freshness import distrust
 from koord.manager.live.config import Configuration
 from koord.manager.live.metrics import ManagerMetrics
 from koord.manager.live.records import MetricRecord, NodeRecord
 from koord.manager.live.sources import NODE, Sources
-from koord.manager.node_resource.due import look_again_s, wait_for_report_s
-from koord.manager.node_resource.plugins import Plugins, calculate
+from koord.manager.node_resource.plugins import calculate
 from koord.manager.node_resource.prepare import prepare
-from koord.manager.node_resource.settings import given
-from koord.manager.node_resource.state import (
+from koord.manager.node_resource.requeue import requeue_at_s, wait_for_report_s
+from koord.manager.node_resource.writing import WriteDecision, decide, firm_parts, zone_changes
+from koord.manager.node_state import (
     DeviceFacts,
     MetricRow,
     NodeFacts,
@@ -38,7 +39,7 @@ from koord.manager.node_resource.state import (
     TopologyFacts,
     node_facts,
 )
-from koord.manager.node_resource.writing import WriteDecision, decide, firm_parts, zone_changes
+from koord.manager.plugin import Plugin
 from koord.manager.writes import FIELD_MANAGER
 
 WORKERS: Final = 16
@@ -53,7 +54,7 @@ class NodeResourceLoop:
         client: Client,
         sources: Sources,
         configuration: Configuration,
-        plugins: Plugins,
+        plugins: Sequence[Plugin],
         clock: Clock,
         metrics: ManagerMetrics,
         *,
@@ -139,7 +140,7 @@ class NodeResourceLoop:
             return Requeue()
         written_s = self._written_s.get(name)
         pending = decision.pending and not decision.status
-        again_s = look_again_s(state, strategy, pending=pending, written_s=written_s, now_s=now_s)
+        again_s = requeue_at_s(state, strategy, pending=pending, written_s=written_s, now_s=now_s)
         return None if again_s is None else Requeue(max(0.1, again_s - self._clock.now()))
 
     def _state(self, node: NodeFacts) -> NodeState:
@@ -196,8 +197,8 @@ class NodeResourceLoop:
         self._metrics.wrote("node_resource", "updateNodeResourceTopology")
 
     def _forget(self, name: str) -> None:
-        for known in (self._written_s, self._firm, self._heard_s, self._seen_s, self._own):
-            known.pop(name, None)
+        for by_node in (self._written_s, self._firm, self._heard_s, self._seen_s, self._own):
+            by_node.pop(name, None)
         self._metrics.forget(name)
 
 

@@ -93,8 +93,8 @@ class PairsLoop:
             for blame in record.blames:
                 yield Heard(record.row.name, blame)
 
-    async def _patch(self, known: InterferencePair, status: InterferencePairStatus) -> None:
-        meta = known.metadata
+    async def _patch(self, pair: InterferencePair, status: InterferencePairStatus) -> None:
+        meta = pair.metadata
         patch = {
             "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
             "status": {"weight": 0, "weightWhenSeen": 0, **msgspec.to_builtins(status)},
@@ -114,7 +114,7 @@ class PairsLoop:
 
 
 def _news(delta: Delta[MetricRecord]) -> Iterable[str]:
-    """Most reports blame nobody."""
+    """Most reports have no blame."""
     new = delta.new
     if new is None or not new.blames or (delta.old is not None and delta.old.blames == new.blames):
         return ()

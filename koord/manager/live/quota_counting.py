@@ -1,4 +1,4 @@
-"""Counts new pods in their quotas as they are admitted: what a quota's object says is requested grows with each pod.
+"""Counts new pods in their quotas at admission: the requested amount in the quota's object grows with each pod.
 
 Pods that come together for one quota are one read and one write. A write that meets another's is tried again on what
 is there then.
@@ -51,11 +51,11 @@ class QuotaCounting:
             return ""
         if old is not None and quota_name(old, namespace, self._quotas, default=self._default) == name:
             return ""
-        found = self._quotas.named(name)
-        if len(found) != 1:
-            there = "does not exist" if not found else f"is the name of {len(found)} objects: one may have it"
+        quotas = self._quotas.named(name)
+        if len(quotas) != 1:
+            there = "does not exist" if not quotas else f"is the name of {len(quotas)} objects: one may have it"
             return f"metadata.labels[{names.LABEL_QUOTA_NAME}]: quota {name} {there}"
-        key = found[0].metadata.key
+        key = quotas[0].metadata.key
         one = _Waiting(pod, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(key, []).append(one)
         if key not in self._tasks:
@@ -76,7 +76,7 @@ class QuotaCounting:
     async def _answer_all(self, key: str) -> None:
         while batch := self._waiting.pop(key, None):
             try:
-                answers = await self._counted(key, [each.pod for each in batch])
+                answers = await self._counted(key, [waiting.pod for waiting in batch])
             except (ApiError, DecodeError, BadInput) as error:
                 log.warning("quota %s could not be asked: %s", key, error)
                 answers = [f"quota {key} could not be asked: {error}"] * len(batch)
@@ -91,10 +91,10 @@ class QuotaCounting:
             before = requested = amounts(protocol.CHILD_REQUEST.read(quota.metadata), capped=True)
             answers: list[str] = []
             for pod in pods:
-                found = evaluated(pod, quota, requested, overhead=self._overhead)
-                answers.append(found.fault)
-                if found.child_request is not None:
-                    requested = dict(found.child_request)
+                evaluation = evaluated(pod, quota, requested, overhead=self._overhead)
+                answers.append(evaluation.fault)
+                if evaluation.child_request is not None:
+                    requested = dict(evaluation.child_request)
             if requested == before:
                 return answers
             text = protocol.CHILD_REQUEST.render({each: render(each, n) for each, n in sorted(requested.items())})

@@ -52,7 +52,7 @@ class QuotaProfileLoop:
             return None
         about = reference(ELASTIC_QUOTA_PROFILES, profile)
         try:
-            wanted = wanted_quota(profile, (each.part for each in sources.nodes.list()))
+            wanted = wanted_quota(profile, (node.part for node in sources.nodes.list()))
         except BadInput as error:
             self._events.record(about, "InvalidProfile", str(error), type="Warning")
             return Requeue(PERIOD_S)

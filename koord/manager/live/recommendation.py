@@ -1,6 +1,6 @@
 """The recommendation loop: adds what nodes report to the history of workloads, and keeps Recommendation objects.
 
-Histories live in memory and, written hourly, in the objects' own status: whoever leads next goes on from there.
+Histories live in memory and, written hourly, in the objects' own status: the next leader continues from there.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class RecommendationLoop:
         capacity = node.facts.capacity
         for usage in report.usage:
             pod = pods.get(usage.pod)
-            # A pod of that name may have been made anew on another node since.
+            # A new pod of that name may be on another node by now.
             if pod is None or not pod.is_ready or pod.node != report.node:
                 continue
             if not is_plausible(usage.used, capacity.cpu_milli, capacity.memory_bytes):
@@ -165,14 +165,14 @@ class RecommendationLoop:
                     history.add(*usage.used, now_s)
 
     async def _reconcile(self, key: str) -> Requeue | None:
-        found = None if self._objects is None else self._objects.get(key)
-        if found is None:
+        recommendation = None if self._objects is None else self._objects.get(key)
+        if recommendation is None:
             self._drop(key)
             return None
         self._listen()
         pods_informer, _ = self._sources.usage.start()
         await pods_informer.synced()
-        tracked = self._track(key, found)
+        tracked = self._track(key, recommendation)
         target = tracked.target
         all_pods = self._pods_of(target)
         pods = [pod for pod in all_pods if not pod.has_failed]
@@ -183,7 +183,7 @@ class RecommendationLoop:
         wanted = wanted_status(target, pods, tracked.histories, tracked.status, now_s, self._largest())
         if is_due(tracked.status, wanted, now_s, crc32(tracked.uid.encode()) / 2**32):
             try:
-                await self._write(found, wanted)
+                await self._write(recommendation, wanted)
             except NotFound:
                 return None
             except Conflict:
@@ -211,24 +211,24 @@ class RecommendationLoop:
             self._largest_until_s = now_s + self._pace.look_s
         return self._largest_known
 
-    def _track(self, key: str, found: Recommendation) -> _Tracked:
-        known, target = self._tracked.get(key), target_of(found)
-        if known is not None and known.uid == found.metadata.uid:
-            if known.target.identity != target.identity or known.target.fault != target.fault:
-                self._unindex(key, known.target)
+    def _track(self, key: str, recommendation: Recommendation) -> _Tracked:
+        tracked, target = self._tracked.get(key), target_of(recommendation)
+        if tracked is not None and tracked.uid == recommendation.metadata.uid:
+            if tracked.target.identity != target.identity or tracked.target.fault != target.fault:
+                self._unindex(key, tracked.target)
                 self._index(key, target)
                 # The past of other pods says nothing of these.
-                known.target, known.histories = target, {}
-            return known
-        if known is not None:
-            self._unindex(key, known.target)
+                tracked.target, tracked.histories = target, {}
+            return tracked
+        if tracked is not None:
+            self._unindex(key, tracked.target)
         try:
-            histories = remembered(found.status, target)
+            histories = remembered(recommendation.status, target)
         except HistoryError as error:
-            text = f"{error}; the history starts anew"
-            self._events.record(reference(RECOMMENDATIONS, found), "HistoryLost", text, type="Warning")
+            text = f"{error}; the history starts again"
+            self._events.record(reference(RECOMMENDATIONS, recommendation), "HistoryLost", text, type="Warning")
             histories = {}
-        made = self._tracked[key] = _Tracked(found.metadata.uid, target, histories, found.status)
+        made = self._tracked[key] = _Tracked(recommendation.metadata.uid, target, histories, recommendation.status)
         self._index(key, target)
         return made
 
@@ -245,15 +245,15 @@ class RecommendationLoop:
             _discard(self._with_selector, target.namespace, key)
 
     def _drop(self, key: str) -> None:
-        known = self._tracked.pop(key, None)
-        if known is not None:
-            self._unindex(key, known.target)
+        tracked = self._tracked.pop(key, None)
+        if tracked is not None:
+            self._unindex(key, tracked.target)
 
-    async def _write(self, found: Recommendation, wanted: RecommendationStatus) -> None:
+    async def _write(self, recommendation: Recommendation, wanted: RecommendationStatus) -> None:
         # A merge patch leaves alone what it does not name.
         status: dict[str, Any] = {"podStatus": None, "conditions": [], "history": ""}
-        patch = {"metadata": {"uid": found.metadata.uid}, "status": status | msgspec.to_builtins(wanted)}
-        meta = found.metadata
+        patch = {"metadata": {"uid": recommendation.metadata.uid}, "status": status | msgspec.to_builtins(wanted)}
+        meta = recommendation.metadata
         try:
             await self._client.patch(
                 RECOMMENDATIONS,

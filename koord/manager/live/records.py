@@ -13,7 +13,7 @@ from koord.api.protocol.crd.node_metric import NodeMetric, NodeMetricSpec
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
 from koord.api.protocol.slowed_by import SLOWED_BY, Blame, blames_in
 from koord.kube.store import Identity
-from koord.manager.node_resource.state import (
+from koord.manager.node_state import (
     DeviceFacts,
     MetricRow,
     NodeFacts,
@@ -28,7 +28,7 @@ from koord.manager.node_resource.state import (
 from koord.manager.quota_profile import NodePart, node_part
 
 ON_NODE = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
-"""Pods that take something from a node. One that ends leaves the selection."""
+"""Pods that use resources of a node. A pod that ends leaves the selection."""
 
 
 class NodeRecord(Struct):
@@ -40,7 +40,7 @@ class MetricRecord(Struct):
     row: MetricRow
     spec: NodeMetricSpec
     blames: tuple[Blame, ...] = ()
-    "Who slowed whom down there, by the agent's word."
+    "Interference on the node, as its agent reports it."
 
 
 def node_record(raw: msgspec.Raw) -> NodeRecord:

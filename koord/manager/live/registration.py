@@ -1,4 +1,4 @@
-"""How API servers find the webhooks: two configurations, made where they are absent, mended where someone edits them.
+"""How API servers find the webhooks: two configurations, created if absent, restored if a user edits them.
 
 Their webhooks are koord's entirely: an entry too many, too few or changed is put right. Metadata is left to others, but
 for one owner: the manager's namespace. So the configurations are collected with that namespace, also while no manager
@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from koord.admission import break_glass
-from koord.admission.hooks import REVIEW_VERSIONS, Hook
+from koord.admission.hook import REVIEW_VERSIONS, Hook
 from koord.admission.plain import part
 from koord.api.kinds import MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_WEBHOOK_CONFIGURATIONS, Kind
 from koord.api.protocol import hand_over, names
@@ -86,34 +86,33 @@ def _entry(hook: Hook, endpoint: Endpoint, bundle: bytes) -> dict[str, Any]:
 
 def unconditional(webhooks: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """As an API server keeps them that knows no conditions. Its pods all wait: entries in passing come too late."""
-    return [{key: value for key, value in each.items() if key != "matchConditions"} for each in webhooks]
+    return [{key: value for key, value in webhook.items() if key != "matchConditions"} for webhook in webhooks]
 
 
 def _selector(expressions: tuple[dict[str, Any], ...]) -> dict[str, Any]:
-    return {"matchExpressions": [dict(each) for each in expressions]} if expressions else {}
+    return {"matchExpressions": [dict(expression) for expression in expressions]} if expressions else {}
 
 
 def before_koord(present: Mapping[str, Any], endpoint: Endpoint) -> str | None:
-    """The webhooks of another system's configuration, as they are kept for when koord goes; None where they are koord's
-    own, of an earlier address perhaps."""
-    found = present.get("webhooks") or []
+    """The webhooks of another system's configuration, to be kept for when koord is removed; None if they are koord's
+    own, perhaps with an earlier address."""
+    webhooks = present.get("webhooks") or []
     meta = part(present, "metadata")
-    if not found or any(endpoint.is_called_by(each) for each in found):
+    if not webhooks or any(endpoint.is_called_by(webhook) for webhook in webhooks):
         return None
     if names.OWN_ANNOTATION_WEBHOOKS_BEFORE not in part(meta, "annotations"):
         made_by_koord = part(meta, "labels").get("app.kubernetes.io/part-of") == "koord"
-        if made_by_koord or any(each.get("manager") == FIELD_MANAGER for each in meta.get("managedFields") or []):
+        if made_by_koord or any(entry.get("manager") == FIELD_MANAGER for entry in meta.get("managedFields") or []):
             return None
     return msgspec.json.encode(hand_over.as_before(present)).decode()
 
 
 def owned(owners: Iterable[Mapping[str, Any]], endpoint: Endpoint, uid: str) -> list[dict[str, Any]]:
-    """Owners of a configuration with the endpoint's namespace of that uid among them; as they are where there is no
-    uid."""
-    others = [dict(each) for each in owners]
+    """Owners of a configuration, with the endpoint's namespace of that uid among them; unchanged without a uid."""
+    others = [dict(owner) for owner in owners]
     if not uid:
         return others
-    others = [each for each in others if (each.get("kind"), each.get("name")) != ("Namespace", endpoint.namespace)]
+    others = [other for other in others if (other.get("kind"), other.get("name")) != ("Namespace", endpoint.namespace)]
     return [*others, {"apiVersion": "v1", "kind": "Namespace", "name": endpoint.namespace, "uid": uid}]
 
 
@@ -127,17 +126,17 @@ class Registration:
             False: (VALIDATING_WEBHOOK_CONFIGURATIONS, validating),
         }
         self._off: dict[str, str] = {}
-        "Configurations that somebody has emptied by hand, with what was said."
+        "Configurations that an administrator has emptied, with the reason."
         self._unconditional: set[str] = set()
         "Configurations that were kept without conditions."
 
     @property
     def is_off(self) -> bool:
-        """Whether somebody has taken admission off by hand, as last looked at."""
+        """Whether an administrator had taken admission off at the last check."""
         return bool(self._off)
 
     async def ensure(self, hooks: Iterable[Hook], endpoint: Endpoint, bundle: bytes, owner: str = "") -> bool:
-        """Makes the configurations what they should be. Whether something had to be mended. `owner`: the uid of the
+        """Restores the configurations. Returns whether anything had to change. `owner`: the uid of the
         endpoint's namespace, if the configurations go with it."""
         listed = list(hooks)
         mended = False
@@ -184,17 +183,17 @@ class Registration:
                 self._off[name] = off
             return False
         self._off.pop(name, None)
-        found = present.get("webhooks") or []
+        webhooks = present.get("webhooks") or []
         before = before_koord(present, endpoint)
         owners_before = part(present, "metadata").get("ownerReferences") or []
         owners = owners_before
         if before is None and names.OWN_ANNOTATION_WEBHOOKS_BEFORE not in part(present, "metadata", "annotations"):
             owners = owned(owners_before, endpoint, owner)
-        same = found == wanted or (name in self._unconditional and found == unconditional(wanted))
+        same = webhooks == wanted or (name in self._unconditional and webhooks == unconditional(wanted))
         if same and owners == owners_before:
             return False
         log.info("changing the registration of webhooks", extra={"configuration": name})
-        # Of the version that was read: somebody may be taking admission off at this moment.
+        # For the version that was read: an administrator may be taking admission off at this moment.
         meta: dict[str, Any] = {"resourceVersion": part(present, "metadata").get("resourceVersion")}
         if owners != owners_before:
             meta["ownerReferences"] = owners
@@ -207,7 +206,7 @@ class Registration:
         except Conflict:
             # What is watched wakes the loop again.
             return True
-        if not any(each.match_conditions for each in kept.webhooks) and unconditional(wanted) != wanted:
+        if not any(webhook.match_conditions for webhook in kept.webhooks) and unconditional(wanted) != wanted:
             self._unconditional.add(name)
             log.warning("the API server knows no conditions of webhooks: all pods wait while no manager answers")
         return True

@@ -1,7 +1,7 @@
 """The rollout loop: has roll-outs grow, stop and complete. The leader's work.
 
-Each round writes the roll-out first and labels after it, so that whoever is killed in between, or loses the lease, has
-a successor that comes to the same labels. Pods are followed from the first running roll-out on.
+Each round writes the roll-out first and labels after it, so that after a crash or the loss of the lease
+the successor comes to the same labels. Pods are followed from the first running roll-out on.
 """
 
 from __future__ import annotations
@@ -132,9 +132,9 @@ class RolloutLoop:
         """Nothing but what the controller watches."""
 
     async def _reconcile(self, name: str) -> Requeue | None:
-        found = self._stored.get(ROLLOUTS)
-        text = found.data.get(name) if found is not None else None
-        if found is None or text is None:
+        config_map = self._stored.get(ROLLOUTS)
+        text = config_map.data.get(name) if config_map is not None else None
+        if config_map is None or text is None:
             self._metrics.rolls_out(name, None)
             self._counted_before.pop(name, None)
             self._lacking_s.pop(name, None)
@@ -142,16 +142,18 @@ class RolloutLoop:
         try:
             feature, rollout = feature_of(name), parse(name, text)
         except BadInput as error:
-            self._tell(found, "RolloutInvalid", f"{names.CONFIGMAP_ROLLOUTS}: {error}; nothing is rolled out by it")
+            self._tell(
+                config_map, "RolloutInvalid", f"{names.CONFIGMAP_ROLLOUTS}: {error}; nothing is rolled out by it"
+            )
             return None
         after = await self._next(feature, rollout)
         if after != rollout:
             try:
-                await self._write(found, feature, after)
+                await self._write(config_map, feature, after)
             except (Conflict, NotFound):
-                # Somebody else wrote it, of which the informer is about to tell.
+                # Another writer was faster: the informer will report it.
                 return Requeue()
-            self._say(found, feature, rollout, after)
+            self._say(config_map, feature, rollout, after)
         self._metrics.rolls_out(name, after.percent, is_stopped=after.state == "stopped")
         await self._label(feature, after)
         return Requeue(self._look_s if after.state == "running" else AT_REST_S)
@@ -174,8 +176,8 @@ class RolloutLoop:
         """Those that should have the feature by now, and those that have it."""
         matcher = rollout.matcher
         listed = self._sources.nodes.list()
-        pool = [each.facts.name for each in listed if matcher is None or matcher.matches(each.facts.labels)]
-        labelled = {each.facts.name for each in listed if feature.label in each.facts.labels}
+        pool = [node.facts.name for node in listed if matcher is None or matcher.matches(node.facts.labels)]
+        labelled = {node.facts.name for node in listed if feature.label in node.facts.labels}
         if rollout.state == "stopped":
             return labelled - set(rollout.taken_back), labelled
         return set(chosen(pool, rollout.percent, labelled, rollout.taken_back)), labelled
@@ -185,20 +187,20 @@ class RolloutLoop:
             self._pods = self._informers.get(PODS, transform=health_record, identity=_identity, fields=ON_NODE)
             self._pods.add_handler(self._hear)
             await self._pods.synced()
-        inside = {each.facts.name for each in self._sources.nodes.list() if feature.label in each.facts.labels}
+        inside = {node.facts.name for node in self._sources.nodes.list() if feature.label in node.facts.labels}
         since_s, before = self._counted_before.get(feature.name, (-1.0, 0))
         if since_s != rollout.since_s:
             before = rollout.found.evictions
             self._counted_before[feature.name] = (rollout.since_s, before)
-        first_s = min((began_s(each) for each in self._stored_rollouts()), default=0.0)
+        first_s = min((began_s(rollout) for rollout in self._stored_rollouts()), default=0.0)
         self._evicted = {uid: each for uid, each in self._evicted.items() if each[1] >= first_s}
         evicted = sum(node in inside and at_s >= began_s(rollout) for node, at_s in self._evicted.values())
-        pods = (each.health for each in self._pods.list() if each.health.node in inside)
+        pods = (pod.health for pod in self._pods.list() if pod.health.node in inside)
         return suffering(rollout, pods, self._slowed(inside), before + evicted)
 
     def _stored_rollouts(self) -> Iterator[Rollout]:
-        found = self._stored.get(ROLLOUTS)
-        for name, text in (found.data if found is not None else {}).items():
+        config_map = self._stored.get(ROLLOUTS)
+        for name, text in (config_map.data if config_map is not None else {}).items():
             try:
                 yield parse(name, text)
             except BadInput:
@@ -223,18 +225,18 @@ class RolloutLoop:
         if node is not None and node.part.takes_pods:
             self._evicted[new.health.uid] = (new.health.node, new.health.evicted_s)
 
-    async def _write(self, found: ConfigMap, feature: Feature, rollout: Rollout) -> None:
-        version = {"uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version}
+    async def _write(self, config_map: ConfigMap, feature: Feature, rollout: Rollout) -> None:
+        version = {"uid": config_map.metadata.uid, "resourceVersion": config_map.metadata.resource_version}
         await self._client.patch(
             CONFIG_MAPS,
-            found.metadata.name,
+            config_map.metadata.name,
             {"metadata": version, "data": {feature.name: render(rollout)}},
-            namespace=found.metadata.namespace,
+            namespace=config_map.metadata.namespace,
             field_manager=FIELD_MANAGER,
         )
 
-    def _say(self, found: ConfigMap, feature: Feature, before: Rollout, after: Rollout) -> None:
-        regarding = reference(CONFIG_MAPS, found)
+    def _say(self, config_map: ConfigMap, feature: Feature, before: Rollout, after: Rollout) -> None:
+        regarding = reference(CONFIG_MAPS, config_map)
         if after.state == "stopped":
             back = f"; taken back: {', '.join(after.taken_back)}" if after.taken_back else ""
             note = f"the roll-out of {feature.name} stopped at {after.percent}%: {after.reason}{back}"
@@ -247,20 +249,20 @@ class RolloutLoop:
             log.info(note)
             self._events.record(regarding, "RolloutStep", note)
 
-    def _tell(self, found: ConfigMap, reason: str, note: str) -> None:
+    def _tell(self, config_map: ConfigMap, reason: str, note: str) -> None:
         if self._told.get(reason) != note:
             self._told[reason] = note
             log.warning(note)
-            self._events.record(reference(CONFIG_MAPS, found), reason, note, type="Warning")
+            self._events.record(reference(CONFIG_MAPS, config_map), reason, note, type="Warning")
 
     async def _label(self, feature: Feature, rollout: Rollout) -> None:
         """Nodes of the roll-out have the label, others do not."""
         wanted, labelled = self._nodes(feature, rollout)
         slots = asyncio.Semaphore(AT_ONCE)
         async with asyncio.TaskGroup() as tasks:
-            for each in self._sources.nodes.list():
-                if (each.facts.name in wanted) != (each.facts.name in labelled):
-                    tasks.create_task(self._set(each, feature, slots, on=each.facts.name in wanted))
+            for node in self._sources.nodes.list():
+                if (node.facts.name in wanted) != (node.facts.name in labelled):
+                    tasks.create_task(self._set(node, feature, slots, on=node.facts.name in wanted))
 
     async def _set(self, node: NodeRecord, feature: Feature, slots: asyncio.Semaphore, *, on: bool) -> None:
         patch = {"metadata": {"uid": node.facts.uid, "labels": {feature.label: ON if on else None}}}
@@ -273,5 +275,5 @@ class RolloutLoop:
 
 
 def _features(delta: Delta[ConfigMap]) -> Iterator[str]:
-    old, new = (each.data if each is not None else {} for each in (delta.old, delta.new))
+    old, new = (config_map.data if config_map is not None else {} for config_map in (delta.old, delta.new))
     return (name for name in {**old, **new} if old.get(name) != new.get(name))

@@ -1,7 +1,7 @@
 """Starts the manager against one API server, and keeps it until cancelled.
 
-Every replica hears everything; only the leader decides and writes, with a client that is fenced by its lease. What must
-run on every replica, such as the webhook server, runs beside.
+Every replica hears everything; only the leader decides and writes, with a client that is fenced by its lease. Parts
+that run on every replica, like the webhook server, run beside it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from koord.manager.live.rollout import RolloutLoop
 from koord.manager.live.sources import REQUIRED, Sources
 from koord.manager.live.unacted import UnactedTeller
 from koord.manager.live.waiting_pods import WaitingPodsLoop
-from koord.manager.node_resource.plugins import Plugins, choose
+from koord.manager.node_resource.plugins import choose
+from koord.manager.plugin import Plugin
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ CONTROLLERS: Final = (
 
 
 class ControllerError(BadInput):
-    """A list of controllers that names one which does not exist."""
+    """A list of controllers has an unknown name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +71,23 @@ class ManagerOptions:
     recommendation: RecommendationPace = field(default_factory=RecommendationPace)
     rollout_look_s: float = ROLLOUT_LOOK_S
     "How often a roll-out that grows is looked at."
-    plugins: Plugins = field(default_factory=choose)
+    plugins: Sequence[Plugin] = field(default_factory=choose)
     beside: tuple[Callable[[Client, Informers, Metrics], Awaitable[None]], ...] = ()
     "What runs on every replica, leading or not."
 
 
 def choose_controllers(wanted: Sequence[str]) -> frozenset[str]:
     """The controllers that a list asks for: `*` is all, a name is that one, `-name` is not that one."""
-    for each in wanted:
-        if each != "*" and each.removeprefix("-") not in CONTROLLERS:
+    for entry in wanted:
+        if entry != "*" and entry.removeprefix("-") not in CONTROLLERS:
             raise ControllerError(
-                f"there is no controller {each!r}; there are {', '.join(CONTROLLERS)}, each also with a - before it"
+                f"there is no controller {entry!r}; there are {', '.join(CONTROLLERS)}, each also with a - before it"
             )
-    named = {each for each in CONTROLLERS if each in wanted or ("*" in wanted and f"-{each}" not in wanted)}
+    named = {
+        controller
+        for controller in CONTROLLERS
+        if controller in wanted or ("*" in wanted and f"-{controller}" not in wanted)
+    }
     return frozenset(named)
 
 

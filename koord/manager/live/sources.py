@@ -1,6 +1,6 @@
-"""What the manager hears: nodes, pods, reports, topologies, devices, each followed once for all controllers.
+"""What the manager watches: nodes, pods, reports, topologies, devices, each watched once for all controllers.
 
-Topologies and devices are kinds that a cluster may not have. Whoever wants them is connected when they come.
+Topologies and devices are kinds that a cluster may not have. Their handlers are connected when the kinds appear.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from koord.kube.served import asked_until_told, until_served
 from koord.manager.live import records
 from koord.manager.live.records import MetricRecord, NodeRecord
 from koord.manager.live.usage_source import UsageSource
-from koord.manager.node_resource.state import DeviceFacts, PodRow, TopologyFacts
+from koord.manager.node_state import DeviceFacts, PodRow, TopologyFacts
 
 R = TypeVar("R")
 
@@ -61,7 +61,7 @@ class Sources:
 
     @property
     def node_names(self) -> Iterable[str]:
-        return [each.facts.name for each in self.nodes.list()]
+        return [node.facts.name for node in self.nodes.list()]
 
     def when_there(self, name: str, connect: Callable[[Informer[Any]], None]) -> None:
         """`connect` is called with the informer of an optional kind: at once where it is there, else when it comes."""
@@ -81,7 +81,7 @@ class Sources:
                 self._follow(name)
 
     async def run(self) -> None:
-        """Waits for the kinds that come late, and connects whoever wants them."""
+        """Waits for kinds that are served late, and connects their handlers."""
         async with asyncio.TaskGroup() as tasks:
             for name in _OPTIONAL:
                 if getattr(self, name) is None:

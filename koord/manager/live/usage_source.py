@@ -1,6 +1,6 @@
 """Pods and reports as recommendations need them: followed from the first Recommendation on, and not before.
 
-Of a report only those pods are read that somebody wants, so that a cluster pays for the workloads that it asks about.
+Only pods with a Recommendation are read from a report, so a cluster pays only for the workloads that it asks about.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class WaitingPodsLoop:
         self._done = {key: at for key, at in self._done.items() if now - at < ONCE_IN_S}
         kept = self._profiles.list()
         profiles = managed(kept)
-        version = ",".join(sorted(f"{each.metadata.name}/{each.metadata.generation}" for each in kept))
+        version = ",".join(sorted(f"{profile.metadata.name}/{profile.metadata.generation}" for profile in kept))
         for pod in self._pods.list() if profiles else ():
             if (pod.uid, version) in self._done:
                 continue

@@ -18,8 +18,8 @@ from aiohttp import web
 from prometheus_client import Histogram
 
 from koord.admission.binding import BindingDecision
-from koord.admission.hooks import Hook
-from koord.admission.known import Known
+from koord.admission.cluster_facts import ClusterFacts
+from koord.admission.hook import Hook
 from koord.admission.plain import part
 from koord.admission.request import BAD_REQUEST, AdmissionAnswer, Gates, Request
 from koord.admission.review import mutate, validate
@@ -47,10 +47,10 @@ _BUCKETS: Final = tuple(0.001 * 2**i for i in range(20))
 _to_json: Final[Callable[[object], bytes]] = msgspec.json.Encoder().encode
 
 
-class Lookup(Protocol):
-    """Where what is known comes from."""
+class FactsSource(Protocol):
+    """Provides the facts that rules look up."""
 
-    async def for_request(self, request: Request, namespace: str) -> Known: ...
+    async def for_request(self, request: Request, namespace: str) -> ClusterFacts: ...
 
 
 class Reviews:
@@ -58,7 +58,7 @@ class Reviews:
 
     def __init__(
         self,
-        known: Lookup,
+        facts: FactsSource,
         gates: Gates,
         hooks: Iterable[Hook],
         metrics: Metrics,
@@ -67,7 +67,7 @@ class Reviews:
         counting: QuotaCounting | None = None,
         quota_admitted: Callable[[Request], None] = lambda request: None,
     ) -> None:
-        self._known, self._gates, self._seed = known, gates, seed
+        self._facts, self._gates, self._seed = facts, gates, seed
         self._counting, self._quota_admitted = counting, quota_admitted
         # Several entries of a configuration share a path; for one path they agree in what matters here.
         self._by_path: dict[str, Hook] = {hook.path: hook for hook in hooks}
@@ -119,14 +119,14 @@ class Reviews:
             dry_run=asked.dry_run,
         )
         namespace = part(asked.object or {}, "metadata").get("namespace") or asked.namespace
-        known = await self._known.for_request(request, namespace)
+        facts = await self._facts.for_request(request, namespace)
         if request.subresource == "binding" and self._gates[ManagerGate.BINDING_ADMISSION_WEBHOOK]:
-            self._count(request, known)
+            self._count(request, facts)
         observe = self._timing.begin(hook, asked.operation)
         if hook.mutating:
-            answer = mutate(request, known, self._gates, self._seed, observe)
+            answer = mutate(request, facts, self._gates, self._seed, observe)
         else:
-            answer = validate(request, known, self._gates, observe)
+            answer = validate(request, facts, self._gates, observe)
             if answer.allowed and request.resource == "elasticquotas":
                 self._quota_admitted(request)
             if answer.allowed and request.resource == "pods" and not request.subresource:
@@ -154,9 +154,9 @@ class Reviews:
         why = await self._counting.count(pod_of(request.object or {}), namespace, old)
         return answer if not why else replace(answer, allowed=False, code=BAD_REQUEST, message=why)
 
-    def _count(self, request: Request, known: Known) -> None:
-        pod = known.pods.get(f"{request.namespace}/{request.name}")
-        decision = known.binding.decide(request.user, request.namespace, pod)
+    def _count(self, request: Request, facts: ClusterFacts) -> None:
+        pod = facts.pods.get(f"{request.namespace}/{request.name}")
+        decision = facts.binding.decide(request.user, request.namespace, pod)
         if decision is not BindingDecision.NOT_ASKED:
             self._bindings.labels(decision.value).inc()
 

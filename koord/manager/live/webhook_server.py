@@ -1,6 +1,6 @@
 """The webhook server: admission.k8s.io reviews over TLS, answered by `koord.admission`.
 
-    await serve_webhooks(client, known, gates, "0.0.0.0:9876")
+    await serve_webhooks(client, facts, gates, "0.0.0.0:9876")
 
 Every replica serves. One loop keeps certificate and registration what they should be: each minute, and whenever the
 Secret or a configuration changes. A certificate is changed on the running server; connections stay. While a manager of
@@ -28,7 +28,7 @@ from koord.api import kinds
 from koord.api.configuration.features import ManagerGate
 from koord.api.machinery.codec import DecodeError
 from koord.api.protocol import names
-from koord.api.protocol.holders import is_anothers
+from koord.api.protocol.lease_holders import is_anothers
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.errors import ApiError, NotFound
@@ -39,9 +39,9 @@ from koord.kube.listening import listening
 from koord.kube.metrics import Metrics
 from koord.manager.live.certificate_store import CertificateStore, FileStore, SecretStore
 from koord.manager.live.certificates import Lifetimes, Material, ends_s, load, renewed
+from koord.manager.live.cluster_facts import InformerView, LabelRecord, LiveFacts, label_record, of_labels
 from koord.manager.live.quota_counting import QuotaCounting
 from koord.manager.live.registration import Endpoint, Registration
-from koord.manager.live.webhook_known import InformerView, LabelRecord, WebhookKnown, label_record, of_labels
 from koord.manager.live.webhook_reviews import Reviews
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ _ENVIRONMENT: Final = {
 
 
 def options_from(environment: Mapping[str, str]) -> WebhookOptions:
-    """As Koordinator's manager is told, by environment variables."""
+    """The options from the environment variables of Koordinator's manager."""
     given = {field: environment[name] for name, field in _ENVIRONMENT.items() if environment.get(name)}
     if environment.get("WEBHOOK_CERT_WRITER") == "fs":
         given["certificate_folder"] = environment.get("WEBHOOK_CERT_DIR") or CERTIFICATE_FOLDER
@@ -96,14 +96,14 @@ def options_from(environment: Mapping[str, str]) -> WebhookOptions:
 
 
 def address_from(environment: Mapping[str, str]) -> str:
-    """Where Koordinator's manager is told to serve; empty where it is not told."""
+    """The address from the environment variables of Koordinator's manager; empty if they do not set one."""
     port = environment.get("WEBHOOK_PORT")
     return f"0.0.0.0:{port}" if port else ""
 
 
 async def serve_webhooks(
     client: Client,
-    known: WebhookKnown,
+    facts: LiveFacts,
     gates: Gates,
     address: str,
     *,
@@ -113,7 +113,7 @@ async def serve_webhooks(
     on_ready: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Serves until cancelled. `on_ready` is called with its URL once it is registered and answers."""
-    server = WebhookServer(client, known, gates, address, options, metrics, clock)
+    server = WebhookServer(client, facts, gates, address, options, metrics, clock)
     await server.run(on_ready)
 
 
@@ -134,7 +134,7 @@ class Webhooks:
 
     async def run(self, client: Client, informers: Informers, metrics: Metrics) -> None:
         clock = SystemClock()
-        known = WebhookKnown(
+        facts = LiveFacts(
             client,
             informers,
             self.gates,
@@ -146,7 +146,7 @@ class Webhooks:
             slo_config=self.slo_config,
             strategy_names_required=self.strategy_names_required,
         )
-        self._server = WebhookServer(client, known, self.gates, self.address, self.options, metrics, clock)
+        self._server = WebhookServer(client, facts, self.gates, self.address, self.options, metrics, clock)
         await self._server.run(self.on_ready)
 
     def check(self) -> str | None:
@@ -154,7 +154,7 @@ class Webhooks:
         return self._server.check() if self._server is not None else "the webhooks have not been started"
 
     def _node_labels(self, informers: Informers) -> Mapping[str, Mapping[str, str]]:
-        """Only whoever judges configuration asks for them."""
+        """Only the rules for configuration look them up."""
         if not self.gates[ManagerGate.CONFIG_MAP_VALIDATING_WEBHOOK]:
             return {}
         nodes = informers.get(kinds.NODES, transform=label_record, identity=of_labels)
@@ -171,32 +171,32 @@ class WebhookServer:
     def __init__(
         self,
         client: Client,
-        known: WebhookKnown,
+        facts: LiveFacts,
         gates: Gates,
         address: str,
         options: WebhookOptions | None = None,
         metrics: Metrics | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._client, self._known = client, known
+        self._client, self._facts = client, facts
         own = metrics or Metrics(process=False)
         self._options = options or WebhookOptions()
         self._clock = clock or SystemClock()
         self._address = parse_address(address)
         self._gates = gates
         self._reviews = Reviews(
-            known,
+            facts,
             gates,
             hooks(gates, self._options.namespace),
             own,
             self._options.seed,
             counting=QuotaCounting(
                 client,
-                known.now().quotas,
+                facts.now().quotas,
                 default=not gates[ManagerGate.DISABLE_DEFAULT_QUOTA],
                 overhead=not gates[ManagerGate.ELASTIC_QUOTA_IGNORE_POD_OVERHEAD],
             ),
-            quota_admitted=known.admitted,
+            quota_admitted=facts.admitted,
         )
         self._store: CertificateStore = SecretStore(client, self._options.namespace, self._options.secret)
         if self._options.certificate_folder:
@@ -206,10 +206,10 @@ class WebhookServer:
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._shown = Material()
         self._told, self._told_at = b"", 0.0
-        "Which bundle API servers are told to trust, and since when."
+        "The bundle registered as trusted, and since when."
         self._wake = asyncio.Event()
         self._leader_of_others = ""
-        "Who of another system led when that was last looked at."
+        "The leader of the other system at the last check."
         self._fault: str | None = "the webhooks are not registered yet"
         self.port = self._address.port
         own.gauge(
@@ -224,12 +224,12 @@ class WebhookServer:
         )
 
     def check(self) -> str | None:
-        """What is wrong with certificate or registration."""
+        """The current fault of the certificate or the registration, if any."""
         return self._fault
 
     async def run(self, on_ready: Callable[[str], None]) -> None:
-        await self._known.synced()
-        self._known.on_change(self._wake.set)
+        await self._facts.synced()
+        self._facts.on_change(self._wake.set)
         # Before the first certificate there is nothing to serve with.
         await self._until_done(self._first_certificate)
         server = web.Server(self._reviews.handle, access_log=None, keepalive_timeout=KEEP_ALIVE_S)
@@ -239,7 +239,7 @@ class WebhookServer:
             await self._until_done(self._sync)
             on_ready(f"https://{Address(self._own_host, self.port)}")
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._known.run(), name="webhooks/known")
+                tasks.create_task(self._facts.run(), name="webhooks/facts")
                 tasks.create_task(self._watch(), name="webhooks/watch")
                 tasks.create_task(self._keep(), name="webhooks/registration")
 
@@ -321,21 +321,21 @@ class WebhookServer:
         await self._keep_certificate()
 
     async def _check_place(self) -> None:
-        """Raises NoPlace while the namespace of certificate and Service is not there, with admission off: there can be
-        no certificate, and nobody must wait for a webhook that cannot answer."""
+        """Raises NoPlace, with admission off, while the namespace of the certificate and the Service does not exist:
+        without a certificate, no request must wait for a webhook that cannot answer."""
         name = self._options.namespace
         if self._options.certificate_folder or self._place is not None:
             return
         if not await self._another_leads():
             await self._registration.stand_down(self._endpoint)
-        state = "does not exist" if self._known.namespace(name) is None else "is being deleted"
+        state = "does not exist" if self._facts.namespace(name) is None else "is being deleted"
         raise NoPlace(f"namespace {name} {state}: admission is off until it is there again")
 
     @property
     def _place(self) -> LabelRecord | None:
         """The namespace of certificate and Service, if it is there to stay."""
-        found = self._known.namespace(self._options.namespace)
-        return None if found is None or found.leaving else found
+        namespace = self._facts.namespace(self._options.namespace)
+        return None if namespace is None or namespace.leaving else namespace
 
     @property
     def _endpoint(self) -> Endpoint:
@@ -344,13 +344,13 @@ class WebhookServer:
         return Endpoint(options.namespace, options.service, url)
 
     async def _sync(self) -> bool:
-        """Whether the registration had to be mended."""
+        """Whether the registration had to be restored."""
         await self._check_place()
         await self._keep_certificate()
         if await self._another_leads():
             self._fault = None
             return False
-        wanted = registered(self._gates, self._options.namespace, self._known.now().profiles)
+        wanted = registered(self._gates, self._options.namespace, self._facts.now().profiles)
         # Certificates in files are for a manager that needs no namespace.
         place = self._place if not self._options.certificate_folder else None
         owner = place.uid if place is not None else ""

@@ -1,4 +1,4 @@
-"""Amplification: how many times a node's allocatable is to be shown. The node webhook does so; here it is only said.
+"""Amplification: the factor for a node's allocatable. The node webhook applies the factor.
 
     ratio of cpu = configured (or 1) * what the node's CPUs are worth, as the node says now
 
@@ -14,8 +14,8 @@ from koord.api.configuration.slo_config_types import RESOURCE_AMPLIFICATION
 from koord.api.protocol import names
 from koord.api.protocol.annotations.colocation import CPU_NORMALIZATION_RATIO, RESOURCE_AMPLIFICATION_RATIO
 from koord.api.protocol.annotations.value import AnnotationError
-from koord.manager.node_resource.outcome import PluginOutcome
-from koord.manager.node_resource.state import NodeState
+from koord.manager.node_state import NodeState
+from koord.manager.plugin import PluginOutcome
 
 NAME: Final = "ResourceAmplification"
 HIGHEST: Final = 500.0

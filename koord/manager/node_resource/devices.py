@@ -1,6 +1,6 @@
 """GPU and RDMA totals of a node: the sum over the healthy devices that its Device object lists.
 
-Without a healthy one the node shows none. A resource that no device names is left as it is.
+Without a healthy device the node shows none. A resource that no device lists is left unchanged.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Final
 from koord.api.configuration.slo_config import NodeSettings
 from koord.api.kubernetes.resources import amounts
 from koord.api.protocol import names
-from koord.manager.node_resource.outcome import PluginOutcome
-from koord.manager.node_resource.state import GPU, RDMA, NodeState
-from koord.manager.node_resource.terms import Term, figure
+from koord.manager.figures import Term, figure
+from koord.manager.node_state import GPU, RDMA, NodeState
+from koord.manager.plugin import PluginOutcome
 
 GPU_NAME: Final = "GPUDeviceResource"
 RDMA_NAME: Final = "RDMADeviceResource"
@@ -28,18 +28,18 @@ def gpu(*, shared: bool) -> Callable[[NodeState, NodeSettings, float], PluginOut
 
     def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> PluginOutcome:
         device = state.device
-        healthy = [each for each in device.devices if each.type == "gpu" and each.health] if device is not None else []
+        healthy = [info for info in device.devices if info.type == "gpu" and info.health] if device is not None else []
         if device is None or not healthy:
             return PluginOutcome(GPU_NAME, deleted=GPU, note="the node has no healthy GPU")
         totals: dict[str, int] = {}
-        for each in healthy:
-            for name, amount in amounts(each.resources).items():
+        for gpu_device in healthy:
+            for name, amount in amounts(gpu_device.resources).items():
                 totals[name] = totals.get(name, 0) + amount
         if device.labels.get(names.LABEL_GPU_VENDOR, "") in _NVIDIA:
             totals[names.RESOURCE_GPU] = totals.get(names.RESOURCE_GPU_CORE, 0)
         if shared:
             totals[names.RESOURCE_GPU_SHARED] = PERCENT_PER_DEVICE * len(healthy)
-        why = f"sum over {len(healthy)} healthy of {sum(each.type == 'gpu' for each in device.devices)}"
+        why = f"sum over {len(healthy)} healthy of {sum(info.type == 'gpu' for info in device.devices)}"
         return PluginOutcome(
             GPU_NAME,
             tuple(
@@ -55,7 +55,7 @@ def gpu(*, shared: bool) -> Callable[[NodeState, NodeSettings, float], PluginOut
 
 def rdma(state: NodeState, settings: NodeSettings, now_s: float) -> PluginOutcome:
     devices = state.device.devices if state.device is not None else ()
-    healthy = sum(each.type == "rdma" and each.health for each in devices)
+    healthy = sum(device.type == "rdma" and device.health for device in devices)
     if not healthy:
         return PluginOutcome(RDMA_NAME, deleted=RDMA, note="the node has no healthy RDMA device")
     term = Term("start", "devices", PERCENT_PER_DEVICE * healthy, f"100 for each of {healthy} healthy")

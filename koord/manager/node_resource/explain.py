@@ -18,16 +18,16 @@ from koord.api.machinery.struct import json_name
 from koord.api.protocol.crd.fields import FreeForm
 from koord.api.text.quantity import render
 from koord.api.text.timestamp import from_seconds
+from koord.manager.colocation_settings import set_in
+from koord.manager.figures import Figure
 from koord.manager.lending.counting import dangling
 from koord.manager.lending.freshness import distrust, stale_at_s
 from koord.manager.lending.policies import chosen
-from koord.manager.node_resource.outcome import PluginOutcome
-from koord.manager.node_resource.plugins import Plugins, calculate, why_off
+from koord.manager.node_resource.plugins import calculate, why_off
 from koord.manager.node_resource.prepare import Prepared, prepare
-from koord.manager.node_resource.settings import set_in
-from koord.manager.node_resource.state import BATCH, MID, NodeState, PodRow, PodUsage
-from koord.manager.node_resource.terms import Figure
 from koord.manager.node_resource.writing import Comparison, compare, why_not_written
+from koord.manager.node_state import BATCH, MID, NodeState, PodRow, PodUsage
+from koord.manager.plugin import Plugin, PluginOutcome
 
 _SETTINGS: Final = (
     "enable",
@@ -50,11 +50,11 @@ _SETTINGS: Final = (
 _ALWAYS: Final = frozenset((*BATCH, *MID))
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Printed(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Base of what is printed: every key is there, whatever its value, so that readers may count on it."""
 
 
-class MetricReport(Told, frozen=True):
+class MetricReport(Printed, frozen=True):
     """The NodeMetric that was used."""
 
     update_time: str | None
@@ -62,25 +62,25 @@ class MetricReport(Told, frozen=True):
     stale_in_seconds: float | None
     "Negative where it is stale already."
     ahead_seconds: float
-    "By how much the node's clock is ahead of the one here, as far as that can be told."
+    "How far the node's clock is ahead of the local one, if known."
     distrusted: str
     "Why it is not used; empty where it is."
 
 
-class Setting(Told, frozen=True):
+class Setting(Printed, frozen=True):
     field: str
     value: bool | int | float | str | None
     set_in: str
 
 
-class Line(Told, frozen=True):
+class Line(Printed, frozen=True):
     op: str
     name: str
     amount: int
     why: str
 
 
-class Explained(Told, frozen=True):
+class ResourceExplanation(Printed, frozen=True):
     """One resource."""
 
     resource: str
@@ -98,7 +98,7 @@ class Explained(Told, frozen=True):
     why_different: str
 
 
-class PodTold(Told, frozen=True):
+class PodExplanation(Printed, frozen=True):
     """What a pod takes from the batch resources."""
 
     pod: str
@@ -113,13 +113,13 @@ class PodTold(Told, frozen=True):
     why: str
 
 
-class ZoneTold(Told, frozen=True):
+class ZoneExplanation(Printed, frozen=True):
     zone: str
     resources: Mapping[str, int]
     lines: Mapping[str, tuple[Line, ...]]
 
 
-class NodeExplanation(Told, frozen=True):
+class NodeExplanation(Printed, frozen=True):
     node: str
     time: str
     colocation: bool
@@ -128,9 +128,9 @@ class NodeExplanation(Told, frozen=True):
     configuration: Literal["current", "stale", "unavailable"]
     report: MetricReport
     settings: tuple[Setting, ...]
-    resources: tuple[Explained, ...]
-    pods: tuple[PodTold, ...]
-    zones: tuple[ZoneTold, ...]
+    resources: tuple[ResourceExplanation, ...]
+    pods: tuple[PodExplanation, ...]
+    zones: tuple[ZoneExplanation, ...]
     annotations: FreeForm
     "What the manager would write, by key; none is taken away."
     notes: tuple[str, ...]
@@ -138,14 +138,14 @@ class NodeExplanation(Told, frozen=True):
     last_written: str | None
     "When the manager last wrote the node's status."
     manager: str
-    "Who writes, as far as the cluster tells."
+    "The manager that writes, if the cluster says so."
 
 
 def explain(
     state: NodeState,
     config: SloConfig,
     settings: NodeSettings,
-    plugins: Plugins,
+    plugins: Sequence[Plugin],
     now_s: float,
     *,
     written_s: float | None = None,
@@ -168,7 +168,7 @@ def explain(
         zones=_zones(prepared),
         annotations=dict(prepared.annotations),
         notes=(
-            *(f"{each.plugin}: {each.failed}" for each in outcomes if each.failed),
+            *(f"{outcome.plugin}: {outcome.failed}" for outcome in outcomes if outcome.failed),
             *map(str, settings.lowered),
             *prepared.notes,
         ),
@@ -204,38 +204,38 @@ def _resources(
     written_s: float | None,
     now_s: float,
     manager: str,
-) -> tuple[Explained, ...]:
-    figures = {each.resource: each for each in prepared.figures}
+) -> tuple[ResourceExplanation, ...]:
+    figures = {figure.resource: figure for figure in prepared.figures}
     notes = {name: outcome.failed or outcome.note for outcome in outcomes for name in outcome.deleted}
-    found = []
-    for each in sorted(compare(state.node, prepared, strategy), key=_order):
-        if each.resource not in _ALWAYS and each.published is None and each.wanted is None:
+    explanations = []
+    for comparison in sorted(compare(state.node, prepared, strategy), key=_order):
+        if comparison.resource not in _ALWAYS and comparison.published is None and comparison.wanted is None:
             # Devices that the node does not have.
             continue
-        known = figures.get(each.resource)
-        found.append(
-            Explained(
-                resource=each.resource,
-                unit=_unit(each.resource),
+        known = figures.get(comparison.resource)
+        explanations.append(
+            ResourceExplanation(
+                resource=comparison.resource,
+                unit=_unit(comparison.resource),
                 policy=known.policy if known is not None else "",
                 lines=_lines(known) if known is not None else (),
-                recomputed=each.wanted,
-                quantity=None if each.wanted is None else render(each.resource, each.wanted),
-                published=each.published,
-                matches=not each.differs,
-                why_none=notes.get(each.resource, "") if each.wanted is None else "",
-                why_different=why_not_written(each, strategy, written_s, now_s, manager),
+                recomputed=comparison.wanted,
+                quantity=None if comparison.wanted is None else render(comparison.resource, comparison.wanted),
+                published=comparison.published,
+                matches=not comparison.differs,
+                why_none=notes.get(comparison.resource, "") if comparison.wanted is None else "",
+                why_different=why_not_written(comparison, strategy, written_s, now_s, manager),
             )
         )
-    return tuple(found)
+    return tuple(explanations)
 
 
-def _order(each: Comparison) -> tuple[bool, bool, str]:
-    return each.resource not in BATCH, each.resource not in MID, each.resource
+def _order(comparison: Comparison) -> tuple[bool, bool, str]:
+    return comparison.resource not in BATCH, comparison.resource not in MID, comparison.resource
 
 
-def _lines(known: Figure) -> tuple[Line, ...]:
-    return tuple(Line(op=term.op, name=term.name, amount=term.amount, why=term.why) for term in known.terms)
+def _lines(figure: Figure) -> tuple[Line, ...]:
+    return tuple(Line(op=term.op, name=term.name, amount=term.amount, why=term.why) for term in figure.terms)
 
 
 def _unit(resource: str) -> Literal["milli-cores", "bytes", "percent"]:
@@ -244,14 +244,14 @@ def _unit(resource: str) -> Literal["milli-cores", "bytes", "percent"]:
     return "milli-cores" if resource in _ALWAYS else "percent"
 
 
-def _pods(state: NodeState, strategy: ColocationStrategy) -> tuple[PodTold, ...]:
+def _pods(state: NodeState, strategy: ColocationStrategy) -> tuple[PodExplanation, ...]:
     measured = state.metric.pods if state.metric is not None else {}
-    told = [_pod(row, measured.get(row.key), strategy) for row in state.pods]
-    told += [_gone(key, usage) for key, usage in dangling(state.pods, measured).items()]
-    return tuple(sorted(told, key=lambda each: (-each.counted_cpu, -each.counted_memory, each.pod)))
+    explanations = [_pod(row, measured.get(row.key), strategy) for row in state.pods]
+    explanations += [_gone(key, usage) for key, usage in dangling(state.pods, measured).items()]
+    return tuple(sorted(explanations, key=lambda pod: (-pod.counted_cpu, -pod.counted_memory, pod.pod)))
 
 
-def _pod(row: PodRow, usage: PodUsage | None, strategy: ColocationStrategy) -> PodTold:
+def _pod(row: PodRow, usage: PodUsage | None, strategy: ColocationStrategy) -> PodExplanation:
     cpu = memory = 0
     if not row.active:
         why = "has ended"
@@ -261,7 +261,7 @@ def _pod(row: PodRow, usage: PodUsage | None, strategy: ColocationStrategy) -> P
         cpu = chosen(strategy, "cpu").count(row, usage).cpu_milli
         memory = chosen(strategy, "memory").count(row, usage).memory_bytes
         why = _why_counted(row, usage, strategy)
-    return PodTold(
+    return PodExplanation(
         pod=row.key,
         priority_class=row.band.value,
         qos=row.qos.value,
@@ -283,8 +283,8 @@ def _why_counted(row: PodRow, usage: PodUsage | None, strategy: ColocationStrate
     return cpu or memory
 
 
-def _gone(key: str, usage: PodUsage) -> PodTold:
-    return PodTold(
+def _gone(key: str, usage: PodUsage) -> PodExplanation:
+    return PodExplanation(
         pod=key,
         priority_class=usage.priority,
         qos="",
@@ -298,12 +298,12 @@ def _gone(key: str, usage: PodUsage) -> PodTold:
     )
 
 
-def _zones(prepared: Prepared) -> tuple[ZoneTold, ...]:
+def _zones(prepared: Prepared) -> tuple[ZoneExplanation, ...]:
     return tuple(
-        ZoneTold(
+        ZoneExplanation(
             zone=zone,
-            resources={each.resource: each.amount for each in figures},
-            lines={each.resource: _lines(each) for each in figures},
+            resources={figure.resource: figure.amount for figure in figures},
+            lines={figure.resource: _lines(figure) for figure in figures},
         )
         for zone, figures in prepared.zone_figures.items()
     )

@@ -1,7 +1,7 @@
 """CPU normalisation: how much a CPU of this node is worth, compared to the cluster's reference.
 
-The ratio goes by CPU model, hyper-threads and turbo; it is from 1 to 5, and batch-cpu is multiplied by it. Where it
-cannot be told, what stands on the node stays.
+The ratio depends on CPU model, hyper-threads and turbo; it is from 1 to 5, and batch-cpu is multiplied by it. If it
+is unknown, the node's annotation stays.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from koord.api.protocol import names
 from koord.api.protocol.annotations.colocation import CPU_NORMALIZATION_ENABLED
 from koord.api.protocol.annotations.cpu import CPUBasicInfo
 from koord.api.protocol.annotations.value import AnnotationError
-from koord.manager.node_resource.outcome import PluginOutcome
-from koord.manager.node_resource.state import NodeState
+from koord.manager.node_state import NodeState
+from koord.manager.plugin import PluginOutcome
 
 NAME: Final = "CPUNormalization"
 LOWEST: Final = 1.0
@@ -45,7 +45,13 @@ def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> PluginO
         return PluginOutcome(NAME, failed=why)
     if not LOWEST <= ratio <= HIGHEST:
         return PluginOutcome(NAME, failed=f"the ratio is {ratio:g} ({why}); it must be from {LOWEST:g} to {HIGHEST:g}")
-    return PluginOutcome(NAME, annotations={names.ANNOTATION_CPU_NORMALIZATION_RATIO: f"{ratio:.2f}"}, note=why)
+    ratio = round(ratio, 2)
+    return PluginOutcome(
+        NAME,
+        annotations={names.ANNOTATION_CPU_NORMALIZATION_RATIO: f"{ratio:.2f}"},
+        factors={names.RESOURCE_BATCH_CPU: ratio},
+        note=why,
+    )
 
 
 def _ratio(cpu: CPUBasicInfo, strategy: CPUNormalizationStrategy) -> tuple[float | None, str]:

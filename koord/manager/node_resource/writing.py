@@ -5,8 +5,8 @@ it was not written for `updateTimeThresholdSeconds` and differs at all. Usage wa
 left to lend, a few percent of the one are much of the other, so a change that wavering alone explains waits too. Only
 what is measured wavers: a new request, a setting or a figure that falls to zero is written at once. So is what another
 system has claimed: it waits for it. Where another system holds all that is lent, the pool before its share counts: it
-has to give back what is not there any more. So are labels and annotations that others act upon. One patch names only
-what changes; nothing that would change nothing is sent.
+has to give back what is not there any more. So are labels and annotations that others act upon. A
+patch names only what changes, and an empty patch is not sent.
 
 A patch that says what is lent is for the version of the node that was looked at: another system may claim a part at any
 moment, and a patch that was made before must not arrive after it.
@@ -25,11 +25,12 @@ from koord.api.protocol import names
 from koord.api.protocol.crd.node_resource_topology import Zone, ZoneResource
 from koord.api.text.quantity import render, value
 from koord.api.text.timestamp import from_seconds
+from koord.manager.colocation_settings import given, setting
+from koord.manager.figures import parts
 from koord.manager.lending.freshness import duration
-from koord.manager.node_resource.prepare import Lending, Prepared, pools_held_wholly, sold_twice
-from koord.manager.node_resource.settings import given, setting
-from koord.manager.node_resource.state import BATCH, LENDING, NodeFacts, TopologyFacts
-from koord.manager.node_resource.terms import parts
+from koord.manager.lending.pool import LendingCondition, fully_held_pools, sold_twice
+from koord.manager.node_resource.prepare import Prepared
+from koord.manager.node_state import BATCH, LENDING, NodeFacts, TopologyFacts
 
 RATIO_STEP: Final = 1
 """By how many hundredths more than this the normalisation ratio must move: it has two decimals."""
@@ -40,7 +41,7 @@ _WITH_STATUS: Final = names.ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE
 
 
 class Comparison(Struct):
-    """One resource: as it is published, and as it should be."""
+    """The published and the wanted amount of one resource."""
 
     resource: str
     published: int | None
@@ -56,12 +57,12 @@ class Comparison(Struct):
 
 
 class WriteDecision(Struct):
-    """What is to be written to a Node, if anything."""
+    """What to write to a Node, if anything."""
 
     patch: Mapping[str, Any] | None
     "A strategic merge patch."
     status: bool
-    "Whether it goes to the status, which starts the time gate anew."
+    "Whether it goes to the status, which restarts the time gate."
     comparisons: tuple[Comparison, ...]
     pending: bool
     "Whether something differs and waits for the time gate."
@@ -78,27 +79,26 @@ def is_beyond(published: int | None, wanted: int | None, threshold: float) -> bo
 def compare(
     node: NodeFacts, prepared: Prepared, strategy: ColocationStrategy, firm: Mapping[str, int] = EMPTY
 ) -> tuple[Comparison, ...]:
-    """What is published beside what should be. `firm` is the part of each published figure that was not measured, as
-    far as it is known."""
+    """Published and wanted amounts. `firm`: the part of each published figure that was not measured, if known."""
     threshold = given(strategy.resource_diff_threshold)
     made_of = {figure.resource: parts(figure) for figure in prepared.figures}
-    found = []
-    twice, pools = sold_twice(node), pools_held_wholly(node, prepared)
+    comparisons = []
+    twice, pools = sold_twice(node), fully_held_pools(node, prepared.resources, prepared.pool)
     for name, wanted in prepared.resources.items():
         published, own, moved = node.allocatable.get(name), 0, 0
         made = made_of.get(name)
         if made is not None:
             own, moved = int(made.measured * WAVERING), made.firm - firm.get(name, made.firm)
         beyond = is_beyond(published, wanted, threshold)
-        # From nothing and to nothing, any change is written: somebody may wait for it, or run where nothing is left.
+        # Any change from or to nothing is written: pods may wait for it, or run where nothing is left.
         if beyond and published and wanted and abs(wanted - published) <= own:
             beyond = is_beyond(published, published + moved, threshold)
         if name in twice and published and wanted is not None and wanted < published:
             beyond = True
         if name in pools and is_beyond(*pools[name], threshold):
             beyond = True
-        found.append(Comparison(name, published, wanted, beyond, own))
-    return tuple(found)
+        comparisons.append(Comparison(name, published, wanted, beyond, own))
+    return tuple(comparisons)
 
 
 def firm_parts(prepared: Prepared) -> Mapping[str, int]:
@@ -117,15 +117,15 @@ def decide(
     """What to write. `written_s` is when this process last wrote the status, None for never; `firm` are the
     `firm_parts` of what it wrote then."""
     comparisons = compare(node, prepared, strategy, firm)
-    beyond = [each.resource for each in comparisons if each.beyond]
+    beyond = [comparison.resource for comparison in comparisons if comparison.beyond]
     open_gate = is_gate_open(strategy, written_s, now_s)
     annotations = {key: text for key, text in prepared.annotations.items() if node.annotations.get(key) != text}
     labels = {key: text for key, text in prepared.labels.items() if node.labels.get(key) != text}
-    differs = any(each.differs or _capacity_differs(node, each) for each in comparisons)
+    differs = any(comparison.differs or _capacity_differs(node, comparison) for comparison in comparisons)
     lending = prepared.lending
     if lending is not None and node.lending == (lending.status, lending.reason):
         lending = None
-    # Both say what the resources say, and go with them: a word more is no reason to write sooner.
+    # Both describe the resources and are written with them: a change of text alone does not cause an earlier write.
     told_late = _WITH_STATUS in annotations or lending is not None
     if beyond or (open_gate and (differs or told_late)):
         why = f"{', '.join(beyond)} beyond the threshold" if beyond else "not written for long"
@@ -178,8 +178,8 @@ def why_not_written(
         return f"{said} until {setting(strategy, 'update_time_threshold_seconds')} have passed since the last write"
     left_s = gate_opens_s(strategy, written_s) - now_s
     if left_s < 0:
-        return f"{said}; written {duration(now_s - written_s)} ago, it is written anew {soon}"
-    return f"{said}; written {duration(now_s - written_s)} ago, it is written anew in {duration(left_s)}"
+        return f"{said}; written {duration(now_s - written_s)} ago, it is written again {soon}"
+    return f"{said}; written {duration(now_s - written_s)} ago, it is written again in {duration(left_s)}"
 
 
 def zone_changes(
@@ -196,21 +196,21 @@ def zone_changes(
 
 def _zone(zone: Zone, wanted: Mapping[str, int] | None, threshold: float) -> Zone:
     """A zone with its batch resources; itself where nothing changes. One without a result has none left."""
-    known = {each.name: each for each in zone.resources}
-    new = dict(known)
+    present = {resource.name: resource for resource in zone.resources}
+    new = dict(present)
     for name in BATCH:
         amount = 0 if wanted is None else wanted.get(name)
-        old = known.get(name)
+        old = present.get(name)
         if amount is None or (wanted is None and old is None):
             continue
         if old is None or any(
-            is_beyond(value(each), amount, threshold) for each in (old.capacity, old.allocatable, old.available)
+            is_beyond(value(stored), amount, threshold) for stored in (old.capacity, old.allocatable, old.available)
         ):
             shown = render(name, amount)
             new[name] = ZoneResource(name, shown, shown, shown)
-    if new == known:
+    if new == present:
         return zone
-    return replace(zone, resources=tuple(sorted(new.values(), key=lambda each: each.name)))
+    return replace(zone, resources=tuple(sorted(new.values(), key=lambda resource: resource.name)))
 
 
 def _is_urgent(key: str, old: str | None, new: str | None) -> bool:
@@ -224,7 +224,7 @@ def _is_urgent(key: str, old: str | None, new: str | None) -> bool:
         return True
 
 
-def _condition(lending: Lending | None, now_s: float) -> Mapping[str, str] | None:
+def _condition(lending: LendingCondition | None, now_s: float) -> Mapping[str, str] | None:
     if lending is None:
         return None
     return {
@@ -236,8 +236,8 @@ def _condition(lending: Lending | None, now_s: float) -> Mapping[str, str] | Non
     }
 
 
-def _capacity_differs(node: NodeFacts, each: Comparison) -> bool:
-    return node.lent_capacity.get(each.resource) != each.wanted
+def _capacity_differs(node: NodeFacts, comparison: Comparison) -> bool:
+    return node.lent_capacity.get(comparison.resource) != comparison.wanted
 
 
 def _patch(
@@ -247,9 +247,9 @@ def _patch(
     labels: Mapping[str, str],
     condition: Mapping[str, str] | None = None,
 ) -> Mapping[str, Any]:
-    """A patch for this very node: one that was made anew under its name is another."""
+    """A patch for exactly this node: a node that was created again under its name is another one."""
     metadata: dict[str, Any] = {"uid": node.uid} if node.uid else {}
-    lends = any(each.wanted is not None for each in comparisons)
+    lends = any(comparison.wanted is not None for comparison in comparisons)
     # What is taken back whole can be late and still sells nothing twice.
     if node.version and (lends or (not comparisons and names.ANNOTATION_THIRD_PARTY_ALLOCATIONS in node.annotations)):
         metadata["resourceVersion"] = node.version
@@ -259,12 +259,12 @@ def _patch(
         metadata["labels"] = dict(labels)
     patch: dict[str, Any] = {"metadata": metadata} if metadata else {}
     lists: dict[str, dict[str, str | None]] = {"capacity": {}, "allocatable": {}}
-    for each in comparisons:
-        shown = None if each.wanted is None else render(each.resource, each.wanted)
-        if _capacity_differs(node, each):
-            lists["capacity"][each.resource] = shown
-        if each.differs:
-            lists["allocatable"][each.resource] = shown
+    for comparison in comparisons:
+        shown = None if comparison.wanted is None else render(comparison.resource, comparison.wanted)
+        if _capacity_differs(node, comparison):
+            lists["capacity"][comparison.resource] = shown
+        if comparison.differs:
+            lists["allocatable"][comparison.resource] = shown
     status: dict[str, Any] = {name: changes for name, changes in lists.items() if changes}
     if condition is not None:
         status["conditions"] = [dict(condition)]

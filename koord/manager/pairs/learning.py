@@ -6,7 +6,7 @@
     cleared   half the weight
 
 A blame counts if it is newer than the last one that counted. So a report may be heard any number of times, and a
-manager that starts anew learns nothing twice. There are at most 500 pairs, and at most 50 of one namespace: no tenant
+manager that restarts learns nothing twice. There are at most 500 pairs, and at most 50 of one namespace: no tenant
 can crowd others out.
 """
 
@@ -56,7 +56,7 @@ Known = Mapping[Key, InterferencePairStatus]
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A blame, and whose agent told it."""
+    """A blame, and the node whose agent reported it."""
 
     node: str
     blame: Blame
@@ -64,7 +64,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """What is to be written."""
+    """What to write."""
 
     put: Mapping[Key, InterferencePairStatus] = field(default_factory=dict)
     "Pairs that are new or have changed."
@@ -131,16 +131,16 @@ def weight_at(status: InterferencePairStatus, now_s: float) -> float:
 
 
 def is_kept_by_hand(status: InterferencePairStatus) -> bool:
-    """Whether somebody made the pair without saying when it was seen: it stays as it is."""
+    """Whether a user made the pair, without a time: it stays unchanged."""
     return status.last_seen is None
 
 
 def known_of(objects: Iterable[InterferencePair]) -> dict[Key, tuple[InterferencePair, InterferencePairStatus]]:
     """By pair. Of several objects about one pair, the first by name counts."""
-    found: dict[Key, tuple[InterferencePair, InterferencePairStatus]] = {}
-    for each in sorted(objects, key=lambda one: one.metadata.name):
-        found.setdefault((each.spec.victim, each.spec.culprit), (each, each.status))
-    return found
+    pairs: dict[Key, tuple[InterferencePair, InterferencePairStatus]] = {}
+    for obj in sorted(objects, key=lambda one: one.metadata.name):
+        pairs.setdefault((obj.spec.victim, obj.spec.culprit), (obj, obj.status))
+    return pairs
 
 
 def object_of(key: Key, status: InterferencePairStatus, name: str = "") -> InterferencePair:
@@ -151,7 +151,7 @@ def object_of(key: Key, status: InterferencePairStatus, name: str = "") -> Inter
 def name_of(key: Key) -> str:
     """The same for the same pair, and no other's; with the workloads' names as far as they may be part of a name."""
     digest = blake2s("\n".join(map(repr, key)).encode(), digest_size=5).hexdigest()
-    parts = [each.name[:_NAME_PART].strip("-.").replace(".", "-") for each in key]
+    parts = [workload.name[:_NAME_PART].strip("-.").replace(".", "-") for workload in key]
     return "-".join([*(part for part in parts if _PLAIN.fullmatch(part)), digest])
 
 
@@ -184,11 +184,11 @@ def _has_faded(stored: InterferencePairStatus, wanted: InterferencePairStatus) -
 def _bounded(pairs: Known) -> dict[Key, InterferencePairStatus]:
     """As many as may be, shared out fairly: the strongest pair of every two namespaces, then the second of each, and so
     on; at every turn, namespaces that have few come first. So a namespace with a thousand noisy workloads takes nothing
-    from others, even from those that it disturbs. Pairs that somebody made by hand stay."""
+    from others, even from those that it disturbs. Pairs that users made stay."""
     kept = {key: each for key, each in pairs.items() if is_kept_by_hand(each)}
     turns: Counter[tuple[str, str]] = Counter()
     waiting = []
-    for key in sorted(pairs.keys() - kept.keys(), key=lambda each: (-pairs[each].weight, str(each))):
+    for key in sorted(pairs.keys() - kept.keys(), key=lambda key: (-pairs[key].weight, str(key))):
         between = key[0].namespace, key[1].namespace
         waiting.append((turns[between], 0, -pairs[key].weight, str(key), key))
         turns[between] += 1
@@ -196,10 +196,10 @@ def _bounded(pairs: Known) -> dict[Key, InterferencePairStatus]:
     number: Counter[str] = Counter()
     while waiting and len(kept) < MOST_PAIRS:
         turn, had, weight, text, key = heappop(waiting)
-        has = max(number[each.namespace] for each in key)
+        has = max(number[workload.namespace] for workload in key)
         if has > had:
             heappush(waiting, (turn, has, weight, text, key))
         elif has < MOST_OF_A_NAMESPACE:
             kept[key] = pairs[key]
-            number.update({each.namespace for each in key})
+            number.update({workload.namespace for workload in key})
     return kept

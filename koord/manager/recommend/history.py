@@ -3,8 +3,8 @@
     CPU     p95 of all samples of all pods, x 1.15
     memory  the highest peak of the last days, x 1.15: one sample an hour, the highest of all pods
 
-A container that was killed for memory counts as if it had used max(m + 100 MiB, 1.2 m) of its limit m. No target comes
-of less than 24 hours with samples; only such hours make older samples fade. Each finished hour is held against the
+A container that was killed for memory counts as if it had used max(m + 100 MiB, 1.2 m) of its limit m. A target
+needs 24 hours with samples; only hours with samples make older samples fade. Each finished hour is held against the
 target that it began with, so that a recommendation carries its own error.
 """
 
@@ -25,7 +25,7 @@ MARGIN: Final = 1.15
 CPU_TARGET: Final = 0.95
 LEAST_HOURS: Final = 24
 SURE_HOURS: Final = 7 * 24
-"""From so many hours on, more history makes a recommendation no better."""
+"""Hours after which more history does not improve a recommendation."""
 HOUR_S: Final = 3600
 LAST_HOUR: Final = 1 << 32
 """No clock shows a later one."""
@@ -59,7 +59,9 @@ class ContainerTarget(NamedTuple):
 
     def at_most(self, largest: Amounts) -> ContainerTarget:
         """A pod that requests more than the largest node has runs nowhere."""
-        target, lower, upper = (Amounts(*map(min, each, largest)) for each in (self.target, self.lower, self.upper))
+        target, lower, upper = (
+            Amounts(*map(min, amounts, largest)) for amounts in (self.target, self.lower, self.upper)
+        )
         return self._replace(target=target, lower=lower, upper=upper)
 
 
@@ -113,7 +115,7 @@ class ContainerHistory:
         self._samples += 1
 
     def was_killed(self, limit_bytes: int, at_s: float) -> None:
-        """For memory. What it would have used nobody knows: more than its limit.
+        """For memory. Its need is unknown, but more than its limit.
 
         A kill counts once. More of them at the same limit say nothing new: a container that cannot start is killed
         each minute.

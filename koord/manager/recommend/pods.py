@@ -22,7 +22,7 @@ from koord.api.protocol import names
 from koord.api.protocol.recommendation_target import Target
 from koord.api.text.quantity import QuantityError, ResourceList
 from koord.api.text.timestamp import TimestampError, parse_timestamp
-from koord.manager.node_resource.state import BATCH, MID
+from koord.manager.node_state import BATCH, MID
 
 OOM_KILLED: Final = "OOMKilled"
 NATIVE: Final = (names.RESOURCE_CPU, names.RESOURCE_MEMORY)
@@ -105,7 +105,7 @@ class PodFacts(Struct):
 def pod_facts(raw: msgspec.Raw | bytes) -> PodFacts:
     pod = decode(_Pod, memoryview(raw))
     meta = pod.metadata
-    ready = any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions)
+    ready = any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions)
     return PodFacts(
         meta.key,
         meta.uid,
@@ -139,7 +139,7 @@ def facts_of(pod: Pod) -> PodFacts:
 
 def _containers(spec: _PodSpec | PodSpec) -> Iterable[ContainerFacts]:
     yield from map(_container, spec.containers)
-    yield from (_container(each) for each in spec.init_containers if each.is_sidecar)
+    yield from (_container(container) for container in spec.init_containers if container.is_sidecar)
 
 
 def _container(container: Container) -> ContainerFacts:

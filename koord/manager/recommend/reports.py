@@ -1,4 +1,4 @@
-"""What a NodeMetric says of the pods that somebody wants a recommendation for, by container."""
+"""What a NodeMetric reports about the pods that need a recommendation, by container."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class UsageReport(Struct):
 
 def usage_report(metric: NodeMetric, pod: Callable[[str], PodFacts | None]) -> UsageReport:
     """`pod` knows those that are wanted, by key; nothing is read of the others."""
-    found: list[ContainerUsage] = []
-    for each in metric.status.pods_metric:
-        key = f"{each.namespace}/{each.name}"
+    usages: list[ContainerUsage] = []
+    for pod_metric in metric.status.pods_metric:
+        key = f"{pod_metric.namespace}/{pod_metric.name}"
         facts = pod(key)
         if facts is not None:
-            found += _by_container(key, facts, each)
+            usages += _by_container(key, facts, pod_metric)
     meta = metric.metadata
-    return UsageReport(meta.name, meta.uid, meta.resource_version, _seconds(metric.status.update_time), tuple(found))
+    return UsageReport(meta.name, meta.uid, meta.resource_version, _seconds(metric.status.update_time), tuple(usages))
 
 
 def _by_container(key: str, pod: PodFacts, told: PodMetricInfo) -> Iterator[ContainerUsage]:
-    """A pod with one container uses what that does; of others only what is told of each container counts."""
+    """The usage of a pod with one container is that of the container; other pods need a report for each container."""
     if len(pod.containers) == 1:
         used = _used(told.pod_usage.resources)
         if used is not None:
@@ -74,5 +74,5 @@ def _seconds(time: str | None) -> float | None:
 
 
 def is_plausible(used: Amounts, capacity_cpu_milli: int, capacity_bytes: int) -> bool:
-    """No container uses more than its node has: such a report would spoil a peak for days."""
+    """No container uses more than its node has: a wrong report would spoil a peak for days."""
     return used.cpu_milli <= capacity_cpu_milli and used.memory_bytes <= capacity_bytes

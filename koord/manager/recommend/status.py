@@ -1,6 +1,6 @@
 """What a Recommendation shall say, and whether that is worth a write.
 
-The history is part of the status, so one write keeps both, and a manager that starts anew goes on from there. With
+The history is part of the status, so one write keeps both, and a manager that restarts continues from there. With
 50,000 pods in 5,000 workloads an hourly write for each is 1.4 a second: what changes little waits for that hour.
 """
 
@@ -45,7 +45,7 @@ Histories = dict[str, ContainerHistory]
 
 
 class HistoryError(ValueError):
-    """A status whose history nobody can read."""
+    """A status with an unreadable history."""
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -124,7 +124,7 @@ def wanted_status(
     if largest is not None:
         found = {name: each.at_most(largest) for name, each in found.items()}
     at = from_seconds(now_s)
-    known = {each.type: each for each in before.conditions}
+    known = {condition.type: condition for condition in before.conditions}
     conditions = []
     for type_, reason, message in _problems(target, pods, histories, found):
         old = known.get(type_)
@@ -154,26 +154,26 @@ def _problems(
         hours = min(short, default=0)
         message = f"{hours} of the {LEAST_HOURS} hours with measured usage that a recommendation needs"
         yield "FetchingHistory", "ShortHistory", message
-    unsure = min((each.hours for each in found.values()), default=TRUSTED_HOURS)
+    unsure = min((history.hours for history in found.values()), default=TRUSTED_HOURS)
     if unsure < TRUSTED_HOURS:
         yield "LowConfidence", "ShortHistory", f"made of {unsure} hours of history; {TRUSTED_HOURS} are enough"
 
 
-def _told(name: str, each: ContainerTarget) -> RecommendedContainerStatus:
+def _told(name: str, container_target: ContainerTarget) -> RecommendedContainerStatus:
     return RecommendedContainerStatus(
         container_name=name,
-        resources=_list(each.target),
-        lower_bound=_list(each.lower),
-        upper_bound=_list(each.upper),
-        confidence=each.confidence,
-        history_hours=each.hours,
-        judged_hours=each.judged_hours,
-        under_provisioned_hours=each.under_hours,
+        resources=_list(container_target.target),
+        lower_bound=_list(container_target.lower),
+        upper_bound=_list(container_target.upper),
+        confidence=container_target.confidence,
+        history_hours=container_target.hours,
+        judged_hours=container_target.judged_hours,
+        under_provisioned_hours=container_target.under_hours,
     )
 
 
-def _list(found: Amounts) -> ResourceList:
-    return {"cpu": render("cpu", found.cpu_milli), "memory": render("memory", found.memory_bytes)}
+def _list(amounts_: Amounts) -> ResourceList:
+    return {"cpu": render("cpu", amounts_.cpu_milli), "memory": render("memory", amounts_.memory_bytes)}
 
 
 def is_due(before: RecommendationStatus, wanted: RecommendationStatus, now_s: float, spread: float) -> bool:
@@ -190,7 +190,7 @@ def is_due(before: RecommendationStatus, wanted: RecommendationStatus, now_s: fl
 
 
 def _problem_types(status: RecommendationStatus) -> set[str]:
-    return {each.type for each in status.conditions if each.status == "True"}
+    return {condition.type for condition in status.conditions if condition.status == "True"}
 
 
 def _containers(status: RecommendationStatus) -> tuple[RecommendedContainerStatus, ...]:
@@ -198,7 +198,7 @@ def _containers(status: RecommendationStatus) -> tuple[RecommendedContainerStatu
 
 
 def _names(status: RecommendationStatus) -> set[str]:
-    return {each.container_name for each in _containers(status)}
+    return {container.container_name for container in _containers(status)}
 
 
 def _updated_s(status: RecommendationStatus) -> float:
@@ -209,10 +209,10 @@ def _updated_s(status: RecommendationStatus) -> float:
 
 
 def _has_moved(before: RecommendationStatus, wanted: RecommendationStatus) -> bool:
-    old = {each.container_name: amounts(each.resources, capped=True) for each in _containers(before)}
-    for each in _containers(wanted):
-        for resource, amount in amounts(each.resources).items():
-            known = old.get(each.container_name, {}).get(resource, 0)
+    old = {container.container_name: amounts(container.resources, capped=True) for container in _containers(before)}
+    for container in _containers(wanted):
+        for resource, amount in amounts(container.resources).items():
+            known = old.get(container.container_name, {}).get(resource, 0)
             if abs(amount - known) * 100 > max(known, 1) * CHANGED_PERCENT:
                 return True
     return False

@@ -1,10 +1,10 @@
-"""What can be rolled out, and how slo-controller-config says it: by items that go by a label on nodes.
+"""What can be rolled out, and how slo-controller-config says it: by items that select nodes by a label.
 
     lending          colocation-config has enable: true, and a first item with enable: false for nodes without the label
     all others       their section has a first item, for nodes with the label, that switches the feature on
 
-Of the items of a section the first that picks a node counts. Lending is told the other way round because a node cannot
-lend where the cluster has it off. Items of others stay. With lending they are narrowed to nodes with the label, so
+The first item of a section that selects a node applies. Lending is expressed the other way round because a node cannot
+lend if lending is off for the cluster. Items of others stay. With lending they are narrowed to nodes with the label, so
 that no node is picked twice; with other features they would lose their effect on nodes of the roll-out, which is
 refused.
 """
@@ -28,7 +28,7 @@ ITEM: Final = "koord-rollout-"
 
 
 class RolloutError(BadInput):
-    """A roll-out that cannot be: what is in the way, and what to do about it."""
+    """A roll-out is impossible. The message names the obstacle and the way out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Feature:
 
 
 def _memory_qos(wanted: bool) -> Mapping[str, Any]:
-    return {f"{each}Class": {"memoryQOS": {"enable": wanted}} for each in ("lsr", "ls", "be")}
+    return {f"{qos}Class": {"memoryQOS": {"enable": wanted}} for qos in ("lsr", "ls", "be")}
 
 
 FEATURES: Final[tuple[Feature, ...]] = (
@@ -79,10 +79,10 @@ FEATURES: Final[tuple[Feature, ...]] = (
 
 
 def feature_of(name: str) -> Feature:
-    for each in FEATURES:
-        if each.name == name:
-            return each
-    raise RolloutError(f"there is no feature {name!r}; there are {', '.join(each.name for each in FEATURES)}")
+    for feature in FEATURES:
+        if feature.name == name:
+            return feature
+    raise RolloutError(f"there is no feature {name!r}; there are {', '.join(feature.name for feature in FEATURES)}")
 
 
 def begun(data: Mapping[str, str], feature: Feature, nodes: Iterable[tuple[str, Mapping[str, str]]]) -> str:
@@ -139,7 +139,7 @@ def everywhere(data: Mapping[str, str], feature: Feature) -> str:
 
 
 def is_begun(data: Mapping[str, str], feature: Feature) -> bool:
-    """Whether the configuration goes by the roll-out's label."""
+    """Whether the configuration uses the roll-out's label."""
     return any(_is_own(item, feature) for item in _items_of(section_of(data, feature), feature))
 
 
@@ -147,7 +147,7 @@ def obstacle(data: Mapping[str, str], feature: Feature) -> str:
     """Why a roll-out cannot go on by this configuration; empty where it can."""
     try:
         if not is_begun(data, feature):
-            return f"{feature.section} has no item {feature.item} any more: somebody else wrote it"
+            return f"{feature.section} has no item {feature.item} any more: another user wrote it"
         if feature.is_lending and section_of(data, feature).get("enable") is not True:
             return f"{feature.section}.enable is not true any more: co-location was turned off"
     except BadInput as error:
@@ -188,7 +188,9 @@ def _widened(item: object, feature: Feature) -> object:
     if not isinstance(item, dict) or not isinstance(item.get("nodeSelector"), dict):
         return item
     selector = dict(item["nodeSelector"])
-    left = [each for each in selector.pop("matchExpressions", None) or () if each != _labelled(feature)]
+    left = [
+        expression for expression in selector.pop("matchExpressions", None) or () if expression != _labelled(feature)
+    ]
     return {**item, "nodeSelector": {**selector, **({"matchExpressions": left} if left else {})}}
 
 

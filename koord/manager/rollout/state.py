@@ -1,8 +1,8 @@
-"""A roll-out as it is stored: what was asked for, how far it is, and why it stopped. Which nodes it has chosen.
+"""A stored roll-out: what was asked for, how far it is, why it stopped, and which nodes it has chosen.
 
 The ConfigMap `koord-rollouts` has a key for each feature. People write it (`koord colocation rollout`), and the manager
 that leads; each write names the version that was read. Nodes are chosen by a hash of their names, so that a larger
-share always has the smaller one in it, and who begins anew begins with the same nodes. A node that was chosen stays
+share always has the smaller one in it, and a new roll-out starts with the same nodes. A node that was chosen stays
 chosen when others come.
 """
 
@@ -59,7 +59,7 @@ class Rollout(Struct):
     "How long a step lasts before the next."
     limits: Limits = Limits()
     on_stop: Literal["hold", "back"] = "back"
-    "hold: nodes stay as they are. back: the nodes where services suffer are taken back."
+    "hold: nodes stay unchanged. back: the nodes where services suffer are taken back."
     step: NotNegative = 0
     since_s: float = 0.0
     "When the step began."
@@ -111,15 +111,15 @@ def render(rollout: Rollout) -> str:
 
 def parse_steps(text: str) -> tuple[int, ...]:
     """`5,25,50,100`, with or without percent signs."""
-    found = []
-    for each in text.split(","):
-        share = natural_number(each.strip().removesuffix("%"), 100)
+    steps = []
+    for step in text.split(","):
+        share = natural_number(step.strip().removesuffix("%"), 100)
         if not share:
             raise RolloutError(
-                f"--steps: {each.strip()[:40]!r} is no share of 1 to 100 percent; write them as 5,25,50,100"
+                f"--steps: {step.strip()[:40]!r} is not a share from 1 to 100 percent; write them as 5,25,50,100"
             )
-        found.append(share)
-    return tuple(found)
+        steps.append(share)
+    return tuple(steps)
 
 
 def rank(name: str) -> str:

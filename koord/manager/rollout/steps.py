@@ -35,7 +35,7 @@ class PodHealth:
     leaving: bool = False
     "It is being deleted."
     evicted_s: float = 0.0
-    "When somebody evicted it; 0 where nobody did."
+    "When it was evicted; 0 if it was not."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,12 @@ class SlowedService:
 def suffering(rollout: Rollout, pods: Iterable[PodHealth], slowed: Iterable[SlowedService], evicted: int) -> Suffering:
     """What began within the step. `evicted` are evictions seen in it."""
     since_s = began_s(rollout)
-    unready = [each for each in pods if _turned_unready(each, since_s)]
-    slow = [each for each in slowed if each.at_s >= since_s]
-    where = {*(each.node for each in unready), *(each.node for each in slow)}
+    unready = [pod for pod in pods if _turned_unready(pod, since_s)]
+    slow = [service for service in slowed if service.at_s >= since_s]
+    where = {*(pod.node for pod in unready), *(service.node for service in slow)}
     return Suffering(
-        tuple(sorted(each.key for each in unready)),
-        tuple(sorted({each.workload for each in slow})),
+        tuple(sorted(pod.key for pod in unready)),
+        tuple(sorted({service.workload for service in slow})),
         evicted,
         tuple(sorted(where)),
     )
@@ -104,7 +104,7 @@ def next_of(rollout: Rollout, found: Suffering, now_s: float, *, lacking_s: floa
 
 
 def resumed(rollout: Rollout, now_s: float, *, again: bool) -> Rollout:
-    """A stopped roll-out, going on: the step begins anew. `again`: also on nodes that were taken back."""
+    """A stopped roll-out, continued: the step starts again. `again`: also on nodes that were taken back."""
     return replace(
         rollout,
         state="running",
@@ -117,7 +117,7 @@ def resumed(rollout: Rollout, now_s: float, *, again: bool) -> Rollout:
 
 
 def stopped(rollout: Rollout, now_s: float, reason: str) -> Rollout:
-    """Stopped by hand: nodes stay as they are."""
+    """Stopped by a user: nodes stay unchanged."""
     return replace(rollout, state="stopped", reason=reason, stopped_s=now_s)
 
 

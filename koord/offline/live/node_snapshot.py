@@ -22,7 +22,7 @@ from koord.manager.lending.freshness import duration
 from koord.manager.writes import FIELD_MANAGER
 
 CLOCK_OFF_S: Final = 60.0
-"""More than this between a report's own time and the server's is worth a word."""
+"""A larger difference between a report's own time and the server's is reported."""
 _BY_NAME: tuple[Kind[Any], ...] = (kinds.NODE_METRICS, kinds.NODE_RESOURCE_TOPOLOGIES, kinds.DEVICES)
 
 
@@ -48,7 +48,7 @@ class NodeSnapshot:
     written_s: float | None
     "When the manager last wrote the node's status."
     manager: str
-    "Why nobody writes it; empty where a manager leads, or that cannot be told."
+    "Why no manager writes it; empty if a manager leads, or if that is unknown."
     remarks: tuple[str, ...] = ()
 
 
@@ -107,7 +107,7 @@ def _manifest(kind: Kind[Any], obj: Any) -> Manifest:
 
 
 def last_written_s(obj: bytes, manager: str = "") -> float | None:
-    """When somebody, or one `manager`, last wrote the status of an object, as its managed fields tell."""
+    """When any client, or only `manager`, last wrote the status of an object, as its managed fields tell."""
     times = []
     for each in decode(_Object, obj).metadata.managed_fields:
         if each.subresource == "status" and manager in ("", each.manager):
@@ -128,7 +128,7 @@ async def _clock_of(client: Client, name: str) -> tuple[str, ...]:
 
 
 def clock_remarks(metric: bytes) -> tuple[str, ...]:
-    """What is to be said of a node's clock."""
+    """Remarks about a node's clock."""
     updated, written_s = decode(NodeMetric, metric).status.update_time, last_written_s(metric)
     if updated is None or written_s is None:
         return ()

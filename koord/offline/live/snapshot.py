@@ -97,7 +97,7 @@ async def _lease(kubeconfig: str | None, context: str | None) -> Lease:
 
 
 def merged(change: Manifests, found: Sequence[Manifest]) -> Manifests:
-    """A change over what is there."""
+    """The existing objects with the change applied."""
     changed = {(item.kind, item.key) for item in change.items}
     kept = [item for item in found if (item.kind, item.key) not in changed]
     return change.with_items((*kept, *change.items))
@@ -123,7 +123,7 @@ async def _all(
         if configuration:
             for name in (names.CONFIGMAP_SLO_CONTROLLER, names.CONFIGMAP_SLO_IN_FORCE):
                 found += await _config_map(client, name)
-        # Who may not look at it has no pods that depend on it, or is told that there is none.
+        # A user without access to it has no pods that depend on it, or gets the answer that it is missing.
         with suppress(Forbidden):
             found += await _config_map(client, names.CONFIGMAP_GPU_SHARED_RESOURCE_TEMPLATES)
     return found

@@ -2,6 +2,6 @@
 
 section     what a section is: a title, lines for a terminal, and the same as data
 cpus        sockets, NUMA nodes, cores with their threads, and who has them
-devices     GPUs and other devices, what is taken of each, and by whom
+devices     GPUs and other devices, and the pods that use them
 forecast    how high prod pods are predicted to rise, and how often the last day's predictions were too low
 """

@@ -14,7 +14,7 @@ from typing import Final
 
 from koord.api.text.cpuset import CPUSet
 from koord.api.text.quantity import render
-from koord.offline.picture.section import Line, Section, Seen, Span
+from koord.offline.picture.section import Line, NodeView, Section, Span
 from koord.scheduler.plugins.numa.figures import CPUFigures, NUMAFigures, figures
 
 CORES_A_LINE: Final = 16
@@ -23,31 +23,31 @@ COLOURS: Final = ("green", "cyan", "yellow", "magenta", "blue", "red")
 FREE, CLOSED, SEVERAL, NO_LETTER = ".", "x", "+", "*"
 
 
-def cpus(seen: Seen) -> Section | None:
-    (found,) = figures([seen.node], [] if seen.topology is None else [seen.topology], seen.holders)
-    if not found.numa_nodes:
+def cpus(seen: NodeView) -> Section | None:
+    (of_node,) = figures([seen.node], [] if seen.topology is None else [seen.topology], seen.holders)
+    if not of_node.numa_nodes:
         return None
-    owners = _owners(found)
+    owners = _owners(of_node)
     lines: list[Line] = []
-    for numa in found.numa_nodes:
+    for numa in of_node.numa_nodes:
         lines.append((Span(_head(numa)),))
         reserved = CPUSet.parse(numa.reserved)
         drawn = [_core(core, owners, reserved) for core in numa.cores]
         for first in range(0, len(drawn), CORES_A_LINE):
             lines.append((Span("  "), *(span for core in drawn[first : first + CORES_A_LINE] for span in core)))
-    for i, pod in enumerate(each for each in found.pods if each.cpuset):
+    for i, pod in enumerate(pod for pod in of_node.pods if pod.cpuset):
         letter = LETTERS[i] if i < len(LETTERS) else NO_LETTER
         lines.append((Span(f"{letter} ", _colour(letter)), Span(f"{pod.pod} {pod.cpuset}")))
-    for pod in found.pods:
+    for pod in of_node.pods:
         if not pod.cpuset:
             lines.append((Span(f"{pod.pod} shares NUMA node {', '.join(map(str, pod.numa_nodes))}"),))
-    return Section("cpus", _title(found), tuple(lines), found)
+    return Section("cpus", _title(of_node), tuple(lines), of_node)
 
 
-def _owners(found: CPUFigures) -> dict[int, str]:
+def _owners(of_node: CPUFigures) -> dict[int, str]:
     """By CPU, the letter of its pod."""
     owners: dict[int, str] = {}
-    for i, pod in enumerate(each for each in found.pods if each.cpuset):
+    for i, pod in enumerate(pod for pod in of_node.pods if pod.cpuset):
         letter = LETTERS[i] if i < len(LETTERS) else NO_LETTER
         for cpu in CPUSet.parse(pod.cpuset):
             owners[cpu] = SEVERAL if cpu in owners else letter
@@ -74,8 +74,8 @@ def _head(numa: NUMAFigures) -> str:
     return f"{where}; {amounts}" if amounts else where
 
 
-def _title(found: CPUFigures) -> str:
-    rules = [f"NUMA policy {found.numa_policy}" if found.numa_policy else ""]
-    rules.append(f"binds all pods ({found.cpu_bind_policy})" if found.cpu_bind_policy else "")
-    told = [each for each in rules if each]
+def _title(of_node: CPUFigures) -> str:
+    rules = [f"NUMA policy {of_node.numa_policy}" if of_node.numa_policy else ""]
+    rules.append(f"binds all pods ({of_node.cpu_bind_policy})" if of_node.cpu_bind_policy else "")
+    told = [rule for rule in rules if rule]
     return "; ".join([f"{FREE} is free, {CLOSED} no pod gets", *told])

@@ -1,31 +1,32 @@
-"""Devices: a bar for each, as full as it is, and the pods that have a part of it."""
+"""Devices: a bar for the used part of each, and the pods that use it."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from koord.offline.picture.section import Line, Section, Seen, Span
+from koord.offline.picture.section import Line, NodeView, Section, Span
 from koord.scheduler.plugins.devices.figures import DeviceFigures, figures
 
 WIDTH: Final = 10
 
 
-def devices(seen: Seen) -> Section | None:
-    found = figures([] if seen.device is None else [seen.device], seen.holders)
-    if not found:
+def devices(seen: NodeView) -> Section | None:
+    listed = figures([] if seen.device is None else [seen.device], seen.holders)
+    if not listed:
         return None
-    return Section("devices", "taken of each", tuple(_line(each) for each in found), {"devices": found})
+    return Section("devices", "taken of each", tuple(_line(device) for device in listed), {"devices": listed})
 
 
-def _line(each: DeviceFigures) -> Line:
-    full = min(WIDTH, -(-each.percent * WIDTH // 100))
-    where = "" if each.numa_node is None else f"  NUMA node {each.numa_node}"
-    where += f", PCIe {each.pcie}" if each.pcie else ""
-    where += f", linked with {', '.join(map(str, each.linked_with))}" if each.linked_with else ""
-    pods = ", ".join(f"{holder.pod} {holder.percent}%" for holder in each.pods)
-    colour = "red" if each.state != "healthy" else "green"
+def _line(device: DeviceFigures) -> Line:
+    full = min(WIDTH, -(-device.percent * WIDTH // 100))
+    where = "" if device.numa_node is None else f"  NUMA node {device.numa_node}"
+    where += f", PCIe {device.pcie}" if device.pcie else ""
+    where += f", linked with {', '.join(map(str, device.linked_with))}" if device.linked_with else ""
+    pods = ", ".join(f"{holder.pod} {holder.percent}%" for holder in device.pods)
+    users = pods if device.state == "healthy" else f"{device.state}  {pods}"
+    colour = "red" if device.state != "healthy" else "green"
     return (
-        Span(f"{each.type} {each.minor:<2} ["),
+        Span(f"{device.type} {device.minor:<2} ["),
         Span("#" * full + "." * (WIDTH - full), colour),
-        Span(f"] {each.percent:>3}%{where}  {pods if each.state == 'healthy' else f'{each.state}  {pods}'}".rstrip()),
+        Span(f"] {device.percent:>3}%{where}  {users}".rstrip()),
     )

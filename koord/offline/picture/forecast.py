@@ -9,11 +9,11 @@ import msgspec
 from koord.api.kubernetes.resources import stored_amounts
 from koord.api.protocol.crd.node_metric import ForecastMisses
 from koord.api.text.quantity import render
-from koord.offline.picture.section import Line, Section, Seen, Span
+from koord.offline.picture.section import Line, NodeView, Section, Span
 
 RESOURCES: Final = ("cpu", "memory")
 OFTEN_PERCENT: Final = 5
-"""A forecast of p95 is exceeded in so many minutes if tomorrow is as yesterday was; more is worth a colour."""
+"""Minutes per day in which a p95 forecast is exceeded if the days are alike; more than that is coloured."""
 MIB: Final = 1 << 20
 
 
@@ -28,7 +28,7 @@ class ForecastFigures(msgspec.Struct, frozen=True, rename="camel"):
     exceeded_by: int
 
 
-def forecast(seen: Seen) -> Section | None:
+def forecast(seen: NodeView) -> Section | None:
     status = seen.metric.status if seen.metric is not None else None
     if status is None or status.prod_peak_metric is None:
         return None
@@ -55,25 +55,26 @@ def forecast(seen: Seen) -> Section | None:
 
 
 def _is_possible(misses: ForecastMisses) -> bool:
-    """A report may say anything; what cannot be is not told as a figure."""
-    return all(0 <= each <= misses.minutes for each in misses.exceeded_minutes.values()) and misses.minutes >= 0
+    """Reports may contain anything: impossible figures are not shown."""
+    return all(0 <= minutes <= misses.minutes for minutes in misses.exceeded_minutes.values()) and misses.minutes >= 0
 
 
-def _line(each: ForecastFigures) -> Line:
-    said = f"{each.resource:<6}  peak {_amount(each, each.peak)}, reclaimable {_amount(each, each.reclaimable)}; "
-    if not each.minutes:
+def _line(figures: ForecastFigures) -> Line:
+    peak, reclaimable = _amount(figures, figures.peak), _amount(figures, figures.reclaimable)
+    said = f"{figures.resource:<6}  peak {peak}, reclaimable {reclaimable}; "
+    if not figures.minutes:
         return (Span(f"{said}no prediction was judged yet"),)
-    percent = each.exceeded_minutes * 100 / each.minutes
-    if not each.exceeded_minutes:
-        return (Span(f"{said}never exceeded in {each.minutes} minutes of the last day"),)
-    often = f"exceeded in {each.exceeded_minutes} of {each.minutes} minutes of the last day ({percent:.1f}%), "
-    return Span(said), Span(f"{often}at most by {_amount(each, each.exceeded_by)}", _colour(percent))
+    percent = figures.exceeded_minutes * 100 / figures.minutes
+    if not figures.exceeded_minutes:
+        return (Span(f"{said}never exceeded in {figures.minutes} minutes of the last day"),)
+    often = f"exceeded in {figures.exceeded_minutes} of {figures.minutes} minutes of the last day ({percent:.1f}%), "
+    return Span(said), Span(f"{often}at most by {_amount(figures, figures.exceeded_by)}", _colour(percent))
 
 
 def _colour(percent: float) -> str:
     return "yellow" if percent > OFTEN_PERCENT else ""
 
 
-def _amount(each: ForecastFigures, figure: int) -> str:
+def _amount(figures: ForecastFigures, figure: int) -> str:
     """Bytes in whole MiB: a forecast is no more exact than its buckets."""
-    return render("memory", figure // MIB * MIB) if each.resource == "memory" else render("cpu", figure)
+    return render("memory", figure // MIB * MIB) if figures.resource == "memory" else render("cpu", figure)

@@ -8,7 +8,7 @@ import msgspec
 
 from koord.api.protocol.crd.node_metric import NodeMetric, PageCacheUsage
 from koord.api.text.quantity import QuantityError, amount, render
-from koord.offline.picture.section import Line, Section, Seen, Span
+from koord.offline.picture.section import Line, NodeView, Section, Span
 
 MIB: Final = 1 << 20
 _COUNTS: Final = {"none": "not counted as used", "hot": "its hot part is counted as used", "all": "counted as used"}
@@ -26,7 +26,7 @@ class MemoryFigures(msgspec.Struct, frozen=True, rename="camel"):
     "The memory collect policy of the NodeMetric, if it names one."
 
 
-def memory(seen: Seen) -> Section | None:
+def memory(seen: NodeView) -> Section | None:
     figures = _figures(seen.metric) if seen.metric is not None else None
     if figures is None:
         return None
@@ -52,11 +52,13 @@ def _amounts(cache: PageCacheUsage) -> tuple[int, int | None]:
     return amount("memory", cache.total or 0), None if cache.cold is None else amount("memory", cache.cold)
 
 
-def _lines(each: MemoryFigures) -> list[Line]:
-    cold = "not known how much of it is cold" if each.cold is None else f"{_said(each.cold)} of it cold"
-    counts = _COUNTS.get(each.counted, each.counted)
-    lines: list[Line] = [(Span(f"used {_said(each.used)}; page cache {_said(each.page_cache)}, {counts}, {cold}"),)]
-    if each.asked == _HOT and each.counted != "hot":
+def _lines(figures: MemoryFigures) -> list[Line]:
+    cold = "not known how much of it is cold" if figures.cold is None else f"{_said(figures.cold)} of it cold"
+    counts = _COUNTS.get(figures.counted, figures.counted)
+    lines: list[Line] = [
+        (Span(f"used {_said(figures.used)}; page cache {_said(figures.page_cache)}, {counts}, {cold}"),)
+    ]
+    if figures.asked == _HOT and figures.counted != "hot":
         why = f"{_HOT} is asked for, and cold memory is not available: usage is without page cache"
         lines.append((Span(why, "yellow"),))
     return lines

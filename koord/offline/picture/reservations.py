@@ -1,4 +1,4 @@
-"""Reservations: what each holds on the node, a bar for how much of it is used, and by whom."""
+"""Reservations: what each holds on the node, a bar for the used part, and the pods that use it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from koord.api.kubernetes.resources import amounts
 from koord.api.protocol.crd.reservation import Reservation
-from koord.offline.picture.section import Line, Section, Seen, Span
+from koord.offline.picture.section import Line, NodeView, Section, Span
 from koord.scheduler.plugins.reservation.room import OPEN
 
 WIDTH: Final = 10
@@ -23,12 +23,12 @@ class ReservationFigures(msgspec.Struct, frozen=True, rename="camel"):
     pods: tuple[str, ...]
 
 
-def reservations(seen: Seen) -> Section | None:
-    held = [each for each in seen.reservations if each.status.phase in OPEN]
+def reservations(seen: NodeView) -> Section | None:
+    held = [reservation for reservation in seen.reservations if reservation.status.phase in OPEN]
     if not held:
         return None
-    found = [_figures(each) for each in sorted(held, key=lambda each: each.metadata.name)]
-    return Section("reservations", "used of each", tuple(_line(each) for each in found), {"reservations": found})
+    listed = [_figures(reservation) for reservation in sorted(held, key=lambda reservation: reservation.metadata.name)]
+    return Section("reservations", "used of each", tuple(_line(each) for each in listed), {"reservations": listed})
 
 
 def _figures(reservation: Reservation) -> ReservationFigures:
@@ -39,16 +39,16 @@ def _figures(reservation: Reservation) -> ReservationFigures:
         max((used.get(name, 0) * 100 // amount for name, amount in has.items() if amount), default=0),
         {name: str(amount) for name, amount in status.allocatable.items()},
         {name: str(amount) for name, amount in status.allocated.items()},
-        tuple(f"{each.namespace}/{each.name}" for each in status.current_owners),
+        tuple(f"{owner.namespace}/{owner.name}" for owner in status.current_owners),
     )
 
 
-def _line(each: ReservationFigures) -> Line:
-    full = min(WIDTH, -(-each.percent * WIDTH // 100))
-    rooms = ", ".join(f"{name} {each.allocated.get(name, '0')}/{has}" for name, has in each.allocatable.items())
-    users = ", ".join(each.pods) or "nobody yet"
+def _line(figures: ReservationFigures) -> Line:
+    full = min(WIDTH, -(-figures.percent * WIDTH // 100))
+    rooms = ", ".join(f"{name} {figures.allocated.get(name, '0')}/{has}" for name, has in figures.allocatable.items())
+    users = ", ".join(figures.pods) or "nobody yet"
     return (
-        Span(f"{each.name} ["),
+        Span(f"{figures.name} ["),
         Span("#" * full + "." * (WIDTH - full), "green"),
-        Span(f"] {each.percent:>3}%  {rooms}  {users}"),
+        Span(f"] {figures.percent:>3}%  {rooms}  {users}"),
     )

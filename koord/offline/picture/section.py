@@ -23,28 +23,28 @@ class Span(NamedTuple):
 Line: TypeAlias = tuple[Span, ...]
 
 
-class Seen(NamedTuple):
-    """What is known of the node."""
+class NodeView(NamedTuple):
+    """The objects that a picture of a node is drawn from."""
 
     node: Node
     topology: NodeResourceTopology | None
     device: Device | None
     pods: tuple[Pod, ...]
-    "That are on it."
+    "The pods on the node."
     reservations: tuple[Reservation, ...] = ()
-    "Likewise."
+    "The reservations on the node."
     metric: NodeMetric | None = None
 
     @property
     def holders(self) -> tuple[Pod, ...]:
-        """Who has CPUs and devices: pods, and reservations with what nobody uses of them yet."""
+        """Holders of CPUs and devices: pods, and reservations with their unused part."""
         return (*self.pods, *unused(self.reservations, self.pods))
 
 
 class Section(NamedTuple):
     name: str
     title: str
-    "What is said beside the name."
+    "The text beside the name."
     lines: tuple[Line, ...]
     data: object
     "Becomes JSON."

@@ -1,13 +1,13 @@
-"""YARN's part of what a node lends: what it claims, what Kubernetes is told, and which NodeManager it is for."""
+"""YARN's part of what a node lends: what it claims, what Kubernetes gets, and which NodeManager it is for."""
 
 from __future__ import annotations
 
-from koord.offline.picture.section import Line, Section, Seen, Span
+from koord.offline.picture.section import Line, NodeView, Section, Span
 from koord.yarn.amount import NOTHING, Amount
 from koord.yarn.nodes import NodeFacts, node_facts
 
 
-def yarn(seen: Seen) -> Section | None:
+def yarn(seen: NodeView) -> Section | None:
     node = node_facts(seen.node)
     if node.claim == NOTHING and node.recorded is None and not node.condition[0]:
         return None
@@ -15,7 +15,7 @@ def yarn(seen: Seen) -> Section | None:
     lines: list[Line] = [
         (Span(f"{'reclaimed':<11}{_said(node.pool)}"),),
         (Span(f"{'YARN':<11}{_said(node.claim)}, in whole vcores and MiB"),),
-        (Span(f"{'Kubernetes':<11}{_said(node.told)}"),),
+        (Span(f"{'Kubernetes':<11}{_said(node.allocatable)}"),),
     ]
     if node.others != NOTHING:
         lines.append((Span(f"{'others':<11}{_said(node.others)}"),))
@@ -23,7 +23,7 @@ def yarn(seen: Seen) -> Section | None:
         lines.append((Span(f"{reason}: {message}", "yellow"),))
     elif reason and reason != "Shared":
         lines.append((Span(f"{reason}: {message}"),))
-    if not node.claim.plus(node.told).plus(node.others).fits(node.pool):
+    if not node.claim.plus(node.allocatable).plus(node.others).fits(node.pool):
         lines.append((Span("more is told than is left: the manager has yet to lower it", "yellow"),))
     return Section("yarn", _title(node), tuple(lines), _data(node))
 
@@ -46,7 +46,7 @@ def _data(node: NodeFacts) -> dict[str, object]:
         "cluster": node.recorded[0] if node.recorded else None,
         "reclaimed": _amounts(node.pool),
         "yarn": _amounts(node.claim),
-        "kubernetes": _amounts(node.told),
+        "kubernetes": _amounts(node.allocatable),
         "condition": {"status": status, "reason": reason, "message": message} if status else None,
     }
 

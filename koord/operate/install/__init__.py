@@ -1,12 +1,16 @@
-"""koord on somebody's cluster: which objects that takes, what has to change for it, and how it is taken away again.
+"""koord on a cluster: the objects of an installation, what has to change for them, and how they are removed.
 
-settings.py   what a person may choose
-objects.py    the objects, as a pure function of the settings; extras.py is where further ones are added
-rights.py     what each component may do, and why: one table, from which roles and the docs are made
-plan.py       what has to be created, patched or refused: a pure function of wanted and live objects
-kind_change.py what objects would lose by another definition of their kind
-migration.py  by which steps a component changes hands between Koordinator and koord
-record.py     what was installed, kept in a ConfigMap
-traces.py     what koord's components wrote on objects of others
-live/         reads the cluster and carries plans out
+| module | what it has |
+| --- | --- |
+| `settings` | what a person may choose |
+| `objects`, `cluster_objects`, `workloads`, `node_agent` | the objects, as a pure function of the settings |
+| `extras`, `monitoring`, `yarn` | further parts: `koord install --with NAME` |
+| `rights`, `access` | what each component may do, and why; the roles that follow |
+| `plan`, `difference`, `manifest`, `kinds` | what has to be created, patched or refused |
+| `kind_change` | what objects would lose by another definition of their kind |
+| `migration`, `others` | steps between Koordinator and koord; other systems on the cluster |
+| `record`, `removal`, `traces` | what was installed, in which order it is removed, what it wrote on other objects |
+| `readiness`, `versions` | whether a cluster is ready, feature by feature; supported versions |
+| `chart`, `template` | the same objects as a Helm chart |
+| `live` | reads the cluster and carries plans out |
 """

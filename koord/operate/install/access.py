@@ -1,4 +1,4 @@
-"""Roles and their bindings, from the tables of rights."""
+"""Roles and role bindings, made from the tables of rights."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ RBAC: Final = "rbac.authorization.k8s.io/v1"
 
 
 def rights_of(component: Component, settings: Settings) -> tuple[Right, ...]:
-    """Those that the settings call for."""
+    """The rights that a component needs with these settings."""
     kubelets = "old_kubelets" if settings.old_kubelets else "new_kubelets"
     return tuple(
-        each
-        for each in BY_COMPONENT[component.name]
-        if (each.gate is None or settings.is_on(each.gate)) and each.only_if in ("", kubelets)
+        right
+        for right in BY_COMPONENT[component.name]
+        if (right.gate is None or settings.is_on(right.gate)) and right.only_if in ("", kubelets)
     )
 
 
@@ -30,18 +30,20 @@ def access(component: Component, settings: Settings) -> list[Json]:
 def access_for(name: str, account: str, rights: Sequence[Right], settings: Settings) -> list[Json]:
     """A service account with these rights and no others."""
     subject = {"kind": "ServiceAccount", "name": account, "namespace": settings.namespace}
-    found: list[Json] = [made("v1", "ServiceAccount", account, settings.namespace, component=name)]
+    manifests: list[Json] = [made("v1", "ServiceAccount", account, settings.namespace, component=name)]
     places = _places(settings)
     for namespace in dict.fromkeys(places.values()):
-        here = [each for each in rights if places[each.where] == namespace]
+        here = [right for right in rights if places[right.where] == namespace]
         if not here:
             continue
         kind = "Role" if namespace else "ClusterRole"
         rules = rules_of(here)
-        found.append(made(RBAC, kind, account, namespace, component=name, rules=rules))
+        manifests.append(made(RBAC, kind, account, namespace, component=name, rules=rules))
         ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": account}
-        found.append(made(RBAC, f"{kind}Binding", account, namespace, component=name, roleRef=ref, subjects=[subject]))
-    return found
+        manifests.append(
+            made(RBAC, f"{kind}Binding", account, namespace, component=name, roleRef=ref, subjects=[subject])
+        )
+    return manifests
 
 
 def _places(settings: Settings) -> dict[Where, str]:
@@ -58,8 +60,8 @@ def rules_of(rights: Iterable[Right]) -> list[Json]:
     rules: list[Json] = []
     for right in rights:
         by_group: dict[str, list[str]] = {}
-        for each in right.resources:
-            resource, group = split(each)
+        for text in right.resources:
+            resource, group = split(text)
             by_group.setdefault(group, []).append(resource)
         for group, resources in by_group.items():
             rule: Json = {"apiGroups": [group], "resources": resources, "verbs": list(right.verbs)}

@@ -1,8 +1,8 @@
 """The Helm chart: templates that render the objects of `objects.desired`, made from that function itself.
 
 The objects are made for the plain settings, and again for each choice that a user has. Where the two differ, the
-template has a condition. So the chart says what `koord install` says, and a new right, mount or object is in it without
-further work. Values that are copied, such as the image, stand in the objects as marks that become expressions.
+template has a condition. So the chart has the same objects as `koord install`, and a new right, mount or object needs
+no further work. Copied values (the image, for example) stand in the objects as marks that become expressions.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _HELPERS: Final = """\
 {{- end -}}
 """
 _OF_NAMESPACES: Final = ("Namespace", "Role", "RoleBinding")
-"""There is one fewer of them where koord's namespace is also that of its configuration."""
+"""There is one fewer of each if koord's namespace is also that of its configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value of the chart: its default, its schema, and what it means."""
+    """One value of the chart: its default, its schema and its description."""
 
     default: object
     schema: Json
@@ -61,11 +61,11 @@ class Value:
 
 
 def chart_values() -> dict[str, Value]:
-    """The settings of `koord install`, but for the namespace, which Helm knows."""
+    """The settings of `koord install`, except for the namespace, which Helm sets."""
     text: Json = {"type": "string"}
-    known = [each.name for each in COMPONENTS]
-    able = [each.name for each in COMPONENTS if each.configurable]
-    gates: Json = {each.name: _gate_schema(each.gates) for each in COMPONENTS}
+    component_names = [component.name for component in COMPONENTS]
+    able = [component.name for component in COMPONENTS if component.configurable]
+    gates: Json = {component.name: _gate_schema(component.gates) for component in COMPONENTS}
     configurations: Json = dict.fromkeys(able, text)
     one_of: Json = {"enum": sorted(EXTRAS)} if EXTRAS else text
     return {
@@ -73,7 +73,9 @@ def chart_values() -> dict[str, Value]:
         "pullPolicy": Value("IfNotPresent", {"enum": ["Always", "IfNotPresent", "Never"]}, "When it is pulled."),
         "pullSecrets": Value([], {"type": "array", "items": text}, "Names of Secrets to pull it with."),
         "components": Value(
-            known, {"type": "array", "items": {"enum": known}, "uniqueItems": True}, "What is installed."
+            component_names,
+            {"type": "array", "items": {"enum": component_names}, "uniqueItems": True},
+            "What is installed.",
         ),
         "replicas": Value(2, {"type": "integer", "minimum": 1, "maximum": MOST_REPLICAS}, "Of each Deployment."),
         "featureGates": Value({}, _closed(gates), "By component, as in {agent: {BEMemoryEvict: true}}."),
@@ -98,7 +100,7 @@ def _closed(properties: Json) -> Json:
 
 
 def chart(version: str) -> dict[str, str]:
-    """Its files, by path."""
+    """The files of the chart, by path."""
     head = {
         "apiVersion": "v2",
         "name": "koord",
@@ -108,14 +110,14 @@ def chart(version: str) -> dict[str, str]:
         "appVersion": version,
         "kubeVersion": ">=1.29.0-0",
     }
-    known = chart_values()
+    values = chart_values()
     # Helm adds `global` by itself.
     checked = {"$schema": "http://json-schema.org/draft-07/schema#"} | _closed(
-        {"global": {}, **{name: each.schema for name, each in known.items()}}
+        {"global": {}, **{name: value.schema for name, value in values.items()}}
     )
     return {
         "Chart.yaml": dump(head),
-        "values.yaml": "\n".join(f"# {each.what}\n{dump({name: each.default})}" for name, each in known.items()),
+        "values.yaml": "\n".join(f"# {value.what}\n{dump({name: value.default})}" for name, value in values.items()),
         "values.schema.json": msgspec.json.format(msgspec.json.encode(checked), indent=2).decode() + "\n",
         "templates/_helpers.tpl": _HELPERS,
         **{f"templates/{name}.yaml": text for name, text in _templates().items()},
@@ -123,7 +125,7 @@ def chart(version: str) -> dict[str, str]:
 
 
 def _templates() -> dict[str, str]:
-    found: dict[str, str] = {}
+    templates: dict[str, str] = {}
     here = f'eq .Release.Namespace "{names.NAMESPACE_KOORDINATOR}"'
     own = replace(_PLAIN, namespace=names.NAMESPACE_KOORDINATOR)
     for settings, condition in ((_PLAIN, f"not ({here})"), (own, here)):
@@ -133,20 +135,20 @@ def _templates() -> dict[str, str]:
             elif settings is own:
                 continue
             name = _file(key, manifest)
-            found[name] = found.get(name, "") + _document(key, manifest)
-    return found
+            templates[name] = templates.get(name, "") + _document(key, manifest)
+    return templates
 
 
 def _with_choices(plain: Settings) -> dict[Key, object]:
-    """Every object that some choice has, with the conditions for it and in it."""
-    found: dict[Key, object] = {}
-    for each in desired(plain):
-        found[key_of(each)] = each
+    """Every object that any choice includes, with its conditions."""
+    objects: dict[Key, object] = {}
+    for manifest in desired(plain):
+        objects[key_of(manifest)] = manifest
     for settings, condition in _choices(plain):
-        for each in desired(settings):
-            each, key = _marked(each, settings), key_of(each)
-            found[key] = merged(found[key], each, condition) if key in found else If(condition, each)
-    return found
+        for manifest in desired(settings):
+            manifest, key = _marked(manifest, settings), key_of(manifest)
+            objects[key] = merged(objects[key], manifest, condition) if key in objects else If(condition, manifest)
+    return objects
 
 
 def _choices(plain: Settings) -> Iterator[tuple[Settings, str]]:
@@ -169,10 +171,10 @@ def _choices(plain: Settings) -> Iterator[tuple[Settings, str]]:
 
 
 def _gates_that_matter(component: Component) -> list[Gate]:
-    """Those by which objects differ otherwise than in the option that names them."""
-    found: list[Gate] = [each.gate for each in BY_COMPONENT[component.name] if each.gate is not None]
-    found += [gate for line in (*CAPABILITIES, *MOUNTS) for gate in line.gates if isinstance(gate, component.gates)]
-    return list(dict.fromkeys(found))
+    """Gates that change objects beyond the command-line option that lists them."""
+    gates: list[Gate] = [right.gate for right in BY_COMPONENT[component.name] if right.gate is not None]
+    gates += [gate for line in (*CAPABILITIES, *MOUNTS) for gate in line.gates if isinstance(gate, component.gates)]
+    return list(dict.fromkeys(gates))
 
 
 def _marked(manifest: Json, settings: Settings) -> Json:
@@ -180,11 +182,11 @@ def _marked(manifest: Json, settings: Settings) -> Json:
     text = msgspec.json.encode(manifest).decode()
     for name, gates in settings.gates.items():
         option = f'"{_GATES}","{gates}"'
-        component = next(each for each in COMPONENTS if each.name == name)
+        component = next(component for component in COMPONENTS if component.name == name)
         matters = any(f"{gate}=" in gates for gate in _gates_that_matter(component))
         text = text.replace(f",{option}", "" if matters else f',"{_GATES}","gates-mark-{name}"')
-    found: Json = msgspec.json.decode(text)
-    return found
+    marked: Json = msgspec.json.decode(text)
+    return marked
 
 
 def _file(key: Key, manifest: object) -> str:
@@ -211,10 +213,10 @@ def _document(key: Key, manifest: object) -> str:
     text = "\n".join(lines(manifest))
     for mark, expression in _MARKS.items():
         text = text.replace(mark, expression)
-    for each in COMPONENTS:
-        gates = f'{{{{ include "koord.gates" (index .Values.featureGates "{each.name}") | quote }}}}'
-        given = f'{{{{ index .Values.configurations "{each.name}" | toJson }}}}'
-        text = text.replace(f"gates-mark-{each.name}", gates).replace(f"configuration-mark-{each.name}", given)
+    for part in COMPONENTS:
+        gates = f'{{{{ include "koord.gates" (index .Values.featureGates "{part.name}") | quote }}}}'
+        given = f'{{{{ index .Values.configurations "{part.name}" | toJson }}}}'
+        text = text.replace(f"gates-mark-{part.name}", gates).replace(f"configuration-mark-{part.name}", given)
     text = f"---\n{text}\n"
     for condition in conditions:
         text = f"{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n"

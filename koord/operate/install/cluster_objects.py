@@ -1,8 +1,8 @@
-"""What an installation has once, whatever runs: namespaces, kinds, priorities, configuration, and empty places that the
-manager fills.
+"""Objects that an installation has once, whichever components run: namespaces, kinds, priorities, configuration, and
+empty objects that the manager fills.
 
 Webhook configurations and the Secret of their certificates are made empty. The manager fills them when it serves; so
-no pod waits for a webhook that nobody answers, and the manager needs no right to create such objects.
+no pod waits for a webhook without a server, and the manager needs no right to create these objects.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ _DESCRIPTIONS: Final = {
 def namespaces(settings: Settings) -> list[Json]:
     """The agent sees the host, which only the privileged profile allows; without it, the restricted one holds."""
     level = "privileged" if settings.has(AGENT) else "restricted"
-    found = []
+    manifests = []
     for name in dict.fromkeys((names.NAMESPACE_KOORDINATOR, settings.namespace)):
         labels = {f"{POD_SECURITY}/enforce": level if name == settings.namespace else "restricted"}
-        found.append(made("v1", "Namespace", name, labels=labels))
-    return found
+        manifests.append(made("v1", "Namespace", name, labels=labels))
+    return manifests
 
 
 @cache
 def definitions() -> tuple[Json, ...]:
-    """The same objects each time: nobody may change them."""
-    found = []
-    for each in DEFINITIONS:
-        made_of: dict[str, Any] = manifest(each)
+    """The same objects each time: callers must not change them."""
+    manifests = []
+    for definition in DEFINITIONS:
+        made_of: dict[str, Any] = manifest(definition)
         meta = made_of["metadata"]
-        found.append({**made_of, "metadata": {**meta, "labels": {**meta.get("labels", {}), PART_OF: KOORD}}})
-    return tuple(found)
+        manifests.append({**made_of, "metadata": {**meta, "labels": {**meta.get("labels", {}), PART_OF: KOORD}}})
+    return tuple(manifests)
 
 
 def priority_classes() -> list[Json]:
@@ -65,7 +65,7 @@ def priority_classes() -> list[Json]:
 
 
 def configuration(settings: Settings) -> Json:
-    """Everything at the protocol's defaults, which is off, but for co-location where it is asked for."""
+    """The configuration with the protocol's defaults, where all features are off, except co-location if requested."""
     data = SloConfig(colocation=ColocationConfig(enable=settings.colocation)).manifest_data()
     return made("v1", "ConfigMap", names.CONFIGMAP_SLO_CONTROLLER, names.NAMESPACE_KOORDINATOR, data=data)
 

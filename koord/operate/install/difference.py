@@ -13,7 +13,7 @@ _SERVERS: Final = frozenset({"managedFields", "resourceVersion", "uid", "creatio
 
 
 def difference(key: Key, live: Mapping[str, object] | None, after: Mapping[str, object] | None) -> str:
-    """Empty if nothing would change. None: it does not exist, before or after."""
+    """Empty if nothing would change. None: the object does not exist before, or after, the change."""
     old, new = _text(live), _text(after)
     lines = difflib.unified_diff(old, new, f"live {key}" if live else "/dev/null", str(key) if after else "/dev/null")
     return "".join(lines)
@@ -22,8 +22,8 @@ def difference(key: Key, live: Mapping[str, object] | None, after: Mapping[str, 
 def _text(manifest: Mapping[str, object] | None) -> list[str]:
     if manifest is None:
         return []
-    meta = {name: each for name, each in metadata_of(manifest).items() if name not in _SERVERS}
-    shown: Json = {name: each for name, each in manifest.items() if name not in ("status", "metadata")}
+    meta = {name: value for name, value in metadata_of(manifest).items() if name not in _SERVERS}
+    shown: Json = {name: value for name, value in manifest.items() if name not in ("status", "metadata")}
     if manifest.get("kind") == "Secret" and "data" in shown:
         shown["data"] = "(hidden)"
     return dump({**shown, "metadata": meta}).splitlines(keepends=True)

@@ -1,5 +1,5 @@
-"""What a change of a CustomResourceDefinition would take from the objects that exist: asked before koord's definitions
-are put in the place of others'.
+"""What existing objects would lose by a change of their CustomResourceDefinition: checked before koord's definitions
+replace those of others.
 
 An API server drops whatever a definition does not name ("pruning"), without a word, when an object is next read. So
 every field, version and subresource of the live definition has to be in the wanted one.
@@ -15,39 +15,41 @@ from koord.operate.install.manifest import Json, part_of
 _PRESERVES: Final = "x-kubernetes-preserve-unknown-fields"
 _EITHER: Final = "x-kubernetes-int-or-string"
 _ROOT: Final = frozenset({"apiVersion", "kind", "metadata"})
-"""The server keeps these of every object."""
+"""The server keeps these fields of every object."""
 
 
 def losses(live: Json, wanted: Json) -> tuple[str, ...]:
-    """What objects and their clients have under `live` and would not have under `wanted`."""
+    """Fields, versions and subresources of `live` that are missing from `wanted`."""
     new = _versions(wanted)
-    found: list[str] = []
+    lost: list[str] = []
     for name, version in _versions(live).items():
         if not version.get("served"):
             continue
         if not (after := new.get(name, {})).get("served"):
-            found.append(f"version {name}")
+            lost.append(f"version {name}")
             continue
-        found += [f"{path} ({name})" for path in _dropped(_schema(version), _schema(after), "")]
-        before, then = (isinstance(part_of(each, "subresources").get("status"), Mapping) for each in (version, after))
+        lost += [f"{path} ({name})" for path in _dropped(_schema(version), _schema(after), "")]
+        before, then = (
+            isinstance(part_of(definition, "subresources").get("status"), Mapping) for definition in (version, after)
+        )
         if before != then:
-            # Whoever writes both at once would lose one of them.
-            found.append(f"status as {'a subresource' if before else 'part of the object'} ({name})")
-    return tuple(found)
+            # A client that writes spec and status in one request would lose one of them.
+            lost.append(f"status as {'a subresource' if before else 'part of the object'} ({name})")
+    return tuple(lost)
 
 
 def _dropped(live: Mapping[str, object], wanted: Mapping[str, object], path: str) -> Iterator[str]:
-    """Paths of fields that would be dropped. `wanted` is empty where nothing is said."""
+    """Paths of fields that would be dropped. `wanted` is empty if the definition has no schema there."""
     if (before := _type(live)) and (after := _type(wanted)) and not _fits(before, after):
         yield f"{path} as {before}"
         return
     keeps = wanted.get(_PRESERVES) is True
     if live.get(_PRESERVES) is True and not keeps and not wanted.get("additionalProperties"):
         yield f"{path}.*"
-    known, further = part_of(wanted, "properties"), wanted.get("additionalProperties")
+    properties, further = part_of(wanted, "properties"), wanted.get("additionalProperties")
     for name, schema in part_of(live, "properties").items():
         here = f"{path}.{name}" if path else name
-        same = known.get(name, further)
+        same = properties.get(name, further)
         if same is True or (not path and name in _ROOT):
             continue
         if isinstance(same, Mapping) and isinstance(schema, Mapping):
@@ -76,8 +78,8 @@ def _fits(before: str, after: str) -> bool:
 
 def _versions(definition: Json) -> dict[str, Mapping[str, object]]:
     listed = part_of(definition, "spec").get("versions")
-    found = listed if isinstance(listed, list) else []
-    return {str(each.get("name", "")): each for each in found if isinstance(each, Mapping)}
+    versions = listed if isinstance(listed, list) else []
+    return {str(item.get("name", "")): item for item in versions if isinstance(item, Mapping)}
 
 
 def _schema(version: Mapping[str, object]) -> Mapping[str, object]:

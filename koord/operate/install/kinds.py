@@ -1,4 +1,4 @@
-"""Where the kinds of an installation live in the API: for the wire, and for the rights that installing takes."""
+"""API paths of the kinds of an installation: for requests, and for the rights that an installation needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from koord.operate.install.manifest import Key
 
 
 class Head(Struct):
-    """An object of which only the head is read."""
+    """An object; only its metadata is read."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -27,14 +27,14 @@ OF_OTHERS: Final = {
     SERVICE_MONITORS: "install the Prometheus operator first, or leave out --with monitoring",
     PROMETHEUS_RULES: "install the Prometheus operator first, or leave out --with monitoring",
 }
-"""Kinds that somebody else defines, and what to do where they are missing."""
+"""Kinds that other projects define, and what to do if they are missing."""
 _FURTHER: Final = {
-    (each.api_version, each.kind): each for each in (ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS, *OF_OTHERS)
+    (kind.api_version, kind.kind): kind for kind in (ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS, *OF_OTHERS)
 }
 
 
 def kind_of(key: Key) -> Kind[Any]:
-    found = find(key.api_version, key.kind) or _FURTHER.get((key.api_version, key.kind))
-    if found is None:
+    match = find(key.api_version, key.kind) or _FURTHER.get((key.api_version, key.kind))
+    if match is None:
         raise LookupError(f"no kind {key.api_version} {key.kind} in koord.operate.install.kinds")
-    return Kind(found.group, found.version, found.kind, found.plural, found.namespaced, Head)
+    return Kind(match.group, match.version, match.kind, match.plural, match.namespaced, Head)

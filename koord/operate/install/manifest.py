@@ -1,4 +1,4 @@
-"""An object as plain data, and what is asked of it everywhere: its name, its labels, and how others call it."""
+"""An object as plain data, with its name, its labels, and its key."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Key:
 
 def part_of(manifest: Mapping[str, object], *path: str) -> Mapping[str, object]:
     """A map inside of it; empty where there is none."""
-    found: object = manifest
-    for each in path:
-        found = found.get(each) if isinstance(found, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    value: object = manifest
+    for part in path:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
 
 
 def metadata_of(manifest: Mapping[str, object]) -> Mapping[str, object]:

@@ -1,4 +1,4 @@
-"""Koordinator's components and koord's on one cluster: who acts, and by which steps the work changes hands.
+"""Koordinator's components and koord's on one cluster: which of them acts, and the steps that move the work.
 
 Both know the same kinds, configuration and leases. Manager, scheduler and descheduler act only with their lease, so
 that both may run and one acts. Node agents have no lease: one DaemonSet is off a node before the other comes. Webhooks
@@ -15,7 +15,7 @@ from typing import Final, Literal
 from koord.api.kubernetes.resources import amounts
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
-from koord.api.protocol.holders import is_anothers, is_koords
+from koord.api.protocol.lease_holders import is_anothers, is_koords
 from koord.api.protocol.quota_bounds import bound_faults
 from koord.api.text.whole_number import INT32_MOST, natural_number
 from koord.operate.install.manifest import Json, Key, annotations_of, key_of, part_of
@@ -24,12 +24,12 @@ from koord.operate.install.settings import AGENT, COMPONENTS, DESCHEDULER, MANAG
 NAMESPACE: Final = names.NAMESPACE_BESIDE_KOORDINATOR
 FIELD_MANAGER: Final = "koord-migrate"
 PAUSED: Final = "install.koord.sh/paused"
-"""A label that no node has: a DaemonSet whose pods ask for it has none."""
+"""A label that no node has: a DaemonSet that selects it has no pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Theirs:
-    """A component as Koordinator has it."""
+    """A component in Koordinator's form."""
 
     component: Component
     kind: Literal["Deployment", "DaemonSet"]
@@ -49,12 +49,12 @@ THEIRS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A workload of one of the two."""
+    """A workload of one of the two projects."""
 
     key: Key
     paused: bool
     pods: int
-    "That exist, ready or not."
+    "Existing pods, ready or not."
 
 
 Acts = Literal["Koordinator", "koord", "both", "nobody"]
@@ -62,13 +62,13 @@ Acts = Literal["Koordinator", "koord", "both", "nobody"]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Whose a component is."""
+    """Which project runs a component."""
 
     theirs: Theirs
     there: Side | None
     here: Side | None
     holder: str = ""
-    "Of the lease; empty where nobody holds it, or there is none."
+    "Holder of the lease; empty if the lease has no holder, or does not exist."
 
     @property
     def acts(self) -> Acts:
@@ -87,7 +87,7 @@ SAYS: Final[Mapping[Move, str]] = {
     "open": "let Koordinator's webhooks be ignored while no manager answers",
     "pause": "pause Koordinator's {workload}; it stays, without pods",
     "wait": "wait until its pods are gone",
-    "release": "release the lease {lease} if nobody has renewed it since",
+    "release": "release the lease {lease} if it was not renewed since",
     "lead": "wait until koord's {component} holds the lease {lease}",
     "resume": "let Koordinator's {workload} have its pods again",
     "stop": "stop koord's {component}, which gives its lease back",
@@ -97,7 +97,7 @@ SAYS: Final[Mapping[Move, str]] = {
 }
 
 _FORTH: Final[Mapping[Component, tuple[Move, ...]]] = {
-    # Its replicas register webhooks only while the lease is koord's. Until then nothing must wait for Koordinator's.
+    # koord's replicas register webhooks only while koord has the lease. Until then nothing must wait for Koordinator's.
     MANAGER: ("install", "open", "pause", "wait", "release", "lead"),
     SCHEDULER: ("install", "pause", "wait", "release", "lead"),
     DESCHEDULER: ("install", "pause", "wait", "release", "lead"),
@@ -113,7 +113,7 @@ _BACK: Final[Mapping[Component, tuple[Move, ...]]] = {
 
 
 def moves(component: Component, *, back: bool) -> tuple[Move, ...]:
-    """The steps, in this order. Each may be done again."""
+    """The steps, in order. Each can be repeated."""
     return (_BACK if back else _FORTH)[component]
 
 
@@ -125,11 +125,11 @@ def said(move: Move, theirs: Theirs, namespace: str) -> str:
 
 
 def of_component(name: str) -> Theirs:
-    return next(each for each in THEIRS if each.component.name == name)
+    return next(theirs for theirs in THEIRS if theirs.component.name == name)
 
 
 def in_the_way(standing: Standing, namespace: str, *, back: bool) -> str:
-    """Why a component cannot change hands; empty if it can. `namespace`: of koord's workloads."""
+    """Why a component cannot be moved; empty if it can. `namespace`: the namespace of koord's workloads."""
     theirs, there, here = standing.theirs, standing.there, standing.here
     name = theirs.component.name
     if there is None:
@@ -148,33 +148,33 @@ def in_the_way(standing: Standing, namespace: str, *, back: bool) -> str:
 
 
 def conflicts(standings: Sequence[Standing]) -> list[str]:
-    """What both do at once."""
+    """Components that both projects run at the same time."""
     return [
-        f"both have pods of the {each.theirs.component.name}: pause one of them"
-        for each in standings
-        if each.acts == "both"
+        f"both have pods of the {standing.theirs.component.name}: pause one of them"
+        for standing in standings
+        if standing.acts == "both"
     ]
 
 
 def unusable_quotas(quotas: Sequence[Json]) -> list[str]:
-    """ElasticQuotas that Koordinator's scheduler goes by, and koord's does not: pods in them would wait."""
-    parents = {str(part_of(each, "metadata").get("name", "")): _parent_quota(each) for each in quotas}
-    found = []
-    for each in quotas:
-        meta = part_of(each, "metadata")
+    """ElasticQuotas that Koordinator's scheduler uses, and koord's does not: pods in them would wait."""
+    parents = {str(part_of(quota, "metadata").get("name", "")): _parent_quota(quota) for quota in quotas}
+    reasons = []
+    for quota in quotas:
+        meta = part_of(quota, "metadata")
         try:
-            least, most = (amounts(_quantities(part_of(each, "spec", word))) for word in ("min", "max"))
+            least, most = (amounts(_quantities(part_of(quota, "spec", word))) for word in ("min", "max"))
             wrong = next(map(str, bound_faults(least, most)), "")
         except BadInput as error:
             wrong = str(error)
         if wrong:
             below = sum(1 for name in parents if name != meta.get("name") and meta.get("name") in _above(name, parents))
             others = f" and of {below} quota{'' if below == 1 else 's'} below it" if below else ""
-            found.append(
+            reasons.append(
                 f"ElasticQuota {meta.get('namespace')}/{meta.get('name')}: {wrong}; "
                 f"with koord's scheduler, new pods of this quota{others} would wait: correct it first"
             )
-    return found
+    return reasons
 
 
 def _parent_quota(quota: Json) -> str:
@@ -182,10 +182,10 @@ def _parent_quota(quota: Json) -> str:
 
 
 def _above(name: str, parents: Mapping[str, str]) -> set[str]:
-    found: set[str] = set()
-    while (name := parents.get(name, "")) and name not in found:
-        found.add(name)
-    return found
+    ancestors: set[str] = set()
+    while (name := parents.get(name, "")) and name not in ancestors:
+        ancestors.add(name)
+    return ancestors
 
 
 def _quantities(listed: Mapping[str, object]) -> dict[str, str]:
@@ -193,7 +193,7 @@ def _quantities(listed: Mapping[str, object]) -> dict[str, str]:
 
 
 def pause(workload: Json) -> Json | None:
-    """The patch that takes a workload its pods; None where it has none already."""
+    """The patch that removes a workload's pods; None if it is already paused."""
     if is_paused(workload):
         return None
     if workload.get("kind") == "DaemonSet":
@@ -205,11 +205,11 @@ def pause(workload: Json) -> Json | None:
 
 
 def resume(workload: Json) -> Json | None:
-    """The patch that gives a paused workload its pods back; None where it is not paused."""
+    """The patch that restores a paused workload's pods; None if it is not paused."""
     if not is_paused(workload):
         return None
     if workload.get("kind") == "DaemonSet":
-        # A map that was not there is not left behind empty.
+        # A map that did not exist before must not be left behind empty.
         return _node_selector({PAUSED: None} if len(_nodes_of(workload)) > 1 else None)
     before = str(annotations_of(workload).get(names.OWN_ANNOTATION_REPLICAS_BEFORE))
     return {
@@ -227,7 +227,7 @@ def _nodes_of(daemon_set: Json) -> Mapping[str, object]:
 
 
 def is_paused(workload: Json) -> bool:
-    """By `pause`, not by somebody's hand. One that somebody scaled up meanwhile has pods, and is not."""
+    """Whether `pause` paused it, not a user. A workload that a user has scaled up since is not paused."""
     if workload.get("kind") != "DaemonSet":
         return names.OWN_ANNOTATION_REPLICAS_BEFORE in annotations_of(workload) and not _replicas(workload)
     return PAUSED in _nodes_of(workload)
@@ -238,12 +238,12 @@ def _replicas(deployment: Json) -> object:
 
 
 def their_workload(workload: Json) -> Theirs | None:
-    """Which component of Koordinator's it is, by kind and name."""
+    """The component of Koordinator that a workload is, by kind and name."""
     key = key_of(workload)
-    return next((each for each in THEIRS if (each.kind, each.name) == (key.kind, key.name)), None)
+    return next((theirs for theirs in THEIRS if (theirs.kind, theirs.name) == (key.kind, key.name)), None)
 
 
 def with_component(present: Sequence[str], name: str, *, back: bool) -> tuple[str, ...]:
     """koord's components afterwards, in the order in which they are rolled out."""
     wanted = {*present, name} - ({name} if back else set())
-    return tuple(each.name for each in COMPONENTS if each.name in wanted)
+    return tuple(component.name for component in COMPONENTS if component.name in wanted)

@@ -1,7 +1,7 @@
-"""`koord install --with monitoring`: how a Prometheus of the Prometheus operator finds koord, when it alerts, and
-boards for Grafana.
+"""`koord install --with monitoring`: objects that let the Prometheus operator scrape koord, alert rules, and boards
+for Grafana.
 
-Components answer only callers that may read `/metrics`. Prometheus shows the token of its own service account, which
+Components answer only callers that may read `/metrics`. Prometheus sends the token of its own service account, which
 needs the ClusterRole `koord-metrics-reader` or another one with that right.
 """
 
@@ -22,25 +22,25 @@ METRICS: Final = "metrics"
 READER: Final = "koord-metrics-reader"
 TOKEN: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 BOARD: Final = {"grafana_dashboard": "1"}
-"""The label by which Grafana's sidecar finds boards."""
+"""Grafana's sidecar finds boards with this label."""
 
 INTERVAL: Final = "30s"
 READING: Final[Json] = {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
 
 
 def objects(settings: Settings) -> list[Json]:
-    """The YARN operator is watched wherever it is installed, by this or by hand: its objects do no harm without it."""
-    watched = [*(each for each in COMPONENTS if settings.has(each)), OPERATOR]
-    found = [made("rbac.authorization.k8s.io/v1", "ClusterRole", READER, rules=[READING])]
+    """Includes the YARN operator, which may be installed separately: its objects do no harm without it."""
+    watched = [*(component for component in COMPONENTS if settings.has(component)), OPERATOR]
+    manifests = [made("rbac.authorization.k8s.io/v1", "ClusterRole", READER, rules=[READING])]
     for component in watched:
-        found += [_service(component, settings), _monitor(component, settings)]
-    found.append(_rules("", settings))
-    found += [_rules(each.name, settings) for each in watched]
-    return found + [_board(name, text, settings) for name, text in BOARDS.items()]
+        manifests += [_service(component, settings), _monitor(component, settings)]
+    manifests.append(_rules("", settings))
+    manifests += [_rules(component.name, settings) for component in watched]
+    return manifests + [_board(name, text, settings) for name, text in BOARDS.items()]
 
 
 def _service(component: Component, settings: Settings) -> Json:
-    """Has no address of its own: every pod is scraped."""
+    """A headless Service: every pod is scraped."""
     port = {"name": METRICS, "port": component.port, "targetPort": component.port, "protocol": "TCP"}
     return made(
         "v1",
@@ -58,10 +58,10 @@ def _monitor(component: Component, settings: Settings) -> Json:
         "scheme": "https",
         "path": "/metrics",
         "interval": INTERVAL,
-        # A figure about a namespace or a node keeps the label that says which.
+        # Metrics about a namespace or a node keep the label that names it.
         "honorLabels": True,
         "bearerTokenFile": TOKEN,
-        # Components sign their certificates themselves, and admit callers by their tokens.
+        # Components use self-signed certificates, and authenticate callers by their tokens.
         "tlsConfig": {"insecureSkipVerify": True},
     }
     spec: Json = {
@@ -73,9 +73,9 @@ def _monitor(component: Component, settings: Settings) -> Json:
 
 
 def _rules(component: str, settings: Settings) -> Json:
-    """Of a component, or those that look at several."""
+    """The alert rules of a component, or those that use metrics of several."""
     name = f"koord-{component}" if component else KOORD
-    own = [each for each in ALERTS if each.component == component]
+    own = [alert for alert in ALERTS if alert.component == component]
     return _monitoring("PrometheusRule", name, component, settings, {"groups": [group(name, own)]})
 
 
@@ -94,11 +94,11 @@ def _metrics_of(component: Component) -> str:
 
 def files() -> dict[str, str]:
     """For a Prometheus and a Grafana without operator, by path: rules, how to find koord's pods, and boards."""
-    names = dict.fromkeys(each.component for each in ALERTS)
+    names = dict.fromkeys(alert.component for alert in ALERTS)
     groups = [group(f"koord-{name}" if name else KOORD, [a for a in ALERTS if a.component == name]) for name in names]
     return {
         "rules.yaml": dump({"groups": groups}),
-        "scrape.yaml": dump({"scrape_configs": [_scrape(each) for each in (*COMPONENTS, OPERATOR)]}),
+        "scrape.yaml": dump({"scrape_configs": [_scrape(component) for component in (*COMPONENTS, OPERATOR)]}),
         **{f"boards/{name}.json": text for name, text in BOARDS.items()},
     }
 

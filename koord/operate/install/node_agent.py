@@ -1,5 +1,5 @@
-"""The agent's DaemonSet: what of the host it sees, and which capabilities it has. Two tables, each line with its
-reason; a gate that is off takes its lines away."""
+"""The agent's DaemonSet: its host mounts and its capabilities. Two tables, each line with its reason; a gate that is
+off removes its lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Capability:
     name: str
     why: str
     gates: tuple[AgentGate, ...] = ()
-    "Only with one of these; always if there are none."
+    "Needed only with one of these gates; always if there are none."
 
 
 _INJECTED: Final = (AgentGate.GPU_ENV_INJECT, AgentGate.RDMA_DEVICE_INJECT)
@@ -87,11 +87,11 @@ MOUNTS: Final = (
 
 
 def capabilities(settings: Settings) -> tuple[Capability, ...]:
-    return tuple(each for each in CAPABILITIES if _called_for(each.gates, settings))
+    return tuple(capability for capability in CAPABILITIES if _called_for(capability.gates, settings))
 
 
 def mounts(settings: Settings) -> tuple[Mount, ...]:
-    return tuple(each for each in MOUNTS if _called_for(each.gates, settings))
+    return tuple(mount for mount in MOUNTS if _called_for(mount.gates, settings))
 
 
 def _called_for(gates: tuple[AgentGate, ...], settings: Settings) -> bool:
@@ -103,14 +103,14 @@ def daemon_set(settings: Settings) -> Json:
 
 
 def restoring(settings: Settings) -> Json:
-    """The same DaemonSet, whose pods put back what agents changed, are ready when that is done, and wait. All nodes at
-    once: one that does not answer keeps no other from being restored."""
+    """The same DaemonSet with pods that restore what agents changed, become ready when done, and wait. They run on all
+    nodes at once: a node that does not answer does not delay the others."""
     restore = [AGENT.name, *_host_options(), "restore"]
     first = {**container(settings), "name": "restore", "args": restore, "ports": []}
     then = {**container(settings), "args": [*restore, "--stay"], "ports": []}
-    for each in (first, then):
+    for copy in (first, then):
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-            each.pop(probe, None)
+            copy.pop(probe, None)
     return _daemon_set(settings, [then], [first], at_once="100%")
 
 
@@ -127,9 +127,9 @@ def container(settings: Settings) -> Json:
             "runAsUser": 0,
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"], "add": [each.name for each in capabilities(settings)]},
+            "capabilities": {"drop": ["ALL"], "add": [capability.name for capability in capabilities(settings)]},
         },
-        "volumeMounts": [_volume_mount(each) for each in mounts(settings)] + [{"name": "tmp", "mountPath": "/tmp"}],
+        "volumeMounts": [_volume_mount(mount) for mount in mounts(settings)] + [{"name": "tmp", "mountPath": "/tmp"}],
     }
 
 
@@ -138,19 +138,19 @@ def _host_options() -> list[str]:
 
 
 def _volume_mount(mount: Mount) -> Json:
-    found: Json = {"name": mount.name, "mountPath": mount.path}
+    volume_mount: Json = {"name": mount.name, "mountPath": mount.path}
     if mount.read_only:
-        found["readOnly"] = True
+        volume_mount["readOnly"] = True
     if mount.name == "sys":
-        # What the host mounts below it later, such as resctrl, is seen too.
-        found["mountPropagation"] = "HostToContainer"
-    return found
+        # Later mounts of the host below it (resctrl) are visible too.
+        volume_mount["mountPropagation"] = "HostToContainer"
+    return volume_mount
 
 
 def _daemon_set(settings: Settings, containers: list[Json], first: list[Json], at_once: str = "10%") -> Json:
     volumes: list[Json] = [
-        {"name": each.name, "hostPath": {"path": each.host, "type": "DirectoryOrCreate" if each.create else ""}}
-        for each in mounts(settings)
+        {"name": mount.name, "hostPath": {"path": mount.host, "type": "DirectoryOrCreate" if mount.create else ""}}
+        for mount in mounts(settings)
     ]
     pod: Json = {
         "serviceAccountName": AGENT.full_name,

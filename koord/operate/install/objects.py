@@ -1,4 +1,4 @@
-"""All objects of an installation, in the order in which they are made: what others need comes first."""
+"""All objects of an installation, in the order of creation: objects that others need come first."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from koord.operate.install.workloads import budget, config, deployment, service
 
 
 def desired(settings: Settings) -> list[Json]:
-    """What should be there."""
+    """The objects of an installation with these settings."""
     settings.checked(frozenset(EXTRAS))
-    chosen = [each for each in COMPONENTS if settings.has(each)]
-    found = [*namespaces(settings), *definitions(), *priority_classes(), configuration(settings)]
+    chosen = [component for component in COMPONENTS if settings.has(component)]
+    manifests = [*namespaces(settings), *definitions(), *priority_classes(), configuration(settings)]
     for component in chosen:
-        found += access(component, settings)
+        manifests += access(component, settings)
     if settings.has(MANAGER):
-        found += [*webhooks(settings), service(settings)]
-    found += [config(each, settings) for each in chosen if each.name in settings.configurations]
+        manifests += [*webhooks(settings), service(settings)]
+    manifests += [config(component, settings) for component in chosen if component.name in settings.configurations]
     for component in chosen:
         if component is AGENT:
-            found.append(daemon_set(settings))
+            manifests.append(daemon_set(settings))
         else:
-            found += [budget(component, settings), deployment(component, settings)]
+            manifests += [budget(component, settings), deployment(component, settings)]
     for name in settings.extras:
-        found += EXTRAS[name].objects(settings)
-    return found
+        manifests += EXTRAS[name].objects(settings)
+    return manifests

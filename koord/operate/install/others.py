@@ -1,9 +1,10 @@
-"""Other systems on the cluster: how each is known, and what it means for koord.
+"""Other systems on the cluster: how each is recognized, and what it means for koord.
 
-Two agents that write the same names on nodes, or the same cgroups, undo each other's work: such a system keeps koord's
-own half from being installed. Koordinator takes part in the same elections, so that one of the two acts at a time; but
-for its node agent, since agents have no election. What gave way to koord by `koord migrate` is no neighbour.
-Autoscalers and queues are neighbours. `koord install` refuses by this list, and `koord check` tells of all of it.
+Two agents that write the same names on nodes, or the same cgroups, undo each other's work: the other system keeps
+koord's own half from being installed. Koordinator takes part in the same elections, so that one of the two acts at a
+time, except for its node agent, since agents have no election. Components that `koord migrate` has
+replaced do not count. Autoscalers and queues are neighbours. `koord install` refuses because of this list, and `koord
+check` reports all of it.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from koord.operate.install.migration import is_paused
 from koord.operate.install.settings import AGENT, MANAGER, Settings
 
 Relation = Literal["clashes", "alternates", "beside"]
-"""Clashes: both write the same. Alternates: the same elections let one of them act. Beside: each has its own work."""
+"""Clashes: both write the same fields. Alternates: a shared election lets one of them act. Beside: independent work."""
 PAGE: Final = "docs/beside-other-systems.md"
 LENDING: Final = (MANAGER.name, AGENT.name)
-"""The components that write on nodes what a clashing system writes too."""
+"""The components that write the same fields on nodes as a clashing system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class System:
     why: str
     how: str
     clashes_with: tuple[str, ...] = LENDING
-    "Of koord's components, if it clashes."
+    "The components of koord that it clashes with, if it does."
 
 
 def _koordinator(part: str, name: str) -> System:
@@ -99,15 +100,15 @@ SYSTEMS: Final = (
 )
 
 BY_GROUP: Final = {"karpenter.sh": KARPENTER, "kueue.x-k8s.io": KUEUE}
-"""Those that a provider may run outside of the cluster, by the API groups that they bring along."""
+"""Systems that a provider may run outside the cluster, by their API groups."""
 AUTOSCALER_STATUS: Final = Key(CONFIG_MAPS.api_version, CONFIG_MAPS.kind, "cluster-autoscaler-status", "kube-system")
-"""Cluster Autoscaler keeps its state there, wherever it runs."""
+"""Cluster Autoscaler keeps its state in this ConfigMap, wherever it runs."""
 _NAMING_LABELS: Final = ("name", "app", "k8s-app", "app.kubernetes.io/name")
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A system, and the object by which it was found."""
+    """A system, and the object that proves its presence."""
 
     system: System
     found: str
@@ -117,12 +118,12 @@ class Neighbour:
 
 
 def neighbour(workload: Json) -> Neighbour | None:
-    """Whose workload this is, if it is that of a system in the list. koord's own are not asked about."""
+    """The system in the list that a workload belongs to, if any. Callers leave out koord's own workloads."""
     if is_paused(workload):
         return None
-    known = {*_names(workload)}
+    own_names = {*_names(workload)}
     for system in SYSTEMS:
-        if system.known_by & known:
+        if system.known_by & own_names:
             return Neighbour(system, str(key_of(workload)))
     return None
 
@@ -132,21 +133,23 @@ def _names(workload: Json) -> Iterator[str]:
     spec = part_of(workload, "spec")
     template = part_of(spec, "template")
     for labels in (labels_of(workload), labels_of(template)):
-        yield from (str(labels[each]) for each in _NAMING_LABELS if each in labels)
+        yield from (str(labels[label]) for label in _NAMING_LABELS if label in labels)
     containers = part_of(template, "spec").get("containers")
-    for each in containers if isinstance(containers, list) else ():
-        if isinstance(each, Mapping):
-            yield str(each.get("name", ""))
-            image = str(each.get("image", "")).partition("@")[0]
+    for container in containers if isinstance(containers, list) else ():
+        if isinstance(container, Mapping):
+            yield str(container.get("name", ""))
+            image = str(container.get("image", "")).partition("@")[0]
             yield image.rpartition("/")[2].partition(":")[0]
 
 
-def refusals(found: Sequence[Neighbour], settings: Settings, installed: Settings | None) -> list[str]:
-    """Why koord's manager and agent must not be added to this cluster. What is installed already is not held up by it:
-    an upgrade may be what mends a cluster."""
+def refusals(neighbours: Sequence[Neighbour], settings: Settings, installed: Settings | None) -> list[str]:
+    """Why koord's manager and agent must not be added to this cluster. Components already installed are not
+    blocked: an upgrade may fix the cluster."""
     before = installed.components if installed is not None else ()
     added = {*settings.components} - {*before}
     clashing = [
-        each for each in found if each.system.relation == "clashes" and not added.isdisjoint(each.system.clashes_with)
+        other
+        for other in neighbours
+        if other.system.relation == "clashes" and not added.isdisjoint(other.system.clashes_with)
     ]
-    return [f"{each.found} is {each.system.what}: {each.system.why}; {each.system.how}" for each in clashing]
+    return [f"{other.found} is {other.system.what}: {other.system.why}; {other.system.how}" for other in clashing]

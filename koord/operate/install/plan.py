@@ -1,9 +1,9 @@
-"""What has to happen so that a cluster has what is wanted: a pure function of the wanted and the live objects.
+"""The steps that bring a cluster to the wanted state: a pure function of the wanted and the live objects.
 
-Most objects are koord's alone and are applied. Some are made once and are then somebody else's to change: namespaces,
-priorities and the configuration are the users', webhooks and their certificates the manager's. An object under one of
-koord's names that is not koord's is refused, and nothing at all is then done. Kinds are shared with other systems: a
-definition is changed only where no object loses anything by it.
+Most objects are koord's alone and are applied. Some are created once and then belong to others: namespaces,
+priorities and the configuration to users, webhooks and their certificates to the manager. An object that has one
+of koord's names and is not koord's is refused, and then nothing is changed. Kinds are shared with other systems: a
+definition changes only if no object loses data.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MADE_ONCE: Final = frozenset(
     {"Namespace", "PriorityClass", "Secret", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
 )
 OWN_MANAGERS: Final = frozenset({FIELD_MANAGER, "koord-up", "koord-manager-webhooks"})
-"""Who makes objects of koord's, as managedFields name them."""
+"""Field managers that create koord's objects."""
 DEFINITION: Final = "CustomResourceDefinition"
 NEVER_PRUNED: Final = MADE_ONCE | {DEFINITION}
 _MOST_NAMED: Final = 6
@@ -58,7 +58,7 @@ class Plan:
     steps: tuple[Step, ...]
 
     def of(self, *actions: Action) -> tuple[Step, ...]:
-        return tuple(each for each in self.steps if each.action in actions)
+        return tuple(step for step in self.steps if step.action in actions)
 
     @property
     def changes(self) -> tuple[Step, ...]:
@@ -77,11 +77,14 @@ def plan(
     adopt: bool = False,
     may_prune: bool = False,
 ) -> Plan:
-    """`applied`: by object, the fingerprint of what was last applied. `adopt`: objects of others are taken over.
-    `may_prune`: kinds may lose fields, as in an older version of koord."""
+    """`applied`: fingerprints of the last applied manifests, by object. `adopt`: take over objects of others.
+    `may_prune`: kinds may lose fields, for a downgrade of koord."""
     applied = applied or {}
-    wanted = {key_of(each): each for each in desired}
-    steps = [_step(key, each, live.get(key), applied.get(key, ""), adopt, may_prune) for key, each in wanted.items()]
+    wanted = {key_of(manifest): manifest for manifest in desired}
+    steps = [
+        _step(key, wanted_manifest, live.get(key), applied.get(key, ""), adopt, may_prune)
+        for key, wanted_manifest in wanted.items()
+    ]
     for key in applied:
         if key not in wanted and key in live and key.kind not in NEVER_PRUNED and not _is_configuration(key):
             steps.append(Step("delete", key, {}, "it is no longer part of the installation"))
@@ -102,9 +105,9 @@ def _step(key: Key, wanted: Json, live: Json | None, applied: str, adopt: bool, 
         # koord's own namespace is made as strict as its components allow: another one may need more.
         return Step("patch" if own and key.kind == "Namespace" else "refuse", key, wanted, why)
     if key.kind in MADE_ONCE or _is_configuration(key):
-        # Anybody's namespace, priorities and configuration will do; a webhook of somebody else's will not.
+        # An existing namespace, PriorityClass or configuration is used; another project's webhook is refused.
         if own or adopt or key.kind in ("Namespace", "PriorityClass", "ConfigMap"):
-            return Step("nothing", key, wanted, "it is there, and is left as it is")
+            return Step("nothing", key, wanted, "it exists, and stays unchanged")
         return Step("refuse", key, wanted, _of_another(live))
     same = contains(live, wanted)
     if same and applied == fingerprint(wanted):
@@ -135,7 +138,7 @@ def _definition(key: Key, wanted: Json, live: Json, *, take: bool, may_prune: bo
 
 
 def _marked(wanted: Json, live: Json) -> Json:
-    """Says on a kind that was there before koord who made it, so that it stays when koord goes."""
+    """Records the makers of a kind that existed before koord on it, so that it stays when koord is removed."""
     mark = annotations_of(live).get(names.OWN_ANNOTATION_FOUND)
     if mark is None:
         if is_own(live):
@@ -147,23 +150,23 @@ def _marked(wanted: Json, live: Json) -> Json:
 
 
 def is_own(live: Mapping[str, object]) -> bool:
-    """Whether koord made it."""
+    """Whether koord created the object."""
     return labels_of(live).get(PART_OF) == KOORD or not OWN_MANAGERS.isdisjoint(managers_of(live))
 
 
 def managers_of(live: Mapping[str, object]) -> tuple[str, ...]:
-    """Who wrote it, as the API server records it."""
+    """The object's field managers, as the API server records them."""
     entries = metadata_of(live).get("managedFields")
-    found = entries if isinstance(entries, list) else []
-    return tuple(dict.fromkeys(str(each.get("manager", "")) for each in found if isinstance(each, dict)))
+    listed = entries if isinstance(entries, list) else []
+    return tuple(dict.fromkeys(str(entry.get("manager", "")) for entry in listed if isinstance(entry, dict)))
 
 
 def contains(live: object, wanted: object) -> bool:
-    """Whether all that is wanted is so. Servers and others add fields of their own."""
+    """Whether the live object has all wanted fields. Servers and others add fields of their own."""
     if isinstance(wanted, Mapping):
         if not isinstance(live, Mapping):
             return not wanted and live is None
-        return all(contains(live.get(name), each) for name, each in wanted.items())
+        return all(contains(live.get(name), value) for name, value in wanted.items())
     if isinstance(wanted, list):
         if not isinstance(live, list):
             return not wanted and live is None
@@ -184,7 +187,7 @@ def _makers(live: Mapping[str, object]) -> str:
 
 
 def _obstacle(key: Key, wanted: Json, live: Json) -> str:
-    """What no flag helps against."""
+    """An obstacle that no option can overrule; empty if there is none."""
     match key.kind:
         case "CustomResourceDefinition":
             return _unserved(wanted, live)
@@ -208,10 +211,10 @@ def _obstacle(key: Key, wanted: Json, live: Json) -> str:
 
 
 def _unserved(wanted: Json, live: Json) -> str:
-    """A version in which objects are stored must stay in the definition, or nobody can read them any more."""
-    served = {each.get("name") for each in _list(wanted, "spec", "versions") if isinstance(each, dict)}
-    stored = [str(each) for each in _list(live, "status", "storedVersions")]
-    lost = [each for each in stored if each not in served]
+    """A version in which objects are stored must stay in the definition, or they become unreadable."""
+    served = {version.get("name") for version in _list(wanted, "spec", "versions") if isinstance(version, dict)}
+    stored = [str(version) for version in _list(live, "status", "storedVersions")]
+    lost = [version for version in stored if version not in served]
     if not lost:
         return ""
     return (
@@ -231,12 +234,12 @@ def _too_strict(wanted: Json, live: Json) -> str:
 
 
 def _field(manifest: Mapping[str, object], *path: str) -> object:
-    found: object = manifest
-    for each in path:
-        found = found.get(each) if isinstance(found, Mapping) else None
-    return found
+    value: object = manifest
+    for part in path:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
 def _list(manifest: Mapping[str, object], *path: str) -> list[object]:
-    found = _field(manifest, *path)
-    return found if isinstance(found, list) else []
+    value = _field(manifest, *path)
+    return value if isinstance(value, list) else []

@@ -1,5 +1,5 @@
 """Whether a cluster is ready for koord, feature by feature: what works, what is off and why, what is missing and how to
-get it. A pure function of what was seen; `koord check` looks and prints."""
+get it. A pure function of observed facts; `koord check` gathers them and prints the result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from koord.api.configuration.features import AgentGate, Gate
 from koord.api.configuration.slo_config import SloConfig
 from koord.api.protocol import names
 from koord.api.protocol.announcements import is_announcement
-from koord.api.protocol.holders import is_koords, process_of
+from koord.api.protocol.lease_holders import is_koords, process_of
 from koord.api.text.counted import counted
 from koord.api.text.whole_number import whole_number
 from koord.operate.install import versions
@@ -22,7 +22,7 @@ from koord.operate.install.others import Neighbour
 from koord.operate.install.settings import AGENT, COMPONENTS, Component, Settings
 
 State = Literal["works", "partly", "off", "missing", "broken"]
-"""Off: nobody asked for it. Missing: asked for or needed, and something is not there. Broken: it should work."""
+"""Off: not requested. Missing: requested or needed, but something does not exist. Broken: it should work."""
 
 
 class Finding(msgspec.Struct, frozen=True, rename="camel"):
@@ -31,23 +31,23 @@ class Finding(msgspec.Struct, frozen=True, rename="camel"):
     state: State
     why: str = ""
     how: str = ""
-    "To get it, or to mend it."
+    "How to enable or fix the feature."
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSeen:
+class NodeFacts:
     name: str
     kernel: str
     lends: bool = False
-    "Whether it has batch resources."
+    "Whether the node has batch resources."
     other_writers: tuple[str, ...] = ()
-    "Who else writes batch resources on it."
+    "Other components that write batch resources on the node."
     kubelet: str = ""
-    "Its version, as it says it."
+    "The version that kubelet reports."
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LeaseState:
     """A lease."""
 
     holder: str
@@ -55,34 +55,34 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ClusterFacts:
     server: tuple[int, int]
     server_text: str
     settings: Settings | None = None
-    "Of the installation; None if there is none."
+    "Settings of the installation; None if koord is not installed."
     lacking: Sequence[str] = ()
     "Rights that the caller needs to install and does not have."
     missing_kinds: Sequence[str] = ()
     missing_classes: Sequence[str] = ()
     missing_webhooks: Sequence[str] = ()
     webhook_failure: str = ""
-    leases: Mapping[str, Held] = field(default_factory=dict)
+    leases: Mapping[str, LeaseState] = field(default_factory=dict)
     workloads: Mapping[str, str] = field(default_factory=dict)
-    "By component: what is wrong with it, empty if nothing."
+    "What is wrong with each component, by name; empty if nothing is."
     others: Sequence[Neighbour] = ()
     "Other systems on the cluster."
-    nodes: Sequence[NodeSeen] = ()
+    nodes: Sequence[NodeFacts] = ()
     silent: Sequence[str] = ()
     "Nodes whose agent does not report."
     agents: int = 0
-    "Nodes whose usage koord's agent reports, wherever it was started from."
+    "Nodes whose usage koord's agent reports, however it was started."
     config: SloConfig | None = None
     config_problems: Sequence[str] = ()
     topologies: int = 0
     devices: int = 0
     unread: Sequence[str] = ()
     conflicts: Sequence[tuple[str, str]] = ()
-    "What schedulers that decide at the same time do to each other, and how to mend it."
+    "Conflicts of schedulers that decide at the same time, and how to fix them."
 
 
 _KERNEL: Final = re.compile(r"(\d+)\.(\d+)")
@@ -99,18 +99,18 @@ KERNEL_FEATURES: Final = (
     KernelFeature("pressure of nodes and pods (PSI)", (4, 20), "throttling and load tell less, and later"),
     KernelFeature("CPU burst by saved quota", (5, 14), "quotas are raised while a service is throttled"),
 )
-"""Of mainline kernels. cgroup v2 is a choice of the host: `koord agent --features` on a node asks the kernel itself."""
+"""For mainline kernels. cgroup v2 depends on the host: `koord agent --features` on a node queries the kernel itself."""
 
 
-def findings(seen: Seen) -> list[Finding]:
+def findings(seen: ClusterFacts) -> list[Finding]:
     return [*_cluster(seen), *_others(seen), *_components(seen), *_features(seen), *_kernels(seen)]
 
 
-def is_ready(found: Sequence[Finding]) -> bool:
-    return not any(each.state in ("missing", "broken") for each in found)
+def is_ready(listed: Sequence[Finding]) -> bool:
+    return not any(finding.state in ("missing", "broken") for finding in listed)
 
 
-def _cluster(seen: Seen) -> Iterator[Finding]:
+def _cluster(seen: ClusterFacts) -> Iterator[Finding]:
     area = "cluster"
     if seen.server >= versions.OLDEST_SERVER:
         newer = seen.server > versions.NEWEST_SERVER
@@ -128,12 +128,12 @@ def _cluster(seen: Seen) -> Iterator[Finding]:
     installed = seen.settings is not None
     yield _there(area, "kinds", seen.missing_kinds, installed)
     yield _there(area, "priority classes", seen.missing_classes, installed)
-    for each in seen.unread:
-        yield Finding(area, "reading the cluster", "broken", each, "ask for the right to read it")
+    for problem in seen.unread:
+        yield Finding(area, "reading the cluster", "broken", problem, "ask for the right to read it")
 
 
-def _versions(seen: Seen) -> Iterator[Finding]:
-    """What this API server and these kubelets do without."""
+def _versions(seen: ClusterFacts) -> Iterator[Finding]:
+    """Features that this API server and these kubelets do not support."""
     area = "versions"
     for feature in versions.SERVER_FEATURES:
         if seen.server < feature.since:
@@ -162,30 +162,30 @@ def _there(area: str, feature: str, absent: Sequence[str], installed: bool) -> F
     return Finding(area, feature, "broken" if installed else "missing", why, "koord install")
 
 
-def _others(seen: Seen) -> Iterator[Finding]:
+def _others(seen: ClusterFacts) -> Iterator[Finding]:
     """Two systems that write the same names undo each other's work."""
     area = "beside others"
     writers: dict[str, int] = {}
     for node in seen.nodes:
-        for each in node.other_writers:
-            writers[each] = writers.get(each, 0) + 1
+        for manager in node.other_writers:
+            writers[manager] = writers.get(manager, 0) + 1
     for writer, number in sorted(writers.items()):
         why = f"{writer} writes {names.RESOURCE_BATCH_CPU} on {counted(number, 'node')} too"
         yield Finding(area, "batch resources", "broken", why, f"take {writer} off these nodes, or keep koord off them")
     for other in seen.others:
         system = other.system
-        # One that clashes with what is not installed is for `koord install` to refuse.
+        # `koord install` refuses a system that clashes with components not installed yet.
         harmless = system.relation == "beside" or (
             system.relation == "clashes"
             and seen.settings is not None
-            and not any(_has(seen, each) for each in system.clashes_with)
+            and not any(_has(seen, component) for component in system.clashes_with)
         )
         yield Finding(area, str(other), "works" if harmless else "broken", system.why, system.how)
-    if not writers and all(each.system.relation == "beside" for each in seen.others):
+    if not writers and all(neighbour.system.relation == "beside" for neighbour in seen.others):
         yield Finding(area, "other co-location systems", "works", "none found")
 
 
-def _components(seen: Seen) -> Iterator[Finding]:
+def _components(seen: ClusterFacts) -> Iterator[Finding]:
     area = "components"
     yield from (Finding(area, "one scheduler at a time", "broken", why, how) for why, how in seen.conflicts)
     if seen.settings is None and not _outside(seen):
@@ -214,32 +214,36 @@ _LEASES: Final = {
 }
 
 
-def _outside(seen: Seen) -> dict[str, str]:
-    """Components of koord's that run though none is installed, and where: as `koord up` runs them, or by hand."""
+def _outside(seen: ClusterFacts) -> dict[str, str]:
+    """koord's components that run without an installation, and where: started by `koord up` or by hand."""
     holders = {name: held.holder for name, held in seen.leases.items() if held.fresh and is_koords(held.holder)}
-    # A scheduler that needs no election still announces for whom it schedules.
+    # A scheduler without election still announces its scheduler names.
     announced = next((holder for name, holder in holders.items() if is_announcement(name)), "")
     running = {component: holders.get(lease, "") for component, lease in _LEASES.items()}
     running["scheduler"] = running["scheduler"] or announced
-    found = {
+    outside = {
         component: f"outside of the cluster, on {process_of(holder)}" for component, holder in running.items() if holder
     }
     if seen.agents:
-        found[AGENT.name] = f"outside of the cluster, for {seen.agents} of {counted(len(seen.nodes), 'node')}"
-    return found
+        outside[AGENT.name] = f"outside of the cluster, for {seen.agents} of {counted(len(seen.nodes), 'node')}"
+    return outside
 
 
-def _component(component: Component, seen: Seen, settings: Settings) -> Finding:
+def _component(component: Component, seen: ClusterFacts, settings: Settings) -> Finding:
     area, name = "components", component.name
     if not settings.has(component):
         return Finding(area, name, "off", "it is not among the installed components", "koord upgrade --components")
-    if fault := seen.workloads.get(name, "there is no such workload"):
+    if fault := seen.workloads.get(name, "its workload does not exist"):
         how = f"kubectl -n {settings.namespace} get pods; koord install makes what is missing"
         return Finding(area, name, "broken", fault, how)
     lease = seen.leases.get(_LEASES.get(name, ""))
     if name in _LEASES and (lease is None or not lease.fresh):
         return Finding(
-            area, name, "broken", f"nobody holds the lease {_LEASES[name]}", f"look at its logs in {settings.namespace}"
+            area,
+            name,
+            "broken",
+            f"no process holds the lease {_LEASES[name]}",
+            f"look at its logs in {settings.namespace}",
         )
     if component is AGENT and seen.silent:
         shown = ", ".join(seen.silent[:3])
@@ -249,10 +253,10 @@ def _component(component: Component, seen: Seen, settings: Settings) -> Finding:
     return Finding(area, name, "works", f"led by {lease.holder}" if lease is not None else "")
 
 
-def _features(seen: Seen) -> Iterator[Finding]:
+def _features(seen: ClusterFacts) -> Iterator[Finding]:
     area = "features"
-    for each in seen.config_problems:
-        yield Finding(area, "configuration", "broken", each, f"edit ConfigMap {names.CONFIGMAP_SLO_CONTROLLER}")
+    for problem in seen.config_problems:
+        yield Finding(area, "configuration", "broken", problem, f"edit ConfigMap {names.CONFIGMAP_SLO_CONTROLLER}")
     yield _lending(seen)
     config = seen.config or SloConfig()
     spec = config.for_node({}, {}).node_slo
@@ -272,7 +276,7 @@ def _features(seen: Seen) -> Iterator[Finding]:
         yield _by_component(seen, name, component)
 
 
-def _lending(seen: Seen) -> Finding:
+def _lending(seen: ClusterFacts) -> Finding:
     area, feature = "features", "batch resources"
     lending = sum(node.lends for node in seen.nodes)
     if seen.settings is None and lending and _has(seen, "manager"):
@@ -289,14 +293,14 @@ def _lending(seen: Seen) -> Finding:
     return Finding(area, feature, "partly", f"lent by {lending} of {counted(len(seen.nodes), 'node')}", how)
 
 
-def _needs(seen: Seen, feature: str, component: str) -> Finding:
-    """Of a feature whose component does not run."""
+def _needs(seen: ClusterFacts, feature: str, component: str) -> Finding:
+    """The finding for a feature whose component does not run."""
     outside = seen.settings is None and _outside(seen)
     how = f"run koord {component} too, or koord install" if outside else "koord install"
     return Finding("features", feature, "off", f"needs the {component}", how)
 
 
-def _strategy(seen: Seen, feature: str, on: bool, gate: Gate, section: str) -> Finding:
+def _strategy(seen: ClusterFacts, feature: str, on: bool, gate: Gate, section: str) -> Finding:
     area = "features"
     if not _has(seen, "agent"):
         return _needs(seen, feature, "agent")
@@ -308,7 +312,7 @@ def _strategy(seen: Seen, feature: str, on: bool, gate: Gate, section: str) -> F
     return Finding(area, feature, "works", "" if seen.settings is not None else f"with the agents' gate {gate}")
 
 
-def _counted(seen: Seen, feature: str, number: int, what: str) -> Finding:
+def _counted(seen: ClusterFacts, feature: str, number: int, what: str) -> Finding:
     if not _has(seen, "scheduler"):
         return _needs(seen, feature, "scheduler")
     if not number:
@@ -316,7 +320,7 @@ def _counted(seen: Seen, feature: str, number: int, what: str) -> Finding:
     return Finding("features", feature, "works", f"reported by {counted(number, 'node')}")
 
 
-def _by_component(seen: Seen, feature: str, component: str) -> Finding:
+def _by_component(seen: ClusterFacts, feature: str, component: str) -> Finding:
     if not _has(seen, component):
         return _needs(seen, feature, component)
     if fault := seen.workloads.get(component):
@@ -324,12 +328,12 @@ def _by_component(seen: Seen, feature: str, component: str) -> Finding:
     return Finding("features", feature, "works")
 
 
-def _has(seen: Seen, component: str) -> bool:
+def _has(seen: ClusterFacts, component: str) -> bool:
     """Whether a component is installed, or runs without an installation."""
     return component in (seen.settings.components if seen.settings is not None else _outside(seen))
 
 
-def _kernels(seen: Seen) -> Iterator[Finding]:
+def _kernels(seen: ClusterFacts) -> Iterator[Finding]:
     area = "kernels"
     if not seen.nodes:
         yield Finding(area, "nodes", "off", "there are none")
@@ -348,5 +352,5 @@ def _kernels(seen: Seen) -> Iterator[Finding]:
 
 def kernel(text: str) -> tuple[int, int] | None:
     """5.14.0-427.el9.x86_64 is (5, 14)."""
-    found = _KERNEL.match(text)
-    return (whole_number(found[1]), whole_number(found[2])) if found else None
+    match = _KERNEL.match(text)
+    return (whole_number(match[1]), whole_number(match[2])) if match else None

@@ -1,7 +1,7 @@
 """What was installed: the settings, and a fingerprint of every object, in a ConfigMap beside the workloads.
 
-It is written before the first object and again after the last one. So an installation that was interrupted can be
-continued or taken away whole, an upgrade knows the settings, and what a new version no longer has is deleted.
+It is written before the first object and again after the last one. So an interrupted installation can be
+continued or removed completely, an upgrade knows the settings, and objects that a new version drops are deleted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Entry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 class Record:
     settings: Settings
     applied: Mapping[Key, str]
-    "By object; empty for one that may not have been reached."
+    "Fingerprints by object; empty for an object that may not have been written."
 
     def manifest(self) -> Json:
         entries = [_Entry(k.api_version, k.kind, k.name, k.namespace, text) for k, text in self.applied.items()]
@@ -49,15 +49,15 @@ class Record:
 
 
 def begun(settings: Settings, desired: Iterable[Json], before: Record | None) -> Record:
-    """Before the first write: all that may be there from here on."""
-    known = dict(before.applied) if before is not None else {}
-    return Record(settings, {**known, **{key: known.get(key, "") for key in map(key_of, desired)}})
+    """The record before the first write: all objects that may exist from here on."""
+    applied = dict(before.applied) if before is not None else {}
+    return Record(settings, {**applied, **{key: applied.get(key, "") for key in map(key_of, desired)}})
 
 
 def finished(settings: Settings, desired: Iterable[Json], before: Record | None = None) -> Record:
-    """What is never deleted on the way stays in the record, for the day when all of it goes."""
+    """The record after the last write. Objects that upgrades never delete stay in it, for the uninstallation."""
     left = {key: "" for key in (before.applied if before is not None else {}) if key.kind in NEVER_PRUNED}
-    return Record(settings, {**left, **{key_of(each): fingerprint(each) for each in desired}})
+    return Record(settings, {**left, **{key_of(manifest): fingerprint(manifest) for manifest in desired}})
 
 
 def read(manifest: Mapping[str, object]) -> Record:

@@ -1,8 +1,8 @@
-"""In which order an installation is taken away, and what of it stays: a pure function of what is there.
+"""The order in which an installation is removed, and what stays: a pure function of the existing objects.
 
-Rights go first: whatever still runs can then no longer write. Webhooks go next, so that no pod waits for a manager
-that is gone. Agents put the nodes back before they go; then what koord wrote on nodes is taken off. Custom objects are
-users' data: their kinds go only on demand, and last.
+Rights go first, so that running components can no longer write. Webhooks go next, so that no pod waits for a missing
+manager. Agents restore their nodes before they are removed; then koord's fields are removed from Node objects. Custom
+objects are users' data: their kinds are removed only on demand, and last.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import msgspec
 
 from koord.api.kinds import DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS
 from koord.api.protocol import hand_over, names
-from koord.api.protocol.holders import is_anothers
+from koord.api.protocol.lease_holders import is_anothers
 from koord.operate.install.manifest import FIELD_MANAGER, Json, Key, annotations_of
 from koord.operate.install.plan import is_own
 from koord.operate.install.traces import WRITERS, is_by_koord_alone
 
 REPORTS: Final = (NODE_METRICS, NODE_SLOS, NODE_RESOURCE_TOPOLOGIES, DEVICES)
-"""Objects that koord makes for every node by itself."""
+"""Objects that koord creates for every node."""
 QUOTAS: Final = (names.QUOTA_ROOT, names.QUOTA_SYSTEM, names.QUOTA_DEFAULT)
-"""Those that the scheduler makes by itself."""
+"""Quotas that the scheduler creates."""
 LEASES: Final = (names.LEASE_MANAGER, names.LEASE_SCHEDULER, names.LEASE_DESCHEDULER, names.LEASE_YARN_OPERATOR)
 
 _RIGHTS: Final = ("ClusterRoleBinding", "RoleBinding", "ClusterRole", "Role")
@@ -34,35 +34,35 @@ _OWN_MAKERS: Final = WRITERS | {FIELD_MANAGER, "koord-up"}
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptObject:
     key: Key
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """In this order, with the agents' work and the nodes between `early` and `late`."""
+    """Objects to remove, in this order; agents restore nodes between `early` and `late`."""
 
     early: tuple[Key, ...]
     late: tuple[Key, ...]
     handed_back: Mapping[Key, Json]
-    "Others' webhook configurations, and the patch that gives them what they had. Before anything goes."
+    "Webhook configurations of others, and the patches that restore them. Applied before anything is removed."
     namespaces: tuple[Key, ...]
-    "If nothing of others is in them."
-    kept: tuple[Kept, ...]
+    "Namespaces to remove if they contain no objects of others."
+    kept: tuple[KeptObject, ...]
 
 
 def removal(live: Mapping[Key, Json], classes_in_use: Collection[str], *, delete_crds: bool) -> Removal:
-    """`live`: the objects of the record that exist. `classes_in_use`: PriorityClasses that pods name."""
-    kept: list[Kept] = []
+    """`live`: the recorded objects that exist. `classes_in_use`: PriorityClasses that pods use."""
+    kept: list[KeptObject] = []
     going: list[Key] = []
     handed_back: dict[Key, Json] = {}
     for key, manifest in live.items():
         if patch := before_koord(manifest):
             handed_back[key] = patch
-            kept.append(Kept(key, "it was there before koord; its webhooks are as before"))
+            kept.append(KeptObject(key, "it was there before koord; its webhooks are as before"))
         elif why := _stays(key, manifest, classes_in_use, delete_crds):
-            kept.append(Kept(key, why))
+            kept.append(KeptObject(key, why))
         else:
             going.append(key)
     late = [key for key in going if key.kind in (*_LAST, _ON_DEMAND)]
@@ -77,8 +77,8 @@ def removal(live: Mapping[Key, Json], classes_in_use: Collection[str], *, delete
 
 
 def before_koord(configuration: Json) -> Json | None:
-    """The patch that gives a webhook configuration the webhooks that another system had in it; None for one of koord's.
-    The annotation stays: it says whose the configuration is."""
+    """The patch that restores the webhooks of another system in a webhook configuration; None for one of koord's. The
+    annotation stays: it names the owner of the configuration."""
     kept = annotations_of(configuration).get(names.OWN_ANNOTATION_WEBHOOKS_BEFORE)
     if configuration.get("kind") not in _WEBHOOKS:
         return None
@@ -88,7 +88,7 @@ def before_koord(configuration: Json) -> Json | None:
     try:
         return {**(closed or {}), "webhooks": msgspec.json.decode(str(kept), type=list[dict[str, object]])}
     except msgspec.MsgspecError:
-        # Nobody can say what was there. Pods must not wait for a manager that is gone.
+        # The previous content is unknown. Pods must not wait for a missing manager.
         return {**(closed or {}), "webhooks": []}
 
 

@@ -1,8 +1,8 @@
-"""What each component may do on a cluster, and why. Roles, the examples and the docs are made from these tables.
+"""What each component may do on a cluster, and why. Roles, examples and docs are generated from these tables.
 
-A right holds in the whole cluster, or in one namespace. Creating cannot be limited to a name, since the server decides
-before it knows the name: so what koord alone creates under a fixed name is made at installation, and components may
-only change it.
+A right holds in the whole cluster, or in one namespace. The right to create cannot be limited to a name, since the
+server decides before it knows the name: so objects with fixed names are created at installation, and components may
+only change them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Where = Literal["cluster", "configuration", "own", "authentication"]
 class Right:
     why: str
     resources: tuple[str, ...]
-    "With the group behind a dot, as in `reservations.scheduling.koordinator.sh`; a subresource behind a slash."
+    "The group follows a dot, as in `reservations.scheduling.koordinator.sh`; a subresource follows a slash."
     verbs: tuple[str, ...]
     named: tuple[str, ...] = ()
-    "Only objects of these names."
+    "Limits the right to objects with these names."
     where: Where = "cluster"
     gate: Gate | None = None
-    "Only with this gate."
+    "The right is needed only with this gate."
     only_if: Literal["", "old_kubelets", "new_kubelets"] = ""
 
 
@@ -76,7 +76,8 @@ SCHEDULED_BY: Final = (
     Right(
         "place pods where their volumes can be",
         tuple(
-            f"{each}.storage.k8s.io" for each in ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities")
+            f"{resource}.storage.k8s.io"
+            for resource in ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities")
         ),
         READ,
     ),
@@ -199,7 +200,7 @@ MANAGER: Final = (
         (f"interferencepairs.{ANALYSIS}",),
         (*READ, "create", "patch", "delete"),
     ),
-    Right("say that nobody fills them in", (f"scheduleexplanations.{SCHEDULING}",), WATCH),
+    Right("report that no component fills them in", (f"scheduleexplanations.{SCHEDULING}",), WATCH),
     Right(
         "keep its webhooks registered",
         (

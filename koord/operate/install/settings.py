@@ -1,4 +1,4 @@
-"""What a person may choose of an installation. Everything else follows from it."""
+"""The user's choices for an installation. Everything else follows from them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Component:
     name: str
     gates: type[Gate]
     port: int
-    "Serves health and metrics."
+    "Port for health and metrics."
     what: str
     configurable: bool = False
     "Whether it takes a configuration file."
 
     @property
     def full_name(self) -> str:
-        """Of its workload, its service account and its leases' holders."""
+        """Name of its workload, its service account and the holders of its leases."""
         return f"koord-{self.name}"
 
 
@@ -44,10 +44,10 @@ MOST_REPLICAS: Final = 9
 
 
 def is_newer(version: str, than: str) -> bool:
-    """Whether 0.10.1 is newer than 0.9. Words behind the numbers do not count."""
+    """Whether a version is newer, as 0.10.1 is than 0.9. Suffixes after the numbers do not count."""
 
     def numbers(text: str) -> list[int]:
-        return [int(each) for each in re.findall(r"\d+", text.partition("-")[0].partition("+")[0])]
+        return [int(digits) for digits in re.findall(r"\d+", text.partition("-")[0].partition("+")[0])]
 
     return numbers(version) > numbers(than)
 
@@ -55,43 +55,43 @@ def is_newer(version: str, than: str) -> bool:
 class Settings(msgspec.Struct, frozen=True, rename="camel"):
     image: str
     version: str
-    "Of koord."
+    "koord's version."
     namespace: str = names.NAMESPACE_KOORDINATOR
-    "Of the workloads. Configuration and leases are always in koordinator-system, where Koordinator has them."
-    components: tuple[str, ...] = tuple(each.name for each in COMPONENTS)
+    "Namespace of the workloads. Configuration and leases are always in koordinator-system, as with Koordinator."
+    components: tuple[str, ...] = tuple(component.name for component in COMPONENTS)
     replicas: int = 2
-    "Of each Deployment."
+    "Replicas of each Deployment."
     gates: Mapping[str, str] = {}
-    "By component, as --feature-gates takes them."
+    "Feature gates by component, in the form of --feature-gates."
     configurations: Mapping[str, str] = {}
-    "By component: the text of its configuration file."
+    "The text of the configuration file, by component."
     extras: tuple[str, ...] = ()
     "Further parts, from koord.operate.install.extras."
     pull_policy: str = "IfNotPresent"
     pull_secrets: tuple[str, ...] = ()
     colocation: bool = False
-    "Whether a new slo-controller-config switches co-location on. One that exists is never changed."
+    "Whether a new slo-controller-config switches co-location on. An existing one is never changed."
     old_kubelets: bool = False
-    "Whether kubelets are older than 1.33 and know no finer right than nodes/proxy."
+    "Whether kubelets are older than 1.33 and support no right narrower than nodes/proxy."
 
     def has(self, component: Component) -> bool:
         return component.name in self.components
 
     def is_on(self, gate: Gate) -> bool:
-        component = next(each for each in COMPONENTS if isinstance(gate, each.gates))
+        component = next(component for component in COMPONENTS if isinstance(gate, component.gates))
         return parse_gates(component.gates, self.gates.get(component.name, ""))[gate]
 
     def checked(self, extras: frozenset[str]) -> Settings:
-        """These settings, or all that is wrong with them. `extras` are those that exist."""
+        """Returns the settings, or raises with all their faults. `extras`: the known extras."""
         faults = [*self._faults(extras)]
         if faults:
             raise Invalid("settings of the installation", faults)
         return self
 
     def _faults(self, extras: frozenset[str]) -> list[Fault]:
-        known = {each.name: each for each in COMPONENTS}
+        components = {component.name: component for component in COMPONENTS}
         faults: list[Fault] = []
-        if not self.image or any(each.isspace() for each in self.image):
+        if not self.image or any(character.isspace() for character in self.image):
             faults.append(Fault("image", f"must name an image without spaces, not {self.image!r}"))
         if not _LABEL.fullmatch(self.namespace):
             faults.append(Fault("namespace", f"must be a DNS label, not {self.namespace!r}"))
@@ -99,23 +99,23 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
             faults.append(Fault("replicas", f"must be from 1 to {MOST_REPLICAS}, not {self.replicas}"))
         if self.pull_policy not in ("Always", "IfNotPresent", "Never"):
             faults.append(Fault("pullPolicy", f"must be Always, IfNotPresent or Never, not {self.pull_policy!r}"))
-        for each in self.components:
-            if each not in known:
-                faults.append(Fault("components", f"there is no {each!r}; there are {', '.join(known)}"))
-        for each in self.extras:
-            if each not in extras:
+        for component in self.components:
+            if component not in components:
+                faults.append(Fault("components", f"there is no {component!r}; there are {', '.join(components)}"))
+        for extra in self.extras:
+            if extra not in extras:
                 there = f"there are {', '.join(sorted(extras))}" if extras else "there is none"
-                faults.append(Fault("extras", f"there is no {each!r}; {there}"))
+                faults.append(Fault("extras", f"there is no {extra!r}; {there}"))
         for name, text in self.gates.items():
-            if name not in known:
-                faults.append(Fault(f"gates.{name}", f"no component; there are {', '.join(known)}"))
+            if name not in components:
+                faults.append(Fault(f"gates.{name}", f"no component; there are {', '.join(components)}"))
                 continue
             try:
-                parse_gates(known[name].gates, text)
+                parse_gates(components[name].gates, text)
             except BadInput as error:
                 faults.append(Fault(f"gates.{name}", str(error)))
         for name in self.configurations:
-            if name not in known or not known[name].configurable:
-                able = ", ".join(each.name for each in COMPONENTS if each.configurable)
+            if name not in components or not components[name].configurable:
+                able = ", ".join(component.name for component in COMPONENTS if component.configurable)
                 faults.append(Fault(f"configurations.{name}", f"takes no configuration file; {able} do"))
         return faults

@@ -1,7 +1,7 @@
 """Objects with conditions in them, as text for Helm.
 
-`merged` puts two versions of an object together: what only one of them has is there under a condition. `lines` prints
-the result as YAML with `{{- if }}` around such parts.
+`merged` combines two versions of an object: parts that only one of them has get a condition. `lines` prints the
+result as YAML with `{{- if }}` around these parts.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from koord.api.text.yaml import dump
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """A value of a map, or an item of a list, that is there under a condition."""
+    """A value of a map, or an item of a list, with a condition."""
 
     condition: str
     part: object
     is_plain: bool = False
-    "Whether it is there without any choice, and a choice takes it away."
+    "Whether the part is present by default, and a choice removes it."
 
 
 def merged(first: object, second: object, condition: str) -> object:
-    """`first`, and `second` where the condition holds. Values may come and go, and not change."""
+    """`first`, or `second` if the condition holds. Values may be added or removed, not changed."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         return _merged_maps(first, second, condition)
     if isinstance(first, list) and isinstance(second, list):
@@ -36,34 +36,34 @@ def merged(first: object, second: object, condition: str) -> object:
 
 
 def _merged_maps(first: Mapping[str, object], second: Mapping[str, object], condition: str) -> dict[str, object]:
-    found: dict[str, object] = {}
+    both: dict[str, object] = {}
     for name, value in first.items():
-        found[name] = _both(value, second[name], condition) if name in second else _only_first(value, condition)
+        both[name] = _both(value, second[name], condition) if name in second else _only_first(value, condition)
     for name, value in second.items():
-        if name not in found:
-            found[name] = If(condition, value)
-    return found
+        if name not in both:
+            both[name] = If(condition, value)
+    return both
 
 
 def _merged_lists(first: list[object], second: list[object], condition: str) -> list[object]:
-    theirs = {_identity(each): each for each in second}
-    found = [
-        _both(each, theirs[_identity(each)], condition) if _identity(each) in theirs else _only_first(each, condition)
-        for each in first
+    theirs = {_identity(item): item for item in second}
+    both = [
+        _both(item, theirs[_identity(item)], condition) if _identity(item) in theirs else _only_first(item, condition)
+        for item in first
     ]
-    known = [_identity(each) for each in first]
+    identities = [_identity(item) for item in first]
     at = 0
-    for each in second:
-        if (identity := _identity(each)) in known:
-            at = known.index(identity) + 1
+    for item in second:
+        if (identity := _identity(item)) in identities:
+            at = identities.index(identity) + 1
             continue
-        # Behind what earlier choices have here: choices come in the order of the list.
-        while at < len(found) and isinstance(found[at], If) and known[at] not in theirs:
+        # After the items of earlier choices: choices keep the order of the list.
+        while at < len(both) and isinstance(both[at], If) and identities[at] not in theirs:
             at += 1
-        found.insert(at, If(condition, each))
-        known.insert(at, identity)
+        both.insert(at, If(condition, item))
+        identities.insert(at, identity)
         at += 1
-    return found
+    return both
 
 
 def _both(first: object, second: object, condition: str) -> object:
@@ -79,7 +79,7 @@ def _only_first(value: object, condition: str) -> object:
 
 
 def _identity(item: object) -> object:
-    """What makes an item of a list the same one in another version: its name, or all of it."""
+    """What identifies a list item across versions: its name, or the whole item."""
     item = item.part if isinstance(item, If) else item
     if isinstance(item, Mapping):
         return item["name"] if "name" in item else msgspec.json.encode(item, order="sorted")
@@ -87,31 +87,31 @@ def _identity(item: object) -> object:
 
 
 def lines(part: object) -> list[str]:
-    """As YAML in block style, conditions included."""
+    """The part as YAML in block style, with conditions."""
     if not _has_conditions(part):
         return _dumped(part)
-    found: list[str] = []
+    text_lines: list[str] = []
     if isinstance(part, Mapping):
         for name, value in part.items():
             if isinstance(value, If):
-                found += _under(value.condition, lines({name: value.part}))
+                text_lines += _under(value.condition, lines({name: value.part}))
             elif _has_conditions(value):
                 inner = lines(value)
-                found += [f"{name}:", *(inner if isinstance(value, list) else _indented(inner))]
+                text_lines += [f"{name}:", *(inner if isinstance(value, list) else _indented(inner))]
             else:
-                found += _dumped({name: value})
+                text_lines += _dumped({name: value})
     elif isinstance(part, list):
         for item in part:
             if isinstance(item, If):
-                found += _under(item.condition, lines([item.part]))
+                text_lines += _under(item.condition, lines([item.part]))
             else:
                 head, *rest = lines(item)
-                found += [f"- {head}", *_indented(rest)]
-    return found
+                text_lines += [f"- {head}", *_indented(rest)]
+    return text_lines
 
 
 def _dumped(part: object) -> list[str]:
-    """Braces that are no expression of Helm's are written as one that gives them."""
+    """Literal braces are written as a Helm expression that yields them."""
     return dump(part).replace("{{", '{{ "{{" }}').splitlines()
 
 
@@ -120,12 +120,12 @@ def _under(condition: str, inner: list[str]) -> list[str]:
 
 
 def _indented(inner: list[str]) -> list[str]:
-    return [f"  {each}" for each in inner]
+    return [f"  {line}" for line in inner]
 
 
 def _has_conditions(part: object) -> bool:
     if isinstance(part, If):
         return True
     if isinstance(part, Mapping):
-        return any(_has_conditions(each) for each in part.values())
-    return isinstance(part, list) and any(_has_conditions(each) for each in part)
+        return any(_has_conditions(value) for value in part.values())
+    return isinstance(part, list) and any(_has_conditions(item) for item in part)

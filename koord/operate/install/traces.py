@@ -1,7 +1,7 @@
-"""What koord's components wrote on objects that are not koord's, and the patch that takes it off.
+"""Fields that koord's components wrote on objects of others, and the patches that remove them.
 
-The API server records in managedFields who wrote which field. So exactly what koord wrote goes, whatever it was, and
-what others wrote since stays.
+The API server records the writer of each field in managedFields. So exactly the fields that koord wrote are removed,
+and fields that others wrote since stay.
 """
 
 from __future__ import annotations
@@ -18,62 +18,62 @@ AGENT_WRITES: Final = "koord-agent"
 WRITERS: Final = frozenset(
     {"koord-manager", AGENT_WRITES, "koord-scheduler", "koord-descheduler", "koord-yarn-operator", "koord-cli"}
 )
-"""Koord's components, as managedFields name them. Koordinator's have the same names, but for its agent."""
+"""koord's components, as managedFields name them. Koordinator's have the same names, except for its agent."""
 _IN_META: Final = ("labels", "annotations")
 _IN_STATUS: Final = ("allocatable", "capacity")
 
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """Strategic merge patches that take them off; None where there is nothing to take."""
+    """Strategic merge patches that remove koord's fields; None if there is nothing to remove."""
 
     object: Json | None
     status: Json | None
     names: tuple[str, ...]
-    "For people."
+    "The removed fields in readable form."
 
 
 def traces(live: Mapping[str, object], writers: frozenset[str] = WRITERS) -> Traces:
-    """On a Node. `writers`: those of koord's."""
+    """koord's fields on a Node. `writers`: names of koord's components."""
     owned = [path for manager, path in _written(live) if manager in writers]
     meta: dict[str, Json] = {}
     status: dict[str, object] = {}
     spec: Json = {}
-    found: list[str] = []
+    names: list[str] = []
     for path in owned:
         match path:
             case ("metadata", part, name) if part in _IN_META:
                 meta.setdefault(part, {})[name] = None
-                found.append(f"{part.removesuffix('s')} {name}")
+                names.append(f"{part.removesuffix('s')} {name}")
             case ("spec", "unschedulable"):
                 spec["unschedulable"] = None
-                found.append("unschedulable")
+                names.append("unschedulable")
             case ("status", part, name) if part in _IN_STATUS:
                 amounts = status.setdefault(part, {})
                 assert isinstance(amounts, dict)
                 amounts[name] = None
-                found.append(f"{part} {name}")
+                names.append(f"{part} {name}")
             case ("status", "conditions", key):
                 listed = status.setdefault("conditions", [])
                 assert isinstance(listed, list)
                 listed.append({"$patch": "delete", **_merge_key(key)})
-                found.append(f"condition {_merge_key(key).get('type', key)}")
+                names.append(f"condition {_merge_key(key).get('type', key)}")
     uid: Json = {"uid": metadata_of(live).get("uid", "")}
     patch: Json | None = None
     if meta or spec:
         patch = {"metadata": {**uid, **meta}, **({"spec": spec} if spec else {})}
-    return Traces(patch, {"metadata": uid, "status": status} if status else None, tuple(dict.fromkeys(found)))
+    return Traces(patch, {"metadata": uid, "status": status} if status else None, tuple(dict.fromkeys(names)))
 
 
 def is_by_koord_alone(live: Mapping[str, object], writers: frozenset[str] = WRITERS) -> bool:
-    """Whether nobody but these writers of koord's wrote on it."""
+    """Whether only these writers, which are koord's, wrote the object."""
     managers = managers_of(live)
     return bool(managers) and set(managers) <= writers
 
 
 def written_by(live: Mapping[str, object], path: tuple[str, ...]) -> tuple[str, ...]:
-    """Who wrote this field."""
-    return tuple(dict.fromkeys(manager for manager, each in _written(live) if each == path))
+    """The writers of this field."""
+    return tuple(dict.fromkeys(manager for manager, field in _written(live) if field == path))
 
 
 def _written(live: Mapping[str, object]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -92,7 +92,7 @@ def _paths(fields: Mapping[str, object], above: tuple[str, ...]) -> Iterator[tup
             yield (*above, name)
         elif name.startswith("f:"):
             path = (*above, name.removeprefix("f:"))
-            deeper = isinstance(below, Mapping) and any(each != "." for each in below)
+            deeper = isinstance(below, Mapping) and any(field != "." for field in below)
             if deeper and isinstance(below, Mapping):
                 yield from _paths(below, path)
             else:
@@ -101,7 +101,7 @@ def _paths(fields: Mapping[str, object], above: tuple[str, ...]) -> Iterator[tup
 
 def _merge_key(text: str) -> Json:
     try:
-        found = json.loads(text.removeprefix("k:"))
+        key = json.loads(text.removeprefix("k:"))
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return key if isinstance(key, dict) else {}

@@ -1,7 +1,7 @@
 """Which versions of Kubernetes koord works with, and what it does without where a version lacks something.
 
-`koord install` refuses an API server that is too old, `koord check` tells what an older one does without, and the page
-"Versions" is made from these tables.
+`koord install` refuses an API server that is too old, `koord check` lists the features that an older one lacks, and the
+page "Versions" is generated from these tables.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from koord.api.text.whole_number import whole_number
 Version: TypeAlias = tuple[int, int]
 
 OLDEST_SERVER: Final = (1, 29)
-"""Has webhooks with conditions, server-side apply, and sidecar containers."""
+"""This version has match conditions for webhooks, server-side apply and sidecar containers."""
 NEWEST_SERVER: Final = (1, 35)
-"""The newest that is tried. Newer ones are not refused."""
+"""The newest tested version. Newer ones are not refused."""
 KUBELETS_BEHIND: Final = 3
-"""Kubernetes lets kubelets be so many minor versions older than the API server."""
+"""How many minor versions older than the API server a kubelet may be."""
 FINE_KUBELET_RIGHTS: Final = (1, 33)
-"""Kubelets from there on let somebody read pods and settings who may do nothing else."""
+"""Since this version, a kubelet has separate rights for reading pods and settings."""
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 
@@ -55,7 +55,7 @@ SERVER_FEATURES: Final = (
         "the requests of containers count",
     ),
 )
-"""By the version that has them switched on."""
+"""Features with the version that enables them by default."""
 
 
 def said(version: Version) -> str:
@@ -64,22 +64,22 @@ def said(version: Version) -> str:
 
 def read(text: str) -> Version | None:
     """v1.31.14+k3s1 is (1, 31)."""
-    found = _VERSION.match(text)
-    return (whole_number(found[1]), whole_number(found[2])) if found else None
+    match = _VERSION.match(text)
+    return (whole_number(match[1]), whole_number(match[2])) if match else None
 
 
 def has_old_kubelets(server: Version, kubelets: Iterable[str]) -> bool:
-    """Whether a kubelet needs the wider right. Kubelets are as old as the API server, or older; one that does not tell
-    its version is as old as the API server."""
-    known = [found for each in kubelets if (found := read(each)) is not None]
-    return min((server, *known)) < FINE_KUBELET_RIGHTS
+    """Whether a kubelet needs the wider right. Kubelets are never newer than the API server; one that does not report
+    its version counts as old as the API server."""
+    versions = [version for kubelet in kubelets if (version := read(kubelet)) is not None]
+    return min((server, *versions)) < FINE_KUBELET_RIGHTS
 
 
 def out_of_skew(server: Version, kubelets: Iterable[tuple[str, str]]) -> list[str]:
-    """Of nodes with their kubelets' versions, those that Kubernetes itself does not support with this API server."""
+    """Nodes whose kubelet version Kubernetes does not support with this API server."""
     odd = []
     for node, text in kubelets:
-        found = read(text)
-        if found is not None and not (server[0], server[1] - KUBELETS_BEHIND) <= found <= server:
+        version = read(text)
+        if version is not None and not (server[0], server[1] - KUBELETS_BEHIND) <= version <= server:
             odd.append(f"{node} ({text})")
     return odd

@@ -1,5 +1,5 @@
-"""The Deployments of the control plane: several replicas of which one leads, the restricted pod security profile, and a
-disruption budget that lets one go at a time."""
+"""The Deployments of the control plane: replicas with one leader, the restricted pod security profile, and a
+disruption budget of one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from koord.operate.install.manifest import KOORD, NAME, PART_OF, Json, made
 from koord.operate.install.settings import DESCHEDULER, MANAGER, SCHEDULER, Component, Settings
 
 USER: Final = 65532
-"""Nobody's on most hosts."""
+"""A user ID that most hosts do not use."""
 WEBHOOK_PORT: Final = 9876
 CONFIG_DIR: Final = "/etc/koord"
 CONFIG_FILE: Final = "config.yaml"
@@ -22,7 +22,7 @@ _REQUESTS: Final[dict[str, tuple[str, str, str]]] = {
     SCHEDULER.name: ("500m", "512Mi", "4Gi"),
     DESCHEDULER.name: ("100m", "256Mi", "2Gi"),
 }
-"""CPU and memory that are requested, and the limit of memory: enough for some thousand nodes."""
+"""CPU request, memory request and memory limit: enough for a few thousand nodes."""
 
 
 def deployment(component: Component, settings: Settings) -> Json:
@@ -43,8 +43,8 @@ def deployed(
     files: Mapping[str, str],
     ports: Sequence[Json] = (),
 ) -> Json:
-    """`resources`: CPU and memory that are requested, and the limit of memory. `files`: where which ConfigMap is seen.
-    `ports` besides the one of health."""
+    """`resources`: CPU request, memory request and memory limit. `files`: ConfigMaps by mount path. `ports`: ports in
+    addition to the health port."""
     mounts: list[Json] = [{"name": "tmp", "mountPath": "/tmp"}]
     volumes: list[Json] = [{"name": "tmp", "emptyDir": {}}]
     for path, name in files.items():
@@ -113,7 +113,7 @@ def _arguments(component: Component, settings: Settings) -> list[str]:
 
 
 def common(component: Component, settings: Settings) -> list[str]:
-    """What every component is told."""
+    """Arguments that every component gets."""
     arguments = ["--metrics-address", f"0.0.0.0:{component.port}", "--tls-self-signed", "--log-format", "json"]
     if gates := settings.gates.get(component.name):
         arguments += ["--feature-gates", gates]
@@ -125,7 +125,11 @@ def image(settings: Settings) -> Json:
 
 
 def pull_secrets(settings: Settings) -> Json:
-    return {"imagePullSecrets": [{"name": each} for each in settings.pull_secrets]} if settings.pull_secrets else {}
+    return (
+        {"imagePullSecrets": [{"name": pull_secret} for pull_secret in settings.pull_secrets]}
+        if settings.pull_secrets
+        else {}
+    )
 
 
 def environment(name: str, path: str) -> Json:
@@ -167,14 +171,14 @@ def budget(component: Component, settings: Settings) -> Json:
 
 
 def service(settings: Settings) -> Json:
-    """By which API servers call the webhooks."""
+    """The Service through which API servers call the webhooks."""
     port = {"name": "webhooks", "port": 443, "targetPort": WEBHOOK_PORT, "protocol": "TCP"}
     spec = {"ports": [port], "selector": {NAME: MANAGER.full_name}}
     return made("v1", "Service", names.SERVICE_WEBHOOKS, settings.namespace, component=MANAGER.name, spec=spec)
 
 
 def config(component: Component, settings: Settings) -> Json:
-    """The component's configuration file, which it follows: a change needs no restart."""
+    """The component's configuration file. The component reloads it: a change needs no restart."""
     data = {CONFIG_FILE: settings.configurations[component.name]}
     name = _config_name(component)
     return made("v1", "ConfigMap", name, settings.namespace, component=component.name, data=data)

@@ -1,7 +1,7 @@
 """`koord install --with yarn`: the operator, and the copilot on nodes that YARN shares.
 
-Hadoop's configuration is the cluster's own, so it is not made here: the ConfigMap `hadoop-conf` has the files of a
-HADOOP_CONF_DIR, among them what NodeManagers are told. NodeManagers are the user's, too: pods or processes of the host.
+The user provides Hadoop's configuration: the ConfigMap `hadoop-conf` has the files of a HADOOP_CONF_DIR, including the
+settings of NodeManagers. The user also runs the NodeManagers, as pods or as processes of the host.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from koord.operate.install.workloads import budget, common, deployed, image, pul
 HADOOP_CONF: Final = "hadoop-conf"
 CONF_DIR: Final = "/etc/hadoop/conf"
 LOCAL_DIR: Final = "/var/lib/yarn"
-"""Where NodeManagers keep their containers: the copilot reads which processes those have."""
+"""Where NodeManagers keep their containers: the copilot reads the containers' process IDs there."""
 SHARED: Final = {"yarn": "shared"}
 """The label of nodes that YARN shares."""
 YARN_USER: Final = "yarn"
 
 
 class NoGate(Gate):
-    """Neither of the two has any."""
+    """Neither the operator nor the copilot has feature gates."""
 
 
 OPERATOR: Final = Component("yarn-operator", NoGate, 10257, "tells YARN what it may use")
@@ -69,7 +69,7 @@ def operator(settings: Settings) -> Json:
 
 
 def copilot(settings: Settings) -> Json:
-    """It talks to the NodeManager and to the agent, never to the API server."""
+    """The copilot's DaemonSet. The copilot talks to the NodeManager and the agent, never to the API server."""
     arguments = ["yarn", "copilot", "--hadoop-conf-dir", CONF_DIR, "--host-root", HOST, "--socket", SOCKET]
     container: Json = {
         "name": COPILOT.name,

@@ -19,7 +19,8 @@ CONFIGURATIONS: Final[tuple[tuple[Kind[Any], str], ...]] = (
 
 
 async def turn(client: Client, reason: str | None) -> dict[str, str]:
-    """Switch admission off for a reason; None switches it on. By configuration: what it says, or said before."""
+    """Switches admission off for a reason; None switches it on. Returns since when, and why, it is or was off, by
+    configuration."""
     statements = {}
     for kind, name in CONFIGURATIONS:
         try:
@@ -27,7 +28,7 @@ async def turn(client: Client, reason: str | None) -> dict[str, str]:
         except NotFound:
             if reason is None:
                 continue
-            # A manager that may create the configuration must find the annotation there.
+            # The configuration is created with the annotation, so that a manager does not create it without.
             patch = opened({}, time.time(), reason)
             body = {**patch, "metadata": {**patch["metadata"], "name": name}}
             annotations = (await client.create(kind, body, field_manager=FIELD_MANAGER)).metadata.annotations
@@ -41,7 +42,7 @@ async def turn(client: Client, reason: str | None) -> dict[str, str]:
 
 
 async def look(client: Client) -> str:
-    """What the configurations say while admission is off; empty where it is on, or where they cannot be read."""
+    """Since when admission is off, and why; empty if it is on, or if the configurations cannot be read."""
     for kind, name in CONFIGURATIONS:
         try:
             statement = said((await client.get(kind, name)).metadata.annotations)

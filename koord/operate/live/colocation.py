@@ -1,7 +1,7 @@
-"""The switch on a running cluster: reads, writes what `koord.manager.colocation_switch` says, and evicts if asked.
+"""The switch on a running cluster: reads, writes what `koord.manager.colocation_switch` decides, and evicts on request.
 
-Everything is written from here, so that it works with the manager down. The configuration comes first: a manager that
-is there and looks at a node meanwhile comes to the same result.
+Everything is written from here, so that the switch works with the manager down. The configuration is written first, so
+that a running manager that reconciles a node at the same time gets the same result.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from koord.manager.colocation_switch import (
     taken_back,
 )
 from koord.manager.config_in_force import InForce, in_force, last_valid
-from koord.manager.node_resource.state import node_facts
+from koord.manager.node_state import node_facts
 from koord.offline.live.node_snapshot import who_is_missing
 from koord.operate.live import break_glass
 
@@ -75,11 +75,11 @@ class Scope:
 class NodeStanding(msgspec.Struct, frozen=True, rename="camel"):
     on: bool
     why: str
-    "Who switched it off; empty where it is on."
+    "What switched co-location off; empty if it is on."
     lends: dict[str, str]
-    "As its allocatable shows."
+    "The lent resources in the node's allocatable."
     pods: tuple[str, ...]
-    "Who runs on what is lent."
+    "The pods that use lent resources."
 
 
 class PodToEvict(msgspec.Struct, frozen=True, rename="camel"):
@@ -90,35 +90,35 @@ class PodToEvict(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SwitchResult(msgspec.Struct, frozen=True, rename="camel"):
-    """How things stand, after what was done; or in a dry run, how they would."""
+    """The state of co-location after the change, or after the change that a dry run predicts."""
 
     cluster: bool
     nodes: dict[str, NodeStanding]
     evicted: tuple[str, ...] = ()
     refused: dict[str, str] = {}
-    "Pods that could not be evicted, and nodes that could not be written; and why."
+    "Why pods could not be evicted or nodes could not be written, by name."
     manager: str = ""
-    "That no manager leads, if so."
+    "A note if no manager leads; otherwise empty."
     dry_run: bool = False
     to_evict: tuple[PodToEvict, ...] = ()
     "In a dry run: the pods that would be evicted, in that order."
     configuration: tuple[str, ...] = ()
-    "What is wrong with the stored configuration, and what is in force instead."
+    "Faults in the stored configuration, and what is in force instead."
     admission: str = ""
-    "Since when admission is off by hand, and why, if so."
+    "If admission is switched off by hand: since when, and why."
     spared: tuple[str, ...] = ()
     "Pods on lent resources that are not evicted, because they are in the cluster's own namespaces."
 
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Which pods go with the switch, and how long a refused eviction is retried."""
+    """Which pods to evict, and how long to retry a refused eviction."""
 
     within_s: float = 60.0
     cluster_too: bool = False
     "Also pods in the cluster's own namespaces."
     agreed: frozenset[str] | None = None
-    "The uids that somebody agreed to; None is all that are found."
+    "UIDs of the pods that the user confirmed; None: all pods."
 
     def chooses(self, pod: Evictee) -> bool:
         return (self.cluster_too or not pod.is_of_cluster) and (self.agreed is None or pod.uid in self.agreed)
@@ -140,7 +140,7 @@ def run(work: Callable[[Client], Awaitable[T]], kubeconfig: str | None, context:
 
 
 async def look(client: Client, scope: Scope, done: Done | None = None) -> SwitchResult:
-    """How things stand."""
+    """The current state of co-location."""
     held = await _in_force(client)
     config = held.config
     nodes = await _nodes(client, scope)
@@ -159,7 +159,7 @@ async def look(client: Client, scope: Scope, done: Done | None = None) -> Switch
 
 
 async def plan(client: Client, scope: Scope, *, on: bool, evict: Evict | None = None) -> SwitchResult:
-    """What `turn` would do, and how things would stand. Raises what `turn` would raise, and writes nothing."""
+    """What `turn` would do, and the state afterwards. Raises the errors that `turn` would raise, and writes nothing."""
     nodes = await _nodes(client, scope)
     found = await config_map(client)
     if scope.nodes:
@@ -232,7 +232,7 @@ async def config_map(client: Client, name: str = names.CONFIGMAP_SLO_CONTROLLER)
 
 
 async def _in_force(client: Client) -> InForce:
-    """What the manager goes by."""
+    """The configuration that the manager uses."""
     published, stored = await config_map(client, names.CONFIGMAP_SLO_IN_FORCE), await config_map(client)
     last = last_valid(published.data if published is not None else None)
     return in_force(last, stored.data if stored is not None else None)
@@ -266,7 +266,7 @@ async def _lent_to(client: Client, nodes: Sequence[Node], scope: Scope) -> list[
 
 
 def _annotated(node: Node, text: str | None) -> Node:
-    """The node as it will be with this colocation-strategy."""
+    """The node after the change to this colocation-strategy."""
     annotations = {key: value for key, value in node.metadata.annotations.items() if key != COLOCATION_STRATEGY.key}
     if text is not None:
         annotations[COLOCATION_STRATEGY.key] = text
@@ -315,7 +315,7 @@ async def _configure(client: Client, scope: Scope, nodes: Sequence[Node], *, on:
                     field_manager=FIELD_MANAGER,
                 )
         except Conflict:
-            # Somebody else wrote it meanwhile: what they wrote stays too.
+            # Another client wrote it first: its change is kept too.
             continue
         return config
     raise SwitchError(f"ConfigMap {CONFIG} changes so often that it cannot be written; try again")
@@ -344,7 +344,7 @@ async def _evict(client: Client, evictee: Evictee, deadline_s: float, done: Done
         except NotFound:
             return
         except EvictionRefused as error:
-            # A budget may allow it once others are back elsewhere.
+            # A disruption budget may allow the eviction once other pods run again.
             if time.monotonic() + REFUSED_AGAIN_S > deadline_s:
                 done.refused[evictee.key] = str(error)
                 return
@@ -358,8 +358,8 @@ async def _evict(client: Client, evictee: Evictee, deadline_s: float, done: Done
 
 
 async def _notice_is_over(client: Client, evictee: Evictee, deadline_s: float) -> None:
-    """Waits until a pod that asks for notice says that it is ready, or its notice is over. Who stops waiting takes the
-    notice back."""
+    """Waits until a pod that asks for notice reports that it is ready, or its notice period is over. If the wait is
+    cancelled, the notice is withdrawn."""
     pod = await client.get(PODS, evictee.name, namespace=evictee.namespace)
     try:
         while pod.metadata.uid == evictee.uid:
@@ -375,7 +375,7 @@ async def _notice_is_over(client: Client, evictee: Evictee, deadline_s: float) -
 
 
 async def each_of(things: Sequence[Any], do: Callable[[Any], Any]) -> None:
-    """A few at a time."""
+    """Runs `do` for a few things at a time."""
     slots = asyncio.Semaphore(AT_ONCE)
 
     async def one(thing: Any) -> None:

@@ -1,4 +1,4 @@
-"""Reads what a Prometheus recorded of koord, for `koord report`."""
+"""Reads koord's metrics from Prometheus, for `koord report`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Prometheus:
         return Recorded(from_s, until_s, step_s, published, pods, evictions, source)
 
     def _require_history(self, published: Sequence[Series], from_s: float, until_s: float) -> None:
-        first_s = min((each.points[0][0] for each in published if each.points), default=None)
+        first_s = min((series.points[0][0] for series in published if series.points), default=None)
         if first_s is None:
             raise ReportError(
                 f"Prometheus {self._url} has no figures of koord in this time: is koord-manager scraped?"
@@ -66,10 +66,10 @@ class Prometheus:
 
     def _range(self, query: str, from_s: float, until_s: float, step_s: float) -> list[Series]:
         times = {"start": f"{from_s:.3f}", "end": f"{until_s:.3f}", "step": f"{step_s:.3f}"}
-        found = self._ask("/api/v1/query_range", query=query, **times)
+        data = self._ask("/api/v1/query_range", query=query, **times)
         return [
-            Series(each["metric"], [(float(time_s), float(value)) for time_s, value in each["values"]])
-            for each in found["result"]
+            Series(series["metric"], [(float(time_s), float(value)) for time_s, value in series["values"]])
+            for series in data["result"]
         ]
 
     def _ask(self, path: str, **parameters: str) -> Any:
@@ -78,7 +78,7 @@ class Prometheus:
             asked.add_header("Authorization", f"Bearer {self._token}")
         try:
             with urllib.request.urlopen(asked, timeout=TIMEOUT_S, context=self._context) as answer:
-                found = json.load(answer)
+                response = json.load(answer)
         except HTTPError as error:
             raise ReportError(self._refusal(error)) from None
         except (URLError, OSError, HTTPException) as error:
@@ -88,9 +88,9 @@ class Prometheus:
             ) from None
         except ValueError:
             raise ReportError(f"{self._url} does not answer as Prometheus does: is the URL right?") from None
-        if not isinstance(found, dict) or found.get("status") != "success":
+        if not isinstance(response, dict) or response.get("status") != "success":
             raise ReportError(f"{self._url} does not answer as Prometheus does: is the URL right?")
-        return found["data"]
+        return response["data"]
 
     def _refusal(self, error: HTTPError) -> str:
         if error.code in (401, 403):
@@ -99,7 +99,7 @@ class Prometheus:
                 " --prometheus-token-file gives a token"
             )
         try:
-            told = json.load(error).get("error", "")
+            reason = json.load(error).get("error", "")
         except (ValueError, AttributeError):
             return f"{self._url} does not answer as Prometheus does ({error.code} {error.reason}): is the URL right?"
-        return f"Prometheus {self._url}: {told or error.reason}"
+        return f"Prometheus {self._url}: {reason or error.reason}"

@@ -1,8 +1,8 @@
-"""Roll-outs on a running cluster, as people begin, stop, resume and end them. What goes on meanwhile is the manager's.
+"""Starts, stops, resumes and ends roll-outs on a running cluster. The manager carries out the steps in between.
 
-Every write names the version that was read, so that two people, or a person and the manager, never undo each other
-unseen. All commands may be given twice, and go on where one was killed. The configuration comes before the roll-out:
-until nodes have its label, it switches nothing on.
+Every write names the version that was read, so that two users, or a user and the manager, never silently undo each
+other's changes. All commands can be repeated, and continue where a killed one stopped. The configuration is written
+before the roll-out: it switches nothing on until nodes have its label.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from koord.manager.rollout.state import Rollout, checked, chosen, parse, render
 from koord.manager.rollout.steps import resumed, stopped
 from koord.offline.live.node_snapshot import who_is_missing
 from koord.operate.install.live.cluster import Cluster
-from koord.operate.install.live.may_i import Wanted, missing
+from koord.operate.install.live.may_i import RequiredRight, missing
 from koord.operate.live import colocation as switch
 from koord.operate.live.colocation import (
     FIELD_MANAGER,
@@ -52,9 +52,9 @@ class RolloutShown(msgspec.Struct, frozen=True, rename="camel"):
     steps: tuple[int, ...]
     selector: str
     nodes: tuple[str, ...]
-    "Those that have it."
+    "Nodes that have the feature."
     pool: int
-    "How many it is for."
+    "Number of nodes in the roll-out's pool."
     since_s: float
     every_seconds: float
     reason: str = ""
@@ -69,15 +69,15 @@ class RolloutResult(msgspec.Struct, frozen=True, rename="camel"):
     faults: tuple[str, ...] = ()
     "Stored roll-outs that cannot be read."
     manager: str = ""
-    "That no manager leads, if so."
+    "A note if no manager leads; otherwise empty."
 
 
 class StatusResult(SwitchResult, frozen=True, rename="camel"):
-    """How things stand, roll-outs included."""
+    """The state of co-location, including roll-outs."""
 
     rollouts: tuple[RolloutShown, ...] = ()
     rollout_faults: tuple[str, ...] = ()
-    "What is wrong with stored roll-outs."
+    "Faults in stored roll-outs."
 
 
 async def status(client: Client, scope: Scope) -> StatusResult:
@@ -123,7 +123,7 @@ def _shown(feature: Feature, rollout: Rollout, nodes: Sequence[Node]) -> Rollout
 
 
 async def start(client: Client, feature: Feature, wanted: Rollout, *, dry_run: bool = False) -> RolloutResult:
-    """Begins a roll-out. One that runs already is refused, unless it is the same."""
+    """Starts a roll-out. Refused if the feature already has one with other settings."""
     checked(wanted)
     if not dry_run:
         await _require_rights(client, feature, on_nodes=False)
@@ -180,11 +180,11 @@ async def resume(client: Client, feature: Feature, *, again: bool) -> RolloutRes
 
 
 async def end(client: Client, feature: Feature, *, on: bool, force: bool = False) -> dict[str, str] | None:
-    """Ends a roll-out: on for the whole cluster, or off as before. What could not be written, and why; None where there
-    is none to undo.
+    """Ends a roll-out: on for the whole cluster, or off as before. Returns the nodes that could not be written, and
+    why; None if there is no roll-out to undo.
 
-    Labels go last: while the configuration goes by them, they are what keeps nodes as they are. When it does not, they
-    say nothing.
+    Labels are removed last: while the configuration selects nodes by these labels, they keep nodes unchanged.
+    Afterwards they have no effect.
     """
     await _require_rights(client, feature, on_nodes=True)
     stored = await config_map(client, names.CONFIGMAP_ROLLOUTS)
@@ -222,13 +222,13 @@ async def end(client: Client, feature: Feature, *, on: bool, force: bool = False
 
     if feature.is_lending and not on:
         await each_of(nodes, lambda node: take_back(client, node, config, done))
-    # With the roll-out gone the manager gives nobody the label any more; it may have until then.
+    # Without the roll-out the manager labels no more nodes; until then it may have labelled some.
     await each_of([each for each in await client.list(NODES) if feature.label in each.metadata.labels], unlabel)
     return done.refused
 
 
 def _require_whole(rollout: Rollout, nodes: Sequence[Node]) -> None:
-    """The whole cluster gets the feature at the end, so that the roll-out has to have reached it."""
+    """Finishing gives the whole cluster the feature, so the roll-out must cover all nodes."""
     matcher = rollout.matcher
     others = [each for each in nodes if matcher is not None and not matcher.matches(each.metadata.labels)]
     if others:
@@ -241,22 +241,22 @@ def _require_whole(rollout: Rollout, nodes: Sequence[Node]) -> None:
 
 
 async def _require_rights(client: Client, feature: Feature, *, on_nodes: bool) -> None:
-    """Raises with all rights that are missing, before anything is written."""
+    """Raises an error with all missing rights, before anything is written."""
     where = names.NAMESPACE_KOORDINATOR
-    wanted = [Wanted("create", "configmaps", "", where)]
+    wanted = [RequiredRight("create", "configmaps", "", where)]
     for name in (names.CONFIGMAP_SLO_CONTROLLER, names.CONFIGMAP_ROLLOUTS):
-        wanted += [Wanted(verb, "configmaps", "", where, name) for verb in ("get", "patch")]
-    wanted.append(Wanted("list", "nodes", ""))
+        wanted += [RequiredRight(verb, "configmaps", "", where, name) for verb in ("get", "patch")]
+    wanted.append(RequiredRight("list", "nodes", ""))
     if on_nodes:
-        wanted.append(Wanted("patch", "nodes", ""))
-        wanted += [Wanted("patch", "nodes", "", subresource="status")] * feature.is_lending
+        wanted.append(RequiredRight("patch", "nodes", ""))
+        wanted += [RequiredRight("patch", "nodes", "", subresource="status")] * feature.is_lending
     lacking = await missing(Cluster(client), wanted)
     if lacking:
         raise RolloutError("nothing was changed; missing rights: " + ", ".join(map(str, lacking)))
 
 
 async def _go_on(client: Client, feature: Feature, change: Callable[[Rollout], Rollout]) -> None:
-    """Changes a roll-out that is there and makes sense."""
+    """Changes an existing, valid roll-out."""
 
     def text_of(data: Mapping[str, str]) -> str:
         present = data.get(feature.name)
@@ -277,7 +277,7 @@ async def _change(client: Client, feature: Feature, change: Callable[[Rollout | 
     def text_of(data: Mapping[str, str]) -> str | None:
         before = None
         if (present := data.get(feature.name)) is not None:
-            # Who ends or replaces it need not understand it.
+            # An invalid roll-out can still be ended or replaced.
             with suppress(BadInput):
                 before = parse(feature.name, present)
         after = change(before)
@@ -287,7 +287,7 @@ async def _change(client: Client, feature: Feature, change: Callable[[Rollout | 
 
 
 async def _configure(client: Client, feature: Feature, text_of: Callable[[Mapping[str, str]], str | None]) -> None:
-    """`text_of` is None where the section stays as it is."""
+    """`text_of` returns None if the section does not change."""
 
     def kept(data: Mapping[str, str]) -> str | None:
         text = text_of(data)
@@ -297,7 +297,7 @@ async def _configure(client: Client, feature: Feature, text_of: Callable[[Mappin
 
 
 async def _rewrite(client: Client, name: str, key: str, text_of: Callable[[Mapping[str, str]], str | None]) -> None:
-    """One value of a ConfigMap, by what the others say; None: it goes."""
+    """Rewrites one value of a ConfigMap, computed from all values; None removes it."""
     for _ in range(TRIES):
         stored = await config_map(client, name)
         data: Mapping[str, str] = stored.data if stored is not None else {}
@@ -308,7 +308,7 @@ async def _rewrite(client: Client, name: str, key: str, text_of: Callable[[Mappi
 
 
 async def _write(client: Client, name: str, stored: ConfigMap | None, data: Mapping[str, str | None]) -> bool:
-    """Whether it was written; not if somebody else wrote it meanwhile."""
+    """Returns whether the value was written; False if another client wrote first."""
     namespace = names.NAMESPACE_KOORDINATOR
     try:
         if stored is None:

@@ -1,6 +1,6 @@
-"""Gathers how a cluster is: from the API, from the components' health endpoints, and from a running `up`'s directory.
+"""Gathers the state of a cluster: from the API, the components' health endpoints, and the directory of a running `up`.
 
-Nothing here fails for what is broken: that is what is asked about. What could not be read is told as such.
+Broken parts are a result, not a failure. Parts that could not be read are reported as unread.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ T = TypeVar("T")
 
 
 async def survey(client: Client | None, url: str, data_dir: Path | None, endpoints: Endpoints | None) -> Facts:
-    """Everything there is to know. Without a client, what the directory says."""
+    """All facts about a cluster. Without a client, only those from the directory."""
     if endpoints is not None and not _alive(endpoints.pid):
-        # It ended without a word: what it wrote tells of the past.
+        # The process was killed, so its file is outdated.
         endpoints = None
     components = await _processes(endpoints) if endpoints is not None else ()
     up_pid = endpoints.pid if endpoints is not None else None
@@ -101,7 +101,7 @@ async def survey(client: Client | None, url: str, data_dir: Path | None, endpoin
         tried("moves of pods", _moves, tuple[str, ...]()),
         tried(f"namespace {NAMESPACE_KOORDINATOR}", _place, Place()),
     )
-    # The pod that is tried needs its PriorityClass.
+    # The test pod needs its PriorityClass.
     answered = await tried("webhooks", partial(webhooks, ask=PRIORITY_CLASS_BATCH not in classes), WebhooksFact())
     return Facts(
         version=__version__,
@@ -198,7 +198,7 @@ async def _leaders(client: Client) -> tuple[Leader, ...]:
 
 async def _nodes_and_pods(client: Client) -> tuple[Nodes, Pods]:
     now_s = time.time()
-    # Pods first: a node that a pod is bound to is then among the nodes, unless it is gone.
+    # Pods are listed first, so that the nodes of all bound pods are listed too, unless they were deleted.
     pods, nodes = await client.list(PODS), await client.list(NODES)
     metrics = None
     with suppress(NotFound):
@@ -209,7 +209,7 @@ async def _nodes_and_pods(client: Client) -> tuple[Nodes, Pods]:
 
 async def _schedulers(client: Client) -> tuple[Scheduler, ...]:
     found = (await announced(client, time.time())).by_name
-    # Elections of other components are no schedulers; their leases are told with the leaders.
+    # Elections of other components are not schedulers; their leases are reported with the leaders.
     return tuple(
         Scheduler(name, held.holder, None if math.isinf(held.age_s) else held.age_s, held.fresh, held.beside)
         for name, held in sorted(found.items())

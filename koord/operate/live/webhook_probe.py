@@ -1,7 +1,7 @@
-"""Tries whether a new pod passes koord's webhooks as it should: two pods, created by dry run, so that nothing stays.
+"""Tests whether a new pod passes koord's webhooks: two pods, created by dry run, so that nothing is stored.
 
-The first must come back completed by the mutating webhook, the second must be refused by the validating one. So also a
-webhook that does not answer and is ignored is noticed.
+The first must come back completed by the mutating webhook, the second must be refused by the validating one. This also
+detects a webhook that does not answer and is ignored.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ CONFIGURATIONS: Final[tuple[tuple[Kind[Any], str], ...]] = (
     (VALIDATING_WEBHOOK_CONFIGURATIONS, names.WEBHOOK_VALIDATING_CONFIGURATION),
 )
 DENIED: Final = "denied the request"
-"""The API server says so of a webhook's refusal. Any other 403 means that this user may not create pods."""
+"""The API server's words for a webhook's refusal. Any other 403 means that this user may not create pods."""
 ANSWER_WITHIN_S: Final = 10.0
-"""Longer than the API server waits for a webhook, so that its own words are heard."""
+"""Longer than the API server's timeout for a webhook, so that its own error arrives."""
 
 
 async def webhooks(client: Client, *, ask: bool) -> WebhooksFact:

@@ -1,4 +1,4 @@
-"""koord's agent, asked on its own socket what a pod or container is to be made with."""
+"""Asks koord's agent, on its own socket, for the settings of a pod or container."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class AgentError(Exception):
 
 
 class UnknownPod(AgentError):
-    """It answers, and knows no such pod."""
+    """It answers, and does not know the pod."""
 
 
 class AgentClient:

@@ -52,29 +52,31 @@ class HookServers:
         self.failures = 0
 
     async def watch(self) -> None:
-        """Until cancelled. Files come and go; whoever is registered may still be starting."""
+        """Runs until cancelled. Files come and go; a registered server may still be starting."""
         while True:
             self.look()
             await self._clock.sleep(LOOK_S)
 
     def look(self) -> None:
-        found: dict[str, tuple[int, int, HookFile | None]] = {}
+        files: dict[str, tuple[int, int, HookFile | None]] = {}
         for path in sorted(self._folder.glob("*.json")) if self._folder.is_dir() else ():
             stamp = 0, 0
             try:
                 about = path.stat()
                 stamp = about.st_mtime_ns, about.st_size
-                known = self._seen.get(path.name)
-                if known is None or known[:2] != stamp:
-                    known = (*stamp, _read(path, about))
+                seen = self._seen.get(path.name)
+                if seen is None or seen[:2] != stamp:
+                    seen = (*stamp, _read(path, about))
                     self._complaints.pop(path.name, None)
-                found[path.name] = known
+                files[path.name] = seen
             except (OSError, HookFileError) as error:
-                found[path.name] = (*stamp, None)
+                files[path.name] = (*stamp, None)
                 self._complain(path.name, f"{path} registers no hook server: {error}")
-        if found != self._seen:
-            self._seen = found
-            self._by_stage = by_stage({name: each for name, (_, _, each) in found.items() if each is not None})
+        if files != self._seen:
+            self._seen = files
+            self._by_stage = by_stage(
+                {name: hook_file for name, (_, _, hook_file) in files.items() if hook_file is not None}
+            )
 
     async def ask(self, question: Question) -> Answer:
         """Raises HookFailed where the failure policy says so."""
@@ -85,7 +87,7 @@ class HookServers:
             if problem := trusted(server.socket):
                 raise OSError(problem)
             async with asyncio.timeout(self._timeout_s):
-                found = await self._asked(server, question)
+                answer = await self._asked(server, question)
         except TimeoutError:
             why = f"no answer within {self._timeout_s:g} s"
         except grpc.aio.AioRpcError as error:
@@ -94,7 +96,7 @@ class HookServers:
             why = str(error) or type(error).__name__
         else:
             self._complaints.pop(server.socket, None)
-            return found
+            return answer
         self.failures += 1
         text = f"the hook server at {server.socket} failed: {why[:500]}"
         if server.failure_policy is FailurePolicy.FAIL:
@@ -110,23 +112,23 @@ class HookServers:
             channel = self._channels[server.socket] = _channel(server.socket)
         asked = asked_by_koordinator(question)
         try:
-            found = await _call(channel, question.stage, asked)
+            answer = await _call(channel, question.stage, asked)
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.UNAVAILABLE:
                 raise
             # The channel may still lead to a server that has been replaced, or rest after a failure.
             async with _channel(server.socket) as fresh:
-                found = await _call(fresh, question.stage, asked)
-        return answered_by_koordinator(question.stage, found)
+                answer = await _call(fresh, question.stage, asked)
+        return answered_by_koordinator(question.stage, answer)
 
     async def _asked_agent(self, server: HookFile, question: Question) -> Answer:
         agent = self._agents.get(server.socket)
         if agent is None:
             agent = self._agents[server.socket] = AgentClient(server.socket)
         pod, container = question.sandbox, question.container
-        told = PodTold(pod.uid, pod.name, pod.namespace, pod.labels, pod.annotations, pod.cgroup_parent)
+        pod_info = PodTold(pod.uid, pod.name, pod.namespace, pod.labels, pod.annotations, pod.cgroup_parent)
         asking = Asking(
-            told,
+            pod_info,
             container.name if container is not None else "",
             "runtime-proxy",
             is_update=question.stage is Stage.PRE_UPDATE_CONTAINER_RESOURCES,
@@ -182,7 +184,7 @@ def of_adjustment(wanted: Adjustment, *, is_pod: bool) -> Answer:
     return Answer(
         resources=resources if resources != LinuxContainerResources() else None,
         envs=wanted.env,
-        devices=[Device(each.path, each.host_path, each.permissions) for each in wanted.devices],
-        mounts=[Mount(each.path, each.host_path, each.is_read_only) for each in wanted.mounts],
+        devices=[Device(device.path, device.host_path, device.permissions) for device in wanted.devices],
+        mounts=[Mount(mount.path, mount.host_path, mount.is_read_only) for mount in wanted.mounts],
         cdi=wanted.cdi,
     )

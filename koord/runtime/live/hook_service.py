@@ -81,17 +81,17 @@ class HookService(grpc.GenericRpcHandler):
         raise AssertionError("abort raises")
 
     async def _of_sandbox(self, stage: Stage, request: PodSandboxHookRequest) -> bytes:
-        told = _told(request.pod_meta, request.labels, request.annotations, request.cgroup_parent)
-        asking = Asking(told, "", "RuntimeHookService", is_over=stage is Stage.POST_STOP_POD_SANDBOX)
+        pod = _pod_info(request.pod_meta, request.labels, request.annotations, request.cgroup_parent)
+        asking = Asking(pod, "", "RuntimeHookService", is_over=stage is Stage.POST_STOP_POD_SANDBOX)
         answer = of_adjustment(await self.agent.ask(asking), is_pod=True)
         return encode(PodSandboxHookResponse(resources=answer.resources))
 
     async def _of_container(self, stage: Stage, request: ContainerResourceHookRequest) -> bytes:
-        told = _told(request.pod_meta, request.pod_labels, request.pod_annotations, request.pod_cgroup_parent)
+        pod = _pod_info(request.pod_meta, request.pod_labels, request.pod_annotations, request.pod_cgroup_parent)
         name = request.container_meta.name if request.container_meta is not None else ""
         is_update = stage is Stage.PRE_UPDATE_CONTAINER_RESOURCES
         quota = request.container_resources.cpu_quota if request.container_resources is not None else 0
-        asking = Asking(told, name, "RuntimeHookService", is_update, cpu_quota_us=quota)
+        asking = Asking(pod, name, "RuntimeHookService", is_update, cpu_quota_us=quota)
         answer = of_adjustment(await self.agent.ask(asking), is_pod=False)
         return encode(
             ContainerResourceHookResponse(
@@ -102,7 +102,9 @@ class HookService(grpc.GenericRpcHandler):
         )
 
 
-def _told(meta: PodSandboxMetadata | None, labels: dict[str, str], annotations: dict[str, str], parent: str) -> PodTold:
+def _pod_info(
+    meta: PodSandboxMetadata | None, labels: dict[str, str], annotations: dict[str, str], parent: str
+) -> PodTold:
     meta = meta or PodSandboxMetadata()
     return PodTold(meta.uid, meta.name, meta.namespace, labels, annotations, parent)
 

@@ -1,7 +1,7 @@
-"""The proxy's records on disk, a file each: what it knew before it was killed, it knows when it is back.
+"""The proxy's records on disk, one file each, so that a killed proxy knows after its restart what it knew before.
 
-A disk that takes none is told once. The runtime has done what a record is about, so that no call fails for it; after a
-restart the runtime's own lists are what is left.
+If the disk refuses a record, that is logged once. The runtime has already done what the record is about, so no call
+fails for it; after a restart only the runtime's own lists are left.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 class Keeping:
     def __init__(self, folder: Path) -> None:
         self._sandboxes, self._containers = folder / "sandboxes", folder / "containers"
-        for each in (self._sandboxes, self._containers):
-            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for directory in (self._sandboxes, self._containers):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.records = Records(_read(self._sandboxes, SandboxRecord), _read(self._containers, ContainerRecord))
         self._told = ""
 
@@ -53,7 +53,7 @@ class Keeping:
     def _complain(self, folder: Path, error: OSError) -> None:
         why = error.strerror or str(error)
         if why != self._told:
-            log.error("%s: %s; a restart finds no records of what is made meanwhile", folder, why)
+            log.error("%s: %s; a restart finds no records of pods that are created until then", folder, why)
             self._told = why
 
     def _unlink(self, path: Path) -> None:
@@ -65,33 +65,33 @@ class Keeping:
     def drop_sandbox(self, id: str) -> None:
         if self.records.sandboxes.pop(id, None) is not None:
             self._unlink(self._sandboxes / id)
-        for container in [each.id for each in self.records.containers.values() if each.sandbox == id]:
+        for container in [record.id for record in self.records.containers.values() if record.sandbox == id]:
             self.drop_container(container)
 
     def drop_container(self, id: str) -> None:
         if self.records.containers.pop(id, None) is not None:
             self._unlink(self._containers / id)
 
-    def bring_in_line(self, found: Records) -> None:
-        for gone in self.records.sandboxes.keys() - found.sandboxes.keys():
+    def bring_in_line(self, records: Records) -> None:
+        for gone in self.records.sandboxes.keys() - records.sandboxes.keys():
             self.drop_sandbox(gone)
-        for gone in self.records.containers.keys() - found.containers.keys():
+        for gone in self.records.containers.keys() - records.containers.keys():
             self.drop_container(gone)
-        for pod in found.sandboxes.values():
+        for pod in records.sandboxes.values():
             self.records.sandboxes.setdefault(pod.id, pod)
-        for each in found.containers.values():
-            self.records.containers.setdefault(each.id, each)
+        for container in records.containers.values():
+            self.records.containers.setdefault(container.id, container)
 
 
 def _read(folder: Path, kind: type[T]) -> dict[str, T]:
-    found = {}
+    records = {}
     for path in folder.iterdir():
         if path.name.startswith("."):
             path.unlink()
             continue
         try:
-            found[path.name] = msgspec.json.decode(path.read_bytes(), type=kind)
+            records[path.name] = msgspec.json.decode(path.read_bytes(), type=kind)
         except (OSError, *UNREADABLE) as error:
             log.warning("%s is damaged and left out: %s", path, error)
             path.unlink(missing_ok=True)
-    return found
+    return records

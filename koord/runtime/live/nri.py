@@ -46,8 +46,8 @@ CALL_S: Final = 10.0
 FIRST_WAIT_S: Final = 1.0
 LONGEST_WAIT_S: Final = 30.0
 UNKNOWN_LOOKS: Final = 6
-"""So often in a row the agent does not know a container's pod before it counts as gone. containerd does not tell of the
-end of pods that are older than itself, and an agent that has just begun knows none."""
+"""How often in a row the agent must not know a container's pod before it counts as gone. containerd does not report the
+end of pods that are older than itself, and an agent that has just started knows no pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class NriOptions:
 
 
 @dataclass(slots=True)
-class _Known:
+class _RunningContainer:
     """A container of the runtime's, with what it was last given."""
 
     pod: nri.PodSandbox
@@ -83,16 +83,16 @@ class Plugin:
     agent: AgentClient
     clock: Clock
     on_ready: Callable[[], None] = lambda: None
-    known: dict[str, _Known] = field(default_factory=dict)
-    "By container."
+    containers: dict[str, _RunningContainer] = field(default_factory=dict)
+    "By id."
     is_in_line: bool = False
-    "Whether the runtime has told of what runs."
+    "Whether the runtime has listed its containers."
     _told: str = ""
     "Of the agent, once as long as it stays so."
     _synchronizing: nri.SynchronizeRequest = field(default_factory=nri.SynchronizeRequest)
 
     async def answer(self, method: str, payload: bytes) -> Message | None:
-        """None: there is no such method. Raises MessageError and Refused."""
+        """None: the method does not exist. Raises MessageError and Refused."""
         handle = _METHODS.get(method)
         return await handle(self, payload) if handle is not None else None
 
@@ -102,7 +102,7 @@ class Plugin:
         return nri.ConfigureResponse(nri.EVENTS)
 
     async def _synchronize(self, payload: bytes) -> Message:
-        """What runs is brought in line. A runtime may tell of it in several parts."""
+        """Updates the running containers. A runtime may list them in several parts."""
         part, whole = decode(nri.SynchronizeRequest, payload), self._synchronizing
         whole.pods += part.pods
         whole.containers += part.containers
@@ -110,22 +110,22 @@ class Plugin:
             return nri.SynchronizeResponse(more=True)
         self._synchronizing = nri.SynchronizeRequest()
         pods = {pod.id: pod for pod in whole.pods}
-        self.known = {}
+        self.containers = {}
         updates: list[nri.ContainerUpdate] = []
         is_silent = False
         for container in whole.containers:
             pod = pods.get(container.pod_sandbox_id)
             if pod is None or container.state not in (nri.CREATED, nri.RUNNING):
                 continue
-            self.known[container.id] = known = _Known(pod, container.name)
+            self.containers[container.id] = running = _RunningContainer(pod, container.name)
             # The runtime waits, and not for long: an agent that does not answer is asked about one container alone.
-            wanted = None if is_silent else await self._looked(known)
+            wanted = None if is_silent else await self._looked(running)
             is_silent = bool(self._told)
             has = container.linux.resources if container.linux is not None else None
             if wanted is not None and nri.differs(has, wanted):
-                updates += await self._changed(container.id, known) or []
-            known.given = known.given or wanted
-        log.info("%d containers run here, of which %d are brought in line", len(self.known), len(updates))
+                updates += await self._changed(container.id, running) or []
+            running.given = running.given or wanted
+        log.info("%d containers run here, %d of them are changed", len(self.containers), len(updates))
         self.is_in_line = True
         self.on_ready()
         return nri.SynchronizeResponse(updates)
@@ -144,8 +144,8 @@ class Plugin:
 
     async def _pod_goes(self, pod: nri.PodSandbox | None) -> None:
         if pod is not None:
-            for id in [id for id, each in self.known.items() if each.pod.id == pod.id]:
-                del self.known[id]
+            for id in [id for id, running in self.containers.items() if running.pod.id == pod.id]:
+                del self.containers[id]
             await self._ask(replace(nri.asking(pod), is_over=True), may_fail=True)
 
     async def _create_container(self, payload: bytes) -> Message:
@@ -153,7 +153,7 @@ class Plugin:
         if about.pod is None or about.container is None:
             return nri.CreateContainerResponse()
         wanted = await self._ask(nri.asking(about.pod, about.container.name))
-        self.known[about.container.id] = _Known(about.pod, about.container.name, wanted)
+        self.containers[about.container.id] = _RunningContainer(about.pod, about.container.name, wanted)
         return nri.CreateContainerResponse(nri.adjustment(wanted) if wanted is not None else None)
 
     async def _update_container(self, payload: bytes) -> Message:
@@ -168,11 +168,11 @@ class Plugin:
     async def _stop_container(self, payload: bytes) -> Message:
         about = decode(nri.PodAndContainer, payload)
         if about.container is not None:
-            self.known.pop(about.container.id, None)
+            self.containers.pop(about.container.id, None)
         return Message()
 
     async def _state_change(self, payload: bytes) -> Message:
-        """How runtimes before NRI 0.11 tell of what cannot be changed."""
+        """Events that cannot be answered with changes, in the form of runtimes before NRI 0.11."""
         about = decode(nri.StateChangeEvent, payload)
         if about.event == nri.RUN_POD_SANDBOX:
             await self._pod_runs(about.pod)
@@ -180,56 +180,56 @@ class Plugin:
             await self._pod_goes(about.pod)
         return Message()
 
-    async def outdated(self) -> list[tuple[str, _Known]]:
-        """Containers that run, of which the agent wants something else by now. It may be slow: the runtime's calls do
-        not wait for this, since it changes nothing that they depend on."""
-        found = []
-        for id, each in list(self.known.items()):
+    async def outdated(self) -> list[tuple[str, _RunningContainer]]:
+        """Running containers for which the agent wants other settings by now. It may be slow: the runtime's calls do
+        not wait for it, since they do not depend on it."""
+        behind = []
+        for id, running in list(self.containers.items()):
             try:
-                wanted = await self._ask(replace(nri.asking(each.pod, each.name), is_look=True), may_fail=True)
+                wanted = await self._ask(replace(nri.asking(running.pod, running.name), is_look=True), may_fail=True)
             except UnknownPod:
-                each.unknown_looks += 1
-                if each.unknown_looks >= UNKNOWN_LOOKS and self.known.get(id) is each:
-                    del self.known[id]
+                running.unknown_looks += 1
+                if running.unknown_looks >= UNKNOWN_LOOKS and self.containers.get(id) is running:
+                    del self.containers[id]
                 continue
             if wanted is None:
                 break
-            each.unknown_looks = 0
-            if each.given is None or nri.is_news(wanted, each.given):
-                found.append((id, each))
+            running.unknown_looks = 0
+            if running.given is None or nri.is_news(wanted, running.given):
+                behind.append((id, running))
             else:
-                each.given = wanted
-        return found
+                running.given = wanted
+        return behind
 
-    async def changes(self, outdated: list[tuple[str, _Known]]) -> list[nri.ContainerUpdate]:
-        """What is told to the runtime of these, as far as they are still there."""
-        found: list[nri.ContainerUpdate] = []
-        for id, each in outdated:
-            if self.known.get(id) is each:
-                changed = await self._changed(id, each)
+    async def changes(self, outdated: list[tuple[str, _RunningContainer]]) -> list[nri.ContainerUpdate]:
+        """The updates of those that still exist, for the runtime."""
+        updates: list[nri.ContainerUpdate] = []
+        for id, running in outdated:
+            if self.containers.get(id) is running:
+                changed = await self._changed(id, running)
                 if changed is None:
                     break
-                found += changed
-        return found
+                updates += changed
+        return updates
 
-    async def _looked(self, known: _Known) -> Adjustment | None:
-        """What is wanted of a container that runs. The agent may not have heard of its pod."""
-        look = replace(nri.asking(known.pod, known.name), is_look=True)
+    async def _looked(self, running: _RunningContainer) -> Adjustment | None:
+        """The settings of a running container. The agent may not know its pod yet."""
+        look = replace(nri.asking(running.pod, running.name), is_look=True)
         try:
             return await self._ask(look, may_fail=True)
         except UnknownPod:
-            await self._ask(nri.asking(known.pod), may_fail=True)
+            await self._ask(nri.asking(running.pod), may_fail=True)
         try:
             return await self._ask(look, may_fail=True)
         except UnknownPod:
             return None
 
-    async def _changed(self, id: str, known: _Known) -> list[nri.ContainerUpdate] | None:
-        """Asked as it is delivered, which the agent writes down. None: it did not answer."""
-        wanted = await self._ask(replace(nri.asking(known.pod, known.name), is_running=True), may_fail=True)
+    async def _changed(self, id: str, running: _RunningContainer) -> list[nri.ContainerUpdate] | None:
+        """The settings at delivery, which the agent records. None: it did not answer."""
+        wanted = await self._ask(replace(nri.asking(running.pod, running.name), is_running=True), may_fail=True)
         if wanted is None:
             return None
-        known.given = wanted
+        running.given = wanted
         change = nri.update(id, wanted)
         return [change] if change is not None else []
 
@@ -237,9 +237,9 @@ class Plugin:
         """None where the agent does not answer, and that is no reason to refuse. Raises UnknownPod for a look."""
         try:
             async with asyncio.timeout(self.options.agent_s):
-                found = await self.agent.ask(asking)
+                wanted = await self.agent.ask(asking)
             self._told = ""
-            return found
+            return wanted
         except UnknownPod:
             self._told = ""
             raise
@@ -304,8 +304,8 @@ class Connection:
             if changes:
                 given = await self._call("UpdateContainers", nri.UpdateContainersRequest(changes))
                 failed = decode(nri.UpdateContainersResponse, given).failed
-                for each in failed:
-                    log.warning("the runtime could not update container %s", each.container_id)
+                for update in failed:
+                    log.warning("the runtime could not update container %s", update.container_id)
 
     async def _call(self, method: str, said: Message) -> bytes:
         self._stream += 2
@@ -343,11 +343,11 @@ class Connection:
         try:
             # One after the other: what is known of containers changes with each.
             async with self._answering:
-                found = await self._plugin.answer(request.method, request.payload)
-            if found is None:
+                message = await self._plugin.answer(request.method, request.payload)
+            if message is None:
                 status = Status(UNIMPLEMENTED, f"koord has no {request.method}")
             else:
-                payload = encode(found)
+                payload = encode(message)
         except (MessageError, Refused) as error:
             status = Status(UNKNOWN, str(error))
         response = Response(status if status.code != OK else None, payload)
@@ -362,7 +362,7 @@ async def run(options: NriOptions, *, clock: Clock | None = None, on_ready: Call
     """Until cancelled. A runtime that is not there, or goes, is waited for."""
     clock = clock or SystemClock()
     agent = AgentClient(options.agent)
-    wait_s, told = FIRST_WAIT_S, ""
+    wait_s, reported = FIRST_WAIT_S, ""
     try:
         while True:
             plugin = Plugin(options, agent, clock, on_ready)
@@ -375,10 +375,10 @@ async def run(options: NriOptions, *, clock: Clock | None = None, on_ready: Call
             except* (OSError, MessageError) as errors:
                 why = "; ".join(dict.fromkeys(map(_said, causes(errors))))
             if plugin.is_in_line:
-                wait_s, told = FIRST_WAIT_S, ""
-            if why != told:
+                wait_s, reported = FIRST_WAIT_S, ""
+            if why != reported:
                 log.warning("NRI at %s: %s; it is tried again", options.socket, why)
-                told = why
+                reported = why
             await clock.sleep(wait_s)
             wait_s = min(wait_s * 2, LONGEST_WAIT_S)
     finally:
@@ -387,5 +387,5 @@ async def run(options: NriOptions, *, clock: Clock | None = None, on_ready: Call
 
 def _said(error: BaseException) -> str:
     if isinstance(error, FileNotFoundError):
-        return "there is no such socket (containerd 2 has NRI on; `koord node setup --way nri` turns it on elsewhere)"
+        return "the socket does not exist (containerd 2 has NRI on; `koord node setup --way nri` turns it on elsewhere)"
     return str(error) or type(error).__name__

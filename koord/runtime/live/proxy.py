@@ -113,7 +113,7 @@ class Proxy(grpc.GenericRpcHandler):
             await context.abort(grpc.StatusCode.ABORTED, str(error))
         except MessageError as error:
             # The runtime itself will say what it thinks of it.
-            log.warning("%s is passed on as it is: %s", method, error)
+            log.warning("%s is passed on unchanged: %s", method, error)
             return await self._passed(method, request, context)
         except grpc.aio.AioRpcError as error:
             return await _fail(context, error)
@@ -133,9 +133,9 @@ class Proxy(grpc.GenericRpcHandler):
     async def _stop_sandbox(self, data: bytes, ask: Passing) -> bytes:
         id = decode(SandboxId, data).pod_sandbox_id
         given = await ask(data)
-        known = self.keeping.records.sandboxes.get(id)
-        if known is not None:
-            await self._after(Question(Stage.POST_STOP_POD_SANDBOX, known))
+        record = self.keeping.records.sandboxes.get(id)
+        if record is not None:
+            await self._after(Question(Stage.POST_STOP_POD_SANDBOX, record))
         return given
 
     async def _remove_sandbox(self, data: bytes, ask: Passing) -> bytes:
@@ -199,8 +199,8 @@ class Proxy(grpc.GenericRpcHandler):
             log.warning("%s", error)
 
     def _sandbox(self, id: str, config: PodSandboxConfig | None) -> SandboxRecord:
-        known = self.keeping.records.sandboxes.get(id)
-        return known if known is not None and known.cgroup_parent else sandbox_of(config, id=id)
+        record = self.keeping.records.sandboxes.get(id)
+        return record if record is not None and record.cgroup_parent else sandbox_of(config, id=id)
 
     def _question(self, stage: Stage, id: str) -> Question | None:
         own = self.keeping.records.containers.get(id)

@@ -72,7 +72,7 @@ async def run(
 
 
 async def _learn(proxy: Proxy, runtime: Path, clock: Clock) -> None:
-    told = ""
+    reported = ""
     while True:
         try:
             await proxy.learn()
@@ -81,7 +81,7 @@ async def _learn(proxy: Proxy, runtime: Path, clock: Clock) -> None:
             why = f"does not answer: {error.code().name}: {error.details()}"
         except MessageError as error:
             why = f"answers what cannot be understood: {error}"
-        if told != why:
+        if reported != why:
             log.warning("the runtime at %s %s", runtime, why)
-            told = why
+            reported = why
         await clock.sleep(AGAIN_S)

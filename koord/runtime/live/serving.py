@@ -12,7 +12,7 @@ GRACE_S: Final = 5.0
 
 
 async def until_cancelled(server: grpc.aio.Server) -> None:
-    """Of one that has begun. Its own `wait_for_termination`, cancelled, would also cancel the `stop` that follows."""
+    """For a started server. Its own `wait_for_termination`, cancelled, would also cancel the `stop` that follows."""
     try:
         await asyncio.get_running_loop().create_future()
     finally:

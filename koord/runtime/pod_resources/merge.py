@@ -45,12 +45,12 @@ class Answer(Message):
 
 
 def with_given(answer: bytes, given: Mapping[str, Given]) -> bytes:
-    """Byte for byte the same where nobody was given anything. Raises MessageError for what is no message."""
-    told = decode(Answer, answer)
-    concerned = [(pod, own) for pod in told.pod_resources if (own := given.get(f"{pod.namespace}/{pod.name}"))]
+    """Byte for byte the same if no container was given anything. Raises MessageError for an invalid message."""
+    decoded = decode(Answer, answer)
+    concerned = [(pod, own) for pod in decoded.pod_resources if (own := given.get(f"{pod.namespace}/{pod.name}"))]
     for pod, own in concerned:
         _add(pod, own)
-    return encode(told) if concerned else answer
+    return encode(decoded) if concerned else answer
 
 
 def _add(pod: PodResources, own: Given) -> None:
@@ -60,8 +60,8 @@ def _add(pod: PodResources, own: Given) -> None:
             container.cpu_ids = b""
     for first in pod.containers[:1]:
         first.cpu_ids = pod.cpu_ids if own.cpus else first.cpu_ids
-        told = {identity for devices in first.devices for identity in devices.device_ids}
-        for each in own.devices:
-            new = [identity for identity in each.ids if identity not in told]
+        present = {identity for devices in first.devices for identity in devices.device_ids}
+        for device in own.devices:
+            new = [identity for identity in device.ids if identity not in present]
             if new:
-                first.devices.append(ContainerDevices(each.resource, new))
+                first.devices.append(ContainerDevices(device.resource, new))

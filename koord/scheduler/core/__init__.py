@@ -2,10 +2,10 @@
 
 | module | its question |
 | --- | --- |
-| `inputs` | which kinds are taken in, by whom, and whom a change may help: the one table |
-| `feed`, `events` | what objects come to: the state, and who waits |
-| `entity`, `queue`, `heaps` | who is next: pods, or whole jobs |
-| `cycle`, `waiting`, `patience` | where it goes, or why nowhere; who waits for others |
-| `decision`, `moment`, `observer` | what is decided, when, and who looks on |
-| `core` | all of that as one thing, for drivers: live, plan, explain |
+| `inputs` | which kinds are read, which part handles them, which pods a change may help: the one table |
+| `feed`, `events` | how objects change the state and wake pending pods |
+| `entity`, `queue`, `heaps` | what is scheduled next: a pod, or a whole job |
+| `cycle`, `waiting`, `patience` | which node it gets, or why none; which pods wait for others |
+| `decision`, `moment`, `observer` | what is decided, when, and what observes it |
+| `core` | all of these together, for drivers: live, plan, explain |
 """

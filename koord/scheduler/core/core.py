@@ -33,7 +33,7 @@ from koord.scheduler.state.stand_ins import is_stand_in
 
 START: Final = Moment(0.0, 0.0)
 BindingOutcome: TypeAlias = Literal["bound", "refused", "failed", "again"]
-"""How a binding ended; `again`: it failed, keeps its place, and is to be tried again."""
+"""How a binding ended. `again`: it failed, the pod keeps its place, and the binding will be retried."""
 
 
 @dataclass(slots=True)
@@ -61,10 +61,10 @@ class _Flight:
 class Core:
     """One state, one queue, an engine for each profile.
 
-    `alone`: no other scheduler is there, so pods that name none are ours. `hints`: say what would let pods in that fit
-    nowhere; `scores`: how nodes scored. `most_tries`: how often an entity is tried. `wake` is called when there may be
-    something to decide, `queued` when an entity moves into a part of the queue. `shield` hears what could not be done
-    for an object; without one, that is raised.
+    `alone`: there is no other scheduler, so this one takes the pods that name none. `hints`: say what would make pods
+    schedulable that fit nowhere; `scores`: how nodes scored. `most_tries`: how often an entity is tried. `wake` is
+    called when there may be something to decide, `queued` when an entity moves into a part of the queue. `shield` gets
+    the failures of single objects; without one, they are raised.
     """
 
     def __init__(
@@ -85,16 +85,18 @@ class Core:
         self.profiles = profiles
         self.cluster = Cluster(seed, shield)
         self.cluster.now_s = now.wall_s
-        # Plugins are there before nodes and pods, and so hear of all of them.
+        # Plugins are made before nodes and pods are added, and so get all of them.
         self.engines = {name: Engine(self.cluster, profile) for name, profile in profiles.profiles.items()}
         self.queue: Queue = profiles.queue(self.cluster)
         self.queue.moved = queued
         self.feed = Feed(self.cluster, self.queue, self.engines, profiles.plugins(), alone=alone, wake=wake)
         for plugin in profiles.plugins():
-            plugin.asks_engines(self.feed.engine_of)
+            if plugin.stand_ins is not None:
+                plugin.stand_ins.use_engines(self.feed.engine_of)
         self._cycle = Cycle(self.feed, observer, hints=hints, scores=scores, most_tries=most_tries)
         self._flights: dict[int, _Flight] = {}
-        self._writing = [(plugin.name, plugin.writes) for plugin in profiles.plugins() if plugin.writes is not None]
+        controllers = [(plugin.name, plugin.controller) for plugin in profiles.plugins()]
+        self._writing = [(name, each.writes) for name, each in controllers if each is not None]
         self.at(now)
 
     @property
@@ -103,19 +105,19 @@ class Core:
 
     @property
     def assumed(self) -> dict[str, Assumed]:
-        """Pods that were placed and whose binding has not been heard of."""
+        """Pods that were placed and whose binding is not confirmed yet."""
         return self.feed.assumed
 
     def at(self, now: Moment) -> None:
-        """It is that late, from now on."""
+        """Set the current time."""
         self.feed.at(now)
 
     def put(self, kind: Kind[Any], new: Any, old: Any | None = None) -> None:
-        """An object is there, or has changed. `old`: what it was, where the driver knows."""
+        """An object was added or has changed. `old`: its previous version, if the driver knows it."""
         self.feed.hear(kind, new, old)
 
     def put_many(self, kind: Kind[Any], objects: Sequence[Any]) -> None:
-        """Many objects of one kind are there, or have changed."""
+        """Many objects of one kind were added or have changed."""
         self.feed.hear_many(kind, objects)
 
     def removed(self, kind: Kind[Any], old: Any) -> None:
@@ -123,7 +125,7 @@ class Core:
         self.feed.hear(kind, None, old)
 
     def decide(self) -> Decision | None:
-        """The next decision; None where nobody is ready."""
+        """The next decision; None if no entity is ready."""
         self.feed.cluster.tidy()
         decision = self._cycle.step()
         if isinstance(decision, Bind):
@@ -131,35 +133,35 @@ class Core:
         return decision
 
     def take_writes(self, plugin: str = "") -> list[Write | Tell]:
-        """What plugins, or those of one name, want written since somebody asked, beside bindings: the status of other
-        kinds, and events on them."""
+        """What plugins want written since the last call, besides bindings: the status of other kinds, and events on
+        them. `plugin`: only plugins of this name."""
         found: list[Write | Tell] = []
         self.cluster.again_s = math.inf
         for name, write in self._writing:
             if plugin in ("", name):
                 with self.cluster.shield.about(f"write what {name} has to say"):
-                    found.extend(write(self.cluster))
+                    found.extend(write())
         outbox = self.cluster.outbox
         return found if plugin else [*(outbox.popleft() for _ in range(len(outbox))), *found]
 
     def writes_in_s(self) -> float:
-        """After how many seconds plugins want to be asked again what is to be written, though nothing may happen. At
-        once, where what they found out may let somebody through."""
+        """Seconds until plugins must be asked again for writes, even if nothing happens. 0 if a plugin may now admit a
+        pod that it refused."""
         return 0.0 if self.cluster.may_ease else max(0.0, self.cluster.again_s - self.now.wall_s)
 
     def about(self, asks: Sequence[Ask]) -> list[tuple[Kind[Any], Any]]:
-        """Objects, beside the pods of a job, at which users look to see how it fares."""
+        """Objects, besides the pods of a job, that show its progress to users."""
         engine = self.feed.engine_of(asks[0])
         return [] if engine is None else engine.about(asks)
 
     def subject(self, ask: Ask) -> tuple[Kind[Any], Any]:
-        """The object at which users look to see how a pod fares: itself, or what it stands for."""
+        """The object that shows a pod's progress to users: the pod itself, or the object that it stands for."""
         engine = self.feed.engine_of(ask) if is_stand_in(ask.meta.name) else None
         found = None if engine is None else engine.stands_for(ask)
         return (PODS, ask.pod) if found is None else found
 
     def upcoming(self) -> Entity | None:
-        """Who is decided about next, apart from those who wait for others."""
+        """The entity to decide next, not counting entities that wait for others."""
         return self.queue.upcoming(self.now.steady_s)
 
     def next_change_s(self) -> float | None:
@@ -168,7 +170,7 @@ class Core:
 
     @property
     def awaited(self) -> list[Attempt]:
-        """Attempts that somebody is at: they are being bound, or wait for others."""
+        """Attempts in progress: their pods are being bound, or wait for others."""
         flights = [flight.bind.attempt for flight in self._flights.values()]
         return [*flights, *(bind.attempt for bind in self._cycle.waiting)]
 
@@ -177,7 +179,7 @@ class Core:
         return len(self._cycle.waiting)
 
     def stands(self, ask: Ask, node: str) -> bool:
-        """Whether a pod is still to go to the node where it was placed, and that is there."""
+        """Whether a pod still has its place, and the node still exists."""
         return self.feed.stands(ask, node) is not None
 
     def bound(self, bind: Bind, ask: Ask) -> None:
@@ -185,15 +187,15 @@ class Core:
         self._ended(bind, ask, "bound")
 
     def refused(self, bind: Bind, ask: Ask) -> None:
-        """A pod of a bind is gone, another one, or on another node: what the API says counts, and will be heard."""
+        """A pod of a bind is gone, replaced, or on another node: the API's version counts, and will arrive."""
         self.feed.let_go(ask)
         self._ended(bind, ask, "refused")
 
     def failed(self, bind: Bind, ask: Ask, *, last: bool = False) -> BindingOutcome:
-        """A pod of a bind was not bound. Where its place is kept (`again`), whoever binds asks `again` in a while;
-        otherwise the place is free, and the pod is tried again later. `last`: whoever binds will not ask."""
+        """A pod of a bind was not bound. If its place is kept (outcome `again`), the caller calls `again` later;
+        otherwise the place is free, and the pod is tried again later. `last`: the caller will not call `again`."""
         if not self.feed.is_queued(ask.key):
-            # Whoever is gone, or on a node, waits for nothing.
+            # A pod that is gone, or on a node, waits for nothing.
             self.refused(bind, ask)
             return "refused"
         flight = self._flights.get(id(bind.attempt))
@@ -208,7 +210,7 @@ class Core:
         return "failed"
 
     def again(self, bind: Bind, ask: Ask) -> bool:
-        """Whether a pod whose binding failed is to be bound again now: its place still stands."""
+        """Whether to bind again now a pod whose binding failed: its place still stands."""
         flight = self._flights.get(id(bind.attempt))
         if flight is None or ask.key not in flight.resting:
             return False
@@ -216,7 +218,7 @@ class Core:
         return True
 
     def _give_up(self, bind: Bind, flight: _Flight) -> None:
-        """None of a job could be bound, and nobody is at it: all places are free again."""
+        """No pod of a job could be bound, and no binding is in progress: all places are free again."""
         for member in bind.members:
             if member.ask.key in flight.resting:
                 flight.resting.discard(member.ask.key)
@@ -231,11 +233,11 @@ class Core:
         return self.now.steady_s
 
     def forget(self, bind: Bind) -> None:
-        """Nobody will tell how a bind ended."""
+        """The outcome of a bind will not be reported."""
         self._flights.pop(id(bind.attempt), None)
 
     def unattended(self, attempt: Attempt) -> None:
-        """Nobody is at an attempt, and nobody will be: its pods are tried again."""
+        """An attempt was abandoned: its pods are tried again."""
         self._flights.pop(id(attempt), None)
         for ask in attempt.entity.pods:
             self.feed.let_go(ask)
@@ -246,11 +248,11 @@ class Core:
         self.feed.take_back(pod)
 
     def give_up_waiting(self, why: str) -> None:
-        """Whoever waits for others gives up: decisions say so."""
+        """Entities that wait for others give up: decisions say so."""
         self._cycle.give_up_waiting(why)
 
     def take_over(self, other: Core) -> None:
-        """What another core placed, and nobody has heard of yet, is placed here too."""
+        """Place here, too, the pods that another core placed and whose bindings are not confirmed yet."""
         self.feed.take_over(other.feed)
 
     def _ended(self, bind: Bind, ask: Ask, outcome: BindingOutcome) -> None:
@@ -263,7 +265,7 @@ class Core:
             return
         del self._flights[id(bind.attempt)]
         attempt, now_s = bind.attempt, self._now_s
-        # Others may have joined a job meanwhile.
+        # Other pods may have joined the job in the meantime.
         settled = flight.bound | flight.refused
         left = tuple(each for each in attempt.entity.pods if each.key not in settled)
         if left and len(left) < len(attempt.entity.pods):

@@ -1,7 +1,7 @@
 """One decision after the other: from the queue to a place, or to the reasons why there is none.
 
-What is decided counts at once; whoever carries it out tells the outcome. Nothing that a pod says, and no fault of a
-plugin, ends it: such an entity is told of, and tried again later.
+A decision counts at once; the caller carries it out and reports the outcome. Neither an invalid pod nor a fault of a
+plugin ends the cycle: the entity is reported, and tried again later.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from koord.scheduler.core.observer import Observer
 from koord.scheduler.core.waiting import Waiting
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
-from koord.scheduler.framework.plugin import Permit, Remedy
+from koord.scheduler.framework.jobs import Permit
+from koord.scheduler.framework.remedy import Remedy
 from koord.scheduler.job_changes import JobHints
 from koord.scheduler.message import fits_nowhere, hint_for
 from koord.scheduler.smallest import Hints
@@ -49,7 +50,7 @@ class Cycle:
         self._out: deque[Decision] = deque()
 
     def step(self) -> Decision | None:
-        """The next decision; None where nobody is ready."""
+        """The next decision; None if no entity is ready."""
         self._look_after_waiting()
         if self._out:
             return self._out.popleft()
@@ -57,7 +58,7 @@ class Cycle:
         feed.ease(idle=False)
         attempt = feed.queue.pop(feed.now.steady_s)
         while attempt is None and feed.ease(idle=True):
-            # Whoever may go and is not ready, behind a gate for one, does not keep others waiting.
+            # A pod that may go but is not ready, for example behind a gate, does not keep others waiting.
             attempt = feed.queue.pop(feed.now.steady_s)
         if attempt is None:
             return None
@@ -72,7 +73,7 @@ class Cycle:
         except BadInput as error:
             return self._broken(attempt, asks, engine, str(error), None)
         except Exception as error:  # noqa: BLE001 - the decision says what it was
-            # The one place that keeps decisions coming, whatever a plugin does. Whoever drives logs the error.
+            # The one place that keeps decisions coming, whatever a plugin does. The driver logs the error.
             message = f"a plugin failed: {type(error).__name__}: {error}"
             return self._broken(attempt, asks, engine, message, error)
 
@@ -84,7 +85,7 @@ class Cycle:
         return min(changes, default=None)
 
     def give_up_waiting(self, why: str) -> None:
-        """Whoever waits for others gives up."""
+        """Entities that wait for others give up."""
         for bind in list(self.waiting):
             self.waiting.drop(bind.ask.key)
             self._let_go(bind, why)
@@ -157,15 +158,15 @@ class Cycle:
             remedy = engine.remedy_for_job(asks) if is_job else engine.remedy(ask)
         helped = remedy.helps
         self._observer.helped(engine, remedy, job=attempt.entity.key if attempt.entity.is_job else "")
-        # What would help is found out on the state as it is: without the members of a job that would have had a place.
+        # What would help is looked for in the current state, where no member of the job is placed.
         suggestion = None if is_job else suggestion_for(engine, ask, placement, remedy)
         self._observer.nowhere(engine, ask, placement, remedy, suggestion)
-        # Where room is being made, nobody need do anything.
+        # While room is being made, users need not do anything.
         in_the_making = helped or (suggestion is not None and suggestion.type == "WaitingVictimReleased")
         hint = "" if in_the_making else self._hint(engine, attempt, asks, placements, ask)
         told = "" if suggestion is None else suggestion.told
         message = fits_nowhere(placement, len(feed.cluster.table), remedy.message, told, hint)
-        # Where there are no nodes nobody turned it away, and whatever comes may help.
+        # Without nodes, no plugin rejected the entity, and any event may help.
         by_whom = {name for each in placements for name in each.rejected_by}
         turned_away = by_whom or {plugin.name for plugin in profile.plugins}
         feed.queue.rejected(attempt, turned_away, now_s)
@@ -209,7 +210,7 @@ class Cycle:
         return Broken(attempt, engine.profile.name, asks, message, error)
 
     def _look_after_waiting(self) -> None:
-        """Whoever waited too long, or lost a member, gives up."""
+        """Entities that waited too long, or lost a member, give up."""
         lost, self._feed.lost = self._feed.lost, []
         for key in lost:
             bind = self.waiting.drop(key)

@@ -1,6 +1,6 @@
-"""What the core decides, as data. Whoever drives it carries decisions out and tells it how that ended.
+"""What the core decides, as data. The driver carries decisions out and reports their outcome to the core.
 
-The unit is an entity: a pod, or all pods of a job. A job is decided in one transaction, and told of member by member.
+The unit is an entity: a pod, or all pods of a job. A job is decided in one transaction, and reported member by member.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import TypeAlias
 from koord.scheduler.core.entity import Attempt
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Placement
-from koord.scheduler.framework.plugin import Move, Remedy
+from koord.scheduler.framework.remedy import Move, Remedy
 from koord.scheduler.framework.writes import BindingPlan
 from koord.scheduler.suggestion import Suggestion
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """One pod of an entity has a place, and is to be bound to it."""
+    """One pod of an entity has a place and will be bound to it."""
 
     ask: Ask
     node: str
@@ -86,7 +86,7 @@ class Wait(_OfBind):
     """An entity has its places, and waits for others before it is bound."""
 
     group: str
-    "Who waits together, and is let go together."
+    "The key of the entities that wait together and are released together."
     wait_s: float
 
 
@@ -118,7 +118,7 @@ class Nowhere:
 
     @property
     def moves(self) -> tuple[Move, ...]:
-        """Which of its pods are promised which nodes, and who has to go for each."""
+        """The nodes that its pods are nominated to, and the victims for each."""
         remedy = self.remedy
         if remedy.node is None:
             return remedy.others

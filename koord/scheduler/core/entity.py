@@ -1,4 +1,4 @@
-"""What is queued, decided, bound and told of as one: a pod, or all pods of a job; and its standing in the queue."""
+"""The unit that is queued, decided, bound and reported: a pod, or all pods of a job; and its place in the queue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Entity(msgspec.Struct, frozen=True):
     pods: tuple[Ask, ...]
     priority: int = 0
     heavy: bool = False
-    "Whether trying it takes so long that others go before it."
+    "Whether it takes too long to try, so that others go before it."
     profile: str = ""
 
     @property
@@ -54,7 +54,7 @@ class Where(Enum):
 
 
 class Attempt(msgspec.Struct, eq=False):
-    """An entity's standing in the queue. Who pops it tells its outcome by it."""
+    """An entity's place in the queue. The caller that pops it reports the outcome with it."""
 
     entity: Entity
     arrival: int

@@ -1,7 +1,7 @@
-"""What a change of an object could do for pods that wait: the event of it that the queue is told, or None.
+"""What a change of an object could do for pending pods: the event that the queue receives, or None.
 
-A plugin says in `wakes_on` which reasons could help whom it turned away. So only what could help somebody is a reason
-here: a node that has less, or a pod that asks for more, makes nobody's chance better.
+A plugin says in `wakes_on` which reasons could help the pods that it rejected. So only a change that could help a pod
+is a reason here: a node with less capacity, or a pod that requests more, helps no pending pod.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def pod_event(old: Pod | None, new: Pod | None) -> ClusterEvent | None:
 
 
 def _gives_room(old: Pod, new: Pod) -> bool:
-    """Whether a pod that keeps its node may take less there than before: of any amount, by requests or by limits, or of
-    what is no amount. Another pod of the same name may take anything."""
+    """Whether a pod that keeps its node may use less there than before: less of an amount, by requests or by limits, or
+    less of ports, volumes and the like. Another pod of the same name may use anything."""
     if old.metadata.uid != new.metadata.uid or _told_to_plugins(old) != _told_to_plugins(new):
         return True
     if old.spec == new.spec and old.status == new.status:
@@ -75,7 +75,7 @@ def _gives_room(old: Pod, new: Pod) -> bool:
         before, now = dict(requests_of(old)), dict(requests_of(new))
         limited, limits = pod_limits(old, use_status=False), pod_limits(new, use_status=False)
     except BadInput:
-        # What it takes cannot be told: it may be less than before.
+        # What it takes is unknown: it may be less than before.
         return True
     return _falls(before, now) or _falls(limited, limits)
 
@@ -141,7 +141,7 @@ def slo_event(old: NodeSLO | None, new: NodeSLO | None) -> ClusterEvent:
 
 
 def device_event(old: Device | None, new: Device | None) -> ClusterEvent | None:
-    """A node's devices came, changed or went. What pods have of them is told by the pods."""
+    """A node's devices were added, changed or removed. The pods say which devices they have."""
     if old is not None and new is not None and _told(old) == _told(new):
         return None
     found = old if new is None else new

@@ -1,9 +1,9 @@
 """Objects, taken into the state and the queue.
 
-A pod that has a node counts there; one that waits for us is queued, alone or with its job; one that we placed counts
-from that moment, and its binding, once heard of, changes nothing. A pod on a node that is not known counts when the
-node comes. Whatever the order in which objects come, in the end the state is that of a feed which was told of the last
-of it alone.
+A pod that has a node counts there. A pod that waits for this scheduler is queued, alone or with its job. A pod that
+this scheduler placed counts from that moment; the confirmation of its binding changes nothing. A pod on an unknown node
+counts when the node is added. The order in which objects arrive does not matter: the final state is the same as if only
+the last version of each object had arrived.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from koord.scheduler.core.queue import ClusterEvent, Queue
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.bounds import too_many_terms
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.plugin import Plugin, Remedy, Taking
+from koord.scheduler.framework.plugin import Plugin, Taking
+from koord.scheduler.framework.remedy import Remedy
 from koord.scheduler.profiles import profile_for
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.nominations import Nomination
@@ -48,7 +49,7 @@ EASED: Final = "PluginEased"
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """A pod that we have placed and whose binding has not been heard of."""
+    """A pod that this scheduler placed and whose binding is not confirmed yet."""
 
     ask: Ask
     node: str
@@ -59,7 +60,7 @@ class Assumed:
 
 
 class Feed:
-    """Keeps a cluster and a queue true. `now` is the time at which it is told something."""
+    """Keeps a cluster and a queue up to date. `now` is the time at which objects arrive."""
 
     cluster: Cluster
 
@@ -78,13 +79,13 @@ class Feed:
         self.assumed: dict[str, Assumed] = {}
         self.patience = Patience()
         self.lost: list[str] = []
-        "Keys of pods that we placed and that went another way since somebody looked."
+        "Keys of pods that this scheduler placed and that lost their place since this list was last read."
         self._alone, self._wake = alone, wake
         self._taking: dict[Kind[Any], list[Taking]] = {}
         self._standing: dict[Kind[Any], Callable[[Any], Pod]] = {}
         "Kinds whose objects are placed like pods, and what stands for one."
         plugins = list(plugins)
-        self._easing = [plugin.eases for plugin in plugins if plugin.eases is not None]
+        self._refusals = [plugin.refusals for plugin in plugins if plugin.refusals is not None]
         for plugin in plugins:
             for taking in plugin.takes():
                 if taking.kind not in BY_KIND:
@@ -104,7 +105,7 @@ class Feed:
         self.cluster.now_s = now.wall_s
 
     def hear(self, kind: Kind[Any], new: Any | None, old: Any | None = None) -> None:
-        """An object is there or has changed (`new`), or is gone (`old` alone)."""
+        """An object was added or has changed (`new`), or is gone (`old` alone)."""
         entry = BY_KIND[kind]
         try:
             if new is not None:
@@ -122,7 +123,7 @@ class Feed:
             self._wake()
 
     def hear_many(self, kind: Kind[Any], objects: Sequence[Any]) -> None:
-        """Many objects of one kind are there: the same result as one by one, for less."""
+        """Many objects of one kind were added: the same result as one by one, at less cost."""
         entry = BY_KIND[kind]
         if not entry.plugins_only:
             for each in objects:
@@ -142,7 +143,7 @@ class Feed:
             self._look_at_jobs()
 
     def named(self, kind: Kind[Any]) -> Collection[tuple[str, str]]:
-        """The namespaces and names of the objects that plugins look at, of a kind of which they do not look at all."""
+        """The namespaces and names of the objects that plugins read, for a kind where they read single objects only."""
         return {taking.named for taking in self._taking.get(kind, ()) if taking.named is not None}
 
     def tell_plugins(self, kind: Kind[Any], thing: Any) -> None:
@@ -157,14 +158,14 @@ class Feed:
         if taking.named is None or taking.named == (thing.metadata.namespace, thing.metadata.name):
             try:
                 told(thing)
-            except Exception as error:  # noqa: BLE001 - other plugins hear of it, and the shield tells
+            except Exception as error:  # noqa: BLE001 - other plugins still get the object, and the shield reports it
                 self._cannot_take_in(kind, thing, error)
 
     def _cannot_take_in(self, kind: Kind[Any], thing: Any, error: Exception) -> None:
         self.cluster.shield.failed("heed it", error, kind, thing.metadata)
 
     def put_like_pod(self, kind: Kind[Any], new: Any, old: Any | None) -> None:
-        """An object is there, or has changed, of a kind that may be placed like pods."""
+        """An object of a kind that may be placed like pods was added or has changed."""
         self.tell_plugins(kind, new)
         stand_in = self._standing.get(kind)
         if stand_in is None:
@@ -182,7 +183,7 @@ class Feed:
             self.hear(PODS, None, stand_in(old))
 
     def engine_of(self, pod: Pod | Ask) -> Engine | None:
-        """Who decides about a pod; None where that is another scheduler."""
+        """The engine that decides about a pod; None if another scheduler does."""
         name = profile_for(self.engines, str(pod.spec.scheduler_name), alone=self._alone)
         return None if name is None else self.engines[name]
 
@@ -233,7 +234,7 @@ class Feed:
             self.cluster.put_node(new)
 
     def remove_node(self, old: Node) -> None:
-        """Its pods are still there, as far as anybody knows: should the node come back, they count again."""
+        """Its pods still exist, as far as is known: if the node comes back, they count again."""
         name = old.metadata.name
         row = self.cluster.table.row_of.get(name)
         if row is None:
@@ -246,8 +247,8 @@ class Feed:
         self.activate(promised)
 
     def assume(self, ask: Ask, node: str, promise: Nomination | None = None) -> None:
-        """A pod has been placed by an engine; from now on until its binding is heard of, that is our word alone.
-        `promise`: what it was promised before, which may have been another node."""
+        """An engine placed a pod. Until its binding is confirmed, only this scheduler knows the place.
+        `promise`: the nomination that the pod had before, which may have been for another node."""
         self.assumed[ask.key] = Assumed(ask, node)
         if promise is not None and self.cluster.table.names[promise.row] != node:
             self._has_room(promise.record)
@@ -271,14 +272,15 @@ class Feed:
                 self.cluster.place(record, row)
 
     def stands(self, ask: Ask, node: str) -> Row | None:
-        """The row of the node where we placed a pod, while that is how things are; None where it no longer is."""
+        """The row of the node where this scheduler placed a pod; None if the pod no longer has that place."""
         held = self.assumed.get(ask.key)
         if held is None or held.uid != ask.meta.uid or held.node != node:
             return None
         return self.cluster.table.row_of.get(node)
 
     def let_go(self, ask: Ask) -> bool:
-        """What we placed is not bound: it counts no more. False where somebody was faster, and knows better."""
+        """A placed pod is not bound: it no longer counts. False if the pod has changed in the meantime, so that its
+        assumed place is already gone."""
         held = self.assumed.get(ask.key)
         if held is None or held.uid != ask.meta.uid:
             return False
@@ -291,13 +293,13 @@ class Feed:
         return True
 
     def nominate(self, ask: Ask, engine: Engine, remedy: Remedy) -> tuple[str, ...]:
-        """As `Engine.nominate`; whoever else could have the room that is not kept any more hears of it."""
+        """As `Engine.nominate`; wakes the pods that could use room which is no longer kept."""
         nominations = self.cluster.nominations
         before = nominations.of(ask.key)
         outbid = engine.nominate(ask, remedy)
         after = nominations.of(ask.key)
         if before is not None and (after is None or after.row != before.row):
-            # The pod itself never had to leave that room to anybody.
+            # The pod itself never had to leave that room to another pod.
             self._has_room(before.record, besides=ask.key)
         self.activate(outbid)
         return outbid
@@ -316,12 +318,12 @@ class Feed:
             self._wake()
 
     def ease(self, *, idle: bool) -> bool:
-        """Ask plugins which pods that they refused may be let through; whether there are any. `idle`: nobody else is
-        ready."""
+        """Ask plugins which of the pods that they refused they would admit; whether there are any. `idle`: no other
+        entity is ready."""
         self.cluster.may_ease = is_anybody = False
-        for eases in self._easing:
+        for refusals in self._refusals:
             with self.cluster.shield.about("say which refused pods may go"):
-                pods = eases(self.cluster, idle)
+                pods = refusals.eased(idle=idle)
                 if pods:
                     is_anybody = True
                     self.queue.help(dict.fromkeys(map(self._entity, pods)), self.now.steady_s, EASED)
@@ -337,7 +339,7 @@ class Feed:
         return known is not None and any(ask.key == key for ask in known.pods)
 
     def ask_again(self, ask: Ask) -> None:
-        """A pod waits, as it is now."""
+        """Queue a pod in its current form."""
         engine = self.engine_of(ask)
         job, profile = (None, "") if engine is None else (engine.group(ask), engine.profile.name)
         if self._entity(ask.key) != (job or ask.key):
@@ -402,7 +404,7 @@ class Feed:
             held = None
         changed = old is None or not self.is_ours(old) or _differs(old, new)
         if held is not None:
-            # Should its binding fail, it comes back as it is now; once bound, it is not asked about again.
+            # If its binding fails, the pod is queued in its current form; once bound, it is not queued again.
             if changed and self._is_in_queue(key):
                 self.ask_again(Ask(new))
             return
@@ -499,12 +501,12 @@ class Feed:
             self.cluster.remove_pod(key)
             self._made_room(row)
             if held is not None:
-                # That it had a place was our word alone: the API server's change of the pod tells nobody.
+                # Only this scheduler knew the place: the API server's event of the pod wakes no other pod.
                 self._has_room(record)
 
     def _made_room(self, row: Row) -> None:
-        """Whose victims are all gone comes before those who are made in their place, backoff or not: what they take
-        up again is not always an amount that is kept for it."""
+        """A pod whose victims are all gone is tried before their replacements, even during its backoff: replacements
+        may take more than the amounts that are kept for the pod."""
         there = self.cluster.pods_on[row]
         for promise in self.cluster.nominations.on(row):
             left = (key for key, uid in promise.victims if key in there and there[key].uid == uid)

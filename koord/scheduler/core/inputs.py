@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 class Input:
     kind: Kind[Any]
     put: Callable[[Feed, Any, Any | None], None]
-    "An object is there, or has changed: the new one, and the old one where the driver knows it."
+    "An object was added or has changed: the new version, and the old one if the driver knows it."
     remove: Callable[[Feed, Any], None]
     wakes: Callable[[Any | None, Any | None], ClusterEvent | None] = lambda old, new: None
     "What old -> new could do for pods that wait."
     optional: bool = False
     "A kind of koord's own, which a cluster need not serve, or not yet."
     plugins_only: bool = False
-    "Whether nobody but plugins looks at it."
+    "Whether only plugins read it."
     named_only: bool = False
-    "Whether only those objects are looked at that plugins name: there are many others."
+    "Whether only the objects that plugins name are read: there are many others."
 
 
 def _plugins(kind: Kind[Any], wakes: Callable[[Any | None, Any | None], ClusterEvent | None]) -> Input:
@@ -49,7 +49,7 @@ def _plugins(kind: Kind[Any], wakes: Callable[[Any | None, Any | None], ClusterE
 
 
 def _named(kind: Kind[Any], wakes: Callable[[Any | None, Any | None], ClusterEvent | None]) -> Input:
-    """A kind of which plugins look at single objects."""
+    """A kind where plugins read single objects only."""
     return replace(_plugins(kind, wakes), named_only=True)
 
 
@@ -120,10 +120,10 @@ INPUTS: Final[tuple[Input, ...]] = (
     _plugins(kinds.CLUSTER_NETWORK_TOPOLOGIES, events.network_event),
     # They only score: no pod waits because of one.
     _plugins(kinds.INTERFERENCE_PAIRS, lambda old, new: None),
-    # What a change of one means to whom is the plugin's to say: see `Cluster.changed_jobs`.
+    # The plugin decides which jobs a change concerns: see `Cluster.changed_jobs`.
     _plugins(kinds.POD_GROUPS, lambda old, new: None),
     _placed_like_pods(kinds.RESERVATIONS),
-    # Likewise: see `Plugin.eases`.
+    # Likewise: see `Refusals.eased`.
     _plugins(kinds.ELASTIC_QUOTAS, lambda old, new: None),
     Input(
         kinds.PODS,
@@ -132,6 +132,6 @@ INPUTS: Final[tuple[Input, ...]] = (
         events.pod_event,
     ),
 )
-"""Pods come last: who waits is placed on what is there."""
+"""Pods come last, so that pending pods are placed on the complete state."""
 
 BY_KIND: Final[Mapping[Kind[Any], Input]] = {each.kind: each for each in INPUTS}

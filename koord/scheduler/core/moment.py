@@ -9,4 +9,4 @@ class Moment(NamedTuple):
     wall_s: float
     "Seconds since 1970: what objects are stamped with."
     steady_s: float
-    "Seconds on a clock that nobody sets: what waiting is measured by."
+    "Seconds on a monotonic clock, which measures waiting times."

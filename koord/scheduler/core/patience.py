@@ -1,8 +1,8 @@
-"""How often others are made to go for one pod in vain.
+"""How often pods are preempted in vain for one pod.
 
-Room that preemption made is kept for the pod as far as it is an amount. What pods are spread by, sought or shunned for
-is not: whoever is made in a victim's place may be in the way again. Without an end to it, pods would be ended and made
-again for ever. So after some such times nobody has to go for that pod, for a while.
+Amounts that preemption freed are kept for the pod. Topology spread, affinity and anti-affinity are not: the pod that
+replaces a victim may be in the way again. Without a limit, pods would be preempted and replaced for ever. So after
+`MOST` attempts in vain no more pods are preempted for that pod, for `REST_S`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Final
 MOST: Final = 5
 REST_S: Final = 3600.0
 MESSAGE: Final = (
-    f"preemption: not tried again for now, since {MOST} times others took the place of those who had to go."
+    f"preemption: not tried again for now, since other pods took the places of the preempted ones {MOST} times."
 )
 
 
 class Patience:
-    """By pod, how often room was made for it. Its place, or its end, forgets that."""
+    """By pod, how often room was made for it. Forgotten once the pod is placed or gone."""
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[int, float]] = {}
@@ -30,7 +30,7 @@ class Patience:
         self._made.pop(key, None)
 
     def is_over(self, key: str, now_s: float) -> bool:
-        """Whether nobody else should have to go for this pod."""
+        """Whether no more pods should be preempted for this pod."""
         number, last_s = self._made.get(key, (0, now_s))
         if number >= MOST and now_s - last_s >= REST_S:
             self.forget(key)

@@ -9,8 +9,9 @@ An entity is one pod, or a job whose pods are placed together. It is in exactly 
     gated           not to be tried yet, says a plugin
     in flight       taken, and its outcome not told yet; events of the meantime are looked at on its return
 
-Nothing starves: after five minutes without a helping event an entity is tried again anyway. When nothing is active,
-who backs off after a rejection is taken early; who met an error is not. There is no clock here: `now_s` is given.
+Nothing starves: after five minutes without a helping event an entity is tried again anyway. When nothing is active, an
+entity that backs off after a rejection is taken early; one that backs off after an error is not. There is no clock
+here: callers pass `now_s`.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from koord.scheduler.core.entity import Attempt, Entity, Where
-from koord.scheduler.core.heaps import Heap, InLanes, Lanes, Order
+from koord.scheduler.core.heaps import Heap, Order
 
 SWEEP_EVERY_S: Final = 30.0
 POOLED_AT_MOST_S: Final = 300.0
 HEAVY_EVERY_S: Final = 1.0
-"""While others are ready, one heavy entity is tried in so many seconds, so that nobody waits longer for all of them."""
+"""While other entities are ready, one heavy entity is tried per this many seconds, so that heavy entities together do
+not delay the others."""
 MOST_EVENTS: Final = 4096
-"""Events kept for those in flight. Beyond that, whoever was in flight is taken to have been helped."""
+"""Events kept for entities in flight. If there are more, all entities in flight count as helped."""
 
 POD_CAME: Final = "UnschedulablePodAdd"
 POD_CHANGED: Final = "UnschedulablePodUpdate"
@@ -47,12 +49,12 @@ class ClusterEvent:
     name: str = ""
     "What metrics call it."
     grown: frozenset[str] = frozenset()
-    "Of a node that has more: the resources of which it has."
+    "Resources whose capacity grew on the node."
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Who must not be tried yet."""
+    """Holds back entities that must not be tried yet."""
 
     blocks: Callable[[Entity], str | None]
     "Why not, or None."
@@ -69,7 +71,7 @@ a template, so that thousands of pods that never fit cost as little as one."""
 
 @dataclass(frozen=True, slots=True)
 class Waker:
-    """What could help whom a plugin turned away."""
+    """What could help entities that a plugin rejected."""
 
     reasons: int
     hint: Hint | None = None
@@ -84,7 +86,6 @@ class Queue:
         wakers: Mapping[str, Waker],
         gates: Iterable[Gate] = (),
         *,
-        lanes: Lanes | None = None,
         first_backoff_s: float = 1.0,
         longest_backoff_s: float = 10.0,
     ) -> None:
@@ -92,7 +93,7 @@ class Queue:
         self._first_backoff_s, self._longest_backoff_s = first_backoff_s, longest_backoff_s
         self._all: dict[str, Attempt] = {}
         self._in_flight: dict[int, Attempt] = {}
-        self._active = Heap(Where.ACTIVE, order) if lanes is None else InLanes(Where.ACTIVE, order, lanes)
+        self._active = Heap(Where.ACTIVE, order)
         self._heavy = Heap(Where.ACTIVE, order)
         self._heavy_again_s = -math.inf
         in_windows: Callable[[Attempt], Any] = lambda attempt: (attempt.ends, order(attempt))  # noqa: E731
@@ -107,7 +108,7 @@ class Queue:
         self._arrivals = 0
         self._swept_s = -math.inf
         self.moved: Callable[[Where, str], None] = lambda where, event: None
-        "Told of every move into a queue, and of what brought it about, in kube-scheduler's words."
+        "Called for every move into a queue, with its cause in kube-scheduler's words."
 
     def __len__(self) -> int:
         """Entities that are here, those in flight not counted."""
@@ -149,19 +150,19 @@ class Queue:
         self._ready(known, now_s, POD_CHANGED, at_once=was_active)
 
     def remove(self, key: str) -> None:
-        """An entity is gone, wherever it was; what becomes of an attempt in flight is no longer of interest."""
+        """An entity is gone, wherever it was in the queue; the outcome of an attempt in flight is ignored."""
         known = self._all.pop(key, None)
         if known is not None and known.where is not Where.IN_FLIGHT:
             self._leave(known)
 
     def upcoming(self, now_s: float) -> Entity | None:
-        """Whom `pop` would give."""
+        """The entity that `pop` would return."""
         self.tick(now_s)
         attempt = self._active.first() or self._heavy.first() or self._backoff.first()
         return None if attempt is None else attempt.entity
 
     def pop(self, now_s: float) -> Attempt | None:
-        """The next one, now in flight; None where none is ready. Its outcome must be told."""
+        """The next attempt, now in flight; None if none is ready. The caller must report its outcome."""
         if self._backoff.items or self._backoff_after_error.items or now_s - self._swept_s >= SWEEP_EVERY_S:
             self.tick(now_s)
         attempt = (self._heavy_one(now_s) if self._heavy.items else None) or self._active.pop()
@@ -199,7 +200,8 @@ class Queue:
         self._forget_events()
 
     def back(self, attempt: Attempt, now_s: float) -> None:
-        """It is another one than the one that has its place: who joined a job meanwhile waits, with a new chance."""
+        """The entity differs from the one that was placed: pods that joined the job in the meantime wait, and their
+        retries are counted from zero."""
         if self._land(attempt):
             attempt.rejections = attempt.errors = 0
             attempt.queued_at_s = now_s
@@ -234,8 +236,8 @@ class Queue:
         self._forget_events()
 
     def happened(self, event: ClusterEvent, now_s: float, *, besides: str = "") -> int:
-        """Tell of an event; how many it lets out of the unschedulable or gated ones. `besides`: the key of an entity
-        that waits and that it does not help, whatever plugins say."""
+        """An event happened; how many unschedulable or gated entities it makes ready. `besides`: the key of a waiting
+        entity that it does not help, whatever plugins say."""
         if self._in_flight:
             self._events.append(event)
             if len(self._events) > MOST_EVENTS:
@@ -258,7 +260,7 @@ class Queue:
         return len(woken)
 
     def help(self, keys: Iterable[str], now_s: float, event: str) -> None:
-        """What kept these from being placed may be over: as after an event that helps them, and nobody else."""
+        """What kept these entities from being placed may be over: as after an event that helps only them."""
         for key in keys:
             attempt = self._all.get(key)
             if attempt is None:
@@ -282,7 +284,7 @@ class Queue:
                 self._ready(attempt, now_s, ACTIVATED, at_once=True)
 
     def tick(self, now_s: float) -> None:
-        """Do what only time does: end backoffs, and try again whom no event helped for long."""
+        """Do what only time does: end backoffs, and retry entities that no event has helped for long."""
         for heap in self._resting:
             while (first := heap.first()) is not None and not _backs_off(first, now_s):
                 self._leave(first)

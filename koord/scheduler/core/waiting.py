@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from koord.scheduler.core.decision import Bind
-from koord.scheduler.framework.plugin import Permit
+from koord.scheduler.framework.jobs import Permit
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
-"""Where members of a job go that look alike: one pass over the nodes, with the places of one at a time.
+"""Where equal members of a job go: one pass over the nodes, with the same places as one member at a time.
 
-Where a pod on a row changes that row alone, every row has a chain of totals: b0 as it is, b1 with one member on it, and
+Where a pod on a row changes that row alone, every row has a chain of totals: b0 at first, b1 with one member on it, and
 so on until it takes no more. One at a time, each member goes to the row with the highest total, and that row's chain
 goes on. This is a merge of chains: a member waits in its chain behind the lowest total before it, so that
 
@@ -21,14 +21,14 @@ from koord.scheduler.framework.groups import LOW
 from koord.scheduler.state.table import Array
 
 AT_ONCE: Final = 1024
-"""So many links of chains are looked at in one call of numpy, at least: few of them cost as much."""
+"""At least this many links of chains are read in one call of numpy: fewer would cost as much."""
 LONGEST: Final = 32
 
 
 def merged(rows: Array, totals: Array, number: int, after: Callable[[Array, Array], Array]) -> Array:
     """The rows of up to `number` members, in the order in which they are placed.
 
-    `rows`: all that will do, with their totals. `after(rows, pods)`: totals with so many members on each row.
+    `rows`: all feasible rows, with their totals. `after(rows, pods)`: totals with `pods` members on each row.
     """
     if len(rows) > number:
         best = np.argpartition(totals, -number)[-number:]

@@ -62,8 +62,8 @@ class ScoreShape:
         raise NotImplementedError(type(self).__name__)
 
     def of_block(self, capacity: Array, used: Array, adds: Array, weights: Sequence[int]) -> Array | None:
-        """Arrays of resource, row, class. All capacities are positive and small enough for exact floats. None: it has
-        no such form for these."""
+        """Arrays of resource, row, class. All capacities are positive and small enough for exact floats. None: the
+        shape has no block form for these."""
         return None
 
 
@@ -268,7 +268,7 @@ class _Balanced(ScoreShape):
         return ((1.0 - deviation) * 100).astype(np.int64)
 
     def _deviation(self, fractions: Sequence[Array], held: Sequence[Array | None]) -> Array:
-        """Of any number of fractions, of which rows may have some only."""
+        """For any number of fractions; a row may lack some of them."""
         has: list[Numbers] = [1 if one is None else one for one in held]
         number = np.maximum(sum(has), 1)
         mean = sum(each * there for each, there in zip(fractions, has, strict=True)) / number
@@ -341,7 +341,7 @@ class Free(ScoreShape):
     """A resource that a row does not have counts as 0, as in `Mixed`."""
 
     dominant: int
-    "The weight of the resource of which least is free."
+    "The weight of the resource with the smallest free share."
 
     def plain(self, shares: Iterable[Filled]) -> int:
         total, weights, lowest = 0, self.dominant, 100

@@ -5,10 +5,10 @@
     AmountJudge(table, needs, shares, LEAST_ALLOCATED)
 
 Columns are any columns of the table: allocatable resources, zones of a node, devices, a quota's ceiling. `adds` is what
-the pod of this class brings. Bit i of a verdict is need i; a subclass has the words for it (`reasons`), and what would
-help (`mend`, for which `left` says what there is). Everything else follows from the declaration: after which changes to
-judge again, what victims would give, how far a row is from taking the pod, whether preemption could help, and which
-classes can be judged together. Rules for scores are in `amount_scores`.
+the pod of this class brings. Bit i of a verdict is need i; a subclass has the words for it (`reasons`), and proposes
+changes that would help (its method `mend`, which reads the amounts left from `left`). Everything else follows from the
+declaration: after which changes to judge again, what victims would give, how far a row is from taking the pod, whether
+preemption could help, and which classes can be judged together. Rules for scores are in `amount_scores`.
 
 `shortage` is the verdict's definition. One row is judged on views of its columns, many rows as arrays, and many classes
 as arrays with a column for each class; `tests/scheduler/framework/test_amounts.py` compares all of these with it.
@@ -17,13 +17,14 @@ as arrays with a column for each class; `tests/scheduler/framework/test_amounts.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from koord.scheduler.framework.amount_scores import Filled, PodAmounts, ScoreShape
 from koord.scheduler.framework.cells import Cells, Many, Numbers, OfRow, One, all_positive, are_exact
-from koord.scheduler.framework.judge import Judge, Need
+from koord.scheduler.framework.judge import FastForms, Judge, Need, NeededAmounts
 from koord.scheduler.state.pods import is_gained
 from koord.scheduler.state.table import Array, Reason, Row, Table
 
@@ -54,16 +55,22 @@ class AmountJudge(Judge):
         self, table: Table, needs: Sequence[Need] = (), shares: Sequence[Share] = (), shape: ScoreShape | None = None
     ) -> None:
         """`shape`: None where it does not score."""
-        self._table, self.amounts, self._shares, self._shape = table, tuple(needs), tuple(shares), shape
+        self._table, self._shares, self._shape = table, tuple(shares), shape
+        self._needed = NeededAmounts(needs)
+        self.needs = self._needed.needs
         needed = tuple([(has, taken, lasts) for has, taken, _, lasts in needs])
         filled = tuple([(capacity, used, weight) for capacity, used, _, weight in shares])
         if needs:
+            self.amounts = self._needed
             self.filters_on = table.reasons_of([column for columns in needed for column in columns[:2]])
         if shape is not None:
             self.scores_on = table.reasons_of([column for columns in filled for column in columns[:2]])
-        self.alike = needed, filled, shape
-        self.numbers: PodAmounts = PodAmounts(
-            tuple([need.adds for need in needs]), tuple([each.adds for each in shares])
+        self._numbers = PodAmounts(tuple([need.adds for need in needs]), tuple([each.adds for each in shares]))
+        self.fast = FastForms(
+            (needed, filled, shape),
+            self._numbers,
+            partial(_forms_of_row, self.needs, self._shares, shape),
+            partial(_Together, self.needs, self._shares, shape),
         )
         self._views: _Views | None = None
         asked = [taken for _, taken, _ in needed] + [used for _, used, _ in filled]
@@ -72,79 +79,84 @@ class AmountJudge(Judge):
             self.gains = {}
 
     def feasible(self, cells: Cells) -> Numbers:
-        cells = self.seen(cells)
+        cells = self._needed.seen(cells)
         if type(cells) is not One:
-            return _short(cells, self.amounts, self.numbers.needed)
+            return _short(cells, self.needs, self._numbers.needed)
         if cells.overlay:
-            return shortage(cells, self.amounts)
-        return self._of_row(cells.columns).feasible(cells.rows, self.numbers)
+            return shortage(cells, self.needs)
+        return self._of_row(cells.columns).feasible(cells.rows, self._numbers)
 
     def score(self, cells: Cells) -> Numbers:
         assert self._shape is not None
         if type(cells) is not One:
-            return self._shape.of_rows(_filled(cells, self._shares, self.numbers.adds))
+            return self._shape.of_rows(_filled(cells, self._shares, self._numbers.adds))
         if cells.overlay:
-            return self._shape.plain(_filled(cells, self._shares, self.numbers.adds))
-        return self._of_row(cells.columns).score(cells.rows, self.numbers)
-
-    def of_row(self, columns: dict[Hashable, Array]) -> tuple[OfRow, OfRow]:
-        needs = [(columns[need.has].data, columns[need.taken].data, 1 << i) for i, need in enumerate(self.amounts)]
-
-        def feasible(row: Row, amounts: PodAmounts) -> int:
-            mask = 0
-            for (has, taken, bit), adds in zip(needs, amounts.needed):  # noqa: B905 - equally long
-                if has[row] - taken[row] < adds:
-                    mask |= bit
-            return mask
-
-        filter_of_row: OfRow = feasible
-        if len(needs) == 3:
-            filter_of_row = _quickly(feasible, *[(has, taken) for has, taken, _ in needs])
-        shares = [(columns[each.capacity].data, columns[each.used].data, each.weight) for each in self._shares]
-        return filter_of_row, _nothing if self._shape is None else self._shape.of_views(shares)
+            return self._shape.plain(_filled(cells, self._shares, self._numbers.adds))
+        return self._of_row(cells.columns).score(cells.rows, self._numbers)
 
     def _of_row(self, columns: dict[Hashable, Array]) -> _Views:
-        """What `of_row` gives, kept until the table grows: then columns are other arrays."""
+        """The forms for single rows, kept until the table grows: then columns are other arrays."""
         found, first = self._views, next(iter(columns.values()))
         if found is None or found.of is not first:
-            found = self._views = _Views(first, *self.of_row(columns))
+            found = self._views = _Views(first, *_forms_of_row(self.needs, self._shares, self._shape, columns))
         return found
 
-    def together(self, judges: Sequence[AmountJudge]) -> Judge:
-        return _Together(self.amounts, self._shares, self._shape, [each.numbers for each in judges])
+    def left(self, cells: Cells) -> list[Numbers]:
+        """What is left of each need, without the pod."""
+        return self._needed.left(cells)
 
     def columns(self) -> dict[Hashable, Array]:
         """As the class sees them."""
         return self._table.columns if self.view is None else self.view.columns
 
     def unresolvable(self, mask: int, row: Row) -> bool:
-        """What the node could not give were it empty, nobody's leaving gives."""
+        """If the empty node could not give an amount, no pod's leaving helps."""
         columns = self.columns()
         return any(
             mask >> i & 1 and need.lasts and columns[need.has].item(row) < need.adds
-            for i, need in enumerate(self.amounts)
+            for i, need in enumerate(self.needs)
         )
 
     def unresolvable_rows(self, masks: Array, rows: Array) -> Array:
         columns, found = self.columns(), np.zeros(len(rows), np.bool_)
-        for i, need in enumerate(self.amounts):
+        for i, need in enumerate(self.needs):
             if need.lasts:
                 found |= ((masks >> i) & 1).astype(np.bool_) & (columns[need.has][rows] < need.adds)
         return found
 
     def lack(self, cells: Cells) -> Numbers:
         total: Numbers = 0.0
-        for need, left in zip(self.amounts, self.left(cells), strict=True):
+        for need, left in zip(self.needs, self.left(cells), strict=True):
             missing = need.adds - left
             total = total + missing * (missing > 0) / max(need.adds, 1)
         return total
+
+
+def _forms_of_row(
+    needed: Sequence[Need], filled: Sequence[Share], shape: ScoreShape | None, columns: dict[Hashable, Array]
+) -> tuple[OfRow, OfRow]:
+    """Verdicts and scores of single rows, for all judges of these columns."""
+    needs = [(columns[need.has].data, columns[need.taken].data, 1 << i) for i, need in enumerate(needed)]
+
+    def feasible(row: Row, amounts: PodAmounts) -> int:
+        mask = 0
+        for (has, taken, bit), adds in zip(needs, amounts.needed):  # noqa: B905 - equally long
+            if has[row] - taken[row] < adds:
+                mask |= bit
+        return mask
+
+    filter_of_row: OfRow = feasible
+    if len(needs) == 3:
+        filter_of_row = _quickly(feasible, *[(has, taken) for has, taken, _ in needs])
+    shares = [(columns[each.capacity].data, columns[each.used].data, each.weight) for each in filled]
+    return filter_of_row, _nothing if shape is None else shape.of_views(shares)
 
 
 class _Views(NamedTuple):
     """A judge's formulas for single rows."""
 
     of: Array
-    "The column by which it is seen that the table has grown."
+    "A column that shows whether the table has grown."
     feasible: OfRow
     score: OfRow
 
@@ -171,7 +183,7 @@ class _Together(Judge):
             return _short(cells, self._needs, self._needed)
         short = has - cells.block(self._taken) < self._needed_block
         if not np.count_nonzero(short):
-            # As a rule nobody is turned away, which one comparison tells.
+            # Usually no row is rejected, which one comparison tells.
             return 0
         masks: Numbers = 0
         for i, of_resource in enumerate(short):

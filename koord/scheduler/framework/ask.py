@@ -27,25 +27,29 @@ from koord.scheduler.state.pods import (
     template_of,
 )
 from koord.scheduler.state.terms import PodTerms, terms_of
+from koord.scheduler.state.view import View
 
 T = TypeVar("T")
 
 
 class once(Generic[T]):  # noqa: N801 - reads as the decorator that it is
-    """A property worked out when first asked for. As functools.cached_property, without its lock: pods are many."""
+    """A property computed on first use. Like functools.cached_property, but without its lock: there are many pods."""
 
     def __init__(self, work: Callable[[Any], T]) -> None:
         self._work, self._name = work, work.__name__
 
     def __get__(self, ask: Ask, _owner: type | None = None) -> T:
         value = self._work(ask)
-        # Not by way of `__dict__`: whoever asks for that has the interpreter make one.
+        # Not through `__dict__`: reading it makes the interpreter create one.
         setattr(ask, self._name, value)
         return value
 
 
 class Ask:
     """What plugins get to see of a pod."""
+
+    view: View | None = None
+    "While its class is made: how that sees the cluster, where that is otherwise than all others do."
 
     def __init__(self, pod: Pod) -> None:
         self.pod, self.spec, self.meta = pod, scheduled_spec(pod.spec), pod.metadata
@@ -80,7 +84,7 @@ class Ask:
 
     @property
     def is_heavy(self) -> bool:
-        """Whether it costs so much more than other pods that it should not be in their way."""
+        """Whether deciding it is too expensive to let it delay other pods."""
         return is_heavy(self.spec)
 
     @once
@@ -90,7 +94,7 @@ class Ask:
 
     @once
     def band(self) -> PriorityClass:
-        """The priority class by which it shares nodes with others."""
+        """Its priority class, which decides how it shares nodes with other pods."""
         return priority_class(self.pod)
 
     @once

@@ -14,9 +14,9 @@ from koord.api.kubernetes.pod import PodAffinity, PodAffinityTerm, PodSpec
 from koord.api.text.selector import LabelSelector
 
 LIGHT: Final = 8
-"""Up to so many constraints and terms about other pods a pod waits in no other order than its own."""
+"""A pod with at most this many constraints and terms about other pods waits in its usual order."""
 TRIED_TERMS: Final = 1 << 13
-"""So many constraints and terms are tried out in all, times nodes, to make room for one pod."""
+"""The most constraints and terms, times nodes, that are tried out in all to make room for one pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Bound:
 
 
 def excess(spec: PodSpec) -> str | None:
-    """What a pod has too much of, or nobody can give it, for its event and condition; None: it is within the bounds."""
+    """What exceeds the bounds or is unsupported, for the pod's event and condition; None: the pod is within bounds."""
     if spec.resource_claims:
         names = ", ".join(each.name for each in spec.resource_claims)
         return (
@@ -53,18 +53,18 @@ def too_many_terms(spec: PodSpec) -> str | None:
 
 
 def is_heavy(spec: PodSpec) -> bool:
-    """Whether a pod costs so much more than others that it should not be in their way."""
+    """Whether a pod is too expensive to let it delay others."""
     return _weight(spec) > LIGHT
 
 
 def trials(spec: PodSpec) -> int | None:
-    """On how many nodes it may be tried out which pods would have to go for a pod; None: on all of them."""
+    """On how many nodes preemption may be tried out for a pod; None: on all of them."""
     weight = _weight(spec)
     return None if weight <= LIGHT else TRIED_TERMS // weight
 
 
 def _weight(spec: PodSpec) -> int:
-    """Constraints and terms about other pods: each is looked at again for whatever happens to other pods."""
+    """Constraints and terms about other pods: each is evaluated again after every change of other pods."""
     own = len(spec.topology_spread_constraints)
     return own if spec.affinity is None else own + pod_terms(spec)
 

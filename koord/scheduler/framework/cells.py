@@ -65,7 +65,7 @@ class Many:
 
 
 class Crowded(Many):
-    """The cells of several rows as they are once more pods of one class are there: so many on each."""
+    """The cells of several rows after more pods of one class are placed there: `pods` has the number for each row."""
 
     __slots__ = ("_gains", "_pods")
 

@@ -1,8 +1,8 @@
-"""What would have to be otherwise for a pod to fit on a node: changes that judges propose, and how to try them out.
+"""What would have to change for a pod to fit on a node: changes that judges propose, and how to try them out.
 
-A judge knows best what it stumbles over, so it says what would satisfy it (`Judge.mend`). Whether that is enough is
-never taken on trust: whoever proposes a change to a user applies it to the state, asks all judges again, and takes it
-back.
+A judge knows best why it rejects a pod, so it proposes what would satisfy it (`Judge.mend`). Whether that is enough is
+always checked: before a change is proposed to a user, it is applied to the state, all judges are asked again, and the
+change is taken back.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Change:
     trial: Trial | None = None
     "How to have anything else for a moment: a volume, a driver's limit, a report."
     whose: Side = "storage"
-    "Of a trial: who would have to see to it."
+    "Of a trial: which side would have to make the change."
     size: float = 1.0
-    "How much is asked of people, where one label or toleration is 1: smaller changes are proposed first."
+    "How much work the change is, where one label or toleration is 1: smaller changes are proposed first."
     requests: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    "Of a pod that asks for less: what it would ask for, by resource, and what it asks for."
+    "Of a pod that would request less: by resource, what it would request, and what it requests."
 
     @property
     def on(self) -> Side:
@@ -90,14 +90,14 @@ def asking_for_less(pod: Pod, requests: Mapping[str, tuple[int, int]], size: flo
 
 
 def without_pods(pods: Iterable[str], because: str) -> Change:
-    """Other pods gone. Nobody wants to read of hundreds."""
+    """Other pods gone. A list of hundreds would not be read."""
     keys = sorted(pods)
     return Change(f"{_some_pods(keys)} gone, {because}", gone=tuple(keys), because=because, size=1.0 + len(keys))
 
 
 def pods_told_in(namespace: str, pods: Iterable[str]) -> str:
-    """Some pods by their keys, as people of one namespace may read it. Events and conditions of a pod are read by
-    whoever may read its namespace: of pods of other namespaces they learn the number alone."""
+    """Some pods by their keys, as readers of one namespace may see them. Everyone who may read a pod's namespace can
+    read its events and conditions: they learn only the number of pods in other namespaces."""
     keys = sorted(pods)
     own = [key for key in keys if key.startswith(f"{namespace}/")]
     words = [_some_pods(own)] if own else []
@@ -111,13 +111,13 @@ def _some_pods(keys: Sequence[str]) -> str:
 
 
 def is_the_nodes_own(node: Node, label: str) -> bool:
-    """Whether nobody but the node's kubelet says what a label is: it would write the label back, and a node is not
-    another machine, or elsewhere, because a label says so. Where a node has no place, somebody may give it one."""
+    """Whether only the node's kubelet sets a label: it would write the label back, and a label does not turn the node
+    into another machine or move it elsewhere. A node without a zone or region may be given one."""
     return label in _SAID_BY_KUBELET or (label in _PLACES and label in node.metadata.labels)
 
 
 def relabelled(node: Node, labels: Mapping[str, str | None], size: float | None = None) -> list[Change]:
-    """Other labels on the node, where they are people's to change; None takes one off."""
+    """Other labels on the node, where users may change them; None removes a label."""
     if any(is_the_nodes_own(node, label) for label in labels):
         return []
     now = {key: value for key, value in node.metadata.labels.items() if key not in labels}
@@ -156,7 +156,7 @@ def smaller(pod: Pod, most: Mapping[str, int]) -> Pod | None:
 
 
 def larger(pod: Pod, name: str, least: int) -> Pod:
-    """The pod with requests that come to so much in all, which is more: whoever asks for most gets it."""
+    """The pod with requests raised to `least` in all: the container that requests most gets the rest."""
     spec, more = pod.spec, least - pod_requests(pod).get(name, 0)
     if spec.resources is not None and name in spec.resources.requests:
         whole = _grown(spec.resources, name, more)

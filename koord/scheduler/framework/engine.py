@@ -7,81 +7,39 @@ binds, waits or retries is elsewhere.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from koord.api.configuration.scheduler_plugins import IMPLEMENTS
 from koord.api.kinds import Kind
 from koord.api.machinery.struct import EMPTY
 from koord.scheduler.framework.after_placing import AfterPlacing
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.classes import Classes
 from koord.scheduler.framework.exact import WorkedOut, exact_checks
-from koord.scheduler.framework.jobs import JobPlacing, NoPlan
-from koord.scheduler.framework.judge import Objection, Refused
-from koord.scheduler.framework.nominated import Promised
+from koord.scheduler.framework.exact_check import Objection
+from koord.scheduler.framework.job_placing import JobPlacing, NoPlan
+from koord.scheduler.framework.jobs import JobNeed, Jobs, Permit
 from koord.scheduler.framework.placement import Placement as Placement
-from koord.scheduler.framework.plugin import JobNeed, Permit, Plugin, Remedy
 from koord.scheduler.framework.pod_class import Part, PodClass
+from koord.scheduler.framework.profile import Profile as Profile
+from koord.scheduler.framework.refusals import ProfileRefusals
+from koord.scheduler.framework.remedy import Remedy
+from koord.scheduler.framework.stand_ins import StandIns
 from koord.scheduler.framework.writes import BindingPlan
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.nominations import Nomination
 from koord.scheduler.state.notes import with_note
-from koord.scheduler.state.pods import NotesOf, PodRecord, Shape
+from koord.scheduler.state.pods import NotesOf, PodRecord
 from koord.scheduler.state.table import Array, Row
-from koord.scheduler.state.view import View
 
-CLASSES_KEPT: Final = 512
-CELLS_KEPT: Final = 1 << 24
-"""Rows times classes: a class costs some 50 bytes a row, so this is 800 MB at most."""
-SHAPES_KEPT: Final = 1 << 14
-Ties: TypeAlias = Literal["by class", "fixed"]
-"""Whom equal scores favour: another order of nodes for every class of pods, or one order for all."""
-
-
-class PodBounds(Plugin):
-    """Turns away pods beyond the bounds, before any plugin of a profile looks at them. Nothing that happens in the
-    cluster helps them."""
-
-    name = "PodBounds"
-
-
-POD_BOUNDS: Final = PodBounds()
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """Which plugins take part, in which order, with which weights."""
-
-    name: str
-    plugins: tuple[Plugin, ...]
-    "In the order in which a node meets their filters."
-    weights: dict[str, int]
-    order: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    "By extension point, the names of who takes part, in order. A point that is not here: all who have it."
-    scores_only: Mapping[str, bool] = field(default_factory=dict)
-    "Plugins whose filter is off, and whether they still say what they know before filters."
-    judging_not: frozenset[str] = frozenset()
-    "Plugins that take part at other points alone: they neither filter nor score."
-    ties: Ties = "by class"
-
-    def at(self, point: str, attribute: str) -> list[Plugin]:
-        """Who takes part at a point, in its order; plugins that no configuration knows come last."""
-        having = [each for each in self.plugins if getattr(each, attribute) is not None]
-        order = self.order.get(point)
-        if order is None:
-            return having
-        place = {name: i for i, name in enumerate(order)}
-        told = [each for each in having if each.name in place or each.name not in IMPLEMENTS]
-        return sorted(told, key=lambda each: place.get(each.name, len(place)))
+Prefers: TypeAlias = Callable[[Ask, Cluster], Sequence[Row]]
+Reserves: TypeAlias = Callable[[Ask, Row, Cluster, object], object]
 
 
 class _Spot(NamedTuple):
-    """A row that will do for one pod, and what exact checks worked out for it there."""
+    """A row that will do for one pod, and the results of exact checks for it there."""
 
     row: Row
     worked_out: WorkedOut = EMPTY
@@ -96,129 +54,55 @@ class Engine:
             plugin.attach(cluster)
             if plugin.notes is not None:
                 cluster.notes(plugin.notes)
-        self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
-        self._last: PodClass | None = None
-        self._judging = [
-            each for each in profile.plugins if each.compile is not None and each.name not in profile.judging_not
-        ]
-        self._viewing = [
-            each for each in profile.plugins if each.view is not None and each.name not in profile.judging_not
-        ]
-        self._telling_apart = [each for each in profile.plugins if each in self._judging or each in self._viewing]
-        self._refusing = profile.at("preFilter", "refuses")
-        self._told = profile.at("preFilter", "tried")
-        self._preferring = profile.at("preFilter", "prefers")
-        self._reserving = [(each.name, each.reserve) for each in profile.at("reserve", "reserve") if each.reserve]
-        self._helping = profile.at("postFilter", "post_filter")
-        self._helping_jobs = profile.at("postFilter", "post_filter_job")
+        self._classes = Classes(cluster, profile)
+        self._refusals = ProfileRefusals(profile)
+        self.refuses = bool(self._refusals)
+        "Whether a plugin may currently refuse pods on every node."
+        self._preferring: list[tuple[str, Prefers]] = profile.at("preFilter", "prefers")
+        self._reserving: list[tuple[str, Reserves]] = profile.at("reserve", "reserve")
+        self._helping: list[tuple[str, Callable[[Ask, Engine], Remedy | None]]] = profile.at(
+            "postFilter", "post_filter"
+        )
+        self._helping_jobs: list[tuple[str, Jobs]] = profile.at("postFilter", "jobs")
+        self._planning: list[tuple[str, Jobs]] = profile.at("permit", "jobs")
+        self._jobs = [each.jobs for each in profile.plugins if each.jobs is not None]
+        self._stand_ins: list[tuple[str, StandIns]] = profile.at("bind", "stand_ins")
+        self._meeting = [each.meets for each in profile.plugins if each.meets is not None]
         self._after = AfterPlacing(cluster, profile)
-        self._binding = profile.at("bind", "bind")
-        self._planning = profile.at("permit", "plan_job")
-        self._counting = profile.at("permit", "needs")
-        self._grouping = [each for each in profile.plugins if each.group is not None]
-        self._telling = [each for each in profile.plugins if each.tells is not None]
-        self._meeting = [each for each in profile.plugins if each.meets is not None]
-        self._of_shape: dict[Shape, tuple[int, tuple[Plugin, ...]]] = {}
-        self._by_spec: dict[Hashable, int] = {}
-        self._judged_before = self._run_before = 0
 
     @property
     def judging(self) -> list[str]:
         """The plugins that filter or score, in their order."""
-        return [each.name for each in self._judging]
+        return self._classes.judging
 
     @property
     def rows_judged(self) -> int:
         """How many rows have been looked at so far, over all classes: the work that decisions cost."""
-        return self._judged_before + sum(each.rows_judged for each in self._classes.values())
+        return self._classes.rows_judged
 
     @property
     def bodies_run(self) -> int:
         """How many verdicts and scores plugins have given so far: plugins times rows."""
-        return self._run_before + sum(each.bodies_run for each in self._classes.values())
+        return self._classes.bodies_run
 
     def class_of(self, ask: Ask) -> PodClass:
-        """The class of a pod, made when it is new; the least recently used ones are dropped."""
-        return self._class(ask, self._floor(ask))
-
-    def _class(self, ask: Ask, floor: int | None) -> PodClass:
-        key = self._key(ask) if floor is None else (floor, self._key(ask))
-        found = self._classes.get(key)
-        if found is None:
-            found = self._classes[key] = self._new_class(ask, floor)
-            most = max(1, min(CLASSES_KEPT, CELLS_KEPT // self.cluster.table.capacity))
-            while len(self._classes) > most:
-                _, dropped = self._classes.popitem(last=False)
-                self._judged_before += dropped.rows_judged
-                self._run_before += dropped.bodies_run
-        elif found is not self._last:
-            self._classes.move_to_end(key)
-        self._last = found
-        return found
-
-    def _new_class(self, ask: Ask, floor: int | None) -> PodClass:
-        key, view = self._whole_key(ask), self._view(ask)
-        ties = key if self.profile.ties == "by class" else ()
-        return PodClass(key, self.cluster, self._parts(ask, floor, view), ties, view)
-
-    def _view(self, ask: Ask) -> View | None:
-        """How pods like this one see the cluster. Two views of it are a fault of the plugins."""
-        found = [(each.name, view) for each in self._viewing if each.view and (view := each.view(ask, self.cluster))]
-        if len(found) > 1:
-            raise ValueError(f"{' and '.join(name for name, _ in found)} each have a view for {ask.key}: one may")
-        return found[0][1] if found else None
-
-    def _key(self, ask: Ask) -> Hashable:
-        """What all plugins look at in a pod. Of what depends on its spec alone, a number stands for all of it."""
-        settled, others = self._of_shape.get(ask.template.shape) or self._look_at_spec(ask)
-        cluster = self.cluster
-        return (settled, *[plugin.key(ask, cluster) for plugin in others])
+        """The class of a pod, made when it is new."""
+        return self._classes.of(ask, self._classes.floor(ask))
 
     def has_twins(self, ask: Ask) -> bool:
         """Whether pods that differ from this one in their names, uids, times and conditions only are of its class."""
-        others = (self._of_shape.get(ask.template.shape) or self._look_at_spec(ask))[1]
-        asked = {id(plugin): plugin for plugin in (*others, *self._preferring)}.values()
-        return not any(plugin.keyed_by_name(self.cluster) for plugin in asked)
-
-    def _look_at_spec(self, ask: Ask) -> tuple[int, tuple[Plugin, ...]]:
-        """A number for the keys that depend on the spec alone, and the plugins that look at more."""
-        if len(self._of_shape) >= SHAPES_KEPT or len(self._by_spec) >= SHAPES_KEPT:
-            # Numbers are part of the classes' keys, so that all of it goes together.
-            self._judged_before = self.rows_judged
-            for known in (self._of_shape, self._by_spec, self._classes):
-                known.clear()
-        settled: list[Hashable] = [ask.excess]
-        others: list[Plugin] = []
-        for plugin in self._telling_apart if settled == [None] else ():
-            if plugin.keyed_by_spec(ask):
-                settled.append(plugin.key(ask, self.cluster))
-            else:
-                settled.append(...)
-                others.append(plugin)
-        found = self._by_spec.setdefault(tuple(settled), len(self._by_spec)), tuple(others)
-        if ask.shape.of_spec:
-            self._of_shape[ask.shape] = found
-        return found
-
-    def _whole_key(self, ask: Ask) -> Hashable:
-        why = ask.excess
-        return why if why is not None else tuple([plugin.key(ask, self.cluster) for plugin in self._telling_apart])
-
-    def _floor(self, ask: Ask) -> int | None:
-        """Which promises to other pods concern this one."""
-        nominations = self.cluster.nominations
-        return nominations.floor(ask.priority) if nominations.any else None
+        return self._classes.has_twins(ask)
 
     def place(self, ask: Ask, *, explain: bool = False) -> Placement:
         """Decide for one pod, and count it on its node. A node that it was promised is tried first, and alone."""
-        if self._refusing and (refused := self.refusal(ask)) is not None:
+        if self.refuses and (refused := self.refusal(ask)) is not None:
             plugin, why = refused
             nodes = {why: len(self.cluster.table)}
-            held_as = self._held_as(plugin, ask)
+            held_as = self._refusals.condition(plugin, ask)
             return Placement(ask.key, None, rejections=nodes, why_not={plugin: nodes}, refusal=why, held_as=held_as)
         nominations = self.cluster.nominations
         if not nominations.any and not ask.pod.status.nominated_node_name:
-            return self._place(ask, self._class(ask, None), None, explain)
+            return self._place(ask, self._classes.of(ask, None), None, explain)
         with nominations.without(ask.key) as promise:
             named = self.cluster.table.row_of.get(ask.pod.status.nominated_node_name)
             placement = self._place(ask, self.class_of(ask), named if promise is None else promise.row, explain)
@@ -227,47 +111,21 @@ class Engine:
             self.cluster.undoable(lambda: nominations.put(promise))
         return placement
 
-    @property
-    def refuses(self) -> bool:
-        """Whether a plugin may turn pods away as things are, whatever the node."""
-        return bool(self._refusing)
-
     def lets_through(self, asks: Sequence[Ask]) -> int:
-        """How many of some pods, the first ones, nobody refuses if they are placed one after the other."""
-        most = len(asks)
-        for plugin in self._refusing if asks else ():
-            most = min(most, 0 if plugin.lets_through is None else plugin.lets_through(asks[:most], self.cluster))
-        return most
+        """How many leading pods no plugin refuses if they are placed in order."""
+        return self._refusals.lets_through(asks)
 
     def refusal(self, ask: Ask) -> tuple[str, str] | None:
-        """The plugin that turns a pod away whatever the node, as things are now, and why."""
-        for plugin in self._refusing:
-            assert plugin.refuses is not None
-            why = plugin.refuses(ask, self.cluster)
-            if why is not None:
-                return plugin.name, why
-        return None
+        """The plugin that currently refuses a pod on every node, and why."""
+        return self._refusals.of(ask)
 
-    def _held_as(self, refusing: str, ask: Ask) -> str:
-        for plugin in self._refusing:
-            if plugin.name == refusing and plugin.held_as is not None:
-                return plugin.held_as(ask, self.cluster)
-        return ""
-
-    def frees(self, ask: Ask) -> list[PodRecord]:
-        """Pods on nodes whose going may let in a pod that is refused: what those say who refuse it."""
-        found: list[PodRecord] = []
-        for plugin in self._refusing:
-            assert plugin.refuses is not None
-            if plugin.refuses(ask, self.cluster) is not None:
-                found += () if plugin.frees is None else plugin.frees(ask, self.cluster)
-        return found
+    def victims_of_refusal(self, ask: Ask) -> list[PodRecord]:
+        """Pods on nodes whose going may let in a refused pod."""
+        return self._refusals.victims(ask)
 
     def tried(self, asks: Sequence[Ask], placements: Sequence[Placement]) -> None:
-        """An attempt has ended: whoever refuses pods may note whom."""
-        for plugin in self._told:
-            assert plugin.tried is not None
-            plugin.tried(asks, placements, self.cluster)
+        """An attempt has ended: plugins that refuse pods may note which."""
+        self._refusals.tried(asks, placements)
 
     def _place(self, ask: Ask, found: PodClass, first: Row | None, explain: bool) -> Placement:
         spot = None if first is None else self._spot(ask, first)
@@ -295,9 +153,8 @@ class Engine:
 
     def preferred(self, ask: Ask) -> Sequence[Row]:
         """Rows that a pod is tried on before all others, in their order: what the first plugin that has any says."""
-        for plugin in self._preferring:
-            assert plugin.prefers is not None
-            rows = plugin.prefers(ask, self.cluster)
+        for _, prefers in self._preferring:
+            rows = prefers(ask, self.cluster)
             if rows:
                 return rows
         return ()
@@ -314,28 +171,26 @@ class Engine:
         return Placement(ask.key, self.cluster.table.names[row])
 
     def place_all(self, asks: Sequence[Ask], *, at_least: int | None = None, explain: bool = False) -> list[Placement]:
-        """Decide for a whole job: all its parts get what they need, or nobody is placed. `at_least`: how many members
-        it takes, where the caller knows better than plugins."""
+        """Decide for a whole job: all its parts get what they need, or no pod is placed. `at_least`: how many members
+        the job needs, where the caller knows better than plugins."""
         return JobPlacing(self).place_all(asks, at_least, explain=explain)
 
     def needs(self, asks: Sequence[Ask]) -> Sequence[JobNeed]:
-        """What a job needs for any of its pods to be bound: all of them, where no plugin says so."""
-        for plugin in self._counting:
-            assert plugin.needs is not None
-            found = plugin.needs(asks, self.cluster)
+        """What a job needs for any of its pods to be bound: all of them, if no plugin says otherwise."""
+        for _, jobs in self._planning:
+            found = jobs.needs(asks)
             if found is not None:
                 return found
         return (JobNeed("the job", tuple(range(len(asks))), len(asks)),)
 
     def planned(self, asks: Sequence[Ask]) -> Sequence[Row | None] | NoPlan | None:
         """The rows that a plugin wants for the members of a job, or why it has none. What it tried out is undone."""
-        for plugin in self._planning:
-            assert plugin.plan_job is not None
+        for name, jobs in self._planning:
             with self.cluster.transaction() as trial:
-                rows = plugin.plan_job(asks, self)
+                rows = jobs.plan(asks, self)
                 trial.undo()
             if rows is not None:
-                return NoPlan(plugin.name, rows) if isinstance(rows, str) else rows
+                return NoPlan(name, rows) if isinstance(rows, str) else rows
         return None
 
     def room_for(self, ask: Ask) -> Array:
@@ -349,8 +204,10 @@ class Engine:
         rows = found.feasible_rows()
         most = np.full(len(rows), np.iinfo(np.int64).max)
         for part in found.parts:
-            judge = part.judge
-            for need, left in zip(judge.amounts, judge.left(found.cells(rows)), strict=True):
+            amounts = part.judge.amounts
+            if amounts is None:
+                continue
+            for need, left in zip(amounts.needs, amounts.left(found.cells(rows)), strict=True):
                 if need.adds > 0:
                     np.minimum(most, left // need.adds, out=most)
         room[rows] = np.maximum(most, 0)
@@ -368,12 +225,11 @@ class Engine:
 
     def remedy(self, ask: Ask) -> Remedy:
         """What would help a pod that fits nowhere: the first plugin that knows decides, the others' words add up."""
-        return _first(plugin.post_filter(ask, self) for plugin in self._helping if plugin.post_filter is not None)
+        return _first(post_filter(ask, self) for _, post_filter in self._helping)
 
     def remedy_for_job(self, asks: Sequence[Ask]) -> Remedy:
         """The same for a job."""
-        helping = (each.post_filter_job for each in self._helping_jobs)
-        return _first(help_job(asks, self) for help_job in helping if help_job is not None)
+        return _first(jobs.post_filter(asks, self) for _, jobs in self._helping_jobs)
 
     def nominate(self, ask: Ask, remedy: Remedy) -> tuple[str, ...]:
         """Promise a pod the node of a remedy, or nothing any more. The keys of less important pods that were promised
@@ -395,33 +251,29 @@ class Engine:
 
     def group(self, ask: Ask) -> str | None:
         """The job that a waiting pod belongs to; None: it goes alone."""
-        for plugin in self._grouping:
-            assert plugin.group is not None
-            found = plugin.group(ask, self.cluster)
+        for jobs in self._jobs:
+            found = jobs.group(ask)
             if found is not None:
                 return found
         return None
 
     @property
     def binds_stand_ins(self) -> bool:
-        """Whether some plugin binds what is no pod to the API server."""
-        return bool(self._binding)
+        """Whether some plugin binds objects that are not pods to the API server."""
+        return bool(self._stand_ins)
 
     def stands_for(self, ask: Ask) -> tuple[Kind[Any], Any] | None:
-        """The object that a pod stands for which is none to the API server."""
-        for plugin in self._binding:
-            if plugin.stands_for is not None and (found := plugin.stands_for(ask)) is not None:
-                return found
-        return None
+        """The object that a pod stands for, if the API server does not have the pod."""
+        objects = (stand_ins.object_of(ask) for _, stand_ins in self._stand_ins)
+        return next((each for each in objects if each is not None), None)
 
     def about(self, asks: Sequence[Ask]) -> list[tuple[Kind[Any], Any]]:
-        """Objects, beside the pods of a job, at which users look to see how it fares."""
-        telling = (plugin.about for plugin in self._grouping if plugin.about is not None)
-        return [each for about in telling for each in about(asks, self.cluster)]
+        """Objects, besides the pods of a job, that show its progress to users."""
+        return [each for jobs in self._jobs for each in jobs.objects(asks)]
 
     def judged_alone(self, ask: Ask) -> PodClass:
-        """The class of a pod, new and kept by nobody: to try out what a changed pod would meet."""
-        return self._new_class(ask, self._floor(ask))
+        """A new class for a pod, which is not kept: to try out how a changed pod would be judged."""
+        return self._classes.new(ask, self._classes.floor(ask))
 
     def permit(self, ask: Ask, row: Row) -> Permit:
         """Whether a placed pod waits for others."""
@@ -438,21 +290,21 @@ class Engine:
     def told(self, key: str) -> dict[str, str]:
         """What a pod on a node has by its notes, in words, by plugin."""
         placed = self.cluster.pods.get(key)
-        notes = {} if placed is None else dict(placed[0].notes)
-        having = [(each, notes[each.name]) for each in self._telling if each.name in notes]
-        found = {each.name: each.tells(note) for each, note in having if each.tells is not None}
-        return {name: words for name, words in found.items() if words}
+        having = () if placed is None else placed[0].notes
+        noting = {each.name: self.cluster.notes(each.notes) for each in self.profile.plugins if each.notes is not None}
+        found = {name: noting[name].words(note) for name, note in having if name in noting}
+        return {name: found[name] for name in noting if found.get(name)}
 
     def fits(self, ask: Ask, row: Row) -> bool:
-        """Whether one row will do for a pod, by exact checks too, and whoever was promised it."""
+        """Whether one row will do for a pod, by exact checks and beside the pods that are nominated to it."""
         return self._spot(ask, row) is not None
 
     def has_room(self, ask: Ask, row: Row) -> bool:
-        """As `fits`, whoever refuses the pod whatever the node."""
+        """As `fits`, but ignores plugins that refuse the pod on every node."""
         return self._room(ask, row) is not None
 
     def _spot(self, ask: Ask, row: Row) -> _Spot | None:
-        return None if self._refusing and self.refusal(ask) is not None else self._room(ask, row)
+        return None if self.refuses and self.refusal(ask) is not None else self._room(ask, row)
 
     def _room(self, ask: Ask, row: Row) -> _Spot | None:
         found = self.class_of(ask)
@@ -462,13 +314,13 @@ class Engine:
         return None if isinstance(checked, tuple) else _Spot(row, checked)
 
     def words_against(self, ask: Ask, row: Row) -> list[str]:
-        """Why a row will not do, in the words of the first who says so; nothing where it will."""
+        """Why a row will not do, in the words of the first plugin that rejects it; empty if it will."""
         against = self._against(ask, row)
         return [] if against is None else against[1]
 
     def _against(self, ask: Ask, row: Row) -> tuple[str, list[str]] | None:
         """The plugin that speaks against a row, and its words."""
-        if self._refusing and (refused := self.refusal(ask)) is not None:
+        if self.refuses and (refused := self.refusal(ask)) is not None:
             return refused[0], [refused[1]]
         found = self._crowded(ask, row) or self.class_of(ask).reasons(row)
         if found is not None:
@@ -489,7 +341,7 @@ class Engine:
         return None
 
     def _checked(self, ask: Ask, found: PodClass, row: Row) -> WorkedOut | tuple[str, Objection]:
-        """What exact checks worked out for a row that would do by its columns; or who speaks against it, and why."""
+        """The results of exact checks for a row that would do by its columns; or the plugin that objects, and why."""
         worked_out: WorkedOut = EMPTY
         if found.exact:
             checked = exact_checks(found.exact, found.doors, ask, row)
@@ -500,12 +352,13 @@ class Engine:
         return worked_out if why is None else (why[0].plugin.name, Objection(", ".join(why[1])))
 
     def meets(self, ask: Ask, promised: PodRecord) -> bool:
-        """Whether a pod could be turned away by a promised one for more than its amounts."""
-        return any(plugin.meets(ask, promised) for plugin in self._meeting if plugin.meets is not None)
+        """Whether a nominated pod could keep a pod off a row for more than its amounts."""
+        return any(meets(ask, promised) for meets in self._meeting)
 
     def _crowded(self, ask: Ask, row: Row) -> tuple[Part, list[str]] | None:
-        """Who would turn a pod away if all were there already who were promised the row, where that takes a trial."""
-        floor = self._floor(ask)
+        """The plugin that would reject a pod if all pods nominated to the row were there already, where a trial is
+        needed to find out; and its reasons."""
+        floor = self._classes.floor(ask)
         if floor is None:
             return None
         promised = self.cluster.nominations.at(row, floor)
@@ -514,7 +367,7 @@ class Engine:
         with self.cluster.transaction() as attempt:
             for each in promised:
                 self.cluster.place(each, row)
-            why = self._class(ask, None).reasons(row)
+            why = self._classes.of(ask, None).reasons(row)
             attempt.undo()
         return why
 
@@ -554,30 +407,6 @@ class Engine:
         refusal = found.refusal()
         why = ", ".join(refusal[1]) if refusal else ""
         return Placement(ask.key, None, rejections=histogram, why_not=why_not, refusal=why)
-
-    def _parts(self, ask: Ask, floor: int | None = None, view: View | None = None) -> list[Part]:
-        why = ask.excess
-        if why is not None:
-            return [Part(POD_BOUNDS, Refused(why), 0)]
-        parts, scores_only = [], self.profile.scores_only
-        for plugin in self._judging:
-            assert plugin.compile is not None
-            if view is None or plugin.compile_through is None:
-                judge = plugin.compile(ask, self.cluster)
-            else:
-                judge = plugin.compile_through(ask, self.cluster, view)
-            if judge is None:
-                continue
-            if view is not None:
-                judge = copy(judge)
-                judge.view = view
-            refuses = scores_only.get(plugin.name)
-            if refuses is not None and not (refuses and isinstance(judge, Refused)):
-                judge = judge.scoring(pins=refuses)
-            if floor is not None and judge.amounts:
-                judge.promised = Promised(self.cluster.nominations, floor)
-            parts.append(Part(plugin, judge, self.profile.weights.get(plugin.name, 0)))
-        return parts
 
 
 def _first(remedies: Iterable[Remedy | None]) -> Remedy:

@@ -11,27 +11,28 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.judge import Door, Joint, Objection
+from koord.scheduler.framework.exact_check import Door, ExactCheck, Joint, Objection
 from koord.scheduler.framework.verdicts import Part
 from koord.scheduler.state.table import Row
 
 Doors: TypeAlias = Callable[[Row], Sequence[Door]]
 WorkedOut: TypeAlias = Mapping[str, object]
-"""What checks of one row worked out for one pod, by plugin: their `reserve` gets it."""
+"""The results of the checks of one row for one pod, by plugin: their `reserve` gets them."""
 
 
 def doors_of(parts: Iterable[Part]) -> Doors | None:
-    """Who knows of several ways onto a row."""
+    """The function that lists several ways onto a row, if a judge has one."""
     return next((part.judge.doors for part in parts if part.judge.doors is not None), None)
 
 
 def exact_checks(
     parts: Sequence[Part], doors: Doors | None, ask: Ask, row: Row
 ) -> dict[str, object] | tuple[str, Objection]:
-    """What each plugin worked out, by its name; or who objects, and why. `parts`: those with something to check.
+    """What each plugin worked out, by its name; or the plugin that objects, and why. `parts`: those with something to
+    check.
 
-    Where there are several ways onto the row, the first that nobody objects to is taken, and its plugin finds it among
-    what was worked out. Of objections, that to going beside all rooms is told, or else that to the best of them.
+    If there are several ways onto the row, the first one without an objection is taken, and its plugin finds it among
+    the results. The objection to going beside all rooms is reported, or else the one to the best room.
     """
     told: tuple[str, Objection] | None = None
     for door in () if doors is None else doors(row):
@@ -45,25 +46,15 @@ def exact_checks(
 
 
 def _checked(parts: Sequence[Part], ask: Ask, row: Row, door: Door | None) -> dict[str, object] | tuple[str, Objection]:
-    agreed: dict[Joint, object] = {}
-    if len(parts) == 1 and parts[0].judge.joint is None:
-        (part,) = parts
-        found = part.judge.check(ask, row, None, door)
-        return (part.plugin.name, found) if isinstance(found, Objection) else {part.plugin.name: found}
-    for joint in dict.fromkeys(part.judge.joint for part in parts if part.judge.joint is not None):
-        sharing = [part for part in parts if part.judge.joint is joint]
-        settled = joint.settle([part.judge.offer(ask, row, door) for part in sharing], ask, row)
-        if isinstance(settled, Objection):
-            return sharing[0].plugin.name, settled
-        agreed[joint] = settled
-    worked_out: dict[str, object] = {}
-    for part in parts:
-        shared = part.judge.joint
-        found = part.judge.check(ask, row, None if shared is None else agreed[shared], door)
-        if isinstance(found, Objection):
-            return part.plugin.name, found
-        worked_out[part.plugin.name] = found
-    return worked_out
+    checks = _checks_of(parts)
+    if len(checks) == 1 and checks[0][1].joint is None:
+        ((name, check),) = checks
+        found = check.check(ask, row, None, door)
+        return (name, found) if isinstance(found, Objection) else {name: found}
+    agreed = _agreed(checks, ask, row, lambda name, check: check.offer(ask, row, door))
+    if isinstance(agreed, tuple):
+        return agreed
+    return _each(checks, agreed, lambda name, check, settled: check.check(ask, row, settled, door))
 
 
 def checks_of_more(
@@ -71,20 +62,41 @@ def checks_of_more(
 ) -> dict[str, object] | tuple[str, Objection]:
     """As `exact_checks`, for a pod that has something on a row and asks for more: by plugin, what it has afterwards.
     `having`: by plugin, what stays its own. The row is without it."""
+    checks = _checks_of(parts)
+    agreed = _agreed(checks, ask, row, lambda name, check: check.offer_more(ask, row, having.get(name)))
+    if isinstance(agreed, tuple):
+        return agreed
+    return _each(checks, agreed, lambda name, check, settled: check.check_more(ask, row, settled, having.get(name)))
+
+
+def _checks_of(parts: Sequence[Part]) -> list[tuple[str, ExactCheck]]:
+    return [(part.plugin.name, part.judge.exact) for part in parts if part.judge.exact is not None]
+
+
+def _agreed(
+    checks: Sequence[tuple[str, ExactCheck]], ask: Ask, row: Row, offer: Callable[[str, ExactCheck], object]
+) -> dict[Joint, object] | tuple[str, Objection]:
+    """What each joint settles; or an objection, in the name of the first plugin that shares the joint."""
     agreed: dict[Joint, object] = {}
-    for joint in dict.fromkeys(part.judge.joint for part in parts if part.judge.joint is not None):
-        sharing = [part for part in parts if part.judge.joint is joint]
-        offers = [part.judge.offer_more(ask, row, having.get(part.plugin.name)) for part in sharing]
-        settled = joint.settle(offers, ask, row)
+    for joint in dict.fromkeys(check.joint for _, check in checks if check.joint is not None):
+        sharing = [each for each in checks if each[1].joint is joint]
+        settled = joint.settle([offer(name, check) for name, check in sharing], ask, row)
         if isinstance(settled, Objection):
-            return sharing[0].plugin.name, settled
+            return sharing[0][0], settled
         agreed[joint] = settled
+    return agreed
+
+
+def _each(
+    checks: Sequence[tuple[str, ExactCheck]],
+    agreed: Mapping[Joint, object],
+    run: Callable[[str, ExactCheck, object], object],
+) -> dict[str, object] | tuple[str, Objection]:
+    """The result of each check; or the first objection."""
     worked_out: dict[str, object] = {}
-    for part in parts:
-        shared = part.judge.joint
-        among = None if shared is None else agreed[shared]
-        found = part.judge.check_more(ask, row, among, having.get(part.plugin.name))
+    for name, check in checks:
+        found = run(name, check, None if check.joint is None else agreed[check.joint])
         if isinstance(found, Objection):
-            return part.plugin.name, found
-        worked_out[part.plugin.name] = found
+            return name, found
+        worked_out[name] = found
     return worked_out

@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from koord.scheduler.framework.judge import Facet, FewGroups
+from koord.scheduler.framework.facet import Facet, FewGroups
 from koord.scheduler.state.domains import distinct
 from koord.scheduler.state.table import Array, Row
 
@@ -28,15 +28,15 @@ TIE_BITS: Final = 32
 NEVER: Final = -(1 << 61)
 """Added to a row's total, or in its place, it makes the row lose against any row without it."""
 LOW: Final = NEVER // 2
-"""What is not above this is no candidate."""
+"""Rows at or below this are not candidates."""
 STEADY: Final = 1
-"""Sorting pays after so many times."""
+"""Sorting pays after this many times."""
 FEW_GROUPS: Final = 64
-"""Up to so many groups are compared as plain numbers: a list of them takes less than a dozen calls of numpy."""
+"""Up to this many groups are compared as plain numbers: a list of them takes less than a dozen calls of numpy."""
 FEW_POINTS: Final = 1 << 20
-"""Up to so many points, a total fits into a float with all the bits that decide among equals."""
+"""Up to this many points, a total fits into a float with all the bits that decide among equals."""
 MANY_MOVES: Final = 256
-"""More rows than that are cheaper to group all anew than one by one, where several facets decide."""
+"""With more moved rows than that, grouping all rows again is cheaper than one by one, where several facets decide."""
 KEPT: Final = 96
 LONGEST_HEAP: Final = 1024
 _POINT: Final = 1 << TIE_BITS
@@ -64,7 +64,7 @@ class Groups:
         self._floors: list[int] = []
         self._ids: dict[tuple[int, ...], int] = {}
         self._most_groups = 0
-        "Groups that no row is in any more stay until they are so many."
+        "Limit on the number of groups; until then, groups that lost their last row stay."
         self._sorted: _Sorted | None = None
         self._moves: int | None = None
         "How often rows had changed their groups, by a facet that counts that."

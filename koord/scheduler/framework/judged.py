@@ -2,8 +2,8 @@
 
     base[row] = (sum of weight * score << TIE_BITS) + tie, far below zero where the row is turned away
 
-Many rows are judged as arrays, few as plain numbers, by the same formulas; of a row that changed, only what its change
-concerns. Ties go by a hash of seed, class and node. What depends on other rows is not here: see `groups`.
+Many rows are judged as arrays, few as plain numbers, by the same formulas; for a row that changed, only the parts that
+the change concerns. A hash of seed, class and node decides ties. What depends on other rows is not here: see `groups`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from koord.scheduler.framework.cells import Cells, Crowded, Gain, Many, Numbers, OfRow, One
+from koord.scheduler.framework.exact_check import Objection
 from koord.scheduler.framework.groups import LOW, NEVER, TIE_BITS
-from koord.scheduler.framework.judge import Objection
-from koord.scheduler.framework.panels import LOST, MOST_FILTERS, Seat, panels_of
+from koord.scheduler.framework.panels import LOST, MOST_FILTERS, Seat, forms_of, panels_of
 from koord.scheduler.framework.stable import stable_hash, tie, ties
 from koord.scheduler.framework.verdicts import Part, Verdicts
 from koord.scheduler.state.cluster import Cluster
@@ -30,29 +30,30 @@ OF_PODS: Final = int(Reason.REQUESTED | Reason.PODS | Reason.LOAD | Reason.EXACT
 _ALL_BITS: Final = 0xFFFFFFFF
 _ALL_JOINT_BITS: Final = 0xFF
 _OUT: Final = 0
-"""Turned away by somebody who is asked alone. By others perhaps too."""
+"""Rejected by a judge that is asked alone, and perhaps by others too."""
 _CANDIDATE: Final = 1
 _JOINTLY_OUT: Final = 2
-"""Turned away by those alone who are asked together with other classes. Where nobody counts candidates, one of both."""
+"""Rejected only by judges that are asked together with other classes. If candidates are not counted, the row may be a
+candidate or this."""
 _NEVER: Final = np.int64(NEVER)
 FEW_APART: Final = 12
-"""Up to so many rows are judged one by one, where answers for all others can be taken over."""
+"""Up to this many rows are judged one by one, where answers for all others can be taken over."""
 
 _Body: TypeAlias = Callable[[Cells], Numbers]
 
 
 class _Plan(NamedTuple):
-    """What is to be judged again after a change, by its reasons."""
+    """What must be judged again after a change, by its reasons."""
 
     filters: list[tuple[_Body, int]]
-    "Who is asked alone, with the bit of each."
+    "Judges that are asked alone, with the bit of each."
     kept: int
     "The bits of those whose verdicts stay."
     joint: list[tuple[_Body, int]]
-    "Who may be asked together with other classes, likewise."
+    "Judges that may be asked together with other classes, likewise."
     kept_jointly: int
     others: list[tuple[_Body, int]] | None
-    "Scorers that join nobody, with their weights; None where their scores stay."
+    "Scorers that are asked alone, with their weights; None if their scores stay."
     bodies: int
 
 
@@ -60,7 +61,7 @@ class _Single(NamedTuple):
     """The same for one row."""
 
     by_row: list[tuple[OfRow, Hashable, int]]
-    "All who may be asked together with other classes: they take its number, with their own numbers and bits."
+    "All judges that may be asked together with other classes: they take its number, with their own numbers and bits."
     plan: _Plan
 
 
@@ -76,8 +77,8 @@ class Judged:
         # Flags as plain integers: an IntFlag's arithmetic costs more than a verdict.
         self.filters = [part for part in parts if int(part.judge.filters_on)]
         self.scorers = [part for part in parts if part.weight and int(part.judge.scores_on)]
-        alone = any(part.judge.promised for part in parts)
-        self._joining = [part for part in parts if part.judge.alike is not None and not alone]
+        alone = any(amounts is not None and amounts.promised for amounts in (part.judge.amounts for part in parts))
+        self._joining = [part for part in parts if part.judge.fast is not None and not alone]
         "Parts whose judges may be asked together with those of other classes."
         if sum(part in self._joining for part in self.filters) > MOST_FILTERS:
             self._joining = []
@@ -112,20 +113,20 @@ class Judged:
         self._take_rows()
         self._salt = stable_hash(key, cluster.seed)
         self.barred: dict[Row, tuple[str, Objection]] = {}
-        "Rows that failed an exact check, until they change: who says so, and why."
+        "Rows that failed an exact check, until they change: the plugin that says so, and why."
         self._own: Array = np.zeros(0, np.uint32)
-        "Who turns rows away of those who are asked alone, by their places among the filters."
+        "Per row, the filters asked alone that reject it, as bits in the order of the filters."
         self._jointly: Array = np.zeros(0, np.uint8)
-        "The same of those who may be asked together with other classes, by their bits in an answer; see `_are_old`."
+        "The same for filters that may be asked with other classes, by their bits in an answer; see `_are_old`."
         self._standing: Array = np.zeros(0, np.uint8)
-        "In a byte of every row, who turns it away: who takes over answers need not read it off larger arrays."
+        "One byte per row that sums up both, so that taking over answers need not read the larger arrays."
         self._others: Array = np.zeros(0, np.int32)
-        "What those scorers give that join nobody."
+        "Per row, the total of the scorers that are asked alone."
         self._unscored: set[Row] = set()
-        "Rows that were turned away when they changed, and whose other scores are therefore old."
+        "Rows that were rejected when they changed, and whose other scores are therefore old."
         self.base: Array = np.zeros(0, np.int64)
         self._are_old = False
-        "Whether answers were taken over, into bases alone: who turned rows away is asked again by who wants to know."
+        "Whether answers were taken over into bases only: the filters that reject a row are then asked again on demand."
         self.verdicts: Verdicts | None = None
         self._panels = panels_of(cluster)
         self._seat: Seat | None = None
@@ -144,7 +145,7 @@ class Judged:
 
     @property
     def blocked(self) -> Array:
-        """Which filters turn a row away, as bits."""
+        """Which filters reject a row, as bits."""
         if self._are_old:
             self._are_old, rows = False, slice(0, self._table.used)
             nobody = np.zeros(self._table.used, np.uint8)
@@ -153,7 +154,7 @@ class Judged:
         return blocked
 
     def _ask(self, filters: Sequence[tuple[_Body, int]], cells: Many, known: Array) -> Array:
-        """The bits of filters that turn rows away, beside those that are known."""
+        """The bits of filters that reject rows, besides those that are known."""
         for feasible, bit in filters:
             out = np.asarray(feasible(cells))
             if np.count_nonzero(out):
@@ -161,12 +162,12 @@ class Judged:
         return known
 
     def _take_rows(self) -> None:
-        lists = [(part, rows) for part in self.parts if part.judge.pins and (rows := part.judge.only()) is not None]
+        lists = [(part, rows) for part in self.parts if part.pins and (rows := part.judge.only()) is not None]
         self._pinning = [part for part, _ in lists]
         self._only = frozenset.intersection(*(frozenset(rows) for _, rows in lists)) if lists else None
 
     def look_again(self) -> None:
-        """Take up lists of rows and what the view shows as they are now, without judging any row."""
+        """Read again the lists of rows and what the view shows, without judging any row."""
         self._take_rows()
         if self._view is not None:
             self.columns = self._view.columns
@@ -203,8 +204,8 @@ class Judged:
             self._judge(slice(0, self._table.used), _ANY, None)
 
     def judge_many(self, changed: Changes) -> tuple[Array, Array, Array | None]:
-        """Judge rows that changed, as arrays. The rows, some of them perhaps twice; their bases, of which the last one
-        counts; and which were candidates before, or None: those that are."""
+        """Judge rows that changed, as arrays. Returns the rows, some of them perhaps twice; their bases, where the last
+        one of a row counts; and which were candidates before, or None if that is unchanged."""
         reasons = changed.reasons
         # Arrays are judged whole: what is old is brought up to date with the rest.
         if self._unscored and not self._unscored.isdisjoint(changed.rows):
@@ -236,7 +237,7 @@ class Judged:
         return was
 
     def join(self, behind: int) -> None:
-        """The class had to catch up with so many changes: next time, it is asked together with others."""
+        """The class had to catch up with `behind` changes: next time, it is asked together with others."""
         if self._joining and (self._seat is None or self._seat.number == LOST):
             self._seat = self._panels.seat(self._joining, self._salt, behind, self._view)
 
@@ -267,7 +268,7 @@ class Judged:
         return sorted(found) if len(found) <= FEW_APART else None
 
     def _take_over(self, changed: Changes, first: int, apart: Sequence[Row]) -> tuple[Array, Array, Array | None]:
-        """Take answers as they are, for rows that nobody else turns away. Rows `apart` are judged by themselves."""
+        """Take over answers unchanged, for rows that no other judge rejects. Rows `apart` are judged by themselves."""
         seat, rows = self._seat, changed.entries
         assert seat is not None
         self._panels.fill_in(seat, first, changed, self._standing)
@@ -281,8 +282,8 @@ class Judged:
         standings = standing.tobytes()
         if apart or (self._counts and (_JOINTLY_OUT in standings or against.tobytes().count(0) != len(rows))):
             return self._recount(changed, base, apart)
-        # As a rule nobody is turned away, now or before, or nobody counts them. Of a row that changed more than once,
-        # what is written last stays.
+        # Usually no row is rejected, now or before, or candidates are not counted. For a row that changed more than
+        # once, the last value written stays.
         if self._other_scorers:
             base = base + (self._others[rows].astype(np.int64) << TIE_BITS)
         if _OUT in standings:
@@ -291,7 +292,7 @@ class Judged:
         return rows, base, None
 
     def _recount(self, changed: Changes, base: Array, apart: Sequence[Row]) -> tuple[Array, Array, Array | None]:
-        """The same where it counts which rows are turned away by those who gave answers, or were."""
+        """The same, where it matters which rows the answers reject, or rejected before."""
         rows = changed.index
         before, base = self._standing[rows], base[changed.places]
         if self._other_scorers:
@@ -311,7 +312,7 @@ class Judged:
         return rows, base, were
 
     def _plan(self, reasons: int, answered: bool) -> _Plan:
-        """`answered`: those who join others have given their answers."""
+        """`answered`: judges that are asked together with other classes have given their answers."""
         found = self._plans.get((reasons, answered))
         if found is None:
             again = [(part, 1 << i) for i, part in enumerate(self.filters) if int(part.judge.filters_on) & reasons]
@@ -383,12 +384,12 @@ class Judged:
         return base, None if were is None or were.tobytes() == (base > LOW).tobytes() else were
 
     def _single(self, reasons: int) -> _Single:
-        of_row = {id(part): part.judge.of_row(self.columns) for part in self._joining}
+        of_row = {id(part): forms_of(part).of_row(self.columns) for part in self._joining}
         self._scorers_by_row = [
-            (of_row[id(part)][1], part.judge.numbers, part.weight) for part in self.scorers if part in self._joining
+            (of_row[id(part)][1], forms_of(part).numbers, part.weight) for part in self.scorers if part in self._joining
         ]
         by_row = [
-            (of_row[id(part)][0], part.judge.numbers, self._bit_of[id(part)])
+            (of_row[id(part)][0], forms_of(part).numbers, self._bit_of[id(part)])
             for part in self.filters
             if part in self._joining
         ]
@@ -435,7 +436,7 @@ class Judged:
         self._standing[row] = _CANDIDATE
 
     def _other(self, row: Row, plan: _Plan) -> int:
-        """What those scorers give a row that join nobody."""
+        """The total that scorers asked alone give a row."""
         if row in self._unscored:
             self._unscored.discard(row)
             plan = self._plan(_ANY, False)
@@ -449,7 +450,7 @@ class Judged:
         return total
 
     def with_more(self, rows: Array, pods: Array, gains: Mapping[Hashable, Gain]) -> Array:
-        """The bases of candidates as they are with so many more pods of this class on each."""
+        """The bases of candidates with `pods` more pods of this class on each."""
         cells = Crowded(self.columns, rows, pods, gains)
         base = np.zeros(len(rows), np.int64)
         for part in self.scorers:

@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
+from koord.scheduler.framework.facet import Facet, OfFewRows
 from koord.scheduler.framework.groups import TIE_BITS
-from koord.scheduler.framework.judge import Facet, OfFewRows
 from koord.scheduler.framework.verdicts import Part
 from koord.scheduler.state.table import Array
 
@@ -24,7 +24,7 @@ HIGHEST: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Who leads, and by how much."""
+    """The facet that leads, and by how much."""
 
     facet: OfFewRows
     most_of_others: int
@@ -43,7 +43,7 @@ class Lead:
 
 
 def lead_of(facets: Sequence[tuple[Part, Facet]], parts: Sequence[Part]) -> Lead | None:
-    """Who may lead in a class, where anybody may: one point of its score is worth more than all others give."""
+    """The facet that may lead in a class, if any: one point of its score is worth more than all others give."""
     for part, facet in facets:
         if isinstance(facet, OfFewRows) and len(part.judge.facets) == 1 and not part.judge.scores_on:
             others = sum(each.weight for each in parts if each is not part)

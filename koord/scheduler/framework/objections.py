@@ -14,7 +14,7 @@ import numpy as np
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Crowded, Gain, Many, One
 from koord.scheduler.framework.exact import doors_of, exact_checks
-from koord.scheduler.framework.judge import Facet
+from koord.scheduler.framework.facet import Facet, Gate
 from koord.scheduler.framework.judged import Judged
 from koord.scheduler.framework.verdicts import Part, Verdicts
 from koord.scheduler.state.table import Array, Row, Table
@@ -30,9 +30,9 @@ class Objections:
         self._gates = [facet for _, facet in facets if facet.gates]
 
     def refusing(self) -> Part | None:
-        """The plugin that turns these pods away whatever the node."""
+        """The plugin that refuses these pods on every node."""
         refusals = [part for part in self._parts if part.judge.refused is not None]
-        return min(refusals, key=lambda part: part.plugin.before, default=None)
+        return min(refusals, key=lambda part: part.rank, default=None)
 
     def refusal(self) -> tuple[str, list[str]] | None:
         """Its name, and its reason."""
@@ -40,7 +40,7 @@ class Objections:
         return None if first is None else (first.plugin.name, first.judge.reasons(1))
 
     def resolvable(self) -> Array:
-        """The rows that will not do, but might if pods left them: so says whoever is the first to turn them away."""
+        """The rejected rows that might do if pods left them, by the word of the first judge that rejects each."""
         table, judged = self._table, self._judged
         found, left = np.zeros(table.capacity, np.bool_), table.alive.copy()
         if self.refusing() is not None:
@@ -60,9 +60,9 @@ class Objections:
                     found[out] = ~judge.unresolvable_rows(np.broadcast_to(masks, out.shape), out)
                     left[out] = False
             for facet in judge.facets:
-                if facet.gates:
+                if isinstance(facet, Gate):
                     closed = facet.table(None)
-                    lasting = [each and judge.facet_unresolvable(facet, i) for i, each in enumerate(closed.tolist())]
+                    lasting = [each and facet.unresolvable(i) for i, each in enumerate(closed.tolist())]
                     shut: Array = left & closed[facet.groups]
                     found |= shut & ~np.array(lasting, np.bool_)[facet.groups]
                     left &= ~shut
@@ -80,8 +80,8 @@ class Objections:
         return self._looked_through(Many(judged.columns, slice(None)))
 
     def counted_with(self, pods: Array, gains: Mapping[Hashable, Gain]) -> dict[str, dict[str, int]]:
-        """As `counted`, of rows with so many more pods of this class on each: no row takes another one then. Only where
-        nobody refuses these pods as such, and pods change nothing but what columns gain by them."""
+        """As `counted`, for rows with `pods` more pods of this class on each: no row takes another one then. Only where
+        no plugin refuses these pods on every node, and pods change nothing but what columns gain from them."""
         return self._looked_through(Crowded(self._judged.columns, slice(None), pods, gains))
 
     def _counted_verdicts(self) -> dict[str, dict[str, int]]:
@@ -115,10 +115,10 @@ class Objections:
                         _note(found, part, judge.reasons(int(mask)), int(rows))
                     left &= ~out
             for facet in judge.facets:
-                if facet.gates:
+                if isinstance(facet, Gate):
                     closed = left & facet.table(None)[facet.groups]
                     for group, rows in zip(*np.unique(facet.groups[closed], return_counts=True), strict=True):
-                        _note(found, part, [judge.facet_reason(facet, int(group))], int(rows))
+                        _note(found, part, [facet.reason(int(group))], int(rows))
                     left &= ~closed
         for row, (plugin, objection) in judged.barred.items():
             if left[row]:
@@ -132,7 +132,7 @@ class Objections:
         return [f"node(s) didn't satisfy plugin(s) [{names}]"]
 
     def reasons(self, row: Row) -> tuple[Part, list[str]] | None:
-        """Why a row will not do: the first plugin that turns it away, and its reasons. None where it will."""
+        """Why a row will not do: the first plugin that rejects it, and its reasons. None if it will."""
         refusing, judged = self.refusing(), self._judged
         if refusing is not None:
             return refusing, refusing.judge.reasons(1)
@@ -145,10 +145,10 @@ class Objections:
                 if mask:
                     return part, judge.reasons(mask)
             for facet in judge.facets:
-                if facet.gates:
+                if isinstance(facet, Gate):
                     group = int(facet.groups[row])
                     if facet.table(None)[group]:
-                        return part, [judge.facet_reason(facet, group)]
+                        return part, [facet.reason(group)]
         return None
 
     def look(self, ask: Ask, row: Row) -> tuple[Part, list[str]] | None:
@@ -160,16 +160,16 @@ class Objections:
 
     def exact(self, ask: Ask, row: Row) -> tuple[Part, list[str]] | None:
         """What exact checks have against a row that would do by its columns."""
-        parts = [part for part in self._parts if part.judge.exact]
+        parts = [part for part in self._parts if part.judge.exact is not None]
         checked = exact_checks(parts, doors_of(self._parts), ask, row) if parts else {}
         if not isinstance(checked, tuple):
             return None
         return next(part for part in parts if part.plugin.name == checked[0]), [checked[1].reason]
 
     def nearest(self, most: int) -> list[Row]:
-        """Rows that will not do, but of all those are nearest to it: few judges turn them away, and for little.
+        """The rejected rows that are nearest to being accepted: few judges reject them, and for little.
 
-        Of rows that the same judges turn away there are several, of others one; the nearest of all come first.
+        Of rows that the same judges reject there are several, of others one; the nearest of all come first.
         """
         table, judged = self._table, self._judged
         blocked, lack = judged.blocked, np.zeros(table.capacity)

@@ -6,8 +6,8 @@ not much more, and answers for all classes:
 
     bases[seat, change]         what the judges of a class give a row, by the change's place in the table's log
 
-Changes are judged when a class of the panel needs them, some at a time; of a row that changed more than once, the last
-change alone: nobody looks at the others any more. What is too much for all is left to each class alone.
+Changes are judged when a class of the panel needs them, some at a time. If a row changed more than once, only its last
+change is judged: no class reads the others any more. What is too much for all is left to each class alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from koord.scheduler.framework.cells import Many, OfRow
 from koord.scheduler.framework.groups import NEVER, TIE_BITS
-from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.judge import FastForms, Judge
 from koord.scheduler.framework.stable import tie, ties
 from koord.scheduler.framework.verdicts import Part
 from koord.scheduler.state.cluster import NAME_HASH, Cluster
@@ -27,24 +27,30 @@ from koord.scheduler.state.table import Array, Changes, Row, Table
 from koord.scheduler.state.view import View
 
 WINDOW: Final = 1024
-"""Answers are kept for so many changes at least. A class that was not asked for that long loses its seat."""
+"""Answers are kept for at least this many changes. A class that was not asked for that long loses its seat."""
 FEW_CHANGES: Final = 7
-"""Up to so many rows that changed are judged for one class alone, as plain numbers."""
+"""Up to this many changed rows are judged for one class alone, as plain numbers."""
 MOST_CHANGES: Final = 512
 """Nor are more changes than that, however few the rows are."""
 MOST_ANSWERS: Final = 1 << 13
 """Rows times seats. More than that takes longer than one class takes by itself."""
 MOST_FILTERS: Final = 8
-"""That a class has in common with others: a byte of every answer says which of them turn a row away."""
+"""Filters that a class may share with others: a byte of every answer says which of them reject a row."""
 FIRST_SEATS: Final = 16
 FEW_OF_A_VIEW: Final = 4
 """Fewer classes that share a view are not asked together: every change would be judged for them, asked for or not."""
 FEW_PARTS: Final = 64
-"""A view that shows no more than such a part of all rows otherwise is of no account."""
+"""A view is ignored if it changes at most one row in this many."""
 PATIENCE: Final = 16
-"""Newcomers wait for each other so many rounds at most: numbers are put into arrays for all of them at once."""
+"""New classes wait for each other for at most this many rounds: they are put into arrays all at once."""
 WAITING: Final = -1
 LOST: Final = -2
+
+
+def forms_of(part: Part) -> FastForms:
+    """Of a part that is asked together with others."""
+    assert part.judge.fast is not None
+    return part.judge.fast
 
 
 class Seat:
@@ -54,7 +60,7 @@ class Seat:
 
     def __init__(self, parts: Sequence[Part], salt: int, panel: Panel, asked_at: int) -> None:
         self.parts, self.salt, self.panel, self.asked_at = parts, salt, panel, asked_at
-        self.numbers = [part.judge.numbers for part in parts]
+        self.numbers = [forms_of(part).numbers for part in parts]
         self.number = WAITING
         "Which line of answers is its own."
         self.since = 0
@@ -87,9 +93,9 @@ class Panel:
         self.waiting: list[Seat] = []
         self._rounds = 0
         self.turned_away: Array = np.zeros((FIRST_SEATS, 2 * WINDOW), np.uint8)
-        "Which filters turn rows away: a bit for each, in their order. 0 where nobody was asked."
+        "Which filters reject rows: a bit for each, in their order. 0 where no filter was asked."
         self.bases: Array = np.zeros((FIRST_SEATS, 2 * WINDOW), np.int64)
-        "Scores times weights, and ties; far below zero where the row is turned away."
+        "Scores times weights, and ties; far below zero where the row is rejected."
         self._of_row: _OfRow | None = None
 
     def catch_up(self) -> bool:
@@ -111,7 +117,7 @@ class Panel:
         return is_full
 
     def _take_in(self) -> None:
-        """Give those who wait a seat, if it is worth while."""
+        """Give the waiting classes a seat, if that is worthwhile."""
         if self._view is not None and len(self.waiting) + len(self.seats) < FEW_OF_A_VIEW:
             return
         self._rounds += 1
@@ -139,7 +145,7 @@ class Panel:
         self._join(self.seats)
 
     def dismiss(self, before: int) -> None:
-        """Take the seats of those who were not asked since a version."""
+        """Take the seats of classes that were not asked since a version."""
         for seat in (*self.waiting, *self.seats):
             if seat.asked_at < before:
                 seat.number = LOST
@@ -158,12 +164,13 @@ class Panel:
 
     def _join(self, seats: Sequence[Seat]) -> None:
         self._salts = np.array([seat.salt for seat in seats], np.uint32)
-        by_seat = [[part.judge for part in seat.parts] for seat in seats]
-        self._joint = [alike[0].together(alike) for alike in zip(*by_seat, strict=True)]
+        forms = [forms_of(part) for part in seats[0].parts]
+        by_part = zip(*[seat.numbers for seat in seats], strict=True)
+        self._joint = [form.together(numbers) for form, numbers in zip(forms, by_part, strict=True)]
 
     @property
     def view(self) -> View | None:
-        """How its classes see the cluster; None: as it is."""
+        """The view that its classes have of the cluster; None: the cluster itself."""
         return self._view
 
     def columns(self) -> dict[Hashable, Array]:
@@ -214,7 +221,7 @@ class Panel:
                     against |= bit
             blocked[place] = against
             if against:
-                # Nobody looks at the score of a row that is turned away.
+                # The score of a rejected row is never read.
                 bases[place] = NEVER
                 continue
             total = 0
@@ -224,7 +231,7 @@ class Panel:
 
     def _look_up(self, parts: Sequence[Part], columns: dict[Hashable, Array]) -> _OfRow:
         """Once, and again when the table has grown: then all columns are other arrays."""
-        of_row = [part.judge.of_row(columns) for part in parts]
+        of_row = [forms_of(part).of_row(columns) for part in parts]
         filters = [(i, of_row[i][0], 1 << bit) for bit, i in enumerate(self._filters)]
         scorers = [(i, of_row[i][1], weight) for i, weight in self._scorers]
         return _OfRow(columns[NAME_HASH.name], filters, scorers)
@@ -245,14 +252,14 @@ class Panels:
         self._panels: dict[Hashable, Panel] = {}
 
     def seat(self, parts: Sequence[Part], salt: int, behind: int, view: View | None) -> Seat | None:
-        """A seat for those judges of a class that can be asked with others. The class has caught up with so many
-        changes; None where these were too many for it to profit. A view that shows few rows otherwise counts as none:
-        of those rows the class asks its own judges."""
+        """A seat for the judges of a class that can be asked together with others; None if the class was too many
+        changes `behind` to profit. A view that changes few rows counts as none: for those rows, the class asks its own
+        judges."""
         if behind >= WINDOW:
             return None
         if view is not None and len(view.rows) * FEW_PARTS <= len(self._table):
             view = None
-        key = view, *[(type(part.judge), part.judge.alike, part.weight) for part in parts]
+        key = view, *[(type(part.judge), forms_of(part).key, part.weight) for part in parts]
         panel = self._panels.get(key)
         if panel is None:
             panel = self._panels[key] = Panel(parts, self._table, view)
@@ -274,8 +281,8 @@ class Panels:
         return since - start
 
     def fill_in(self, seat: Seat, first: int, changed: Changes, wanted: Array | None = None) -> None:
-        """Have those changes judged for one class that have not been for all, from some place on. `wanted`: by row,
-        whether anybody asks; None: of all."""
+        """Judge for one class the changes that have not been judged for all, from some place on. `wanted`: by row,
+        whether it is needed; None: all are."""
         panel, rows = seat.panel, changed.entries
         judged = max(0, panel.version - panel.start - first)
         if judged >= len(rows):

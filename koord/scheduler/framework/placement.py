@@ -17,17 +17,17 @@ class Placement(msgspec.Struct, frozen=True):
     scores: Mapping[str, int] = EMPTY
     total: int = 0
     rejections: Mapping[str, int] = EMPTY
-    "Reasons, with the number of nodes that each turned away."
+    "Reasons, with the number of nodes that each rejected."
     why_not: Mapping[str, Mapping[str, int]] = EMPTY
     "The same by plugin."
     refusal: str = ""
-    "Why the pod is turned away whatever the node, where that is so."
+    "Why the pod is rejected on every node, if it is."
     held_as: str = ""
     "The reason for the pod's condition, where more nodes could not help it either."
     short_of: str = ""
     "What its job is short of, where that is why."
     fit: int = 0
-    "How many pods of its job have a place then, as far as they are needed."
+    "How many pods of its job would have a place, of those that it needs."
 
     @property
     def rejected_by(self) -> frozenset[str]:

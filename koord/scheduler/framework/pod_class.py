@@ -19,8 +19,9 @@ from koord.scheduler.framework.alike import merged
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Gain, Many
 from koord.scheduler.framework.exact import doors_of
+from koord.scheduler.framework.exact_check import Objection
+from koord.scheduler.framework.facet import Facet, OfFewRows, OfNodes
 from koord.scheduler.framework.groups import FEW_POINTS, LOW, NEVER, TIE_BITS, Groups
-from koord.scheduler.framework.judge import Facet, Objection, OfFewRows, OfNodes
 from koord.scheduler.framework.judged import OF_PODS, Judged
 from koord.scheduler.framework.leading import Lead, lead_of
 from koord.scheduler.framework.objections import Objections
@@ -31,15 +32,15 @@ from koord.scheduler.state.view import View
 
 _NODE: Final = int(Reason.NODE)
 FEW: Final = 12
-"""Up to so many rows are judged one by one: numpy's fixed cost per call is more than the arithmetic."""
+"""Up to this many rows are judged one by one: numpy's fixed cost per call is more than the arithmetic."""
 MANY: Final = 64
-"""After so many changes it is not worth while to count the rows that they are of."""
+"""After this many changes, counting the rows that they concern does not pay."""
 FEW_SEATED: Final = 2
 """The same, where others may have judged them already."""
 FEW_CALM: Final = 3
 """The same, where the best rows are kept in order, which judging many would undo."""
 CALM: Final = 2
-"""After so many times that few rows had changed it pays to keep the best rows in order."""
+"""Once few rows have changed this many times in a row, it pays to keep the best rows in order."""
 
 
 class PodClass:
@@ -55,7 +56,7 @@ class PodClass:
     ) -> None:
         """`ties`: what decides among equal rows, beside seed and node; the key, by default."""
         self.key, self.parts, self.view = key, tuple(parts), view
-        self.exact = [part for part in parts if part.judge.exact]
+        self.exact = [part for part in parts if part.judge.exact is not None]
         self.doors = doors_of(parts)
         self._cluster, self._table = cluster, cluster.table
         self._facets: list[tuple[Part, Facet]] = [
@@ -65,7 +66,7 @@ class PodClass:
         self._judged = Judged(key if ties is None else ties, cluster, parts, view, counts=bool(self._facets))
         self._objections = Objections(self._judged, self._facets, cluster.table)
         self._version = self._led_at = -1
-        "Up to which changes all rows are judged; and facets are refreshed, with those rows judged that lead."
+        "The version that all rows are judged for; and the one that facets are refreshed and leading rows judged for."
         self._lead = lead_of(self._facets, parts)
         self._groups: Groups | None = None
         self._worth: Array | None = None
@@ -133,7 +134,7 @@ class PodClass:
             if not all(isinstance(facet, OfNodes) for facet in judge.facets):
                 return None
             if int(judge.filters_on | judge.scores_on) & OF_PODS:
-                if judge.gains is None or judge.promised is not None:
+                if judge.gains is None or (judge.amounts is not None and judge.amounts.promised is not None):
                     return None
                 gains |= judge.gains
         return gains if all(gain.adds <= SMALL for gain in gains.values()) else None
@@ -152,7 +153,7 @@ class PodClass:
 
     def bar(self, row: Row, plugin: str, objection: Objection) -> None:
         """An exact check failed: the row is out for this class until something about it changes."""
-        # The check may have tried something out: that it was undone is no news of the row.
+        # The check may have tried something out: undoing that does not count as a change of the row.
         lead = self._lead
         if lead is None or row not in lead.facet.rows() or not self._catch_up_with(lead):
             self._catch_up()
@@ -183,13 +184,13 @@ class PodClass:
         return closed is None or not closed.item(self._groups.of_row.item(row))
 
     def by_amounts(self) -> tuple[Part, Array | None] | None:
-        """The judge of amounts, where nobody else's verdict depends on which pods a row has; and the rows of which that
-        is true, or None for all: there, all others take the row, and would if pods left it."""
+        """The judge of amounts, if no other verdict depends on which pods a row has; and the rows where that is true,
+        or None for all: there, all other judges accept the row, and would if pods left it."""
         if self.exact:
             return None
         gating = {id(part) for part, facet in self._facets if facet.gates}
         moving = [part for part in self.parts if part.judge.filters_on & OF_PODS or id(part) in gating]
-        counting = [part for part in moving if part.judge.amounts]
+        counting = [part for part in moving if part.judge.amounts is not None]
         if len(counting) != 1 or not all(part.judge.eased for part in moving if part is not counting[0]):
             return None
         if len(moving) == 1:
@@ -235,30 +236,31 @@ class PodClass:
             return None
         most, cells = np.full(len(base), np.iinfo(np.int64).max), Many(self._judged.columns, slice(None))
         for judge in counting:
-            if judge.gains != {} or not all(need.taken in gains for need in judge.amounts):
+            amounts = judge.amounts
+            if judge.gains != {} or amounts is None or not all(need.taken in gains for need in amounts.needs):
                 return None
-            for need, left in zip(judge.amounts, judge.left(cells), strict=True):
+            for need, left in zip(amounts.needs, amounts.left(cells), strict=True):
                 if gains[need.taken].adds != need.adds:
                     return None
                 np.minimum(most, left // need.adds, out=most)
         return np.where(base > LOW, most, 0)
 
     def why_not_with(self, pods: Array, gains: Mapping[Hashable, Gain]) -> dict[str, dict[str, int]]:
-        """As `why_not`, once so many more pods of this class are on each row: all that fit."""
+        """As `why_not`, once `pods` more pods of this class are on each row: all that fit."""
         self._catch_up()
         return self._objections.counted_with(pods, gains)
 
     def refusal(self) -> tuple[str, list[str]] | None:
-        """The plugin that turns these pods away whatever the node, and its reason."""
+        """The plugin that refuses these pods on every node, and its reason."""
         return self._objections.refusal()
 
     def resolvable(self) -> Array:
-        """The rows that will not do, but might if pods left them: so says whoever is the first to turn them away."""
+        """The rejected rows that might do if pods left them, by the word of the first judge that rejects each."""
         self._catch_up()
         return self._objections.resolvable()
 
     def reasons(self, row: Row) -> tuple[Part, list[str]] | None:
-        """Why a row will not do: the first plugin that turns it away, and its reasons. None where it will."""
+        """Why a row will not do: the first plugin that rejects it, and its reasons. None if it will."""
         self._catch_up()
         return self._objections.reasons(row)
 
@@ -382,7 +384,7 @@ class PodClass:
                 self._worth = None
 
     def _is_grouped(self, groups: Groups) -> bool:
-        """Whether rows are grouped by what facets say now: none became flat, or numbered its groups anew."""
+        """Whether rows are grouped by what facets say now: no facet became flat or renumbered its groups."""
         for (_, facet), seen in zip(self._facets, groups.seen):  # noqa: B905 - equally long
             if seen is None:
                 if not facet.flat:
@@ -397,7 +399,7 @@ class PodClass:
         self._calm = 0
 
     def _worths(self) -> Array:
-        """What every group adds to the totals of its rows. Gates first: normalised scores look at whom they leave."""
+        """What every group adds to the totals of its rows. Gates first: normalised scores use the rows that pass."""
         groups = self._groups
         assert groups is not None
         # A row that is no candidate may be the first of a group.

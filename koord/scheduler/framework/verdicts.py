@@ -20,10 +20,14 @@ class Part:
     plugin: Plugin
     judge: Judge
     weight: int
+    rank: int = 0
+    "Its place among those that are asked before filters: if several refuse a pod on every node, the first one counts."
+    pins: bool = True
+    "Whether `Judge.only` counts."
 
 
 class Verdicts:
-    """What the filters say of every row: the first that turns it away, and its mask; counted."""
+    """The filters' verdicts on every row: the first filter that rejects it, and its mask; counted."""
 
     def __init__(self, blocked: Array, table: Table, filters: Sequence[Part], columns: dict[Hashable, Array]) -> None:
         self._filters = filters

@@ -1,7 +1,7 @@
-"""What is to be written to the API, as values: one executor carries them out, and knows no plugin.
+"""Writes to the API, as values: one executor carries them out, and knows no plugin.
 
-A placed pod has a plan: steps before its binding (patches, and what must come true meanwhile), then the binding itself,
-which is a pod's binding or the status of another kind.
+A placed pod has a plan: steps before its binding (patches, and conditions to wait for), then the binding itself, which
+is a pod's binding or the status of another kind.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PodBinding:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """An object is to go: this very one, not another of its name."""
+    """Delete this object, not another one of the same name."""
 
     kind: Kind[Any]
     name: str
@@ -47,7 +47,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """An object that should be there. If one of its name is there already, that one stays."""
+    """Create an object. If one of its name exists already, that one stays."""
 
     kind: Kind[Any]
     name: str
@@ -64,7 +64,7 @@ class Evict:
     uid: str
     reason: str
     message: str
-    "Why, for whoever looks at the pod."
+    "Why, for users that look at the pod."
     about: str = ""
     "The object for which it has to go."
     stands: Callable[[], bool] = field(default=lambda: True, compare=False)
@@ -89,29 +89,39 @@ LATE_S: Final = 5.0
 
 
 class CannotBind(Exception):
-    """What a placement needs does not come, or not there: the pod is placed anew."""
+    """What a placement needs is not provided, or not on that node: the pod is placed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """Something that others do, and that is waited for."""
+    """Something that other components do, and that the binding waits for."""
 
     missing: Callable[[], str]
     "What is still missing, empty when it has come true. Raises `CannotBind` where it never will."
     within_s: float
     late_s: float = field(default_factory=lambda: LATE_S)
-    "After so long, people are told what is waited for."
+    "Seconds until users are told what the binding waits for."
     waits_for: Callable[[], str] = field(default=lambda: "")
     "The same, for people."
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one plugin has done before a pod is bound. Writes are worked out when it is their turn."""
+    """What one plugin wants done before a pod is bound. Writes are computed when it is their turn."""
 
     plugin: str
     writes: Callable[[], tuple[Write, ...]]
     until: Until | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreBind:
+    """What one plugin wants before a pod is bound."""
+
+    patch: Mapping[str, Any] | None = None
+    "A merge patch for the pod."
+    steps: tuple[Step, ...] = ()
+    "Writes on other objects, and conditions to wait for."
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Announces which scheduler names this scheduler decides for, by one lease each, while it decides.
 
 `koord status`, `koord explain` and `koord plan --live` read them. Whatever goes wrong here is logged and never stops
-scheduling: a scheduler without the right to write leases works, and only cannot be seen. Who finds the lease that it
-wrote in other hands decides beside another scheduler, without an election: both say so on it.
+scheduling: a scheduler without the right to write leases works, but cannot be seen. A scheduler that finds another
+holder on its lease runs beside another scheduler without an election: both say so on the lease.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Announcing:
                     await self._write(dict.fromkeys(self._held, ""))
 
     async def _look(self, names: Iterable[str]) -> None:
-        """Whoever wrote a lease after this scheduler did is another one that decides."""
+        """A holder that wrote a lease after this scheduler did is another active scheduler."""
         now_s = self._clock.now()
         for name in sorted(names):
             others = {who: s for who, s in self._beside.get(name, {}).items() if now_s - s <= VALID_S}

@@ -1,6 +1,6 @@
-"""The workload auditor at work: told by informers and decisions, heard in the log and in metrics.
+"""The running workload auditor: fed by informers and decisions, reports in the log and in metrics.
 
-Alerts begin with `workloadauditor: ALERT:`, as those who watch logs of Koordinator know it. Off unless asked for.
+Alerts begin with `workloadauditor: ALERT:`, as in Koordinator's logs. Off by default.
 """
 
 from __future__ import annotations

@@ -49,11 +49,12 @@ log = logging.getLogger(__name__)
 MOST_AT_ONCE: Final = 64
 FIELD_MANAGER: Final = "koord-scheduler"
 BINDER: Final = "DefaultBinder"
-"""What kube-scheduler calls whoever binds."""
+"""Kube-scheduler's name for the plugin that binds pods."""
 GRACE_S: Final = 5.0
-"""At the end, what is under way has so long to end by itself."""
+"""At shutdown, seconds that bindings in progress have to finish."""
 PATIENCE_S: Final = 30.0
-"""So long a server that answers with failures is asked again; one that does not answer, for as long as it takes."""
+"""Seconds for which a server that answers with failures is retried. A server that does not answer is retried without a
+limit."""
 FIRST_AGAIN_S: Final = 0.05
 LONGEST_AGAIN_S: Final = 2.0
 FIRST_RETRY_S: Final = 0.5
@@ -62,8 +63,8 @@ LONGEST_RETRY_S: Final = 10.0
 LOOK_EVERY_S: Final = 0.2
 """How often it is looked whether something has come true that others do."""
 
-Told = Callable[[Bind, Placed, BindingOutcome, str], None]
-"""Who wants to know what became of a binding, and why."""
+BindingCallback = Callable[[Bind, Placed, BindingOutcome, str], None]
+"""Called with the outcome of a binding, and why."""
 
 
 async def _at_once(uid: str) -> None:
@@ -71,10 +72,10 @@ async def _at_once(uid: str) -> None:
 
 
 class Bindings:
-    """All bindings under way.
+    """All bindings in progress.
 
-    `settled` is awaited before a pod is bound: what is being written of it comes first. `begun` is told when a binding
-    starts for real, `awaiting` when something that it needs is long in coming, `spent` of the time that it takes.
+    `settled` is awaited before a pod is bound, so that earlier writes to the pod come first. `begun` is called when a
+    binding really starts, `awaiting` when something that it needs is late, `spent` with the time that it takes.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Bindings:
         core: Core,
         clock: Clock,
         *,
-        told: Told,
+        told: BindingCallback,
         wake: Callable[[], None],
         settled: Callable[[str], Awaitable[None]] = _at_once,
         begun: Callable[[Bind, Placed], None] = lambda bind, placed: None,
@@ -115,7 +116,7 @@ class Bindings:
             task.add_done_callback(self._ended)
 
     async def finish(self, within_s: float | None = GRACE_S) -> None:
-        """Wait for what is under way, but not for ever; nothing new is started."""
+        """Wait for bindings in progress, but not for ever; no new one is started."""
         for task in self._idle:
             task.cancel()
         if self._tasks:
@@ -143,7 +144,7 @@ class Bindings:
                 await self._clock.sleep(rest_s)
             self._core.at(moment(self._clock))
             if not self._core.again(bind, placed.ask):
-                # Meanwhile the whole job gave its places back, or it was heard what became of the pod.
+                # In the meantime the whole job gave its places back, or the informer reported the pod.
                 return
 
     async def _try(self, bind: Bind, placed: Placed) -> BindingOutcome:
@@ -235,12 +236,12 @@ class Bindings:
         self._spent(point, status, bind.profile, self._clock.monotonic() - began_s, plugin)
 
     def _is_ours(self, placed: Placed) -> bool:
-        """Whether nothing has been heard of the pod since it was placed. Its node may be gone: a call is under way."""
+        """Whether the pod is unchanged since it was placed. Its node may be gone while a call is in progress."""
         held = self._core.assumed.get(placed.ask.key)
         return held is not None and held.uid == placed.ask.meta.uid and held.node == placed.node
 
     def _heard_otherwise(self, bind: Bind, placed: Placed) -> BindingOutcome:
-        """While we asked, the informer told what became of the pod: it is on a node, or gone."""
+        """During the call, the informer reported the pod: it is on a node, or gone."""
         known = self._core.cluster.pods.get(placed.ask.key)
         row = self._core.cluster.table.row_of.get(placed.node)
         if known is not None and known[0].uid == placed.ask.meta.uid and known[1] == row:
@@ -329,7 +330,7 @@ async def carry_out(client: Client, write: Write) -> None:
 
 
 async def _evict(client: Client, write: Evict) -> None:
-    """The pod says why it goes. Where it may not go, it does not say so."""
+    """Write on the pod why it goes, then evict it. If it may not go, nothing is written."""
     await client.evict(write.namespace, write.name, uid=write.uid, dry_run=True)
     condition = {
         "type": PodConditionType.DISRUPTION_TARGET,

@@ -1,9 +1,9 @@
 """Looking into a running scheduler, over HTTP beside its health.
 
-    PUT /debug/flags/{s,f,d,db}              what is to be said of decisions: see koord.scheduler.diagnosis
-    GET /apis/v1/__services__                what can be asked
-    GET /apis/v1/nodes/:nodeName             a node, as it is counted
-    GET /apis/v1/plugins/<Plugin>/...        what plugins tell
+    PUT /debug/flags/{s,f,d,db}              what to log about decisions: see koord.scheduler.diagnosis
+    GET /apis/v1/__services__                the available paths
+    GET /apis/v1/nodes/:nodeName             a node, with what the scheduler counts on it
+    GET /apis/v1/plugins/<Plugin>/...        what plugins report
 
 Only the leader decides, so only the leader answers. Who may ask is the health server's to say. Diagnoses are written
 by `run`, beside decisions: where more come than can be written, they are dropped.
@@ -24,11 +24,11 @@ from koord.scheduler.core.core import Core
 from koord.scheduler.diagnosis import Diagnosis, FailedNodes, Flags
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
-from koord.scheduler.framework.plugin import Remedy
+from koord.scheduler.framework.remedy import Remedy
 from koord.scheduler.suggestion import Suggestion
 
 if TYPE_CHECKING:
-    # Imported when somebody asks: most schedulers are never looked into, and it is large.
+    # Imported on the first request: most schedulers never get one, and it is large.
     from aiohttp import web
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ Service = Callable[[str], object]
 
 
 class Inspection:
-    """One for a process. Whoever runs the scheduler says what there is to look at."""
+    """One per process. The code that runs the scheduler sets what there is to look at."""
 
     def __init__(self) -> None:
         self.flags = Flags()
@@ -58,7 +58,7 @@ class Inspection:
         self._core, self._leads = core, leads
 
     def before(self, engine: Engine, ask: Ask) -> None:
-        """A pod is about to be placed. Where it was promised a node that takes it, no other is looked at."""
+        """A pod is about to be placed. If its nominated node accepts it, no other node is tried."""
         with engine.cluster.nominations.without(ask.key) as promise:
             name = ask.pod.status.nominated_node_name
             row = engine.cluster.table.row_of.get(name) if promise is None else promise.row
@@ -144,7 +144,7 @@ class Inspection:
         found: dict[str, Service] = {f"{BASE}/nodes/:nodeName": lambda name: diagnosis.node_told(cluster, name)}
         for engine in core.engines.values():
             for plugin in engine.profile.plugins:
-                for path, service in plugin.services().items():
+                for path, service in (plugin.controller.services if plugin.controller else {}).items():
                     # Of several profiles, the first one's plugin answers.
                     found.setdefault(f"{BASE}/plugins/{plugin.name}/{path}", service)
         return found

@@ -1,6 +1,6 @@
-"""The loop: decides as long as somebody is ready and the API server keeps up, and rests in between.
+"""The loop: decides while pods are ready and the API server keeps up, and rests in between.
 
-It gives way to what informers hear, and has each decision carried out and told.
+It yields to the informers, and has each decision carried out and reported.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from koord.scheduler.live.writing import Writing
 log = logging.getLogger(__name__)
 
 BETWEEN_BREATHS: Final = 16
-"""After so many decisions in a row, whoever else has something to do is let through."""
+"""The number of decisions in a row after which the loop yields to other tasks."""
 LONGEST_REST_S: Final = 1.0
 GATED_FOR_S: Final = 1.0
-"""After so long, the pods of a job that is not tried say why."""
+"""After this time, the pods of a job that is not tried say why."""
 
 
 class Loop:
-    """Schedules from one core. `ready` is set by whoever has something new for it."""
+    """Schedules from one core. Callers that have something new for it set `ready`."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Loop:
         self._ready.set()
 
     async def run(self) -> None:
-        """Decides until stopped or cancelled; what is being bound then is let through."""
+        """Decide until stopped or cancelled; bindings in progress are then finished."""
         try:
             while not self._stopping:
                 await self._decide()
@@ -113,7 +113,7 @@ class Loop:
         self._writing.stop()
 
     async def _decide(self) -> None:
-        """As long as somebody is ready."""
+        """Decides as long as a pod or job is ready."""
         decided = 0
         while not self._stopping and not self._is_full:
             began_s = self._clock.monotonic()
@@ -188,7 +188,7 @@ class Loop:
         return self.bindings.is_full or self._preempting.is_full
 
     async def _rest(self) -> None:
-        """Until something happens, or time alone makes somebody ready."""
+        """Waits until something happens, or until time alone makes a pod ready."""
         self._write_all()
         self._look(self._clock.monotonic())
         rest_s = min(LONGEST_REST_S, self._core.writes_in_s())
@@ -205,7 +205,7 @@ class Loop:
             pass
 
     def _look(self, now_s: float) -> None:
-        """What is to be seen of the whole, now and then."""
+        """Updates metrics and the monitor from time to time."""
         shield = self._core.cluster.shield
         with shield.about("measure"):
             self._metrics.look(self._core, now_s)
@@ -225,7 +225,7 @@ class Loop:
             self._core.unattended(attempt)
 
     def _look_at_gates(self, now_s: float) -> None:
-        """Jobs that are not tried for a while say why: of what changes all the time, nobody need hear."""
+        """Jobs that are not tried for a while say why. Gates that change all the time are not reported."""
         before, self._gates = self._gates, {}
         for attempt in self._core.queue.gated():
             if not attempt.entity.is_job:

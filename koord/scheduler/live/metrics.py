@@ -18,7 +18,7 @@ from koord.api.protocol.priority import PriorityClass, class_of_priority
 from koord.kube.metrics import Metrics, Table
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.entity import Attempt, Where
-from koord.scheduler.framework.plugin import Measure
+from koord.scheduler.framework.controller import Measure
 from koord.scheduler.plugins.quota.latency import PROCESS_LATENCY
 from koord.scheduler.plugins.quota.measured import ELASTIC_QUOTA_STATUS
 from koord.scheduler.plugins.reservation.selector_index import CANDIDATES, QUERIES
@@ -44,9 +44,9 @@ JOB_PREEMPTION_BUCKETS: Final = tuple(0.001 * 2**exponent for exponent in range(
 QUOTA_BUCKETS: Final = tuple(0.00001 * 2**exponent for exponent in range(24))
 WRITTEN_BUCKETS: Final = tuple(0.001 * 2**exponent for exponent in range(15))
 MOST_JOBS: Final = 500
-"""Of so many jobs and results it is told how long preemption took."""
+"""The duration of preemption is reported for this many jobs and results."""
 JOB_SIZE: Final = 100
-"""Sizes of jobs are told in steps of this: 1-100, 101-200, ..."""
+"""Sizes of jobs are reported in steps of this: 1-100, 101-200, ..."""
 MOST_SIZES: Final = 10
 LOOK_EVERY_S: Final = 1.0
 NO_BAND: Final = "none"
@@ -63,14 +63,14 @@ Status: TypeAlias = Literal["Success", "Unschedulable", "Error"]
 
 
 class Spent(Protocol):
-    """Who counts the seconds of an extension point, by how it ended and the profile; and by the plugin, where it is
-    known to be the only one there."""
+    """Counts the seconds of an extension point, by its outcome and profile; and by the plugin, if it is known to be
+    the only one there."""
 
     def __call__(self, point: Point, status: Status, profile: str, seconds: float, plugin: str = "") -> None: ...
 
 
 def uncounted(point: Point, status: Status, profile: str, seconds: float, plugin: str = "") -> None:
-    """For those who decide without anybody counting."""
+    """For callers that do not count."""
 
 
 class SchedulerMetrics:
@@ -235,13 +235,13 @@ class SchedulerMetrics:
         self._decision_time.observe(took_s)
 
     def decided_job(self, pods: int, took_s: float, *, placed: bool) -> None:
-        """A decision about a gang group of so many pods."""
+        """A decision about a gang group of `pods` pods."""
         step = min((pods - 1) // JOB_SIZE, MOST_SIZES)
         size = f">{MOST_SIZES * JOB_SIZE}" if step == MOST_SIZES else f"{step * JOB_SIZE + 1}-{(step + 1) * JOB_SIZE}"
         self._gang_time.labels(SUCCEEDED if placed else ATTEMPTED, size).observe(took_s)
 
     def looked_for_victims(self, job: str, result: str, took_s: float) -> None:
-        """It was tried out who would have to go for a job. Jobs that were longest not heard of are forgotten."""
+        """Victims were searched for a job. The jobs whose last search was longest ago are forgotten."""
         known = self._preempting_jobs
         known[job, result] = None
         known.move_to_end((job, result))
@@ -256,13 +256,13 @@ class SchedulerMetrics:
             self._quota_written.observe(took_s)
 
     def bound(self, attempt: Attempt, since_s: float) -> None:
-        """A pod is bound, so long after it came."""
+        """A pod is bound, with the time since it came."""
         tries = str(attempt.tries) if attempt.tries < _MOST_TRIES_TOLD else f"{_MOST_TRIES_TOLD}+"
         self._sli.labels(tries).observe(since_s)
         self._tries.observe(attempt.tries)
 
     def spent(self, point: Point, status: Status, profile: str, seconds: float, plugin: str = "") -> None:
-        """An extension point was passed, in so much time."""
+        """An extension point was passed, and took `seconds`."""
         key = (point, status, profile)
         found = self._by_point.get(key)
         if found is None:
@@ -290,7 +290,7 @@ class SchedulerMetrics:
         self._timeouts.labels(profile).inc()
 
     def preempted(self, victims: int) -> None:
-        """It was tried to make room for a pod; so many are to go, or none."""
+        """Preemption was tried for a pod; `victims` pods will be evicted, or none."""
         self._preemptions.inc()
         if victims:
             self._victims.observe(victims)
@@ -339,8 +339,8 @@ class SchedulerMetrics:
             self._unschedulable.labels(*labels).set(number)
         self._told_of = set(by)
         for plugin in core.profiles.plugins():
-            if plugin.measures is not None:
-                self._measure(plugin.measures())
+            if plugin.controller is not None:
+                self._measure(plugin.controller.measures())
         self._cache.labels("nodes").set(len(core.cluster.table))
         self._cache.labels("pods").set(len(core.cluster.pods))
         self._cache.labels("assumed_pods").set(len(core.assumed))

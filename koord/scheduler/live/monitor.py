@@ -1,11 +1,11 @@
-"""Attempts that take too long, and such that nobody makes.
+"""Attempts that take too long, and pods taken from the queue that are never tried.
 
     every 10 s      an attempt that began more than 30 s ago is logged, and counted
     at its end      once more
-    after 5 s       a pod that was taken from the queue and that nobody is at is put back
+    after 5 s       a pod that was taken from the queue and is not being handled is put back
 
-Decisions come right after a pod is taken, so what may take long is its binding; waiting for others by a plugin's wish
-is no attempt. It costs a note for each binding.
+Decisions come right after a pod is taken, so only its binding may take long. Waiting because a plugin asked for it does
+not count as an attempt. The monitor costs one record for each binding.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Monitor:
         self._searched_s = float("-inf")
 
     def began(self, ask: Ask, profile: str, now_s: float) -> None:
-        """An attempt is under way: its pod is being bound."""
+        """An attempt is in progress: its pod is being bound."""
         self._under_way[ask.meta.uid] = _UnderWay(ask, profile, now_s)
 
     def ended(self, uid: str, now_s: float) -> None:
@@ -56,12 +56,12 @@ class Monitor:
             self._warn(found, now_s - found.began_s)
 
     def decided(self, ask: Ask, profile: str, seconds: float) -> None:
-        """A decision was made, in so much time."""
+        """A decision was made, and took `seconds`."""
         if seconds > LONGEST_ATTEMPT_S:
             self._warn(_UnderWay(ask, profile, 0.0), seconds)
 
     def look(self, now_s: float) -> None:
-        """Whether an attempt takes too long; not more often than it is worth."""
+        """Reports attempts that take too long; checks only every `LOOK_EVERY_S` seconds."""
         if now_s - self._looked_s < LOOK_EVERY_S:
             return
         self._looked_s = now_s
@@ -69,7 +69,7 @@ class Monitor:
             self._warn(found, now_s - found.began_s)
 
     def unattended(self, taken: Iterable[Attempt], attended: Iterable[Attempt], now_s: float) -> list[Attempt]:
-        """Of those that were taken from the queue, whom nobody has been at for so long that nobody will be."""
+        """Attempts taken from the queue that have not been handled for `UNATTENDED_S` seconds, and will not be."""
         if now_s - self._searched_s < UNATTENDED_S:
             return []
         self._searched_s = now_s
@@ -84,7 +84,7 @@ class Monitor:
             if was is None or was.attempt is not attempt or was.tries != attempt.tries:
                 was = _Unattended(attempt, attempt.tries, now_s)
             if now_s - was.since_s >= UNATTENDED_S:
-                log.error("taken from the queue, and nobody is at it: it is put back", extra={"pod": key})
+                log.error("taken from the queue and not being handled: it is put back", extra={"pod": key})
                 late.append(attempt)
             else:
                 self._unattended[key] = was

@@ -1,7 +1,7 @@
-"""Pods that the scheduler wants gone and that get notice: told, waited for, or let stay after all.
+"""Pods that the scheduler wants to evict and that get notice first: it asks, waits, or lets them stay after all.
 
-Preemption and revoke ask here before they end a pod. What a pod was told stands on the pod, so a scheduler that starts
-anew finds it there: it is waited for as before where the reason is found again, and withdrawn where it is not.
+Preemption and revoke ask here before they end a pod. The notice is written on the pod, so a scheduler that restarts
+finds it there: it keeps waiting if it finds the reason again, and withdraws the notice if it does not.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ log = logging.getLogger(__name__)
 
 COMPONENT: Final = "koord-scheduler"
 FOUND_AGAIN_S: Final = 300.0
-"""So long after a start, a pod may be told of which nobody knows the reason: it has not been found again yet."""
+"""Seconds after a start during which the reason of a notice may be unknown: it has not been found again yet."""
 LOST_S: Final = 30.0
-"""So long a reason may be missing that was there: whoever needs the room is being decided about."""
+"""Seconds for which a known reason may be missing: the pod that needs the room is being decided."""
 
-Told = Callable[[Pod, Asker, str], None]
+NoticeCallback = Callable[[Pod, Asker, str], None]
 
 
 class UnderNotice:
-    """The pods that were told to go, as informers know them. All others cost one look at their annotations."""
+    """The pods that have notice, as informers know them. All other pods cost one look at their annotations."""
 
     def __init__(self) -> None:
         self._pods: dict[str, Pod] = {}
@@ -55,17 +55,23 @@ class UnderNotice:
 
 
 class Noticing:
-    """Asks pods to go. `owns` says which reasons are its own, `told` hears of each pod that is told for the first
-    time."""
+    """Asks pods to go. `owns` says which reasons are its own; `told` is called for each pod that gets notice for the
+    first time."""
 
     def __init__(
-        self, client: Client, clock: Clock, owns: Callable[[str], bool], under: UnderNotice, told: Told, shield: Shield
+        self,
+        client: Client,
+        clock: Clock,
+        owns: Callable[[str], bool],
+        under: UnderNotice,
+        told: NoticeCallback,
+        shield: Shield,
     ) -> None:
         self._client, self._clock, self._owns, self._under, self._told = client, clock, owns, under, told
         self._shield = shield
         self._began_s = clock.monotonic()
         self._lost_s: dict[str, float] = {}
-        "By uid, since when the reason of a pod that was told is missing."
+        "By uid, since when the reason for a pod's notice is missing."
         self._tasks: dict[str, asyncio.Task[None]] = {}
         "By uid, notices that are being withdrawn."
 
@@ -79,12 +85,12 @@ class Noticing:
         return verdict
 
     def is_due(self, pod: Pod, asker: Asker) -> bool:
-        """Whether a pod has to be asked again: it goes, or could not be told, or does not say so any more."""
+        """Whether a pod has to be asked again: it goes, or got no notice, or no longer shows its notice."""
         return not concerns(pod.metadata) or not isinstance(decide(pod, asker, self._clock.now()), Wait)
 
     def let_stay(self, stands: Callable[[Pod, str], bool | None]) -> None:
-        """Withdraws what stands on pods without a reason. `stands` says whether a pod has to go for an object; None
-        where that may not be known yet."""
+        """Withdraw notices that no longer have a reason. `stands` says whether a pod has to go for an object; None if
+        that may not be known yet."""
         now_s, lost = self._clock.monotonic(), self._lost_s
         self._lost_s = {}
         for pod in self._under:

@@ -1,4 +1,4 @@
-"""Measures decisions, and hands them to those who look into the scheduler. The core has no clock; here is one."""
+"""Measures decisions, and hands them to metrics and diagnoses. The core has no clock; here is one."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from koord.kube.clock import Clock
 from koord.scheduler.core.observer import Observer
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
-from koord.scheduler.framework.plugin import Remedy
+from koord.scheduler.framework.remedy import Remedy
 from koord.scheduler.live.diagnosis import Inspection
 from koord.scheduler.live.metrics import Spent
 from koord.scheduler.plugins.gangs import JOB
 from koord.scheduler.suggestion import Suggestion
 
 SUCCESS: Final = "preempt success"
-"""What Koordinator calls it when somebody is to go."""
+"""Koordinator's word for a search that found victims."""
 
 
 class Onlooker(Observer):
-    """`for_job` is told how long it took to find out who would have to go for a job, with the job and the result."""
+    """`for_job` is called with a job, the result of the search for its victims, and how long the search took."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Onlooker(Observer):
     def helped(self, engine: Engine, remedy: Remedy, *, job: str = "") -> None:
         makers = engine.profile.at("postFilter", "post_filter")
         # The seconds are one plugin's where there is only one.
-        plugin = makers[0].name if len(makers) == 1 else ""
+        plugin = makers[0][0] if len(makers) == 1 else ""
         took_s = self._clock.monotonic() - self._began_s
         self._spent("PostFilter", "Success" if remedy.helps else "Unschedulable", engine.profile.name, took_s, plugin)
         if job and (remedy.helps or remedy.message):

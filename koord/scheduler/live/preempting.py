@@ -1,10 +1,11 @@
 """Makes room: ends the pods that have to go for a more important one.
 
-A victim is told why by its DisruptionTarget condition and an event, and deleted with its usual grace; its room is taken
-when it is really gone. Where a victim cannot be ended the promise is taken back, and the pod is tried again.
+A victim learns why from its DisruptionTarget condition and an event, and is deleted with its usual grace period; its
+room is used when it is really gone. If a victim cannot be ended, the nomination is withdrawn, and the pod is tried
+again.
 
-Victims that ask for notice get it, and the pod stays nominated meanwhile. Victims that ask for none go when nobody is
-waited for any longer: what they would lose earlier helps nobody.
+Victims that ask for notice get it, and the pod stays nominated in the meantime. Victims that do not ask for notice go
+once no other victim is waited for: evicting them earlier would help no pod.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from koord.kube.errors import ApiError, Conflict, NotFound
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Nowhere
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import Move
+from koord.scheduler.framework.remedy import Move
 from koord.scheduler.live.noticing import COMPONENT, Noticing, UnderNotice
 from koord.scheduler.live.sources import moment
 from koord.scheduler.live.telling import Telling
@@ -41,8 +42,8 @@ MESSAGE: Final = "preempting to accommodate a higher priority pod"
 
 
 class Preempting:
-    """All preemptions under way. `pod_of` gives a pod as it was last heard of; `done` hears whether all victims of one
-    were told to go, and how long that took."""
+    """All preemptions in progress. `pod_of` gives the last known version of a pod; `done` is called with whether all
+    victims of a preemption were told to go, and how long that took."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class Preempting:
         return len(self._tasks) >= MOST_AT_ONCE
 
     def start(self, decision: Nowhere) -> None:
-        """Carry out what a decision found: its victims go; who lost a promise by it is told so."""
+        """Carry out a decision: evict its victims, and tell the pods that lost their nomination to it."""
         for key in decision.outbid:
             pod = self._pod_of(key)
             if pod is not None:
@@ -82,7 +83,7 @@ class Preempting:
             self._begin(asks[move.pod], move, decision.profile)
 
     def look(self) -> None:
-        """Now and then: victims whose notice is over go, and those that nobody needs gone any more stay."""
+        """Called now and then: victims whose notice is over go, and victims that no longer need to go stay."""
         for ask, move, profile in list(self._waiting.values()):
             with self._core.cluster.shield.about("look after its victims", PODS, ask.meta):
                 if not self._is_promised(ask.key, move):
@@ -112,7 +113,7 @@ class Preempting:
         return not awaited or any(self._noticing.is_due(each, _asker(ask, profile)) for each in awaited)
 
     def _stands(self, victim: Pod, pod: str) -> bool | None:
-        """Whether a pod that was told to go still has to, for another one."""
+        """Whether a pod that has notice still has to go, for another pod."""
         promise = self._core.cluster.nominations.of(pod)
         if promise is not None and (victim.metadata.key, victim.metadata.uid) in promise.victims:
             return True
@@ -122,7 +123,7 @@ class Preempting:
         return None
 
     async def finish(self) -> None:
-        """What is under way is ended: whoever is not deleted yet stays."""
+        """Stop all preemptions in progress: victims that are not deleted yet stay."""
         self._noticing.finish()
         for task in self._tasks:
             task.cancel()
@@ -154,7 +155,7 @@ class Preempting:
         return victim is not None and concerns(victim.metadata)
 
     async def _awaited(self, ask: Ask, move: Move, profile: str) -> set[str]:
-        """The victims that are not to go yet. They are told."""
+        """The victims that need not go yet. They get notice."""
         waits = set()
         for key in move.victims:
             victim = self._pod_of(key)

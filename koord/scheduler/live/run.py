@@ -3,8 +3,8 @@
     async with Client.from_config() as client:
         await run(client, config)
 
-Who stands by hears everything too, so that a new leader decides at once. A new configuration is a new state, fed from
-the same informers, once all that was decided by the old one is bound.
+A standby follows all objects too, so that a new leader decides at once. A new configuration gets a new state, fed from
+the same informers, once everything that was decided under the old one is bound.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ ASK_AGAIN_S: Final = 5.0
 """Whether a kind is served that was not."""
 ASK_SOON_S: Final = 0.5
 SETTLING_S: Final = 60.0
-"""While a cluster is set up, definitions come soon after the scheduler, which cannot heed what it does not know."""
+"""While a cluster is set up, CRDs come soon after the scheduler, which cannot use objects of unserved kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +67,19 @@ class SchedulerOptions:
     elect: bool = False
     "Work only while holding the lease that the configuration names."
     alone: bool = False
-    "No other scheduler is there: pods that name none are ours."
+    "No other scheduler runs: pods that name none are scheduled by this one."
     reload: Callable[[], SchedulerConfiguration] | None = None
-    "Reads the configuration anew; None: it stays as it is."
+    "Reads the configuration again; None: it is never reloaded."
     plugins: tuple[OwnPlugin, ...] = ()
     "The user's own, for every profile."
     gates: Mapping[SchedulerGate, bool] = field(default_factory=dict)
-    "Feature gates that are not as they are by default, and any others."
+    "Feature gates that differ from their defaults, and any others."
     inspection: Inspection | None = None
-    "Through which people look into it."
+    "How users inspect the running scheduler."
     in_force: Callable[[SchedulerConfiguration], None] = lambda config: None
-    "Called with every configuration that is gone by from then on."
+    "Called with every configuration that takes effect."
     audit: AuditLimits | None = None
-    "Alert on pods whose scheduling goes badly: what is late. None: nobody looks."
+    "Limits for alerts on pods whose scheduling goes badly. None: no alerts."
     seed: int = 0
 
 
@@ -207,7 +207,7 @@ class Runner:
                 profiles_of(config, self._options.plugins, self._options.gates)
                 self._require_order(config)
             except BadInput as error:
-                log.error("the configuration is left as it was: %s", error)
+                log.error("the configuration stays unchanged: %s", error)
                 continue
             log.info("the configuration has changed, and takes effect")
             self._config = config
@@ -218,7 +218,7 @@ class Runner:
                 self._take_over(config)
 
     async def _await(self, kind: Kind[Any]) -> None:
-        """Definitions may come after the scheduler. What nodes say then goes to whoever decides at that time."""
+        """CRDs may be installed after the scheduler starts. Their objects then go to the core in use at that time."""
         began_s = self._clock.monotonic()
         while not await self._is_served(kind):
             is_new = self._clock.monotonic() - began_s < SETTLING_S
@@ -242,7 +242,7 @@ class Runner:
             log.warning(warning)
 
     def _take_over(self, config: SchedulerConfiguration) -> None:
-        """A state for a configuration, fed from the informers. What was placed and is not heard of yet goes along."""
+        """A state for a configuration, fed from the informers. Placements that informers have not seen yet are kept."""
         before = self.core
         self._disconnect()
         profiles = profiles_of(config, self._options.plugins, self._options.gates)

@@ -1,6 +1,6 @@
-"""Where the core hears from: an informer for every kind of `koord.scheduler.core.inputs`.
+"""Where the core gets its objects: an informer for every kind of `koord.scheduler.core.inputs`.
 
-Several cores may be connected one after the other: each hears first what is there already.
+Several cores may be connected one after the other: each first receives all existing objects.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from koord.scheduler.core.moment import Moment
 from koord.scheduler.object_faults import ANNOTATED, FAULTS
 
 OPTIONAL: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in INPUTS if each.optional and not each.named_only)
-"""Kinds of koord's own, which a cluster need not serve, or not yet."""
+"""Koord's own kinds, which a cluster may not serve, or not yet."""
 NAMED: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in INPUTS if each.named_only)
-"""Kinds of which single objects are followed. Nobody waits for these: what they say is missing until it has come."""
+"""Kinds where only single objects are followed. The start does not wait for these: they are missing until received."""
 
 
 class Sources:
@@ -45,7 +45,7 @@ class Sources:
         "Kind, namespace and name of objects that are followed one by one."
 
     def add(self, kind: Kind[Any]) -> None:
-        """One of `OPTIONAL` is served here: whoever is connected from now on hears of it too."""
+        """One of `OPTIONAL` is served here: the connected core, and every later one, receives its objects too."""
         self._informers.get(kind)
         self._served.append(kind)
         if self._teller is not None:

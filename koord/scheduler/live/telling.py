@@ -1,8 +1,8 @@
 """Tells users what was decided: events, and the PodScheduled condition of pods that fit nowhere.
 
 A pod's message is written when it changes, and then the newest one: what changes faster than it can be written is one
-write. Events of one kind about one pod are one series. Nothing is written about a pod while it is bound: who binds it
-waits for `settled`, so that an old word never comes after the new one.
+write. Events of one kind about one pod are one series. Nothing is written about a pod while it is bound: the binder
+waits for `settled`, so that an old message never arrives after the new one.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ FIELD_MANAGER: Final = "koord-scheduler"
 UNSCHEDULABLE: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
 GATED: Final = "SchedulingGated"
-"""The reason that kubectl shows as a pod's status. Whoever adds nodes for pods that fit nowhere passes over it."""
+"""The reason that kubectl shows as a pod's status. Autoscalers that add nodes for pending pods ignore it."""
 
 
 class _Word(NamedTuple):
-    """What a pod's status is to say of why it waits, and which node it is promised: None leaves that as it is."""
+    """What a pod's status should say: why it waits, and which node it is promised. None leaves the node unchanged."""
 
     reason: str
     message: str
@@ -55,12 +55,12 @@ class _Subject(NamedTuple):
 
 
 class Telling:
-    """What users are to know, and those who write it."""
+    """What users are told: pod conditions and events, and the tasks that write them."""
 
     def __init__(self, client: Client, events: EventRecorder, clock: Clock) -> None:
         self._client, self._events, self._clock = client, events, clock
         self.subject: Callable[[Ask], tuple[Kind[Any], Any]] = lambda ask: (PODS, ask.pod)
-        "The object at which users look to see how a pod fares."
+        "The object where users look for the state of a pod."
         self._unwritten: dict[str, tuple[_Subject, _Word]] = {}
         self._said: dict[str, _Word] = {}
         "The last word by uid of pod; pods that are bound or gone are forgotten."
@@ -151,7 +151,7 @@ class Telling:
             self._say(ask, _Word(SCHEDULER_ERROR, decision.message))
 
     def not_promised(self, pod: Pod) -> None:
-        """A more important pod is to have the node that this one was promised."""
+        """A more important pod gets the node that this one was promised."""
         was = self._said.get(pod.metadata.uid) or _known(pod)
         if was is not None:
             self._want(_Subject(PODS, pod), was, was._replace(promised=""))
@@ -170,7 +170,7 @@ class Telling:
         self._events.record(reference(PODS, pod), "EvictionNotice", note, action="Evicting", type="Warning")
 
     def forget(self, uid: str) -> None:
-        """A pod is bound or gone: nothing more is to be said of why it waits."""
+        """A pod is bound or gone: it no longer needs a message on why it waits."""
         self._said.pop(uid, None)
         self._unwritten.pop(uid, None)
 

@@ -1,7 +1,7 @@
-"""Writes what plugins want other objects to say: of each object the newest word, again and again until it is written.
+"""Writes what plugins want on other objects: for each object the newest write, retried until it succeeds.
 
-Words about one object never overtake each other. What changes faster than it can be written is one write. A pod that
-is to be evicted and asks for notice gets it first, and stays if the reason is gone before the notice is over.
+Writes to one object never overtake each other. Changes that come faster than they can be written become one write. A
+pod that asks for notice gets it before its eviction, and stays if the reason is gone before the notice is over.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from koord.kube.errors import ApiError, Conflict, EvictionRefused, NotFound
 from koord.kube.retry import backoff_s
 from koord.scheduler.framework.writes import Evict, Patch, PodBinding, Write
 from koord.scheduler.live.binding import carry_out
-from koord.scheduler.live.noticing import COMPONENT, Noticing, Told, UnderNotice
+from koord.scheduler.live.noticing import COMPONENT, NoticeCallback, Noticing, UnderNotice
 from koord.scheduler.live.preempting import PREEMPTED
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ _Object: TypeAlias = tuple[str, str, str]
 
 
 class Writing:
-    """All writes under way, one for each object."""
+    """All writes in progress, one for each object."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class Writing:
         clock: Clock,
         pod_of: Callable[[str], Pod | None] = lambda key: None,
         under: UnderNotice | None = None,
-        told: Told = lambda pod, asker, deadline: None,
+        told: NoticeCallback = lambda pod, asker, deadline: None,
         evicted: Callable[[Pod, Evict], None] = lambda pod, evict: None,
         written: Callable[[str, float], None] = lambda kind, took_s: None,
         shield: Shield | None = None,
     ) -> None:
-        """`pod_of` gives a pod as it was last heard of. `told` hears of pods that are told to go, `evicted` of those
-        that go, `written` of patches: their kinds, and the seconds that they took."""
+        """`pod_of` gives the last known version of a pod. `told` is called for pods that get notice, `evicted` for
+        evicted pods, `written` for patches, with their kind and the seconds that they took."""
         self._written = written
         self._client, self._clock, self._pod_of, self._evicted = client, clock, pod_of, evicted
         self._shield = shield or Shield()
@@ -90,7 +90,7 @@ class Writing:
         return None if key not in self._tasks else True
 
     async def _waits(self, key: _Object, write: Write) -> bool:
-        """Whether a pod that is to be evicted has notice, and stays until it is over."""
+        """Whether a pod to evict has notice, and stays until the notice is over."""
         pod = self._pod_of(f"{write.namespace}/{write.name}") if isinstance(write, Evict) else None
         if pod is None or not isinstance(write, Evict) or pod.metadata.uid != write.uid:
             return False
@@ -100,7 +100,7 @@ class Writing:
         return True
 
     def stop(self) -> None:
-        """What is not written yet is left: whoever decides next finds out by itself."""
+        """Drop pending writes: the next leader finds out by itself."""
         self._noticing.finish()
         for task in self._tasks.values():
             task.cancel()
@@ -125,7 +125,7 @@ class Writing:
                     if isinstance(write, Evict) and pod is not None:
                         self._evicted(pod, write)
             except (NotFound, Conflict, NotLeader, EvictionRefused) as error:
-                # It is gone, or another one of its name is there, of which we hear. Whom a budget protects stays.
+                # The object is gone or was replaced: the informer will say so. A pod that a budget protects stays.
                 log.info("%s was not written: %s", " ".join(key), error)
             except (ApiError, DecodeError) as error:
                 if told != (told := str(error)):

@@ -5,8 +5,8 @@ stay, first those whose going would violate a budget, the most important first. 
 which the fewest budgets are violated, then whose most important victim matters least, whose victims count for least
 together, are fewest, and have run for the shortest time.
 
-Where a verdict depends on amounts alone, nothing is tried out: victims are reckoned with, and what was found for a row
-is kept until the row changes. Elsewhere pods are taken off and put back in a transaction.
+Where a verdict depends on amounts alone, nothing is tried out: victims are found by arithmetic, and the result for a
+row is kept until the row changes. Elsewhere pods are taken off and put back in a transaction.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.bounds import trials
 from koord.scheduler.framework.cells import Many
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.plugin import Plugin, Remedy
+from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.framework.pod_class import Part, PodClass
+from koord.scheduler.framework.remedy import Remedy
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.nominations import Nomination
 from koord.scheduler.state.pods import PodRecord, Shape
@@ -45,7 +46,7 @@ _LEAST_PRIORITY: Final = 1 << 31
 
 
 class Candidate(NamedTuple):
-    """A node, and who would have to go: the most important first. The lower one in this order is chosen."""
+    """A node and its victims, the most important first. The candidate that is lower in this order is chosen."""
 
     violations: int
     highest: int
@@ -54,14 +55,14 @@ class Candidate(NamedTuple):
     "Of priorities, all made positive."
     number: int
     since: float
-    "When the oldest of its most important victims began, negative: who began last goes first."
+    "Start time of the oldest of its most important victims, negated: the victim that started last goes first."
     row: Row
     victims: tuple[str, ...]
 
 
 Reasons: TypeAlias = tuple[str, ...]
-Found: TypeAlias = Candidate | Reasons
-"""Of one row: who would have to go, or why that would not help."""
+Outcome: TypeAlias = Candidate | Reasons
+"""For one row: the victims, or why preemption would not help."""
 
 
 class DefaultPreemption(Plugin):
@@ -74,13 +75,10 @@ class DefaultPreemption(Plugin):
     def attach(self, cluster: Cluster) -> None:
         cluster.index(Ranking)
 
-    def keyed_by_spec(self, ask: Ask) -> bool:
-        return True
-
     def post_filter(self, ask: Ask, engine: Engine) -> Remedy | None:
         cluster = engine.cluster
         if not cluster.table.row_of or engine.refusal(ask) is not None:
-            # Whoever refuses it whatever the node knows whether somebody's going would help.
+            # A plugin that refuses the pod on every node knows itself whether evictions would help.
             return None
         if ask.spec.preemption_policy == PreemptionPolicy.NEVER:
             return Remedy(message=f"preemption: {NEVER}")
@@ -117,7 +115,7 @@ class DefaultPreemption(Plugin):
         return Remedy(message=f"preemption: 0/{nodes} nodes are available: {why}.", clears=True)
 
     def _candidates(
-        self, ask: Ask, rows: Array, cluster: Cluster, trial: Callable[[Array], Iterable[Found]]
+        self, ask: Ask, rows: Array, cluster: Cluster, trial: Callable[[Array], Iterable[Outcome]]
     ) -> tuple[list[Candidate], list[Reasons]]:
         """As many as are enough to choose from, and why the other rows that were looked at are none."""
         if not len(rows):
@@ -148,7 +146,7 @@ class DefaultPreemption(Plugin):
         args = self._args
         return max(rows * args.min_candidate_nodes_percentage // 100, args.min_candidate_nodes_absolute)
 
-    def _trial(self, ask: Ask, engine: Engine, found: PodClass) -> Callable[[Array], Iterable[Found]]:
+    def _trial(self, ask: Ask, engine: Engine, found: PodClass) -> Callable[[Array], Iterable[Outcome]]:
         cluster = engine.cluster
         amounts = found.by_amounts()
         if amounts is None:
@@ -172,7 +170,7 @@ class DefaultPreemption(Plugin):
                 return False
             return floor is None or not any(engine.meets(ask, each) for each in nominations.at(row, floor))
 
-        def trial(rows: Array) -> Iterable[Found]:
+        def trial(rows: Array) -> Iterable[Outcome]:
             known = [can_be_reckoned(row) for row in rows.tolist()]
             reckoned = iter(of(rows[np.array(known, np.bool_)]))
             for row, is_known in zip(rows.tolist(), known, strict=True):
@@ -186,9 +184,11 @@ class _Reckoning:
 
     def __init__(self, priority: int, part: Part, parts: Iterable[Part], cluster: Cluster, view: View | None) -> None:
         self._priority, self._judge, self._cluster, self._view = priority, part.judge, cluster, view
+        assert part.judge.amounts is not None
+        self._needed = part.judge.amounts
         self._others = [each.judge for each in parts if each is not part and each.judge.filters_on]
         self._of_shape: dict[Shape, tuple[int, ...]] = {}
-        self._found: dict[Row, Found] = {}
+        self._found: dict[Row, Outcome] = {}
         self._version, self._budgets = -1, -1
 
     def catch_up(self) -> None:
@@ -202,7 +202,7 @@ class _Reckoning:
                 self._found.pop(row, None)
         self._version, self._budgets = table.read(), budgets.version
 
-    def of(self, rows: Array) -> list[Found]:
+    def of(self, rows: Array) -> list[Outcome]:
         """In the order of the rows."""
         known = self._found
         new = [row for row in rows.tolist() if row not in known]
@@ -250,8 +250,8 @@ class _Reckoning:
 
     def _free(self, rows: Array) -> Array:
         """What is left of every amount on each row, with the pod."""
-        left = self._judge.left(self._cells(rows))
-        return np.stack([each - need.adds for need, each in zip(self._judge.amounts, left, strict=True)], axis=1)
+        left = self._needed.left(self._cells(rows))
+        return np.stack([each - need.adds for need, each in zip(self._needed.needs, left, strict=True)], axis=1)
 
     def _cells(self, rows: Array) -> Many:
         return Many(self._cluster.table.columns if self._view is None else self._view.columns, rows)
@@ -276,15 +276,15 @@ class _Reckoning:
         return [*first, *(each for each, violates in zip(lower, violated, strict=True) if not violates)], len(first)
 
     def _amounts(self, shape: Shape) -> tuple[int, ...]:
-        """What such a pod takes, of what the verdict is about."""
+        """What a pod of this shape takes of the amounts that the verdict depends on."""
         found = self._of_shape.get(shape)
         if found is None:
             gains: dict[Hashable, int] = dict(shape.gains)
-            found = self._of_shape[shape] = tuple([gains.get(need.taken, 0) for need in self._judge.amounts])
+            found = self._of_shape[shape] = tuple([gains.get(need.taken, 0) for need in self._needed.needs])
         return found
 
 
-def candidate(row: Row, victims: list[PodRecord], violations: int) -> Found:
+def candidate(row: Row, victims: list[PodRecord], violations: int) -> Outcome:
     """`victims`: the most important first. Without any, nothing is known against the row."""
     if not victims:
         return ()
@@ -301,17 +301,17 @@ def less_important(cluster: Cluster, row: Row, priority: int, view: View | None)
 
 
 def is_held(record: PodRecord) -> bool:
-    """Whether a pod says that nobody may preempt it."""
+    """Whether a pod says that it must not be preempted."""
     labels = record.labels
     return labels.get(names.LABEL_QUOTA_PREEMPTIBLE) == "false" or labels.get(names.LABEL_DISABLE_PREEMPTIBLE) == "true"
 
 
-def _tried_out(ask: Ask, engine: Engine, row: Row, view: View | None) -> Found:
+def _tried_out(ask: Ask, engine: Engine, row: Row, view: View | None) -> Outcome:
     return tried_out(ask, engine, row, less_important(engine.cluster, row, ask.priority, view))
 
 
-def tried_out(ask: Ask, engine: Engine, row: Row, lower: list[PodRecord]) -> Found:
-    """By taking pods off a row, and putting back those whose leaving is not needed. `lower`: who may have to go, the
+def tried_out(ask: Ask, engine: Engine, row: Row, lower: list[PodRecord]) -> Outcome:
+    """By taking pods off a row, and putting back those whose leaving is not needed. `lower`: the possible victims, the
     most important first."""
     cluster = engine.cluster
     if not lower:
@@ -334,7 +334,7 @@ def tried_out(ask: Ask, engine: Engine, row: Row, lower: list[PodRecord]) -> Fou
 
 
 def _kept(gone: list[PodRecord], ask: Ask, engine: Engine, row: Row) -> frozenset[str]:
-    """Of pods that were taken off a row, those beside whom the pod fits: they are put back, one after the other."""
+    """Put back, one after the other, the removed pods of a row that leave the pod enough room; their keys."""
     stays = []
     for record in gone:
         engine.cluster.place(record, row)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from koord.scheduler.framework.judge import FewGroups
+from koord.scheduler.framework.facet import FewGroups, Gate
 from koord.scheduler.state.domains import Grouped
 from koord.scheduler.state.table import Array
 
 
-class DomainGate(Grouped, FewGroups):
+class DomainGate(Grouped, FewGroups, Gate):
     """What gates over domains have in common. Subclasses say why groups are ruled out."""
 
-    gates = True
     normalised = False
     _why: Array | list[int] | None = None
     _table: Array | None = None

@@ -10,7 +10,7 @@ from koord.scheduler.state.table import Array
 
 
 class Few:
-    """Groups that have candidates, and what is kept as long as it is these."""
+    """Groups that have candidates, and results that hold until these groups change."""
 
     __slots__ = (
         "_by_code",

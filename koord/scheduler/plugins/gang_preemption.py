@@ -1,13 +1,13 @@
-"""Job-level preemption: which less important pods have to go so that a whole job gets its places, or nobody goes.
+"""Job-level preemption: which less important pods have to go so that a whole job gets its places, or no pod goes.
 
-Members that fit as things are keep those places. For the others, nodes are cleared of what may go, the cheapest first,
-until all have a place; then whoever need not go is let stay, the most valuable first. What is left was tried out once
-more as a whole: nobody goes for a job that then does not fit.
+Members that already fit keep those places. For the others, nodes are cleared of pods that may go, the cheapest node
+first, until all members have a place; then pods that need not go stay, the most valuable first. The remaining plan is
+tried out once more as a whole: no pod goes for a job that then does not fit.
 
     a victim        has a lower priority than every member of the job, and does not say that it must stay
     its gang        goes with it, if without it the gang has less than its minimum; where one of them must stay, all do
-    its quota       still has its requests: who goes is made again, so that no other quota gets a larger share by it
-    the order       budgets that would be violated, priority, number, who began last, whose checkpoint is the newest
+    its quota       still has its requests: a victim is recreated, so that no other quota gets a larger share
+    the order       budgets that would be violated, priority, number, latest start, newest checkpoint
 
 Where a member's own quota has no room, pods of that quota go, wherever they are. A job that must be gathered in the
 network gets one domain cleared, the one in which the fewest have to go.
@@ -27,8 +27,8 @@ from koord.api.protocol.annotations.notice import CHECKPOINTED_AT
 from koord.api.protocol.names import LABEL_DISABLE_PREEMPTIBLE, LABEL_QUOTA_PREEMPTIBLE
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.jobs import NoPlan
-from koord.scheduler.framework.plugin import Move, Remedy
+from koord.scheduler.framework.job_placing import NoPlan
+from koord.scheduler.framework.remedy import Move, Remedy
 from koord.scheduler.plugins.gangs import Gangs
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
@@ -40,7 +40,7 @@ NEVER: Final = "preemption: not eligible due to preemptionPolicy=Never."
 AWAITED: Final = "preemption: not eligible due to a terminating pod on the nominated node."
 NO_HELP: Final = "preemption: the job does not fit, whichever less important pods go."
 MOST_FIELDS: Final = 8
-"""So many domains of the network are tried out."""
+"""How many domains of the network are tried out."""
 _LEAST_PRIORITY: Final = 1 << 31
 
 Unit: TypeAlias = tuple[tuple[PodRecord, Row], ...]
@@ -74,7 +74,7 @@ class Checkpoints(Notes):
             self.at_s.pop(record.key, None)
 
     def usual_s(self) -> float:
-        """When those count as having saved who never say so: when those who do began, in the middle."""
+        """The checkpoint time assumed for pods that never report one: the median start of the pods that do."""
         pods = self.cluster.pods
         began = [pods[key][0].start_s for key in self.at_s if key in pods]
         known = [each for each in began if each is not None]
@@ -88,7 +88,7 @@ def is_preemptible(record: PodRecord) -> bool:
 
 
 def remedy_for(asks: Sequence[Ask], engine: Engine, fields: Sequence[Sequence[Row]] | None = None) -> Remedy | None:
-    """For a job that does not fit, or a pod alone. `fields`: rows of the domains in one of which it must be."""
+    """For a job that does not fit, or a pod alone. `fields`: rows of each domain; the job must be in one of them."""
     if not engine.cluster.table.row_of:
         return None
     if any(ask.spec.preemption_policy == PreemptionPolicy.NEVER for ask in asks):
@@ -168,7 +168,7 @@ class _Search:
                         self._cluster.nominations.put(promise)
 
     def _tried(self, field: Sequence[Row] | None) -> _Plan | None:
-        """A plan that was tried out, from the state as it is. `field`: where alone room is made."""
+        """A plan that was tried out in the current state. `field`: the only rows where room is made."""
         with self._cluster.transaction() as trial:
             plan = self._cleared() if field is None else self._cleared_together(field)
             everything = [] if plan is None else list(plan.units)
@@ -181,7 +181,7 @@ class _Search:
         return plan if self._stands(plan, is_gathered=field is not None) else None
 
     def _cleared(self) -> _Plan | None:
-        """All places that the job needs, with everybody gone who may go on the nodes that it takes."""
+        """All places that the job needs, with all possible victims gone from the nodes that it takes."""
         plan, engine = _Plan(), self._engine
         missing: list[list[Ask]] = []
         for need in engine.needs(self._asks):
@@ -257,7 +257,7 @@ class _Search:
         return False
 
     def _ease(self, ask: Ask, plan: _Plan) -> bool:
-        """Have pods go until nobody refuses a member whatever the node, the cheapest first; whether that helps."""
+        """Remove pods, the cheapest first, until no plugin refuses a member on every node; whether that helps."""
         refusal = self._engine.refusal
         if refusal(ask) is None:
             return True
@@ -281,7 +281,7 @@ class _Search:
         key = ask.meta.namespace, tuple(sorted(ask.meta.labels.items()))
         known = self._freeing_of.get(key)
         if known is None:
-            records = [each for each in self._engine.frees(ask) if self._may_go(each)]
+            records = [each for each in self._engine.victims_of_refusal(ask) if self._may_go(each)]
             known = self._freeing_of[key] = sorted(records, key=lambda each: (*self._cost([each]), each.key))
         return known
 
@@ -291,7 +291,7 @@ class _Search:
         return self._ranked({row for found in classes.values() for row in found.resolvable().tolist()})
 
     def _ranked(self, rows: Iterable[Row]) -> list[Row]:
-        """Those of some rows from which somebody may go, the cheapest first."""
+        """The rows with pods that may go, the cheapest first."""
         ranked: list[tuple[tuple[float, ...], str, Row]] = []
         for row in rows:
             going = [record for unit in self._units(row) for record, _ in unit]
@@ -314,7 +314,7 @@ class _Search:
         return self._checkpoints.at_s.get(record.key, self._usual_s)
 
     def _units(self, row: Row) -> list[Unit]:
-        """Who may go from a row: each with the gang that is of no use without it."""
+        """The pods that may go from a row, each with the gang that is useless without it."""
         found: dict[str, Unit] = {}
         for record in self._cluster.index(Ranking).of(row).below(self._priority):
             if record.key in found or record.key in self._by_key:
@@ -336,7 +336,7 @@ class _Search:
         return record.priority < self._priority and is_preemptible(record) and record.key not in self._by_key
 
     def _take_off(self, row: Row) -> list[Unit]:
-        """Have everybody go who may go from a row."""
+        """Take all possible victims off a row."""
         going: list[Unit] = []
         # One after the other: with each that goes, a gang may come to its minimum.
         for record in self._cluster.index(Ranking).of(row).below(self._priority)[::-1]:
@@ -358,7 +358,7 @@ class _Search:
             self._cluster.place(record, row)
 
     def _clear(self, row: Row, wanted: list[Ask], plan: _Plan) -> list[Ask]:
-        """Clear a row, and place there as many as fit; who still wants a place."""
+        """Clear a row, and place there as many members as fit; the members still without a place."""
         left: list[Ask] = []
         with self._cluster.transaction() as step:
             units = list(plan.units)
@@ -382,7 +382,7 @@ class _Search:
         return left
 
     def _let_stay(self, plan: _Plan) -> None:
-        """Put back whoever need not go: first whose going violates a budget, then who is worth most."""
+        """Put back pods that need not go: first those whose eviction violates a budget, then the most valuable."""
         records = [record for unit, _ in plan.units for record, _ in unit]
         violated = dict(zip([each.key for each in records], self._cluster.budgets.violated(records), strict=True))
 
@@ -407,7 +407,7 @@ class _Search:
         plan.units = [each for each in plan.units if each[0] not in stays]
 
     def _all_fit(self, rows: set[Row], plan: _Plan) -> bool:
-        """Whether members still fit on some rows, beside whoever is there."""
+        """Whether members still fit on some rows, beside the pods there."""
         members = [self._by_key[key] for key, row in plan.rows.items() if row in rows]
         with self._cluster.transaction() as trial:
             for ask in members:
@@ -418,7 +418,7 @@ class _Search:
         return fits and (not self._eases or self._is_let_through(plan))
 
     def _is_let_through(self, plan: _Plan) -> bool:
-        """Whether nobody refuses the last of the members, of each kind, with all others in their places."""
+        """Whether no plugin refuses the last member of each kind, with all others in their places."""
         kinds = {
             (ask.meta.namespace, tuple(sorted(ask.meta.labels.items())), ask.shape): ask
             for ask in (self._by_key[key] for key in plan.rows)
@@ -433,7 +433,7 @@ class _Search:
         return True
 
     def _stands(self, plan: _Plan, *, is_gathered: bool) -> bool:
-        """Whether the whole job fits once those are gone who are to go, from the state as it is."""
+        """Whether the whole job fits in the current state once all victims are gone."""
         with self._cluster.transaction() as trial:
             for unit, _ in plan.units:
                 self._take_off_unit(unit)

@@ -14,7 +14,7 @@ from koord.api.machinery.faults import Fault
 from koord.api.protocol.annotations import gang as protocol
 from koord.api.protocol.crd.pod_group import PodGroup
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import JobNeed
+from koord.scheduler.framework.jobs import JobNeed
 from koord.scheduler.plugins.gangs import Gang, Gangs
 
 
@@ -64,7 +64,7 @@ def why_it_waits(gangs: Gangs, asks: Sequence[Ask]) -> str | None:
 
 
 def _missing(gangs: Gangs, by_gang: Mapping[str, Sequence[int]], keys: set[str], *, started: bool) -> str | None:
-    """What the gangs of a group lack that do not go by themselves."""
+    """The first thing that the groups of some gangs lack, in words; None if they lack nothing."""
     for id_ in by_gang:
         own = gangs.all[id_]
         for listed in own.group:
@@ -95,7 +95,7 @@ def has_started(gangs: Gangs, by_gang: Mapping[str, object], asked: set[str]) ->
 
 
 def required(gang: Gang, asked: set[str], *, started: bool) -> int | None:
-    """How many of a gang's waiting pods must be placed together; None where nobody has said a minimum."""
+    """How many of a gang's waiting pods must be placed together; None if no minimum is set."""
     settings = gang.settings
     if settings is None:
         return None
@@ -113,7 +113,7 @@ def _passes(gang: Gang) -> bool:
 
 
 def why_no_settings(gang: Gang) -> str:
-    """Why nobody knows what a gang needs."""
+    """Why a gang's minimum is unknown."""
     why = next((member.why_not for member in gang.members.values() if member.why_not), "")
     key = protocol.MIN_AVAILABLE.key
     return why or f"none of the pods of gang {gang.id} says in {key} how many it needs"

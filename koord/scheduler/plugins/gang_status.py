@@ -11,7 +11,9 @@ Failed           some have failed, and as many as the minimum run or have ended:
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,10 +22,56 @@ from koord.api.kinds import POD_GROUPS
 from koord.api.kubernetes.words import PodPhase
 from koord.api.protocol.crd.pod_group import PodGroup, PodGroupPhase, PodGroupStatus
 from koord.api.text.timestamp import from_seconds
+from koord.scheduler.framework.pending_statuses import PendingStatuses
 from koord.scheduler.framework.writes import Patch
-from koord.scheduler.plugins.gangs import Gang, Member
+from koord.scheduler.plugins.gangs import Gang, Gangs, Member
+from koord.scheduler.state.cluster import Cluster
 
 _ENDED: Final = (PodGroupPhase.FINISHED, PodGroupPhase.FAILED)
+WRITTEN_EVERY_S: Final = 0.5
+
+
+class PodGroupStatuses:
+    """Writes the status of PodGroups."""
+
+    def __init__(self, gangs: Gangs, cluster: Cluster) -> None:
+        self._gangs, self._cluster = gangs, cluster
+        self._pending: PendingStatuses[PodGroupStatus] = PendingStatuses()
+        "Statuses that were written and not seen yet, by gang."
+        self._written_s: dict[str, float] = {}
+        "By gang, when its PodGroup was last written."
+
+    def writes(self) -> Iterator[Patch]:
+        """The statuses that differ from what PodGroups say. The first change is written at once, and one whose pods get
+        their nodes just now twice a second: otherwise a large gang would be written at each of its pods."""
+        gangs, cluster = self._gangs, self._cluster
+        touched, gangs.touched = gangs.touched, set()
+        touched.update(self._pending.take_lost(cluster.now_s))
+        for id_ in sorted(touched):
+            gang = gangs.all.get(id_)
+            group = None if gang is None else gang.pod_group
+            if gang is None or group is None:
+                self._pending.heard(id_)
+                self._written_s.pop(id_, None)
+                continue
+            uid = group.metadata.uid
+            if self._pending.last(id_, uid) == group.status:
+                self._pending.heard(id_)
+            again_s = self._written_s.get(id_, -math.inf) + WRITTEN_EVERY_S
+            if cluster.now_s < again_s:
+                gangs.touched.add(id_)
+                cluster.ask_again(again_s)
+                continue
+            wanted = None
+            with cluster.shield.about("keep its status", POD_GROUPS, group.metadata):
+                wanted = status_of(gang, cluster.now_s)
+            last = self._pending.last(id_, uid) or group.status
+            if wanted is not None and wanted != last:
+                self._pending.sent(id_, uid, wanted, cluster.now_s)
+                self._written_s[id_] = cluster.now_s
+                yield status_write(group, wanted)
+        if (lost_s := self._pending.next_s()) is not None:
+            cluster.ask_again(lost_s)
 
 
 def status_of(gang: Gang, now_s: float) -> PodGroupStatus | None:

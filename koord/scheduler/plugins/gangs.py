@@ -1,4 +1,4 @@
-"""Gangs: which pods are to be placed together, and how far each gang has come.
+"""Gangs: which pods must be placed together, and how far each gang has come.
 
 A gang is made from its pods and, where there is one, from its PodGroup. What it is follows from the objects that exist,
 whatever the order in which they came: a scheduler that starts in the middle of a gang knows the same.
@@ -90,7 +90,7 @@ class Gangs(Notes):
         self.of_pod: dict[str, Gang] = {}
         "By key of pod."
         self.touched: set[str] = set()
-        "Gangs of which something changed since somebody looked: their PodGroups may have to say so."
+        "Gangs that changed since the last look: the status of their PodGroups may have to change."
         self.defaults: GangDefaults | None = None
         self._listing: dict[str, set[str]] = {}
         "By id, the other gangs that list it, whether it exists or not."
@@ -238,7 +238,7 @@ class Gangs(Notes):
                 self._listing.setdefault(id_, set()).add(gang.id)
 
     def _changed(self, gang: Gang) -> None:
-        """Whoever waits for this gang may be let through."""
+        """Pods that wait for this gang may be admitted."""
         jobs = self.cluster.changed_jobs
         jobs.setdefault(gang.job, False)
         for id_ in self._listing.get(gang.id, ()):

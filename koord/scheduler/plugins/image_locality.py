@@ -2,8 +2,8 @@
 
     sum   = over containers whose image is on the node: int(size * nodes that have it / all nodes)
     score = 100 * (s - 23Mi) / (1000Mi * containers - 23Mi),  s the sum, between 23Mi and 1000Mi * containers
-The share of nodes changes for all at once, so rows are grouped by which of the images they have, and of which size.
-An image that is on no node says nothing: pods that differ only in such images are one class.
+The share of nodes changes for all rows at once, so rows are grouped by the images that they have and their sizes.
+An image that is on no node does not count: pods that differ only in absent images are one class.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Final
 import numpy as np
 
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.judge import Judge, KeepsGroups, OfNodes
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.facet import KeepsGroups, OfNodes
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row
 from koord.scheduler.state.watchers import Index
@@ -69,8 +70,8 @@ class ImageLocality(Plugin):
     def attach(self, cluster: Cluster) -> None:
         cluster.index(ImagesOnNodes)
 
-    def keyed_by_name(self, cluster: Cluster) -> bool:
-        return False
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.LABELS
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         sizes = cluster.index(ImagesOnNodes).sizes
@@ -95,7 +96,7 @@ class _Near(Judge):
 
 
 class _Holdings(KeepsGroups, OfNodes):
-    """Rows grouped by which of the images they have, and how large; group 0 has none."""
+    """Rows grouped by the images that they have and their sizes; group 0 has none."""
 
     normalised = False
 

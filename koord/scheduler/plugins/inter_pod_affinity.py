@@ -23,8 +23,9 @@ from koord.api.kubernetes.pod import Affinity
 from koord.api.text.selector import NOTHING, LabelMatcher
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, listed, without_pods
-from koord.scheduler.framework.judge import Facet, Judge
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.facet import Facet
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.plugins.domain_gate import DomainGate
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.counts import Counts, HeldTally, Tally
@@ -45,7 +46,7 @@ _WORDS: Final = {_NOT_NEAR: NOT_NEAR, _SHUNNED: SHUNNED, _SHUNNING: SHUNNING}
 Namespaces = frozenset[str] | None
 """None: all."""
 Source: TypeAlias = tuple[str, Tally, int]
-"""Pods, the label by which they are near, and what each counts for."""
+"""The topology label, the pods counted per row, and the weight of each pod."""
 
 
 class InterPodAffinity(Plugin):
@@ -56,8 +57,8 @@ class InterPodAffinity(Plugin):
         args = args or InterPodAffinityArgs()
         self._hard_weight, self._own_only = args.hard_pod_affinity_weight, args.ignore_preferred_terms_of_existing_pods
 
-    def keyed_by_name(self, cluster: Cluster) -> bool:
-        return False
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.LABELS
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         counts = cluster.counts
@@ -75,13 +76,7 @@ class InterPodAffinity(Plugin):
         return bool(promised.held or ask.terms.held)
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
-        return self._judge(ask, cluster, None)
-
-    def compile_through(self, ask: Ask, cluster: Cluster, view: View) -> Judge | None:
-        return self._judge(ask, cluster, view)
-
-    def _judge(self, ask: Ask, cluster: Cluster, view: View | None) -> Judge | None:
-        terms, meta, counts = ask.terms, ask.meta, cluster.counts
+        terms, meta, view, counts = ask.terms, ask.meta, ask.view, cluster.counts
         others = counts.held(counts.face(meta.namespace, meta.labels))
         facets: list[Facet] = []
         shunning = [each for each in others if each.held.role is Role.ANTI_AFFINITY]
@@ -100,7 +95,7 @@ class InterPodAffinity(Plugin):
         if not facets:
             return None
         judge = _Affine(facets, cluster)
-        # Who is to be near may be among those who leave; who is shunned is gone then.
+        # Pods that affinity requires may be among those that leave; pods that anti-affinity repels are gone then.
         judge.eased = not terms.affinity
         return judge
 
@@ -142,15 +137,6 @@ class _Affine(Judge):
             ]
             return [without_pods(set(keys), "whose anti-affinity keeps it away")] if keys else []
         return []
-
-    def facet_reason(self, facet: Facet, group: int) -> str:
-        assert isinstance(facet, _Near)
-        return _WORDS[facet.why(group)]
-
-    def facet_unresolvable(self, facet: Facet, group: int) -> bool:
-        """Pods that are missing do not come by preemption."""
-        assert isinstance(facet, _Near)
-        return facet.why(group) == _NOT_NEAR
 
 
 def _rule_out(ask: Ask, affinity: Affinity, name: str, terms: Sequence[Term]) -> Change:
@@ -212,7 +198,7 @@ def _holders(tally: HeldTally, view: View | None, weight: int) -> list[Source]:
 
 
 def _tally_of_all(terms: Sequence[Term], cluster: Cluster, counts: Counts) -> Tally:
-    """Pods that match every one of the terms, as somebody counts them."""
+    """The pods of `counts` that match every one of the terms."""
     where: Namespaces = None
     for term in terms:
         namespaces = _namespaces(term, cluster)
@@ -275,6 +261,13 @@ class _Near(DomainGate):
             why = by_group if why is None else np.where(why > 0, why, by_group)
         assert why is not None
         return why
+
+    def reason(self, group: int) -> str:
+        return _WORDS[self.why(group)]
+
+    def unresolvable(self, group: int) -> bool:
+        """Pods that are missing do not come by preemption."""
+        return self.why(group) == _NOT_NEAR
 
     def _anywhere(self) -> bool:
         """Whether a pod that matches all required terms is on any node with one of their labels."""

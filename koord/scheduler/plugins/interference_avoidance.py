@@ -21,8 +21,9 @@ from koord.api.kubernetes.owners import TEMPLATE_HASH, owners
 from koord.api.protocol.crd.interference_pair import InterferencePair, PairedWorkload
 from koord.api.protocol.slowed_by import paired_of
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.judge import Judge, KeepsGroups
-from koord.scheduler.framework.plugin import Plugin, Taking
+from koord.scheduler.framework.facet import KeepsGroups
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import KeyedBy, Plugin, Taking
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Array, Changes, Row
@@ -66,7 +67,7 @@ class Pairs(Index):
                     others[other] = max(others.get(other, 0), weight)
         self.partners = {each: tuple(sorted(others.items(), key=str)) for each, others in found.items()}
         if self.partners.keys() != self._rows.keys():
-            # Counted when somebody asks: pairs may come by the hundred.
+            # Counted on the next read: pairs may come by the hundred.
             self._is_counted = False
 
     def rows(self, workload: PairedWorkload) -> dict[Row, int]:
@@ -119,8 +120,8 @@ class InterferenceAvoidance(Plugin):
     def takes(self) -> Sequence[Taking]:
         return (Taking(INTERFERENCE_PAIRS, lambda pair: self.pairs.put(pair), lambda pair: self.pairs.remove(pair)),)
 
-    def keyed_by_name(self, cluster: Cluster) -> bool:
-        return False
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.LABELS
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return _partners(ask, cluster) or None

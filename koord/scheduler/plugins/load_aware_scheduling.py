@@ -12,7 +12,7 @@ and a node whose report is too old has no capacity to be scored by. So the frame
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
 
 from koord.api.configuration.scheduler_args import LoadAwareSchedulingArgs
@@ -21,10 +21,11 @@ from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.scheduler.framework.amount_scores import Free
 from koord.scheduler.framework.amounts import AmountJudge, Share
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.cells import Cells, Gain, Numbers, OfRow, One
+from koord.scheduler.framework.cells import Cells, Gain, Numbers, One
 from koord.scheduler.framework.change import Change
+from koord.scheduler.framework.controller import Controller
 from koord.scheduler.framework.judge import Judge, Need
-from koord.scheduler.framework.plugin import Plugin, Taking
+from koord.scheduler.framework.plugin import KeyedBy, Plugin, Taking
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.plugins.load_basis import Loads
 from koord.scheduler.plugins.load_changes import Excess, higher_limit, smaller_load
@@ -34,7 +35,7 @@ from koord.scheduler.plugins.load_rows import AGGREGATED_CHECK, NO_DATA, LoadRow
 from koord.scheduler.plugins.load_threshold import CLOSED
 from koord.scheduler.plugins.load_threshold import ceiling as ceiling_of
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Array, Reason, Row
+from koord.scheduler.state.table import Reason, Row
 
 EXPIRED: Final = 1
 AGGREGATED: Final = 1 << 31
@@ -56,6 +57,7 @@ class LoadAwareScheduling(Plugin):
 
     name = "LoadAwareScheduling"
     notes = Loads
+    controller: Controller
     wakes_on = Reason.NODE | Reason.ALLOCATABLE | Reason.LOAD | Reason.FREED
     rows: LoadRows
     "Of the cluster that it serves."
@@ -72,6 +74,7 @@ class LoadAwareScheduling(Plugin):
             raise ValueError("LoadAwareScheduling serves one cluster: make another one for another cluster")
         self._cluster = cluster
         self.rows = LoadRows(cluster, self.args, self.resources)
+        self.controller = Controller(services={"node/:nodeName": self.rows.told})
 
     def takes(self) -> Sequence[Taking]:
         rows = self.rows
@@ -85,11 +88,8 @@ class LoadAwareScheduling(Plugin):
         """A node's report is gone."""
         self.rows.remove(name)
 
-    def services(self) -> Mapping[str, Callable[[str], object]]:
-        return {"node/:nodeName": self.rows.told}
-
-    def keyed_by_name(self, cluster: Cluster) -> bool:
-        return False
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.LABELS
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         self.rows.advance()
@@ -127,7 +127,7 @@ class _Load(Judge):
         self._amounts = AmountJudge(table, needs if filters else (), shares, Free(dominant) if shares else None)
         "Below its ceiling, a row has room for what a pod is taken to use. Bit i of its verdict is resource i."
         self.filters_on, self.scores_on = self._amounts.filters_on, self._amounts.scores_on
-        self.alike, self.numbers = self._amounts.alike, self._amounts.numbers
+        self.fast = self._amounts.fast
         # A pod that is being placed is in no report yet. Nodes without one count no estimates.
         added = [columns.load, columns.prod] if by_prod else [columns.load]
         self.gains = {
@@ -141,17 +141,11 @@ class _Load(Judge):
         if isinstance(code, int) and not code:
             return 0
         code = code | (code > 0) * (cells[self._checks] == AGGREGATED_CHECK) * AGGREGATED
-        is_closed = cells[self._amounts.amounts[0].has] == CLOSED
+        is_closed = cells[self._amounts.needs[0].has] == CLOSED
         return code * (1 - is_closed) | is_closed * EXPIRED
 
     def score(self, cells: Cells) -> Numbers:
         return self._amounts.score(cells)
-
-    def of_row(self, columns: dict[Hashable, Array]) -> tuple[OfRow, OfRow]:
-        return self._amounts.of_row(columns)
-
-    def together(self, judges: Sequence[_Load]) -> Judge:
-        return self._amounts.together([each._amounts for each in judges])
 
     def reasons(self, mask: int) -> list[str]:
         if mask & EXPIRED:
@@ -173,7 +167,7 @@ class _Load(Judge):
             return [Change(said, trial=lambda: self._rows.as_if_reported(node.metadata.name), whose="node")]
         limit, excess = self._rows.limit(row, self._by_prod), []
         real_names, has = REAL_NAMES.get(ask.band, {}), self._rows.capacity(row)
-        for i, (need, room) in enumerate(zip(self._amounts.amounts, self._amounts.left(cells), strict=True)):
+        for i, (need, room) in enumerate(zip(self._amounts.needs, self._amounts.left(cells), strict=True)):
             name, capacity, left, adds = self._resources[i], has[i], int(room), need.adds
             if adds > left:
                 allowed = ceiling_of(limit.percent[name], capacity)

@@ -23,7 +23,7 @@ def load_told(
 ) -> dict[str, object]:
     """Pods by the time of their placement, and the views of the node's load that follow from its report, if any.
 
-    nodeDelta is added to what the node reports; nodeEstimated stands in where no such report is. prodUsage is what the
+    nodeDelta is added to what the node reports; nodeEstimated is used if there is no report. prodUsage is what the
     report says of `prod`, the node's pods that are prod by their class and by the report, and of the system where that
     counts; prodDelta is added to it.
     """

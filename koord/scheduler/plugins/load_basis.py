@@ -77,14 +77,14 @@ def _new_basis(pod: Pod, said: tuple[str, ...]) -> LoadBasis:
 
 
 class Counting(Protocol):
-    """Who counts the load of pods: the plugin of each profile, by its own arguments."""
+    """Counts the load of pods: the plugin of each profile does, by its own arguments."""
 
     def load_moved(self, basis: LoadBasis, record: PodRecord, row: Row, sign: int) -> None:
         """A pod came to a row (+1), or left it (-1)."""
         ...
 
     def load_cells(self, basis: LoadBasis, row: Row) -> Iterable[tuple[Hashable, int]]:
-        """What a pod of which its node reports nothing adds to columns."""
+        """What a pod that is missing from its node's report adds to columns."""
         ...
 
 
@@ -122,7 +122,7 @@ class Loads(Notes):
     def counts_as(self, record: PodRecord, row: Row) -> LoadBasis | None:
         note = record.note(self.name)
         assert note is None or isinstance(note, LoadBasis)
-        # A pod that holds its own room runs in it, whoever is to take its place.
+        # A pod that holds its own room runs in it, whichever pod takes its place later.
         return self._insiders.counted(note, record, row) if note is not None and is_stand_in(record.key) else note
 
     def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:

@@ -1,6 +1,6 @@
-"""What would have to be otherwise for a busy node to take a pod: another limit there, or a pod that asks for less.
+"""What would have to change for a busy node to take a pod: another limit there, or a pod that requests less.
 
-A limit stands on the node itself (its usage-thresholds annotation), so that other nodes stay as they are.
+The limit is set on the node itself (its usage-thresholds annotation), so that other nodes keep theirs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from koord.scheduler.plugins.load_threshold import needed_percent
 
 
 class Excess(NamedTuple):
-    """A resource of which a node has too little left below its limit."""
+    """A resource that would exceed a node's limit."""
 
     resource: str
     percent: int
@@ -31,11 +31,11 @@ class Excess(NamedTuple):
     left: int
     "What it might use."
     asked: str
-    "The name by which the pod asks for it."
+    "The resource name that the pod requests."
 
 
 class Limit(NamedTuple):
-    """Which of a node's limits it is that turns a pod away."""
+    """Which of a node's limits rejects a pod."""
 
     percent: Mapping[str, int]
     of_prod: bool
@@ -53,7 +53,7 @@ def higher_limit(node: Node, limit: Limit, excess: Sequence[Excess]) -> Change |
         own = replace(own, prod_usage_thresholds=wanted)
     elif limit.aggregation is not None:
         kind, duration_s = limit.aggregation
-        part = AggregatedThresholds(wanted, kind, f"{duration_s:g}s")  # type: ignore[arg-type]  # as it was read
+        part = AggregatedThresholds(wanted, kind, f"{duration_s:g}s")  # type: ignore[arg-type]  # read from the API
         own = replace(own, aggregated_usage=part)
     else:
         own = replace(own, usage_thresholds=wanted)
@@ -64,7 +64,7 @@ def higher_limit(node: Node, limit: Limit, excess: Sequence[Excess]) -> Change |
 
 
 def smaller_load(pod: Pod, excess: Sequence[Excess]) -> Change | None:
-    """The pod with requests and limits by which it is taken to use no more than is left."""
+    """The pod with requests and limits so low that its estimated usage is within what is left."""
     words, size = [], 1.0
     for each in excess:
         asks = [_most(container, each.asked) for container in pod.spec.containers]
@@ -88,7 +88,7 @@ def _most(container: Container, name: str) -> int:
 
 
 def _with(container: Container, name: str, most: int) -> Container:
-    """No more than so much, in the requests and the limits that it has."""
+    """The container with its requests and limits capped at `most`."""
     found = container.resources
     requests, limits = (
         {**each, name: render(name, min(most, amount(name, each[name])))} if name in each else each

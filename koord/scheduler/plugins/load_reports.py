@@ -24,8 +24,8 @@ NO_DATA: Final = NodeMetricInfo()
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A NodeMetric, in numbers. What it says of pods and aggregations is read when somebody asks: of most, nobody does
-    before the next report comes."""
+    """A NodeMetric, in numbers. Its pods and aggregations are parsed on first use: most are never used before the next
+    report comes."""
 
     updated_s: float | None
     interval_s: float
@@ -112,7 +112,7 @@ class ReportReader:
 
 _UNITS: Final[Mapping[str, int]] = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 _MOST_DIGITS: Final = 9
-"""No such number of any unit is too large to count."""
+"""A number with at most this many digits fits a cell in any unit."""
 
 
 def _plain(resource: str, quantity: str | int | float) -> int | None:

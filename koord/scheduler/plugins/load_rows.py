@@ -5,8 +5,8 @@
     prod, prod ceiling      the same for pods that are judged by what prod pods use
     capacity                what it has; nothing once its report is too old, so that it scores nothing
 
-Per row, `load` moves with every pod; everything else changes with reports, nodes and the age of reports only. So
-whoever judges reads amounts alone.
+Per row, `load` moves with every pod; everything else changes with reports, nodes and the age of reports only. So judges
+read amounts alone.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ PLAIN_CHECK, AGGREGATED_CHECK = 1, 2
 ESTIMATES_KEPT: Final = 1 << 15
 
 
-class Wish(NamedTuple):
+class PodLoad(NamedTuple):
     """What a pod's load is taken to be, and for how long that is believed rather than what is reported."""
 
     estimate: Vector
@@ -64,7 +64,7 @@ class Wish(NamedTuple):
     after_scheduled_s: int
     gains: Gains
     """What the pod adds to the row's load, as long as the node does not report it, for speed: one object for all pods
-    that are alike. Empty where there is no such object."""
+    that are alike. Empty if there is no shared object."""
     prod_gains: Gains
     "The same, and what it adds to what prod pods use."
 
@@ -94,7 +94,7 @@ class _Facts(NamedTuple):
 
 
 class LoadColumns:
-    """The names of the plugin's columns on a table. A second such plugin of a cluster gets others."""
+    """The names of the plugin's columns on a table. A second plugin of this kind in a cluster gets others."""
 
     def __init__(self, resources: tuple[str, ...], taken: Mapping[Hashable, object]) -> None:
         number = next(n for n in range(len(taken) + 1) if f"load updated {n}" not in taken)
@@ -138,7 +138,7 @@ class LoadRows(Index):
         self._vector = self._reader.vector
         self._zero: Vector = (0,) * len(resources)
         self._reports: dict[str, Report] = {}
-        self._wishes: dict[LoadBasis, Wish] = {}
+        self._wishes: dict[LoadBasis, PodLoad] = {}
         self._facts: dict[Row, _Facts] = {}
         "What was last seen of a node, as far as it matters here."
         self._limits_on: dict[Row, tuple[_Limits, Vector]] = {}
@@ -307,7 +307,7 @@ class LoadRows(Index):
                 self.cluster.recounted(row)
 
     def _load_row(self, row: Row) -> None:
-        """Work out everything about a row anew."""
+        """Recompute everything about a row."""
         put = self.cluster.table.set
         for name, value in zip(self._written, self._worked_out(row), strict=True):
             put(name, row, value)
@@ -401,7 +401,7 @@ class LoadRows(Index):
                 prod = tuple([a + b for a, b in zip(delta, used, strict=True)])
         return Share(delta, estimate, prod)
 
-    def _is_estimated(self, wish: Wish, record: PodRecord, report: Report) -> bool:
+    def _is_estimated(self, wish: PodLoad, record: PodRecord, report: Report) -> bool:
         """Whether a pod's estimate still counts where it is above its reported usage: that may show a part only."""
         updated_s, placed_s = report.updated_s, record.placed_s
         if updated_s is None or placed_s is None or updated_s - report.interval_s < placed_s:
@@ -411,7 +411,7 @@ class LoadRows(Index):
         return wish.after_scheduled_s > 0 and placed_s + wish.after_scheduled_s > updated_s
 
     def _limits_by(self, own: UsageThresholds) -> _Limits:
-        """What limits pods on a node with such thresholds of its own."""
+        """The limits for pods on a node with these thresholds of its own."""
         part = own.aggregated_usage
         if part is not None and part.usage_thresholds and part.usage_aggregation_type:
             by = (str(part.usage_aggregation_type), parse_duration(part.usage_aggregated_duration or "0s"))
@@ -437,7 +437,7 @@ class LoadRows(Index):
     def _counted(self, record: PodRecord, row: Row | None) -> LoadBasis | None:
         return None if row is None else self.loads.counts_as(record, row)
 
-    def wish(self, basis: LoadBasis) -> Wish:
+    def wish(self, basis: LoadBasis) -> PodLoad:
         if basis.whole is not None:
             return self._rest(basis.whole, basis.inside)
         known = self._wishes.get(basis)
@@ -447,7 +447,7 @@ class LoadRows(Index):
             known = self._wishes[basis] = self._new_wish(basis)
         return known
 
-    def _rest(self, whole: LoadBasis, inside: Iterable[LoadBasis]) -> Wish:
+    def _rest(self, whole: LoadBasis, inside: Iterable[LoadBasis]) -> PodLoad:
         """Of a reservation with owners: what these do not use of it by their estimates."""
         found = self.wish(whole)
         rest = list(found.estimate)
@@ -455,7 +455,7 @@ class LoadRows(Index):
             rest = [max(0, left - more) for left, more in zip(rest, self.wish(each).estimate, strict=True)]
         return found._replace(estimate=tuple(rest), gains=(), prod_gains=())
 
-    def _new_wish(self, basis: LoadBasis) -> Wish:
+    def _new_wish(self, basis: LoadBasis) -> PodLoad:
         args, factors = self.args, dict(self.args.estimated_scaling_factors)
         after = [args.estimated_seconds_after_initialized, args.estimated_seconds_after_pod_scheduled]
         if args.allow_customize_estimation:
@@ -469,7 +469,7 @@ class LoadRows(Index):
         gains = tuple(zip(self.columns.load, estimate, strict=True))
         prod_gains = (*gains, *zip(self.columns.prod, estimate, strict=True))
         is_prod = basis.priority_class is PriorityClass.PROD
-        return Wish(estimate, is_prod, after[0] or 0, after[1] or 0, gains, prod_gains)
+        return PodLoad(estimate, is_prod, after[0] or 0, after[1] or 0, gains, prod_gains)
 
     def advance(self) -> None:
         """The time may be another: look again at the rows whose reports have become too old."""
@@ -496,8 +496,8 @@ class LoadRows(Index):
         self._now_s, self._next_expiry_s = now_s, next_expiry_s
 
     def _age(self, rows: Array) -> None:
-        """The reports of some rows have become too old: the same as to work out everything anew, without a look at the
-        pods there. Where agents are away, that is all rows at once."""
+        """The reports of some rows have become too old: the same as recomputing everything, without reading the pods
+        there. If the agents are down, that is all rows at once."""
         table, columns = self.cluster.table, self.columns
         table.set_many(rows.tolist(), {name: [0] * len(rows) for name in columns.capacity})
         if self._when_old is None:

@@ -8,7 +8,7 @@ from typing import Final
 UNCHECKED: Final = 1 << 62
 """The ceiling where there is no limit."""
 CLOSED: Final = -(1 << 61)
-"""The ceiling of a node that takes nobody, because it has not reported for too long."""
+"""The ceiling of a node that takes no pods, because it has not reported for too long."""
 
 
 @lru_cache(maxsize=4096)

@@ -25,8 +25,9 @@ from koord.api.text.selector import (
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, listed, relabelled
-from koord.scheduler.framework.judge import Judge, KeepsGroups, OfNodes, Refused
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.facet import KeepsGroups, OfNodes
+from koord.scheduler.framework.judge import Judge, Refused
+from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.plugins.taint_toleration import by_maximum
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row
@@ -46,8 +47,8 @@ class NodeAffinity(Plugin):
     def __init__(self, args: NodeAffinityArgs | None = None) -> None:
         self._added = args.added_affinity if args is not None else None
 
-    def keyed_by_spec(self, ask: Ask) -> bool:
-        return True
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.SPEC
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         affinity = ask.spec.affinity
@@ -159,7 +160,7 @@ class _Chosen(Judge):
 
 
 def _needed(requirements: Sequence[Requirement], labels: Mapping[str, str]) -> dict[str, str | None]:
-    """Labels that are to be set, or with None taken off, to fulfil requirements."""
+    """Labels to set, or with None to remove, to fulfil requirements."""
     found: dict[str, str | None] = {}
     for each in requirements:
         if each.matches(labels):

@@ -2,7 +2,7 @@
 
     closed:  usage / capacity >= the band's lowest rung on that node (`thresholds`), by a recent report
     closed:  for COOL_DOWN_S after the agent evicted pods of the band, which it says in the annotation last-evictions
-    closed:  for as long to pods of an owner of which the descheduler moved one away; the same annotation names owners
+    closed:  for as long to pods of an owner after the descheduler moved one of them away; the annotation names owners
 
 So no pod is evicted from a node and placed there again in a loop. It comes with LoadAwareScheduling, whatever that
 one's own limits are. Rungs come from the node's NodeSLO; usage does not close a node without one.
@@ -34,7 +34,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers, One
 from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.judge import Judge
-from koord.scheduler.framework.plugin import Plugin, Taking
+from koord.scheduler.framework.plugin import KeyedBy, Plugin, Taking
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Column, Reason, Row
@@ -59,14 +59,14 @@ class _Usage(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def rungs_of(strategy: ResourceThresholdStrategy | None) -> Rungs:
-    """In percent of a node, from which usage it is closed to which band."""
+    """By dimension and band, the usage in percent of a node at which the node is closed."""
     report = check(strategy=strategy_layers(NodeSLOSpec(resource_used_threshold_with_be=strategy)))
     found = {key: rungs.closes_at for key, rungs in report.thresholds.items()}
     return {key: percent for key, percent in found.items() if percent is not None}
 
 
 class Closings(Index):
-    """Which rows are closed to which bands. One for a cluster, whatever the number of profiles."""
+    """For each band, the rows that are closed to it. One per cluster, whatever the number of profiles."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
@@ -74,7 +74,7 @@ class Closings(Index):
             cluster.table.declare(Column(column, np.int8, Reason.LOAD))
         cluster.table.declare(Column(OWNERS, np.int64, Reason.LOAD))
         self.bands: set[PriorityClass] = set()
-        "Those to which some node was ever closed, or might have been."
+        "Bands that some node was ever closed to, or might have been."
         self._usage: dict[str, _Usage] = {}
         self._rungs: dict[str, Rungs] = {}
         self._said: dict[Row, Mapping[str, str]] = {}
@@ -84,7 +84,7 @@ class Closings(Index):
         "By the uid of an owner, the rows that are closed to its pods."
         self._owners_at: dict[Row, frozenset[str]] = {}
         self._until_s: dict[Row, float] = {}
-        "When a closed row is to be looked at again although nothing happens."
+        "When a closed row must be checked again although nothing happens."
         self._now_s, self._next_s = cluster.now_s, math.inf
         for row in list(cluster.nodes):
             self.node_put(row)
@@ -146,7 +146,7 @@ class Closings(Index):
         return self._rungs.get(self.cluster.table.names[row], {}).get((dimension, band))
 
     def evicted_s(self, row: Row, band: PriorityClass) -> float:
-        """When pods of the band were last evicted there, by our clock where we heard of it then."""
+        """When pods of the band were last evicted there, by this scheduler's clock if it saw the annotation then."""
         return self._evicted_s.get(row, {}).get(band, -math.inf)
 
     def as_if_open(self, row: Row, band: PriorityClass) -> Callable[[], None]:
@@ -263,8 +263,8 @@ class NodeClosing(Plugin):
     def remove_node_slo(self, name: str) -> None:
         self.closings.remove_slo(name)
 
-    def keyed_by_name(self, cluster: Cluster) -> bool:
-        return False
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.LABELS
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         closings = self.closings
@@ -317,11 +317,11 @@ class _Open(Judge):
         return [f"node(s) hold {pods} pods back for too much {busy} usage"]
 
     def unresolvable(self, mask: int, row: Row) -> bool:
-        """Whoever leaves, usage and time are what they are."""
+        """No pod's leaving changes the reported usage or the time."""
         return True
 
     def mend(self, ask: Ask, row: Row) -> list[Change]:
-        """Less usage, or time. Neither is anybody's to give, but both are what to wait for."""
+        """Less usage, or time. No user can grant either, but both are worth waiting for."""
         closings, band = self._closings, self._band
         mask, words = int(self.feasible(One(closings.cluster.table.columns, row))), []
         for dimension, bit in BITS.items():

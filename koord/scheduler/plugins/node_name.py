@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.judge import Judge
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Reason, Row
 
@@ -15,8 +15,8 @@ class NodeName(Plugin):
     name = "NodeName"
     wakes_on = Reason.NODE
 
-    def keyed_by_spec(self, ask: Ask) -> bool:
-        return True
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.SPEC
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.spec.node_name

@@ -17,12 +17,11 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, listed, without_pods
 from koord.scheduler.framework.judge import Judge
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Reason, Row
-from koord.scheduler.state.view import View
 
 EVERY_ADDRESS: Final = "0.0.0.0"
 _NOBODY: Final[Mapping[Row, int]] = {}
@@ -110,8 +109,8 @@ class NodePorts(Plugin):
     notes = PortsInUse
     wakes_on = Reason.NODE | Reason.FREED
 
-    def keyed_by_spec(self, ask: Ask) -> bool:
-        return True
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.SPEC
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return host_ports_of(ask.pod)
@@ -121,11 +120,9 @@ class NodePorts(Plugin):
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         ports = host_ports_of(ask.pod)
-        return _Free(ports, cluster, None) if ports else None
-
-    def compile_through(self, ask: Ask, cluster: Cluster, view: View) -> Judge | None:
-        ports = host_ports_of(ask.pod)
-        return _Free(ports, cluster, view.keep(Uses)) if ports else None
+        if not ports:
+            return None
+        return _Free(ports, cluster, None if ask.view is None else ask.view.keep(Uses))
 
 
 class _Free(Judge):

@@ -14,7 +14,7 @@ from koord.scheduler.framework.amount_scores import BALANCED
 from koord.scheduler.framework.amounts import AmountJudge, Share
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.judge import Judge
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.state.cluster import Cluster
 
 
@@ -24,8 +24,8 @@ class NodeResourcesBalancedAllocation(Plugin):
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
         self._args = (args or NodeResourcesBalancedAllocationArgs()).completed()
 
-    def keyed_by_spec(self, ask: Ask) -> bool:
-        return True
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.SPEC
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.requests

@@ -29,7 +29,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import One
 from koord.scheduler.framework.change import Change, asking_for_less, listed, smaller
 from koord.scheduler.framework.judge import Judge, Need
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import Amounts, non_zero_of, requests_of
 from koord.scheduler.state.table import MOST_OF_A_POD, Reason, Row
@@ -49,8 +49,8 @@ class NodeResourcesFit(Plugin):
         self._weighed: ClusterEvent | None = None
         self._there: dict[str, int] | None = None
 
-    def keyed_by_spec(self, ask: Ask) -> bool:
-        return True
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.SPEC
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.requests, ask.non_zero, None if ask.spec.resources is None else _by_containers(ask)

@@ -17,7 +17,7 @@ from koord.scheduler.framework.amount_scores import Mixed
 from koord.scheduler.framework.amounts import AmountJudge, Share
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.judge import Judge
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.plugins.node_resources_fit import used_column
 from koord.scheduler.state.cluster import Cluster
 
@@ -28,8 +28,8 @@ class NodeResourcesFitPlus(Plugin):
     def __init__(self, args: NodeResourcesFitPlusArgs | None = None) -> None:
         self._args = (args or NodeResourcesFitPlusArgs()).completed()
 
-    def keyed_by_spec(self, ask: Ask) -> bool:
-        return True
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.SPEC
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         """What it adds to each of the resources that count, by name."""

@@ -15,7 +15,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.judge import Judge
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Reason, Row
 
@@ -26,8 +26,8 @@ class NodeUnschedulable(Plugin):
     name = "NodeUnschedulable"
     wakes_on = Reason.NODE | Reason.UNSCHEDULABLE
 
-    def keyed_by_spec(self, ask: Ask) -> bool:
-        return True
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.SPEC
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return any(tolerates(each, CORDONED) for each in ask.spec.tolerations)

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: a node's drivers can attach only so many volumes there, as its CSINode says.
+"""NodeVolumeLimits: a node's drivers can attach a limited number of volumes there, as its CSINode says.
 
 A volume that several pods of the node use is attached once. One that is still to be made counts for its claim.
 """
@@ -20,7 +20,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, without_pods
 from koord.scheduler.framework.judge import Judge
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.plugins.volume_use import is_said_by_spec, noted_use, volume_use_of
 from koord.scheduler.state.cluster import Cluster
@@ -28,7 +28,6 @@ from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord, brings_claims
 from koord.scheduler.state.storage import Disk
 from koord.scheduler.state.table import Reason, Row
-from koord.scheduler.state.view import View
 
 
 class ClaimUses:
@@ -53,7 +52,7 @@ class ClaimUses:
 
 
 class Attached(Notes):
-    """Which volumes are attached to which rows, by driver. A note is what a pod uses."""
+    """The volumes attached to each row, by driver. A note is what a pod uses."""
 
     name: ClassVar[str] = "NodeVolumeLimits"
     changes_views: ClassVar[bool] = False
@@ -103,7 +102,7 @@ class Attached(Notes):
         return disk in self._rows_with
 
     def catch_up(self) -> None:
-        """Claims may lead to other volumes than they did: rows that use them are looked at again."""
+        """Claims may lead to other volumes than before: rows that use them are judged again."""
         for claim in self._storage.take_changed_claims():
             if claim not in self._uses.rows_of:
                 continue
@@ -144,8 +143,8 @@ class NodeVolumeLimits(Plugin):
         came = event.reasons & Reason.PODS and not event.reasons & (self.wakes_on & ~Reason.PODS)
         return not came or not isinstance(event.subject, Pod) or brings_claims(event.subject)
 
-    def keyed_by_spec(self, ask: Ask) -> bool:
-        return not ask.spec.volumes
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.POD if ask.spec.volumes else KeyedBy.SPEC
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         if not ask.spec.volumes:
@@ -166,12 +165,7 @@ class NodeVolumeLimits(Plugin):
         return bool(ask.spec.volumes and (use.claims or use.own_claims))
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
-        return self._judge(ask, cluster, None)
-
-    def compile_through(self, ask: Ask, cluster: Cluster, view: View) -> Judge | None:
-        return self._judge(ask, cluster, view.keep(ClaimUses))
-
-    def _judge(self, ask: Ask, cluster: Cluster, hidden: ClaimUses | None) -> Judge | None:
+        hidden = None if ask.view is None else ask.view.keep(ClaimUses)
         match self.key(ask, cluster):
             case (tuple(new), tuple(known), int()):
                 return _Attachable(dict(new), known, cluster, hidden)

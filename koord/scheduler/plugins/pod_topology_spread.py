@@ -28,8 +28,9 @@ from koord.api.text.selector import NOTHING, LabelMatcher, compile_labels, match
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Many
 from koord.scheduler.framework.change import Change, listed, relabelled
-from koord.scheduler.framework.judge import Facet, FewGroups, Judge
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.facet import Facet, FewGroups
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.plugins.domain_gate import DomainGate
 from koord.scheduler.plugins.few_domains import Few
 from koord.scheduler.plugins.node_affinity import NodeAffinity
@@ -46,7 +47,7 @@ SYSTEM_DEFAULTS: Final = (
 )
 REMEMBERED: Final = 1 << 12
 FEW_GROUPS: Final = 16
-"""Up to so many are counted in plain numbers: numpy's fixed cost per call is more than the arithmetic."""
+"""Up to this many are counted in plain numbers: numpy's fixed cost per call is more than the arithmetic."""
 NO_LABEL: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
 SKEWED: Final = "node(s) didn't match pod topology spread constraints"
 _HOSTNAME: Final = str(TopologyKey.HOSTNAME)
@@ -72,8 +73,8 @@ class PodTopologySpread(Plugin):
         self._keys: dict[tuple[Template | str | None, ...], Hashable] = {}
         "Keys of pods with constraints of their own: by template, namespace, and those labels."
 
-    def keyed_by_name(self, cluster: Cluster) -> bool:
-        return False
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.LABELS
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         meta = ask.meta
@@ -120,13 +121,7 @@ class PodTopologySpread(Plugin):
         return bool(ask.spec.topology_spread_constraints)
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
-        return self._judge(ask, cluster, None)
-
-    def compile_through(self, ask: Ask, cluster: Cluster, view: View) -> Judge | None:
-        return self._judge(ask, cluster, view)
-
-    def _judge(self, ask: Ask, cluster: Cluster, view: View | None) -> Judge | None:
-        own, meta = ask.spec.topology_spread_constraints, ask.meta
+        own, meta, view = ask.spec.topology_spread_constraints, ask.meta, ask.view
         if own:
             constraints = _constraints(own, meta.labels)
         else:
@@ -176,15 +171,6 @@ class _Spread(Judge):
         found = [Change(listed(words), pod=pod, size=1.0 + len(words))]
         return [*found, *relabelled(self._cluster.nodes[row], labels)] if len(labels) == len(words) else found
 
-    def facet_reason(self, facet: Facet, group: int) -> str:
-        assert isinstance(facet, _Even)
-        return NO_LABEL if facet.why(group) == _NO_LABEL else SKEWED
-
-    def facet_unresolvable(self, facet: Facet, group: int) -> bool:
-        """No preemption gives a node a label."""
-        assert isinstance(facet, _Even)
-        return facet.why(group) == _NO_LABEL
-
 
 @dataclass(frozen=True, slots=True)
 class _Constraint:
@@ -223,7 +209,7 @@ def counted_pods(raw: TopologySpreadConstraint, labels: Mapping[str, str]) -> La
 
 
 class _Eligible:
-    """Rows over which pods are to be spread: they have the labels, and suit the pod as far as policies say so."""
+    """Rows to spread pods over: they have the labels, and suit the pod as far as policies require it."""
 
     def __init__(self, constraint: _Constraint, keys: Sequence[str], ask: Ask, cluster: Cluster) -> None:
         self._cluster, self._keys = cluster, keys
@@ -264,7 +250,7 @@ def _dimension(
     by_row: bool | None,
     counted: Counted | None,
 ) -> Dimension:
-    # A selector that is there and empty counts no pod, though it matches the pod itself.
+    # An empty selector counts no pod, though it matches the pod itself.
     pods = constraint.pods if constraint.pods.requirements else NOTHING
     where = frozenset({ask.meta.namespace})
     tallies = [(cluster.counts.selection(where, pods, live_only=True), 1)]
@@ -306,6 +292,13 @@ class _Even(DomainGate):
             why = by_group if why is None else np.where(why > 0, why, by_group)
         assert why is not None
         return why
+
+    def reason(self, group: int) -> str:
+        return NO_LABEL if self.why(group) == _NO_LABEL else SKEWED
+
+    def unresolvable(self, group: int) -> bool:
+        """No preemption gives a node a label."""
+        return self.why(group) == _NO_LABEL
 
     def skews(self, row: Row) -> list[tuple[str, int, int | None]]:
         """By constraint: its label, the skew it allows, and the one that there would be; None without the label."""
@@ -496,7 +489,7 @@ class _Evener(Grouped, FewGroups):
         by_code[0] = 0.0
         worth: Array = by_code.take(self._codes[i])
         if dimension.by_row and unnamed is None:
-            # Such numbers stay what they are; rows go from one to another.
+            # The numbers of a dimension by row do not change; rows move from one to another.
             self._known[i] = (dimension.values, domains, worth)
         return worth
 

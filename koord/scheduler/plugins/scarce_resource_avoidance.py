@@ -17,7 +17,7 @@ from koord.api.configuration.scheduler_args import ScarceResourceAvoidanceArgs
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.judge import Judge
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.state.cluster import PODS, Cluster, allocatable_of
 from koord.scheduler.state.table import Column, Reason, Row
 from koord.scheduler.state.watchers import Index
@@ -49,8 +49,8 @@ class ScarceResourceAvoidance(Plugin):
     def attach(self, cluster: Cluster) -> None:
         cluster.index(ResourceKinds)
 
-    def keyed_by_spec(self, ask: Ask) -> bool:
-        return True
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.SPEC
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return _asked(ask)

@@ -21,7 +21,7 @@ from koord.api.protocol.annotations.reservation import SchedulingHint as Hint
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, listed
 from koord.scheduler.framework.judge import Judge
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Reason, Row
 
@@ -35,8 +35,8 @@ class SchedulingHint(Plugin):
     def __init__(self, args: SchedulingHintArgs | None = None) -> None:
         self._most = (args or SchedulingHintArgs()).completed().max_hint_nodes
 
-    def keyed_by_name(self, cluster: Cluster) -> bool:
-        return False
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.LABELS
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         hint = _hint(ask)

@@ -19,8 +19,9 @@ from koord.api.kubernetes.words import TolerationOperator
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, listed
-from koord.scheduler.framework.judge import Judge, OfNodes
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.facet import OfNodes
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row
 
@@ -32,8 +33,8 @@ class TaintToleration(Plugin):
     name = "TaintToleration"
     wakes_on = Reason.NODE | Reason.TAINTS
 
-    def keyed_by_spec(self, ask: Ask) -> bool:
-        return True
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.SPEC
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.spec.tolerations
@@ -79,7 +80,7 @@ class _Tolerant(Judge):
         ]
 
     def _by_set(self) -> Array:
-        """Whether each set of taints turns the pod away."""
+        """Whether each set of taints repels the pod."""
         sets = self._cluster.taint_sets
         if len(self._verdicts) < len(sets):
             self._verdicts = np.array([untolerated(each, self._tolerations, HARD) is not None for each in sets])

@@ -24,9 +24,9 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.judge import Judge, Refused
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.framework.stable import Version
-from koord.scheduler.framework.writes import Step
+from koord.scheduler.framework.writes import PreBind
 from koord.scheduler.plugins import volume_changes
 from koord.scheduler.plugins.volume_restrictions import VolumeUsers
 from koord.scheduler.plugins.volume_steps import volume_step
@@ -85,8 +85,8 @@ class VolumeBinding(Plugin):
     def attach(self, cluster: Cluster) -> None:
         cluster.notes(VolumeUsers)
 
-    def keyed_by_spec(self, ask: Ask) -> bool:
-        return not ask.spec.volumes
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.POD if ask.spec.volumes else KeyedBy.SPEC
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         if not ask.spec.volumes or not (ask.claims or ask.own_claims):
@@ -118,15 +118,15 @@ class VolumeBinding(Plugin):
         promises = _Bindable((), claims, cluster).promises(row)
         return tuple((claim.metadata.key, volume, node) for claim, volume in promises)
 
-    def steps(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> tuple[Step, ...]:
+    def pre_bind(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> PreBind | None:
         if note is None:
-            return ()
+            return None
         promises = cast(tuple[Promise, ...], note)
-        return (volume_step(self.name, ask, promises, cluster, float(self.args.bind_timeout_seconds)),)
+        return PreBind(steps=(volume_step(self.name, ask, promises, cluster, float(self.args.bind_timeout_seconds)),))
 
 
 class PromisedVolumes(Notes):
-    """What the claims of placed pods were promised. No pod says so itself: once they are bound, claims do."""
+    """The volumes promised to the claims of placed pods. Pods do not show them; claims do, once they are bound."""
 
     name = "VolumeBinding"
     from_pod = False

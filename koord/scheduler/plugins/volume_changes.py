@@ -26,7 +26,7 @@ from koord.scheduler.state.storage import SELECTED_NODE_ANNOTATION, Storage, Sto
 
 NEW_VOLUME: Final = 2.0
 OTHER_VOLUME: Final = 3.0
-"""Sizes: who has data on a volume moves it only if nothing else helps."""
+"""Sizes: users move a volume with data only if nothing else helps."""
 
 
 def within_reach(volume: PersistentVolume, claim: PersistentVolumeClaim, storage: Storage) -> Change:
@@ -49,7 +49,7 @@ def back(claim: PersistentVolumeClaim, storage: Storage) -> Change:
     """The volume that a claim is bound to, and that is gone."""
     name = claim.spec.volume_name
     found = PersistentVolume(ObjectMeta(name=name), VolumeSpec(storage_class_name=class_name(claim)))
-    return _change(f"the volume {name} back, to which the claim {claim.metadata.name} is bound", 2.0, storage, found)
+    return _change(f"the volume {name} back, which the claim {claim.metadata.name} is bound to", 2.0, storage, found)
 
 
 def free_volume(claim: PersistentVolumeClaim, storage: Storage) -> Change:
@@ -97,7 +97,7 @@ def untied(claim: PersistentVolumeClaim, node: str, storage: Storage) -> Change:
     """A claim whose volume is not being made for another node."""
     meta = claim.metadata
     kept = {key: value for key, value in meta.annotations.items() if key != SELECTED_NODE_ANNOTATION}
-    text = f"the claim {meta.name} free of {node}, for which its volume is to be made"
+    text = f"the claim {meta.name} free of {node}, the node selected for its volume"
     return _change(text, 1.0, storage, replace(claim, metadata=replace(meta, annotations=kept)))
 
 

@@ -16,13 +16,12 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, without_pods
 from koord.scheduler.framework.judge import Judge, Refused
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.plugins.volume_use import disks_of, is_said_by_spec, noted_use, volume_use_of
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Reason, Row
-from koord.scheduler.state.view import View
 
 DISK_TAKEN: Final = 1
 CLAIM_IN_USE: Final = 2
@@ -88,8 +87,8 @@ class VolumeRestrictions(Plugin):
     notes = VolumeUsers
     wakes_on = Reason.NODE | Reason.FREED | Reason.STORAGE
 
-    def keyed_by_spec(self, ask: Ask) -> bool:
-        return not ask.spec.volumes
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.POD if ask.spec.volumes else KeyedBy.SPEC
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         if not ask.spec.volumes:
@@ -110,12 +109,7 @@ class VolumeRestrictions(Plugin):
         return bool(ask.spec.volumes and any(noted_use(promised, self.name)))
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
-        return self._judge(ask, cluster, None)
-
-    def compile_through(self, ask: Ask, cluster: Cluster, view: View) -> Judge | None:
-        return self._judge(ask, cluster, view.keep(Users))
-
-    def _judge(self, ask: Ask, cluster: Cluster, hidden: Users | None) -> Judge | None:
+        hidden = None if ask.view is None else ask.view.keep(Users)
         match self.key(ask, cluster):
             case str(reason):
                 return Refused(reason)

@@ -1,7 +1,8 @@
 """What is done about a placed pod's claims before the pod is bound: a free volume is given away, or one is ordered.
 
-The volume is written to name the claim, or the claim to name the node; binding and making are others' work, and are
-waited for. A claim that loses its node meanwhile has a provisioner that could not do it there: the pod is placed anew.
+The volume is written to name the claim, or the claim to name the node; other controllers bind and provision, and the
+scheduler waits for them. If a claim loses its node in the meantime, its provisioner could not create the volume there:
+the pod is scheduled again.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def volume_step(plugin: str, ask: Ask, promises: Sequence[Promise], cluster: Clu
 
 
 def _writes(promises: Sequence[Promise], cluster: Cluster) -> tuple[Patch, ...]:
-    """Says to whom each volume belongs, and where those that are missing are to be made."""
+    """Writes which claim each volume belongs to, and on which node missing volumes must be created."""
     wanted = []
     for key, volume, node in promises:
         claim = cluster.storage.claims.get(key)

@@ -25,7 +25,7 @@ NOTHING = VolumeUse()
 
 
 def disks_of(pod: Pod) -> tuple[Volume, ...]:
-    """Without sources of other kinds, of which API servers let no pod have one beside: a template is not checked."""
+    """Volumes reduced to their disk sources. API servers allow one source a volume, but do not check a template."""
     return tuple(
         Volume(
             each.name,

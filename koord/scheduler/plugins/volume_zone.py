@@ -1,7 +1,7 @@
 """VolumeZone: a pod runs in the zone and region that its bound volumes say they are in.
 
-A volume's label may list several, with `__` between them. A node that has no such label at all is in a cluster without
-zones, and takes any volume.
+A volume's label may list several, with `__` between them. A node without any zone or region label is in a cluster
+without zones, and takes any volume.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.judge import Judge, Refused
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.plugins import volume_changes
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.storage import WAITS_FOR_POD, class_name
@@ -38,8 +38,8 @@ class VolumeZone(Plugin):
     name = "VolumeZone"
     wakes_on = Reason.NODE | Reason.LABELS | Reason.STORAGE
 
-    def keyed_by_spec(self, ask: Ask) -> bool:
-        return not ask.spec.volumes
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.POD if ask.spec.volumes else KeyedBy.SPEC
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         if not ask.spec.volumes:

@@ -38,7 +38,7 @@ class Budgets:
         return bool(self._budgets)
 
     def put(self, given: PodDisruptionBudget) -> None:
-        """A budget is there, or has changed."""
+        """A budget was added or has changed."""
         namespace, name, status = given.metadata.namespace, given.metadata.name, given.status
         try:
             pods = compile_labels(given.spec.selector, absent=NOTHING)

@@ -47,7 +47,7 @@ PODS: Final = "pods"
 MOST_IMAGES: Final = 1 << 16
 TEMPLATES_KEPT: Final = 1 << 15
 IDLE_KEPT: Final = 1 << 9
-"How many more columns there may be before it is asked which of them nobody needs."
+"How many more columns there may be before unused ones are looked for."
 _PODS: Final = int(Reason.PODS)
 UNSCHEDULABLE: Final = Column("unschedulable", np.bool_, Reason.UNSCHEDULABLE)
 TAINTS: Final = Column("taints", np.int32, Reason.TAINTS)
@@ -119,17 +119,17 @@ class Cluster:
         "Plugins that go over objects, by the clock or because something changed, handle each of them under it."
         self.now_s = 0.0
         self.ticks: Callable[[], float] | None = None
-        "Seconds of a clock by which plugins measure what they cost, and decide nothing; None: nobody wants to know."
+        "A clock in seconds for plugins to measure their cost, not for decisions; None: the cost is not measured."
         self._watchers: list[Watcher] = []
         self._told_of_pods: list[Callable[[PodRecord, Row, int], None]] = []
         self._told_of_homeless: list[Callable[[PodRecord, int], None]] = []
         self._told_of_expected: list[Callable[[PodRecord, int], None]] = []
         self.noting: dict[str, Notes] = {}
-        "Who makes and counts notes of pods, by name."
+        "The indexes that make and count notes of pods, by name."
         self._reading: list[Notes] = []
         "Those of them that read notes from pods, by more than annotations."
         self._by_annotation: list[Notes] = []
-        "Those who have something to note only of pods with annotations that they heed: these."
+        "Those that note something only of pods with certain annotations, which `_heeded` holds."
         self._heeded: frozenset[str] = frozenset()
         self._settled: dict[Template, tuple[NotesOf, list[Notes]]] = {}
         self._alone: dict[tuple[str, object], NotesOf] = {}
@@ -147,12 +147,12 @@ class Cluster:
         self.outbox: deque[Write] = deque()
         "What plugins want written that no pod's binding brings about: the status of another kind, say."
         self.again_s = math.inf
-        "When plugins want to be asked again what is to be written: see `ask_again`."
+        "When plugins want to be asked again for writes: see `ask_again`."
         self.changed_jobs: dict[str, bool] = {}
-        """Keys of jobs of which something changed that is no change of a pod that waits; and whether pods that wait may
-        belong to another job for it. Whoever queues them looks, and empties it."""
+        """Keys of jobs that changed other than by a change of a waiting pod; and whether waiting pods may belong to
+        another job because of it. The feed, which queues them, reads and empties it."""
         self.may_ease = False
-        "Whether a plugin that refuses pods wants to be asked whom it lets through: see `Plugin.eases`."
+        "Whether a plugin that refuses pods wants to be asked which it now admits: see `Refusals.eased`."
         self.shared: WeakValueDictionary[Hashable, object] = WeakValueDictionary()
         "What several classes of pods look at, for as long as one of them does."
         self.taint_sets: list[tuple[Taint, ...]] = [()]
@@ -170,8 +170,8 @@ class Cluster:
         self._columns_expected = len(self.table.columns) + IDLE_KEPT
 
     def tidy(self) -> None:
-        """Forgets resources that no node has and no pod takes, and labels that no node has, once there are many: pods
-        may ask for whatever somebody makes up. Between two decisions."""
+        """Forget resources that no node has and no pod takes, and labels that no node has, once there are many: users
+        may put any name into a pod. Called between two decisions."""
         columns = self.table.columns
         if len(columns) < self._columns_expected:
             return
@@ -190,7 +190,7 @@ class Cluster:
         self.table.declare(requested(name))
 
     def put_node(self, node: Node) -> Row:
-        """A node is there, or has changed. Where that cannot be taken in, nothing has changed."""
+        """A node was added or has changed. If that fails, the state is unchanged."""
         name = node.metadata.name
         row = self.table.row_of.get(name)
         old = None if row is None else self.nodes[row]
@@ -213,7 +213,7 @@ class Cluster:
         return row
 
     def _write_node(self, row: Row, node: Node, has: Mapping[str, int] | None) -> None:
-        """What the table has of a node; `has` is None where its amounts are as they were."""
+        """Write a node into the table; `has` is None if its amounts are unchanged."""
         old = self.nodes.get(row)
         self.nodes[row] = node
         self.labels.put(row, node.metadata.labels)
@@ -225,7 +225,7 @@ class Cluster:
             self.table.touch(row, int(Reason.IMAGES))
 
     def _take_node_back(self, name: str, row: Row, old: Node | None, told: int) -> None:
-        """A watcher failed: those before it hear that all is as it was."""
+        """A watcher failed: the watchers before it are told to undo the change."""
         if old is None:
             for watcher in self._watchers[:told]:
                 watcher.node_removed(row)
@@ -255,35 +255,35 @@ class Cluster:
         self.equal_hashes = len(self._hashes) != len(self.table)
 
     def put_namespace(self, namespace: Namespace) -> None:
-        """A namespace is there, or has changed: terms choose namespaces by their labels."""
+        """A namespace was added or has changed: terms choose namespaces by their labels."""
         self.counts.put_namespace(namespace.metadata.name, namespace.metadata.labels)
 
     def remove_namespace(self, name: str) -> None:
         self.counts.remove_namespace(name)
 
     def put_service(self, service: Service) -> None:
-        """A Service is there, or has changed: by default, its pods are spread."""
+        """A Service was added or has changed: by default, its pods are spread."""
         self.owners.put_service(service)
 
     def remove_service(self, namespace: str, name: str) -> None:
         self.owners.remove_service(namespace, name)
 
     def put_workload(self, workload: Workload) -> None:
-        """A controller of pods is there, or has changed: by default, its pods are spread."""
+        """A controller of pods was added or has changed: by default, its pods are spread."""
         self.owners.put_workload(workload)
 
     def remove_workload(self, workload: Workload) -> None:
         self.owners.remove_workload(workload)
 
     def put_budget(self, budget: PodDisruptionBudget) -> None:
-        """A PodDisruptionBudget is there, or has changed: its pods are not pushed out lightly."""
+        """A PodDisruptionBudget was added or has changed: preemption avoids its pods."""
         self.budgets.put(budget)
 
     def remove_budget(self, namespace: str, name: str) -> None:
         self.budgets.remove(namespace, name)
 
     def put_storage(self, thing: StorageObject) -> None:
-        """A claim, a volume, a class, or what a driver says of nodes or of its room is there, or has changed."""
+        """A claim, a volume, a storage class, a CSINode, or a driver's storage capacity was added or has changed."""
         self.storage.put(thing)
 
     def remove_storage(self, thing: StorageObject) -> None:
@@ -291,7 +291,7 @@ class Cluster:
         self.storage.remove(thing)
 
     def node_hashes(self) -> Array:
-        """A hash of seed and name for every row, from which ties are decided."""
+        """A hash of seed and name for every row, which decides ties."""
         return self.table.columns["name hash"]
 
     def place(self, record: PodRecord, row: Row) -> None:
@@ -352,7 +352,7 @@ class Cluster:
             self._told_of_expected.append(watcher.pod_expected)
 
     def recounted(self, row: Row) -> None:
-        """Who counts notes of pods has counted those of a row anew: they add other amounts to its columns."""
+        """An index has recounted the notes of a row's pods: they add other amounts to its columns."""
         for watcher in self._watchers:
             if isinstance(watcher, Index):
                 watcher.recounted(row)
@@ -367,7 +367,7 @@ class Cluster:
         return found
 
     def notes(self, kind: type[SomeNotes]) -> SomeNotes:
-        """The one counter of a kind of notes, made on first use: before any pod that it concerns is there."""
+        """The one counter of a kind of notes, made on first use: before any pod that it concerns is added."""
         found = self.noting.get(kind.name)
         if found is None:
             found = self.noting[kind.name] = kind(self)
@@ -410,11 +410,11 @@ class Cluster:
         return any(each.by_name(pod) for each in settled[1])
 
     def settle_anew(self) -> None:
-        """Who makes notes by the spec alone would make others of it from now on."""
+        """Indexes that make notes from the spec alone would make different ones from now on."""
         self._settled.clear()
 
     def _settle(self, pod: Pod, template: Template) -> tuple[NotesOf, list[Notes]]:
-        """The notes of all pods of a template, and who looks at more than their spec."""
+        """The notes of all pods of a template, and the indexes that read more than their spec."""
         if len(self._settled) >= TEMPLATES_KEPT:
             self._settled.clear()
         spec, said, asking = scheduled_spec(pod.spec), list[tuple[str, object]](), list[Notes]()
@@ -471,7 +471,7 @@ class Cluster:
             raise
 
     def tell_of_pod(self, record: PodRecord, row: Row, sign: int) -> None:
-        """Tell all who count pods of one that came or left. If one of them fails, those before it hear the opposite."""
+        """Report a pod that came or left to all that count pods. If one fails, those before it get the opposite."""
         told = 0
         try:
             self.counts.moved(record, row, sign)
@@ -552,7 +552,7 @@ class Transaction:
             raise
 
     def undo(self) -> None:
-        """Take everything back; the state is bit for bit as it was when the transaction began."""
+        """Take everything back; the state is bit for bit the same as when the transaction began."""
         cluster = self._cluster
         moves = self._moves[self._first_move :]
         del self._moves[self._first_move :]

@@ -1,10 +1,10 @@
-"""How many pods that somebody asks about are on each node: what spreading and affinity are made of.
+"""How many pods of a selection are on each node: spreading and affinity are computed from these counts.
 
-A `Tally` keeps one number per row, and a log of its changes, so that whoever made something of it can catch up. There
-are two kinds: a `Selection` counts pods chosen by namespace and labels, and lives as long as someone holds it; a
-`HeldTally` counts pods that hold a term, and lives as long as there is one. Of a pod, only its `Face` matters: its
-namespace and those of its labels that some selector names. Faces count their pods too, so that a new selection asks
-every face once, not every pod.
+A `Tally` keeps one number per row, and a log of its changes, so that its readers can catch up. There are two kinds: a
+`Selection` counts pods chosen by namespace and labels, and lives as long as a reader holds it; a `HeldTally` counts
+pods that hold a term, and lives as long as there is one. Only the `Face` of a pod matters: its namespace and those of
+its labels that some selector names. Faces count their pods too, so that a new selection asks every face once, not every
+pod.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from koord.api.text.selector import NOTHING, LabelMatcher, Operator
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.selector_index import SelectorIndex
 from koord.scheduler.state.table import Array, Row
-from koord.scheduler.state.terms import Held
+from koord.scheduler.state.terms import HeldTerm
 
 REMEMBERED: Final = 1 << 16
 UNUSED_KEYS: Final = 64
-"""So many labels that no selector names any more may still tell pods apart."""
+"""This many labels that no selector names any more may still tell pods apart."""
 FEW_ROWS: Final = 512
 LONGEST_LOG: Final = 1 << 12
-"""Changes that a tally remembers at least. Who lags further behind sums up all rows again."""
+"""Changes that a tally remembers at least. A reader that lags further behind sums up all rows again."""
 
 
 class Tally:
@@ -125,7 +125,7 @@ class HeldTally(Tally):
 
     __slots__ = ("held",)
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: HeldTerm) -> None:
         super().__init__()
         self.held = held
 
@@ -135,7 +135,7 @@ class HeldTally(Tally):
 
 
 class Face:
-    """What selectors can see of a pod, who looks at it, and where pods are that look the same."""
+    """What selectors can see of a pod, which tallies count it, and on which rows pods with this face are."""
 
     __slots__ = (
         "_held",
@@ -174,7 +174,7 @@ class Counts:
         self._selections: WeakValueDictionary[tuple[object, ...], Selection] = WeakValueDictionary()
         self._chosen: SelectorIndex[ref[Selection]] = SelectorIndex()
         self._selections_at = 0
-        self._tallies: WeakValueDictionary[Held, HeldTally] = WeakValueDictionary()
+        self._tallies: WeakValueDictionary[HeldTerm, HeldTally] = WeakValueDictionary()
         self._holding: SelectorIndex[HeldTally] = SelectorIndex()
         self.terms_held = self._held_at = 0
         "How many different terms pods on nodes hold."
@@ -185,7 +185,7 @@ class Counts:
         "Labels that count, and how many selectors name each."
         self._unused_keys = 0
         self._faced: tuple[str, Mapping[str, str], Face] | None = None
-        "Whose face was asked for last: a pod is looked at several times in a row."
+        "The pod whose face was computed last: the same pod is read several times in a row."
         self._moving = ""
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._chosen_namespaces: dict[LabelMatcher, frozenset[str] | None] = {}
@@ -193,7 +193,7 @@ class Counts:
     def selection(
         self, namespaces: frozenset[str] | None, matcher: LabelMatcher, *, live_only: bool = False
     ) -> Selection:
-        """The pods that a selector chooses; namespaces None: in all of them. Counted for as long as it is held."""
+        """The pods that a selector chooses; namespaces None: in all of them. Counted as long as a reader holds it."""
         name = (namespaces, matcher, live_only)
         found = self._selections.get(name)
         if found is None:
@@ -281,7 +281,7 @@ class Counts:
                         break
 
     def _recount(self) -> None:
-        """Face all pods anew."""
+        """Compute the faces of all pods again."""
         self._faced = None
         self._faces.clear()
         self._faces_with.clear()
@@ -325,8 +325,8 @@ class Counts:
             face._held_at = self._held_at
         return face._held
 
-    def holding(self, held: Held) -> HeldTally:
-        """The pods that hold a term, none where nobody does yet. Counted for as long as it is held."""
+    def holding(self, held: HeldTerm) -> HeldTally:
+        """The pods that hold a term; none if no pod does yet. Counted as long as the tally is referenced."""
         found = self._tallies.get(held)
         if found is None:
             found = self._tallies[held] = HeldTally(held)
@@ -364,7 +364,7 @@ class Counts:
             face._selections_at = self._selections_at
         return face._selections
 
-    def _move_held(self, held: Held, row: Row, sign: int) -> None:
+    def _move_held(self, held: HeldTerm, row: Row, sign: int) -> None:
         tally = self.holding(held)
         before = tally.total
         tally.move(row, sign)
@@ -386,7 +386,7 @@ class Counts:
 
 
 class _Forget:
-    """Has a selection that nobody holds any more forgotten."""
+    """Has a selection forgotten once no reader holds it any more."""
 
     __slots__ = ("_counts", "_matcher")
 

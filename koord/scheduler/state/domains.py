@@ -27,7 +27,7 @@ Counted: TypeAlias = Callable[[npt.NDArray[np.intp] | slice], Array]
 """Which of some rows count."""
 
 FEW_ROWS: Final = 48
-"""Up to so many changed rows are taken one by one; more are cheaper all together."""
+"""Up to this many changed rows are handled one by one; more are cheaper all together."""
 _NODES: Final = int(Reason.NODE | Reason.LABELS)
 _TAINTS: Final = int(Reason.TAINTS)
 
@@ -241,7 +241,7 @@ class Grouping:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Changes whenever groups are added or numbered anew."""
+        """Changes whenever groups are added or renumbered."""
         return self._epoch, self.size
 
     def codes(self, dimension: int) -> Array:

@@ -4,8 +4,8 @@ What pods inside a room have comes out of what its holder has. So the holder is 
 
     rest = max(0, held - had by those inside)       and together they are max(held, had by those inside)
 
-One `Insiders` keeps this for one kind of notes: devices, CPUs and NUMA amounts, estimates of load. It is a function of
-who is on the row, whatever the order in which they came: so a restart, a node that flaps and an undo lead to the same.
+One `Insiders` keeps this for one kind of notes: devices, CPUs and NUMA amounts, estimates of load. It depends only on
+the pods on the row, not on their order: a restart, a node that flaps and an undo lead to the same result.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Insiders(Generic[N]):
         return note if room is None or room.rest is None else room.rest
 
     def recount(self, note: N, record: PodRecord, row: Row) -> N:
-        """The same where what is left of a note may be another than it was: whoever asks counts all of the row anew."""
+        """The same if the rest of a note may have changed: the caller counts the whole row again."""
         room = self._of_holder(record, row)
         if room is None or room.holder is None:
             return note

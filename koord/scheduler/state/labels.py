@@ -1,8 +1,8 @@
-"""Labels of nodes as integer columns, one per key that somebody asks about.
+"""Labels of nodes as integer columns, one per key that a pod or plugin uses.
 
-A value is interned per key; a node without the label has `ABSENT`. A topology domain is such a value: rows of one zone
-hold one number, so "pods per zone" is an array indexed by it. A key that no node has needs no column of its own: pods
-may ask about any key that somebody makes up.
+A value is interned per key; a node without the label has `ABSENT`. A topology domain is an interned value: rows of one
+zone hold one number, so "pods per zone" is an array indexed by it. A key that no node has needs no column of its own:
+pods may name any key.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class Labels:
         return self._declare(key)
 
     def keep(self, key: str) -> None:
-        """Somebody reads the column of a key in the table."""
+        """A reader uses the column of a key in the table."""
         self._kept.add(key)
         self._declare(key)
 
     def give_up(self) -> list[LabelColumn]:
-        """The columns of keys that no row has any more, of which it knows nothing from now on."""
+        """Forgets the keys that no row has any more, and returns their columns."""
         idle = [key for key in self._ids if not self._having[key] and key not in self._kept]
         for key in idle:
             del self._ids[key]

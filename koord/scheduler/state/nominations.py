@@ -1,8 +1,8 @@
 """Nominations: pods that were promised a node, and hold their room there while their victims go.
 
-A promise counts for pods of the same or a lower priority, never for the pod itself. What such pods see is therefore a
-question of the lowest priority among the promises that concern them: its `floor`. Where nobody is promised anything,
-there are no floors, and nobody pays.
+A promise counts for pods of the same or a lower priority, never for the pod itself. What a pod sees therefore depends
+on the lowest priority among the promises that concern it: its `floor`. Without promises there are no floors, and no
+cost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Nomination:
     record: PodRecord
     row: Row
     victims: frozenset[tuple[str, str]] = frozenset()
-    "Keys and uids of the pods that were to go for it."
+    "Keys and uids of its victims."
 
 
 class Nominations:
@@ -36,7 +36,7 @@ class Nominations:
         self._table = table
         self._of_pod: dict[str, Nomination] = {}
         self.any = False
-        "Whether anybody is promised anything: every pod asks."
+        "Whether there is any nomination: kept as a flag because it is read for every pod."
         self._on: dict[Row, dict[str, Nomination]] = {}
         self._number: Counter[int] = Counter()
         "How many there are of each priority."

@@ -29,7 +29,7 @@ _KINDS: Final[Mapping[type[Workload], tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class OwnerSelector:
-    """A selector, and the text by which equal ones are known."""
+    """A selector, and a text that is the same for equal selectors."""
 
     matcher: LabelMatcher
     text: str
@@ -44,11 +44,11 @@ class Owners:
         self._index: dict[str, SelectorIndex[str]] = {}
         self._workloads: dict[tuple[str, str, str, str], LabelMatcher | Mapping[str, str]] = {}
         self._found: dict[tuple[object, ...], OwnerSelector | Literal[False] | None] = {}
-        "What was merged before; None where nothing chooses such a pod. False is never kept: it means unknown."
+        "Selectors merged before; None if nothing selects the pod. False is never kept: it means unknown."
         self._services_at = 0
 
     def put_service(self, service: Service) -> None:
-        """A Service is there, or has changed. One without a selector chooses no pod."""
+        """A Service was added or has changed. A Service without a selector chooses no pod."""
         namespace, name = service.metadata.namespace, service.metadata.name
         if self._services.get((namespace, name), {}) == service.spec.selector:
             return
@@ -67,9 +67,9 @@ class Owners:
             self._services_at += 1
 
     def put_workload(self, workload: Workload) -> None:
-        """A ReplicaSet, StatefulSet or ReplicationController is there, or has changed.
+        """A ReplicaSet, StatefulSet or ReplicationController was added or has changed.
 
-        One whose selector makes no sense says nothing about its pods, as for kube-scheduler.
+        If its selector is invalid, it is ignored, as in kube-scheduler.
         """
         selector: LabelMatcher | Mapping[str, str]
         if isinstance(workload, ReplicationController):

@@ -20,7 +20,7 @@ from koord.api.kubernetes.workloads import POD_NAME_LABEL
 from koord.api.machinery.struct import EMPTY
 from koord.api.text.stored import stored_amount
 from koord.api.text.timestamp import parse_timestamp
-from koord.scheduler.state.terms import Held
+from koord.scheduler.state.terms import HeldTerm
 
 Amounts = tuple[tuple[str, int], ...]
 """Resource amounts, sorted by name."""
@@ -29,13 +29,13 @@ NotesOf: TypeAlias = tuple[tuple[str, object], ...]
 
 
 class Shape(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What a pod takes from a node. Pods of one template share one, so that it is worked out once for all of them."""
+    """What a pod takes from a node. Pods of one template share one, so that it is computed once for all of them."""
 
     requests: Amounts
     non_zero: tuple[int, int]
     "Requested cpu (milli) and memory (bytes), with the usual amounts where a container names none."
     gains: tuple[tuple[Hashable, int], ...] = ()
-    "What the columns of a node gain by such a pod."
+    "What the columns of a node gain from a pod of this shape."
     of_spec: bool = False
     "Whether pods that share it have equal specs: then it stands for all of the spec."
 
@@ -57,8 +57,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     priority: int = 0
     terminating: bool = False
     owner: OwnerReference | None = None
-    held: tuple[Held, ...] = ()
-    "Terms by which it attracts or repels others."
+    held: tuple[HeldTerm, ...] = ()
+    "Its terms that attract or repel other pods."
     placed_s: float | None = None
     "When it got its node. Where the pod does not say, the time at which it is placed."
     initialized_s: float | None = None

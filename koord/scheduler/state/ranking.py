@@ -44,7 +44,7 @@ class Ranking(Index):
             pods = self.cluster.pods_on.get(row)
             if not pods:
                 return NOBODY
-            # Room that is held is nobody's to take.
+                # Held room cannot be preempted.
             records = sorted((each for each in pods.values() if not is_stand_in(each.key)), key=importance)
             found = self._rows[row] = Ranked(records, [-each.priority for each in records])
         return found

@@ -1,6 +1,6 @@
-"""Stand-ins: pods that are none to the API server, and stand for an object that is placed and held like a pod.
+"""Stand-ins: pods that the API server does not know, for an object that is placed and held like a pod.
 
-Their names have a colon, which no pod's name can have. So whoever meets a key can tell.
+Their names have a colon, which no pod's name can have. So the key alone shows that it is a stand-in.
 """
 
 from __future__ import annotations

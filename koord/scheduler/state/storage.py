@@ -1,7 +1,7 @@
 """Claims, volumes and what makes them, as far as they decide where a pod may run.
 
-Fed like the rest of the state. Nothing here is about a single node, so a change of it is not a change of rows: whoever
-keeps verdicts asks for `version`, and the one who keeps something by claim asks for `take_changed_claims`.
+Fed like the rest of the state. Nothing here is about a single node, so a change of it is not a change of rows: a cache
+of verdicts compares `version`, and a cache by claim calls `take_changed_claims`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Disk: TypeAlias = tuple[str, str]
 """A driver, and what it calls a volume."""
 
 Promise: TypeAlias = tuple[str, str | None, str]
-"""A claim, the volume that it gets (None: one that is to be made), and the node."""
+"""A claim, the volume that it gets (None: a volume yet to be created), and the node."""
 
 OLD_CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 SELECTED_NODE_ANNOTATION: Final = "volume.kubernetes.io/selected-node"
@@ -59,7 +59,7 @@ class Storage:
         self.kept_for: dict[str, str] = {}
         "Volumes that are promised to a claim whose pod has just been placed."
         self.selected_nodes: dict[str, str] = {}
-        "Claims whose pod has just been placed, with its node: their volumes are to be made there."
+        "Claims whose pod has just been placed, with its node: their volumes must be created there."
         self.free_volumes: dict[str, dict[str, int]] = {}
         "By class, the volumes that no claim has, with their sizes in bytes."
         self.volumes_for: dict[str, dict[str, int]] = {}
@@ -70,7 +70,7 @@ class Storage:
         self._claims_of_class: dict[str, set[str]] = {}
 
     def put(self, thing: StorageObject) -> None:
-        """Something is there, or has changed."""
+        """A storage object was added or has changed."""
         self._replace(thing, thing)
 
     def remove(self, thing: StorageObject) -> None:
@@ -78,7 +78,7 @@ class Storage:
         self._replace(thing, None)
 
     def tried(self, *things: StorageObject) -> Callable[[], None]:
-        """Things are so for a moment, until what is returned is called; nobody may keep what follows from them."""
+        """Puts the objects for a trial, until the returned function is called; no result of the trial may be cached."""
         before = [(thing, self._kept(thing).get(thing.metadata.key)) for thing in things]
         versions = self.version, self.limits_version
         for thing in things:
@@ -104,7 +104,7 @@ class Storage:
             self.version += 1
 
     def promises_of(self, pod: str) -> tuple[Promise, ...]:
-        """What the claims of a placed pod are to get."""
+        """What the claims of a placed pod will get."""
         return tuple(self._promises.get(pod, ()))
 
     def take_back(self, pod: str) -> list[Promise]:

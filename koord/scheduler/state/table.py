@@ -1,7 +1,7 @@
 """The cluster as a table: one row per node, one column per fact.
 
 Columns are contiguous arrays; a plugin declares its own (`Column`), the table owns growth, reuse of rows, undo and the
-log of changes. A row is dirty *for a reason*, so whoever keeps results per row looks again only at what concerns it.
+log of changes. A row is dirty *for a reason*, so a cache of results per row looks again only at what concerns it.
 
 All writes go through `set` and `add`: inside a transaction they can be undone, bit for bit.
 """
@@ -26,7 +26,7 @@ Row: TypeAlias = int
 FIRST_ROWS: Final = 64
 MOST_GAINS: Final = 1 << 12
 LONGEST_LOG: Final = 1 << 16
-"""Changes remembered. Who lags further behind looks at every row again, which is then cheaper anyway."""
+"""Changes remembered. A reader that lags further behind reads every row again, which is then cheaper anyway."""
 
 
 MOST_OF_A_POD: Final = MOST
@@ -38,7 +38,7 @@ _STANDS_FOR_MORE: Final = 1 << 62
 FEW_ROWS: Final = 4
 """Fewer cells of a column are written one by one: numpy's fixed cost per call is more than that."""
 SMALL: Final = 1 << 40
-"""No sum of such amounts reaches the most that a cell holds: they are added without a look."""
+"""No sum of amounts up to this one reaches the most that a cell holds: they are added without a check."""
 
 
 def _fits(value: int) -> bool:
@@ -76,7 +76,7 @@ class Reason(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A fact about every node. Declared once, by whoever writes it."""
+    """A fact about every node. Declared once, by the part that writes it."""
 
     name: Hashable
     dtype: npt.DTypeLike
@@ -129,7 +129,7 @@ class Changes(msgspec.Struct):
 
     @property
     def entries(self) -> Array:
-        """The row of every change, in their order; one that changed more than once is there as often."""
+        """The row of every change, in their order; a row that changed more than once appears as often."""
         return self.index if self._log is None else self._log[0]
 
     def among(self, rows: Collection[Row]) -> list[Row]:
@@ -169,7 +169,7 @@ class _Beyond(NamedTuple):
 
 
 class _Columns(dict[Hashable, Array]):
-    """A column that was forgotten is made again when somebody reads it."""
+    """A column that was forgotten is made again when it is read."""
 
     def __init__(self, table: Table) -> None:
         super().__init__()
@@ -211,8 +211,8 @@ class Table:
         self._known_to = 0
         self._last_row, self._last_why = -1, 0
         self._why_at: dict[int, int] = {}
-        """By reasons that a change has had together, the version after the last such change. They are few: to go
-        through them costs less than to go through a part of the log."""
+        """By combination of reasons, the version after the last change with that combination. Combinations are few:
+        going through them costs less than going through a part of the log."""
         self._last_of: memoryview = np.full(FIRST_ROWS, -1, np.int64).data
         "By row, the number of its last change."
         self._gaining: dict[int, _Gaining] = {}
@@ -227,7 +227,7 @@ class Table:
         return len(self.row_of)
 
     def read(self) -> int:
-        """The version up to which a reader now knows everything; for its next call of `changes`."""
+        """The version that a reader is now up to date with; for its next call of `changes`."""
         self._known_to = self.version
         return self._known_to
 
@@ -243,14 +243,14 @@ class Table:
         return self.columns[column.name]
 
     def forget_columns(self, names: Sequence[Hashable]) -> None:
-        """Columns whose cells all are as they were made are no more, until somebody reads them. All arrays are others
-        afterwards: between two decisions only."""
+        """Drops columns whose cells all have their fill, until they are read again. All arrays are replaced by new
+        ones: call it only between two decisions."""
         if self._undo is not None:
             raise RuntimeError("a transaction is open")
         for name in names:
             del self.columns[name], self._declared[name], self._reasons[name]
         self._reasons_of.clear()
-        # As when a node comes and the table grows, whoever keeps something about arrays notices.
+        # As when a node comes and the table grows, caches that depend on arrays notice.
         self._grow(self.capacity + 1)
         self.touch(0, int(Reason.NODE))
 
@@ -278,7 +278,7 @@ class Table:
         return row
 
     def remove_row(self, name: str) -> None:
-        """Free a row; its columns go back to their fill, so that whoever gets the row next starts clean."""
+        """Free a row; its columns go back to their fill, so that the next node in the row starts clean."""
         row = self.row_of.pop(name)
         self.names[row], self.alive[row] = "", False
         for column in self._declared.values():
@@ -288,7 +288,7 @@ class Table:
         self.touch(row, int(Reason.ANY))
 
     def set(self, name: Hashable, row: Row, value: Any) -> None:
-        """Write one cell. A value that is there already is no change."""
+        """Write one cell. Writing the same value is not a change."""
         array = self.columns[name]
         old = array.item(row)
         if self._beyond or (type(value) is int and not -MOST_IN_A_CELL <= value <= _STANDS_FOR_MORE):  # as `_fits`
@@ -425,7 +425,7 @@ class Table:
         """Note that a row changed, also where the change is not in a column."""
         at = self._logged
         if row == self._last_row and self._known_to < self.version:
-            # A placement writes several columns of one row: one entry, as long as nobody has read it.
+            # A placement writes several columns of one row: one entry, as long as no reader has seen it.
             if reason & ~self._last_why:
                 self._last_why |= reason
                 self._log_reasons[at - 1] = self._last_why
@@ -449,7 +449,7 @@ class Table:
         self._last_row, self._last_why = row, reason
 
     def last_change(self, row: Row) -> int:
-        """The number of a row's last change. As long as it is the same, so is what somebody knows of the row."""
+        """The number of a row's last change. While it is the same, results about the row stay valid."""
         self._known_to = self.version
         found: int = self._last_of[row]
         return found

@@ -42,8 +42,8 @@ class Role(Enum):
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
-class Held:
-    """A term by which a pod, once it is on a node, attracts or repels others. Equal ones are one object."""
+class HeldTerm:
+    """A term that makes a pod, once it is on a node, attract or repel others. Equal terms are one object."""
 
     role: Role
     weight: int
@@ -58,7 +58,7 @@ class PodTerms:
     affinity: tuple[Term, ...] = ()
     anti_affinity: tuple[Term, ...] = ()
     preferred: tuple[tuple[int, Term], ...] = ()
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldTerm, ...] = ()
 
 
 NO_TERMS: Final = PodTerms()
@@ -66,7 +66,7 @@ NO_TERMS: Final = PodTerms()
 _encode: Final = msgspec.msgpack.Encoder(enc_hook=dict).encode
 _label_keys: dict[bytes, tuple[str, ...]] = {}
 _compiled: dict[tuple[object, ...], PodTerms] = {}
-_held: WeakValueDictionary[tuple[object, ...], Held] = WeakValueDictionary()
+_held: WeakValueDictionary[tuple[object, ...], HeldTerm] = WeakValueDictionary()
 
 
 def terms_of(pod: Pod) -> PodTerms:
@@ -112,11 +112,11 @@ def _compile(near: PodAffinity, far: PodAffinity, namespace: str, labels: Mappin
     return PodTerms(affinity, anti_affinity, tuple(preferred), tuple(held))
 
 
-def _intern(role: Role, weight: int, term: Term) -> Held:
+def _intern(role: Role, weight: int, term: Term) -> HeldTerm:
     name = (role, weight, term)
     found = _held.get(name)
     if found is None:
-        found = _held[name] = Held(role, weight, term)
+        found = _held[name] = HeldTerm(role, weight, term)
     return found
 
 

@@ -5,8 +5,8 @@ A plugin owns a view and changes it (`add`, `hide`, `show`); every class of pods
     columns          the table's columns, with the amounts that the view adds to some cells
     counts, keep     what is known of the hidden pods alone, to be taken off what is known of all pods
 
-Columns without such amounts are the table's own memory. The others are copies that follow the table's log of changes,
-once for all classes of the view; so nobody who reads columns knows whether a view is between.
+Columns without added amounts are the table's own memory. The others are copies that follow the table's log of changes,
+once for all classes of the view; so readers of columns need not know whether they read a view.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from koord.scheduler.state.cluster import Cluster
 
 FEW_ROWS: Final = 8
-"""Up to so many changed rows are written one by one: numpy's fixed cost per call is more than the arithmetic."""
+"""Up to this many changed rows are written one by one: numpy's fixed cost per call is more than the arithmetic."""
 ALL_AT_ONCE: Final = 32
-"""To write all cells of a column takes as long as to look up such a part of them."""
+"""Writing all cells of a column takes as long as looking up one in this many of them."""
 _PODS: Final = int(Reason.PODS)
 
 
 class CountsPods(Protocol):
-    """Something that is known of pods on rows. Made empty, and told of every pod."""
+    """Counts something about pods on rows. Made empty, then called with every pod."""
 
     def __init__(self) -> None: ...
 
@@ -46,8 +46,8 @@ Kept = TypeVar("Kept", bound=CountsPods)
 class View:
     """What is added to cells, and which pods are not there.
 
-    Whoever changes it inside a transaction sees to it that the change is taken back: notes of pods hear of pods that
-    an undo moves, `Cluster.undoable` is for the rest.
+    Code that changes it inside a transaction must have the change undone: notes of pods are called for pods that an
+    undo moves, `Cluster.undoable` is for the rest.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -57,7 +57,7 @@ class View:
         "Rows whose cells look otherwise than they are, or did once."
         self._columns: dict[Hashable, Array] = {}
         self._copies: list[tuple[Array, Array, Array]] = []
-        "Of each column with amounts: what is seen, what is there, and what is added."
+        "For each column with amounts: the cells as seen, the table's cells, and what is added."
         self._cells: list[tuple[memoryview, memoryview, memoryview]] = []
         self._reasons, self._version, self._capacity = 0, -1, -1
         self._hidden: dict[Row, dict[str, PodRecord]] = {}
@@ -66,7 +66,7 @@ class View:
         self._kept: dict[type[CountsPods], CountsPods] = {}
 
     def add(self, column: Hashable, row: Row, amount: int) -> None:
-        """From now on, a cell looks as if it had so much more, or less."""
+        """From now on, a cell looks as if it had `amount` more; a negative amount: less."""
         if not amount:
             return
         self.rows.add(row)
@@ -132,8 +132,8 @@ class View:
         return self._columns
 
     def follow(self, rows: Iterable[Row]) -> dict[Hashable, Array]:
-        """The columns, of which these rows alone are sure to be up to date; the others once somebody reads `columns`.
-        For whoever looks at no other rows: most changes are elsewhere."""
+        """The columns, where only these rows are sure to be up to date; the others are once `columns` is read.
+        For callers that read no other rows: most changes are elsewhere."""
         if self._capacity != self._table.capacity:
             return self.columns
         self._write_few(rows)
@@ -187,8 +187,8 @@ class View:
 
 
 class _Columns(dict[Hashable, Array]):
-    """Columns by name; what has no copy is the table's memory, in an array of its own: whoever keeps something for as
-    long as arrays are the same notices that a view's are others."""
+    """Columns by name. A column without a copy is the table's memory, in a separate array object: caches that compare
+    array identity notice that a view's arrays differ."""
 
     def __init__(self, table: Table) -> None:
         super().__init__({name: column[:] for name, column in table.columns.items()})

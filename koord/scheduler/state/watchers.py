@@ -1,4 +1,4 @@
-"""Who keeps something of its own about nodes and pods, and hears of every change of them."""
+"""Watchers: parts that keep their own data about nodes and pods, and receive every change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Watcher(Protocol):
-    """Who keeps something of its own about nodes and pods, and is told of every change, also of those undone."""
+    """Keeps its own data about nodes and pods, and is called on every change, including undone ones."""
 
     def node_put(self, row: Row) -> None:
         """A node came or changed."""
@@ -28,7 +28,7 @@ class Watcher(Protocol):
 
 
 class Index:
-    """A watcher that is made for a cluster on first use, and finds what is there already by itself."""
+    """A watcher that is made for a cluster on first use, and reads the existing nodes and pods by itself."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

@@ -12,4 +12,4 @@ _LAST_PORT: Final = 65535
 
 def is_address(text: str) -> bool:
     """Addresses become parts of URLs and of annotations: what could mean something else there is none."""
-    return (found := _ADDRESS.fullmatch(text)) is not None and 0 < int(found["port"]) <= _LAST_PORT
+    return (match := _ADDRESS.fullmatch(text)) is not None and 0 < int(match["port"]) <= _LAST_PORT

@@ -47,7 +47,7 @@ class YarnCluster(Struct):
     name: str
     "Empty for the cluster of yarn-site.xml."
     managers: tuple[ResourceManagerAddress, ...]
-    "Several with high availability, of which one is active."
+    "Several with high availability; one is active."
     user: str = ""
 
 
@@ -70,22 +70,22 @@ def properties(text: str, file: str) -> dict[str, str]:
         raise HadoopConfigurationError(
             f"{file} includes {included.get('href', '')!r}, which is not supported: put its properties into {file}"
         )
-    found: dict[str, str] = {}
-    for each in root.iter("property"):
-        name = (each.findtext("name") or "").strip()
+    values: dict[str, str] = {}
+    for element in root.iter("property"):
+        name = (element.findtext("name") or "").strip()
         if name:
-            found[name] = (each.findtext("value") or "").strip()
-    return found
+            values[name] = (element.findtext("value") or "").strip()
+    return values
 
 
 def resolved(all_: Mapping[str, str], name: str, default: str = "") -> str:
-    """A property with its references replaced; an unknown reference stays as it is, as in Hadoop."""
+    """A property with its references replaced; an unknown reference stays unchanged, as in Hadoop."""
     value = all_.get(name, default)
     for _ in range(_DEEPEST):
-        found = [each for each in _REFERENCE.findall(value) if each in all_]
-        if not found:
+        references = [reference for reference in _REFERENCE.findall(value) if reference in all_]
+        if not references:
             return value
-        if len(value) + sum(len(all_[each]) for each in found) > _LONGEST:
+        if len(value) + sum(len(all_[reference]) for reference in references) > _LONGEST:
             raise HadoopConfigurationError(f"{name}: with its references it has more than {_LONGEST} characters")
         value = _REFERENCE.sub(lambda match: all_.get(match[1], match[0]), value)
     raise HadoopConfigurationError(f"{name}: its references never end")
@@ -96,21 +96,21 @@ def clusters(files: Mapping[str, str], directory: str = "HADOOP_CONF_DIR") -> di
     if SITE not in files:
         raise HadoopConfigurationError(f"{directory} has no {SITE}: give the directory of Hadoop's configuration")
     core = properties(files[CORE], CORE) if CORE in files else {}
-    found = {"": _cluster("", core | properties(files[SITE], SITE), SITE)}
+    by_name = {"": _cluster("", core | properties(files[SITE], SITE), SITE)}
     for name, text in sorted(files.items()):
         if name.endswith(FURTHER) and name != FURTHER:
             cluster = name.removesuffix(FURTHER)
-            found[cluster] = _cluster(cluster, core | properties(text, name), name)
-    _refuse_twins(found.values())
-    return found
+            by_name[cluster] = _cluster(cluster, core | properties(text, name), name)
+    _refuse_twins(by_name.values())
+    return by_name
 
 
 def _refuse_twins(all_: Iterable[YarnCluster]) -> None:
     """Two names for one cluster would let two nodes share one NodeManager."""
     owners: dict[str, str] = {}
-    for each in all_:
-        file = f"{each.name}{FURTHER}" if each.name else SITE
-        for manager in each.managers:
+    for cluster in all_:
+        file = f"{cluster.name}{FURTHER}" if cluster.name else SITE
+        for manager in cluster.managers:
             if (other := owners.setdefault(manager.admin, file)) != file:
                 raise HadoopConfigurationError(
                     f"{other} and {file} name the same ResourceManager {manager.admin}: one cluster needs one file"
@@ -132,7 +132,7 @@ def node_manager_site(files: Mapping[str, str], directory: str = "HADOOP_CONF_DI
     default = "${hadoop.tmp.dir}/nm-local-dir" if "hadoop.tmp.dir" in all_ else ""
     dirs = resolved(all_, "yarn.nodemanager.local-dirs", default).split(",")
     return NodeManagerSite(
-        f"{host}:{port}", tuple(each.strip().removeprefix("file://") for each in dirs if each.strip())
+        f"{host}:{port}", tuple(folder.strip().removeprefix("file://") for folder in dirs if folder.strip())
     )
 
 
@@ -144,12 +144,16 @@ def _cluster(name: str, all_: Mapping[str, str], file: str) -> YarnCluster:
         )
     if resolved(all_, "yarn.resourcemanager.ha.enabled", "false").lower() != "true":
         return YarnCluster(name, (_manager(all_, "", file),))
-    ids = [each.strip() for each in resolved(all_, "yarn.resourcemanager.ha.rm-ids").split(",") if each.strip()]
+    ids = [
+        manager_id.strip()
+        for manager_id in resolved(all_, "yarn.resourcemanager.ha.rm-ids").split(",")
+        if manager_id.strip()
+    ]
     if not ids:
         raise HadoopConfigurationError(
             f"{file}: with yarn.resourcemanager.ha.enabled, set yarn.resourcemanager.ha.rm-ids"
         )
-    return YarnCluster(name, tuple(_manager(all_, each, file) for each in ids))
+    return YarnCluster(name, tuple(_manager(all_, manager_id, file) for manager_id in ids))
 
 
 def _manager(all_: Mapping[str, str], rm_id: str, file: str) -> ResourceManagerAddress:

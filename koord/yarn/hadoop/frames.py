@@ -3,8 +3,8 @@
     "hrpc", 9, service class 0, auth 0     then frames: 4 bytes of length, and messages with their length before them
 
 The first frame (call id -3) says who calls which protocol; a call is a frame with header, method and argument. An
-answer is a header with a status, and the result or nothing. Kerberos is not spoken: a server that insists on it is told
-apart by its answer.
+answer is a header with a status, and the result or nothing. Kerberos is not supported: a server that requires it is
+recognized by its answer.
 """
 
 from __future__ import annotations
@@ -93,5 +93,5 @@ def _zigzag(number: int) -> int:
 
 
 def _frame(*messages: bytes) -> bytes:
-    body = b"".join(delimited(each) for each in messages)
+    body = b"".join(delimited(part) for part in messages)
     return len(body).to_bytes(4, "big") + body

@@ -54,13 +54,13 @@ def is_active(answer: bytes) -> bool:
 
 def cluster_nodes_request() -> bytes:
     """All nodes that could run containers; a node that is not named is gone."""
-    return b"".join(integer(1, STATES.index(each) + 1) for each in ("RUNNING", "UNHEALTHY", "DECOMMISSIONING"))
+    return b"".join(integer(1, STATES.index(state) + 1) for state in ("RUNNING", "UNHEALTHY", "DECOMMISSIONING"))
 
 
 def cluster_nodes(answer: bytes) -> list[NodeReport]:
     """Of GetClusterNodesResponseProto. Raises MessageError."""
-    found = (_node(value) for number, value in fields(answer) if number == 1 and isinstance(value, bytes))
-    return [each for each in found if is_address(each.node_id)]
+    reports = (_node(value) for number, value in fields(answer) if number == 1 and isinstance(value, bytes))
+    return [report for report in reports if is_address(report.node_id)]
 
 
 def _node(data: bytes) -> NodeReport:
@@ -102,7 +102,7 @@ def resource(data: bytes) -> Amount:
 
 def update_request(caps: Iterable[NodeCap]) -> bytes:
     """UpdateNodeResourceRequestProto: any number of nodes in one call."""
-    return b"".join(message(1, message(1, _id_of(each.node_id)) + message(2, _option(each))) for each in caps)
+    return b"".join(message(1, message(1, _id_of(cap.node_id)) + message(2, _option(cap))) for cap in caps)
 
 
 def _id_of(node_id: str) -> bytes:
@@ -110,9 +110,9 @@ def _id_of(node_id: str) -> bytes:
     return text(1, host) + integer(2, int(port))
 
 
-def _option(each: NodeCap) -> bytes:
-    told = integer(1, each.cap.mib) + integer(2, each.cap.vcores)
-    return message(1, told) + integer(2, each.overcommit_ms)
+def _option(cap: NodeCap) -> bytes:
+    amount = integer(1, cap.cap.mib) + integer(2, cap.cap.vcores)
+    return message(1, amount) + integer(2, cap.overcommit_ms)
 
 
 def queue_request(name: str) -> bytes:

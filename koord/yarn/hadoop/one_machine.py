@@ -98,7 +98,7 @@ def files(
     """All files of the configuration by name. `further` properties of yarn-site.xml win. `mapreduce`: the class path
     of MapReduce where there is one."""
     services = shuffle() if mapreduce else {}
-    found = {
+    texts = {
         CORE: site({"hadoop.tmp.dir": f"{directory}/tmp"}),
         SITE: site({**yarn_site(ports, directory), **services, **(further or {})}),
         "capacity-scheduler.xml": site(
@@ -116,5 +116,5 @@ def files(
         "log4j.appender.A.layout.ConversionPattern=%d %p %c{1}: %m%n\n",
     }
     if mapreduce:
-        found[MAPRED] = site(mapred_site(mapreduce, directory))
-    return found
+        texts[MAPRED] = site(mapred_site(mapreduce, directory))
+    return texts

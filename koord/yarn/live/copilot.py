@@ -1,8 +1,8 @@
 """The copilot on a node: knows the NodeManager's containers, keeps them below best effort, and ends them on request.
 
-Each second it asks the NodeManager, and puts containers where they belong. What was told to go counts until it is gone.
-Processes that outlive their container, or a NodeManager that was killed, use what YARN gives to others by then: after a
-while they are ended.
+Each second it asks the NodeManager, and puts containers where they belong. Containers that must end count until they
+are gone. Processes that outlive their container, or a NodeManager that was killed, use what YARN gives to others by
+then: after a while they are ended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 ROUND_S: Final = 1.0
 LEFT_S: Final = 30.0
-"""A NodeManager ends the processes of a container within this time, and one that starts anew knows those that run."""
+"""A NodeManager ends the processes of a container within this time, and after a restart it knows those that run."""
 ANSWER_S: Final = 5.0
 
 
@@ -66,48 +66,52 @@ class Copilot:
             except OSError as error:
                 self._complain(f"containers cannot be placed: {error}")
             except Exception:
-                # Whatever one round stumbles over: without the next one nobody would look after the containers.
+                # Whatever fails in one round: without the next one, no process would limit the containers.
                 self._complain("a look at the containers failed")
                 log.exception("a look at the containers failed and is repeated")
             await self._clock.sleep(ROUND_S)
 
     async def round(self) -> None:
-        found = await _containers_of(self._node_manager)
-        started = self._placing.place(found)
-        self._containers = [replace(each, started_s=started.get(each.id, 0.0)) for each in found]
-        living = {each.id for each in found}
+        containers = await _containers_of(self._node_manager)
+        started = self._placing.place(containers)
+        self._containers = [replace(container, started_s=started.get(container.id, 0.0)) for container in containers]
+        living = {container.id for container in containers}
         self._leaving &= living
         self._placing.tidy(living)
         self._end_left(living)
         if self._problem:
-            log.info("the NodeManager at %s has %d containers", self._node_manager, len(found))
+            log.info("the NodeManager at %s has %d containers", self._node_manager, len(containers))
             self._problem = ""
 
     def _end_left(self, living: set[str]) -> None:
         now_s = self._clock.monotonic()
-        self._left_since_s = {each: self._left_since_s.get(each, now_s) for each in self._placing.left(living)}
-        for each, since_s in self._left_since_s.items():
+        self._left_since_s = {
+            container_id: self._left_since_s.get(container_id, now_s) for container_id in self._placing.left(living)
+        }
+        for left_id, since_s in self._left_since_s.items():
             if now_s - since_s >= self._left_s:
-                killed = self._placing.kill(each)
-                log.warning("ended %d processes of %s, which the NodeManager does not run any more", killed, each)
+                killed = self._placing.kill(left_id)
+                log.warning("ended %d processes of %s, which the NodeManager does not run any more", killed, left_id)
 
     def kill(self, container_id: str) -> YarnContainer:
-        found = next((each for each in self._containers if each.id == container_id), None)
-        if found is None:
+        victim = next((container for container in self._containers if container.id == container_id), None)
+        if victim is None:
             raise UnknownContainer(f"there is no container {container_id!r}; /v1/containers lists those that there are")
-        self._end(found, "asked for by name")
-        return found
+        self._end(victim, "asked for by name")
+        return victim
 
     def release(self, amount: Amount) -> list[YarnContainer]:
         """Those that go for it, with those that are on their way out."""
         bytes_ = self._placing.used(self._containers)
         used = {
-            each.id: Amount(each.needs.cpu_milli, bytes_[each.id]) for each in self._containers if each.id in bytes_
+            container.id: Amount(container.needs.cpu_milli, bytes_[container.id])
+            for container in self._containers
+            if container.id in bytes_
         }
-        by_id = {each.id: each for each in self._containers}
-        for each in to_release(self._containers, amount, used, self._leaving):
-            self._end(by_id[each], f"{amount.cpu_milli}m CPU and {amount.memory_bytes} bytes are to be released")
-        return [each for each in self._containers if each.id in self._leaving]
+        by_id = {container.id: container for container in self._containers}
+        for container_id in to_release(self._containers, amount, used, self._leaving):
+            self._end(by_id[container_id], f"{amount.cpu_milli}m CPU and {amount.memory_bytes} bytes must be released")
+        return [container for container in self._containers if container.id in self._leaving]
 
     def _end(self, container: YarnContainer, why: str) -> None:
         killed = self._placing.kill(container.id)
@@ -140,14 +144,14 @@ class Copilot:
     async def _list(self, _: web.Request) -> web.Response:
         if self._problem:
             return _json(self._problem, status=400)
-        return _json([info(each, self._placing.directory) for each in self.containers])
+        return _json([info(container, self._placing.directory) for container in self.containers])
 
     async def _get(self, request: web.Request) -> web.Response:
         wanted = request.query.get("containerID", "")
-        found = next((each for each in self._containers if each.id == wanted), None)
-        if found is None:
+        match = next((container for container in self._containers if container.id == wanted), None)
+        if match is None:
             raise UnknownContainer(f"there is no container {wanted[:80]!r}; /v1/containers lists those that there are")
-        return _json(info(found, self._placing.directory))
+        return _json(info(match, self._placing.directory))
 
     async def _kill(self, request: web.Request) -> web.Response:
         asked = decode(KillRequest, await request.read())
@@ -158,7 +162,7 @@ class Copilot:
         amount = Amount(milli(asked.resources.get("cpu", 0)), value(asked.resources.get("memory", 0)))
         if amount.most(NOTHING) == NOTHING:
             raise QuantityError("resources: must name cpu or memory with an amount above 0")
-        return _json(KillInfo(tuple(info(each, self._placing.directory) for each in self.release(amount))))
+        return _json(KillInfo(tuple(info(container, self._placing.directory) for container in self.release(amount))))
 
 
 @web.middleware

@@ -21,11 +21,11 @@ ATTEMPTS: Final = 20
 
 
 async def keep_declared(client: Client, node: str, node_id: str, clock: Clock, look_s: float = LOOK_S) -> None:
-    """Until cancelled: a Node that is made anew, or comes late, says it too."""
+    """Runs until cancelled: a Node that is created again, or late, gets it too."""
     while True:
         try:
-            found = await client.get(NODES, node)
-            if found.metadata.annotations.get(names.ANNOTATION_YARN_NODE_ID) != node_id:
+            present = await client.get(NODES, node)
+            if present.metadata.annotations.get(names.ANNOTATION_YARN_NODE_ID) != node_id:
                 patch = {"metadata": {"annotations": {names.ANNOTATION_YARN_NODE_ID: node_id}}}
                 await client.patch(NODES, node, patch, field_manager=FIELD_MANAGER)
                 log.info("node %s has NodeManager %s", node, node_id)
@@ -36,9 +36,9 @@ async def keep_declared(client: Client, node: str, node_id: str, clock: Clock, l
 
 async def forget_all(client: Client) -> None:
     """Where no YARN runs any more: nodes give back what it had, to Kubernetes."""
-    for each in await client.list(NODES):
-        if node_facts(each).claim != NOTHING or names.ANNOTATION_YARN_NODE_ID in each.metadata.annotations:
-            await _forget(client, each.metadata.name)
+    for node in await client.list(NODES):
+        if node_facts(node).claim != NOTHING or names.ANNOTATION_YARN_NODE_ID in node.metadata.annotations:
+            await _forget(client, node.metadata.name)
 
 
 async def _forget(client: Client, name: str) -> None:
@@ -47,8 +47,10 @@ async def _forget(client: Client, name: str) -> None:
             node = node_facts(await client.get(NODES, name))
             patch = {"metadata": {"annotations": {names.ANNOTATION_YARN_NODE_ID: None}}}
             await client.patch(NODES, name, patch, field_manager=FIELD_MANAGER)
-            told = condition_patch(node, WITHDRAWN, 0.0)
-            await client.patch(NODES, name, told, type="strategic", subresource="status", field_manager=FIELD_MANAGER)
+            withdrawal = condition_patch(node, WITHDRAWN, 0.0)
+            await client.patch(
+                NODES, name, withdrawal, type="strategic", subresource="status", field_manager=FIELD_MANAGER
+            )
             node = node_facts(await client.get(NODES, name))
             await client.patch(NODES, name, claim_patch(node, NOTHING, None), field_manager=FIELD_MANAGER)
         except Conflict:

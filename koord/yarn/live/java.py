@@ -38,7 +38,7 @@ _WEB: Final[Mapping[Daemon, tuple[str, str, str]]] = {
     "nodemanager": ("yarn.nodemanager.webapp.address", "/ws/v1/node/info", "nodeInfo"),
 }
 _IN_A_DISTRIBUTION: Final = tuple(
-    f"share/hadoop/{each}" for each in ("common", "common/lib", "hdfs", "hdfs/lib", "yarn", "yarn/lib", "mapreduce")
+    f"share/hadoop/{folder}" for folder in ("common", "common/lib", "hdfs", "hdfs/lib", "yarn", "yarn/lib", "mapreduce")
 )
 _JAR: Final = "hadoop-yarn-server-{}-*.jar"
 _SHUFFLE: Final = "hadoop-mapreduce-client-shuffle-*.jar"
@@ -85,15 +85,15 @@ def installed(directory: str) -> Installed:
     if not directory:
         raise HadoopMissing(f"YARN needs Hadoop's jars: {how}; docs/run-hadoop-jobs.md says how to get them")
     root = Path(directory).absolute()
-    for folders in ((root,), tuple(root / each for each in _IN_A_DISTRIBUTION)):
-        if all(any(any(each.glob(_JAR.format(daemon))) for each in folders) for daemon in MAIN):
-            has_mapreduce = any(any(each.glob(_SHUFFLE)) for each in folders)
-            return Installed(java, ":".join(f"{each}/*" for each in folders), has_mapreduce)
+    for folders in ((root,), tuple(root / folder for folder in _IN_A_DISTRIBUTION)):
+        if all(any(any(folder.glob(_JAR.format(daemon))) for folder in folders) for daemon in MAIN):
+            has_mapreduce = any(any(folder.glob(_SHUFFLE)) for folder in folders)
+            return Installed(java, ":".join(f"{folder}/*" for folder in folders), has_mapreduce)
     raise HadoopMissing(f"{directory} has no {_JAR.format('resourcemanager')} and its like: {how}")
 
 
 def configure(directory: Path, hadoop: Installed) -> Path:
-    """Writes a configuration for this machine; the folder. Ports stay as long as they are free."""
+    """Writes a configuration for this machine, and gives its folder. Ports are kept while they are free."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = directory / "ports.json"
     ports = _free(_read_ports(kept))
@@ -109,8 +109,8 @@ def configure(directory: Path, hadoop: Installed) -> Path:
 
 def _read_ports(file: Path) -> dict[str, int]:
     try:
-        found = json.loads(file.read_text())
-        return {name: int(found[name]) for name in PORTS}
+        ports = json.loads(file.read_text())
+        return {name: int(ports[name]) for name in PORTS}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
@@ -125,20 +125,20 @@ def _free(wanted: Mapping[str, int]) -> dict[str, int]:
 
 
 def free_ports(count: int, wanted: Sequence[int] = ()) -> list[int]:
-    """So many ports of loopback that nobody listens at. Raises OSError."""
+    """Free ports of loopback, `count` of them or exactly those `wanted`. Raises OSError."""
     with ExitStack() as held:
-        found = []
+        ports = []
         for port in wanted or [0] * count:
             one = held.enter_context(socket.socket())
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             one.bind((HOST, port))
-            found.append(int(one.getsockname()[1]))
-        return found
+            ports.append(int(one.getsockname()[1]))
+        return ports
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a daemon that serves tells of itself."""
+class DaemonInfo:
+    """What a running daemon reports about itself."""
 
     web: str
     about: Mapping[str, Any]
@@ -150,7 +150,7 @@ class Told:
 
 
 async def run_daemon(
-    daemon: Daemon, hadoop: Installed, conf: Path, on_ready: Callable[[Told], None] = lambda _: None
+    daemon: Daemon, hadoop: Installed, conf: Path, on_ready: Callable[[DaemonInfo], None] = lambda _: None
 ) -> None:
     """Runs one until cancelled, and ends it then. Raises HadoopFailed where it ends by itself."""
     key, path, inside = _WEB[daemon]
@@ -165,12 +165,12 @@ async def run_daemon(
     waiting = asyncio.create_task(process.wait())
     try:
         async with asyncio.timeout(STARTED_WITHIN_S):
-            found = None
-            while found is None and not waiting.done():
+            about = None
+            while about is None and not waiting.done():
                 await asyncio.wait({waiting}, timeout=LOOK_S)
-                found = await _about(f"http://{address}{path}", inside)
-        if found is not None:
-            on_ready(Told(f"http://{address}", found))
+                about = await _about(f"http://{address}{path}", inside)
+        if about is not None:
+            on_ready(DaemonInfo(f"http://{address}", about))
         # Not `await waiting`: a cancelled await cancels the task, and the process would count as ended.
         await asyncio.wait({waiting})
         raise HadoopFailed(f"Hadoop's {daemon} ended with code {process.returncode}: its log says why")
@@ -205,10 +205,10 @@ async def _about(url: str, inside: str) -> Mapping[str, Any] | None:
         timeout = aiohttp.ClientTimeout(total=5.0)
         headers = {"Accept": "application/json"}
         async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, headers=headers) as answer:
-            found = await answer.json(content_type=None) if answer.status == 200 else None
+            data = await answer.json(content_type=None) if answer.status == 200 else None
     except (OSError, aiohttp.ClientError, TimeoutError, ValueError):
         return None
-    about = found.get(inside) if isinstance(found, dict) else None
+    about = data.get(inside) if isinstance(data, dict) else None
     return about if isinstance(about, dict) else None
 
 

@@ -31,7 +31,7 @@ class YarnMetrics:
         self._noted: set[tuple[str, str]] = set()
 
     def confirmed(self, cluster: str, node_id: str, *, is_open: bool, now_s: float) -> None:
-        """`is_open`: whether a cap was told that is not seen in force."""
+        """`is_open`: whether a cap was sent and is not confirmed yet."""
         key = cluster, node_id
         if is_open:
             self._since_s.setdefault(key, now_s)
@@ -40,13 +40,13 @@ class YarnMetrics:
         open_s = now_s - self._since_s.get(key, now_s)
         self._unconfirmed.put({"node_manager": node_id, "cluster": cluster}, open_s)
 
-    def keep(self, known: Collection[tuple[str, str]]) -> None:
+    def keep(self, keys: Collection[tuple[str, str]]) -> None:
         """No other NodeManager is of a node that exists."""
-        for cluster, node_id in self._noted - set(known):
+        for cluster, node_id in self._noted - set(keys):
             self.forget(cluster, node_id)
             self._unconfirmed.put({"node_manager": node_id, "cluster": cluster}, None)
             self._since_s.pop((cluster, node_id), None)
-        self._noted = set(known)
+        self._noted = set(keys)
 
     def node(self, cluster: str, report: NodeReport) -> None:
         amounts = (report.cap.vcores, report.cap.memory_bytes, report.used.vcores, report.used.memory_bytes)

@@ -1,7 +1,7 @@
 """The operator: looks at all YARN clusters and nodes, and carries the next step of each node out.
 
 A round is `look, judge, carry out`. Claims are patches for the version of the node that was judged; caps go to a
-ResourceManager many at a time. Before a cap grows, the node is read anew, since an informer may lag behind.
+ResourceManager many at a time. Before a cap grows, the node is read again, since an informer may lag behind.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from koord.kube.store import Delta, Identity
 from koord.yarn.amount import NOTHING
 from koord.yarn.claims import Call, Claim, Memory, Wait, answered, called, refused
 from koord.yarn.hadoop.messages import RUNNING, NodeCap
-from koord.yarn.judge import Key, Look, Verdict, concerns, judge, owners
+from koord.yarn.judge import ClusterReport, Key, Verdict, concerns, judge, owners
 from koord.yarn.live.metrics import YarnMetrics
 from koord.yarn.live.resource_manager import ResourceManager
 from koord.yarn.live.rpc import YarnError, YarnForbidden, YarnRefused, YarnStandby
@@ -80,7 +80,7 @@ class Operator:
         self._refused: dict[Key, str] = {}
         self._complaints: dict[str, str] = {}
         self._wake = asyncio.Event()
-        self.looks: dict[str, Look] = {}
+        self.looks: dict[str, ClusterReport] = {}
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -104,8 +104,8 @@ class Operator:
             self._wake.set()
 
     def _pod_changed(self, delta: Delta[PodFacts]) -> None:
-        pods = [each for each in (delta.old, delta.new) if each is not None]
-        if any(each.is_node_manager or each.held != NOTHING for each in pods):
+        pods = [pod for pod in (delta.old, delta.new) if pod is not None]
+        if any(pod.is_node_manager or pod.held != NOTHING for pod in pods):
             self._wake.set()
 
     async def round(self) -> bool:
@@ -113,7 +113,7 @@ class Operator:
         self.looks = await self._look()
         now_s = self._clock.monotonic()
         self._absent_s = {key: now_s - since_s for key, since_s in self._missing_s.items()}
-        pending = any(not each.node and each.held != NOTHING for each in self.pods.list())
+        pending = any(not pod.node and pod.held != NOTHING for pod in self.pods.list())
         kubernetes_waits = self._waits("", pending, now_s)
         claims: list[tuple[NodeFacts, Verdict]] = []
         calls: list[tuple[NodeFacts, Verdict]] = []
@@ -159,7 +159,7 @@ class Operator:
         )
 
     def _with_refusal(self, verdict: Verdict) -> Verdict:
-        """As long as the ResourceManager refuses what it should be told, all is not well."""
+        """The verdict with a failing condition while the ResourceManager refuses the update."""
         key = verdict.cluster, verdict.node_id
         if verdict.step == Wait():
             self._refused.pop(key, None)
@@ -174,7 +174,7 @@ class Operator:
         self._memories[key] = verdict.memory
         memory = verdict.memory
         self._metrics.confirmed(
-            *key, is_open=memory.pending is not None or memory.told is not None, now_s=self._clock.monotonic()
+            *key, is_open=memory.pending is not None or memory.answered is not None, now_s=self._clock.monotonic()
         )
         look = self.looks.get(verdict.cluster)
         if look is not None and not look.error:
@@ -189,7 +189,7 @@ class Operator:
     def _forget(self, noted: Collection[Key], now_s: float) -> None:
         """Nodes come and go for months. A call about a node that is gone may still take effect: that is remembered."""
         self._metrics.keep(noted)
-        there = {each.name for each in self.nodes.list()}
+        there = {node.name for node in self.nodes.list()}
         self._own = {name: own for name, own in self._own.items() if name in there}
         self._refused = {key: why for key, why in self._refused.items() if key in noted}
         self._missing_s = {key: since_s for key, since_s in self._missing_s.items() if key in noted}
@@ -199,21 +199,23 @@ class Operator:
             if key in noted or now_s - memory.called_s < REMEMBERED_S
         }
 
-    async def _look(self) -> dict[str, Look]:
-        async def one(name: str, manager: ResourceManager) -> tuple[str, Look]:
+    async def _look(self) -> dict[str, ClusterReport]:
+        async def one(name: str, manager: ResourceManager) -> tuple[str, ClusterReport]:
             try:
                 nodes, pending = await manager.look()
             except YarnError as error:
                 if self._complaints.get(name) != str(error):
                     self._complaints[name] = str(error)
                     log.error("YARN cluster %r: %s", name, error)
-                return name, Look({}, error=str(error))
+                return name, ClusterReport({}, error=str(error))
             if self._complaints.pop(name, None):
                 log.info("YARN cluster %r is back", name)
             waits = self._waits(f"yarn/{name}", pending != NOTHING, self._clock.monotonic())
-            return name, Look({each.node_id: each for each in nodes}, waits)
+            return name, ClusterReport({node.node_id: node for node in nodes}, waits)
 
-        return dict(await asyncio.gather(*(one(name, each) for name, each in self._managers.items())))
+        return dict(
+            await asyncio.gather(*(one(name, resource_manager) for name, resource_manager in self._managers.items()))
+        )
 
     def _waits(self, who: str, does: bool, now_s: float) -> bool:
         if does:
@@ -262,12 +264,12 @@ class Operator:
 
         await self._all(checked(node, verdict) for node, verdict in calls)
         if self._clock.monotonic() - began_s > FRESH_S:
-            # A process that was stopped meanwhile may have a successor, which gave the same part to Kubernetes.
-            return [each for each in allowed if not _grows(each[1])]
+            # A process that was suspended may have a successor, which gave the same part to Kubernetes.
+            return [item for item in allowed if not _grows(item[1])]
         return allowed
 
     async def _may(self, node: NodeFacts, verdict: Verdict, kubernetes_waits: bool) -> bool:
-        """A cap that falls may always be told; one that grows, if the node as it is this moment lets it."""
+        """A cap may always shrink; it may grow if the present node allows it."""
         if not _grows(verdict):
             return True
         fresh = node_facts(await self._client.get(NODES, node.name))
@@ -295,8 +297,8 @@ class Operator:
             if len(some) > 1 and not isinstance(error, YarnForbidden):
                 # One unknown node fails the call for all.
                 self._memories |= before
-                for each in some:
-                    await self._update(cluster, [each])
+                for item in some:
+                    await self._update(cluster, [item])
                 return
             log.error("%s: %s", _named(node for node, _ in some), error)
             for key, memory in before.items():
@@ -313,31 +315,31 @@ class Operator:
             log.info("node %s: YARN's cap is %s: %s", node.name, cap.cap, verdict.step.why)
 
     def _is_news(self, node: NodeFacts, condition: tuple[str, str, str]) -> bool:
-        known = node.condition
-        return known[:2] != condition[:2] or (condition[0] != "True" and known[2] != condition[2])
+        before = node.condition
+        return before[:2] != condition[:2] or (condition[0] != "True" and before[2] != condition[2])
 
     async def _condition(self, node: NodeFacts, condition: tuple[str, str, str]) -> None:
-        told = condition_patch(node, condition, self._clock.now())
+        patch = condition_patch(node, condition, self._clock.now())
         try:
             answer = await self._client.patch(
-                NODES, node.name, told, type="strategic", subresource="status", field_manager=FIELD_MANAGER
+                NODES, node.name, patch, type="strategic", subresource="status", field_manager=FIELD_MANAGER
             )
         except (Conflict, NotFound):
             return
         self._own[node.name] = node_facts(answer)
 
     async def _all(self, work: Iterable[Any]) -> None:
-        """A bounded number at a time; one node's failure is told, and is not the others'."""
+        """Runs a bounded number at a time; one node's failure is logged, and does not affect the others."""
         limit = asyncio.Semaphore(AT_ONCE)
 
-        async def one(each: Any) -> None:
+        async def one(work_item: Any) -> None:
             async with limit:
                 try:
-                    await each
+                    await work_item
                 except ApiError as error:
                     log.warning("the API server refused: %s", error)
 
-        await asyncio.gather(*(one(each) for each in work))
+        await asyncio.gather(*(one(item) for item in work))
 
 
 def sources(informers: Informers) -> tuple[Informer[NodeFacts], Informer[PodFacts]]:
@@ -354,7 +356,7 @@ def _grows(verdict: Verdict) -> bool:
 
 
 def _named(nodes: Iterable[NodeFacts]) -> str:
-    names = [each.name for each in nodes]
+    names = [node.name for node in nodes]
     return f"node {names[0]}" if len(names) == 1 else f"node {names[0]} and {len(names) - 1} more"
 
 

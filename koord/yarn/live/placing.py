@@ -46,10 +46,10 @@ class Placing:
         self.cgroups = cgroups
         self._sync_memory = sync_memory and cgroups.version is not Version.V2
         self.directory = f"{qos_dir(KubeQoS.BEST_EFFORT, driver)}/{DIRECTORY}"
-        self._local_dirs = [Path(each) for each in local_dirs]
+        self._local_dirs = [Path(local_dir) for local_dir in local_dirs]
         self._boot_s = _boot_s()
         self._others: dict[int, int] = {}
-        "Orphans that are nobody's container, with when they started."
+        "Orphans that belong to no container, with when they started."
 
     def of(self, container_id: str) -> str:
         return f"{self.directory}/{container_id}"
@@ -60,18 +60,18 @@ class Placing:
         strays = self._strays(table)
         started: dict[str, float] = {}
         needed_milli = 0
-        for each in containers:
-            leader = self._leader(each, table)
-            mine = set(self.processes(each.id))
-            members = (table.family(leader) if leader else set()) | strays.get(each.id, set())
+        for container in containers:
+            leader = self._leader(container, table)
+            mine = set(self.processes(container.id))
+            members = (table.family(leader) if leader else set()) | strays.get(container.id, set())
             if members - mine:
-                self._move(each, members - mine)
+                self._move(container, members - mine)
             elif mine and self._sync_memory:
-                self._follow_in_memory(each, mine)
+                self._follow_in_memory(container, mine)
             first = leader if leader in members else min(mine, default=0)
             if first in table.all:
-                started[each.id] = self._boot_s + table.all[first].started_ticks / TICKS_A_S
-            needed_milli += each.needs.cpu_milli
+                started[container.id] = self._boot_s + table.all[first].started_ticks / TICKS_A_S
+            needed_milli += container.needs.cpu_milli
         if needed_milli:
             with suppress(OSError):
                 self.cgroups.set(CPU_SHARES, self.directory, shares_of_milli(needed_milli))
@@ -85,11 +85,11 @@ class Placing:
 
     def used(self, containers: Iterable[YarnContainer]) -> dict[str, int]:
         """Bytes by id, of those that have a memory cgroup."""
-        found = {}
-        for each in containers:
+        used_bytes = {}
+        for container in containers:
             with suppress(OSError):
-                found[each.id] = usage.memory(self.cgroups, self.of(each.id)).without_page_cache
-        return found
+                used_bytes[container.id] = usage.memory(self.cgroups, self.of(container.id)).without_page_cache
+        return used_bytes
 
     def kill(self, container_id: str) -> int:
         """Ends all its processes. How many there were."""
@@ -103,7 +103,7 @@ class Placing:
     def left(self, living: Collection[str]) -> list[str]:
         """Containers that are gone, and whose processes are not."""
         names = self.cgroups.children(self.directory)
-        return [each for each in names if each not in living and is_container_id(each) and self.processes(each)]
+        return [name for name in names if name not in living and is_container_id(name) and self.processes(name)]
 
     def tidy(self, living: Collection[str]) -> None:
         """Removes the cgroups of containers that are gone, once nothing runs in them."""
@@ -113,32 +113,32 @@ class Placing:
                     with suppress(OSError):
                         self._path(controller, self.of(name)).rmdir()
 
-    def _leader(self, each: YarnContainer, table: ProcessTable) -> int:
+    def _leader(self, container: YarnContainer, table: ProcessTable) -> int:
         """The first process, by the file that the NodeManager keeps of it; 0 where there is none."""
         for directory in self._local_dirs:
-            named = written(directory / "nmPrivate" / each.application / each.id / f"{each.id}.pid")
-            if table.is_of(named, each.id):
+            named = written(directory / "nmPrivate" / container.application / container.id / f"{container.id}.pid")
+            if table.is_of(named, container.id):
                 return named.pid
         return 0
 
     def _strays(self, table: ProcessTable) -> dict[str, set[int]]:
         """Processes that left their session and lost their parent, by the container that their environment names."""
-        found: dict[str, set[int]] = {}
-        orphans = {pid: each.started_ticks for pid, each in table.all.items() if each.parent == INIT}
+        strays: dict[str, set[int]] = {}
+        orphans = {pid: process.started_ticks for pid, process in table.all.items() if process.parent == INIT}
         self._others = {pid: ticks for pid, ticks in self._others.items() if orphans.get(pid) == ticks}
         settled_ticks = table.now_ticks - SETTLED_S * TICKS_A_S
         for pid, ticks in orphans.items():
             if pid in self._others:
                 continue
             if of := container_of(pid):
-                found.setdefault(of, set()).add(pid)
+                strays.setdefault(of, set()).add(pid)
             elif ticks < settled_ticks:
                 # What it has become by then, it stays.
                 self._others[pid] = ticks
-        return found
+        return strays
 
-    def _move(self, each: YarnContainer, pids: Iterable[int]) -> None:
-        directory = self.of(each.id)
+    def _move(self, container: YarnContainer, pids: Iterable[int]) -> None:
+        directory = self.of(container.id)
         self._make(self.directory)
         self._make(directory)
         for pid in pids:
@@ -150,12 +150,12 @@ class Placing:
                 except OSError as error:
                     if error.errno == errno.ESRCH:
                         break
-                    log.warning("process %d of %s cannot be moved to %s: %s", pid, each.id, directory, error)
+                    log.warning("process %d of %s cannot be moved to %s: %s", pid, container.id, directory, error)
         with suppress(OSError):
-            self.cgroups.set(CPU_SHARES, directory, shares_of_milli(each.needs.cpu_milli))
+            self.cgroups.set(CPU_SHARES, directory, shares_of_milli(container.needs.cpu_milli))
 
-    def _follow_in_memory(self, each: YarnContainer, pids: Collection[int]) -> None:
-        directory = self.of(each.id)
+    def _follow_in_memory(self, container: YarnContainer, pids: Collection[int]) -> None:
+        directory = self.of(container.id)
         path = self._path(MEMORY, directory)
         if not path.exists():
             self._make(self.directory, (MEMORY,))
@@ -164,7 +164,7 @@ class Placing:
             for file, text in (
                 ("memory.move_charge_at_immigrate", "3"),
                 ("memory.oom.group", "1"),
-                ("memory.limit_in_bytes", str(each.needs.memory_bytes or -1)),
+                ("memory.limit_in_bytes", str(container.needs.memory_bytes or -1)),
             ):
                 with suppress(OSError):
                     (path / file).write_text(text)
@@ -188,7 +188,7 @@ class Placing:
     def _controllers(self) -> Iterable[str]:
         if self.cgroups.version is Version.V2:
             return ("",)
-        return [each for each in CONTROLLERS if self._path(each, "").exists()]
+        return [controller for controller in CONTROLLERS if self._path(controller, "").exists()]
 
     def _path(self, controller: str, directory: str) -> Path:
         return Path(self.cgroups.files.path(self.cgroups.name(controller, directory)))

@@ -1,8 +1,8 @@
-"""This machine's processes, for whoever looks for those of a YARN container.
+"""This machine's processes, to find those of a YARN container.
 
 A container of the default executor is a session. Shells in it may make process groups of their own; children may make
-sessions of their own, and lose their parents on purpose. YARN tells each its container by the environment, which only
-whoever has SYS_PTRACE may read of other users' processes: without it, those that lost their parents stay unknown.
+sessions of their own, and lose their parents on purpose. YARN tells each its container by the environment, which can be
+read for other users' processes only with SYS_PTRACE: without it, those that lost their parents stay unknown.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Process(NamedTuple):
     "Since boot."
 
 
-class Written(NamedTuple):
+class PidFile(NamedTuple):
     """A process id in a file."""
 
     pid: int
@@ -36,7 +36,7 @@ class Written(NamedTuple):
     "The file's."
 
 
-NOBODY: Final = Written(0, -1)
+NOBODY: Final = PidFile(0, -1)
 
 
 class ProcessTable:
@@ -44,15 +44,15 @@ class ProcessTable:
         self.all, self.now_ticks = all_, now_ticks
         self._by_session: dict[int, list[int]] = {}
         self._by_parent: dict[int, list[int]] = {}
-        for pid, each in all_.items():
-            self._by_session.setdefault(each.session, []).append(pid)
-            self._by_parent.setdefault(each.parent, []).append(pid)
+        for pid, process in all_.items():
+            self._by_session.setdefault(process.session, []).append(pid)
+            self._by_parent.setdefault(process.parent, []).append(pid)
 
     @classmethod
     def read(cls) -> ProcessTable:
         pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
         now_ticks = int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS_A_S)
-        return cls({pid: found for pid in pids if (found := _process(pid)) is not None}, now_ticks)
+        return cls({pid: process for pid in pids if (process := _process(pid)) is not None}, now_ticks)
 
     def family(self, leader: int) -> set[int]:
         """The session of a process, with all descendants."""
@@ -62,13 +62,13 @@ class ProcessTable:
         return self._with_descendants({pid}) - {pid}
 
     def _with_descendants(self, new: set[int]) -> set[int]:
-        found: set[int] = set()
+        family: set[int] = set()
         while new:
-            found |= new
-            new = {child for each in new for child in self._by_parent.get(each, ())} - found
-        return found
+            family |= new
+            new = {child for parent in new for child in self._by_parent.get(parent, ())} - family
+        return family
 
-    def is_of(self, named: Written, container_id: str) -> bool:
+    def is_of(self, named: PidFile, container_id: str) -> bool:
         """Whether a process that a file names is said to be a container's: by its environment, by its command, or by
         that of the process which started it, if it is of the file's owner or Hadoop's native executor."""
         if named.pid <= INIT or named.pid not in self.all:
@@ -78,20 +78,20 @@ class ProcessTable:
         for one in (named.pid, self.all[named.pid].parent):
             command = _read(one, "cmdline").split(b"\0")
             is_trusted = _owner(one) == named.owner or command[0].endswith(_NATIVE)
-            if is_trusted and any(container_id.encode() in each for each in command):
+            if is_trusted and any(container_id.encode() in word for word in command):
                 return True
         return False
 
 
 def container_of(pid: int) -> str:
     """The container that a process' environment names; empty where it names none."""
-    for each in _read(pid, "environ").split(b"\0"):
-        if each.startswith(_TOLD_BY):
-            return each.removeprefix(_TOLD_BY).decode(errors="replace")
+    for variable in _read(pid, "environ").split(b"\0"):
+        if variable.startswith(_TOLD_BY):
+            return variable.removeprefix(_TOLD_BY).decode(errors="replace")
     return ""
 
 
-def written(file: Path) -> Written:
+def written(file: Path) -> PidFile:
     """The process id that a file holds. Others may write it: it must be a plain file."""
     try:
         fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -106,7 +106,7 @@ def written(file: Path) -> Written:
         return NOBODY
     finally:
         os.close(fd)
-    return Written(int(text), about.st_uid) if text.isdigit() and len(text) <= _LONGEST_NUMBER else NOBODY
+    return PidFile(int(text), about.st_uid) if text.isdigit() and len(text) <= _LONGEST_NUMBER else NOBODY
 
 
 def _owner(pid: int) -> int | None:

@@ -84,26 +84,26 @@ class Rest:
         answer = await self._ask("GET", at, "/ws/v1/cluster/nodes?states=running,unhealthy,decommissioning")
         listed = _inside(answer, "nodes").get("node", [])
         try:
-            return [_rest_node(each) for each in listed if is_address(each["id"])]
+            return [_rest_node(node) for node in listed if is_address(node["id"])]
         except (TypeError, KeyError, AttributeError):
             raise YarnUnreachable(f"{at.web}: its list of nodes cannot be read") from None
 
     async def pending(self, at: ResourceManagerAddress) -> Amount:
-        found = _inside(await self._ask("GET", at, "/ws/v1/cluster/metrics"), "clusterMetrics")
-        return of_yarn(_number(found.get("pendingVirtualCores")), _number(found.get("pendingMB")))
+        metrics = _inside(await self._ask("GET", at, "/ws/v1/cluster/metrics"), "clusterMetrics")
+        return of_yarn(_number(metrics.get("pendingVirtualCores")), _number(metrics.get("pendingMB")))
 
     async def update(self, at: ResourceManagerAddress, caps: Sequence[NodeCap]) -> None:
-        for told, each in enumerate(caps):
+        for done, cap in enumerate(caps):
             body = {
-                "resource": {"memory": each.cap.mib, "vCores": each.cap.vcores},
-                "overCommitTimeout": each.overcommit_ms,
+                "resource": {"memory": cap.cap.mib, "vCores": cap.cap.vcores},
+                "overCommitTimeout": cap.overcommit_ms,
             }
             try:
-                await self._ask("POST", at, f"/ws/v1/cluster/nodes/{each.node_id}/resource", body)
+                await self._ask("POST", at, f"/ws/v1/cluster/nodes/{cap.node_id}/resource", body)
             except YarnForbidden as error:
-                if told == 0:
+                if done == 0:
                     raise
-                raise YarnUnreachable(f"{error}; {told} of {len(caps)} nodes were told before") from None
+                raise YarnUnreachable(f"{error}; {done} of {len(caps)} nodes were told before") from None
 
     async def _ask(self, method: str, at: ResourceManagerAddress, path: str, body: object = None) -> object:
         url = f"http://{at.web}{path}{'&' if '?' in path else '?'}user.name={self._user}"
@@ -125,19 +125,19 @@ class Rest:
             raise YarnUnreachable(f"{at.web} answered {method} {path.partition('?')[0]} with {status}")
         if status >= 400:
             raise YarnRefused(f"{at.web} answered {method} {path.partition('?')[0]} with {status}")
-        found = decoded(data)
-        if found is None:
+        content = decoded(data)
+        if content is None:
             start = data[:40].decode(errors="replace").strip().splitlines()
             raise YarnUnreachable(
                 f"{at.web} does not answer with JSON but {(start or [''])[0]!r}:"
                 " is yarn.resourcemanager.webapp.address right, and no proxy in between?"
             )
-        return found
+        return content
 
 
 def _inside(answer: object, key: str) -> dict[str, Any]:
-    found = answer.get(key) if isinstance(answer, dict) else None
-    return found if isinstance(found, dict) else {}
+    inner = answer.get(key) if isinstance(answer, dict) else None
+    return inner if isinstance(inner, dict) else {}
 
 
 def _number(value: object) -> int:
@@ -158,15 +158,15 @@ def _word(value: object) -> str:
     return value
 
 
-def _rest_node(each: dict[str, Any]) -> NodeReport:
-    used, total = each.get("usedResource"), each.get("totalResource")
+def _rest_node(raw: dict[str, Any]) -> NodeReport:
+    used, total = raw.get("usedResource"), raw.get("totalResource")
     if isinstance(used, dict) and isinstance(total, dict):
         used_ = of_yarn(_whole(used["vCores"]), _whole(used["memory"]))
         cap = of_yarn(_whole(total["vCores"]), _whole(total["memory"]))
     else:
-        used_ = of_yarn(_whole(each["usedVirtualCores"]), _whole(each["usedMemoryMB"]))
-        cap = used_.plus(of_yarn(_whole(each["availableVirtualCores"]), _whole(each["availMemoryMB"])))
-    return NodeReport(_word(each["id"]), _word(each["state"]), cap, used_, _whole(each.get("numContainers", 0)))
+        used_ = of_yarn(_whole(raw["usedVirtualCores"]), _whole(raw["usedMemoryMB"]))
+        cap = used_.plus(of_yarn(_whole(raw["availableVirtualCores"]), _whole(raw["availMemoryMB"])))
+    return NodeReport(_word(raw["id"]), _word(raw["state"]), cap, used_, _whole(raw.get("numContainers", 0)))
 
 
 class ResourceManager:
@@ -191,28 +191,28 @@ class ResourceManager:
             self._active = managers[0]
             return managers[0]
         said = []
-        for each in sorted(managers, key=lambda each: each is not self._active):
+        for manager in sorted(managers, key=lambda candidate: candidate is not self._active):
             try:
-                if await self._transport.is_active(each):
-                    self._active = each
-                    return each
-                said.append(f"{each.name} is not active")
+                if await self._transport.is_active(manager):
+                    self._active = manager
+                    return manager
+                said.append(f"{manager.name} is not active")
             except YarnError as error:
                 said.append(str(error))
         raise YarnUnreachable(
-            f"no ResourceManager of {', '.join(each.name for each in managers)} is active: {'; '.join(said)}"
+            f"no ResourceManager of {', '.join(manager.name for manager in managers)} is active: {'; '.join(said)}"
         )
 
     async def look(self) -> tuple[list[NodeReport], Amount]:
         """Its nodes, and what applications wait for. Raises YarnError."""
         at = await self._at()
-        found = await self._transport.nodes(at)
+        reports = await self._transport.nodes(at)
         try:
             waits = await self._transport.pending(at)
         except YarnRefused as error:
             log.warning("what YARN waits for is not known: %s", error)
             waits = NOTHING
-        return found, waits
+        return reports, waits
 
     async def update(self, caps: Sequence[NodeCap]) -> None:
         """Tells new caps, all in one call. YarnRefused: none was taken. YarnUnreachable: some may be."""

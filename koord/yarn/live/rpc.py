@@ -33,7 +33,7 @@ class YarnRefused(YarnError):
 
 
 class YarnForbidden(YarnRefused):
-    """The server does not let this user do that: whatever else it is told."""
+    """The server does not allow this user to do that, whatever the arguments."""
 
 
 class YarnStandby(YarnRefused):
@@ -54,7 +54,7 @@ async def call(
 
 def _refusal(address: str, method: str, user: str, answer: RpcAnswer) -> YarnRefused:
     # A ResourceManager wraps it: the class is then a general one, and the text begins with the true one.
-    is_access = any(each in answer.error_class or each in answer.error for each in _ACCESS)
+    is_access = any(word in answer.error_class or word in answer.error for word in _ACCESS)
     if is_access and ("SIMPLE" in answer.error or "TOKEN" in answer.error):
         return YarnForbidden(f"{address} wants Kerberos or a token, which koord does not speak: {answer.error}")
     if is_access:

@@ -34,7 +34,7 @@ class OperatorOptions:
     policy: Policy = field(default_factory=Policy)
     way: Way = "rpc"
     user: str = ""
-    "As whom YARN is called; empty: the process's own user."
+    "The user for calls to YARN; empty: the process's own user."
     elect: bool = False
     namespace: str = names.NAMESPACE_KOORDINATOR
     look_s: float = LOOK_S
@@ -55,16 +55,16 @@ def _files(directory: str) -> dict[str, str]:
     path = Path(directory)
     if not path.is_dir():
         raise HadoopConfigurationError(f"{directory} is no directory: give the directory of Hadoop's configuration")
-    found: dict[str, str] = {}
-    for each in path.iterdir():
-        if each.name in (CORE, SITE) or each.name.endswith(FURTHER):
-            if not each.is_file():
-                raise HadoopConfigurationError(f"{each} is no file: it must be Hadoop's configuration")
+    texts: dict[str, str] = {}
+    for file in path.iterdir():
+        if file.name in (CORE, SITE) or file.name.endswith(FURTHER):
+            if not file.is_file():
+                raise HadoopConfigurationError(f"{file} is no file: it must be Hadoop's configuration")
             try:
-                found[each.name] = each.read_text(errors="replace")
+                texts[file.name] = file.read_text(errors="replace")
             except OSError as error:
-                raise HadoopConfigurationError(f"{each} cannot be read: {error.strerror}") from None
-    return found
+                raise HadoopConfigurationError(f"{file} cannot be read: {error.strerror}") from None
+    return texts
 
 
 async def run(
@@ -78,7 +78,7 @@ async def run(
     """Runs until cancelled."""
     time, measured = clock or SystemClock(), YarnMetrics(metrics or Metrics(process=False))
     managers = {
-        name: ResourceManager(each, way=options.way, user=options.user) for name, each in options.clusters.items()
+        name: ResourceManager(cluster, way=options.way, user=options.user) for name, cluster in options.clusters.items()
     }
     async with Informers(client, clock=time) as informers:
         sources(informers)

@@ -45,7 +45,7 @@ def _machines() -> ssl.SSLContext:
 def decoded(data: bytes) -> object:
     """What the JSON says; None where it is none."""
     try:
-        found: object = msgspec.json.decode(data)
+        value: object = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError):
         return None
-    return found
+    return value

@@ -72,7 +72,7 @@ def test_of_kidled_inactive_page_cache_counts_that_is_idle_for_five_minutes() ->
 
 @pytest.mark.parametrize(
     ("period_s", "cold"),
-    # From 300 s on: [5,15) scans at 60 s, [15,30) at 20 s, none at 1 s. At 0 nobody scans.
+    # From 300 s on: [5,15) scans at 60 s, [15,30) at 20 s, none at 1 s. At 0 there is no scan.
     [(60, 4 + 8 + 16 + 32 + 64 + 128), (20, 8 + 16 + 32 + 64 + 128), (1, 0), (0, None)],
 )
 def test_ages_are_counted_in_scans_as_far_apart_as_the_file_says(period_s: int, cold: int | None) -> None:
@@ -280,7 +280,7 @@ def test_generations_older_than_five_minutes_are_cold_where_the_kernel_looked_si
     assert isinstance(source, generations.Generations)
     found = source.look([WEB, MAIN], NOW)
     assert found is not None
-    # Of NUMA node 1 nobody knows: its youngest generation is old as well.
+    # NUMA node 1 is unknown: its youngest generation is old as well.
     assert found.by_directory == {WEB: 57 * PAGE, MAIN: 7 * PAGE}
     assert found.node == (220 + 57) * PAGE
 

@@ -86,7 +86,7 @@ def test_counters_become_milli_cores(host: Watched) -> None:
 def test_a_sample_that_has_expired_does_not_count_in_what_the_system_uses(
     host: Watched, expires_s: float, of_the_system: float
 ) -> None:
-    """The pod used 1.5 cores 20 s ago. Whether that still counts, whoever starts the agent says."""
+    """The pod used 1.5 cores 20 s ago. Whether that still counts depends on who starts the agent."""
     host.samples.add(names.pod_cpu("web"), NOW - 20, 1500)
     host.samples.add(names.NODE_CPU, NOW, 3000)
     collect_system(Round(host.cgroups, host.state, host.samples, host.rates, NOW, expires_s=expires_s))
@@ -133,7 +133,7 @@ def test_throttled_periods_of_periods(host: Watched) -> None:
     assert host.last(series) == pytest.approx(42 / 600)
     host.round()
     assert host.last(series) == 0
-    # After a rest as well, what went by since then counts.
+    # After a pause, too, the periods since the last change count.
     for _ in range(30):
         host.round()
     stat(710, 57)

@@ -71,7 +71,7 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Host:
 def test_what_ended_tasks_waited_stays_in_the_sum(host: Host) -> None:
     host.tasks({11: 5000, 12: 9000})
     host.round()
-    assert host.last(names.pod_wait("web")) == 0, "what was before nobody knows when"
+    assert host.last(names.pod_wait("web")) == 0, "the time before is unknown"
     host.tasks({11: 5100, 12: 9300})
     host.round()
     host.tasks({11: 5200, 13: 50})

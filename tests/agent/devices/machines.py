@@ -19,7 +19,7 @@ def recorded(name: str) -> Inventory:
 
 
 def composed(links: dict[int, dict[str, int]], model: str = "NVIDIA A100-SXM4-80GB") -> Inventory:
-    """Of so many GPUs, by minor what each is linked with: bus ids of others, or of switches."""
+    """Of N GPUs, by minor what each is linked with: bus ids of others, or of switches."""
     return Inventory(
         "550.1",
         tuple(Gpu(minor, f"GPU-{minor}", model, 80 * GIB, bus(minor), links=peers) for minor, peers in links.items()),

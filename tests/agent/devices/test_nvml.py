@@ -1,4 +1,4 @@
-"""What is made of NVML's answers, by a stand-in for its library: machines that nobody has here, and drivers that fail.
+"""What is made of NVML's answers, by a stand-in for its library: machines that are not here, and drivers that fail.
 
 The real library was asked on a real GPU: `tests/minicluster/local/test_real_gpu.py`.
 """
@@ -71,7 +71,7 @@ class Library(ModuleType):
         return self.cards[index]
 
     def nvmlEventSetWait_v2(self, events: Any, wait_ms: int) -> Any:
-        assert wait_ms == 0, "nobody is waited for"
+        assert wait_ms == 0, "no process is waited for"
         if not self.events:
             raise Refused("Timeout")
         index, xid = self.events.pop(0)

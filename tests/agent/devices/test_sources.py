@@ -1,4 +1,4 @@
-"""Who tells of devices, on composed trees: sysfs for RDMA cards and places, files of vendors' tools."""
+"""The sources that report devices, on composed trees: sysfs for RDMA cards and places, files of vendors' tools."""
 
 from __future__ import annotations
 

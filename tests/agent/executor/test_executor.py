@@ -81,7 +81,7 @@ def test_while_all_is_as_wanted_nothing_is_looked_at_until_something_else_is_wan
         executor.apply(writes, ran, now_s)
     assert len(executor.apply([*writes, want(second, 30_000)], ran, 3.0).done) == 1
     assert executor.apply([*writes, want(second, 30_000)], ran, 4.0).done == []
-    # Of two that want the same, one lets go; then nobody wants anything.
+    # Of two that want the same, one lets go; then both do.
     assert len(executor.apply(writes, ran, 5.0).done) == 1
     assert executor.apply(writes, ran, 6.0).done == []
     executor.forget(first)
@@ -177,7 +177,7 @@ def test_no_bound_is_told_as_max_on_either_version(tmp_path: Path) -> None:
 
 
 def test_a_file_that_shows_no_value_is_told_and_keeps_nobody_waiting(tmp_path: Path) -> None:
-    """The weight of a v2 directory that somebody put into the idle class is shown as 0, and cannot be set."""
+    """The weight of a v2 directory that another process put into the idle class is shown as 0, and cannot be set."""
     tree = Tree(tmp_path, Version.V2, CgroupDriver.CGROUPFS)
     pod = tree.pod("1", KubeQoS.BEST_EFFORT, "c1")
     tree.write(tree.cgroups.file(CPU_SHARES, pod), "0\n")
@@ -312,7 +312,7 @@ def test_a_new_spec_is_put_back_though_its_value_looks_like_the_agents(tree: Tre
         ({"directory": "../../../outside"}, r"entry 1: directory .*without '\.\.'"),
         ({"directory": "/kubepods"}, "entry 1: directory"),
         ({"directory": "kubepods/./pod1"}, "entry 1: directory"),
-        ({"found": "much"}, "entry 1: found 'much': is no value of cpu.cfs_quota_us"),
+        ({"found": "much"}, "entry 1: found 'much': not a value of cpu.cfs_quota_us"),
     ],
 )
 def test_an_entry_that_cannot_be_the_agents_own_is_refused(fields: dict[str, str], told: str) -> None:

@@ -1,4 +1,4 @@
-"""What a container is to be made with for the devices that the scheduler gave its pod."""
+"""What a container is created with for the devices that the scheduler gave its pod."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_share_is_held_to_by_the_library_of_the_isolation_provider() -> None:
         Mount("/usr/local/vgpu/libvgpu.so"): "/usr/local/vgpu/libvgpu.so",
         Mount("/tmp/vgpulock", is_read_only=False): "/tmp/vgpulock",
     }
-    assert wanted({"gpu": [SHARE]}) == {Env("NVIDIA_VISIBLE_DEVICES"): "1"}, "nobody is there to hold it to its share"
+    assert wanted({"gpu": [SHARE]}) == {Env("NVIDIA_VISIBLE_DEVICES"): "1"}, "nothing holds it to its share"
     whole = gpu(1, core="100", memory_ratio="100", memory="80Gi")
     assert wanted({"gpu": [whole]}, HAMI) == {Env("NVIDIA_VISIBLE_DEVICES"): "1"}
 

@@ -1,4 +1,4 @@
-"""Hooks: what the kernel is told of each pod, with the specification's figures."""
+"""Hooks: the settings that each pod gets, with the specification's figures."""
 
 import json
 from dataclasses import replace
@@ -369,7 +369,7 @@ def test_with_the_schedulers_cpus_a_best_effort_pod_below_burstable_stays_on_its
     # Best effort also runs on the CPUs of LSR pods.
     assert found is not None
     assert str(found[0]) == "4-7"
-    # Where its NUMA node is not heeded, it has what services share.
+    # Where its NUMA node is ignored, it has what services share.
     found = cpu_set.cpus_of(without, job)
     assert found is not None
     assert str(found[0]) == "0-3,6-7"

@@ -10,7 +10,7 @@ from msgspec.json import encode
 
 from koord.agent.interference.blame import blame_of
 from koord.agent.interference.culprits import Suspect, Suspects
-from koord.agent.interference.episode import Episode, Finding, Step, Taken
+from koord.agent.interference.episode import Episode, EpisodeStep, Finding, Step
 from koord.agent.interference.signals import Signal
 from koord.agent.report.node_metric import node_metric_status
 from koord.agent.series import names
@@ -35,7 +35,7 @@ EPISODE = Episode("web-1", Signal.RUN_QUEUE_DELAY, 0.0, 0.5, 4.5, 4.5, "main", S
 
 def taught(*steps: tuple[Step, str], episode: Episode = EPISODE) -> tuple[Verdict, PairedWorkload] | None:
     """By the last of some steps."""
-    taken = tuple(Taken(step, 10.0, uid) for step, uid in steps)
+    taken = tuple(EpisodeStep(step, 10.0, uid) for step, uid in steps)
     blame = blame_of(Finding(taken[-1], replace(episode, steps=taken)), AT, WORKLOADS.get)
     return None if blame is None else (blame.verdict, blame.culprit)
 
@@ -71,7 +71,7 @@ def test_each_step_teaches_what_it_proves(
     [
         (suspect("web-1"),),  # it slowed itself down
         (suspect("web-2"),),  # a replica of its own
-        (suspect("bare"),),  # nobody makes it anew
+        (suspect("bare"),),  # no controller makes it again
         (suspect("build-1", 0.4),),
         (suspect("build-1", 0.6), suspect("web-2", 0.5)),
         (),

@@ -1,4 +1,4 @@
-"""From windows to actions: who is named, what is done, one thing at a time, and undone if it did not help."""
+"""From windows to actions: the pod that is named, what is done, one thing at a time, and undone if it did not help."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_who_slows_work_down_hardly_runs_since_a_hundredth_of_the_time_shows_in_
     ("build", "web", "culprit"),
     [
         ({}, [540.0, 500.0, 520.0], "build"),  # 1.7 times the CPU time for the same work, 1.8 times as slow
-        ({"build": 10.0}, [540.0, 500.0, 520.0], None),  # as much work as ever, and nobody came
+        ({"build": 10.0}, [540.0, 500.0, 520.0], None),  # as much work as ever, and no new pod
         ({"build": 10.0}, [1800.0, 1700.0, 1900.0], "web"),  # six times the CPU time: it has more to do itself
     ],
     ids=["a neighbour came", "nobody came", "its own load rose"],
@@ -389,7 +389,7 @@ def test_a_culprit_with_notice_is_asked_until_it_goes_and_no_longer_than_its_vic
     node = evicted()
     node.standings["build"] = replace(BATCH, has_notice=True)
     asked = [node.window({"web": 5.0}, BUSY).evict for _ in range(5)]
-    assert all(each is not None for each in asked), "a notice that nobody repeats is withdrawn"
+    assert all(each is not None for each in asked), "a notice that is not repeated is withdrawn"
     assert [step for step, _ in node.steps].count(Step.EVICTED) == 1
     assert node.window({"web": 0.5}, BUSY).evict is None
 
@@ -420,7 +420,7 @@ def test_windows_that_tell_nothing_of_a_victim_neither_cure_it_nor_condemn_its_n
     busy = {uid: PodWindow({}, {Dimension.CPU: each}) for uid, each in BUSY.items()}
     for _ in range(UNSEEN_FOR - 1):
         node.put(busy)
-        assert node.steps[-1] == (Step.HELD_BACK, "build"), "nobody knows whether it is better"
+        assert node.steps[-1] == (Step.HELD_BACK, "build"), "whether it is better is unknown"
         assert node.held("build")
     node.put(busy)
     assert node.steps[-1] == (Step.OVER, "")

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace as replace_in
 
 from koord.agent.interference.culprits import Suspect, Suspects
-from koord.agent.interference.episode import Episode, Finding, Step, Taken
+from koord.agent.interference.episode import Episode, EpisodeStep, Finding, Step
 from koord.agent.interference.evidence import CONTAINERS, RING, Evidence, EvidenceLog, line
 from koord.agent.interference.signals import Signal
 from koord.agent.interference.story import evidence, lost, sentence
@@ -24,9 +24,9 @@ SLOW = Episode("u1", Signal.RUN_QUEUE_DELAY, 7320.0, 0.5, 4.5, 4.5, "app", Suspe
 NAMES = {"u1": "web-1", "u2": "build-7"}
 
 
-def taken(step: Step, minutes: int, uid: str = "") -> Taken:
+def taken(step: Step, minutes: int, uid: str = "") -> EpisodeStep:
     """So long after noon."""
-    return Taken(step, 60.0 * minutes, uid)
+    return EpisodeStep(step, 60.0 * minutes, uid)
 
 
 def told(episode: Episode) -> str:
@@ -66,7 +66,7 @@ def test_an_episode_is_one_sentence_with_its_figures() -> None:
     ],
 )
 def test_what_is_not_over_says_what_is_known(
-    suspects: tuple[Suspect, ...], steps: tuple[Taken, ...], expected: str
+    suspects: tuple[Suspect, ...], steps: tuple[EpisodeStep, ...], expected: str
 ) -> None:
     text = told(replace(SLOW, suspects=Suspects(suspects), steps=steps))
     assert text.startswith("web-1 has been slow since 14:02: run-queue delay 9x its baseline; ")
@@ -74,7 +74,7 @@ def test_what_is_not_over_says_what_is_known(
 
 
 def entry(number: int = 0, uid: str = "u1", container: str = "app") -> Evidence:
-    finding = Finding(Taken(Step.HELD_BACK, float(number), "u2"), SLOW)
+    finding = Finding(EpisodeStep(Step.HELD_BACK, float(number), "u2"), SLOW)
     found = evidence(finding, lambda each: f"shop/{NAMES.get(each, each)}", lambda at_s: NOON + at_s)
     return Evidence(
         **{name: getattr(found, name) for name in found.__struct_fields__} | {"uid": uid, "container": container}

@@ -1,4 +1,4 @@
-"""Gates that are switched while somebody is held back: nobody stays held, and old suspicions do not come back."""
+"""Gates that are switched while a pod is held back: no pod stays held, and old suspicions do not come back."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_hold_does_not_come_back_with_the_gate(tmp_path: Path) -> None:
     host.switch(detects=False, controls=True)
     for _ in range(3):
         host.round(3600.0, 3.0, 10.0)
-        assert host.quota_us() == -1, "an hour later nobody is suspected"
+        assert host.quota_us() == -1, "an hour later no pod is suspected"
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def wishes(
         if decision is not None and decision.signals:
             teaches.append("web" in decision.usual_signals)
     assert decision is not None
-    assert (teaches[0], teaches[-1]) == (True, bool(limited)), "who is disturbed does not learn that this is usual"
+    assert (teaches[0], teaches[-1]) == (True, bool(limited)), "a disturbed pod does not learn that this is usual"
     wanted = {
         f"{each.target} {each.setting.name}": each.value for each in decision.wishes if isinstance(each.setting, Knob)
     }

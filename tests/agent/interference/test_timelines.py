@@ -1,8 +1,8 @@
-"""A thousand random timelines, from counters to names: who is named, who never is, and who is no victim.
+"""A thousand random timelines, from counters to names: which pods are named, never named, and no victims.
 
 Seeded, so that they are the same for everybody. Each is a periodic service, some idle neighbours and one that begins to
 spin: in a third of them beside the service (it has to be named), in a third elsewhere while the service meets its own
-limit (nobody is a victim), in a third not at all.
+limit (no pod is a victim), in a third not at all.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def test_where_nobody_spins_nobody_is_named() -> None:
 
 class Streaming:
     """A service that says its own latency, beside a neighbour that streams memory, one that is always busy, and idle
-    ones: the service works slower, and waits for nobody."""
+    ones: the service works slower, and waits for no other pod."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)

@@ -1,4 +1,4 @@
-"""What a pod's own limit explains is nobody else's fault, whatever the timeline."""
+"""What a pod's own limit explains is not a neighbour's fault, whatever the timeline."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_probe_and_memory_signals_are_not_judged_while_the_pod_meets_its_own_l
 @st.composite
 def timelines(draw: st.DrawFn) -> list[tuple[float, int, float, float, float]]:
     """Of windows: throttled time, threads, which part of what that can explain shows as delay at once and later, and
-    what a neighbour uses meanwhile."""
+    what a neighbour uses in the meantime."""
     part = st.floats(0, 1)
     calm = [(0.0, 1, 0.0, 0.0, 0.0)] * 8
     return calm + draw(

@@ -1,4 +1,4 @@
-"""Before the agent evicts, it notes that on its Node: the scheduler sends nobody there for a while."""
+"""Before the agent evicts, it notes that on its Node: the scheduler sends no pod there for a while."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOW_S = 1_800_000_000.0
 FREE = {"koord-free": from_seconds(NOW_S - 1000)}
 
 
-class Told:
+class NoEvents:
     def record(self, regarding: object, reason: str, note: str, **more: Any) -> None:
         """Whatever is told."""
 
@@ -70,7 +70,7 @@ class Evicting:
 
 def evictor(api: Api, time: Time, requests: Pending, node: Node | None = None) -> Evictor:
     shown = node or convert(Node, {"metadata": {"name": "n1", "annotations": {KEY: json.dumps(FREE)}}})
-    client, told, clock = cast(Any, api), cast(Any, Told()), cast(Any, time)
+    client, told, clock = cast(Any, api), cast(Any, NoEvents()), cast(Any, time)
     return Evictor(client, requests, told, Audit(), clock, cast(Any, None), lambda eviction: None, lambda: shown)
 
 

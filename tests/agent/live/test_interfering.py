@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner
 
 from koord.agent.interference.culprits import Suspect, Suspects
-from koord.agent.interference.episode import Episode, Finding, Step, Taken
+from koord.agent.interference.episode import Episode, EpisodeStep, Finding, Step
 from koord.agent.interference.signals import Signal
 from koord.agent.live.interfering import Interfering
 from koord.agent.pods import AgentPod
@@ -27,8 +26,7 @@ from koord.offline.slowdowns import slowdowns_of
 from koord_minicluster.up.bootstrap import bootstrap
 from tests.agent import states
 from tests.scheduler.live.embedded import serving
-
-pytestmark = pytest.mark.timeout(120)
+from tests.waiting import eventually, turns
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs-1", "controller": True}
 
@@ -43,7 +41,7 @@ def report(pod: str, delay: float, at_s: float) -> dict[str, Any]:
     return {"status": {"updateTime": from_seconds(at_s), "podsMetric": pods}}
 
 
-def episode(clock: SystemClock, *steps: Taken) -> Episode:
+def episode(clock: SystemClock, *steps: EpisodeStep) -> Episode:
     suspects = Suspects((Suspect("build", 0.9, None, 5.0, 0.9, 1900.0),))
     return Episode(
         "web", Signal.RUN_QUEUE_DELAY, clock.monotonic() - 60, 0.5, 4.5, 4.5, "main", suspects, steps
@@ -77,15 +75,13 @@ async def test_a_slow_pod_is_told_of_compared_and_asked_to_be_moved(tmp_path: Pa
             answering = asyncio.create_task(told.answer())
             told.ask(pods["web"])
             now_s = clock.monotonic()
-            first = Taken(Step.SLOWED, now_s)
-            second = Taken(Step.HELD_BACK, now_s + 1, "build")
+            first = EpisodeStep(Step.SLOWED, now_s)
+            second = EpisodeStep(Step.HELD_BACK, now_s + 1, "build")
             told.tell(Finding(first, episode(clock, first)))
-            await asyncio.sleep(0.01)
+            await turns()
             told.tell(Finding(second, episode(clock, first, second)))
             await told.move(Move(pods["web"], "interference", "ns/build slows ns/web down"))
-            async with asyncio.timeout(20):
-                while not replicas:  # noqa: ASYNC110 - it is answered beside this
-                    await asyncio.sleep(0.02)
+            await eventually(lambda: replicas)
             answering.cancel()
             with suppress(asyncio.CancelledError):
                 await answering

@@ -100,7 +100,7 @@ async def test_without_an_answer_the_last_one_stays(body: bytes) -> None:
 async def test_a_kubelet_that_keeps_its_configuration_back_is_not_one_that_is_away(
     code: int, expected: Kubelet | None
 ) -> None:
-    """The former will never tell; before the latter has, nobody knows which CPUs are free."""
+    """The former never reports it; until the latter has, the free CPUs are unknown."""
     client: Any = Refusing(code)
     assert await settings(client, None, cpus(1, 4, 2)) == expected
     assert await settings(client, KNOWN, cpus(1, 4, 2)) == KNOWN

@@ -22,8 +22,8 @@ from koord.api.kubernetes.words import KubeQoS
 from koord.kube.clock import SystemClock
 from tests.agent.trees import Tree
 
-LONG_S = 60.0
-SOON_S = 20.0
+LONG_S = 600.0
+SOON_S = 60.0
 "Much less than an interval, also on a crowded machine."
 
 

@@ -7,8 +7,6 @@ import time
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from koord.agent.host.cgroups import Version
 from koord.agent.live.run import AgentOptions
 from koord.agent.predict.model import PredictionSettings
@@ -21,9 +19,8 @@ from koord.api.text.timestamp import from_seconds
 from koord.kube.client import Client
 from tests.agent.live.test_daemon import DRIVER, NODE, FakeKubelet, ready_node, working
 from tests.agent.trees import Tree
-from tests.scheduler.live.embedded import serving, until
-
-pytestmark = pytest.mark.timeout(120)
+from tests.scheduler.live.embedded import serving
+from tests.waiting import eventually
 
 FAST = PredictionSettings(cold_start_s=0, train_every_s=0.2, save_every_s=0)
 NEVER_TRAINED = PredictionSettings(cold_start_s=0, train_every_s=3600)
@@ -56,12 +53,12 @@ async def test_prod_reclaimable_is_reported_and_survives_a_killed_agent(tmp_path
             return AgentOptions(NODE, root, tree.cgroups.root, state, address, round_s=0.1, prediction=prediction)
 
         async with working(client, agent(FAST)):
-            await until(partial(_is_there, tmp_path / "state/predictions/web.json"))
+            await eventually(partial(_is_there, tmp_path / "state/predictions/web.json"))
         # Whatever the report said by then, a new one is made of the files alone.
         nothing = {"status": {"updateTime": None, "prodReclaimableMetric": None, "prodPeakMetric": None}}
         await client.patch(NODE_METRICS, NODE, nothing, subresource="status")
         async with working(client, agent(NEVER_TRAINED)):
-            await until(partial(_is_told, client))
+            await eventually(partial(_is_told, client))
         told = await status(client)
         assert told.prod_reclaimable_metric is not None
         assert amounts(told.prod_reclaimable_metric.resource.resources)["cpu"] > 0

@@ -15,6 +15,7 @@ from koord.agent.live.probing import Prober, probe_of
 from koord.agent.pods import AgentPod
 from koord.kube.clock import SystemClock
 from tests.agent import states
+from tests.waiting import eventually, forever
 
 PROBE = "node.koord.sh/latency-probe"
 
@@ -25,7 +26,7 @@ async def application() -> AsyncIterator[int]:
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         if request.path == "/stuck":
-            await asyncio.sleep(60)
+            await forever()
         if request.path == "/away":
             return web.Response(status=302, headers={"Location": "/p99"})
         return web.Response(text="12.5\n" if request.path == "/p99" else "ok")
@@ -58,9 +59,7 @@ async def test_pods_that_ask_for_it_are_probed(monkeypatch: pytest.MonkeyPatch) 
         ]
         prober = Prober(lambda: pods, told.__setitem__, SystemClock())
         probes = asyncio.create_task(prober.run(60.0))
-        async with asyncio.timeout(20):
-            while "stuck" not in told:  # noqa: ASYNC110 - it is probed beside this
-                await asyncio.sleep(0.02)
+        await eventually(lambda: "stuck" in told)
         probes.cancel()
         with suppress(asyncio.CancelledError):
             await probes

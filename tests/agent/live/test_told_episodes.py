@@ -1,4 +1,4 @@
-"""What pods are told of an episode: the one that suffers, whom it blames, and that it ended, whatever ended it."""
+"""Events on pods about an episode: on the victim, on the suspect, and that it ended, whatever ended it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from koord.agent.interference.culprits import Suspect, Suspects
-from koord.agent.interference.episode import NOISY_POD, POD_SLOWED, Episode, Finding, HeldBy, Step, Taken
+from koord.agent.interference.episode import NOISY_POD, POD_SLOWED, Episode, EpisodeStep, Finding, HeldBy, Step
 from koord.agent.interference.signals import Signal
 from koord.agent.live.interfering import Interfering
 from koord.agent.live.keeping import read_evidence
@@ -27,7 +27,7 @@ NOON = parse_timestamp("2026-11-15T12:00:00Z")
 
 
 @dataclass
-class Told:
+class ClockAndRecorder:
     """A clock, and a recorder that keeps events as an API server would."""
 
     at_s: float = 7320.0
@@ -49,7 +49,7 @@ class Told:
 
 class Node:
     def __init__(self, state_dir: Path) -> None:
-        self.told, self.state_dir = Told(), state_dir
+        self.told, self.state_dir = ClockAndRecorder(), state_dir
         self.pods: dict[str, AgentPod] = {
             "web": states.pod("web", "LS"), "shop": states.pod("shop", "LS"), "build": states.pod("build", "BE")
         }  # fmt: skip
@@ -63,7 +63,9 @@ class Node:
         """The episode of a service that waits since a minute ago, and its last step."""
         build = Suspect("build", 0.9, 0.71, 5.0, 0.9, 1900.0)
         taken = tuple(
-            Taken(each, self.told.at_s, "build", HeldBy.CPU) if each is Step.HELD_BACK else Taken(each, self.told.at_s)
+            EpisodeStep(each, self.told.at_s, "build", HeldBy.CPU)
+            if each is Step.HELD_BACK
+            else EpisodeStep(each, self.told.at_s)
             for each in steps
         )
         began_s = self.told.at_s - 60.0

@@ -98,7 +98,7 @@ class TestProdReclaimable:
             (from_seconds(AT - DAY), "exactly a day old is still cold"),
             (from_seconds(AT + DAY), "from the future: a clock that was set back"),
             (None, "it does not say"),
-            ("yesterday", "nobody can read it"),
+            ("yesterday", "it cannot be read"),
         ],
     )
     def test_a_pod_that_may_be_young_lends_nothing_and_may_rise_to_its_request(
@@ -377,7 +377,7 @@ class TestCheckpoints:
         predictor = Predictor()
         keeper = Keeper(tmp_path / "file" / "predictions", predictor)
         keeper.load(frozenset(), NOW)
-        assert "start anew" in caplog.text
+        assert "start again" in caplog.text
         caplog.clear()
         predictor.models |= self.trained().models
         for minute in range(30):

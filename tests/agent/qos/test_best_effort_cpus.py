@@ -1,4 +1,4 @@
-"""The CPUs that are somebody's alone: best effort is kept from them whatever else is decided."""
+"""The CPUs of one pod alone: best effort is kept from them whatever else is decided."""
 
 import json
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 from koord.agent import wish
 from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
 from koord.agent.pods import AgentPod
-from koord.agent.qos.cpu_suppress import Held, decide, is_by_cpus, managed
+from koord.agent.qos.cpu_suppress import BestEffortLimits, decide, is_by_cpus, managed
 from koord.agent.qos.decision import NOTHING, StrategyDecision
 from koord.agent.series.names import NODE_CPU, pod_cpu
 from koord.agent.state import Kubelet, NodeState
@@ -19,7 +19,7 @@ from koord.api.text.cpuset import NO_CPUS, CPUSet
 from tests.agent.states import NOW, cpus, node, pod, samples
 
 BE = "kubepods/besteffort"
-HELD = Held(NO_CPUS, -1, [f"{BE}/podjob"], [f"{BE}/podjob/job-main", f"{BE}/podjob/sandbox"])
+HELD = BestEffortLimits(NO_CPUS, -1, [f"{BE}/podjob"], [f"{BE}/podjob/job-main", f"{BE}/podjob/sandbox"])
 RESERVATION, SYSTEM = "node.koordinator.sh/reservation", "node.koordinator.sh/system-qos-resource"
 STATUS = "scheduling.koordinator.sh/resource-status"
 

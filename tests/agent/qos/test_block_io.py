@@ -1,4 +1,4 @@
-"""Block I/O: who may use how much of which disk, on composed hosts and on this machine's kernel."""
+"""Block I/O: the limits of pods on disks, on composed hosts and on this machine's kernel."""
 
 from __future__ import annotations
 
@@ -283,13 +283,13 @@ def loop(tmp_path: Path) -> Iterator[str]:
     """A disk of this test's own: 8 MiB of a file."""
     image = tmp_path / "disk"
     image.write_bytes(os.urandom(8 << 20))
-    made = subprocess.run(["losetup", "-f", "--show", str(image)], capture_output=True, text=True, timeout=30)
+    made = subprocess.run(["losetup", "-f", "--show", str(image)], capture_output=True, text=True, timeout=60)
     if made.returncode:
         pytest.skip(f"no loop device can be had: {made.stderr.strip()}")
     try:
         yield made.stdout.strip()
     finally:
-        subprocess.run(["losetup", "-d", made.stdout.strip()], timeout=30, check=True)
+        subprocess.run(["losetup", "-d", made.stdout.strip()], timeout=60, check=True)
 
 
 BEST_EFFORT = "kubepods/besteffort"
@@ -362,7 +362,7 @@ def test_killed_at_every_write_the_disks_limits_are_as_they_were_found(
             assert _limits_shown(own) == before, f"killed at write {step}"
             step += 1
         assert step == 4
-        assert _limits_shown(own) != before, "who is not killed sets them"
+        assert _limits_shown(own) != before, "an agent that is not killed sets them"
         agent().restore_all(NOW)
         assert _limits_shown(own) == before
 

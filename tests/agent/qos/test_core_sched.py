@@ -345,7 +345,7 @@ def test_a_thread_holds_each_cookie_and_gives_it_from_itself(monkeypatch: pytest
         cookies.give(one, 6)
     cookies.give(one, 8)
     cookies.release([55])
-    with pytest.raises(OSError, match="nobody holds"):
+    with pytest.raises(OSError, match="no task holds"):
         cookies.give(one, 7)
     cookies.release([])
     assert not cookies.held()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
 from koord.agent.qos.cpu_budget import CpuBudget
 from koord.agent.qos.cpu_choice import choose
-from koord.agent.qos.cpu_suppress import STRATEGY, Held, _since, cpu_count, decide, quota_us
+from koord.agent.qos.cpu_suppress import STRATEGY, BestEffortLimits, _since, cpu_count, decide, quota_us
 from koord.agent.qos.decision import NOTHING
 from koord.agent.qos.strategy import Sight
 from koord.agent.series.names import NODE_CPU, host_application_cpu, pod_cpu
@@ -19,7 +19,7 @@ from koord.api.text.cpuset import NO_CPUS, CPUSet
 from tests.agent.states import NOW, cpus, delivered, node, pod, samples
 
 BE_DIR = "kubepods/besteffort"
-FREE = Held(NO_CPUS, -1)
+FREE = BestEffortLimits(NO_CPUS, -1)
 
 
 def slo(**threshold: Any) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def busy_node(
     return state, samples(usage)
 
 
-def cpus_given(state: NodeState, usage: Samples, held: Held = FREE) -> int:
+def cpus_given(state: NodeState, usage: Samples, held: BestEffortLimits = FREE) -> int:
     decision = decide(state, usage, held, NOW)
     assert decision is not None
     (write,) = [each for each in delivered(state, decision.wishes) if each.directory == BE_DIR]
@@ -116,7 +116,7 @@ def test_cpus_grow_by_a_tenth_of_the_node_per_round() -> None:
 )
 def test_quota_of_forty_cores(allowed: int, held: int, expected: int) -> None:
     budget = CpuBudget(40_000, 100, pods=40_000 - allowed, host_applications=0, system=0)
-    assert quota_us(budget, Held(NO_CPUS, held)) == expected
+    assert quota_us(budget, BestEffortLimits(NO_CPUS, held)) == expected
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_small_growth_waits_and_where_best_effort_yields_any_change(
     allowed: int, for_s: float, yields: bool, expected: int
 ) -> None:
     budget = CpuBudget(40_000, 100, pods=40_000 - allowed, host_applications=0, system=0)
-    assert quota_us(budget, Held(NO_CPUS, 1_000_000, yields=yields, for_s=for_s)) == expected
+    assert quota_us(budget, BestEffortLimits(NO_CPUS, 1_000_000, yields=yields, for_s=for_s)) == expected
 
 
 def test_the_quota_lies_on_all_best_effort_pods_together() -> None:
@@ -155,7 +155,7 @@ def test_the_quota_lies_on_all_best_effort_pods_together() -> None:
 
 def test_pods_and_containers_get_the_same_cpus_as_their_parent() -> None:
     state, usage = busy_node()
-    held = Held(NO_CPUS, -1, [f"{BE_DIR}/podbe"], [f"{BE_DIR}/podbe/c"])
+    held = BestEffortLimits(NO_CPUS, -1, [f"{BE_DIR}/podbe"], [f"{BE_DIR}/podbe/c"])
     decision = decide(state, usage, held, NOW)
     assert decision is not None
     writes = delivered(state, decision.wishes)
@@ -167,7 +167,7 @@ def test_pods_and_containers_get_the_same_cpus_as_their_parent() -> None:
 def test_beside_kubelets_static_policy_only_containers_shrink() -> None:
     state, usage = busy_node()
     static = node(*state.pods.values(), topology=state.topology, slo=slo(), kubelet=Kubelet("static", CPUSet([0])))
-    held = Held(NO_CPUS, -1, [f"{BE_DIR}/podbe"], [f"{BE_DIR}/podbe/c"])
+    held = BestEffortLimits(NO_CPUS, -1, [f"{BE_DIR}/podbe"], [f"{BE_DIR}/podbe/c"])
     decision = decide(static, usage, held, NOW)
     assert decision is not None
     values = {write.directory: write.value for write in delivered(static, decision.wishes)}
@@ -178,7 +178,7 @@ def test_beside_kubelets_static_policy_only_containers_shrink() -> None:
 
 
 def test_a_budget_beyond_what_nobody_has_alone_still_keeps_best_effort_off_the_rest() -> None:
-    # 65% of 8 cores, of which nothing is used: 6 CPUs, where 3 are left beside those of the LSE pod.
+    # 65% of 8 cores, and nothing is used: 6 CPUs, where 3 are left beside those of the LSE pod.
     alone = {"scheduling.koordinator.sh/resource-status": '{"cpuset": "0-4"}'}
     state = node(pod("db", "LSE", annotations=alone), pod("be", "BE"), slo=slo())
     usage = samples({NODE_CPU: 0, pod_cpu("db"): 0, pod_cpu("be"): 0, host_application_cpu("web"): 0})
@@ -210,7 +210,7 @@ def test_a_pod_that_nobody_knows_counts_as_a_service() -> None:
     unknown = samples({NODE_CPU: 3_000, pod_cpu("be"): 1_000, pod_cpu("stranger"): 1_500})
     # 65% of 8 = 5200m, less 2000m of system; or 1500m of the stranger and 500m.
     for usage in (known, unknown):
-        assert cpus_given(state, usage, Held(CPUSet(range(8)), -1)) == 4
+        assert cpus_given(state, usage, BestEffortLimits(CPUSet(range(8)), -1)) == 4
 
 
 @given(
@@ -221,7 +221,7 @@ def test_a_quota_is_never_below_its_floor_nor_grows_faster_than_it_should(
     pods: int, threshold: int, applications: int, system: int, held: int, yields: bool, for_s: float
 ) -> None:
     budget = CpuBudget(48_000, threshold, pods, applications, system)
-    quota = quota_us(budget, Held(NO_CPUS, held, yields=yields, for_s=for_s))
+    quota = quota_us(budget, BestEffortLimits(NO_CPUS, held, yields=yields, for_s=for_s))
     assert quota == held or quota >= 2000
     if held != -1:
         assert quota <= held + 480_000 * ((5 if for_s >= 3 else 1) if yields else 1)
@@ -247,7 +247,7 @@ def test_where_best_effort_yields_a_quota_is_decided_upon_every_five_seconds_by_
         figures = {NODE_CPU: service + 10_500, pod_cpu("a"): service, pod_cpu("b"): 4_500, pod_cpu("be"): 6_000}
         for series, value in figures.items():
             usage.add(series, now_s, value)
-        held = Held(NO_CPUS, 1_000_000, yields=True)
+        held = BestEffortLimits(NO_CPUS, 1_000_000, yields=True)
         decision, memory = STRATEGY.decide(Sight(state, usage, now_s), held, memory)
         if decision is not None:
             decided[second] = {write.knob.name: write.value for write in delivered(state, decision.wishes)}
@@ -268,7 +268,7 @@ def test_where_best_effort_yields_a_service_that_needs_more_has_it_counted_at_th
         figures = {NODE_CPU: service + 10_500, pod_cpu("a"): service, pod_cpu("b"): 4_500, pod_cpu("be"): 6_000}
         for series, value in figures.items():
             usage.add(series, now_s, value)
-        held = Held(NO_CPUS, quota, yields=True, for_s=now_s - _since(memory, quota, now_s).since_s)
+        held = BestEffortLimits(NO_CPUS, quota, yields=True, for_s=now_s - _since(memory, quota, now_s).since_s)
         decision, memory = STRATEGY.decide(Sight(state, usage, now_s), held, memory)
         for write in delivered(state, decision.wishes) if decision is not None else ():
             if write.knob.name == CPU_QUOTA.name and isinstance(write.value, int) and write.value != quota:

@@ -1,4 +1,4 @@
-"""Whom to evict: who counts as leaving, who is asked, and in which order."""
+"""Victims of eviction: which pods count as leaving, which are asked, and in which order."""
 
 from dataclasses import replace
 from typing import Any
@@ -57,7 +57,7 @@ def gigabytes(node_used: int, **pods: int) -> Samples:
 @pytest.mark.parametrize(
     ("threshold", "lower", "expected"),
     [
-        # 115 of 120 GB are 95%, of which 1% is 1.2 GB.
+        # 115 of 120 GB are 95%; 1% is 1.2 GB.
         (82, None, ["large"]),  # 18.0 GB
         (80, None, ["large", "small"]),  # 20.4 GB
         (50, None, ["large", "small", "later"]),
@@ -100,7 +100,7 @@ def test_memory_of_a_pod_that_takes_its_time_to_leave_counts_as_released() -> No
     state = thresholds(leaving(first), second, memoryEvictThresholdPercent=80)
     used = gigabytes(100, first=10, second=10)  # 83% to 78%: 6 GB
     assert evicts_memory(state, used, AgentGate.BE_MEMORY_EVICT, gone={"first"}) == []
-    # One whose leaving was nobody's doing here, or long ago, is not counted upon.
+    # A pod that left by itself, or long ago, is not counted upon.
     assert evicts_memory(state, used, AgentGate.BE_MEMORY_EVICT) == ["second"]
 
 
@@ -182,7 +182,7 @@ def test_a_pod_counts_only_where_its_band_buys() -> None:
             thresholds(batch, mid, allocatable=sold, **strategy), Samples(), AgentGate.CPU_ALLOCATABLE_EVICT
         )
 
-    # 85 of the node's 100 CPUs are requested too, but the mid pod pays for them with mid-cpu, of which there is enough.
+    # 85 of the node's 100 CPUs are requested too, but the mid pod pays for them with mid-cpu; there is enough.
     assert evicted() == ["batch"]
     assert evicted(**{MID_CPU: "50000"}) == ["batch"], "80% is not above 80%"
     assert evicted(**{MID_CPU: "49000"}) == ["mid", "batch"]

@@ -51,7 +51,7 @@ def test_the_lowest_priority_and_among_equals_the_largest_go_first() -> None:
 
 
 def test_who_asks_an_autoscaler_to_stay_goes_all_the_same_when_memory_runs_short() -> None:
-    """Such annotations are about moves that could be left; this one protects the services of the node."""
+    """These annotations prevent optional moves; this eviction protects the services of the node."""
     kept = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
     asking = pod("b", "BE", priority=5000, annotations=kept)
     assert asking.meta.annotations.items() >= kept.items()
@@ -73,7 +73,7 @@ def test_a_pod_of_any_class_frees_what_it_uses_and_not_a_thousand_times_that() -
     pods = [pod(name, priority=5000, labels=labels, requests={"cpu": "1"}) for name in ("x", "y")]
     usage = samples({NODE_MEMORY: 99 * GIB, pod_memory("x"): float(GIB), pod_memory("y"): 2.0 * GIB})
     assert evicted(full(*pods, evictEnabledPriorityThreshold=5999), usage, ANY) == ["y", "x"]
-    assert evicted(full(*pods), usage, ANY) == [], "without a highest priority nobody of any class goes"
+    assert evicted(full(*pods), usage, ANY) == [], "without a highest priority no pod of any class goes"
 
 
 def test_requests_above_what_the_node_sells() -> None:

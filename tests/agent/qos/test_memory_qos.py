@@ -74,7 +74,7 @@ def test_the_page_cache_of_a_pod() -> None:
     assert (off[f"{prefix}.size"], off[f"{prefix}.enable"]) == (0, 0)
     assert f"{prefix}.sync" not in off
     assert values() == {}
-    assert values(page_cache_enable=True) == {f"{prefix}.enable": 1}, "the switch alone leaves the size as it is"
+    assert values(page_cache_enable=True) == {f"{prefix}.enable": 1}, "the switch alone leaves the size unchanged"
     both = values(page_cache_limit_size=GIB, page_cache_enable=False)
     assert (both[f"{prefix}.size"], both[f"{prefix}.enable"]) == (GIB, 0)
 
@@ -115,7 +115,7 @@ def test_a_pod_is_killed_as_a_group_if_asked_and_never_all_pods_of_a_class() -> 
     found = of(asked, knobs.MEMORY_OOM_GROUP)
     assert {each.startswith(web) for each in found} == {True}
     assert set(found.values()) == {1}
-    # Kubelet's own setting of containers is not undone by what nobody asked for.
+    # Kubelet's own setting of containers is not undone by a setting that no user asked for.
     assert of(node(*pods, slo=settings(ls={"minLimitPercent": 10})), knobs.MEMORY_OOM_GROUP) == {}
 
 

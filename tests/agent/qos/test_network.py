@@ -100,7 +100,7 @@ def test_pods_are_in_the_class_of_their_tier_by_address_and_by_cgroup() -> None:
     assert {key: value for key, value in found.items() if "address" in key} == {
         "node tc address 10.0.0.1": "1:3",
         "node tc address 10.0.0.2": "1:4",
-    }, "an unlabelled pod is of no tier, and the host's own address is nobody's"
+    }, "an unlabelled pod is of no tier, and the host's own address is of no pod"
     assert found["pod daemon net_cls.classid"] == 0x10002
     assert found["container job main net_cls.classid"] == 0x10004
     assert found["node tc class eth0 1:4"] == "parent 1:1 prio 3 rate 8000 ceil 3000000000"
@@ -173,9 +173,9 @@ def test_a_queue_of_somebody_else_is_told_and_left() -> None:
     state, seen = node(own, slo=slo()), NetworkSeen("eth0", "fq 8001:0", ports={"web": ports})
     assert wanted(state, seen) == {}
     assert problems(state, seen) == [
-        "node: eth0 has a root queue of somebody else (fq 8001:0), which is left as it is",
+        "node: eth0 has a root queue of another program (fq 8001:0), which is not changed",
         "ns/web: its network has no default route",
-        "ns/web: its interface has a root queue of somebody else (tbf 1:0), which is left as it is",
+        "ns/web: its interface has a root queue of another program (tbf 1:0), which is not changed",
     ]
 
 
@@ -195,7 +195,7 @@ def test_a_limit_below_its_request_is_told_and_no_class_is_made() -> None:
 
 def test_nothing_is_wanted_without_being_asked_for() -> None:
     web = at("10.0.0.1", pod("web", "LS"))
-    assert network.decide(node(web), SEEN) is None, "without a NodeSLO all stays as it is"
+    assert network.decide(node(web), SEEN) is None, "without a NodeSLO nothing changes"
     assert wanted(node(web, slo=slo(enable=False))) == {}
     assert wanted(node(web, slo=slo(policy="terway-qos"))) == {}
     assert wanted(replace(node(web, slo=slo()), is_colocation_off=True)) == {}

@@ -299,7 +299,7 @@ def test_a_machine_without_it_is_told_and_nothing_is_done(tmp_path: Path, made: 
     assert told in done.problems[0].why
     assert done.problems[0].pod is None
     assert (done.outcome.done, done.outcome.refused) == ([], [])
-    assert host.round({}).problems == (), "who asks for nothing is told nothing"
+    assert host.round({}).problems == (), "a pod that asks for nothing gets no event"
 
 
 def test_tasks_that_are_born_while_others_are_moved_are_moved_too(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def state(total: str = "20G", policy: str = "terway-qos", **be: Any) -> NodeStat
 
 
 def test_all_figures_are_bytes_a_second() -> None:
-    # 20 Gbit/s are 2.5 GB/s, of which percentages are taken as well.
+    # 20 Gbit/s are 2.5 GB/s; percentages are of that as well.
     told = [line.split() for line in terway.node_text(state()).splitlines()]
     assert {name: int(value) for name, value in told} == {
         "hw_tx_bps_max": 2_500_000_000,

@@ -1,4 +1,4 @@
-"""The report of a node's CPUs: who has which, and what its zones have for pods."""
+"""The report of a node's CPUs: which pod has which, and what its zones have for pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rings and what is asked of them."""
+"""Rings of samples and queries on them."""
 
 import pytest
 from hypothesis import given

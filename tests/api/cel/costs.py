@@ -135,7 +135,7 @@ RULES: tuple[str, ...] = (
 
 
 def under_list(rule: str, length: int) -> Json:
-    """The rule on the items of a list of at most so many."""
+    """The rule on the items of a list of at most N."""
     items = {**SCHEMA, "properties": {**SCHEMA["properties"], "id": TEXT}, "required": ["id"]}
     keyed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"]}
     return fields(l={"type": "array", "maxItems": length, "items": ruled(items, rule), **keyed})

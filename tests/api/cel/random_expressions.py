@@ -1,4 +1,4 @@
-"""Expressions that nobody wrote, over every kind of field; about one in six is one that can be defined."""
+"""Random expressions over every kind of field; about one in six is one that can be defined."""
 
 from __future__ import annotations
 

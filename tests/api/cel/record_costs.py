@@ -19,7 +19,7 @@ _FACTOR = re.compile(r"estimated rule cost exceeds budget by factor of (\S+?)x? 
 
 
 def factor_of(server: PlainClient, rule: str, length: int) -> str:
-    """By how much a rule passes the limit, as it is told; empty if it does not."""
+    """By how much a rule passes the limit, in the server's words; empty if it does not."""
     body = definition("costs.example.com", costs.under_list(rule, length), {})
     code, answer = server.post(f"{CRDS}?dryRun=All", body)
     if code == 201:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import defaultdict
 from collections.abc import Iterable
 from random import Random
@@ -19,6 +18,7 @@ from tests.api.cel.random_expressions import OBJECT, SCHEMA, expression
 from tests.control_plane import ControlPlane
 from tests.minicluster.apiserver.plain_client import PlainClient
 from tests.minicluster.apiserver.record_access import CRDS, definition
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -33,7 +33,7 @@ def server(control_plane: ControlPlane) -> PlainClient:
 
 
 def _by_rule(causes: Iterable[tuple[str, str]]) -> dict[int, list[str]]:
-    """What is told of each rule, without names that are made up each time."""
+    """The message about each rule, without names that are made up each time."""
     told: dict[int, list[str]] = defaultdict(list)
     for place, message in causes:
         if (match := _PLACE.search(place)) and "contributed to" not in message:
@@ -71,11 +71,11 @@ def test_random_expressions_have_the_same_values_and_errors(server: PlainClient,
     code, body = server.post(CRDS, definition(group, spec, {}))
     assert code == 201, body
     obj = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": OBJECT}
-    deadline = time.monotonic() + 20
-    while True:
+
+    def answer() -> list[Any]:
         code, body = server.post(f"/apis/{group}/v1/namespaces/default/widgets?dryRun=All", obj)
-        if code != 404 or time.monotonic() > deadline:
-            break
-        time.sleep(0.1)
+        return [body] if code != 404 else []
+
+    (body,) = until(answer)
     ours = cel_validate(from_openapi(fields(spec=spec)), obj, None, "")
     assert [(cause.field, cause.message) for cause in ours] == _causes(body)

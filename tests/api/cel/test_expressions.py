@@ -13,9 +13,9 @@ from koord.api.cel.syntax import CelError, CostExceeded
 from koord.api.cel.types import BOOL, DYN, INT, STRING, assigned, list_of, map_of, most_general, param, told
 from koord.api.cel.values import Duration, KeyedList, Maybe, SetList, StoredList, Timestamp, Uint, equal
 from koord.api.machinery.openapi_schema import from_openapi
+from koord_minicluster.apiserver.rules.cel_values import to_cel
 from koord_minicluster.apiserver.rules.conditions import condition
 from koord_minicluster.apiserver.rules.field_paths import normal_path
-from koord_minicluster.apiserver.rules.seen import to_cel
 from tests.api.cel.cases import INTEGER, NUMBER, TEXT, fields, lists
 
 ITEM = {**fields(k=TEXT, v=INTEGER), "required": ["k"]}

@@ -60,7 +60,7 @@ def test_faulty_rules_are_refused_as_a_real_server_does(name: str) -> None:
 
 
 def evaluate(expression: str, variables: dict[str, Any]) -> Any:
-    """The value of an expression over variables of which nothing is known; raises what it gives instead of one."""
+    """The value of an expression over unknown variables; raises what it gives instead of one."""
     value, _ = compiled_expression(expression, dict.fromkeys(variables, DYN)).evaluate(variables)
     if isinstance(value, CelError):
         raise value

@@ -301,7 +301,7 @@ FIELDS = [(plugin, field) for plugin, type_ in ARGS.items() for field in type_._
 
 @pytest.mark.parametrize(("plugin", "name"), FIELDS)
 def test_nonsense_is_refused_with_the_place_where_it_stands(plugin: str, name: str) -> None:
-    """A map of lists is no value that any argument may have."""
+    """No argument may have a map of lists."""
     given = {"name": plugin, "args": {name: {"no": [["such"]]}}}
     with pytest.raises(Invalid) as caught:
         parse({"profiles": [{"pluginConfig": [given]}]})

@@ -159,7 +159,7 @@ def network(**requests: Any) -> dict[str, Any]:
         ({"lsClass": 60, "beClass": 41}, None, False),
         ({"lsClass": "6M", "beClass": "4M"}, "10M", True),
         ({"lsClass": "6M", "beClass": "5M"}, "10M", False),
-        ({"lsClass": "6M", "beClass": "5M"}, None, True),  # nobody knows what there is
+        ({"lsClass": "6M", "beClass": "5M"}, None, True),  # what exists is unknown
         ({"lsClass": "6M", "beClass": 40}, "10M", False),
         ({"beClass": 101}, None, False),
         ({"beClass": "fast"}, None, False),

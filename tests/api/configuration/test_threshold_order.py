@@ -76,7 +76,7 @@ def test_a_stored_configuration_out_of_order_lends_up_to_the_nearest_safe_thresh
     assert "colocation-config.cpuReclaimThresholdPercent" in str(problem)
     assert f"not {reclaim}: it counts as 64" in str(problem)
     assert "resource-threshold-config.clusterStrategy.cpuSuppressThresholdPercent (65)" in str(problem)
-    # It is told again as long as it is stored, and another write that is out of order is not taken.
+    # The problem is reported for as long as the section is stored, and another write out of order is rejected.
     assert usable(started, stored)[1] == (problem,)
     worse = config(SUPPRESSES, {"enable": True, "cpuReclaimThresholdPercent": 90})
     kept, problems, _ = usable(started, worse)

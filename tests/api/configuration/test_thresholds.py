@@ -1,4 +1,4 @@
-"""The one threshold model: order, mending, refusing."""
+"""The one threshold model: order, fixing, refusing."""
 
 from __future__ import annotations
 

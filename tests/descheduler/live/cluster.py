@@ -28,11 +28,12 @@ from koord_minicluster.controllers.live.run import run as run_controllers
 from koord_minicluster.hollow.live.fleet import FleetOptions, run_fleet
 from koord_minicluster.hollow.phases import Pace
 from koord_minicluster.up.bootstrap import bootstrap
-from tests.scheduler.live.embedded import serving, until
+from tests.scheduler.live.embedded import serving
+from tests.waiting import eventually
 
 QUICK = Pace(start_s=0.1, init_s=0.0, stop_s=0.1)
 QUIET = "deschedulingInterval: 0s\nprofiles: [{name: p}]"
-"""A configuration by which nothing moves by itself."""
+"""A configuration that moves no pod by itself."""
 
 
 def configured(text: str) -> DeschedulerConfiguration:
@@ -106,7 +107,7 @@ async def deploy(
             "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
         },
     )
-    await until(lambda: all_ready(client, name, replicas))
+    await eventually(lambda: all_ready(client, name, replicas))
     return await pods_of(client, name)
 
 
@@ -135,7 +136,7 @@ async def ends(client: Client, name: str = "move") -> PodMigrationJob:
     async def over() -> bool:
         return (await job(client, name)).status.phase in ("Succeeded", "Failed")
 
-    await until(over, 30.0)
+    await eventually(over)
     return await job(client, name)
 
 

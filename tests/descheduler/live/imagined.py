@@ -33,6 +33,7 @@ from koord.api.machinery.shield import Shield
 from koord.api.protocol.annotations.notice import EVICTION_DEADLINE, EVICTION_NOTICE, SCALE_FIRST
 from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED, ReservationAllocated
 from koord.api.text.timestamp import from_seconds, parse_timestamp
+from koord.descheduler.job_status import is_forgotten
 from koord.descheduler.live.arbitrating import Arbitrating
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.migrating import Migrating
@@ -40,7 +41,6 @@ from koord.descheduler.live.pace import Pace
 from koord.descheduler.live.picture import Picture, _controller, _held_for, _pods_of, _reservation_of, _scaled_for
 from koord.descheduler.live.scales import Scales
 from koord.descheduler.live.tidying import Tidying
-from koord.descheduler.migration import is_forgotten
 from koord.descheduler.rules import Rules
 from koord.descheduler.scale_first import LOWEST_COST
 from koord.kube.errors import ApiError, Status, error_for, unreachable
@@ -452,12 +452,12 @@ class Imagined:
             self.look()
 
     def taken_for_vanished(self) -> set[str]:
-        """Pods that a job evicted and then took for gone by themselves; not those of which several jobs are about."""
+        """Pods that a job evicted and then took for gone by themselves; not those of several jobs."""
         about = Counter(self.about)
         return {uid for uid in self.server.missed if uid in self.server.evicted and about[uid] == 1}
 
     def leftovers(self) -> list[str]:
-        """Reservations that nobody uses, now that all jobs are over."""
+        """Reservations that no pod uses, now that all jobs are over."""
         rooms = self.server.objects[RESERVATIONS]
         return [name for name, room in rooms.items() if not room.get("status", {}).get("currentOwners")]
 
@@ -586,7 +586,7 @@ def _cost(pod: Plain) -> int:
 
 
 def _kept_for(pod: Plain) -> tuple[bool, bool, int, str]:
-    """What a ReplicaSet with too many pods goes by: the lowest goes."""
+    """The rank of pods for a ReplicaSet with too many: the lowest goes."""
     is_placed = bool(pod["spec"].get("nodeName"))
     return is_placed, is_ready(pod), _cost(pod), "" if is_placed else pod["metadata"]["name"]
 

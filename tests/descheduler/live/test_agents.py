@@ -14,7 +14,8 @@ from koord.descheduler.live import agents
 from koord.kube.client import Client
 from koord_minicluster.up.bootstrap import bootstrap
 from tests.descheduler.live.cluster import descheduling
-from tests.scheduler.live.embedded import serving, until
+from tests.scheduler.live.embedded import serving
+from tests.waiting import eventually
 
 CONFIG = """
 deschedulingInterval: 100ms
@@ -54,4 +55,4 @@ async def test_marks_that_agents_would_undo_are_refused_and_end_the_rounds(
             async def is_told() -> bool:
                 return "no rounds until" in caplog.text and "(75)" in caplog.text
 
-            await until(is_told)
+            await eventually(is_told)

@@ -8,7 +8,7 @@ import pytest
 
 from koord.api.kinds import Kind
 from koord.descheduler.live.carrying_out import CarryingOut
-from koord.descheduler.migration import EvictPod, Policy
+from koord.descheduler.migration_step import EvictPod, Policy
 from koord.kube.client import _delete_options
 from koord.kube.errors import Conflict, Status, error_for
 from tests.descheduler.test_migration import job

@@ -1,6 +1,6 @@
 """The descheduler, the scheduler and the API server, killed at every step of a move: nothing is lost or left over.
 
-The suite tries some fixed stories. KOORD_KILLS=1000 tries others until so many processes were killed, with notice and
+The suite tries some fixed stories. KOORD_KILLS=1000 tries others until N processes were killed, with notice and
 scale first and without.
 """
 
@@ -38,11 +38,11 @@ async def kills_of(seed: int, notice: str, scale_first: bool, enemy: bool = Fals
     assert enemy or server.late == [], "none waits for a pod that does not come"
     assert server.objects[RESERVATIONS] == {}
     assert sum(map(is_ready, server.objects[PODS].values())) == len(server.objects[PODS]) == REPLICAS
-    assert len(server.evicted) == len(set(server.evicted)), "nobody is evicted twice"
+    assert len(server.evicted) == len(set(server.evicted)), "no pod is evicted twice"
     if not enemy:
         assert story.taken_for_vanished() == set()
         assert story.fewest_ready >= (REPLICAS if scale_first else REPLICAS - 1), "the budget holds"
-        assert all(left_s <= 0 for left_s in server.deadlines), "nobody goes before its notice is over"
+        assert all(left_s <= 0 for left_s in server.deadlines), "no pod goes before its notice is over"
     said = [dict(pod["metadata"].get("annotations", {})) for pod in server.objects[PODS].values()]
     for each in said:
         each.pop(RESERVATION_ALLOCATED.key, None)

@@ -1,7 +1,7 @@
 """Real processes killed in the middle of moves.
 
 The suite kills a descheduler beside a cluster in this process, three times. KOORD_KILLS=50 kills descheduler, scheduler
-and API server of a whole `koord up`, so many of them.
+and API server of a whole `koord up`, N of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from koord.kube.client import Client
 from koord.kube.errors import ApiError
 from tests.descheduler.live.cluster import all_ready, ask, cluster, deploy, pods_of
 from tests.minicluster.up.test_end_to_end import up
-from tests.scheduler.live.embedded import until
+from tests.waiting import eventually
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Descheduler:
 
     def end(self) -> None:
         self.process.kill()
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=60)
 
 
 @contextmanager
@@ -76,7 +76,6 @@ def descheduler(data: Path) -> Iterator[Descheduler]:
         running.end()
 
 
-@pytest.mark.timeout(300)
 async def test_a_descheduler_that_is_killed_is_gone_on_with_by_the_next_one(tmp_path: Path) -> None:
     # A node that a pod was moved from is closed to its siblings for minutes: there are others.
     async with cluster(tmp_path / "data", nodes=8) as client:
@@ -115,8 +114,8 @@ async def moves_go_on(client: Client, kills: int, kill: Callable[[int], None]) -
         uid = (await ask(client, pod, name, ttl=f"{TTL_S}s")).metadata.uid
         await asyncio.sleep(chance.uniform(0.0, 1.0))
         kill(number)
-        await until(partial(is_over, client, name), TTL_S + 30)
-        await until(partial(all_ready, client, app, replicas), 60)
+        await eventually(partial(is_over, client, name), TTL_S + 30)
+        await eventually(partial(all_ready, client, app, replicas))
         # Here, since old jobs are forgotten.
         status = (await client.get(POD_MIGRATION_JOBS, name)).status
         assert status.reason != "Timeout", status

@@ -65,7 +65,7 @@ class Checker:
         self._under_way: set[str] = set()
         self._leaving: set[str] = set()
         self._pods: dict[str, Plain] = {}
-        "The pod of each job, as it was when it was last there."
+        "The last state of each job's pod."
         self.let_through = self.left = self.outlived = 0
         "How many jobs were let through, how many pods left, and how often a job counted without its pod."
 
@@ -235,7 +235,7 @@ class History:
             self.checker.look()
 
     async def descheduler(self) -> None:
-        """Pods and workloads are known as they are; of jobs, other than its own writes may be unheard."""
+        """Pods and workloads are up to date; writes of others to jobs may not have arrived."""
         picture = self.process.picture
         for which in ("pods", "reservations", "workloads", "nodes"):
             picture.catch_up(which)
@@ -399,7 +399,7 @@ async def test_histories_move_pods_and_have_moves_that_outlive_their_pods() -> N
 
 
 async def test_a_job_counts_if_the_answer_to_letting_it_through_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A newer job is heard of before that, and would be let through first."""
+    """A newer job arrives before that, and would pass first."""
     history = History(1, {"max_migrating_globally": 1, "max_migrating_per_node": 0})
     fates = ["lost after"]
     monkeypatch.setattr(history, "fate", lambda: fates.pop() if fates else "")

@@ -17,7 +17,7 @@ from tests.descheduler.live.cluster import (
     job,
     pods_of,
 )
-from tests.scheduler.live.embedded import until
+from tests.waiting import eventually
 
 
 async def test_a_user_moves_pods_with_room_first_and_directly(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ async def test_a_user_moves_pods_with_room_first_and_directly(tmp_path: Path) ->
             assert new[done.status.pod_ref.name].spec.node_name == done.status.node_name
             steps = ["ReservationCreated", "ReservationScheduled", "Eviction", "PodBoundReservation"]
             assert [each.type for each in done.status.conditions if each.type in steps] == steps
-            await until(lambda: all_ready(client, "web", 3))
+            await eventually(lambda: all_ready(client, "web", 3))
 
             apis = await deploy(client, "api", 3)
             other = apis[0]
@@ -45,9 +45,9 @@ async def test_a_user_moves_pods_with_room_first_and_directly(tmp_path: Path) ->
             left = await client.get(NODES, other.spec.node_name)
             assert other.metadata.controller is not None
             assert f"owner/{other.metadata.controller.uid}" in LAST_EVICTIONS.read(left.metadata, "Node")
-            await until(lambda: all_ready(client, "api", 3))
+            await eventually(lambda: all_ready(client, "api", 3))
             back = [pod for pod in await pods_of(client, "api") if pod.spec.node_name == left.metadata.name]
-            assert all(pod.metadata.name in {each.metadata.name for each in apis} for pod in back), "nobody went back"
+            assert all(pod.metadata.name in {each.metadata.name for each in apis} for pod in back), "no pod went back"
 
             await ask(client, pods[1], "too-soon", mode="EvictDirectly")
 
@@ -55,12 +55,12 @@ async def test_a_user_moves_pods_with_room_first_and_directly(tmp_path: Path) ->
                 found = (await job(client, "too-soon")).status
                 return found.reason == "Waiting" and "objectLimiters" in found.message
 
-            await until(is_held_back)
+            await eventually(is_held_back)
 
             async def is_told() -> bool:
                 return "Complete" in await events_of(client, "at-once")
 
-            await until(is_told)
+            await eventually(is_told)
             told = await events_of(client, "move")
             assert {"ReservationCreated", "ReservationScheduled", "Evicting", "EvictComplete", "Complete"} <= set(told)
             assert "Descheduled" in await events_of(client, old.metadata.name)

@@ -17,9 +17,8 @@ from koord.kube.informers import Informers
 from koord.kube.store import Delta
 from tests.control_plane import ControlPlane, find_binary, kubernetes_controllers
 from tests.descheduler.live.cluster import all_ready, ask, cluster, deploy, descheduling, job, pods_of, populated
-from tests.scheduler.live.embedded import until
+from tests.waiting import eventually
 
-pytestmark = pytest.mark.timeout(180)
 PATIENCE_S = 60.0
 REAL = (
     pytest.mark.cluster,
@@ -71,12 +70,12 @@ async def test_a_single_replica_is_replaced_before_it_goes(which: str, tmp_path:
             pods.add_handler(hear)
             async with descheduling(client):
                 await ask(client, old)
-                await until(is_scaled, PATIENCE_S)
+                await eventually(is_scaled, PATIENCE_S)
             async with descheduling(client):
-                await until(is_over, PATIENCE_S)
+                await eventually(is_over, PATIENCE_S)
             done = await job(client)
             assert (done.status.phase, done.status.status) == ("Succeeded", "Complete"), done.status
-            await until(lambda: all_ready(client, "web", 1))
+            await eventually(lambda: all_ready(client, "web", 1))
             (new,) = await pods_of(client, "web")
             assert new.spec.node_name != old.spec.node_name
             assert done.status.pod_ref is not None

@@ -12,7 +12,8 @@ from koord.descheduler.live.scales import KNOWN_FOR_S, Scales
 from koord.kube.client import Client
 from koord.kube.errors import ApiError
 from tests.kube.manual_clock import ManualClock
-from tests.scheduler.live.embedded import serving, until
+from tests.scheduler.live.embedded import serving
+from tests.waiting import eventually
 
 
 def definition(kind: str, *, scale: bool) -> dict[str, Any]:
@@ -50,7 +51,7 @@ async def make(client: Client, kind: str, *, scale: bool) -> Any:
             return False
         return True
 
-    await until(made)
+    await eventually(made)
     found = (await client.resources()).find("apps.test", kind)
     assert found is not None
     return found.as_kind()

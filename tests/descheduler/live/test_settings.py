@@ -1,4 +1,4 @@
-"""What `koord deschedule --live` goes by: the settings of the descheduler that runs."""
+"""What `koord deschedule --live` uses: the settings of the descheduler that runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from koord.kube.client import Client
 from koord.kube.errors import NotFound
 from koord_minicluster.up.bootstrap import bootstrap
 from tests.descheduler.live.cluster import QUIET, configured, running
-from tests.scheduler.live.embedded import serving, until
+from tests.scheduler.live.embedded import serving
+from tests.waiting import eventually
 
 
 async def in_force(client: Client) -> DeschedulerConfiguration | None:
@@ -48,8 +49,8 @@ async def test_the_leader_says_its_settings_and_a_dry_run_goes_by_them(
         assert await asyncio.to_thread(koord, arguments) == 0
         assert "no descheduler of koord's runs on the cluster" in capsys.readouterr().err
         async with running(lambda ready: run_descheduler(client, given[0], options=options, on_ready=ready)):
-            await until(lambda: said("0s"))
+            await eventually(lambda: said("0s"))
             given.append(configured(QUIET.replace("0s", "7m0s")))
-            await until(lambda: said("7m0s"))
+            await eventually(lambda: said("7m0s"))
             assert await asyncio.to_thread(koord, arguments) == 0
             assert "with the settings of the descheduler that runs" in capsys.readouterr().err

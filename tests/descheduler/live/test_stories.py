@@ -24,7 +24,7 @@ from tests.descheduler.live.cluster import (
     populated,
     report,
 )
-from tests.scheduler.live.embedded import until
+from tests.waiting import eventually
 
 HOT = """
 deschedulingInterval: 500ms
@@ -67,7 +67,6 @@ async def server(which: str, folder: Path) -> AsyncIterator[Client]:
             yield client
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("which", ["embedded", pytest.param("real", marks=pytest.mark.cluster)])
 async def test_a_hot_node_cools_down_and_no_service_falls_below_its_budget(
     which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -100,7 +99,7 @@ async def test_a_hot_node_cools_down_and_no_service_falls_below_its_budget(
                 async def is_cool() -> bool:
                     return await usage_of(hot) <= 0.6 and not await under_way(client)
 
-                await until(is_cool, 90)
+                await eventually(is_cool, 90)
             reporting.cancel()
         jobs = await client.list(POD_MIGRATION_JOBS)
         assert [job.status.phase for job in jobs if job.status.phase != "Succeeded"] == []

@@ -27,7 +27,7 @@ from tests.descheduler.live.cluster import (
     no_reservations,
     pods_of,
 )
-from tests.scheduler.live.embedded import until
+from tests.waiting import eventually
 
 PATIENT = """
 deschedulingInterval: 0s
@@ -59,12 +59,12 @@ async def test_a_budget_and_a_webhook_hold_evictions_back_until_they_let_go(tmp_
         async with descheduling(client, PATIENT):
             kept = guarded[0]
             await ask(client, kept, "budgeted")
-            await until(lambda: says(client, "budgeted", "FailedEvict"))
+            await eventually(lambda: says(client, "budgeted", "FailedEvict"))
             assert "disruption budget" in (await job(client, "budgeted")).status.message
             await a_budget_never_lets_go(client, guarded[1])
             await client.create(VALIDATING_WEBHOOK_CONFIGURATIONS, refusing_evictions())
             await ask(client, hooked[0], "refused", mode="EvictDirectly")
-            await until(lambda: says(client, "refused", "FailedEvict"))
+            await eventually(lambda: says(client, "refused", "FailedEvict"))
             assert kept.metadata.name in {pod.metadata.name for pod in await pods_of(client, "guarded")}
             await client.delete(VALIDATING_WEBHOOK_CONFIGURATIONS, "no-evictions")
             await client.delete(POD_DISRUPTION_BUDGETS, "all", namespace="default")
@@ -73,16 +73,16 @@ async def test_a_budget_and_a_webhook_hold_evictions_back_until_they_let_go(tmp_
 
 
 async def a_budget_never_lets_go(client: Client, pod: Pod) -> None:
-    """The job ends when its time is over, says what it waited for, and leaves the pod as it was."""
+    """The job ends when its time is over, says what it waited for, and leaves the pod unchanged."""
     await ask(client, pod, "never", ttl="10m")
-    await until(lambda: says(client, "never", "FailedEvict"))
+    await eventually(lambda: says(client, "never", "FailedEvict"))
     await client.patch(POD_MIGRATION_JOBS, "never", {"spec": {"ttl": "1s"}})
     ended = (await ends(client, "never")).status
     assert (ended.phase, ended.reason) == ("Failed", "Timeout")
     assert "disruption budget" in ended.message
     after = await client.get(PODS, pod.metadata.name, namespace="default")
     assert (after.metadata.uid, after.metadata.deletion_timestamp) == (pod.metadata.uid, None)
-    await until(lambda: has_reservations(client, 1))
+    await eventually(lambda: has_reservations(client, 1))
 
 
 def refusing_evictions() -> dict[str, Any]:
@@ -116,14 +116,14 @@ async def test_jobs_go_on_with_another_process_and_end_with_their_cause(tmp_path
         async with descheduling(client, PATIENT):
             for name, pod in pods.items():
                 await ask(client, pod, name, ttl="4s" if name == "too-late" else "10m")
-            await until(lambda: says(client, "too-late", "Unschedulable"))
-            await until(lambda: has_reservations(client, 5))
+            await eventually(lambda: says(client, "too-late", "Unschedulable"))
+            await eventually(lambda: has_reservations(client, 5))
             await client.patch(POD_MIGRATION_JOBS, "stops", {"spec": {"paused": True}})
             await client.delete(POD_MIGRATION_JOBS, "taken-back")
             assert (await ends(client, "too-late")).status.reason == "Timeout"
-            await until(lambda: has_reservations(client, 3))
+            await eventually(lambda: has_reservations(client, 3))
             await a_namespace_goes_away(client)
-        # Nobody is there while a pod goes by itself and room comes.
+        # No descheduler runs while a pod ends and room comes.
         await client.delete(PODS, pods["vanishes"].metadata.name, namespace="default", grace_s=0)
         for name in names:
             await client.patch(NODES, name, {"spec": {"unschedulable": None}})
@@ -133,19 +133,19 @@ async def test_jobs_go_on_with_another_process_and_end_with_their_cause(tmp_path
             assert (await job(client, "stops")).status.phase == "Running"
             await client.patch(POD_MIGRATION_JOBS, "stops", {"spec": {"paused": False}})
             assert (await ends(client, "stops")).status.phase == "Succeeded"
-            await until(lambda: all_ready(client, "moves", 2))
+            await eventually(lambda: all_ready(client, "moves", 2))
             for each in ("moves", "stops", "vanishes", "too-late"):
                 await client.delete(POD_MIGRATION_JOBS, each)
-            await until(lambda: no_reservations(client))
+            await eventually(lambda: no_reservations(client))
 
 
 async def a_namespace_goes_away(client: Client) -> None:
     pod = next(iter(await client.list(PODS, namespace="away")))
     await ask(client, pod, "goes-away")
-    await until(lambda: has_reservations(client, 4))
+    await eventually(lambda: has_reservations(client, 4))
     await client.delete(NAMESPACES, "away")
     assert (await ends(client, "goes-away")).status.reason == "MissingPod"
-    await until(lambda: has_reservations(client, 3))
+    await eventually(lambda: has_reservations(client, 3))
     await client.delete(POD_MIGRATION_JOBS, "goes-away")
 
 

@@ -43,7 +43,7 @@ def test_nodes_are_classified_by_their_marks() -> None:
         ],
     )
     outcome = run(config(MARKS), scene.sight())
-    # c uses more memory than its low mark, and nobody has marks for prod pods: it is neither hot nor a target.
+    # c uses more memory than its low mark, and no pool has marks for prod pods: it is neither hot nor a target.
     assert classes(outcome) == {"a": "high", "b": "low", "c": "normal", "d": "normal"}
 
 
@@ -396,13 +396,13 @@ def lukewarm() -> Scene:
 
 
 def test_a_node_that_was_relieved_must_be_hot_for_several_rounds_again() -> None:
-    """It is hot in rounds 1 to 3, and all that is too much goes in round 3. Hot again, it counts anew."""
+    """It is hot in rounds 1 to 3, and all that is too much goes in round 3. Hot again, it counts from the start."""
     build = {"h": a_hot_node(), "-": lukewarm()}
     assert rounds(PATIENT, "hhh-hhhhhh", build) == [3, 7, 10]
 
 
 def test_a_node_that_is_not_relieved_stays_hot() -> None:
-    """Only one small pod may go, so that the node is hot after that as it was before."""
+    """Only one small pod may go, so that the node is still hot after that."""
     scene = a_hot_node()
     scene.pods = [each for each in scene.pods if each.metadata.name in ("a1",)]
     assert rounds(PATIENT, "hhhhh", {"h": scene}) == [3, 4, 5]

@@ -353,7 +353,7 @@ def test_a_tainted_domain_counts_only_if_the_constraint_ignores_taints() -> None
     assert played(plugin, {}, Scene(nodes, honest)).held == []
     outcome = played(plugin, {}, Scene(nodes, spread_pods({"a": 3})))
     assert moved(outcome) == []
-    assert outcome.held, "the domain counts, and nobody may go there"
+    assert outcome.held, "the domain counts, and no pod may go there"
 
 
 def test_pods_being_deleted_count_for_nothing() -> None:

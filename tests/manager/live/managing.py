@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -19,6 +19,7 @@ from koord.kube.errors import AlreadyExists, NotFound
 from koord.kube.metrics import Metrics
 from koord.manager.live.run import ManagerOptions, run
 from koord_minicluster.up.bootstrap import bootstrap
+from tests.waiting import eventually
 
 CPU, MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 GI = 1 << 30
@@ -63,7 +64,7 @@ async def fresh(client: Client, **colocation: Any) -> None:
 
 
 async def configure(client: Client, *, colocation: Any = None, **sections: Any) -> None:
-    """The ConfigMap with exactly these sections. A text stands as it is."""
+    """The ConfigMap with exactly these sections. A text is stored unchanged."""
     given = {"colocation-config": colocation, **{f"{key.replace('_', '-')}-config": v for key, v in sections.items()}}
     data = {key: each if isinstance(each, str) else json.dumps(each) for key, each in given.items() if each is not None}
     with suppress(NotFound):
@@ -113,12 +114,6 @@ async def report(
     await client.patch(kinds.NODE_METRICS, name, {"status": status}, subresource="status")
 
 
-async def until(holds: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not await holds():  # noqa: ASYNC110 - others bring it about
-            await asyncio.sleep(0.05)
-
-
 async def lent(client: Client, name: str) -> int | None:
     """The batch-cpu that a node shows, in capacity and allocatable alike."""
     status = (await client.get(kinds.NODES, name)).status
@@ -131,7 +126,7 @@ async def until_lent(client: Client, name: str, cpu_milli: int | None, within_s:
     async def shows() -> bool:
         return await lent(client, name) == cpu_milli
 
-    await until(shows, within_s)
+    await eventually(shows, within_s)
 
 
 async def until_there(client: Client, kind: Any, name: str, *, there: bool = True) -> None:
@@ -142,7 +137,7 @@ async def until_there(client: Client, kind: Any, name: str, *, there: bool = Tru
             return not there
         return there
 
-    await until(holds)
+    await eventually(holds)
 
 
 async def node_with_metric(client: Client, name: str, **meta: Any) -> None:

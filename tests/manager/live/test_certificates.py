@@ -1,4 +1,4 @@
-"""When certificates change, and that nobody who trusts what he was told is ever shown one that he does not trust."""
+"""When certificates change, and that no client is ever shown one that it does not trust."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kubectl drain` of a node with batch pods: budgets are kept, nobody fights it, and the node lends afterwards."""
+"""`kubectl drain` of a node with batch pods: budgets are kept, no component fights it, and then the node lends."""
 
 from __future__ import annotations
 
@@ -78,17 +78,17 @@ async def test_a_drain_ends_batch_pods_within_their_budgets_and_nobody_puts_them
         assert code != 0
         assert "Cannot evict pod as it would violate the pod's disruption budget" in said
         assert await _pods(client) == {"kept"}
-        # The node is as it was but for new pods: they go elsewhere.
+        # The node is unchanged but for new pods: they go elsewhere.
         assert await lent(client, "n1") == LENT
         await client.create(kinds.PODS, batch_pod("next"))
         await until_bound(client, "next")
         assert (await client.get(kinds.PODS, "next", namespace="default")).spec.node_name == "n2"
 
         await _budget(client, allowed=1)
-        said, code = await _kubectl(kubeconfig, "drain", "n1", "--force", "--timeout=30s")
+        said, code = await _kubectl(kubeconfig, "drain", "n1", "--force", "--timeout=60s")
         assert code == 0, said
         assert await _pods(client) == {"next"}
-        # It reports and lends on, and whoever uncordons it has batch pods there again.
+        # It reports and lends on, and once it is uncordoned, batch pods run there again.
         await report(client, "n1", system="2600m")
         await _kubectl(kubeconfig, "uncordon", "n1")
         await client.create(kinds.PODS, batch_pod("again", nodeSelector={"kubernetes.io/hostname": "n1"}))

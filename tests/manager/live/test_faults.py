@@ -18,15 +18,16 @@ from koord.kube.clock import SystemClock
 from koord.kube.errors import Conflict, Status
 from koord.kube.metrics import Metrics
 from koord.kube.store import Delta
+from koord.manager import node_state as rows
 from koord.manager.live.metrics import ManagerMetrics
 from koord.manager.live.node_resource import WORKERS, NodeResourceLoop
 from koord.manager.live.records import MetricRecord, NodeRecord
-from koord.manager.node_resource import state as rows
 from koord.manager.node_resource.plugins import choose
 from koord.manager.quota_profile import node_part
 from tests.manager.builders import NOW_S, config, metric, node
-from tests.manager.live.managing import CPU, fresh, lent, make_node, managing, node_with_metric, report, until
+from tests.manager.live.managing import CPU, fresh, lent, make_node, managing, node_with_metric, report
 from tests.scheduler.live.embedded import serving
+from tests.waiting import eventually
 
 R = TypeVar("R")
 
@@ -42,7 +43,7 @@ class Dead(Exception):
 
 
 def dying(client: Client, after: int) -> tuple[Client, list[int]]:
-    """A client whose writes end after so many."""
+    """A client whose writes end after N."""
     writes = [0]
 
     def check() -> None:
@@ -62,7 +63,7 @@ async def test_killed_after_any_write_the_next_one_goes_on(client: Client, after
     mortal, writes = dying(client, after)
     await report(client, names[0])
     async with managing(mortal):
-        await until(lambda: _true(writes[0] > after))
+        await eventually(lambda: _true(writes[0] > after))
     async with managing(client):
 
         async def in_step() -> bool:
@@ -71,7 +72,7 @@ async def test_killed_after_any_write_the_next_one_goes_on(client: Client, after
             specs = [each.spec.metric_collect_policy is not None for each in metrics.values()]
             return set(metrics) == slos == set(names) and all(specs) and await lent(client, names[0]) == 35900
 
-        await until(in_step)
+        await eventually(in_step)
         origin = (await client.get(kinds.NODES, names[0])).metadata.annotations
         assert "35900" in origin["node.koordinator.sh/originExtendedAllocatable"]
 
@@ -80,7 +81,7 @@ async def _true(value: bool) -> bool:
     return value
 
 
-class Told(Generic[R]):
+class ManualInformer(Generic[R]):
     """An informer whose objects are put in by hand."""
 
     has_synced = True
@@ -115,15 +116,15 @@ class Crowd:
     """Many nodes that report at the same moment, and an API server that takes its time."""
 
     def __init__(self, number: int, answer: Callable[[str], Awaitable[None]]) -> None:
-        self.nodes: Told[NodeRecord] = Told()
-        self.metrics: Told[MetricRecord] = Told()
+        self.nodes: ManualInformer[NodeRecord] = ManualInformer()
+        self.metrics: ManualInformer[MetricRecord] = ManualInformer()
         self.at_once = self.most_at_once = self.patches = 0
         self._answer = answer
         self.names = [f"n{index}" for index in range(number)]
         sources = SimpleNamespace(
             nodes=self.nodes,
             metrics=self.metrics,
-            pods=Told[Any](),
+            pods=ManualInformer[Any](),
             topologies=None,
             devices=None,
             node_names=self.names,
@@ -179,7 +180,7 @@ async def test_a_cluster_that_reports_at_once_is_written_a_few_at_a_time() -> No
         crowd.report(version)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(crowd.loop.controller.run())
-        await until(lambda: _true(crowd.loop.controller.queue.state.idle and crowd.patches >= 600), within_s=60)
+        await eventually(lambda: _true(crowd.loop.controller.queue.state.idle and crowd.patches >= 600))
         running.cancel()
     assert crowd.most_at_once <= WORKERS
     assert crowd.patches <= 2 * 600
@@ -197,7 +198,7 @@ async def test_a_node_that_cannot_be_written_does_not_keep_the_others_waiting() 
     crowd.report("1")
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(crowd.loop.controller.run())
-        await until(lambda: _true(len(done) == 19))
+        await eventually(lambda: _true(len(done) == 19))
         running.cancel()
 
 

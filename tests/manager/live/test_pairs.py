@@ -23,9 +23,8 @@ from koord.manager.live.run import ManagerOptions
 from koord.manager.pairs.learning import HALF_LIFE_S
 from koord_minicluster.up.bootstrap import bootstrap
 from tests.manager.live.managing import managing
-from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until, until_bound
-
-pytestmark = pytest.mark.timeout(120)
+from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until_bound
+from tests.waiting import eventually
 
 WITHIN_S = 60.0
 ONLY = ManagerOptions(controllers=frozenset({"interferencepair"}))
@@ -99,7 +98,7 @@ async def test_a_pair_is_learnt_from_reports_keeps_pods_apart_and_is_forgotten(t
                 async def learnt(wanted: tuple[int, ...] = expected) -> bool:
                     return tuple(await weights(client)) == wanted
 
-                await until(learnt, WITHIN_S)
+                await eventually(learnt, WITHIN_S)
         (pair,) = await client.list(INTERFERENCE_PAIRS)
         assert (pair.status.seen, pair.status.node, pair.status.signal) == (1, "node-001", "runQueueDelay")
         # node-001 is the emptiest by far, so that only the pair speaks against it.
@@ -121,4 +120,4 @@ async def test_a_pair_is_learnt_from_reports_keeps_pods_apart_and_is_forgotten(t
             return await weights(client) == []
 
         async with managing(client, options=ONLY):
-            await until(forgotten, WITHIN_S)
+            await eventually(forgotten, WITHIN_S)

@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from koord.api.configuration.features import ManagerGate, parse_gates
 from koord.api.kinds import NAMESPACES, PODS, RECOMMENDATIONS
 from koord.api.kubernetes.resources import amounts
@@ -20,26 +18,25 @@ from koord.api.protocol.report_policy import ReportPolicy
 from koord.kube.client import Client
 from koord.kube.clock import SystemClock
 from koord.kube.informers import Informers
+from koord.manager.live.cluster_facts import LiveFacts
 from koord.manager.live.recommendation import RecommendationPace
 from koord.manager.live.run import ManagerOptions, run
-from koord.manager.live.webhook_known import WebhookKnown
 from koord_minicluster.hollow.live.fleet import FleetOptions, run_fleet
 from koord_minicluster.hollow.phases import Pace
 from koord_minicluster.up.bootstrap import bootstrap
-from tests.scheduler.live.embedded import serving, until
-
-pytestmark = pytest.mark.timeout(120)
+from tests.scheduler.live.embedded import serving
+from tests.waiting import eventually
 
 HOURS_A_SECOND = 16
 WAITS = 50
-"""Waiting is so many times as fast."""
+"""Waiting is N times as fast."""
 WITHIN_S = 60.0
 ONLY = ManagerOptions(controllers=frozenset({"recommendation"}), recommendation=RecommendationPace(0.2, 24 * 3600))
 FLEET = FleetOptions(nodes=1, pace=Pace(start_s=0.1), report=ReportPolicy(report_s=1200))
 
 
 class CompressedClock:
-    """Hours pass in seconds for whoever stamps and waits; what measures how long a server is silent has real time."""
+    """Hours pass in seconds for time stamps and waits; what measures how long a server is silent has real time."""
 
     def __init__(self) -> None:
         self._began = time.time()
@@ -124,7 +121,7 @@ async def test_admission_hears_which_recommendations_are_to_be_applied(tmp_path:
         await bootstrap(client)
         await client.create(NAMESPACES, {"metadata": {"name": "shop"}})
         gates = parse_gates(ManagerGate, "RecommendedRequests=true")
-        known = WebhookKnown(client, informers, gates, SystemClock())
+        known = LiveFacts(client, informers, gates, SystemClock())
 
         async def follows() -> bool:
             return known.now().recommendations.find(pod, "shop") is not None
@@ -135,11 +132,11 @@ async def test_admission_hears_which_recommendations_are_to_be_applied(tmp_path:
         await asyncio.wait_for(known.run(), WITHIN_S)
         await client.create(RECOMMENDATIONS, RECOMMENDATION)
         await client.patch(RECOMMENDATIONS, "web", {"status": told}, namespace="shop", subresource="status")
-        assert await follows_not(), "nobody asked for it"
+        assert await follows_not(), "no user asked for it"
         await client.patch(RECOMMENDATIONS, "web", {"spec": {"apply": "admission"}}, namespace="shop")
-        await until(follows, WITHIN_S)
+        await eventually(follows, WITHIN_S)
         await client.delete(RECOMMENDATIONS, "web", namespace="shop")
-        await until(follows_not, WITHIN_S)
+        await eventually(follows_not, WITHIN_S)
 
 
 async def _is_recommended(client: Client, hours: int) -> bool:
@@ -169,8 +166,8 @@ async def test_a_workload_gets_its_recommendation_and_the_next_manager_remembers
                 await client.create(PODS, web(number))
             async with running(run(client, options=ONLY, clock=clock)):
                 await client.create(RECOMMENDATIONS, RECOMMENDATION)
-                await until(partial(_says, client, "FetchingHistory"), WITHIN_S)
-                await until(partial(_is_recommended, client, 24), WITHIN_S)
+                await eventually(partial(_says, client, "FetchingHistory"), WITHIN_S)
+                await eventually(partial(_is_recommended, client, 24), WITHIN_S)
             first = await status(client)
             assert first.pod_status is not None
             (main,) = first.pod_status.container_statuses
@@ -178,10 +175,10 @@ async def test_a_workload_gets_its_recommendation_and_the_next_manager_remembers
             assert amounts(main.lower_bound)["memory"] <= amounts(main.resources)["memory"] < 8 << 30
             assert await _says(client, "LowConfidence")
             async with running(run(client, options=ONLY, clock=clock)):
-                await until(partial(_is_recommended, client, main.history_hours + 1), WITHIN_S)
+                await eventually(partial(_is_recommended, client, main.history_hours + 1), WITHIN_S)
                 await client.patch(RECOMMENDATIONS, "web", {"spec": {"apply": "admission"}}, namespace="shop")
                 await client.create(PODS, killed())
                 await client.patch(PODS, "once", KILLED, namespace="shop", subresource="status")
-                await until(partial(_requests_memory, client, 60 << 30), WITHIN_S)
+                await eventually(partial(_requests_memory, client, 60 << 30), WITHIN_S)
                 assert await _is_recommended(client, main.history_hours + 1), "the history is kept"
             assert "FetchingHistory" not in {each.type for each in (await status(client)).conditions}

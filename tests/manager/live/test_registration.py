@@ -1,4 +1,4 @@
-"""How the webhooks are registered: for what, what happens when nobody answers, and where they are never asked."""
+"""How the webhooks are registered: for what, what happens when no webhook answers, and where they are never asked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from koord.admission.hooks import hooks, is_asked_about
+from koord.admission.hook import is_asked_about
+from koord.admission.hooks import hooks
 from koord.admission.hooks import registered as told
 from koord.api.configuration.features import ManagerGate, parse_gates
 from koord.api.machinery.codec import convert

@@ -1,4 +1,4 @@
-"""Roll-outs on an API server: begun by people, carried on and stopped by the manager."""
+"""Roll-outs on an API server: started by people, carried on and stopped by the manager."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from koord.operate.install.live.cluster import Cluster
 from koord.operate.live import rollouts
 from koord.operate.live.colocation import Scope
 from tests.control_plane import ControlPlane
-from tests.manager.live.managing import configure, fresh, lent, make_node, managing, report, until, until_lent
+from tests.manager.live.managing import configure, fresh, lent, make_node, managing, report, until_lent
 from tests.operate.install.recorded import as_account
 from tests.scheduler.live.embedded import serving
+from tests.waiting import eventually
 
 LENDING = feature_of("lending")
 NODES = ("n0", "n1", "n2", "n3")
@@ -74,14 +75,14 @@ async def until_inside(client: Client, wanted: set[str]) -> None:
     async def holds() -> bool:
         return await inside(client) == wanted
 
-    await until(holds, within_s=60.0)
+    await eventually(holds)
 
 
 async def until_state(client: Client, state: str) -> rollouts.RolloutShown:
     async def holds() -> bool:
         return (await rollouts.look(client, LENDING)).rollouts[0].state == state
 
-    await until(holds, within_s=60.0)
+    await eventually(holds)
     return (await rollouts.look(client, LENDING)).rollouts[0]
 
 
@@ -89,7 +90,7 @@ async def all_metrics(client: Client) -> None:
     async def holds() -> bool:
         return len(await client.list(kinds.NODE_METRICS)) == len(NODES)
 
-    await until(holds)
+    await eventually(holds)
 
 
 async def test_lending_is_rolled_out_bit_by_bit_stops_when_a_service_suffers_and_is_taken_back_there(
@@ -112,7 +113,7 @@ async def test_lending_is_rolled_out_bit_by_bit_stops_when_a_service_suffers_and
         await until_inside(client, two - {victim})
         await until_lent(client, victim, None)
         assert await lent(client, (two - {victim}).pop()) == LENT
-        await until(lambda: _has_event(client, "RolloutStopped", "1 service pod turned unready"))
+        await eventually(lambda: _has_event(client, "RolloutStopped", "1 service pod turned unready"))
         # It grows again only when told, and leaves that node out.
         await rollouts.resume(client, LENDING, again=False)
         await until_state(client, "running")
@@ -149,7 +150,7 @@ async def test_evictions_over_the_limit_and_services_that_agents_find_slow_stop_
         await _until_counted(client, 1)
     # Another manager goes on counting where the first was killed.
     async with managing(client, options=QUICK):
-        # It has seen all pods before it puts a label right that somebody took away.
+        # It has seen all pods before it puts a label right that a user took away.
         await client.patch(kinds.NODES, "n3", {"metadata": {"labels": {LENDING.label: None}}})
         await until_inside(client, set(NODES))
         await client.evict("default", "job-1")
@@ -172,7 +173,7 @@ async def _until_counted(client: Client, number: int) -> None:
     async def holds() -> bool:
         return (await rollouts.look(client, LENDING)).rollouts[0].evictions == number
 
-    await until(holds, within_s=60.0)
+    await eventually(holds)
 
 
 async def test_a_killed_manager_is_followed_by_one_that_goes_on_and_new_nodes_join(client: Client) -> None:
@@ -183,7 +184,7 @@ async def test_a_killed_manager_is_followed_by_one_that_goes_on_and_new_nodes_jo
         async def has_begun() -> bool:
             return await inside(client) >= chosen(NODES, 50)
 
-        await until(has_begun, within_s=60.0)
+        await eventually(has_begun)
     await make_node(client, "n9")
     async with managing(client, options=QUICK):
         await until_state(client, "complete")
@@ -227,7 +228,7 @@ async def test_configuration_that_others_overwrite_stops_it_and_a_malformed_one_
             await rollouts.resume(client, LENDING, again=False)
         patch = {"data": {"lending": '{"steps":[50,5]}'}}
         await client.patch(kinds.CONFIG_MAPS, CONFIGMAP_ROLLOUTS, patch, namespace=NAMESPACE_KOORDINATOR)
-        await until(lambda: _has_event(client, "RolloutInvalid", "steps: must rise"))
+        await eventually(lambda: _has_event(client, "RolloutInvalid", "steps: must rise"))
         assert (await rollouts.look(client)).faults
         with pytest.raises(RolloutError, match=r"(?s)steps: must rise.*rollout undo lending"):
             await rollouts.stop(client, LENDING, "")
@@ -251,7 +252,7 @@ async def test_a_pool_alone_gets_it_and_nodes_join_and_leave_it(client: Client) 
             await rollouts.end(client, LENDING, on=True)
         await client.patch(kinds.NODES, "n0", {"metadata": {"labels": {"pool": None}}})
         await client.patch(kinds.NODES, "n1", {"metadata": {"labels": {"pool": "web"}}})
-        # At rest it is looked at once a minute, and at once when somebody writes it.
+        # At rest it is looked at once a minute, and at once when a user writes it.
         await rollouts.stop(client, LENDING, "look")
         await rollouts.resume(client, LENDING, again=False)
         await until_inside(client, {"n1", "n2"})
@@ -332,7 +333,7 @@ async def test_a_preview_and_a_dry_run_change_nothing(
     ("line", "said"),
     [
         (["start", "flying"], "there is no feature 'flying'; there are lending, suppress, cpu-burst, memory-qos"),
-        (["start", "lending", "--steps", "5,x"], "--steps: 'x' is no share"),
+        (["start", "lending", "--steps", "5,x"], "--steps: 'x' is not a share"),
         (["start", "lending", "--every", "soon"], "--every"),
         (["start", "lending", "--max-evictions", "-1"], "--max-evictions must be 0 or more"),
         (["start", "lending", "-l", "a in"], "a in"),

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,11 @@ from tests.manager.live.managing import (
     managing,
     node_with_metric,
     report,
-    until,
     until_lent,
     until_there,
 )
 from tests.scheduler.live.embedded import scheduling, serving, until_bound
+from tests.waiting import always, eventually
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +88,7 @@ async def test_a_node_is_measured_lends_less_as_it_is_used_more_and_takes_its_ob
         await until_lent(client, "n1", 18400)
         # A little more is not worth a write.
         await report(client, "n1", system="20100m")
-        await asyncio.sleep(0.5)
-        assert await lent(client, "n1") == 18400
+        await always(partial(lends, client, "n1", 18400), 0.5)
         await client.delete(kinds.NODES, "n1")
         await until_there(client, kinds.NODE_METRICS, "n1", there=False)
         await until_there(client, kinds.NODE_SLOS, "n1", there=False)
@@ -136,14 +136,14 @@ async def test_a_change_of_configuration_takes_effect_at_once_and_a_broken_one_n
         await change(client, "colocation-config", '{"enable": true, "cpuReclaimThresholdPercent": 80}')
         await until_lent(client, "n1", 48700)
         await change(client, "colocation-config", "{")
-        await until(lambda: _condition(client, "False"))
-        await until(lambda: _event(client, "ColocationCfgUnmarshalFailed"))
+        await eventually(lambda: _condition(client, "False"))
+        await eventually(lambda: _event(client, "ColocationCfgUnmarshalFailed"))
         # The last good one stays in force, also for what happens afterwards.
         await report(client, "n1", system="22500m")
         await until_lent(client, "n1", 28700)
         await change(client, "colocation-config", '{"enable": true}')
         await until_lent(client, "n1", 15900)
-        await until(lambda: _condition(client, "True"))
+        await eventually(lambda: _condition(client, "True"))
 
 
 async def _condition(client: Client, status: str) -> bool:
@@ -167,11 +167,14 @@ async def test_a_configuration_that_was_never_good_changes_nothing(embedded: Cli
     await configure(client, colocation="{", resource_threshold="[")
     async with managing(client):
         await report(client, "n1", system="20")
-        await until(lambda: _condition(client, "False"))
-        await asyncio.sleep(0.3)
-        assert await lent(client, "n1") == 35900
+        await eventually(lambda: _condition(client, "False"))
+        await always(partial(lends, client, "n1", 35900), 0.3)
         await change(client, "colocation-config", '{"enable": true}')
         await until_lent(client, "n1", 18400)
+
+
+async def lends(client: Client, name: str, cpu_milli: int) -> bool:
+    return await lent(client, name) == cpu_milli
 
 
 @pytest.mark.parametrize("how", ["cluster", "node", "map deleted"])
@@ -185,8 +188,7 @@ async def test_switched_off_everything_is_taken_back(embedded: Client, how: str)
         if how == "map deleted":
             # A map that is gone says nothing; only a word switches off.
             await client.delete(kinds.CONFIG_MAPS, CONFIGMAP_SLO_CONTROLLER, namespace=NAMESPACE_KOORDINATOR)
-            await asyncio.sleep(0.5)
-            assert await lent(client, "n1") == 35900
+            await always(partial(lends, client, "n1", 35900), 0.5)
             return
         if how == "cluster":
             await change(client, "colocation-config", '{"enable": false}')
@@ -237,7 +239,7 @@ async def test_zones_and_devices_are_published_too(client: Client) -> None:
             # 32000 - 12800 - 1250
             return [each.get(CPU) for each in shown] == ["17950", "17950"] and all("cpu" in each for each in shown)
 
-        await until(zoned)
+        await eventually(zoned)
         gpu = {"type": "gpu", "minor": 0, "health": True, "resources": {"koordinator.sh/gpu-core": "100"}}
         meta = {"name": "n1", "labels": {"node.koordinator.sh/gpu-model": "H200"}}
         await client.create(kinds.DEVICES, {"metadata": meta, "spec": {"devices": [gpu]}})
@@ -247,13 +249,13 @@ async def test_zones_and_devices_are_published_too(client: Client) -> None:
             shown = node.status.allocatable.get("koordinator.sh/gpu-core")
             return shown == "100" and node.metadata.labels.get("node.koordinator.sh/gpu-model") == "H200"
 
-        await until(has_gpu)
+        await eventually(has_gpu)
         await client.delete(kinds.DEVICES, "n1")
 
         async def has_none() -> bool:
             return "koordinator.sh/gpu-core" not in (await client.get(kinds.NODES, "n1")).status.allocatable
 
-        await until(has_none)
+        await eventually(has_none)
 
 
 async def test_of_two_managers_one_leads_and_the_other_takes_over(embedded: Client) -> None:
@@ -267,7 +269,7 @@ async def test_of_two_managers_one_leads_and_the_other_takes_over(embedded: Clie
             await until_lent(client, "n1", 35900)
             leading = [_leads(each) for each in (first_metrics, second_metrics)]
             assert sorted(leading) == [0.0, 1.0]
-        await until(lambda: _is(lambda: _leads(second_metrics) == 1.0))
+        await eventually(lambda: _is(lambda: _leads(second_metrics) == 1.0))
         await report(client, "n1", system="20")
         await until_lent(client, "n1", 18400)
 
@@ -295,7 +297,7 @@ async def test_a_profile_keeps_its_root_quota_as_large_as_its_nodes(embedded: Cl
                 return False
             return quota.spec.min == {"cpu": "64", "memory": "256Gi"}
 
-        await until(made)
+        await eventually(made)
         profile = await client.get(kinds.ELASTIC_QUOTA_PROFILES, "a", namespace="default")
         quota = await client.get(kinds.ELASTIC_QUOTAS, "root-a", namespace="default")
         key = "quota.scheduling.koordinator.sh/tree-id"
@@ -321,7 +323,7 @@ async def test_pods_that_wait_get_what_a_managed_profile_says(embedded: Client) 
             job = await client.get(kinds.PODS, "job", namespace="default")
             return job.metadata.labels.get("team") == "x" and job.spec.scheduler_name == "nobody"
 
-        await until(given)
+        await eventually(given)
         assert "team" not in (await client.get(kinds.PODS, "web", namespace="default")).metadata.labels
 
 
@@ -349,12 +351,12 @@ async def test_kinds_that_come_late_are_followed_when_they_are_there(embedded: C
             return False
         return True
 
-    await until(made)
+    await eventually(made)
 
     async def has_gpu() -> bool:
         return "koordinator.sh/gpu-core" in (await client.get(kinds.NODES, "n1")).status.allocatable
 
-    await until(has_gpu, within_s=60)
+    await eventually(has_gpu)
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -428,7 +430,7 @@ async def test_batch_pods_run_on_what_is_lent_and_wait_with_a_reason_where_it_sh
             scheduled = pod.status.condition("PodScheduled")
             return scheduled is not None and "batch-cpu" in scheduled.message and not pod.spec.node_name
 
-        await until(told)
+        await eventually(told)
         await report(client, "n1")
         await until_bound(client, "second")
 

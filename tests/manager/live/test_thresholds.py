@@ -16,11 +16,11 @@ from tests.manager.live.managing import (
     managing,
     node_with_metric,
     report,
-    until,
     until_lent,
     until_there,
 )
 from tests.scheduler.live.embedded import serving
+from tests.waiting import eventually
 
 BAD = {"enable": True, "cpuSuppressThresholdPercent": 80, "cpuEvictThresholdPercent": 70,
        "evictEnabledPriorityThreshold": 5999}  # fmt: skip
@@ -46,7 +46,7 @@ async def test_what_was_in_order_stays_in_force(tmp_path: Path) -> None:
         async with managing(client):
             await until_there(client, kinds.NODE_SLOS, "n1")
             await change(client, "resource-threshold-config", json.dumps({"clusterStrategy": BAD}))
-            await until(lambda: told(client))
+            await eventually(lambda: told(client))
             assert await suppressed_at(client, "n1") == 50
 
 
@@ -57,7 +57,7 @@ async def test_a_manager_that_starts_with_it_acts_in_the_nearest_safe_order(tmp_
         await make_node(client, "n1")
         async with managing(client):
             await until_there(client, kinds.NODE_SLOS, "n1")
-            await until(lambda: told(client, "SLOCfgOutOfOrder"))
+            await eventually(lambda: told(client, "SLOCfgOutOfOrder"))
             assert await suppressed_at(client, "n1") == 69
 
 
@@ -72,7 +72,7 @@ async def test_a_cluster_that_changes_over_with_thresholds_out_of_order_lends(tm
             await report(client, "n1")
             # 59% of 64 cores, less 2.5 that the system uses.
             await until_lent(client, "n1", 35_260)
-            await until(lambda: _is_told(client))
+            await eventually(lambda: _is_told(client))
 
 
 async def _is_told(client: Client) -> bool:

@@ -14,6 +14,7 @@ from koord.kube.informers import Informers
 from koord.manager.live.unacted import UnactedTeller
 from koord_minicluster.up.bootstrap import bootstrap
 from tests.scheduler.live.embedded import serving
+from tests.waiting import eventually
 
 SPECS: dict[str, dict[str, object]] = {
     "PodMigrationJob": {"podRef": {"namespace": "shop", "name": "web"}},
@@ -25,12 +26,11 @@ SPECS: dict[str, dict[str, object]] = {
 
 
 async def told(client: Client, number: int) -> dict[str, str]:
-    async with asyncio.timeout(20):
-        while True:
-            found = [each for each in await client.list(EVENTS) if each.reason == REASON]
-            if len(found) >= number:
-                return {each.regarding.kind: each.note for each in found}
-            await asyncio.sleep(0.05)
+    async def notes() -> dict[str, str] | None:
+        events = [event for event in await client.list(EVENTS) if event.reason == REASON]
+        return {event.regarding.kind: event.note for event in events} if len(events) >= number else None
+
+    return await eventually(notes) or {}
 
 
 async def test_each_object_that_nothing_acts_on_gets_an_event(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Webhook servers for tests: one that serves beside an API server, and what can be asked of it."""
+"""Webhook servers for tests: one that serves beside an API server, and requests to it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ from koord.kube.clock import SystemClock
 from koord.kube.errors import AlreadyExists, ApiError, NotFound
 from koord.kube.informers import Informers
 from koord.kube.metrics import Metrics
-from koord.manager.live.webhook_known import WebhookKnown
+from koord.manager.live.cluster_facts import LiveFacts
 from koord.manager.live.webhook_server import WebhookOptions, WebhookServer
 from koord_minicluster.up.bootstrap import bootstrap
+from tests.waiting import eventually
 
 MUTATING, VALIDATING = (f"koordinator-{kind}-webhook-configuration" for kind in ("mutating", "validating"))
 SECRET = "koordinator-webhook-certs"
@@ -89,7 +90,7 @@ async def admitting(
     """A webhook server beside an API server, registered by its address."""
     async with waiting_to_admit(client, gates, address=address, options=options, clock=clock, **known) as running:
         ready: set[asyncio.Future[Any]] = {running.task, running.ready}
-        await asyncio.wait(ready, return_when=asyncio.FIRST_COMPLETED, timeout=30)
+        await asyncio.wait(ready, return_when=asyncio.FIRST_COMPLETED, timeout=60)
         if running.task.done():
             running.task.result()
         running.ready.result()
@@ -110,7 +111,7 @@ async def waiting_to_admit(
     switched, clock = parse_gates(ManagerGate, gates), clock or ShiftedClock()
     metrics = Metrics(process=False)
     async with Informers(client) as informers:
-        looked_up = WebhookKnown(client, informers, switched, clock, **known)
+        looked_up = LiveFacts(client, informers, switched, clock, **known)
         options = options or WebhookOptions(host="127.0.0.1")
         server = WebhookServer(client, looked_up, switched, address, options, metrics, clock)
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -189,13 +190,9 @@ async def caller(bundle: str) -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def until(holds: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> None:
-    async with asyncio.timeout(within_s):
-        while True:
-            with suppress(ApiError):
-                if await holds():
-                    return
-            await asyncio.sleep(0.05)
+async def until_answered(condition: Callable[[], Awaitable[bool]]) -> None:
+    """The API server refuses requests as long as it cannot reach a webhook."""
+    await eventually(condition, retry_on=ApiError)
 
 
 async def finalized(client: Client, name: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from koord.api.configuration.slo_config import SloConfig
 from koord.api.configuration.slo_config_types import ColocationConfig
-from koord.manager.node_resource.state import NodeState
+from koord.manager.node_state import NodeState
 from tests.manager.builders import (
     API,
     JOB,
@@ -135,7 +135,7 @@ def test_a_host_application_counts_for_those_below_it(band: str, batch_cpu: int,
     slo = config(cpuReclaimThresholdPercent=65, memoryReclaimThresholdPercent=65, midUnallocatedPercent=50)
     given = state(BIG, (PODS[0], PODS[1], PODS[3], pod("more", cpu="16", memory="1G", phase="Failed")), report)
     assert batch(given, slo)[0] == batch_cpu
-    # (100 - 7 or 9 - 20 - 16 of nobody) / 2
+    # (100 - 7 or 9 - 20 - 16 of no pod) / 2
     assert mid(given, slo)[0] == mid_cpu + 8_000
 
 

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from koord.api.configuration.slo_config import SloConfig
-from koord.manager.node_resource.explain import Explained, NodeExplanation, explain
+from koord.manager.figures import Term, total
+from koord.manager.node_resource.explain import NodeExplanation, ResourceExplanation, explain
 from koord.manager.node_resource.plugins import choose
-from koord.manager.node_resource.state import NodeState
-from koord.manager.node_resource.terms import Term, total
+from koord.manager.node_state import NodeState
 from tests.manager.builders import API, JOB, NOW_S, WEB, base, config, node, pod, settings, state, topology
 
 CPU = "kubernetes.io/batch-cpu"
@@ -21,7 +21,7 @@ def told(given: NodeState, slo: SloConfig | None = None, **known: object) -> Nod
     return explain(given, slo, settings(given, slo), choose(), NOW_S, **known)  # type: ignore[arg-type]
 
 
-def of(explanation: NodeExplanation, resource: str = CPU) -> Explained:
+def of(explanation: NodeExplanation, resource: str = CPU) -> ResourceExplanation:
     return next(each for each in explanation.resources if each.resource == resource)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from koord.api.configuration.slo_config import SloConfig
-from koord.manager.node_resource.outcome import PluginOutcome
 from koord.manager.node_resource.plugins import PluginError, choose
-from koord.manager.node_resource.state import NodeState
+from koord.manager.node_state import NodeState
+from koord.manager.plugin import PluginOutcome
 from tests.manager.builders import base, config, config_of, device, node, outcomes, prepared, state, topology
 
 RATIO = "node.koordinator.sh/cpu-normalization-ratio"
@@ -204,7 +204,7 @@ def test_each_healthy_rdma_device_is_worth_100() -> None:
     ],
 )
 def test_plugins_are_chosen_by_name(wanted: tuple[str, ...], chosen: int) -> None:
-    assert len(choose(wanted).chosen) == chosen
+    assert len(choose(wanted)) == chosen
 
 
 def test_a_plugin_that_does_not_exist_is_refused_with_those_that_do() -> None:

@@ -10,9 +10,11 @@ from msgspec.structs import replace
 
 from koord.api.configuration.slo_config import SloConfig
 from koord.api.protocol.priority import PriorityClass, QoSClass
+from koord.manager.figures import total
 from koord.manager.node_resource.plugins import calculate, choose
 from koord.manager.node_resource.prepare import Prepared, prepare
-from koord.manager.node_resource.state import (
+from koord.manager.node_resource.writing import decide
+from koord.manager.node_state import (
     Amounts,
     HostUsage,
     MetricRow,
@@ -21,8 +23,6 @@ from koord.manager.node_resource.state import (
     PodRow,
     PodUsage,
 )
-from koord.manager.node_resource.terms import total
-from koord.manager.node_resource.writing import decide
 from tests.manager.builders import GI, NOW_S, config
 
 CAPACITY = Amounts(64_000, 256 * GI)

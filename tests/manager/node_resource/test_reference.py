@@ -21,8 +21,9 @@ from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
 from koord.api.protocol.priority import PriorityClass, QoSClass
 from koord.api.text.quantity import milli, value
+from koord.manager.figures import total
 from koord.manager.lending import mid, zones
-from koord.manager.node_resource.state import (
+from koord.manager.node_state import (
     Amounts,
     HostUsage,
     MetricRow,
@@ -33,7 +34,6 @@ from koord.manager.node_resource.state import (
     TopologyFacts,
     topology_facts,
 )
-from koord.manager.node_resource.terms import total
 from tests.manager.builders import NOW_S
 
 CASES = [json.loads(line) for line in Path(__file__).with_name("data").joinpath("reference.jsonl").open()]

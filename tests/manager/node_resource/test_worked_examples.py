@@ -9,10 +9,10 @@ import json
 import pytest
 
 from koord.api.configuration.slo_config import SloConfig
+from koord.manager.figures import total
 from koord.manager.node_resource.plugins import choose
-from koord.manager.node_resource.state import NodeState
-from koord.manager.node_resource.terms import total
 from koord.manager.node_resource.writing import decide
+from koord.manager.node_state import NodeState
 from tests.manager.builders import (
     API,
     JOB,

@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from koord.api.configuration.slo_config import SloConfig
-from koord.manager.node_resource.due import AFTER_S, look_again_s, wait_for_report_s
 from koord.manager.node_resource.prepare import prepare
-from koord.manager.node_resource.state import NodeState, topology_facts
+from koord.manager.node_resource.requeue import AFTER_S, requeue_at_s, wait_for_report_s
 from koord.manager.node_resource.writing import WriteDecision, decide, firm_parts, is_beyond, zone_changes
+from koord.manager.node_state import NodeState, topology_facts
 from tests.manager.builders import (
     API,
     NOW_S,
@@ -200,7 +200,7 @@ def test_a_new_request_is_taken_back_at_once_where_requests_decide() -> None:
 
 @pytest.mark.parametrize(("policy", "web"), [("usage", "26"), ("maxUsageRequest", "24")])
 def test_what_a_pod_asks_for_is_no_wavering_of_others(policy: str, web: str) -> None:
-    # More than 26 cores are measured, of which 12% are more than the 3 that the new pod asks for.
+    # More than 26 cores are measured; 12% of that are more than the 3 that the new pod asks for.
     slo = config(cpuCalculatePolicy=policy)
     usage = {"web": (web, "20Gi")}
     before = prepared(state(report=base(pods=usage)), slo)
@@ -213,7 +213,7 @@ def test_what_a_pod_asks_for_is_no_wavering_of_others(policy: str, web: str) -> 
     seen = NodeState(replace(after.node, allocatable={CPU: published}), after.pods, after.metric)
     strategy = settings(seen, slo).colocation
     assert beyond(decide(seen.node, shown, strategy, NOW_S - 100, NOW_S, firm_parts(before)), CPU)
-    # If nobody asks for more, the same difference is taken for wavering.
+    # If no pod asks for more, the same difference is taken for wavering.
     assert not beyond(decide(seen.node, shown, strategy, NOW_S - 100, NOW_S, firm_parts(shown)), CPU)
 
 
@@ -233,17 +233,17 @@ def beyond(decision: WriteDecision, resource: str) -> bool:
 def test_a_report_that_goes_stale_is_looked_at_without_an_event() -> None:
     given = state(report=base(age_s=60))
     strategy = settings(given, config()).colocation
-    again = look_again_s(given, strategy, pending=False, written_s=NOW_S, now_s=NOW_S)
+    again = requeue_at_s(given, strategy, pending=False, written_s=NOW_S, now_s=NOW_S)
     assert again == NOW_S - 60 + 900 + AFTER_S
     assert prepared(given, config(), again).resources[CPU] is None
     # Nothing further can happen by itself.
-    assert look_again_s(given, strategy, pending=False, written_s=again, now_s=again) is None
+    assert requeue_at_s(given, strategy, pending=False, written_s=again, now_s=again) is None
 
 
 def test_a_difference_that_waits_is_looked_at_when_its_time_has_come() -> None:
     given = state(node(published={**SHOWN, CPU: "26k"}, annotations=SAID), report=base())
     strategy = settings(given, config()).colocation
-    again = look_again_s(given, strategy, pending=True, written_s=NOW_S - 100, now_s=NOW_S)
+    again = requeue_at_s(given, strategy, pending=True, written_s=NOW_S - 100, now_s=NOW_S)
     assert again is not None
     assert decide(given.node, prepared(given, config()), strategy, NOW_S - 100, again).patch is not None
 

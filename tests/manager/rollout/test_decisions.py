@@ -64,7 +64,7 @@ def test_a_smaller_share_is_part_of_a_larger_one_and_has_as_many_nodes_as_it_say
     small, large = chosen(pool, less), chosen(pool, more)
     assert small <= large
     assert len(large) == -(-len(pool) * more // 100)
-    # Nodes that come push nobody out, and nodes that go leave the others in.
+    # Nodes that come push no node out, and nodes that go leave the others in.
     grown = chosen({*pool, *new}, more, already=large)
     assert large <= grown
     gone = set(pool[:3])
@@ -115,7 +115,7 @@ def test_pools_keep_their_settings_and_get_back_their_selectors() -> None:
     assert config.for_node(inside, {}).colocation.cpu_reclaim_threshold_percent == 40
     assert on(config, LENDING, inside)
     assert not on(config, LENDING, outside)
-    # No node is picked twice, so that nobody refuses it.
+    # No node is picked twice, so that none refuses it.
     assert verdict(data, None, {"n1": inside, "n2": outside, "n3": {}}, names_required=True)[0] == ""
     undone = json.loads(ended(data, LENDING, on=False) or "")
     assert undone == {"metricReportIntervalSeconds": 30, "enable": False, "nodeConfigs": [pool]}

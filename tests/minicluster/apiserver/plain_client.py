@@ -38,7 +38,7 @@ class PlainClient:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=data, method=method, headers=headers)
         try:
-            with urllib.request.urlopen(request, context=self._tls, timeout=30) as answer:
+            with urllib.request.urlopen(request, context=self._tls, timeout=60) as answer:
                 return answer.status, _decoded(answer.read())
         except urllib.error.HTTPError as refusal:
             return refusal.code, _decoded(refusal.read())

@@ -1,13 +1,12 @@
 """Records a real server's decisions about access and CEL rules: `python -m tests.minicluster.apiserver.record_access`.
 
-Writes `RECORDS`, from which the tests here and of `tests/api/cel` are checked without that server.
+Writes `RECORDS`: the tests here and of `tests/api/cel` need no server with it.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from tests.api.cel import cases
 from tests.control_plane import ControlPlane
 from tests.minicluster.apiserver.access import decisions
 from tests.minicluster.apiserver.plain_client import PlainClient
+from tests.waiting import until
 
 RECORDS = {
     "access": Path(__file__).parent / "data" / "access.json",
@@ -106,12 +106,14 @@ def definition(group: str, spec: Json, root: Any) -> Json:
 
 def _served(server: PlainClient, path: str, obj: Json) -> tuple[int, Any]:
     """A kind that is listed may still be unknown to a create for a moment."""
-    deadline = time.monotonic() + SETTLE_S
-    while True:
+
+    def answer() -> tuple[int, Any] | None:
         code, body = server.post(path, obj)
-        if code != 404 or time.monotonic() > deadline:
-            return code, body
-        time.sleep(0.1)
+        return (code, body) if code != 404 else None
+
+    answered = until(answer, SETTLE_S)
+    assert answered is not None
+    return answered
 
 
 def _causes(code: int, body: Any) -> Json:
@@ -120,10 +122,7 @@ def _causes(code: int, body: Any) -> Json:
 
 
 def _until(reached: Any) -> None:
-    deadline = time.monotonic() + SETTLE_S
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(reached, SETTLE_S)
 
 
 def real_answers(plane: ControlPlane) -> dict[str, Json]:

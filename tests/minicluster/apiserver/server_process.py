@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -17,6 +16,7 @@ from koord.kube.cluster_config import ClusterConfig
 from koord.kube.kubeconfig import parse, resolve
 from koord_bench.api_load import Connection, Target, encode
 from tests.control_plane import free_port
+from tests.waiting import until
 
 READY_WITHIN_S = 60.0
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -68,11 +68,12 @@ class ServerProcess:
         command = [sys.executable, "-m", "koord", "apiserver", *where, *self._flags]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + READY_WITHIN_S
-        while not self._ready():
+
+        def is_ready() -> bool:
             assert self.alive, self.log.read_text()[-3000:]
-            assert time.monotonic() < deadline, self.log.read_text()[-3000:]
-            time.sleep(0.05)
+            return self._ready()
+
+        until(is_ready, READY_WITHIN_S, what=lambda: self.log.read_text()[-3000:])
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
@@ -83,7 +84,7 @@ class ServerProcess:
     def _end(self, how: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(how)
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=60)
         self._process = None
 
     def _ready(self) -> bool:

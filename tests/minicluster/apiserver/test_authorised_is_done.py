@@ -80,7 +80,7 @@ def role() -> list[tuple[str, dict[str, Any]]]:
 
 
 class Raw:
-    """Sends requests as they are written, which clients with a URL type would tidy up first."""
+    """Sends requests literally; clients with a URL type would tidy up first."""
 
     def __init__(self, server: ApiServer, data_dir: Path) -> None:
         self._host, _, port = server.url.removeprefix("https://").rpartition(":")
@@ -91,7 +91,7 @@ class Raw:
         head = f"{method} {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n"
         head += f"Content-Type: application/{kind}\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
-        answer = await asyncio.wait_for(reader.read(), 20)
+        answer = await asyncio.wait_for(reader.read(), 60)
         writer.close()
         return answer.decode(errors="replace")
 

@@ -19,8 +19,8 @@ from koord.api.text import formats, quantity, yaml
 from koord.kube import listening as ports
 from koord_minicluster.apiserver.negotiation import negotiate
 from koord_minicluster.apiserver.wire import head
-from tests.kube.waiting import eventually
 from tests.minicluster.apiserver.test_serving import CONFIG_MAPS, Client, served
+from tests.waiting import eventually
 
 MB = 1 << 20
 
@@ -105,7 +105,7 @@ async def test_an_answer_that_nobody_reads_is_given_up(
         made = [{"metadata": {"name": f"m{i}"}, "data": {"a": "x" * 900_000}} for i in range(12)]
         await asyncio.gather(*(client.ask("POST", CONFIG_MAPS, each) for each in made))
         asking = await asyncio.to_thread(silent, client, f"{CONFIG_MAPS}{query}")
-        await eventually(lambda: not has_connection(client, asking), 30)
+        await eventually(lambda: not has_connection(client, asking))
         assert await asyncio.to_thread(read_to_the_end, asking) < 10 * MB
         assert (await client.ask("GET", "/readyz"))[0] == 200
 

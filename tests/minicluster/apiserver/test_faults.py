@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from koord_bench.api_load import Unexpected
 from tests.conftest import required_groups
 from tests.minicluster.apiserver.server_process import MAPS, Client, ServerProcess
 from tests.small_disk import small_disk
+from tests.waiting import eventually
 
 WRITES = 2_000
 WRITERS = 16
@@ -34,6 +36,9 @@ class Acknowledged:
         self.values: dict[str, str | None] = {}
         self.writes = 0
         self.unsure = 0
+
+    def reached(self, writes: int) -> bool:
+        return self.writes >= writes
 
 
 async def write_on(server: ServerProcess, writer: int, known: Acknowledged, up: asyncio.Event) -> None:
@@ -85,8 +90,7 @@ async def test_nothing_acknowledged_is_lost_by_kills_amid_2000_writes_and_inform
 
         async def reaper() -> None:
             for writes in KILLS_AFTER:
-                while known.writes < writes:  # noqa: ASYNC110
-                    await asyncio.sleep(0.002)
+                await eventually(partial(known.reached, writes))
                 up.clear()
                 server.kill()
                 await asyncio.to_thread(server.start)
@@ -111,12 +115,11 @@ async def test_nothing_acknowledged_is_lost_by_kills_amid_2000_writes_and_inform
 
 
 async def agrees(informer: Informer[ConfigMap], exact: dict[str, str]) -> None:
-    async with asyncio.timeout(30):
-        while True:
-            held = {key: found.metadata.resource_version for key in exact if (found := informer.get(key))}
-            if held == exact and len(informer) == len(exact):
-                return
-            await asyncio.sleep(0.05)
+    def are_same() -> bool:
+        held = {key: found.metadata.resource_version for key in exact if (found := informer.get(key))}
+        return held == exact and len(informer) == len(exact)
+
+    await eventually(are_same)
 
 
 class Call(NamedTuple):
@@ -191,7 +194,7 @@ def read_trace(lines: list[str]) -> list[Call]:
 
 
 def assert_answers_follow_syncs(calls: list[Call], answers: int = 200) -> None:
-    """On each connection: a request read, then a sync of the log begun and ended, then the answer."""
+    """On each connection: a request read, then a sync of the log started and ended, then the answer."""
     read_at: dict[str, int] = {}
     syncs: list[Call] = []
     answered = 0

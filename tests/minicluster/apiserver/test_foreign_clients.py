@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -29,6 +28,7 @@ from lightkube.resources.core_v1 import ConfigMap, Pod
 from lightkube.types import PatchType
 
 from koord_minicluster.apiserver.server import ApiServer, ServeOptions
+from tests.waiting import until
 
 official: Any = kubernetes
 """Its annotations are not complete enough to check calls against."""
@@ -87,20 +87,11 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def gadgets(kubeconfig: Path) -> None:
     api = official.client.ApiextensionsV1Api(official.config.new_client_from_config(str(kubeconfig)))
     api.create_custom_resource_definition(GADGETS)
-    _eventually(lambda: _established(api.read_custom_resource_definition("gadgets.example.com")))
+    until(lambda: _established(api.read_custom_resource_definition("gadgets.example.com")))
 
 
 def _established(definition: Any) -> bool:
     return any(each.type == "Established" and each.status == "True" for each in definition.status.conditions or ())
-
-
-def _eventually(check: Callable[[], Any], within_s: float = 20.0) -> Any:
-    deadline = time.monotonic() + within_s
-    while True:
-        if found := check():
-            return found
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.05)
 
 
 class TestTheOfficialClient:
@@ -323,15 +314,15 @@ def test_a_kopf_operator_reconciles(kubeconfig: Path, gadgets: None, tmp_path: P
     try:
         gadget = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "k"}, "spec": {"size": 3}}
         api.create_namespaced_custom_object(*where, gadget)
-        _eventually(lambda: doubled("k", 6))
+        until(lambda: doubled("k", 6))
         finalizers = api.get_namespaced_custom_object(*where, "k")["metadata"]["finalizers"]
         assert finalizers == ["kopf.zalando.org/KopfFinalizerMarker"]
         api.patch_namespaced_custom_object(*where, "k", {"spec": {"size": 5}})
-        _eventually(lambda: doubled("k", 10))
+        until(lambda: doubled("k", 10))
         api.delete_namespaced_custom_object(*where, "k")
-        _eventually(lambda: gone("k"))
-    except AssertionError:
+        until(lambda: gone("k"))
+    except (AssertionError, TimeoutError):
         raise AssertionError(log.read_text()[-3000:]) from None
     finally:
         running.terminate()
-        running.wait(10)
+        running.wait(60)

@@ -245,7 +245,7 @@ async def test_a_watcher_that_does_not_read_is_cut_off_and_others_see_everything
         slow_socket = await asyncio.to_thread(silent_watch, port, process)
         for i in range(150):
             assert (await writer.put(f"map-{i}", "x" * 200_000))[0] == 201
-            event = json.loads(await asyncio.wait_for(quick.readline(), 20))
+            event = json.loads(await asyncio.wait_for(quick.readline(), 60))
             assert event["object"]["metadata"]["name"] == f"map-{i}"
         events = await asyncio.to_thread(read_all, slow_socket)
         assert len(events) < 150

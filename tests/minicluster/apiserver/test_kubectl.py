@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from koord.api.text.manifest import parse
 from koord.offline.recommend import advice
 from koord.offline.recommend_patch import patch
 from tests.minicluster.apiserver.whole_cluster import WholeCluster
+from tests.waiting import until
 
 pytestmark = pytest.mark.kubectl
 
@@ -86,7 +86,7 @@ class Shop:
 
     def deployed(self) -> None:
         self.kubectl("apply", "-f", "-", stdin=WEB)
-        self.kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+        self.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
 
 
 def test_apply_creates_then_configures_then_leaves_alone(shop: Shop) -> None:
@@ -109,14 +109,14 @@ def test_apply_creates_then_configures_then_leaves_alone(shop: Shop) -> None:
 def test_rollout_goes_on_to_its_end_and_back(shop: Shop) -> None:
     shop.deployed()
     shop.kubectl("set", "image", "deployment/web", "web=example/web:2")
-    assert "successfully rolled out" in shop.kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    assert "successfully rolled out" in shop.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
     history = shop.kubectl("rollout", "history", "deployment/web")
     assert re.findall(r"^(\d+)", history, re.M) == ["1", "2"]
     shop.kubectl("rollout", "undo", "deployment/web")
-    shop.kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    shop.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
     assert shop.kubectl("get", "deployment", "web", "-o", "jsonpath={..image}") == "example/web:1"
     shop.kubectl("rollout", "restart", "deployment/web")
-    shop.kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    shop.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
     assert "restartedAt" in shop.kubectl("get", "deployment", "web", "-o", "yaml")
 
 
@@ -241,7 +241,7 @@ spec:
 
 
 def recommended(shop: Shop, targets: dict[str, dict[str, str]]) -> str:
-    """The patch for the Deployment as it is stored, where that is recommended for its containers."""
+    """The patch for the stored Deployment, where that is recommended for its containers."""
     statuses = [{"containerName": name, "resources": each} for name, each in targets.items()]
     told = {
         "apiVersion": "analysis.koordinator.sh/v1alpha1",
@@ -282,14 +282,14 @@ def test_diff_shows_what_would_change_and_changes_nothing(shop: Shop) -> None:
 
 def test_wait_and_scale(shop: Shop) -> None:
     shop.deployed()
-    shop.kubectl("wait", "--for=condition=Available", "deployment/web", "--timeout=30s")
-    shop.kubectl("wait", "--for=condition=Ready", "pod", "-l", "app=web", "--timeout=30s")
+    shop.kubectl("wait", "--for=condition=Available", "deployment/web", "--timeout=60s")
+    shop.kubectl("wait", "--for=condition=Ready", "pod", "-l", "app=web", "--timeout=60s")
     shop.kubectl("scale", "deployment", "web", "--replicas=4")
-    shop.kubectl("wait", "--for=jsonpath={.status.readyReplicas}=4", "deployment/web", "--timeout=30s")
+    shop.kubectl("wait", "--for=jsonpath={.status.readyReplicas}=4", "deployment/web", "--timeout=60s")
     refused = shop.kubectl("scale", "deployment", "web", "--current-replicas=2", "--replicas=1", check=False)
     assert "Expected replicas to be 2, was 4" in refused
     shop.kubectl("scale", "deployment", "web", "--replicas=0")
-    shop.kubectl("wait", "--for=delete", "pod", "-l", "app=web", "--timeout=30s")
+    shop.kubectl("wait", "--for=delete", "pod", "-l", "app=web", "--timeout=60s")
     timed_out = shop.kubectl("wait", "--for=condition=Never", "deployment/web", "--timeout=1s", check=False)
     assert "timed out waiting for the condition" in timed_out
 
@@ -300,7 +300,7 @@ def test_jobs_complete(shop: Shop) -> None:
     )
     made["spec"]["template"]["metadata"]["annotations"] = {"hollow.koord.sh/duration": "1s"}
     shop.kubectl("apply", "-f", "-", stdin=json.dumps(made))
-    shop.kubectl("wait", "--for=condition=Complete", "job/once", "--timeout=40s")
+    shop.kubectl("wait", "--for=condition=Complete", "job/once", "--timeout=60s")
     assert shop.kubectl("get", "job", "once", "--no-headers").split()[:3] == ["once", "Complete", "1/1"]
     assert shop.kubectl("get", "pods", "--no-headers").split()[1:3] == ["0/1", "Completed"]
 
@@ -309,14 +309,14 @@ def test_cordon_and_drain_move_pods_within_their_budget(shop: Shop) -> None:
     cluster = shop.cluster
     shop.deployed()
     shop.kubectl("create", "poddisruptionbudget", "web", "--selector=app=web", "--min-available=1")
-    shop.kubectl("wait", "--for=jsonpath={.status.disruptionsAllowed}=1", "pdb/web", "--timeout=20s")
+    shop.kubectl("wait", "--for=jsonpath={.status.disruptionsAllowed}=1", "pdb/web", "--timeout=60s")
     node = shop.kubectl("get", "pods", "-l", "app=web", "-o", "jsonpath={.items[0].spec.nodeName}")
     try:
         assert f"node/{node} cordoned" in cluster.kubectl("cordon", node)
         assert "SchedulingDisabled" in cluster.kubectl("get", "node", node)
-        told = cluster.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=40s")
+        told = cluster.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s")
         assert f"node/{node} drained" in told
-        shop.kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+        shop.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
         nodes = shop.kubectl("get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].spec.nodeName}").split()
         assert node not in nodes
     finally:
@@ -329,13 +329,13 @@ def test_cordon_and_drain_move_pods_within_their_budget(shop: Shop) -> None:
 
 def test_delete_cascades_as_asked(shop: Shop) -> None:
     shop.deployed()
-    shop.kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout=40s")
+    shop.kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout=60s")
     assert shop.kubectl("get", "replicasets,pods", check=False).startswith("No resources found")
     shop.deployed()
     shop.kubectl("delete", "deployment", "web", "--cascade=orphan")
     assert len(shop.kubectl("get", "replicasets", "-o", "name").split()) == 1
-    shop.kubectl("delete", "replicasets", "--all", "--timeout=40s")
-    shop.kubectl("wait", "--for=delete", "pod", "-l", "app=web", "--timeout=40s")
+    shop.kubectl("delete", "replicasets", "--all", "--timeout=60s")
+    shop.kubectl("wait", "--for=delete", "pod", "-l", "app=web", "--timeout=60s")
     shop.kubectl("create", "configmap", "a")
     shop.kubectl("create", "configmap", "b")
     assert "deleted" in shop.kubectl("delete", "configmap", "a", "b")
@@ -347,7 +347,7 @@ def test_delete_cascades_as_asked(shop: Shop) -> None:
 def test_a_deleted_namespace_takes_all_with_it(cluster: WholeCluster) -> None:
     cluster.kubectl("create", "namespace", "short-lived")
     cluster.kubectl("-n", "short-lived", "create", "deployment", "web", "--image=example/web:1")
-    cluster.kubectl("delete", "namespace", "short-lived", "--timeout=40s")
+    cluster.kubectl("delete", "namespace", "short-lived", "--timeout=60s")
     assert "NotFound" in cluster.kubectl("get", "namespace", "short-lived", check=False)
     assert "No resources found" in cluster.kubectl("-n", "short-lived", "get", "all", check=False)
 
@@ -430,7 +430,7 @@ def test_custom_resources_come_and_go(shop: Shop) -> None:
         },
     }
     shop.kubectl("apply", "-f", "-", stdin=json.dumps(definition))
-    shop.kubectl("wait", "--for=condition=Established", "crd/gadgets.example.com", "--timeout=10s")
+    shop.kubectl("wait", "--for=condition=Established", "crd/gadgets.example.com", "--timeout=60s")
     gadget = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}, "spec": {"size": 3}}
     shop.kubectl("apply", "-f", "-", stdin=json.dumps(gadget))
     assert shop.kubectl("get", "gg").splitlines()[0].split() == ["NAME", "SIZE"]
@@ -439,7 +439,7 @@ def test_custom_resources_come_and_go(shop: Shop) -> None:
     assert "spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1" in refused
     refused = shop.kubectl("apply", "-f", "-", stdin=json.dumps({**gadget, "spec": {"sise": 1}}), check=False)
     assert 'unknown field "spec.sise"' in refused
-    shop.kubectl("delete", "crd", "gadgets.example.com", "--timeout=20s")
+    shop.kubectl("delete", "crd", "gadgets.example.com", "--timeout=60s")
     # kubectl may still have the kind in its cache; either way it is not there.
     gone = shop.kubectl("get", "gadgets", check=False)
     assert "the server doesn't have a resource type" in gone or "could not find the requested resource" in gone
@@ -455,10 +455,9 @@ def test_top_shows_usage(shop: Shop) -> None:
 
 def _eventually(shop: Shop, command: tuple[str, ...], pattern: str) -> str:
     """What a command prints once it matches: usage is reported now and then."""
-    for _ in range(60):
-        shown = shop.kubectl(*command, check=False)
-        if re.search(pattern, shown):
-            break
-        time.sleep(1)
-    assert re.search(pattern, shown), shown
-    return shown
+
+    def shown() -> str:
+        printed = shop.kubectl(*command, check=False)
+        return printed if re.search(pattern, printed) else ""
+
+    return until(shown, what=lambda: shop.kubectl(*command, check=False))

@@ -35,6 +35,7 @@ from koord_minicluster.apiserver.store import (
     Subscription,
     WriteFailed,
 )
+from tests.waiting import eventually, turns
 
 T = TypeVar("T")
 KEYS = ("a/1", "a/2", "ab/1", "b/1", "b/2")
@@ -182,7 +183,7 @@ class StoreModel(RuleBasedStateMachine):
 
     def do(self, work: Awaitable[T]) -> T:
         async def bounded() -> T:
-            return await asyncio.wait_for(work, 10)
+            return await asyncio.wait_for(work, 60)
 
         return self.loop.run_until_complete(bounded())
 
@@ -190,8 +191,7 @@ class StoreModel(RuleBasedStateMachine):
         """Let the writer come to where it waits: for work, or at the gate. It may have history to forget before."""
 
         async def resting() -> None:
-            while not (self.store._work._waiters or self.gate.is_holding):  # noqa: ASYNC110
-                await asyncio.sleep(0.0005)
+            await eventually(lambda: self.store._work._waiters or self.gate.is_holding)
 
         self.do(resting())
 
@@ -242,15 +242,14 @@ class StoreModel(RuleBasedStateMachine):
 
         async def started() -> asyncio.Task[int]:
             task = asyncio.create_task(written())
-            for _ in range(5):
-                await asyncio.sleep(0)
+            await turns(5)
             return task
 
         idle = not self.in_flight
         task = self.loop.run_until_complete(started())
         self.given += 1
         write = Waiting(name, key, self.given, deleted, task)
-        # The writer takes what is there when it begins; what comes during its commit is the next group.
+        # The writer takes what is queued when it begins; what comes during its commit is the next group.
         (self.in_flight if idle else self.behind).append(write)
         if deleted:
             del self.head[name][key]
@@ -399,7 +398,7 @@ async def test_nothing_is_visible_before_it_is_on_disk(tmp_path: Path) -> None:
         pods.listeners.append(told.append)
         _, watcher = await pods.watch(store.revision, everything)
         writes = [asyncio.create_task(put(pods, key)) for key in ("a/1", "a/2")]
-        await asyncio.sleep(0.05)
+        await eventually(lambda: gate.is_holding)
         head, entry = pods.head("a/1"), pods.get("a/1")
         assert head is not None
         assert entry is not None
@@ -487,7 +486,7 @@ async def test_a_failed_commit_takes_back_what_was_built_on_it_and_the_store_goe
         gate = Gate(store)
         gate.close()
         first = asyncio.create_task(put(pods, "a/1"))
-        await asyncio.sleep(0.05)
+        await eventually(lambda: gate.is_holding)
         failed_head = pods.head("a/1")
         assert failed_head is not None
         behind = asyncio.create_task(put(pods, "a/1"))
@@ -537,15 +536,13 @@ async def test_a_disk_that_refused_a_write_is_tried_until_it_takes_one(
         gate = Gate(store)
         gate.close()
         writing = asyncio.create_task(put(pods, "a/2"))
-        await asyncio.sleep(0.02)
+        await eventually(lambda: gate.is_holding)
         gate.pass_one(broken=True)
         with pytest.raises(WriteFailed):
             await writing
         assert "full" in store.fault
         gate.open()
-        for _ in range(500):
-            await asyncio.sleep(0 if not store.fault else 0.01)
-        assert not store.fault
+        await eventually(lambda: not store.fault)
         assert groups == [1], "trying is no write"
         assert store.revision == 1
 
@@ -556,7 +553,7 @@ async def test_a_client_that_goes_away_does_not_take_its_write_back(tmp_path: Pa
         gate = Gate(store)
         gate.close()
         leaving = asyncio.create_task(put(pods, "a/1"))
-        await asyncio.sleep(0.02)
+        await eventually(lambda: gate.is_holding)
         leaving.cancel()
         await asyncio.sleep(0)
         gate.open()
@@ -571,7 +568,7 @@ async def test_what_was_queued_when_the_server_stops_is_written(tmp_path: Path) 
     gate.close()
     writer = asyncio.create_task(store.run())
     first = asyncio.create_task(put(pods, "a/1"))
-    await asyncio.sleep(0.05)
+    await eventually(lambda: gate.is_holding)
     second = asyncio.create_task(put(pods, "a/2"))
     await asyncio.sleep(0)
     writer.cancel()
@@ -590,11 +587,11 @@ async def test_head_can_be_waited_for(tmp_path: Path) -> None:
         gate = Gate(store)
         gate.close()
         writing = asyncio.create_task(put(pods, "a/1"))
-        await asyncio.sleep(0.02)
+        await eventually(lambda: gate.is_holding)
         head = pods.head("a/1")
         assert head is not None
         waiting = asyncio.create_task(pods.settled(head))
-        await asyncio.sleep(0.02)
+        await turns()
         assert not waiting.done()
         gate.open()
         await waiting
@@ -707,8 +704,8 @@ async def test_history_is_forgotten_by_age(tmp_path: Path) -> None:
     await pods.watch(0, everything)
     for _ in range(4):
         await put(pods, "a/2")
-    await asyncio.sleep(0.05)
-    assert 1 <= store.oldest <= 3
+    await eventually(lambda: store.oldest >= 1)
+    assert store.oldest <= 3
     with pytest.raises(Compacted):
         await pods.watch(0, everything)
     past, _ = await pods.watch(3, everything)

@@ -20,7 +20,6 @@ from koord_minicluster.apiserver.bodies import decoding, patched
 from koord_minicluster.apiserver.builtin.resources import builtin_resources
 from koord_minicluster.apiserver.patch import json_patch, managed_fields, merge_patch, strategic
 from koord_minicluster.apiserver.status import StatusError
-from tests.crowd import crowd
 from tests.minicluster.apiserver.test_serving import CONFIG_MAPS, Client, served
 
 RESOURCES: Final = {each.collection: each for each in builtin_resources()}
@@ -318,18 +317,11 @@ LARGE: Final[dict[str, tuple[str, str, bytes, str]]] = {
 
 @pytest.mark.parametrize("case", LARGE.values(), ids=LARGE.keys())
 async def test_a_large_request_holds_up_nobody(tmp_path: Path, case: tuple[str, str, bytes, str]) -> None:
-    stood_still_s = []
-    for attempt in range(3):
-        own = tmp_path / str(attempt)
-        own.mkdir()
-        stood_still_s.append(await _longest_pause_s(own, *case))
-        if stood_still_s[-1] < 0.1 * crowd():
-            return
-    pytest.fail(f"the loop stood still for {', '.join(f'{each * 1000:.0f} ms' for each in stood_still_s)}")
+    assert await _longest_pause_s(tmp_path, *case) < 0.1
 
 
 async def _longest_pause_s(folder: Path, method: str, path: str, body: bytes, content_type: str) -> float:
-    """Of the server's loop, while it answers. The pauses of a busy machine are in it, too."""
+    """Of the server's loop, while it answers. By the CPU time of this process: a busy machine pauses it, too."""
     async with served(folder) as client:
         await client.ask("POST", CONFIG_MAPS, {"metadata": {"name": "a"}})
         worst_s, done = 0.0, asyncio.Event()
@@ -337,9 +329,9 @@ async def _longest_pause_s(folder: Path, method: str, path: str, body: bytes, co
         async def watch_the_loop() -> None:
             nonlocal worst_s
             while not done.is_set():
-                began_s = time.monotonic()
+                began_s = time.process_time()
                 await asyncio.sleep(0.005)
-                worst_s = max(worst_s, time.monotonic() - began_s)
+                worst_s = max(worst_s, time.process_time() - began_s)
 
         watching = asyncio.create_task(watch_the_loop())
         code = await sent(client, method, path, body, content_type)

@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from types import TracebackType
 
 from tests.control_plane import find_binary
+from tests.waiting import until
 
 READY_WITHIN_S = 60.0
 STOPPED_WITHIN_S = 30.0
@@ -39,13 +39,17 @@ class WholeCluster:
                 stderr=stderr,
                 stdin=subprocess.DEVNULL,
             )
-        deadline = time.monotonic() + READY_WITHIN_S
-        while b"ready:" not in out.read_bytes():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                log = self.log()
-                self.__exit__(None, None, None)
-                raise RuntimeError(f"koord up did not become ready:\n{log}")
-            time.sleep(0.1)
+        process = self._process
+
+        def is_ready() -> bool:
+            assert process.poll() is None, self.log()
+            return b"ready:" in out.read_bytes()
+
+        try:
+            until(is_ready, READY_WITHIN_S, what=self.log)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from koord.api.kinds import PODS
@@ -126,10 +126,3 @@ async def controllers(plane: Plane, namespace: str, options: ControllersOptions 
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, waiting, return_exceptions=True)
-
-
-async def eventually(condition: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> None:
-    """Returns once `condition` holds; TimeoutError if it never does."""
-    async with asyncio.timeout(within_s):
-        while not await condition():  # noqa: ASYNC110 - the server has no event for it
-            await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""CronJobs: which Job is due, by what is there and what time it is."""
+"""CronJobs: which Job is due, by the existing Jobs and the time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def cron_job(status: dict[str, Any] | None = None, **spec: Any) -> CronJob:
 
 
 def job(body: Any, end: str = "", at_s: float = 0.0) -> Job:
-    """A Job as it was created; with its end."""
+    """A new Job; with its end."""
     status = {}
     if end:
         status = {"conditions": [{"type": end, "status": "True"}], "completionTime": from_seconds(at_s)}

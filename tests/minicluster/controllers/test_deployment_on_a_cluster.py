@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from koord.api.kinds import DEPLOYMENTS, PODS, REPLICA_SETS
-from tests.minicluster.controllers.cluster_fixtures import controllers, eventually
+from tests.minicluster.controllers.cluster_fixtures import controllers
 from tests.minicluster.controllers.conftest import Plane
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.kubectl
 
@@ -39,11 +40,11 @@ async def test_a_rollout_an_undo_and_a_scale(plane: Plane) -> None:
     namespace = f"rollout-{uuid.uuid4().hex[:6]}"
     async with controllers(plane, namespace) as client:
         await client.create(DEPLOYMENTS, deployment("web"), namespace=namespace)
-        said = await kubectl(plane, namespace, "rollout", "status", "deployment/web", "--timeout=40s")
+        said = await kubectl(plane, namespace, "rollout", "status", "deployment/web", "--timeout=60s")
         assert "successfully rolled out" in said
 
         await kubectl(plane, namespace, "set", "image", "deployment/web", "app=app:2")
-        await kubectl(plane, namespace, "rollout", "status", "deployment/web", "--timeout=40s")
+        await kubectl(plane, namespace, "rollout", "status", "deployment/web", "--timeout=60s")
         pods = await client.list(PODS, namespace=namespace, labels="app=web")
         alive = [p for p in pods if p.metadata.deletion_timestamp is None]
         assert sorted(p.spec.containers[0].image for p in alive) == ["app:2"] * 3
@@ -51,12 +52,12 @@ async def test_a_rollout_an_undo_and_a_scale(plane: Plane) -> None:
         assert sorted(rs.spec.replicas for rs in sets) == [0, 3]
 
         await kubectl(plane, namespace, "rollout", "undo", "deployment/web")
-        await kubectl(plane, namespace, "rollout", "status", "deployment/web", "--timeout=40s")
+        await kubectl(plane, namespace, "rollout", "status", "deployment/web", "--timeout=60s")
         history = await kubectl(plane, namespace, "rollout", "history", "deployment/web")
         assert [line.split()[0] for line in history.splitlines()[2:] if line] == ["2", "3"]
 
         await kubectl(plane, namespace, "scale", "deployment/web", "--replicas=5")
-        await kubectl(plane, namespace, "rollout", "status", "deployment/web", "--timeout=40s")
+        await kubectl(plane, namespace, "rollout", "status", "deployment/web", "--timeout=60s")
         read = json.loads(await kubectl(plane, namespace, "get", "deployment", "web", "-o", "json"))
         assert read["status"]["availableReplicas"] == 5
         conditions = {c["type"]: (c["status"], c["reason"]) for c in read["status"]["conditions"]}
@@ -70,9 +71,9 @@ async def test_recreate_starts_new_pods_only_when_all_old_ones_have_ended(plane:
     namespace = f"recreate-{uuid.uuid4().hex[:6]}"
     async with controllers(plane, namespace) as client:
         await client.create(DEPLOYMENTS, deployment("db", strategy={"type": "Recreate"}), namespace=namespace)
-        await kubectl(plane, namespace, "rollout", "status", "deployment/db", "--timeout=40s")
+        await kubectl(plane, namespace, "rollout", "status", "deployment/db", "--timeout=60s")
         await kubectl(plane, namespace, "set", "image", "deployment/db", "app=app:2")
-        await kubectl(plane, namespace, "rollout", "status", "deployment/db", "--timeout=40s")
+        await kubectl(plane, namespace, "rollout", "status", "deployment/db", "--timeout=60s")
         pods = await client.list(PODS, namespace=namespace)
         assert {p.spec.containers[0].image for p in pods} == {"app:2"}
 

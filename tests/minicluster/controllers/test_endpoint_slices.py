@@ -103,7 +103,7 @@ def test_services_without_selector_or_with_an_external_name_are_left_alone() -> 
     assert not decide(service(HTTP, selector={}), [pod(1)], {}, [foreign])
     assert not decide(service(HTTP, type="ExternalName"), [pod(1)], {}, [])
     assert not any(isinstance(action, Patch | Delete) for action in decide(service(HTTP), [pod(1)], {}, [foreign])), (
-        "what somebody else made stays"
+        "a slice of another controller stays"
     )
 
 

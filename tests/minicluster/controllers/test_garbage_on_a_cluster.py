@@ -21,9 +21,10 @@ from koord.api.kinds import (
 from koord.kube.client import Client
 from koord.kube.discovery import Unstructured
 from koord.kube.errors import NotFound
-from tests.minicluster.controllers.cluster_fixtures import controllers, eventually
+from tests.minicluster.controllers.cluster_fixtures import controllers
 from tests.minicluster.controllers.conftest import Plane
 from tests.minicluster.controllers.test_deployment_on_a_cluster import deployment, kubectl
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.kubectl
 
@@ -34,7 +35,7 @@ async def names(client: Client, kind: Kind[Any], namespace: str) -> set[str]:
 
 async def rolled_out(plane: Plane, client: Client, namespace: str, name: str) -> None:
     await client.create(DEPLOYMENTS, deployment(name, 2), namespace=namespace)
-    await kubectl(plane, namespace, "rollout", "status", f"deployment/{name}", "--timeout=40s")
+    await kubectl(plane, namespace, "rollout", "status", f"deployment/{name}", "--timeout=60s")
 
 
 @pytest.mark.parametrize("cascade", ["foreground", "background"])
@@ -42,7 +43,7 @@ async def test_deleting_a_deployment_takes_its_pods_along(plane: Plane, cascade:
     namespace = f"gc-{uuid.uuid4().hex[:6]}"
     async with controllers(plane, namespace) as client:
         await rolled_out(plane, client, namespace, "web")
-        await kubectl(plane, namespace, "delete", "deployment", "web", f"--cascade={cascade}", "--timeout=40s")
+        await kubectl(plane, namespace, "delete", "deployment", "web", f"--cascade={cascade}", "--timeout=60s")
         if cascade == "foreground":
             # The owner goes last, so all is gone by the time kubectl returns.
             assert await names(client, REPLICA_SETS, namespace) == set()
@@ -58,7 +59,7 @@ async def test_orphans_stay_and_forget_their_owner(plane: Plane) -> None:
     namespace = f"gc-{uuid.uuid4().hex[:6]}"
     async with controllers(plane, namespace) as client:
         await rolled_out(plane, client, namespace, "web")
-        await kubectl(plane, namespace, "delete", "deployment", "web", "--cascade=orphan", "--timeout=40s")
+        await kubectl(plane, namespace, "delete", "deployment", "web", "--cascade=orphan", "--timeout=60s")
         (left,) = await client.list(REPLICA_SETS, namespace=namespace)
         assert left.metadata.owner_references == ()
         assert len(await names(client, PODS, namespace)) == 2
@@ -134,7 +135,7 @@ async def test_custom_objects_own_and_are_owned(plane: Plane) -> None:
 
         await eventually(gone)
         await client.create(things, {"metadata": {"name": "stays"}}, namespace=namespace)
-        await asyncio.to_thread(plane.kubectl, "delete", "namespace", namespace, "--timeout=40s")
+        await asyncio.to_thread(plane.kubectl, "delete", "namespace", namespace, "--timeout=60s")
     async with Client.from_config(str(plane.kubeconfig)) as client:
         await client.delete(CUSTOM_RESOURCE_DEFINITIONS, f"things.{group}")
 

@@ -13,8 +13,9 @@ from koord.api.kubernetes.workloads import Job
 from koord.api.workloads.job_pods import TRACKING
 from koord.kube.client import Client
 from koord.kube.errors import NotFound
-from tests.minicluster.controllers.cluster_fixtures import controllers, eventually
+from tests.minicluster.controllers.cluster_fixtures import controllers
 from tests.minicluster.controllers.conftest import Plane
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.kubectl
 
@@ -43,7 +44,7 @@ async def test_a_job_completes_and_no_pod_keeps_its_finalizer(plane: Plane) -> N
     async with controllers(plane, namespace) as client:
         await client.create(JOBS, job("sum", completions=5, parallelism=2), namespace=namespace)
         waited = await asyncio.to_thread(
-            plane.kubectl, "-n", namespace, "wait", "--for=condition=complete", "job/sum", "--timeout=40s"
+            plane.kubectl, "-n", namespace, "wait", "--for=condition=complete", "job/sum", "--timeout=60s"
         )
         assert "condition met" in waited.stdout
         done = await client.get(JOBS, "sum", namespace=namespace)

@@ -11,8 +11,9 @@ from koord.api.kinds import CLUSTER_ROLES, CONFIG_MAPS, PODS
 from koord.api.machinery.codec import encode
 from koord.kube.errors import ApiError, NotFound
 from koord_minicluster.controllers.live.root_ca import certificates
-from tests.minicluster.controllers.cluster_fixtures import controllers, eventually
+from tests.minicluster.controllers.cluster_fixtures import controllers
 from tests.minicluster.controllers.conftest import Plane
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.kubectl
 

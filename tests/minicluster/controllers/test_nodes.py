@@ -1,4 +1,4 @@
-"""Taints, silent nodes, evictions, budgets and pods that nobody will miss, decided from tables."""
+"""Taints, silent nodes, evictions, budgets and pods without an owner, decided from tables."""
 
 from __future__ import annotations
 

@@ -15,9 +15,10 @@ from koord.api.text.timestamp import from_seconds, micro_from_seconds
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, NotFound
 from koord_minicluster.controllers.live.run import ControllersOptions
-from tests.minicluster.controllers.cluster_fixtures import controllers, eventually
+from tests.minicluster.controllers.cluster_fixtures import controllers
 from tests.minicluster.controllers.conftest import Plane
 from tests.minicluster.controllers.test_deployment_on_a_cluster import deployment, kubectl
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.kubectl
 
@@ -109,7 +110,7 @@ async def test_a_drain_waits_for_the_disruption_budget(plane: Plane) -> None:
         selector = {"matchLabels": {"app": name}}
         budget = {"metadata": {"name": "web"}, "spec": {"maxUnavailable": "50%", "selector": selector}}
         await client.create(POD_DISRUPTION_BUDGETS, budget, namespace=namespace)
-        await kubectl(plane, namespace, "rollout", "status", f"deployment/{name}", "--timeout=40s")
+        await kubectl(plane, namespace, "rollout", "status", f"deployment/{name}", "--timeout=60s")
 
         async def one_may_go() -> bool:
             status = (await client.get(POD_DISRUPTION_BUDGETS, "web", namespace=namespace)).status
@@ -120,7 +121,7 @@ async def test_a_drain_waits_for_the_disruption_budget(plane: Plane) -> None:
         await eventually(one_may_go)
         before = {pod.metadata.uid for pod in await client.list(PODS, namespace=namespace)}
         # kubectl asks for both at once, is refused the second, and asks again five seconds later.
-        said = await kubectl(plane, namespace, "drain", "node-a", "--timeout=40s", f"--pod-selector=app={name}")
+        said = await kubectl(plane, namespace, "drain", "node-a", "--timeout=60s", f"--pod-selector=app={name}")
         assert "drained" in said
         assert "node.kubernetes.io/unschedulable" in {key for key, _ in await taints(client, "node-a")}
         after = {pod.metadata.uid for pod in await client.list(PODS, namespace=namespace)}

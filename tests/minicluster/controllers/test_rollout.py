@@ -90,7 +90,7 @@ def test_a_deployment_scaled_in_a_rollout_grows_by_parts() -> None:
 
 def test_what_rounding_leaves_over_goes_to_the_biggest() -> None:
     sets = [replica_set(name, 1, age_s=age, max_replicas="3") for name, age in (("a", 30), ("b", 20), ("c", 10))]
-    # 3 pods become 5 and nothing surges: each becomes 2, but only two are to be had: the newest first.
+    # 3 pods become 5 and nothing surges: each becomes 2, but there are only two: the newest first.
     sizes = proportional(deployment(5, strategy=rolling(0, 1)), sets)
     assert sizes == {"c": 2, "b": 2, "a": 1}
     assert proportional(deployment(0, strategy=rolling(0, 1)), sets) == {"a": 0, "b": 0, "c": 0}
@@ -201,7 +201,7 @@ def worlds(draw: st.DrawFn) -> World:
         size = draw(st.integers(0, room))
         room -= size
         image = "app:new" if number == 0 and draw(st.booleans()) else f"app:{number}"
-        # Sized for the Deployment as it is: scaling has its own rules, and its own test.
+        # Sized for the unchanged Deployment: scaling has its own rules, and its own test.
         notes = {"desired_replicas": str(replicas), "max_replicas": str(replicas + bound.surge)}
         rs = replica_set(f"rs-{number}", size, 0, image, age_s=100 - number, revision=str(number + 1), **notes)
         world.sets[rs.metadata.name] = rs

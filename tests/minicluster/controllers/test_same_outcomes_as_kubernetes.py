@@ -109,7 +109,7 @@ LEFT_OUT = {
     "kubectl.kubernetes.io/last-applied-configuration",
     # Of admission plugins: one that is off in the tests' control plane, one that koord's server does without.
     *("serviceAccount", "serviceAccountName"),
-    # Long deprecated, and read by nobody.
+    # Long deprecated, and not read.
     *("pod-template-generation", "deprecated.daemonset.template.generation"),
 }
 UNORDERED = (".conditions", ".volumes", ".tolerations")

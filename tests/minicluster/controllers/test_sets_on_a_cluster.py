@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from typing import Any
 
@@ -11,10 +10,11 @@ import pytest
 from koord.api.kinds import DAEMON_SETS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS, Kind
 from koord.api.kubernetes.storage import VolumeAttributesClass
 from koord_minicluster.controllers.claim_protection import CLASS_FINALIZER
-from tests.minicluster.controllers.cluster_fixtures import controllers, eventually
+from tests.minicluster.controllers.cluster_fixtures import controllers
 from tests.minicluster.controllers.conftest import Plane
 from tests.minicluster.controllers.test_deployment_on_a_cluster import kubectl
 from tests.minicluster.controllers.test_nodes_on_a_cluster import ready_node
+from tests.waiting import always, eventually
 
 pytestmark = pytest.mark.kubectl
 
@@ -37,7 +37,7 @@ async def test_a_stateful_set_has_names_claims_and_ordered_updates(plane: Plane)
         claim = {"metadata": {"name": "data"}, "spec": storage}
         made = body("db", replicas=3, serviceName="db", volumeClaimTemplates=[claim])
         await client.create(STATEFUL_SETS, made, namespace=namespace)
-        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=40s")
+        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=60s")
         pods = {pod.metadata.name: pod for pod in await client.list(PODS, namespace=namespace)}
         assert sorted(pods) == ["db-0", "db-1", "db-2"]
         assert pods["db-1"].metadata.labels["apps.kubernetes.io/pod-index"] == "1"
@@ -49,13 +49,13 @@ async def test_a_stateful_set_has_names_claims_and_ordered_updates(plane: Plane)
         partition = {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 2}}}}
         await client.patch(STATEFUL_SETS, "db", partition, namespace=namespace)
         await kubectl(plane, namespace, "set", "image", "statefulset/db", "app=app:2")
-        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=40s")
+        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=60s")
 
         async def images() -> dict[str, str]:
             return {p.metadata.name: p.spec.containers[0].image for p in await client.list(PODS, namespace=namespace)}
 
         assert await images() == {"db-0": "app:1", "db-1": "app:1", "db-2": "app:2"}
-        # Below the partition, a pod comes back as it was.
+        # Below the partition, a pod comes back unchanged.
         await client.delete(PODS, "db-0", namespace=namespace, grace_s=0)
 
         async def back() -> bool:
@@ -67,10 +67,10 @@ async def test_a_stateful_set_has_names_claims_and_ordered_updates(plane: Plane)
 
         partition["spec"]["updateStrategy"]["rollingUpdate"]["partition"] = 0
         await client.patch(STATEFUL_SETS, "db", partition, namespace=namespace)
-        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=40s")
+        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=60s")
         assert set((await images()).values()) == {"app:2"}
         await kubectl(plane, namespace, "rollout", "undo", "statefulset/db")
-        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=40s")
+        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=60s")
         assert set((await images()).values()) == {"app:1"}
         await kubectl(plane, namespace, "scale", "statefulset/db", "--replicas=1")
 
@@ -113,7 +113,7 @@ async def test_a_daemon_set_follows_the_nodes(plane: Plane) -> None:
         await eventually(rolled_out)
         assert await pods_on() == [f"{word}-a", f"{word}-b"]
         await kubectl(plane, namespace, "set", "image", "daemonset/agent", "app=app:2")
-        await kubectl(plane, namespace, "rollout", "status", "daemonset/agent", "--timeout=40s")
+        await kubectl(plane, namespace, "rollout", "status", "daemonset/agent", "--timeout=60s")
         images = {p.spec.containers[0].image for p in await client.list(PODS, namespace=namespace)}
         assert images == {"app:2"}
         history = await kubectl(plane, namespace, "rollout", "history", "daemonset/agent")
@@ -144,8 +144,7 @@ async def test_a_claim_goes_when_its_last_user_has(plane: Plane) -> None:
         async def gone() -> bool:
             return not await client.list(PERSISTENT_VOLUME_CLAIMS, namespace=namespace)
 
-        await asyncio.sleep(0.3)
-        assert not await gone()
+        await always(lambda: client.list(PERSISTENT_VOLUME_CLAIMS, namespace=namespace), 0.3)
         await client.delete(PODS, "user", namespace=namespace)
         await eventually(gone)
 
@@ -163,7 +162,6 @@ async def test_a_class_of_volume_attributes_goes_when_its_last_user_has(plane: P
         async def gone() -> bool:
             return namespace not in {each.metadata.name for each in await client.list(CLASSES)}
 
-        await asyncio.sleep(0.3)
-        assert not await gone()
+        await always(lambda: client.get(CLASSES, namespace), 0.3)
         await client.delete(PERSISTENT_VOLUME_CLAIMS, "data", namespace=namespace)
         await eventually(gone)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koord_minicluster.demo.ledger import Ledger, Look
+from koord_minicluster.demo.ledger import ClusterSample, Ledger
 
 
 def look(
@@ -15,9 +15,9 @@ def look(
     short: int = 0,
     ready: int = 10,
     services: int = 10,
-) -> Look:
+) -> ClusterSample:
     """Amounts in cores."""
-    return Look(
+    return ClusterSample(
         time_s=time_s,
         capacity=100_000,
         used={"prod": prod * 1000, "batch": batch * 1000, "system": 2000},
@@ -29,5 +29,5 @@ def look(
     )
 
 
-def ledger(*looks: Look) -> Ledger:
+def ledger(*looks: ClusterSample) -> Ledger:
     return Ledger(began_s=looks[0].time_s, looks=list(looks))

@@ -17,13 +17,14 @@ from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, NotFound
 from koord.scheduler.live.run import SchedulerOptions
 from koord.scheduler.live.run import run as run_scheduler
+from koord_minicluster.hollow.live import reports
 from koord_minicluster.hollow.live.fleet import FleetOptions, run_fleet
 from koord_minicluster.hollow.machine import ANNOTATION_DOWN
 from koord_minicluster.hollow.phases import ANNOTATION_DURATION, ANNOTATION_EXIT_CODE, Pace
-from tests.control_plane import ControlPlane
+from koord_minicluster.kubelet import beats
+from tests.control_plane import ControlPlane, find_binary
 from tests.minicluster.hollow.embedded import Embedded, embedded
-
-pytestmark = pytest.mark.timeout(120)
+from tests.waiting import WITHIN_S, eventually
 
 NODES_COUNT = 10
 QUICK = Pace(start_s=0.2, init_s=0.2, stop_s=0.2)
@@ -51,7 +52,7 @@ async def fleet(plane: Plane, **more: Any) -> AsyncIterator[Client]:
         alone = SchedulerOptions(alone=True)
         scheduling = tasks.create_task(run_scheduler(client, SHIPPED, options=alone, on_ready=schedules.set))
         for each in (ready, schedules):
-            await asyncio.wait_for(each.wait(), 30)
+            await asyncio.wait_for(each.wait(), 60)
         try:
             yield client
         finally:
@@ -73,7 +74,7 @@ async def phase(client: Client, name: str) -> str:
 
 
 async def until_phase(client: Client, name: str, wanted: str) -> Pod:
-    await until(lambda: _is(phase(client, name), wanted))
+    await eventually(lambda: _is(phase(client, name), wanted))
     return await client.get(PODS, name, namespace="default")
 
 
@@ -81,13 +82,8 @@ async def _is(found: Any, wanted: object) -> bool:
     return bool(await found == wanted)
 
 
-async def until(holds: Any, within_s: float = 20.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not await holds():  # noqa: ASYNC110 - another process brings it about
-            await asyncio.sleep(0.1)
-
-
-async def test_nodes_register_ready_and_renew_their_leases(plane: Plane) -> None:
+async def test_nodes_register_ready_and_renew_their_leases(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beats, "LEASE_S", 1.0)
     async with fleet(plane) as client:
         nodes = await client.list(NODES)
         assert len(nodes) == NODES_COUNT
@@ -98,7 +94,7 @@ async def test_nodes_register_ready_and_renew_their_leases(plane: Plane) -> None
             now = {lease.metadata.name: lease.spec.renew_time for lease in await client.list(LEASES)}
             return all(now[node.metadata.name] != before[node.metadata.name] for node in nodes)
 
-        await until(renewed, within_s=25)
+        await eventually(renewed)
 
 
 async def test_pods_are_bound_run_and_go(plane: Plane) -> None:
@@ -115,7 +111,7 @@ async def test_pods_are_bound_run_and_go(plane: Plane) -> None:
         async def gone() -> bool:
             return not [pod for pod in await client.list(PODS) if pod.metadata.name.startswith("web-")]
 
-        await until(gone)
+        await eventually(gone)
 
 
 async def test_pods_that_name_a_full_node_fail_and_stop_counting(plane: Plane) -> None:
@@ -136,7 +132,7 @@ async def test_pods_that_name_a_full_node_fail_and_stop_counting(plane: Plane) -
             running = [pod for pod in pods if pod.status.phase == "Running"]
             return len(running) == 3 and reasons == ["OutOfpods", "OutOfpods"]
 
-        await until(decided)
+        await eventually(decided)
         for pod in await client.list(PODS, namespace="default"):
             await client.delete(PODS, pod.metadata.name, namespace="default", grace_s=0)
 
@@ -157,7 +153,7 @@ async def test_a_job_pod_completes_after_its_duration_and_a_failing_one_is_resta
             statuses = (await client.get(PODS, "again", namespace="default")).status.container_statuses
             return bool(statuses) and statuses[0].restart_count >= 1
 
-        await until(restarted)
+        await eventually(restarted)
         for name in ("once", "again"):
             await client.delete(PODS, name, namespace="default", grace_s=0)
 
@@ -174,7 +170,7 @@ async def test_a_pod_that_fits_nowhere_says_why_until_there_is_room(plane: Plane
             condition = (await client.get(PODS, "second", namespace="default")).status.condition("PodScheduled")
             return condition is not None and "Insufficient cpu" in condition.message
 
-        await until(told)
+        await eventually(told)
         await client.delete(PODS, "first", namespace="default")
         await until_phase(client, "second", "Running")
         await client.delete(PODS, "second", namespace="default", grace_s=0)
@@ -189,18 +185,23 @@ async def test_a_smaller_fleet_takes_the_surplus_away(plane: Plane) -> None:
 
 
 async def test_a_node_that_is_switched_off_falls_silent(plane: Plane) -> None:
-    async with fleet(plane, nodes=1, prefix="dark") as client:
+    async with fleet(plane, nodes=2, prefix="dark") as client:
         await client.patch(NODES, "dark-0001", {"metadata": {"annotations": {ANNOTATION_DOWN: "true"}}})
-        await asyncio.sleep(0.5)
-        await client.create(PODS, manifest("asleep", nodeName="dark-0001"))
-        await asyncio.sleep(1.5)
+        # Pods that were created later on another node run, and tell that its own would run by then.
+        for number in range(2):
+            await client.create(PODS, manifest(f"awake-{number}", nodeName="dark-0002"))
+            await until_phase(client, f"awake-{number}", "Running")
+            if not number:
+                await client.create(PODS, manifest("asleep", nodeName="dark-0001"))
         assert await phase(client, "asleep") == "Pending"
         await client.patch(NODES, "dark-0001", {"metadata": {"annotations": {ANNOTATION_DOWN: None}}})
         await until_phase(client, "asleep", "Running")
-        await client.delete(PODS, "asleep", namespace="default", grace_s=0)
+        for name in ("asleep", "awake-0", "awake-1"):
+            await client.delete(PODS, name, namespace="default", grace_s=0)
 
 
-async def test_usage_is_reported_once_the_cluster_has_the_kind(plane: Plane) -> None:
+async def test_usage_is_reported_once_the_cluster_has_the_kind(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "FIRST_WITHIN_S", 1.0)
     from koord.api.protocol.crd.definitions import find
     from koord.api.protocol.crd.definitions import manifest as definition_of
 
@@ -217,7 +218,7 @@ async def test_usage_is_reported_once_the_cluster_has_the_kind(plane: Plane) -> 
                 return False
             return metric.status.node_metric is not None
 
-        await until(reported, within_s=60)
+        await eventually(reported)
         metric = await client.get(NODE_METRICS, "told-0001")
         assert metric.status.update_time
         assert metric.status.node_metric is not None
@@ -229,12 +230,22 @@ async def test_kubectl_reads_and_follows_logs(plane: Plane) -> None:
     async with fleet(plane, nodes=1, prefix="talks") as client:
         await client.create(PODS, manifest("talker", nodeName="talks-0001"))
         await until_phase(client, "talker", "Running")
-        await asyncio.sleep(2.5)
-        read = await asyncio.to_thread(plane.kubectl, "logs", "talker", "--timestamps")
-        assert "nothing really runs here" in read.stdout
+
+        async def says() -> bool:
+            read = await asyncio.to_thread(plane.kubectl, "logs", "talker", "--timestamps")
+            return "nothing really runs here" in read.stdout
+
+        await eventually(says)
         tail = await asyncio.to_thread(plane.kubectl, "logs", "talker", "--tail=1")
         assert len(tail.stdout.splitlines()) == 1
-        following = asyncio.create_task(asyncio.to_thread(plane.kubectl, "logs", "-f", "talker", timeout_s=30))
-        await asyncio.sleep(3)
-        await client.delete(PODS, "talker", namespace="default", grace_s=0)
-        assert len((await asyncio.wait_for(following, 20)).stdout.splitlines()) >= 2
+        following = await asyncio.create_subprocess_exec(
+            *(str(find_binary("kubectl")), "--kubeconfig", str(plane.kubeconfig), "logs", "-f", "talker"),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert following.stdout is not None
+        async with asyncio.timeout(WITHIN_S):
+            for _ in range(2):
+                assert await following.stdout.readline()
+            await client.delete(PODS, "talker", namespace="default", grace_s=0)
+            await following.communicate()
+        assert following.returncode == 0

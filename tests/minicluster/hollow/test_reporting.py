@@ -85,7 +85,7 @@ async def test_a_node_reports_soon_after_the_cluster_got_the_kind() -> None:
         guard=guard,
     )
     running = asyncio.create_task(reporter.run())
-    while cluster.clock.now() < BEGAN_S + 2 * kind_s:  # noqa: ASYNC110 - the clock goes on as it is slept by
+    while cluster.clock.now() < BEGAN_S + 2 * kind_s:  # noqa: ASYNC110 - sleeping advances this clock
         await asyncio.sleep(0)
     running.cancel()
     with suppress(asyncio.CancelledError):

@@ -12,8 +12,8 @@ from koord_minicluster.hollow.machine import Machine, own_node
 from koord_minicluster.kubelet.beats import STATUS_S
 from koord_minicluster.kubelet.live.registry import AT_ONCE, LATE_S, NodeRegistry
 from tests.kube.manual_clock import ManualClock
-from tests.kube.waiting import eventually
 from tests.minicluster.hollow.builders import node
+from tests.waiting import eventually
 
 MACHINES = [Machine(number, "hollow", 32_000, 128 << 30, 110) for number in range(2 * AT_ONCE)]
 

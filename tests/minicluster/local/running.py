@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import Callable
@@ -14,8 +13,9 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.words import PodPhase
 from koord.kube.client import Client
 from koord.kube.errors import NotFound
+from tests.waiting import eventually
 
-WITHIN_S = 40.0
+WITHIN_S = 60.0
 NAME = "here"
 ROOT = f"koord-test-local-{os.getpid()}"
 
@@ -47,13 +47,14 @@ def pod(name: str, script: str, restart: str = "Never", **fields: Any) -> dict[s
     }
 
 
-async def until(client: Client, name: str, holds: Callable[[Pod], bool]) -> Pod:
-    async with asyncio.timeout(WITHIN_S):
-        while True:
-            found = await client.get(PODS, name, namespace="default")
-            if holds(found):
-                return found
-            await asyncio.sleep(0.1)
+async def until_pod(client: Client, name: str, holds: Callable[[Pod], bool]) -> Pod:
+    async def pod() -> Pod | None:
+        stored = await client.get(PODS, name, namespace="default")
+        return stored if holds(stored) else None
+
+    reached = await eventually(pod, WITHIN_S, what=name)
+    assert reached is not None
+    return reached
 
 
 def is_running(pod: Pod) -> bool:
@@ -63,6 +64,15 @@ def is_running(pod: Pod) -> bool:
 async def log_of(client: Client, name: str) -> str:
     _, _, body = await client.raw("GET", f"/api/v1/namespaces/default/pods/{name}/log")
     return body.decode()
+
+
+async def until_log(client: Client, name: str, text: str) -> None:
+    """Wait for what the pod's process writes: a pod is running a moment before its process has come so far."""
+
+    async def is_written() -> bool:
+        return await log_of(client, name) == text
+
+    await eventually(is_written, what=text)
 
 
 async def container_id_of(client: Client, name: str) -> str:
@@ -92,17 +102,18 @@ async def events_of(client: Client, name: str) -> dict[str, str]:
 
 
 async def event_of(client: Client, name: str, reason: str) -> str:
-    async with asyncio.timeout(WITHIN_S):
-        while reason not in (found := await events_of(client, name)):  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
-        return found[reason]
+    async def note() -> str | None:
+        return (await events_of(client, name)).get(reason)
+
+    return await eventually(note, WITHIN_S, what=f"event {reason} of {name}") or ""
 
 
 async def gone(client: Client, name: str) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while True:
-            try:
-                await client.get(PODS, name, namespace="default")
-            except NotFound:
-                return
-            await asyncio.sleep(0.1)
+    async def is_gone() -> bool:
+        try:
+            await client.get(PODS, name, namespace="default")
+        except NotFound:
+            return True
+        return False
+
+    await eventually(is_gone, WITHIN_S, what=name)

@@ -23,7 +23,7 @@ from koord_minicluster.local.gpus import gpu_environment, hidden_nodes
 from koord_minicluster.local.live.run import LocalOptions, run
 from tests.agent.devices.machines import composed, recorded
 from tests.agent.states import pod as agent_pod
-from tests.minicluster.local.running import NAME, ROOT, left_behind, pod, until
+from tests.minicluster.local.running import NAME, ROOT, left_behind, pod, until_pod
 
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 
@@ -93,7 +93,7 @@ async def test_a_pod_opens_its_own_device_and_nobody_elses(server: Path, tmp_pat
                 body["metadata"]["annotations"] = annotations
                 await client.create(PODS, body)
             for name in ("owner", "stranger"):
-                await until(client, name, lambda each: each.status.phase is PodPhase.SUCCEEDED)
+                await until_pod(client, name, lambda each: each.status.phase is PodPhase.SUCCEEDED)
             assert (tmp_path / "owner").read_text() == "yes\nMIG-a\n"
             assert (tmp_path / "stranger").read_text() == "no\n\n"
             seen[0] = replace(seen[0], gpus=(replace(gpu, instances=()),))
@@ -105,7 +105,7 @@ async def test_a_pod_opens_its_own_device_and_nobody_elses(server: Path, tmp_pat
                 waiting = [each.state.waiting for each in found.status.container_statuses]
                 return any(each is not None and "not on this machine" in each.message for each in waiting)
 
-            await until(client, "late", waits)
+            await until_pod(client, "late", waits)
             for name in ("owner", "stranger", "late"):
                 await client.delete(PODS, name, namespace="default", grace_s=0)
         finally:

@@ -36,7 +36,7 @@ class Story:
         self.by_name = {each.name: each for each in (*pod.spec.init_containers, *pod.spec.containers)}
 
     def starts(self) -> list[str]:
-        """Starts what is to be started, and names it."""
+        """Starts what is due, and names it."""
         names = [each.name for each in todo(self.pod, self.life, self.now_s).start]
         for name in names:
             own = started(self.life.containers[name], self.by_name[name], f"containerd://{name}", self.now_s)
@@ -188,7 +188,7 @@ def test_a_pod_that_is_over_starts_nothing_and_one_that_is_not_has_something_to_
             assert not running
             assert story.starts() == []
             return
-        assert running, "somebody runs, or is about to"
+        assert running, "a container runs, or is about to"
         story.ends(running[0], code)
 
 

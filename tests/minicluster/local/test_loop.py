@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 from koord.api.text.cpuset import CPUSet
 from koord.kube.locate import locate
 from tests.control_plane import find_binary
+from tests.waiting import until
 
 pytestmark = [pytest.mark.root, pytest.mark.kubectl]
 
@@ -101,11 +101,7 @@ class Machine:
         return json.loads(self.kubectl("get", *args, "-o", "json"))
 
     def until(self, holds: Callable[[], Any]) -> Any:
-        until_s = time.monotonic() + WITHIN_S
-        while not (found := holds()):
-            assert time.monotonic() < until_s, "it did not come to be"
-            time.sleep(0.5)
-        return found
+        return until(holds, WITHIN_S)
 
     def agent(self) -> int:
         """The agent's process; 0 while there is none."""
@@ -169,7 +165,7 @@ def test_what_services_leave_is_lent_used_and_held_back(machine: Machine) -> Non
 
 
 def _replace_the_agent_under_load(machine: Machine, best_effort: Path) -> None:
-    """As a DaemonSet does it: the old one is told to end, a new one starts. Meanwhile the settings change."""
+    """As a DaemonSet does it: the old one is told to end, a new one starts. In the meantime the settings change."""
     before = {pod["metadata"]["name"]: _life(pod) for pod in machine.get("pods")["items"]}
     with _Watching(best_effort) as watching:
         old = machine.agent()

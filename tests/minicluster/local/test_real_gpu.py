@@ -20,6 +20,7 @@ from koord.api.kinds import DEVICES, NODE_METRICS, NODES, PODS, Kind
 from koord.api.protocol.crd.device import DeviceInfo
 from koord.kube.client import Client
 from koord.kube.errors import NotFound
+from tests.waiting import until
 
 pytestmark = [pytest.mark.gpu, pytest.mark.root]
 
@@ -104,18 +105,14 @@ class Cluster:
         self.until(lambda: self.get(PODS, name, "default") is None)
 
     def until(self, holds: Callable[[], Any]) -> Any:
-        until_s = time.monotonic() + WITHIN_S
-        while not (found := holds()):
-            assert time.monotonic() < until_s, "it did not come to be"
-            time.sleep(0.3)
-        return found
+        return until(holds, WITHIN_S)
 
     def gpus(self) -> list[DeviceInfo]:
         found = self.get(DEVICES, NODE)
         return [each for each in found.spec.devices if each.type == "gpu"] if found else []
 
     def seen_by(self, name: str, gpus: int, **annotations: str) -> dict[str, Any]:
-        """What a pod with so much of a GPU sees of the machine's."""
+        """What a pod with this share of a GPU sees of the machine's."""
         told = self.folder / f"{name}.json"
         self.run(name, [sys.executable, "-c", LOOK, str(told)], gpus, **annotations)
         self.until(told.exists)

@@ -15,8 +15,8 @@ from koord.kube.client import Client
 from koord_minicluster.up.data_dir import DataDir
 from koord_minicluster.up.plan import Component
 from koord_minicluster.up.supervisor import Supervisor
-from tests.kube.waiting import eventually
-from tests.minicluster.local.running import container_id_of, gone, is_running, log_of, pids_in, pod, until
+from tests.minicluster.local.running import container_id_of, gone, is_running, log_of, pids_in, pod, until_pod
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.root
 
@@ -51,7 +51,7 @@ async def test_a_killed_node_is_started_again_and_its_pods_go_on(server: Path, t
         running = asyncio.create_task(supervisor.run())
         try:
             async with Client.from_config(str(server)) as client:
-                await asyncio.wait_for(supervisor.ready(), 30)
+                await asyncio.wait_for(supervisor.ready(), 60)
                 end = tmp_path / "end"
                 for name, script, restart in (
                     ("web", "echo hello; exec sleep 300", "Always"),
@@ -63,8 +63,8 @@ async def test_a_killed_node_is_started_again_and_its_pods_go_on(server: Path, t
                     own["spec"]["nodeName"] = NAME
                     await client.create(PODS, own)
                 for name in ("web", "counts", "lost"):
-                    await until(client, name, is_running)
-                await until(client, "done", lambda each: each.is_finished)
+                    await until_pod(client, name, is_running)
+                await until_pod(client, "done", lambda each: each.is_finished)
                 (before, *_) = await pids_of(client, "web")
                 (lost, *_) = await pids_of(client, "lost")
                 assert inherited(before) == ["0", "1", "2"]
@@ -72,12 +72,12 @@ async def test_a_killed_node_is_started_again_and_its_pods_go_on(server: Path, t
                 killed = child.pid
                 os.kill(killed, signal.SIGKILL)
                 os.kill(lost, signal.SIGKILL)
-                await eventually(lambda: child.pid != killed and child.state == "ready", 20)
-                assert _code(await until(client, "lost", lambda each: each.is_finished)) == 137
+                await eventually(lambda: child.pid != killed and child.state == "ready")
+                assert _code(await until_pod(client, "lost", lambda each: each.is_finished)) == 137
                 assert await pids_of(client, "web") == [before]
                 assert _restarts(await client.get(PODS, "web", namespace="default")) == 0
                 end.touch()
-                code = _code(await until(client, "counts", lambda each: each.is_finished))
+                code = _code(await until_pod(client, "counts", lambda each: each.is_finished))
                 assert code == (3 if tells_codes() else 137)
                 assert (await log_of(client, "web"), await log_of(client, "done")) == ("hello\n", "bye\n")
                 await client.delete(PODS, "web", namespace="default", grace_s=1)
@@ -103,6 +103,6 @@ def _code(pod: Pod) -> int:
 
 
 def tells_codes() -> bool:
-    """Whether the kernel says how a process ended that is nobody's child here."""
+    """Whether the kernel says how a process ended that is not a child of this one."""
     major, minor = os.uname().release.split(".")[:2]
     return (int(major), int(minor)) >= (6, 15)

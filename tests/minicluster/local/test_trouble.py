@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import errno
 from collections.abc import Callable, Iterator
@@ -19,7 +18,6 @@ from koord.api.kubernetes.words import PodPhase
 from koord.kube.client import Client
 from koord_minicluster.local.live import processes
 from koord_minicluster.local.live.tree import Tree
-from tests.kube.waiting import eventually
 from tests.minicluster.local.running import (
     NAME,
     ROOT,
@@ -31,8 +29,9 @@ from tests.minicluster.local.running import (
     pids_of,
     pod,
     text,
-    until,
+    until_pod,
 )
+from tests.waiting import always, eventually
 
 pytestmark = pytest.mark.root
 
@@ -49,19 +48,19 @@ async def test_pods_go_on_when_others_come_and_go_beside_an_idle_best_effort_cla
     if not (BEST_EFFORT / "cpu.idle").exists():
         pytest.skip("this kernel has no cpu.idle")
     await client.create(PODS, pod("web", "exec sleep 300", restart="Always"))
-    await until(client, "web", is_running)
+    await until_pod(client, "web", is_running)
     before = await pids_of(client, "web")
     write(BEST_EFFORT / "cpu.idle", "1")
     await client.create(PODS, pod("job", "exit 0", container=NOTHING))
-    await until(client, "job", lambda each: each.status.phase is PodPhase.SUCCEEDED)
+    await until_pod(client, "job", lambda each: each.status.phase is PodPhase.SUCCEEDED)
     for name in ("scaled-1", "scaled-2"):
         await client.create(PODS, pod(name, "sleep 300", restart="Always", container=NOTHING))
-    await until(client, "scaled-2", is_running)
+    await until_pod(client, "scaled-2", is_running)
     for name in ("scaled-1", "scaled-2", "job"):
         await client.delete(PODS, name, namespace="default", grace_s=1)
     await gone(client, "scaled-2")
     await client.create(PODS, pod("later", "sleep 300"))
-    await until(client, "later", is_running)
+    await until_pod(client, "later", is_running)
     assert await pids_of(client, "web") == before
     assert text(BEST_EFFORT / "cpu.idle") == "1"
     # Burstable pods of 50m each weigh together what they asked for.
@@ -113,7 +112,7 @@ async def test_what_the_kernel_refuses_is_an_event_and_the_pod_can_be_deleted(
     client: Client, monkeypatch: pytest.MonkeyPatch, fault: Fault, reason: str
 ) -> None:
     await client.create(PODS, pod("web", "exec sleep 300", restart="Always"))
-    await until(client, "web", is_running)
+    await until_pod(client, "web", is_running)
     before = await pids_of(client, "web")
     fault(monkeypatch, lambda: True)
     await client.create(PODS, pod("hurt", "sleep 300", container=NOTHING))
@@ -132,7 +131,7 @@ async def test_a_pod_runs_when_the_kernel_takes_back_its_refusal(
     await client.create(PODS, pod("hurt", "sleep 300", container=NOTHING))
     await event_of(client, "hurt", "FailedCreatePodContainer")
     broken = False
-    await until(client, "hurt", is_running)
+    await until_pod(client, "hurt", is_running)
 
 
 async def test_a_weight_that_is_refused_ends_nothing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,10 +146,10 @@ async def test_a_weight_that_is_refused_ends_nothing(client: Client, monkeypatch
 
     monkeypatch.setattr(Tree, "set", instead)
     await client.create(PODS, pod("web", "exec sleep 300", restart="Always"))
-    await until(client, "web", is_running)
+    await until_pod(client, "web", is_running)
     await eventually(lambda: bool(refused))
     await client.create(PODS, pod("more", "exit 0"))
-    await until(client, "more", lambda each: each.is_finished)
+    await until_pod(client, "more", lambda each: each.is_finished)
 
 
 @contextmanager
@@ -175,7 +174,7 @@ async def test_a_guaranteed_pod_runs_without_the_right_to_lower_its_oom_score(cl
     own = pod("firm", "sleep 300", container={"resources": {"requests": both, "limits": both}})
     with without_capability(SYS_RESOURCE):
         await client.create(PODS, own)
-        await until(client, "firm", is_running)
+        await until_pod(client, "firm", is_running)
     await client.delete(PODS, "firm", namespace="default", grace_s=1)
     await gone(client, "firm")
 
@@ -183,7 +182,7 @@ async def test_a_guaranteed_pod_runs_without_the_right_to_lower_its_oom_score(cl
 async def test_a_limit_above_what_the_node_has_is_the_nodes(client: Client) -> None:
     large = {"resources": {"requests": {"cpu": "50m"}, "limits": {"cpu": "2"}}}
     await client.create(PODS, pod("large", "sleep 300", container=large))
-    await until(client, "large", is_running)
+    await until_pod(client, "large", is_running)
 
 
 def is_waiting(reason: str) -> Callable[[Pod], bool]:
@@ -214,7 +213,7 @@ async def test_a_container_that_cannot_start_is_told_and_can_be_deleted(
         secret = {"metadata": {"name": "null", "namespace": "default"}, "data": {"KEY": "AAAA"}}
         await client.create(SECRETS, secret)
     await client.create(PODS, pod("never", "sleep 300", container=container))
-    await until(client, "never", is_waiting(reason))
+    await until_pod(client, "never", is_waiting(reason))
     assert told in await event_of(client, "never", "Failed")
     await client.delete(PODS, "never", namespace="default")
     await gone(client, "never")
@@ -225,7 +224,7 @@ async def test_a_secret_reaches_the_container_as_it_is_whether_text_or_not(clien
     await client.create(SECRETS, secret)
     env = {"env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "raw", "key": "KEY"}}}]}
     await client.create(PODS, pod("raw", "printf %s $KEY | od -An -tx1", container=env))
-    await until(client, "raw", lambda each: each.is_finished)
+    await until_pod(client, "raw", lambda each: each.is_finished)
     assert (await log_of(client, "raw")).split() == ["fe", "ff", "68", "69"]
 
 
@@ -242,33 +241,30 @@ async def test_a_secret_reaches_the_container_as_it_is_whether_text_or_not(clien
 async def test_a_probe_that_cannot_be_made_has_failed_and_no_more(client: Client, probe: dict[str, Any]) -> None:
     odd = {**probe, "periodSeconds": 1, "failureThreshold": 1}
     await client.create(PODS, pod("probed", "sleep 300", restart="Always", container={"readinessProbe": odd}))
-    await until(client, "probed", lambda each: each.status.phase is PodPhase.RUNNING)
+    await until_pod(client, "probed", lambda each: each.status.phase is PodPhase.RUNNING)
     before = await container_id_of(client, "probed")
-    await asyncio.sleep(1.2)
-    (status,) = (await client.get(PODS, "probed", namespace="default")).status.container_statuses
-    assert (status.ready, status.restart_count) == (False, 0)
+
+    async def goes_on() -> bool:
+        (status,) = (await client.get(PODS, "probed", namespace="default")).status.container_statuses
+        return (status.ready, status.restart_count) == (False, 0)
+
+    await always(goes_on, 1.2)
     assert await container_id_of(client, "probed") == before
 
 
 async def test_a_pod_inherits_its_log_and_nothing_else(client: Client) -> None:
     await client.create(PODS, pod("poor", "sleep 300"))
-    await until(client, "poor", is_running)
+    await until_pod(client, "poor", is_running)
     (pid, *_) = await pids_of(client, "poor")
     assert sorted(each.name for each in Path(f"/proc/{pid}/fd").iterdir()) == ["0", "1", "2"]  # noqa: ASYNC240
 
 
 async def test_the_logs_of_a_pod_are_gone_with_it(client: Client, tmp_path: Path) -> None:
     await client.create(PODS, pod("wordy", "echo one; sleep 300", terminationGracePeriodSeconds=1))
-    await until(client, "wordy", is_running)
+    await until_pod(client, "wordy", is_running)
     folder = tmp_path / "logs" / NAME
-    for _ in range(600):
-        if await log_of(client, "wordy"):
-            break
-        await asyncio.sleep(0.1)
-    assert await log_of(client, "wordy") == "one\n"
+    assert await eventually(lambda: log_of(client, "wordy")) == "one\n"
     assert len(list(folder.iterdir())) == 1
     await client.delete(PODS, "wordy", namespace="default")
     await gone(client, "wordy")
-    async with asyncio.timeout(20):
-        while any(folder.iterdir()):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    await eventually(lambda: not any(folder.iterdir()))

@@ -14,10 +14,11 @@ import signal
 import struct
 import subprocess
 import termios
-import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
+
+from tests.waiting import until
 
 _SEQUENCE = re.compile(r"\x1b\[(?P<given>[?\d;]*)(?P<what>[A-Za-z])|\x1b\].*?(?:\x07|\x1b\\)|\x1b[=>()][0B]?")
 
@@ -107,23 +108,27 @@ class OnATerminal:
                 self.process.wait()
         os.close(self._ours)
 
-    def until(self, seen: Callable[[list[str]], bool], within_s: float) -> list[str]:
+    def until(self, seen: Callable[[list[str]], bool]) -> list[str]:
         """The screen as soon as it shows what is looked for."""
-        deadline = time.monotonic() + within_s
-        while not seen(self.screen.text):
-            assert time.monotonic() < deadline, "\n".join(self.screen.text)
-            self._read(0.2)
+
+        def shows() -> bool:
+            self._read()
+            return seen(self.screen.text)
+
+        until(shows, what=lambda: "\n".join(self.screen.text))
         return self.screen.text
 
-    def ended(self, within_s: float) -> int:
-        deadline = time.monotonic() + within_s
-        while self.process.poll() is None and time.monotonic() < deadline:
-            self._read(0.2)
-        self._read(0.2)
+    def ended(self) -> int:
+        def has_ended() -> bool:
+            self._read()
+            return self.process.poll() is not None
+
+        until(has_ended)
+        self._read()
         return self.process.wait(1)
 
-    def _read(self, wait_s: float) -> None:
-        ready, _, _ = select.select([self._ours], [], [], wait_s)
+    def _read(self) -> None:
+        ready, _, _ = select.select([self._ours], [], [], 0.1)
         if not ready:
             return
         try:

@@ -11,13 +11,14 @@ import pytest
 
 from koord.api import kinds
 from koord.api.protocol import names
-from koord.kube.beside import beside
+from koord.kube.background_task import background_task
 from koord.kube.client import Client
 from koord.kube.errors import NotFound, Status, Unavailable
 from koord_minicluster.up import bootstrap as module
 from koord_minicluster.up.bootstrap import bootstrap
 from tests.manager.live.webhooks import finalized
 from tests.scheduler.live.embedded import serving
+from tests.waiting import eventually
 
 
 async def test_a_lost_connection_is_no_reason_to_give_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +57,7 @@ async def test_a_namespace_that_is_being_deleted_is_waited_for_and_made_again(
             with suppress(NotFound):
                 await client.delete(kinds.CONFIG_MAPS, name, namespace=names.NAMESPACE_KOORDINATOR)
         await finalized(client, names.NAMESPACE_KOORDINATOR)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             after = await again
         place = await client.get(kinds.NAMESPACES, names.NAMESPACE_KOORDINATOR)
         assert place.metadata.uid == after != before
@@ -69,17 +70,15 @@ async def test_what_somebody_deletes_while_the_cluster_runs_is_made_again(
     monkeypatch.setattr(module, "KEEP_S", 0.01)
     async with serving(tmp_path) as client:
         before = await bootstrap(client)
-        async with beside(module.keep(client, before), name="keep"):
+        async with background_task(module.keep(client, before), name="keep"):
             await client.delete(
                 kinds.CONFIG_MAPS, names.CONFIGMAP_SLO_CONTROLLER, namespace=names.NAMESPACE_KOORDINATOR
             )
             await client.delete(kinds.NAMESPACES, names.NAMESPACE_KOORDINATOR)
             await finalized(client, names.NAMESPACE_KOORDINATOR)
-            async with asyncio.timeout(30):
-                while True:
-                    with suppress(NotFound):
-                        await client.get(
-                            kinds.CONFIG_MAPS, names.CONFIGMAP_SLO_CONTROLLER, namespace=names.NAMESPACE_KOORDINATOR
-                        )
-                        break
-                    await asyncio.sleep(0.01)
+            await eventually(
+                lambda: client.get(
+                    kinds.CONFIG_MAPS, names.CONFIGMAP_SLO_CONTROLLER, namespace=names.NAMESPACE_KOORDINATOR
+                ),
+                retry_on=NotFound,
+            )

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.minicluster.up.test_end_to_end import BATCH_POD, koord, kubectl, up, wait_until
+from tests.minicluster.up.test_end_to_end import BATCH_POD, koord, kubectl, up
+from tests.waiting import until
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.kubectl]
+pytestmark = pytest.mark.kubectl
 
 LENT = "jsonpath={.items[*].status.allocatable.kubernetes\\.io/batch-cpu}"
 
@@ -21,7 +22,7 @@ def test_off_takes_back_what_is_lent_and_evicts_if_asked(tmp_path: Path, manager
     data = tmp_path / "data"
     where = ("--kubeconfig", str(data / "kubeconfig"))
     with up(data, "--nodes", "2") as running:
-        wait_until(lambda: len(kubectl(data, "get", "nodes", "-o", LENT).split()) == 2)
+        until(lambda: len(kubectl(data, "get", "nodes", "-o", LENT).split()) == 2)
         (tmp_path / "pod.yaml").write_text(BATCH_POD)
         kubectl(data, "apply", "-f", str(tmp_path / "pod.yaml"))
         kubectl(data, "wait", "--for=condition=Ready", "pod/job", "--timeout=60s")
@@ -33,11 +34,11 @@ def test_off_takes_back_what_is_lent_and_evicts_if_asked(tmp_path: Path, manager
         assert told["evicted"] == ["default/job"]
         assert all(node["lends"] == {} and not node["on"] for node in told["nodes"].values())
         assert kubectl(data, "get", "nodes", "-o", LENT) == ""
-        wait_until(lambda: kubectl(data, "get", "pods", "-o", "name") == "")
+        until(lambda: kubectl(data, "get", "pods", "-o", "name") == "")
         # The supervisor brings the manager back; it finds the switch where it was left. Pods are admitted by it.
-        wait_until(lambda: kubectl(data, "apply", "-f", str(tmp_path / "pod.yaml"), check=False) != "")
+        until(lambda: kubectl(data, "apply", "-f", str(tmp_path / "pod.yaml"), check=False) != "")
         said = "jsonpath={.status.conditions[?(@.type=='PodScheduled')].message}"
-        wait_until(lambda: "Insufficient kubernetes.io/batch-cpu" in kubectl(data, "get", "pod", "job", "-o", said))
+        until(lambda: "Insufficient kubernetes.io/batch-cpu" in kubectl(data, "get", "pod", "job", "-o", said))
         assert kubectl(data, "get", "nodes", "-o", LENT) == ""
         assert koord("colocation", "on", *where).returncode == 0
         kubectl(data, "wait", "--for=condition=Ready", "pod/job", "--timeout=60s")

@@ -7,14 +7,10 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import pytest
-
 from tests.crowd import crowd
-
-pytestmark = pytest.mark.timeout(300)
+from tests.waiting import until
 
 
 def test_the_demo_places_batch_pods_on_what_is_lent_and_ends_cleanly(tmp_path: Path) -> None:
@@ -25,11 +21,12 @@ def test_the_demo_places_batch_pods_on_what_is_lent_and_ends_cleanly(tmp_path: P
             command, cwd=tmp_path, stdout=out, stderr=errors, env={**os.environ, "PYTHONPATH": str(Path.cwd())}
         )
     try:
-        deadline = time.monotonic() + 60 * crowd()
-        while not _batch_runs(said.read_text()):
+
+        def runs() -> bool:
             assert process.poll() is None, (tmp_path / "errors").read_text()
-            assert time.monotonic() < deadline, said.read_text() + (tmp_path / "errors").read_text()
-            time.sleep(0.1)
+            return _batch_runs(said.read_text())
+
+        until(runs, what=lambda: said.read_text() + (tmp_path / "errors").read_text())
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60 * crowd()) == 130
     finally:

@@ -19,8 +19,7 @@ import pytest
 from tests.control_plane import find_binary
 from tests.crowd import crowd
 from tests.minicluster.up.screen import OnATerminal
-
-pytestmark = pytest.mark.timeout(120)
+from tests.waiting import until
 
 READY_WITHIN_S = 90.0
 STOP_WITHIN_S = 90.0
@@ -52,7 +51,7 @@ class RunningUp:
         return self.process.wait(timeout=STOP_WITHIN_S)
 
 
-def koord(*args: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+def koord(*args: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "koord", *args], capture_output=True, text=True, timeout=timeout_s, check=False
     )
@@ -65,11 +64,12 @@ def up(data: Path, *args: str) -> Iterator[RunningUp]:
     with said.open("wb") as out, errors.open("ab") as err:
         process = subprocess.Popen(command, stdout=out, stderr=err, preexec_fn=_heed_a_closed_terminal)
     try:
-        deadline = time.monotonic() + READY_WITHIN_S
-        while not said.read_text().endswith("\n"):
+
+        def is_ready() -> bool:
             assert process.poll() is None, errors.read_text()
-            assert time.monotonic() < deadline, errors.read_text()
-            time.sleep(0.02)
+            return said.read_text().endswith("\n")
+
+        until(is_ready, READY_WITHIN_S, what=errors.read_text)
         yield RunningUp(process, data)
         assert len(said.read_text().splitlines()) == 1
     finally:
@@ -92,15 +92,6 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def wait_until(holds: Any, within_s: float = 60.0) -> None:
-    """Looks less and less often: each look may start a process."""
-    deadline, pause_s = time.monotonic() + within_s * crowd(), 0.1
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(pause_s)
-        pause_s = min(1.5 * pause_s, 0.6)
 
 
 def kubectl(data: Path, *args: str, check: bool = True) -> str:
@@ -159,17 +150,17 @@ def test_the_live_view_shows_a_restart_at_80_by_24_and_leaves_the_terminal_as_it
     data = tmp_path / "data"
     command = [sys.executable, "-m", "koord", "up", "--nodes", "1", "--data-dir", str(data), "--durability", "fast"]
     with OnATerminal(command, 80, 24) as terminal:
-        terminal.until(lambda text: any(line.startswith("nodes 1 Ready") for line in text), 60)
+        terminal.until(lambda text: any(line.startswith("nodes 1 Ready") for line in text))
         pid = json.loads((data / "endpoints.json").read_text())["components"]["hollow"]["pid"]
         os.kill(pid, signal.SIGKILL)
-        text = terminal.until(lambda text: any("1 (by SIGKILL)" in line for line in text), 30)
+        text = terminal.until(lambda text: any("1 (by SIGKILL)" in line for line in text))
         shown = "".join(line.ljust(80) for line in text[:4])
         assert shown.startswith(f"export KUBECONFIG={data}/kubeconfig")
         assert text[-1] == "Ctrl-C stops everything"
         for word in ("COMPONENT", "apiserver", "hollow", "nodes ", "pods "):
             assert sum(line.startswith(word) for line in text) == 1, text
         os.kill(terminal.process.pid, signal.SIGINT)
-        assert terminal.ended(30) == 130
+        assert terminal.ended() == 130
         assert not terminal.screen.on_second
         assert "stopped" in terminal.screen.text
 
@@ -179,7 +170,7 @@ def test_a_killed_supervisor_takes_its_components_with_it(tmp_path: Path) -> Non
         pids = running.pids()
         running.process.kill()
         running.process.wait()
-        wait_until(lambda: not any(map(alive, pids)))
+        until(lambda: not any(map(alive, pids)))
 
 
 @pytest.mark.kubectl
@@ -188,7 +179,7 @@ def test_state_is_kept_over_a_restart_and_killed_components_are_healed(tmp_path:
     with up(data, "--nodes", "2") as running:
         kubectl(data, "create", "configmap", "kept", "--from-literal=a=b")
         kubectl(data, "create", "deployment", "web", "--image=web:1", "--replicas=3")
-        kubectl(data, "wait", "--for=condition=Available", "deployment/web", "--timeout=40s")
+        kubectl(data, "wait", "--for=condition=Available", "deployment/web", "--timeout=60s")
         for name in ("hollow", "scheduler", "manager", "controllers", "apiserver"):
             killed = running.component(name)["pid"]
             os.kill(killed, signal.SIGKILL)
@@ -197,10 +188,10 @@ def test_state_is_kept_over_a_restart_and_killed_components_are_healed(tmp_path:
                 now = running.component(name)
                 return bool(now["pid"] != killed and now["state"] == "ready")
 
-            wait_until(healed)
+            until(healed)
         assert "kept" in kubectl(data, "get", "configmap", "kept")
         kubectl(data, "scale", "deployment/web", "--replicas=5")
-        kubectl(data, "wait", "--for=jsonpath={.status.readyReplicas}=5", "deployment/web", "--timeout=40s")
+        kubectl(data, "wait", "--for=jsonpath={.status.readyReplicas}=5", "deployment/web", "--timeout=60s")
         before = kubectl(data, "get", "pods", "-o", "jsonpath={.items[*].metadata.uid}")
         port = running.component("apiserver")["endpoints"]["api"]
         assert running.stop() == 0
@@ -244,12 +235,12 @@ def test_whoever_deletes_koords_namespace_gets_it_again_and_pods_are_accepted_th
 
     with up(data, "--nodes", "1") as running:
         before = uid()
-        wait_until(lambda: "koordinator-default-quota" in kubectl(data, "get", "elasticquotas", "-A"))
+        until(lambda: "koordinator-default-quota" in kubectl(data, "get", "elasticquotas", "-A"))
         kubectl(data, "delete", "namespace", "koordinator-system", "--wait=false")
-        wait_until(lambda: uid() not in ("", before))
-        wait_until(accepted)
-        # Killed in the middle of a deletion, with webhooks registered that nobody will answer.
-        wait_until(lambda: "vpod" in kubectl(data, "get", "validatingwebhookconfigurations", "-o", "yaml"))
+        until(lambda: uid() not in ("", before))
+        until(accepted)
+        # Killed in the middle of a deletion, with webhooks registered that will not answer.
+        until(lambda: "vpod" in kubectl(data, "get", "validatingwebhookconfigurations", "-o", "yaml"))
         os.kill(running.process.pid, signal.SIGSTOP)
         for name in ("controllers", "manager"):
             os.kill(running.component(name)["pid"], signal.SIGKILL)
@@ -260,7 +251,7 @@ def test_whoever_deletes_koords_namespace_gets_it_again_and_pods_are_accepted_th
         running.process.wait()
     with up(data, "--nodes", "1") as running:
         assert uid() not in ("", before)
-        wait_until(accepted)
+        until(accepted)
         assert running.stop() == 0
 
 
@@ -269,10 +260,10 @@ def test_co_location_is_on_and_batch_pods_run_on_what_is_lent(tmp_path: Path) ->
     data = tmp_path / "data"
     with up(data, "--nodes", "1", "--single-process"):
         lent = "jsonpath={.items[0].status.allocatable.kubernetes\\.io/batch-cpu}"
-        wait_until(lambda: kubectl(data, "get", "nodes", "-o", lent) != "")
+        until(lambda: kubectl(data, "get", "nodes", "-o", lent) != "")
         (tmp_path / "pod.yaml").write_text(BATCH_POD)
         kubectl(data, "apply", "-f", str(tmp_path / "pod.yaml"))
-        kubectl(data, "wait", "--for=condition=Ready", "pod/job", "--timeout=40s")
+        kubectl(data, "wait", "--for=condition=Ready", "pod/job", "--timeout=60s")
         name = kubectl(data, "get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
         told = subprocess.run(
             [
@@ -297,7 +288,7 @@ def test_co_location_is_on_and_batch_pods_run_on_what_is_lent(tmp_path: Path) ->
         off = {"data": {"colocation-config": '{"enable":false}'}}
         patch = ("patch", "configmap", "slo-controller-config", "-n", "koordinator-system", "--type=merge")
         kubectl(data, *patch, "-p", json.dumps(off))
-        wait_until(lambda: kubectl(data, "get", "nodes", "-o", lent) == "")
+        until(lambda: kubectl(data, "get", "nodes", "-o", lent) == "")
     with up(data, "--nodes", "1", "--single-process"):
         assert kubectl(data, "get", "nodes", "-o", lent) == ""
 
@@ -306,18 +297,12 @@ def test_co_location_is_on_and_batch_pods_run_on_what_is_lent(tmp_path: Path) ->
 def test_a_hundred_nodes_are_ready_within_five_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("COV")]:
         monkeypatch.delenv(name)
-    took_s = []
-    for attempt in range(3):
-        data = tmp_path / str(attempt) / "data"
-        data.parent.mkdir()
-        began = time.monotonic()
-        with up(data, "--nodes", "100"):
-            took_s.append(time.monotonic() - began)
-            lines = kubectl(data, "get", "nodes", "--no-headers").splitlines()
-        assert sum(" Ready " in line for line in lines) == 100
-        if min(took_s) < 5 * crowd():
-            return
-    pytest.fail(f"ready after {', '.join(f'{each:.1f} s' for each in took_s)}")
+    data, began_s = tmp_path / "data", time.monotonic()
+    with up(data, "--nodes", "100"):
+        took_s = time.monotonic() - began_s
+        lines = kubectl(data, "get", "nodes", "--no-headers").splitlines()
+    assert sum(" Ready " in line for line in lines) == 100
+    assert took_s < 5 * crowd()
 
 
 @pytest.mark.kubectl
@@ -326,7 +311,7 @@ def test_one_process_can_do_it_all(tmp_path: Path) -> None:
     with up(data, "--nodes", "2", "--single-process") as running:
         assert len(kubectl(data, "get", "nodes", "--no-headers").splitlines()) == 2
         kubectl(data, "run", "web", "--image=web:1")
-        kubectl(data, "wait", "--for=condition=Ready", "pod/web", "--timeout=30s")
+        kubectl(data, "wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
         assert running.stop() == 0
 
 

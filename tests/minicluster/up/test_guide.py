@@ -17,7 +17,6 @@ GUIDE = Path(__file__).parents[3] / "docs" / "one-machine.md"
 
 
 @pytest.mark.kubectl
-@pytest.mark.timeout(180)
 def test_every_command_of_the_guide_works(tmp_path: Path) -> None:
     blocks = re.findall(r"^```sh\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     assert len(blocks) >= 4

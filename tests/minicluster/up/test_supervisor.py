@@ -19,7 +19,7 @@ from koord.kube.program import own_program
 from koord_minicluster.up.data_dir import DataDir
 from koord_minicluster.up.plan import Component
 from koord_minicluster.up.supervisor import Failed, Supervisor
-from tests.kube.waiting import eventually
+from tests.waiting import eventually
 
 PROGRAM = textwrap.dedent(
     """
@@ -57,7 +57,7 @@ async def supervised(data: DataDir, *behaviours: str, stop_within_s: float = 3.0
     running = asyncio.create_task(supervisor.run())
     ready = asyncio.create_task(supervisor.ready())
     try:
-        await asyncio.wait({running, ready}, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({running, ready}, timeout=60, return_when=asyncio.FIRST_COMPLETED)
         if running.done():
             await running
         yield supervisor
@@ -83,7 +83,7 @@ async def test_a_component_that_is_killed_is_started_again(tmp_path: Path) -> No
             child = supervisor.children["c1"]
             killed = child.pid
             os.kill(killed, signal.SIGKILL)
-            await eventually(lambda: child.state == "ready" and child.pid != killed, 10)
+            await eventually(lambda: child.state == "ready" and child.pid != killed)
             assert child.restarts == 1
             assert child.ended == "was ended by SIGKILL"
             assert supervisor.children["c0"].restarts == 0
@@ -141,11 +141,11 @@ async def test_components_do_not_outlive_a_supervisor_that_was_killed(tmp_path: 
     )
     parent = await asyncio.create_subprocess_exec(sys.executable, "-c", program, str(tmp_path), stdout=subprocess.PIPE)
     assert parent.stdout is not None
-    pid = int(await asyncio.wait_for(parent.stdout.readline(), 20))
+    pid = int(await asyncio.wait_for(parent.stdout.readline(), 60))
     assert alive(pid)
     parent.kill()
     await parent.wait()
-    await eventually(lambda: not alive(pid), 10)
+    await eventually(lambda: not alive(pid))
 
 
 async def test_a_component_is_started_again_while_its_children_hold_its_output(tmp_path: Path) -> None:
@@ -159,12 +159,12 @@ async def test_a_component_is_started_again_while_its_children_hold_its_output(t
         supervisor = Supervisor([Component("c0", ("serves",))], data, command=(sys.executable, "-c", program))
         running = asyncio.create_task(supervisor.run())
         try:
-            await asyncio.wait_for(supervisor.ready(), 20)
+            await asyncio.wait_for(supervisor.ready(), 60)
             child = supervisor.children["c0"]
             await eventually(lambda: len(data.log_tail("c0")) == 1)
             killed = child.pid
             os.kill(killed, signal.SIGKILL)
-            await eventually(lambda: child.pid != killed and child.state == "ready", 10)
+            await eventually(lambda: child.pid != killed and child.state == "ready")
             assert child.ended == "was ended by SIGKILL"
             await eventually(lambda: len(data.log_tail("c0")) == 2)
         finally:

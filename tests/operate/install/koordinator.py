@@ -22,7 +22,7 @@ NAMESPACE: Final = "koordinator-system"
 
 @dataclass(frozen=True)
 class Kind:
-    """One of its kinds: versions, of which the last is stored."""
+    """One of its kinds: versions, the last is stored."""
 
     kind: str
     plural: str
@@ -321,7 +321,7 @@ def webhook(name: str, path: str, **more: Any) -> dict[str, Any]:
 
 
 def templated(name: str, *webhooks: dict[str, Any]) -> dict[str, Any]:
-    """With the annotation by which its manager registers webhooks."""
+    """With the annotation that makes its manager register webhooks."""
     found = meta(name)
     return {**found, "annotations": {**found.get("annotations", {}), "template": json.dumps(webhooks)}}
 

@@ -41,7 +41,7 @@ class Request:
 
 
 def request_of(call: Call) -> Request | None:
-    """None for what is not about a resource, such as /version."""
+    """The request of a call; None if it is not about a resource, as with /version."""
     parts = call.path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         group, rest = "", parts[2:]
@@ -105,7 +105,7 @@ class Recorder:
             self.requests.add(request)
 
     def unused(self, rights: Iterable[Right]) -> set[str]:
-        """What it may do and did not: each write, and each resource of which it read nothing."""
+        """What it may do and did not: each write, and each resource that it did not read."""
         found = set()
         for right in rights:
             reads, writes = ([v for v in right.verbs if (v in READ) is read] for read in (True, False))

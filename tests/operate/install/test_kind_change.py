@@ -65,7 +65,7 @@ def test_objects_of_koordinator_lose_nothing_by_koords_kinds(version: str) -> No
 
 
 def reservations(change: Any) -> tuple[dict[Key, Any], list[Any]]:
-    """The kind as somebody else has it, and as koord does."""
+    """The kind as another product defines it, and as koord does."""
     wanted = [each for each in definitions() if key_of(each).name.startswith("reservations.")]
     live: Any = copy.deepcopy(wanted[0])
     live["metadata"]["labels"] = {}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,9 +29,9 @@ from tests.agent.real import make, paths, real_cgroups
 from tests.cluster.installed import kubeconfig_of
 from tests.cluster.servers import embedded
 from tests.control_plane import free_port
-from tests.crowd import crowd
 from tests.operate.install.recorded import account_config
 from tests.scheduler.live.embedded import node_manifest
+from tests.waiting import eventually
 
 SPACE = "koordinator-system"
 LINUX = {"kubernetes.io/os": "linux"}
@@ -162,13 +161,6 @@ async def working(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             task.cancel()
 
 
-async def until(what: str, holds: Callable[[], Awaitable[bool]]) -> None:
-    deadline_s = time.monotonic() + WITHIN_S * crowd()
-    while not await holds():
-        assert time.monotonic() < deadline_s, f"it did not come to be that {what}"
-        await asyncio.sleep(0.1)
-
-
 async def bound(client: Client) -> None:
     """What a scheduler does for pods of a DaemonSet."""
     while True:
@@ -180,7 +172,6 @@ async def bound(client: Client) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.timeout(240)
 async def test_uninstall_puts_real_cgroups_back_whatever_became_of_agents_and_nodes(tmp_path: Path) -> None:
     def koord(*line: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -200,7 +191,7 @@ async def test_uninstall_puts_real_cgroups_back_whatever_became_of_agents_and_no
         async def are_changed() -> bool:
             return tended.is_changed() and killed.is_changed()
 
-        await until("agents act", are_changed)
+        await eventually(are_changed, WITHIN_S, what="agents act")
         (agent,) = killed.kubelet.running.values()
         agent.kill()
 
@@ -216,7 +207,7 @@ async def test_uninstall_puts_real_cgroups_back_whatever_became_of_agents_and_no
         async def are_restored() -> bool:
             return not tended.is_changed() and not killed.is_changed()
 
-        await until("nodes that answer are restored, though one does not", are_restored)
+        await eventually(are_restored, WITHIN_S, what="nodes that answer are restored, though one does not")
         # Whoever takes the dead node out of the cluster ends the wait.
         await client.delete(NODES, "dead")
         said = await again

@@ -13,7 +13,7 @@ from koord.admission.hooks import hooks
 from koord.api import kinds
 from koord.api.configuration.features import ManagerGate, parse_gates
 from koord.api.protocol import hand_over
-from koord.api.protocol.holders import identity
+from koord.api.protocol.lease_holders import identity
 from koord.cli.main import run as koord
 from koord.manager.live.registration import Endpoint, before_koord, entries
 from koord.operate.install.kinds import kind_of
@@ -39,6 +39,7 @@ from tests.control_plane import ControlPlane
 from tests.minicluster.apiserver.server_process import ServerProcess
 from tests.operate.install import koordinator
 from tests.operate.install.test_on_servers import Server
+from tests.waiting import eventually
 
 THERE, HERE = "koordinator-system", "koord-system"
 LEASES = {each.component.name: each.lease for each in THEIRS if each.lease}
@@ -76,7 +77,7 @@ def test_who_acts_is_said_by_the_lease_and_for_agents_by_their_pods(of: Standing
 
 @pytest.mark.parametrize("theirs", THEIRS, ids=lambda each: each.component.name)
 def test_no_step_lets_both_act(theirs: Theirs) -> None:
-    """Who has a lease may be there before the other goes. Who has none comes after the other's pods are gone."""
+    """A component with a lease may start before the other goes. One without starts after the other's pods are gone."""
     forth, back = moves(theirs.component, back=False), moves(theirs.component, back=True)
     assert forth.index("pause") < forth.index("wait")
     if theirs.lease:
@@ -182,7 +183,7 @@ def server(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], t
 
 
 async def apply(cluster: Cluster, manifest: dict[str, Any]) -> dict[str, Any]:
-    """As somebody else; as the server has it afterwards."""
+    """As another user; as the server has it afterwards."""
     key = key_of(manifest)
     path = kind_of(key).path(key.name, namespace=key.namespace)
     query = {"fieldManager": "helm", "force": "true"}
@@ -208,13 +209,12 @@ async def install_koordinator(cluster: Cluster, version: str) -> list[Key]:
 
 
 async def defined(cluster: Cluster, key: Key) -> None:
-    for _ in range(600):
-        found: Any = await cluster.get(key)
-        conditions = found.get("status", {}).get("conditions") or []
-        if any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"{key} is not established")
+    async def is_established() -> bool:
+        definition: Any = await cluster.get(key)
+        conditions = definition.get("status", {}).get("conditions") or []
+        return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+
+    await eventually(is_established, what=f"{key} is established")
 
 
 def done(server: Server, *args: str) -> str:
@@ -327,7 +327,7 @@ def test_uninstall_beside_a_running_koordinator_leaves_what_that_one_uses(
 def test_each_component_changes_hands_and_back_and_all_of_koordinator_is_as_before(
     server: Server, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Here nobody renews a lease, and no controller makes pods.
+    # Here no process renews a lease, and no controller makes pods.
     monkeypatch.setattr(migrating, "UNRENEWED_S", 0.0)
     keys = server.ask(lambda cluster: install_koordinator(cluster, version))
     before = said_by_users(server, keys)
@@ -345,7 +345,7 @@ def test_each_component_changes_hands_and_back_and_all_of_koordinator_is_as_befo
             assert holder(server, lease) == ""
             server.ask(lambda cluster, lease=lease, name=each: hold(cluster, lease, identity(name, "1")))  # type: ignore[misc]
     now = said_by_users(server, keys)
-    # No object of a user's and no configuration is another; the workloads wait, and nobody waits for the webhooks.
+    # No object of a user's and no configuration is another; the workloads wait, and no request waits for the webhooks.
     assert {key.name for key in keys if now[key] != before[key]} == theirs | {key.name for key in WEBHOOKS}
     for key in WEBHOOKS:
         assert {entry["failurePolicy"] for entry in now[key]["webhooks"]} == {"Ignore"}

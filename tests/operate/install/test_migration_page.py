@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from koord.api.kinds import DAEMON_SETS, DEPLOYMENTS, Kind
-from koord.api.protocol.holders import identity
+from koord.api.protocol.lease_holders import identity
 from koord.kube.client import Client
 from koord.kube.errors import ApiError
 from koord.kube.locate import locate
@@ -40,7 +40,7 @@ def played(kubeconfig: Path) -> Iterator[None]:
                 try:
                     await _played(Cluster(client), holders)
                 except (ApiError, OSError, TimeoutError):
-                    # Somebody deleted it meanwhile, or the server is busy.
+                    # Somebody deleted it in the meantime, or the server is busy.
                     continue
                 await asyncio.sleep(0.1)
 

@@ -19,7 +19,6 @@ from koord.operate.install.settings import COMPONENTS, Settings
 from tests.minicluster.apiserver.server_process import ServerProcess
 from tests.operate.install.test_on_servers import Server
 
-pytestmark = pytest.mark.timeout(180)
 SETTINGS = Settings(image="koord:1", version="1.0.0", extras=("monitoring",))
 
 

@@ -31,7 +31,6 @@ def test_a_version_in_the_name_of_a_binary_is_found(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("binary", OLDER)
 def test_koord_installs_works_and_goes_on_an_older_api_server(binary: str, capsys: pytest.CaptureFixture[str]) -> None:
     version = read(binary.rpartition("-")[2])

@@ -29,8 +29,8 @@ from koord.operate.install.objects import desired
 from koord.operate.install.settings import Settings
 from tests.control_plane import ControlPlane
 from tests.minicluster.apiserver.server_process import ServerProcess
+from tests.waiting import eventually, until
 
-pytestmark = pytest.mark.timeout(180)
 R = TypeVar("R")
 MOST = {"spec": {"max": {"cpu": "100"}}}
 SETTINGS = Settings(image="koord:1", version="1.0.0")
@@ -71,10 +71,7 @@ class Server:
         self.ask(lambda cluster: cluster.delete(Key(kind.api_version, kind.kind, name, namespace)))
 
     def until_gone(self, kind: Kind[Any], name: str) -> None:
-        deadline_s = time.monotonic() + 60
-        while self.get(kind, name) is not None:
-            assert time.monotonic() < deadline_s, f"{kind} {name} stays"
-            time.sleep(0.05)
+        until(lambda: self.get(kind, name) is None, what=f"{kind} {name} is gone")
 
     def versions(self, keys: list[Key]) -> dict[Key, str]:
         """The versions of those that exist."""
@@ -88,7 +85,7 @@ class Server:
 def _version(manifest: Any) -> str:
     meta = manifest["metadata"]
     if manifest["kind"] == "CustomResourceDefinition":
-        # A server writes conditions into it by and by; whoever else changes it makes another generation of it.
+        # A server writes conditions into it by and by; any other change makes another generation of it.
         return f"{meta['uid']}/{meta['generation']}"
     return str(meta["resourceVersion"])
 
@@ -191,13 +188,18 @@ def test_a_quota_that_a_manager_which_still_runs_refuses_to_delete_stays_and_the
         }
         body = {"metadata": {"name": "still-runs"}, "webhooks": [entry]}
         await cluster.client.create(kinds.VALIDATING_WEBHOOK_CONFIGURATIONS, body)
-        with pytest.raises(ApiError):
-            # Servers follow configurations a moment later.
-            for _ in range(600):
+
+        async def is_refused() -> bool:
+            try:
                 await cluster.client.delete(
                     kinds.ELASTIC_QUOTAS, meta["name"], namespace=meta["namespace"], dry_run=True
                 )
-                await asyncio.sleep(0.1)
+            except ApiError:
+                return True
+            return False
+
+        # Servers follow configurations a moment later.
+        await eventually(is_refused)
 
     server.ask(refused)
     code, out, err = server.koord("uninstall", "--yes", "--restore-timeout", "0")
@@ -232,7 +234,7 @@ async def a_node_that_koord_wrote_on(cluster: Cluster) -> None:
 
 
 class Killed(BaseException):
-    """As a signal that nobody can catch: nothing more is written."""
+    """As a signal that cannot be caught: nothing more is written."""
 
 
 def killed_after(patched: pytest.MonkeyPatch, writes: int, server: Server, *line: str) -> None:
@@ -273,10 +275,7 @@ def test_what_was_killed_in_the_middle_is_finished_or_undone_by_the_next_run(
     assert server.koord(*away)[0] == 0
     server.ask(finish_namespace)
     # Kinds go when their objects are gone.
-    deadline_s = time.monotonic() + 60
-    while left := server.versions(keys):
-        assert time.monotonic() < deadline_s, left
-        time.sleep(0.1)
+    until(lambda: not server.versions(keys))
 
 
 def test_an_upgrade_keeps_the_settings_and_refuses_to_go_back(server: Server) -> None:
@@ -320,7 +319,7 @@ def test_the_restricted_profile_admits_all_pods_but_the_agents(real: Path, capsy
 
 
 def account(server: Server, folder: Path, *rules: dict[str, Any]) -> Path:
-    """A kubeconfig of somebody who has these rights in the whole cluster, and no others."""
+    """A kubeconfig of a user who has these rights in the whole cluster, and no others."""
     name = "half-trusted"
 
     async def make(cluster: Cluster) -> str:
@@ -398,7 +397,7 @@ def test_a_webhook_of_somebody_else_an_old_kind_and_a_dying_namespace_are_refuse
         assert (code, out) == (2, "")
         assert "Namespace koordinator-system: it is being deleted" in err
         assert "podgroups.scheduling.sigs.k8s.io: objects are stored as v1" in err
-        # Without --adopt, and by somebody who may look at everything and not write Deployments.
+        # Without --adopt, and by a user who may look at everything and not write Deployments.
         looking = {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]}
         kubeconfig = account(server, tmp_path, everything_but("deployments"), looking)
         code, out, err = server.koord("install", kubeconfig=kubeconfig)
@@ -439,7 +438,7 @@ def test_an_agent_of_another_system_on_the_same_names_is_refused_with_its_reason
 
 
 def test_neighbours_are_named_by_what_they_leave_on_the_cluster(server: Server) -> None:
-    """A provider may run an autoscaler where nobody sees its pods."""
+    """A provider may run an autoscaler where users cannot see its pods."""
     status = {"name": "cluster-autoscaler-status", "namespace": "kube-system"}
     server.ask(lambda cluster: cluster.client.create(kinds.CONFIG_MAPS, {"metadata": status}))
     definition = _old_kind()
@@ -459,7 +458,7 @@ def test_neighbours_are_named_by_what_they_leave_on_the_cluster(server: Server) 
         while True:
             _, out, _ = server.koord("check", "-o", "json")
             found = {each["feature"]: each["state"] for each in json.loads(out)["checks"]}
-            # A server serves a new group a moment after it has heard of it.
+            # A server serves a new group a moment after it is stored.
             if wanted <= found.keys():
                 break
             assert time.monotonic() < deadline_s, found
@@ -471,7 +470,7 @@ def test_neighbours_are_named_by_what_they_leave_on_the_cluster(server: Server) 
 
 
 def _old_kind() -> dict[str, Any]:
-    """podgroups as somebody else defines them: stored in a version that koord does not serve."""
+    """podgroups as another product defines them: stored in a version that koord does not serve."""
     version = {
         "name": "v1",
         "served": True,

@@ -10,18 +10,18 @@ from msgspec.structs import replace as msgspec_replace
 from koord.api.configuration.slo_config import SloConfig
 from koord.api.configuration.slo_config_types import ColocationConfig
 from koord.operate.install.others import SYSTEMS, Neighbour
-from koord.operate.install.readiness import Finding, Held, NodeSeen, Seen, findings, is_ready, kernel
+from koord.operate.install.readiness import ClusterFacts, Finding, LeaseState, NodeFacts, findings, is_ready, kernel
 from koord.operate.install.settings import Settings
 from koord.operate.install.versions import SERVER_FEATURES, said
 
 SETTINGS = Settings(image="koord:1", version="1")
-WELL = Seen(
+WELL = ClusterFacts(
     (1, 35),
     "v1.35.0",
     settings=SETTINGS,
-    leases={name: Held("a", True) for name in ("koordinator-manager", "koord-scheduler", "koord-descheduler")},
+    leases={name: LeaseState("a", True) for name in ("koordinator-manager", "koord-scheduler", "koord-descheduler")},
     workloads=dict.fromkeys(("manager", "scheduler", "descheduler", "agent"), ""),
-    nodes=[NodeSeen("n1", "6.1.0-18-amd64", lends=True), NodeSeen("n2", "6.1.0-18-amd64", lends=True)],
+    nodes=[NodeFacts("n1", "6.1.0-18-amd64", lends=True), NodeFacts("n2", "6.1.0-18-amd64", lends=True)],
     config=SloConfig(colocation=ColocationConfig(enable=True)),
 )
 VOLCANO, OTHER_MANAGER, AUTOSCALER = (
@@ -30,7 +30,7 @@ VOLCANO, OTHER_MANAGER, AUTOSCALER = (
 )
 
 
-def of(seen: Seen, feature: str) -> Finding:
+def of(seen: ClusterFacts, feature: str) -> Finding:
     return next(each for each in findings(seen) if each.feature == feature)
 
 
@@ -64,20 +64,20 @@ def test_an_installation_that_is_well_is_ready_though_much_is_off() -> None:
         (replace(WELL, config=SloConfig()), "batch resources", "off", "co-location is off"),
         (replace(WELL, config_problems=["colocation-config: bad"]), "configuration", "broken", "bad"),
         (
-            replace(WELL, nodes=[NodeSeen("n1", "6.1", True, ("volcano-agent",))]),
+            replace(WELL, nodes=[NodeFacts("n1", "6.1", True, ("volcano-agent",))]),
             "batch resources",
             "broken",
             "volcano-agent writes kubernetes.io/batch-cpu on 1 node",
         ),
         (
-            replace(WELL, nodes=[NodeSeen("new", "6.1", True), NodeSeen("old", "5.4.0-150-generic", True)]),
+            replace(WELL, nodes=[NodeFacts("new", "6.1", True), NodeFacts("old", "5.4.0-150-generic", True)]),
             "CPU burst by saved quota",
             "partly",
             "old (5.4.0-150-generic)",
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_its_cause(seen: Seen, feature: str, state: str, says: str) -> None:
+def test_what_is_wrong_is_said_with_its_cause(seen: ClusterFacts, feature: str, state: str, says: str) -> None:
     found = of(seen, feature)
     assert found.state == state
     assert says in found.why
@@ -111,15 +111,15 @@ def test_a_newer_api_server_than_was_tried_is_named_and_not_refused() -> None:
     ],
 )
 def test_kubelets_of_other_versions_are_named(kubelet: str, feature: str | None, state: str | None) -> None:
-    seen = replace(WELL, nodes=[NodeSeen("n1", "6.1", True, kubelet=kubelet)])
+    seen = replace(WELL, nodes=[NodeFacts("n1", "6.1", True, kubelet=kubelet)])
     found = {each.feature: each.state for each in findings(seen) if each.area == "versions"}
     assert found.get(feature or "") == state
     assert bool(found) is (feature is not None)
 
 
 def test_components_that_run_outside_of_the_cluster_are_named_and_what_they_do_works() -> None:
-    held = {name: Held("laptop_koord-1", True) for name in ("koordinator-manager", "koord-descheduler")}
-    held["koord-schedules-default-scheduler"] = Held("laptop_koord-2", True)
+    held = {name: LeaseState("laptop_koord-1", True) for name in ("koordinator-manager", "koord-descheduler")}
+    held["koord-schedules-default-scheduler"] = LeaseState("laptop_koord-2", True)
     outside = replace(WELL, settings=None, workloads={}, leases=held, agents=0)
     assert of(outside, "manager") == Finding("components", "manager", "works", "outside of the cluster, on laptop")
     assert of(outside, "scheduler").state == "works"
@@ -141,7 +141,7 @@ def test_components_that_run_outside_of_the_cluster_are_named_and_what_they_do_w
     assert of(with_agent, "agent").why == "outside of the cluster, for 1 of 2 nodes"
     assert of(with_agent, "hold best effort back (CPU suppress)").why != "needs the agent"
     for holder, fresh in (("laptop_koord-1", False), ("laptop_1", True)):
-        gone = replace(outside, leases={name: Held(holder, fresh) for name in held})
+        gone = replace(outside, leases={name: LeaseState(holder, fresh) for name in held})
         assert of(gone, "koord").state == "missing"
         assert of(gone, "batch resources").state == "off"
 

@@ -26,11 +26,11 @@ from koord.operate.live import rollouts
 from koord_minicluster.up.bootstrap import bootstrap
 from tests.agent.live.test_daemon import NODE, FakeKubelet, batch_pod, host, ready_node, working
 from tests.control_plane import ControlPlane
-from tests.manager.live.managing import change, configure, make_node, managing, report, until, until_there
+from tests.manager.live.managing import change, configure, make_node, managing, report, until_there
 from tests.operate.install.recorded import ELSEWHERE, Recorder, client_with
 from tests.scheduler.live.embedded import serving
+from tests.waiting import eventually
 
-pytestmark = pytest.mark.timeout(120)
 SETTINGS = Settings(image="koord:1", version="1")
 BURST = feature_of("cpu-burst")
 
@@ -99,15 +99,15 @@ async def test_a_managers_rights_are_enough_and_little_more(
             hooks = Webhooks(parse_gates(ManagerGate, ""), "127.0.0.1:0", WebhookOptions(host="127.0.0.1"))
             options = ManagerOptions(elect=True, beside=(hooks.run,), rollout_look_s=0.1)
             async with managing(client, options=options):
-                await until(lambda: _is_told(admin))
+                await eventually(lambda: _is_told(admin))
                 await change(admin, "colocation-config", '{"enable": true}')
                 await make_node(admin, "n1")
                 await until_there(admin, kinds.NODE_METRICS, "n1")
                 await until_there(admin, kinds.NODE_SLOS, "n1")
                 await report(admin, "n1")
-                await until(lambda: _lends(admin))
+                await eventually(lambda: _lends(admin))
                 await rollouts.start(admin, BURST, Rollout(steps=(50, 100), every_seconds=0.2))
-                await until(lambda: _is_complete(admin))
+                await eventually(lambda: _is_complete(admin))
                 await admin.delete(kinds.NODES, "n1")
                 await until_there(admin, kinds.NODE_METRICS, "n1", there=False)
     assert heard.refused == []
@@ -141,12 +141,12 @@ async def test_an_agents_rights_are_enough_and_little_more(tmp_path: Path) -> No
                 heard.listen(client)
                 options = AgentOptions(NODE, machine.root, machine.cgroups.root, tmp_path / "state", address)
                 async with working(client, options):
-                    await until(lambda: _reports(admin), within_s=60)
+                    await eventually(lambda: _reports(admin))
                     await until_there(admin, kinds.NODE_RESOURCE_TOPOLOGIES, NODE)
-                    # A word that nobody can read is told of in an event.
+                    # An event reports an annotation that cannot be read.
                     odd = {"metadata": {"annotations": {"node.koordinator.sh/colocation-strategy": "{"}}}
                     await admin.patch(kinds.NODES, NODE, odd)
-                    await until(lambda: _hears_of(admin, NODE), within_s=60)
+                    await eventually(lambda: _hears_of(admin, NODE))
     assert heard.refused == []
     assert heard.unused(rights_of(AGENT, SETTINGS)) - UNUSED_BY_THE_AGENT == set()
 

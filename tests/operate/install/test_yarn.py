@@ -21,9 +21,10 @@ from koord.operate.install.settings import Settings
 from koord.yarn.amount import of_yarn
 from koord.yarn.live.run import OperatorOptions, run
 from koord_minicluster.up.bootstrap import CLUSTER_ROLE_BINDINGS
-from tests.manager.live.managing import fresh, make_node, managing, report, until, until_there
+from tests.manager.live.managing import fresh, make_node, managing, report, until_there
 from tests.operate.install.recorded import Refusals, as_account
 from tests.scheduler.live.embedded import serving
+from tests.waiting import eventually
 from tests.yarn.stand_in import resource_manager
 from tests.yarn.test_operator import NODE_ID, QUICK, SLOWLY_S, condition, until_cap
 
@@ -90,7 +91,7 @@ async def test_its_rights_are_enough_for_all_that_an_operator_does(tmp_path: Pat
                     async def is_shared() -> bool:
                         return (await condition(admin))[1] == "Shared"
 
-                    await until(is_shared, SLOWLY_S)
+                    await eventually(is_shared, SLOWLY_S)
                 finally:
                     operator.cancel()
                     with suppress(asyncio.CancelledError):

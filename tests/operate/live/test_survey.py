@@ -91,7 +91,7 @@ async def test_webhooks_that_do_not_answer_are_noticed(
     assert set(told) == {"webhooks", "nodes"}
     assert heard in told["webhooks"]
     assert await client.list(PODS) == [], "what is tried is never stored"
-    # Who took admission off by hand is told so, not that nobody answers.
+    # If a user took admission off, the survey says so, not that no webhook answers.
     await break_glass.turn(client, "on purpose")
     assert "admission is off by hand since" in failing(await found(client))["webhooks"]
 

@@ -9,7 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,8 +24,7 @@ from koord.kube.clock import SystemClock
 from koord.runtime.pod_resources.live.server import serve
 from tests.agent import states
 from tests.runtime.pod_resources.messages import answer, container, pod, read
-
-pytestmark = pytest.mark.timeout(120)
+from tests.waiting import eventually
 
 WITHIN_S = 60.0
 LIST, GET = "/v1.PodResourcesLister/List", "/v1.PodResourcesLister/Get"
@@ -68,12 +67,6 @@ async def proxied(folder: Path, annotations: dict[str, str]) -> AsyncIterator[Po
         await server.stop(0)
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not holds():  # noqa: ASYNC110 - another process brings it about
-            await asyncio.sleep(0.05)
-
-
 async def ask(socket: Path, method: str, request: bytes = b"") -> bytes:
     async with grpc.aio.insecure_channel(f"unix://{socket}") as channel:
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(method)
@@ -92,7 +85,7 @@ def short() -> Iterator[Path]:
 
 async def test_the_socket_adds_what_was_given_is_roots_alone_and_comes_back_after_a_kill(short: Path) -> None:
     async with proxied(short, GIVEN) as kept:
-        await until(kept.socket.exists)
+        await eventually(kept.socket.exists)
         found = read(await ask(kept.socket, LIST))
         assert found["ns/train"]["cpus"] == [1]
         assert found["ns/web"]["cpus"] == []
@@ -108,7 +101,7 @@ async def test_the_socket_adds_what_was_given_is_roots_alone_and_comes_back_afte
         first = kept.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        await until(lambda: kept.pid not in (None, first))
+        await eventually(lambda: kept.pid not in (None, first))
         assert read(await ask(kept.socket, LIST))["ns/train"]["cpus"] == [1]
         last = kept.pid
     assert last is not None
@@ -118,14 +111,14 @@ async def test_the_socket_adds_what_was_given_is_roots_alone_and_comes_back_afte
 
 async def test_a_socket_that_is_removed_comes_back_and_what_took_its_place_stays(short: Path) -> None:
     async with proxied(short, GIVEN) as kept:
-        await until(kept.socket.exists)
+        await eventually(kept.socket.exists)
         kept.socket.unlink()
-        await until(kept.socket.exists)
+        await eventually(kept.socket.exists)
         assert read(await ask(kept.socket, LIST))["ns/train"]["cpus"] == [1]
         kept.socket.unlink()
         kept.socket.write_text("somebody's file")
         first = kept.pid
-        await until(lambda: kept.pid != first)
+        await eventually(lambda: kept.pid != first)
         assert kept.socket.read_text() == "somebody's file"
 
 
@@ -133,7 +126,7 @@ async def test_a_kubelet_that_was_away_is_asked_as_soon_as_it_is_back(short: Pat
     kubelet, own = short / "kubelet.sock", short / "own.sock"
     is_over = asyncio.Event()
     serving = asyncio.create_task(serve(kubelet, own, short / "given.json", is_over))
-    await until(own.exists)
+    await eventually(own.exists)
     for _ in range(3):
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await ask(own, LIST)

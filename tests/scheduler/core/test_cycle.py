@@ -97,7 +97,7 @@ def test_a_promise_of_before_our_time_is_kept() -> None:
     assert fed.nowhere().ask.key == "shop/low"
 
 
-@pytest.mark.parametrize("lower", [0, 1], ids=["nobody would have to go", "somebody has to go elsewhere"])
+@pytest.mark.parametrize("lower", [0, 1], ids=["no pod would have to go", "a pod has to go elsewhere"])
 def test_a_pod_that_loses_its_promise_is_tried_once_and_keeps_its_message(lower: int) -> None:
     fed = Fed()
     fed.put(
@@ -140,7 +140,7 @@ def test_who_had_others_go_comes_before_those_who_are_made_in_their_place() -> N
     fed.put(*victims)
     fed.put(pod("wanted", cpu="2", priority=9))
     assert set(fed.nowhere().remedy.victims) == {"shop/a", "shop/b"}
-    # It backs off, and who is made anew does not.
+    # It backs off; a pod that is created again does not.
     fed.delete(victims[0])
     fed.put(pod("a2", priority=0))
     assert fed.nowhere().ask.key == "shop/a2"

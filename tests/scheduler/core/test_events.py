@@ -1,4 +1,4 @@
-"""Who waits is tried again when something could help, and only then."""
+"""A pod that waits is tried again when something could help, and only then."""
 
 from __future__ import annotations
 
@@ -148,11 +148,11 @@ FEW_NODES = Sizes(nodes=(1, 3), placed=(0, 12), pending=(4, 8))
 @settings(max_examples=15)
 @given(st.integers(0, 2**32))
 @example(1274260).via("a pod brings volumes to a full node, where others then find them attached")
-@example(1274440).via("the same, where nobody else turns the pod away")
+@example(1274440).via("the same, where no other plugin turns the pod away")
 @example(675332815).via("the limit of a pod falls, and with it what it is taken to use")
 @example(313202494).via("a pod gives up its ports")
 def test_no_pod_that_could_be_placed_is_left_among_the_unschedulable(seed: int) -> None:
-    """Whatever happens, but for time, owners and namespaces, of which nobody tells: there the sweep helps."""
+    """Whatever happens, but for time, owners and namespaces, which send no event: there the sweep helps."""
     story = Story(generate._scene(Dice(seed), FEW_NODES, stock=False), Dice(seed ^ 0x5EED), heard_of_only=True)
     queue = profiles_of(SchedulerConfiguration(profiles=(story.profile,))).queue(story.engine.cluster)
     now_s = 0.0
@@ -175,7 +175,7 @@ def test_no_pod_that_could_be_placed_is_left_among_the_unschedulable(seed: int) 
 
 
 def try_all(engine: Engine, queue: Queue, now_s: float) -> None:
-    """Everybody who is ready is tried. Who could be placed comes back at once: this is about the others."""
+    """All ready pods are tried. A pod that could be placed comes back at once: this is about the others."""
     placeable = []
     while (attempt := queue.pop(now_s)) is not None:
         (ask,) = attempt.entity.pods

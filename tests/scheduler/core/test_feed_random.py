@@ -1,4 +1,4 @@
-"""Whatever happens, and in whatever order it is heard of: in the end the state is what the API server says.
+"""Whatever happens, and in whatever order it arrives: in the end the state is what the API server says.
 
 A small API server of dictionaries; its changes come to the feed kind by kind, late, and interleaved at will, while
 decisions are made and bound. In the end everything is heard, and the state is compared with one fed from scratch.
@@ -120,7 +120,7 @@ class Story:
             assert_sound(self)
 
     def _relist(self, number: int) -> None:
-        """A gap: what was missed comes as the difference to what is there now."""
+        """A gap: what was missed comes as the difference to the present state."""
         self.api.unheard_pods.clear()
         relist = self.fed.pods.relist()
         for each in self.api.pods.values():
@@ -182,7 +182,7 @@ class Story:
 
 
 def assert_sound(story: Story) -> None:
-    """At any time: nobody is both placed and ready to be placed, and nobody who fits waits for something to happen."""
+    """At any time: no pod is both placed and ready to be placed, and no pod that fits waits for something to happen."""
     feed = story.fed.feed
     for attempt in feed.queue:
         if attempt.where is not Where.IN_FLIGHT:
@@ -222,7 +222,7 @@ def check(steps: list[tuple[str, int]]) -> None:
     fresh.put(*api.nodes.values(), *api.pods.values())
     assert picture(feed.cluster) == picture(fresh.feed.cluster)
     assert not feed.assumed
-    assert not len(feed.cluster.nominations), "nobody is promised what will not come"
+    assert not len(feed.cluster.nominations), "no pod is promised what will not come"
     assert story.fed.waiting == fresh.waiting
     for uid, places in api.bound.items():
         assert len(places) == 1, (uid, places)

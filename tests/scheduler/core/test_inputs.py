@@ -47,7 +47,7 @@ class Columns(Plugin):
 
 
 class TakesMoves(Plugin):
-    """Looks at a kind that nobody brings to the scheduler."""
+    """Looks at a kind that the scheduler does not receive."""
 
     name = "TakesMoves"
 

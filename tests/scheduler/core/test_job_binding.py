@@ -1,4 +1,4 @@
-"""What becomes of a job of which some members could not be bound."""
+"""What becomes of a job if some members could not be bound."""
 
 from __future__ import annotations
 

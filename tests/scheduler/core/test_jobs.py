@@ -15,14 +15,16 @@ from koord.scheduler.core.entity import Entity, Where
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
-from koord.scheduler.framework.plugin import JobNeed, Permit, Plugin, Remedy
+from koord.scheduler.framework.jobs import JobNeed, Jobs, Permit
+from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.queueing import Queueing
+from koord.scheduler.framework.remedy import Remedy
 from koord.scheduler.profiles import Profiles, profiles_of
-from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Row
 from tests.scheduler.core.build import changed, node, placed, pod
 
 
-class Jobs(Plugin):
+class Labelled(Plugin):
     """Pods of one label are a job, which needs `least` members; it waits until all are there."""
 
     name = "Jobs"
@@ -31,42 +33,57 @@ class Jobs(Plugin):
     reversed = False
     remedies: tuple[Remedy, ...] = ()
 
-    def group(self, ask: Ask, cluster: Cluster) -> str | None:
-        job = ask.meta.labels.get("job")
-        return None if job is None else f"job/{job}"
+    def __init__(self) -> None:
+        self.jobs, self.queueing = LabelledJobs(self), Queueing(blocks=self._blocks)
 
-    def blocks(self, entity: Entity) -> str | None:
+    def _blocks(self, entity: Entity) -> str | None:
         is_job = entity.key.startswith("job/")
         return f"{len(entity.pods)} of {self.size} are there" if is_job and len(entity.pods) < self.size else None
 
-    def needs(self, asks: Sequence[Ask], cluster: Cluster) -> Sequence[JobNeed] | None:
-        return None if self.least is None else (JobNeed("job j", tuple(range(len(asks))), self.least),)
 
-    def plan_job(self, asks: Sequence[Ask], engine: Engine) -> Sequence[Row | None] | None:
-        if not self.reversed:
+class LabelledJobs(Jobs):
+    def __init__(self, plugin: Labelled) -> None:
+        self._plugin = plugin
+
+    def group(self, ask: Ask) -> str | None:
+        job = ask.meta.labels.get("job")
+        return None if job is None else f"job/{job}"
+
+    def needs(self, asks: Sequence[Ask]) -> Sequence[JobNeed] | None:
+        least = self._plugin.least
+        return None if least is None else (JobNeed("job j", tuple(range(len(asks))), least),)
+
+    def plan(self, asks: Sequence[Ask], engine: Engine) -> Sequence[Row | None] | None:
+        if not self._plugin.reversed:
             return None
         rows = engine.cluster.table.row_of
         return [rows[name] for name in sorted(rows, reverse=True)][: len(asks)]
 
-    def post_filter_job(self, asks: Sequence[Ask], engine: Engine) -> Remedy | None:
-        return self.remedies[0] if self.remedies else None
+    def post_filter(self, asks: Sequence[Ask], engine: Engine) -> Remedy | None:
+        return self._plugin.remedies[0] if self._plugin.remedies else None
 
 
-class Waits(Plugin):
-    """Pods of one label are bound together, once `enough` of them have a place."""
-
-    name = "Waits"
+class WaitsTogether(Jobs):
     enough = 2
 
     def __init__(self) -> None:
         self.there: dict[str, int] = {}
 
-    def permit(self, ask: Ask, row: Row, cluster: Cluster) -> Permit | None:
+    def permit(self, ask: Ask, row: Row) -> Permit | None:
         group = ask.meta.labels.get("together")
         if group is None:
             return None
         self.there[group] = self.there.get(group, 0) + 1
         return Permit(allows=(group,)) if self.there[group] >= self.enough else Permit(group, 30.0)
+
+
+class Waits(Plugin):
+    """Pods of one label are bound together, once enough of them have a place."""
+
+    name = "Waits"
+
+    def __init__(self) -> None:
+        self.jobs = WaitsTogether()
 
 
 def core_with(plugin: Plugin) -> Core:
@@ -86,7 +103,7 @@ def put(core: Core, asks: Sequence[Ask]) -> None:
 
 
 def test_a_job_waits_for_its_members_and_is_decided_as_one() -> None:
-    core, members = core_with(Jobs()), job(3)
+    core, members = core_with(Labelled()), job(3)
     core.put(NODES, node("n1", cpu="4"))
     put(core, members[:2])
     assert core.decide() is None
@@ -102,7 +119,7 @@ def test_a_job_waits_for_its_members_and_is_decided_as_one() -> None:
 
 
 def test_a_job_that_does_not_fit_whole_takes_nothing_and_is_told_once() -> None:
-    core = core_with(Jobs())
+    core = core_with(Labelled())
     core.put(NODES, node("n1", cpu="2"))
     put(core, job(3))
     found = core.decide()
@@ -117,7 +134,7 @@ def test_a_job_that_does_not_fit_whole_takes_nothing_and_is_told_once() -> None:
 
 
 def test_a_job_that_needs_fewer_goes_ahead_and_the_rest_is_tried_again() -> None:
-    plugin = Jobs()
+    plugin = Labelled()
     plugin.least = 2
     core, members = core_with(plugin), job(3)
     core.put(NODES, node("n1", cpu="2"))
@@ -134,7 +151,7 @@ def test_a_job_that_needs_fewer_goes_ahead_and_the_rest_is_tried_again() -> None
 
 
 def test_members_go_where_the_jobs_planner_wants_them() -> None:
-    plugin = Jobs()
+    plugin = Labelled()
     plugin.reversed = True
     core = core_with(plugin)
     for name in ("n1", "n2", "n3"):
@@ -146,7 +163,7 @@ def test_members_go_where_the_jobs_planner_wants_them() -> None:
 
 
 def test_a_member_whose_binding_fails_comes_back_without_the_bound_ones() -> None:
-    plugin = Jobs()
+    plugin = Labelled()
     plugin.size = 1
     core, members = core_with(plugin), job(3)
     core.put(NODES, node("n1", cpu="4"))
@@ -165,7 +182,7 @@ def test_a_member_whose_binding_fails_comes_back_without_the_bound_ones() -> Non
 
 
 def test_a_member_that_is_deleted_leaves_the_others_waiting() -> None:
-    core, members = core_with(Jobs()), job(3)
+    core, members = core_with(Labelled()), job(3)
     put(core, members)
     core.removed(PODS, members[1].pod)
     left = core.queue.entity("job/j")

@@ -1,4 +1,4 @@
-"""Names that somebody makes up, and things that come and go for months, leave nothing behind in the scheduler."""
+"""Names that users make up, and things that come and go for months, leave nothing behind in the scheduler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FEW = 8
 
 
 def asking(name: str, i: int) -> Pod:
-    """A pod that asks for what only somebody like it has heard of."""
+    """A pod that asks for what only pods like it know."""
     made_up: dict[str, dict[str, Any]] = {
         "resource": {"containers": [{"name": "c", "resources": {"requests": {f"example.com/r{i}": "1"}}}]},
         "label": {"nodeSelector": {f"example.com/l{i}": "x"}},

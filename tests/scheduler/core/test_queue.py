@@ -11,8 +11,8 @@ from koord.api.kubernetes.pod import Pod, PodSpec, SchedulingGate
 from koord.scheduler.core.entity import Attempt, Entity, Where
 from koord.scheduler.core.queue import MOST_EVENTS, POOLED_AT_MOST_S, SWEEP_EVERY_S, ClusterEvent, Gate, Queue, Waker
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.plugins.priority_sort import PrioritySort
-from koord.scheduler.plugins.scheduling_gates import SchedulingGates
+from koord.scheduler.plugins.priority_sort import order
+from koord.scheduler.plugins.scheduling_gates import blocks
 from koord.scheduler.state.table import Reason
 
 FIT = "NodeResourcesFit"
@@ -24,7 +24,7 @@ LABELLED = ClusterEvent(int(Reason.LABELS))
 
 
 def queue(**wakers: Waker) -> Queue:
-    return Queue(PrioritySort().order, {**WAKERS, **wakers}, [Gate(SchedulingGates().blocks)])
+    return Queue(order, {**WAKERS, **wakers}, [Gate(blocks)])
 
 
 def entity(key: str, priority: int = 0) -> Entity:
@@ -269,7 +269,7 @@ def test_a_gate_of_a_plugin_opens_on_its_events() -> None:
             return self.reason
 
     gate = Closed()
-    waiting = Queue(PrioritySort().order, WAKERS, [Gate(gate.blocks, int(gate.wakes_on))])
+    waiting = Queue(order, WAKERS, [Gate(gate.blocks, int(gate.wakes_on))])
     waiting.put(entity("a"), 0.0)
     assert waiting.happened(ClusterEvent(int(Reason.NODE)), 0.0) == 0
     gate.reason = None
@@ -380,7 +380,7 @@ class _Driven:
         assert {key: each.entity.priority for key, each in standing.items()} == self.there, "nothing lost, nothing new"
         flying = [each for each in self.flying if standing.get(each.entity.key) is each]
         assert len(self.queue) == len(self.there) - len(flying)
-        assert len({each.entity.key for each in flying}) == len(flying), "nobody is in flight twice"
+        assert len({each.entity.key for each in flying}) == len(flying), "no pod is in flight twice"
         for each in standing.values():
             assert (each.where is Where.IN_FLIGHT) == (each in flying)
 

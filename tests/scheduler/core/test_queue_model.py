@@ -18,7 +18,7 @@ from koord.scheduler.core import queue
 from koord.scheduler.core.entity import Attempt, Entity, Where
 from koord.scheduler.core.queue import POOLED_AT_MOST_S, SWEEP_EVERY_S, ClusterEvent, Queue, Waker
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.plugins.priority_sort import PrioritySort
+from koord.scheduler.plugins.priority_sort import order
 from koord.scheduler.state.table import Reason
 
 FIT, TAINTS, EVERYTHING, PICKY = "NodeResourcesFit", "TaintToleration", "OfNobodyKnown", "Picky"
@@ -192,7 +192,7 @@ class Both:
         self.gate = Gate()
         wakers = {name: Waker(reasons, picky if name == PICKY else None) for name, reasons in LISTENS.items()}
         self.queue, self.plain = (
-            Queue(PrioritySort().order, wakers, [queue.Gate(self.gate.blocks, GATE_OPENS)]),
+            Queue(order, wakers, [queue.Gate(self.gate.blocks, GATE_OPENS)]),
             PlainQueue(self.gate),
         )
         self.flying: list[tuple[Attempt, Waiting]] = []
@@ -204,7 +204,7 @@ class Both:
         match what:
             case "put":
                 priority, many = number % 4, number % 3
-                # Each of its own template: who looks closer is asked once for all that are alike.
+                # Each of its own template: a closer look is taken once for all that are alike.
                 spec = PodSpec(node_selector={"for": key})
                 members = tuple(Ask(Pod(ObjectMeta(name=f"{key}{i}", namespace="n"), spec)) for i in range(many))
                 queue.put(Entity(key, members, priority), now_s)
@@ -267,8 +267,8 @@ def test_everybody_is_where_the_rules_say(seed: int) -> None:
 
 
 def test_those_that_never_fit_do_not_keep_others_from_their_turn() -> None:
-    """However often something wakes them, who was turned away rests first, and then the others are next."""
-    queue = Queue(PrioritySort().order, {FIT: Waker(int(Reason.FREED))})
+    """However often something wakes them, a pod that was turned away rests first, and then the others are next."""
+    queue = Queue(order, {FIT: Waker(int(Reason.FREED))})
     for i in range(200):
         queue.put(Entity(f"huge-{i}", (), 9), 0.0)
     queue.put(Entity("small", (), 0), 0.0)
@@ -284,8 +284,8 @@ def test_those_that_never_fit_do_not_keep_others_from_their_turn() -> None:
 
 
 def test_a_busy_queue_tries_everybody_at_least_once_in_a_backoff() -> None:
-    """Among those that are turned away for ever and woken by every event, nobody is tried twice as often as another."""
-    queue = Queue(PrioritySort().order, {FIT: Waker(int(Reason.FREED))})
+    """Among those that are turned away for ever and woken by every event, no pod is tried twice as often as another."""
+    queue = Queue(order, {FIT: Waker(int(Reason.FREED))})
     for i in range(50):
         queue.put(Entity(f"p{i}", (), i), 0.0)
     tries: dict[str, int] = {}

@@ -13,13 +13,28 @@ from koord.api.machinery.shield import Failure, Shield
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Bind
 from koord.scheduler.core.moment import Moment
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.controller import Controller
 from koord.scheduler.framework.plugin import Plugin, Taking
+from koord.scheduler.framework.refusals import Refusals
 from koord.scheduler.framework.writes import Patch, Write
 from koord.scheduler.own_plugins import OwnPlugin
 from koord.scheduler.profiles import profiles_of
 from koord.scheduler.state.cluster import Cluster
 from tests.scheduler.builders import node
 from tests.scheduler.reservations import MADE_S, pod, reservation
+
+
+def _fail_to_write() -> Iterable[Write]:
+    raise RuntimeError("nothing to write")
+
+
+class FailingRefusals(Refusals):
+    def refuses(self, ask: Ask) -> str | None:
+        return None
+
+    def eased(self, *, idle: bool) -> Sequence[str]:
+        raise RuntimeError("nobody")
 
 
 class Fails(Plugin):
@@ -34,11 +49,8 @@ class Fails(Plugin):
     def _fail(self, thing: Any) -> None:
         raise RuntimeError(f"not {thing.metadata.name}")
 
-    def writes(self, cluster: Cluster) -> Iterable[Write]:
-        raise RuntimeError("nothing to write")
-
-    def eases(self, cluster: Cluster, idle: bool) -> Sequence[str]:
-        raise RuntimeError("nobody")
+    def attach(self, cluster: Cluster) -> None:
+        self.controller, self.refusals = Controller(_fail_to_write), FailingRefusals()
 
 
 def core(shield: Shield | None) -> Core:

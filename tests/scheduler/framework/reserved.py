@@ -1,4 +1,4 @@
-"""Nodes of which some have room that is reserved for the pods of a team, and pods of teams and others."""
+"""Nodes, some with room that is reserved for the pods of a team, and pods of teams and others."""
 
 from __future__ import annotations
 

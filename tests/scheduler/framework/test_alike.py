@@ -18,7 +18,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import convert
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.moment import Moment
-from koord.scheduler.framework import jobs
+from koord.scheduler.framework import job_placing
 from koord.scheduler.framework.alike import merged
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
@@ -108,7 +108,7 @@ def job(parts: list[tuple[int, int, int, bool]], name: str = "p") -> list[Ask]:
 def decided(
     monkeypatch: pytest.MonkeyPatch, few: int, which: int, nodes: Any, parts: Any, least: int
 ) -> tuple[list[Placement], dict[str, tuple[PodRecord, Row]], dict[Any, bytes]]:
-    monkeypatch.setattr(jobs, "FEW_ALIKE", few)
+    monkeypatch.setattr(job_placing, "FEW_ALIKE", few)
     engine = cluster(which, nodes)
     asks = job(parts)
     found = [*engine.place_all(asks, at_least=min(least, len(asks))), *engine.place_all(job([(3, 1, 1, False)], "q"))]

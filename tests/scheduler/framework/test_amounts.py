@@ -156,10 +156,12 @@ def test_one_row_many_rows_and_many_classes_are_judged_by_the_plain_formula(scen
         assert [judge.score(One(columns, row)) for row in rows] == [line[i] for line in scores]
         assert rows_of(judge.feasible(Many(columns, index)), len(rows)) == [line[i] for line in masks]
         assert rows_of(judge.score(Many(columns, index)), len(rows)) == [line[i] for line in scores]
-    feasible, score = judges[-1].of_row(columns)
-    assert [[feasible(row, judge.numbers) for judge in judges] for row in rows] == masks
-    assert [[score(row, judge.numbers) for judge in judges] for row in rows] == scores
-    together, cells = judges[0].together(judges), Many(columns, index[:, np.newaxis])
+    forms = [judge.fast for judge in judges if judge.fast is not None]
+    numbers = [each.numbers for each in forms]
+    feasible, score = forms[-1].of_row(columns)
+    assert [[feasible(row, each) for each in numbers] for row in rows] == masks
+    assert [[score(row, each) for each in numbers] for row in rows] == scores
+    together, cells = forms[0].together(numbers), Many(columns, index[:, np.newaxis])
     assert rows_of(together.feasible(cells), len(rows), len(judges)) == masks
     assert rows_of(together.score(cells), len(rows), len(judges)) == scores
 
@@ -179,7 +181,8 @@ def test_views_count_for_verdict_and_score_and_promises_for_the_verdict_alone(sc
 
     judges = scene.judges(table)
     for judge, asks in zip(judges, scene.asks, strict=True):
-        judge.promised = promised
+        assert judge.amounts is not None
+        judge.amounts.promised = promised
         for seen in ([], [scene.view]):
             view = overlay(scene.view) if seen else None
             many = Many(columns, np.arange(len(rows)), view)
@@ -231,11 +234,15 @@ def test_it_is_asked_again_after_what_changes_its_columns() -> None:
 
 def test_classes_are_alike_where_only_what_pods_ask_for_differs() -> None:
     scene = Scene([[8]], [[0]], [[1], [2]], [1], [True], LEAST_ALLOCATED, [{}], [{}])
-    one, other = scene.judges(scene.table())
-    assert one.alike == other.alike
+    one, other = (judge.fast for judge in scene.judges(scene.table()))
+    assert one is not None
+    assert other is not None
+    assert one.key == other.key
     assert (one.numbers, other.numbers) == (PodAmounts((1,), (1,)), PodAmounts((2,), (2,)))
     scene.shape = MOST_ALLOCATED
-    assert scene.judges(scene.table())[0].alike != one.alike
+    third = scene.judges(scene.table())[0].fast
+    assert third is not None
+    assert third.key != one.key
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koord.scheduler.framework import groups as module
+from koord.scheduler.framework.facet import FewGroups
 from koord.scheduler.framework.groups import LOW, NEVER, TIE_BITS, Groups
-from koord.scheduler.framework.judge import FewGroups
 from koord.scheduler.state.table import Array, Changes
 
 ROWS = 300
@@ -42,7 +42,7 @@ class Colours(FewGroups):
 
 
 class Scene:
-    """Rows with bases and colours, which change; all ties are decided by the bases, as they are by hashes of names."""
+    """Rows with bases and colours, which change; all ties are decided by the bases, like those by hashes of names."""
 
     def __init__(self, seed: int, facets: int) -> None:
         self.rng = random.Random(seed)

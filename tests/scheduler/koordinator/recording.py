@@ -1,7 +1,7 @@
 """What Koordinator itself said to random questions, kept in one file a subject, so that it can be compared with.
 
 Its functions were compiled from its sources and asked directly. What depends on the order of a map in Go was asked many
-times: a case then has several answers, all of which Koordinator gives.
+times: a case then has several answers, and Koordinator gives all of them.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from koord.scheduler.plugins.numa.accumulator import Free, Wish, take
+from koord.scheduler.plugins.numa.accumulator import BindRule, Free, take
 from koord.scheduler.plugins.numa.topology import cpus_in
 from tests.scheduler.koordinator.recording import Answer, Question, read, unexplained
 from tests.scheduler.plugins.numa.machines import machine, mask, told
@@ -24,7 +24,7 @@ def taken(question: Question) -> str | None:
     used = sum(1 << cpu for cpu, times in refs.items() if times >= most_refs)
     marked = sum(1 << cpu for cpu, mark in marks.items() if wanted and mark == wanted and refs[cpu])
     free = topology.cpus & ~used & ~mask(question.get("reserved", ""))
-    wish = Wish(question["bind"], question.get("required", False), wanted, question["strategy"] == "MostAllocated")
+    wish = BindRule(question["bind"], question.get("required", False), wanted, question["strategy"] == "MostAllocated")
     return told(take(Free(topology, free, marked, refs if most_refs > 1 else None), question["n"], wish, preferred))
 
 

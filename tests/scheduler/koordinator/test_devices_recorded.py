@@ -12,9 +12,10 @@ from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.device import Device
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import One
-from koord.scheduler.framework.judge import Objection
+from koord.scheduler.framework.exact_check import Objection
 from koord.scheduler.plugins.devices.alignment import hints
-from koord.scheduler.plugins.devices.allocate import Found, allocate
+from koord.scheduler.plugins.devices.allocate import Grants, allocate
+from koord.scheduler.plugins.devices.check import DeviceCheck
 from koord.scheduler.plugins.devices.judge import DeviceJudge
 from koord.scheduler.plugins.devices.requests import InvalidRequest, Wanted, wanted
 from koord.scheduler.state.table import Row
@@ -32,6 +33,7 @@ class Asked:
     scene: Scene
     ask: Ask
     judge: DeviceJudge
+    check: DeviceCheck
     wanted: Wanted
     row: Row
 
@@ -56,7 +58,8 @@ def asked(question: Question) -> Asked | None:
     judge = scene.plugin.compile(ask, scene.cluster)
     assert found is not None
     assert isinstance(judge, DeviceJudge)
-    return Asked(scene, ask, judge, found, scene.cluster.table.row_of["n"])
+    assert judge.exact is not None
+    return Asked(scene, ask, judge, judge.exact, found, scene.cluster.table.row_of["n"])
 
 
 def _device(each: dict[str, Any]) -> dict[str, Any]:
@@ -84,9 +87,9 @@ def _requests(here: Asked, answer: Answer) -> Iterator[str]:
 
 def _devices(here: Asked, question: Question, answer: Answer) -> Iterator[str]:
     mask = sum(1 << number for number in question["numa"]) if "numa" in question else None
-    room = here.judge.room(here.ask, here.row, mask)
+    room = here.check.room(here.ask, here.row, mask)
     assert room is not None
-    found = allocate(room, here.wanted, here.judge.score_in(room))
+    found = allocate(room, here.wanted, here.check.score_in(room))
     if isinstance(found, Objection):
         # Of two types that are short either may be told.
         same = len(here.wanted.requests) > 1 or found.resolvable == (answer.get("code") == "Unschedulable")
@@ -111,11 +114,11 @@ def _devices(here: Asked, question: Question, answer: Answer) -> Iterator[str]:
 def _hints(here: Asked, answer: Answer) -> Iterator[str]:
     if "hints" not in answer and "hint_code" not in answer:
         return
-    room = here.judge.room(here.ask, here.row)
+    room = here.check.room(here.ask, here.row)
     assert room is not None
     ours = {
         type_: sorted((hint.nodes, hint.preferred, hint.score) for hint in each or ())
-        for type_, each in hints(room, here.wanted, here.judge.score_in(room)).items()
+        for type_, each in hints(room, here.wanted, here.check.score_in(room)).items()
     }
     theirs = {
         type_: sorted((sum(1 << n for n in hint["nodes"]), hint["preferred"], hint["score"]) for hint in each)
@@ -125,14 +128,14 @@ def _hints(here: Asked, answer: Answer) -> Iterator[str]:
         yield f"hints {ours}, not {theirs}"
 
 
-def _told(found: Found) -> dict[str, list[tuple[int, list[tuple[str, int]], list[str]]]]:
+def _told(found: Grants) -> dict[str, list[tuple[int, list[tuple[str, int]], list[str]]]]:
     return {
         type_: [(grant.minor, list(grant.amounts), [vf.bus_id for vf in grant.vfs]) for grant in grants]
         for type_, grants in found.items()
     }
 
 
-def _minors(found: Found) -> dict[str, list[int]]:
+def _minors(found: Grants) -> dict[str, list[int]]:
     return {type_: [grant.minor for grant in grants] for type_, grants in found.items()}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from koord.scheduler.framework.judge import Objection
+from koord.scheduler.framework.exact_check import Objection
 from koord.scheduler.plugins.numa.hints import Agreed, Hint, Hints, Rule, merged
 from tests.scheduler.koordinator.recording import Answer, Question, read, unexplained
 
@@ -38,7 +38,7 @@ def _mask(nodes: list[int]) -> int:
 
 
 def _without_zeros(reason: str) -> str:
-    """How many digits a mask has in the text is nobody's concern."""
+    """How many digits a mask has in the text does not matter."""
     return re.sub(r"(?<=[\[ ])0+(?=1)", "", reason)
 
 

@@ -15,8 +15,9 @@ from koord.api.machinery.codec import convert
 from koord.api.protocol.annotations import cpu
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.judge import Objection
-from koord.scheduler.plugins.numa.allocations import Held
+from koord.scheduler.framework.exact_check import Objection
+from koord.scheduler.plugins.numa.allocation import Allocation
+from koord.scheduler.plugins.numa.check import NUMACheck
 from koord.scheduler.plugins.numa.hints import Agreed, Offer, merged
 from koord.scheduler.plugins.numa.judge import NUMAJudge
 from koord.scheduler.state.table import Row
@@ -89,11 +90,13 @@ def differences(question: Question, answer: Answer) -> list[str]:
     ask = asked(question)
     judge = world.numa.compile(ask, world.cluster)
     assert isinstance(judge, NUMAJudge)
-    offer = judge.offer(ask, row)
+    check = judge.exact
+    assert check is not None
+    offer = check.offer(ask, row)
     assert offer is not None
     assert offer.rule is not None
     agreed = merged(offer.hints, offer.rule)
-    return [*_hints(offer, answer), *_given(judge, ask, row, agreed, answer)]
+    return [*_hints(offer, answer), *_given(check, ask, row, agreed, answer)]
 
 
 def _hints(offer: Offer, answer: Answer) -> Iterator[str]:
@@ -110,7 +113,7 @@ def _hints(offer: Offer, answer: Answer) -> Iterator[str]:
         yield f"hints {ours}, not {theirs}"
 
 
-def _given(judge: NUMAJudge, ask: Ask, row: Row, agreed: Agreed | Objection, answer: Answer) -> Iterator[str]:
+def _given(check: NUMACheck, ask: Ask, row: Row, agreed: Agreed | Objection, answer: Answer) -> Iterator[str]:
     if isinstance(agreed, Objection) or not answer["admit"]:
         if answer["admit"] or not isinstance(agreed, Objection):
             yield f"{agreed}, not {answer.get('affinity') or answer.get('reasons')}"
@@ -119,12 +122,12 @@ def _given(judge: NUMAJudge, ask: Ask, row: Row, agreed: Agreed | Objection, ans
     if agreed.nodes != theirs:
         yield f"{agreed}, not {theirs}"
         return
-    found = judge.check(ask, row, agreed)
+    found = check.check(ask, row, agreed)
     if isinstance(found, Objection) or "error" in answer:
         if not isinstance(found, Objection) or "error" not in answer:
             yield f"{found}, not {answer.get('error') or answer.get('numa')}"
         return
-    held = found or Held()
+    held = found or Allocation()
     zones = {str(zone): dict(amounts) for zone, amounts in held.zones}
     if (zones, told(held.cpus)) != (answer.get("numa", {}), answer.get("cpus", "")):
         yield f"{zones} {told(held.cpus)}, not {answer.get('numa')} {answer.get('cpus')}"

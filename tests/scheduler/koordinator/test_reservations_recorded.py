@@ -23,7 +23,7 @@ TOO_MANY = "Insufficient pods by node"
 
 
 @dataclass
-class Found:
+class NodeVerdict:
     """What a pod finds on one node."""
 
     matched: list[str] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Found:
     nominated: str = ""
 
 
-def found(question: Question) -> dict[str, Found]:
+def found(question: Question) -> dict[str, NodeVerdict]:
     world = World()
     world.put(*(convert(Node, node) for node in question["nodes"]))
     world.put(*(convert(Reservation, each) for each in question["reservations"]))
@@ -47,20 +47,20 @@ def found(question: Question) -> dict[str, Found]:
     return {node["metadata"]["name"]: _on(world, ask, node["metadata"]["name"]) for node in question["nodes"]}
 
 
-def _on(world: World, ask: Ask, name: str) -> Found:
+def _on(world: World, ask: Ask, name: str) -> NodeVerdict:
     cluster = world.core.cluster
     row, rooms = cluster.table.row_of[name], world.rooms
     for resource, _ in ask.requests:
         cluster.resource(resource)
     wish = rooms.wish(ask)
     if wish is None:
-        return Found(short=_short(cluster, cluster.table.columns, ask, row))
+        return NodeVerdict(short=_short(cluster, cluster.table.columns, ask, row))
     matching = rooms.matching(wish, ask.meta)
     rooming, here = Rooming(cluster, matching, ask.requests, frozenset()), matching.at.get(row, [])
     mask = 0 if wish.ignores else rooming.verdict(row)
     named = next((room for at in matching.at.values() for room in at), None) if matching.rules.name else None
     chosen = None if mask or wish.ignores else rooming.chosen(row)
-    return Found(
+    return NodeVerdict(
         sorted(room.name for room in here),
         {room.name: fitting.score(ask.requests, room) for room in here},
         sorted(fitting.words(mask, ask.requests, named)),
@@ -87,7 +87,7 @@ def differences(question: Question, answer: Answer) -> list[str]:
     return [line for name, theirs in answer["nodes"].items() for line in _against(ours[name], theirs, name)]
 
 
-def _against(ours: Found, theirs: Answer, name: str) -> Iterator[str]:
+def _against(ours: NodeVerdict, theirs: Answer, name: str) -> Iterator[str]:
     if ours.matched != theirs.get("matched", []):
         yield f"{name}: matched {ours.matched}, not {theirs.get('matched', [])}"
         return

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration
 from koord.api.kinds import NODES, PODS
+from koord.api.kubernetes.node import Node
 from koord.kube.client import Client
 from koord.kube.locate import locate
 from koord.kube.metrics import Metrics
+from koord.scheduler.core.feed import Feed
 from koord.scheduler.live.run import SchedulerOptions, run
 from koord_minicluster.apiserver.server import ApiServer, ServeOptions
+from tests.waiting import eventually
 
 NO_TAINTS = frozenset({"TaintNodesByCondition"})
 
@@ -41,7 +46,7 @@ async def scheduling(
         run(client, config, options=options or SchedulerOptions(alone=True), metrics=metrics, on_ready=ready.set)
     )
     waiting = asyncio.create_task(ready.wait())
-    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED, timeout=30)
+    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED, timeout=60)
     waiting.cancel()
     if task.done():
         task.result()
@@ -77,12 +82,6 @@ async def make_nodes(client: Client, number: int, **more: Any) -> None:
         await client.create(NODES, node_manifest(f"node-{index:03}", **more))
 
 
-async def until(holds: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not await holds():  # noqa: ASYNC110 - others bring it about
-            await asyncio.sleep(0.05)
-
-
 async def until_bound(client: Client, *names: str, within_s: float = 60.0) -> dict[str, str]:
     """Waits until all these pods have a node; which."""
     found: dict[str, str] = {}
@@ -92,5 +91,18 @@ async def until_bound(client: Client, *names: str, within_s: float = 60.0) -> di
         found.update({pod.metadata.name: pod.spec.node_name for pod in pods if pod.spec.node_name})
         return all(name in found for name in names)
 
-    await until(bound, within_s)
+    await eventually(bound, within_s)
     return found
+
+
+def deletions_received(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The nodes whose deletion a scheduler in this process has received; filled as they arrive."""
+    names: set[str] = set()
+    remove = Feed.remove_node
+
+    def note(self: Feed, old: Node) -> None:
+        remove(self, old)
+        names.add(old.metadata.name)
+
+    monkeypatch.setattr(Feed, "remove_node", note)
+    return names

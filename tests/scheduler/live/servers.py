@@ -106,7 +106,7 @@ class Line:
             self.cut()
 
     def cut(self) -> None:
-        """Whoever talks is interrupted, and nobody gets through."""
+        """Requests are interrupted, and none gets through."""
         self._whole = False
         for end in self._ends:
             end.transport.abort()

@@ -16,15 +16,17 @@ from koord.kube.clock import SystemClock
 from koord.scheduler.live.announcing import Announcing
 from koord.scheduler.live.run import SchedulerOptions
 from tests.scheduler.live.embedded import scheduling, serving
+from tests.waiting import eventually
 
 
 async def until_answered(client: Client, *names: str) -> Schedulers:
-    async with asyncio.timeout(20):
-        while True:
-            found = await announced(client, time.time())
-            if set(found.answered) == set(names):
-                return found
-            await asyncio.sleep(0.05)
+    async def answered() -> Schedulers | None:
+        schedulers = await announced(client, time.time())
+        return schedulers if set(schedulers.answered) == set(names) else None
+
+    schedulers = await eventually(answered)
+    assert schedulers is not None
+    return schedulers
 
 
 async def test_a_scheduler_answers_to_its_profiles_while_it_runs(tmp_path: Path) -> None:
@@ -59,13 +61,13 @@ async def test_schedulers_that_decide_side_by_side_without_an_election_are_seen(
 
     async def until_seen(*who: str, at_least: int) -> None:
         """Schedulers that write in a fixed order see only the one before them, so a look names two of several."""
-        async with asyncio.timeout(20):
-            while True:
-                held = (await announced(client, time.time())).by_name.get("koord-scheduler")
-                names = {held.holder, *held.beside} if held is not None and held.fresh else set()
-                if names <= set(who) and len(names) >= at_least:
-                    return
-                await asyncio.sleep(0.01)
+
+        async def are_seen() -> bool:
+            held = (await announced(client, time.time())).by_name.get("koord-scheduler")
+            names = {held.holder, *held.beside} if held is not None and held.fresh else set()
+            return names <= set(who) and len(names) >= at_least
+
+        await eventually(are_seen)
 
     async with serving(tmp_path) as client:
         tasks = [announcing("a")]

@@ -1,4 +1,4 @@
-"""What pods that wait say to those who add nodes for them, and what pods that Kueue holds back count in quotas.
+"""What pods that wait say to autoscalers, and what pods that Kueue holds back count in quotas.
 
 Cluster Autoscaler and Karpenter add nodes for pods whose condition PodScheduled has the reason Unschedulable, for no
 others. A new node is worth its price where it would let the pod in.

@@ -18,6 +18,7 @@ from koord.scheduler.core.entity import Where
 from koord.scheduler.framework.writes import Patch
 from koord.scheduler.live.binding import MOST_AT_ONCE, PATIENCE_S, Bindings
 from tests.scheduler.core.build import Fed, changed, node, pod
+from tests.waiting import turns
 
 KEY = "shop/a"
 
@@ -248,7 +249,7 @@ async def test_what_is_being_written_about_the_pod_comes_first() -> None:
 
     bench = Bench(None, settled=settled)
     bench.bindings.start(bench.decide())
-    await asyncio.sleep(0.01)
+    await turns()
     assert bench.client.bound == []
     written.set()
     await bench.bindings.finish(None)

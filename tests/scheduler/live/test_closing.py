@@ -1,4 +1,4 @@
-"""Nodes that are closed to a band, on koord's own API server: who waits, with which words, and when it goes on."""
+"""Nodes that are closed to a band, on koord's own API server: which pods wait, with which words, and until when."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from koord.api.text.timestamp import from_seconds
 from koord.kube.client import Client
 from koord.scheduler.live.run import run
 from koord_minicluster.up.bootstrap import bootstrap
-from tests.scheduler.live.embedded import node_manifest, scheduling, serving, until, until_bound
+from tests.scheduler.live.embedded import node_manifest, scheduling, serving, until_bound
+from tests.waiting import eventually
 
 LENT = {"kubernetes.io/batch-cpu": "4000", "kubernetes.io/batch-memory": "8Gi"}
 
@@ -66,7 +67,7 @@ async def until_waiting(client: Client, name: str, words: str) -> None:
         assert not pod.spec.node_name
         return any(words in each.message for each in pod.status.conditions)
 
-    await until(waits)
+    await eventually(waits)
 
 
 async def test_a_pod_waits_while_the_node_holds_its_band_back_and_goes_on_with_the_report_that_says_otherwise(

@@ -9,8 +9,9 @@ from typing import Any
 from koord.api.kinds import DEVICES, EVENTS, NODES, PODS
 from koord.kube.client import Client
 from koord_minicluster.up.bootstrap import bootstrap
-from tests.scheduler.live.embedded import node_manifest, pod_manifest, scheduling, serving, until, until_bound
+from tests.scheduler.live.embedded import node_manifest, pod_manifest, scheduling, serving, until_bound
 from tests.scheduler.plugins.devices.machines import ALLOCATED, K, gpu
+from tests.waiting import eventually
 
 
 def asking(name: str, percent: int) -> dict[str, Any]:
@@ -39,12 +40,12 @@ async def test_devices_are_written_on_pods_and_a_restarted_scheduler_counts_them
                 await client.create(PODS, asking(name, 60))
             await until_bound(client, "a", "b")
             assert sorted(await minors(client, "a") + await minors(client, "b")) == [0, 1]
-            await until(lambda: _told(client, "Device", "7 is the minor of 2 gpu devices"))
+            await eventually(lambda: _told(client, "Device", "7 is the minor of 2 gpu devices"))
         async with scheduling(client):
             await client.create(PODS, asking("late", 60))
             await client.create(PODS, asking("small", 40))
             await until_bound(client, "small")
-            await until(lambda: _told(client, "Pod", "Insufficient gpu devices"))
+            await eventually(lambda: _told(client, "Pod", "Insufficient gpu devices"))
             await client.delete(PODS, "a", namespace="default")
             where = (await until_bound(client, "late"))["late"]
             assert where == "n"

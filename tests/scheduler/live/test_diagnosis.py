@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,20 +30,21 @@ from koord.kube.metrics import Metrics
 from koord.kube.serving_tls import ServingTls
 from koord.kube.settings_paths import SettingsPaths
 from koord.scheduler.auditor import AuditLimits
+from koord.scheduler.framework.controller import Controller
 from koord.scheduler.live import diagnosis, monitor
 from koord.scheduler.live.diagnosis import Inspection
 from koord.scheduler.live.metrics import uncounted
 from koord.scheduler.live.onlooker import Onlooker
 from koord.scheduler.live.run import SchedulerOptions
 from koord.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
+from koord.scheduler.state.cluster import Cluster
 from tests.allowing import EVERYBODY
 from tests.control_plane import ControlPlane
 from tests.kube.manual_clock import ManualClock
 from tests.kube.test_health import Certificates
 from tests.scheduler.core.build import Fed, node, pod
-from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until, until_bound
-
-pytestmark = pytest.mark.timeout(120)
+from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until_bound
+from tests.waiting import eventually
 
 
 @dataclass
@@ -70,7 +71,7 @@ class Running:
         async def is_logged() -> bool:
             return words in self.logged.text
 
-        await until(is_logged)
+        await eventually(is_logged)
 
     async def told(self, name: str) -> str:
         """The message of a pod that fits nowhere, once there is one."""
@@ -81,7 +82,7 @@ class Running:
             found.append(condition.message if condition is not None and condition.status == "False" else "")
             return bool(found[-1])
 
-        await until(is_told)
+        await eventually(is_told)
         return found[-1]
 
 
@@ -272,7 +273,7 @@ async def test_the_first_suggestion_is_in_what_users_are_told(tmp_path: Path, ca
     async with running(tmp_path, caplog, nodes=1) as run:
         for name, value in (("low", 10), ("high", 1000)):
             await run.client.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
-        # It stays for a while: somebody else has to let it go.
+        # It stays for a while: another controller has to release it.
         low = pod_manifest("low", cpu="3", priorityClassName="low")
         low["metadata"]["finalizers"] = ["example.com/kept"]
         await run.client.create(PODS, low)
@@ -285,7 +286,7 @@ async def test_the_first_suggestion_is_in_what_users_are_told(tmp_path: Path, ca
             events = await run.client.list(EVENTS, namespace="default")
             return any(event.reason == "FailedScheduling" and event.note.endswith(told) for event in events)
 
-        await until(is_an_event)
+        await eventually(is_an_event)
         await run.client.patch(PODS, "low", {"metadata": {"finalizers": None}}, namespace="default")
         await until_bound(run.client, "high")
 
@@ -326,7 +327,7 @@ async def test_figures_have_kube_schedulers_names(tmp_path: Path, caplog: pytest
             return not missing[-1]
 
         try:
-            await until(measured, within_s=60)
+            await eventually(measured)
         except TimeoutError:
             pytest.fail(f"missing: {missing[-1]}")
         text = (await run.ask("/metrics"))[1]
@@ -353,7 +354,7 @@ async def test_an_attempt_that_takes_too_long_is_logged_and_counted_while_it_doe
         async def is_counted() -> bool:
             return 'scheduler_scheduling_timeout{profile="koord-scheduler"}' in (await run.ask("/metrics"))[1]
 
-        await until(is_counted)
+        await eventually(is_counted)
 
 
 async def test_stuck_preemption_and_lack_of_progress_are_alerted_on_where_that_is_asked_for(
@@ -435,7 +436,7 @@ async def test_from_afar_only_those_whom_the_api_server_allows_look_into_it(
                 async def may_look() -> bool:
                     return await status("/apis/v1/plugins/none", "nobody-token") == 404
 
-                await until(may_look, within_s=60)
+                await eventually(may_look)
                 assert await status("/debug/flags/f", "nobody-token", "PUT", "true") == 403
         finally:
             await server.close()
@@ -443,13 +444,19 @@ async def test_from_afar_only_those_whom_the_api_server_allows_look_into_it(
 
 async def test_plugins_may_be_asked_for_things_with_two_names_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
     gangs = {"shop/web": {"members": 3}}
-    services = {
+    services: dict[str, Callable[[str], object]] = {
         "gang/:namespace/:name": gangs.get,
         "gangs": lambda name: gangs,
         "index": lambda name: {"detail": False},
         "index?detail=true": lambda name: {"detail": True},
     }
-    monkeypatch.setattr(LoadAwareScheduling, "services", lambda plugin: services)
+    attach = LoadAwareScheduling.attach
+
+    def attach_with_services(plugin: LoadAwareScheduling, cluster: Cluster) -> None:
+        attach(plugin, cluster)
+        plugin.controller = Controller(services=services)
+
+    monkeypatch.setattr(LoadAwareScheduling, "attach", attach_with_services)
     fed, inspection = Fed(SHIPPED), Inspection()
     inspection.look_at(lambda: fed.core, lambda: True)
     base = "/apis/v1/plugins/LoadAwareScheduling"

@@ -26,14 +26,15 @@ from koord.scheduler.live.telling import Telling
 from koord_minicluster.up.bootstrap import bootstrap
 from tests.scheduler.gangs import PREFIX
 from tests.scheduler.live.embedded import (
+    deletions_received,
     make_nodes,
     node_manifest,
     pod_manifest,
     scheduling,
     serving,
-    until,
     until_bound,
 )
+from tests.waiting import eventually
 
 
 def member(name: str, least: int, *, gang: str = "train", cpu: str = "1", **settings: str) -> dict[str, Any]:
@@ -73,7 +74,7 @@ async def test_a_gang_says_what_it_waits_for_and_goes_at_once_when_it_is_whole(t
                 "waiting: gang default/train has 2 of the 3 pods that it needs at least",
             )
 
-        await until(says)
+        await eventually(says)
         assert await bound(client) == {}
         await client.create(PODS, member("c", 3))
         await until_bound(client, "a", "b", "c")
@@ -90,7 +91,7 @@ async def test_a_gang_that_does_not_fit_holds_nothing_until_there_is_room_for_al
             reason, message = await condition(client, "b")
             return reason == "Unschedulable" and "needs 3 pods at once, 2 fit; short of 1 x (cpu 1, " in message
 
-        await until(says)
+        await eventually(says)
         assert await bound(client) == {}
         await client.create(NODES, node_manifest("more", cpu="1"))
         await until_bound(client, "a", "b", "c")
@@ -141,14 +142,14 @@ async def test_a_member_that_is_deleted_while_others_wait_is_waited_for(tmp_path
     async with cluster(tmp_path, 1, cpu="2") as client, scheduling(client):
         for name in ("a", "b", "c"):
             await client.create(PODS, member(name, 3))
-        await until(lambda: says_unschedulable(client, "a"))
+        await eventually(lambda: says_unschedulable(client, "a"))
         await client.delete(PODS, "b", namespace="default")
         await client.create(NODES, node_manifest("more", cpu="1"))
 
         async def waits() -> bool:
             return "has 2 of the 3 pods" in (await condition(client, "a"))[1]
 
-        await until(waits)
+        await eventually(waits)
         assert await bound(client) == {}
         await client.create(PODS, member("b", 3))
         await until_bound(client, "a", "b", "c")
@@ -166,7 +167,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, pods: set[str], times: int) -> list
     async def bind(self: Client, namespace: str, pod: str, node: str, **more: Any) -> None:
         asked.append(pod)
         if pod in pods and asked.count(pod) <= times:
-            raise Conflict(Status(code=409, message="somebody is in the way"))
+            raise Conflict(Status(code=409, message="a pod is in the way"))
         await real(self, namespace, pod, node, **more)
 
     monkeypatch.setattr(Client, "bind", bind)
@@ -184,7 +185,7 @@ async def test_once_one_is_bound_a_member_whose_binding_fails_keeps_its_place(
         async def half() -> bool:
             return set(await bound(client)) == {"a", "c"} and "b" in asked
 
-        await until(half)
+        await eventually(half)
         # It would fit in the place that is kept, and nowhere else.
         await client.create(PODS, pod_manifest("thief"))
         await until_bound(client, "a", "b", "c")
@@ -205,7 +206,7 @@ async def test_where_no_member_can_be_bound_the_whole_gang_is_placed_again(
 async def test_a_node_that_is_lost_between_placing_and_binding_costs_only_its_own_members(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Telling.settled
+    real, deleted = Telling.settled, deletions_received(monkeypatch)
     gone = False
 
     async with cluster(tmp_path, 2, cpu="1") as client:
@@ -215,7 +216,7 @@ async def test_a_node_that_is_lost_between_placing_and_binding_costs_only_its_ow
             if not gone:
                 gone = True
                 await client.delete(NODES, "node-001")
-            await asyncio.sleep(0.5)
+            await eventually(lambda: "node-001" in deleted)
             await real(self, uid)
 
         monkeypatch.setattr(Telling, "settled", slow)
@@ -226,7 +227,7 @@ async def test_a_node_that_is_lost_between_placing_and_binding_costs_only_its_ow
             async def half() -> bool:
                 return list((await bound(client)).values()) == ["node-000"]
 
-            await until(half)
+            await eventually(half)
             await client.create(NODES, node_manifest("other", cpu="1"))
             assert set((await until_bound(client, "a", "b")).values()) == {"node-000", "other"}
 
@@ -246,7 +247,7 @@ async def test_less_important_pods_make_room_for_a_whole_gang(tmp_path: Path) ->
                 manifest["spec"]["priorityClassName"] = "urgent"
                 await client.create(PODS, manifest)
             await until_bound(client, "a", "b", "c")
-            assert len(set(await bound(client)) & set(low)) == 1, "nobody went who need not have"
+            assert len(set(await bound(client)) & set(low)) == 1, "no pod went that need not have"
 
 
 async def test_a_pod_group_says_how_its_gang_fares(tmp_path: Path) -> None:
@@ -261,18 +262,18 @@ async def test_a_pod_group_says_how_its_gang_fares(tmp_path: Path) -> None:
             status = (await client.get(POD_GROUPS, "train", namespace="default")).status
             return (status.phase, status.scheduled) == (phase, scheduled)
 
-        await until(lambda: says("Scheduling", 0))
+        await eventually(lambda: says("Scheduling", 0))
 
         async def told() -> bool:
             events = await client.list(EVENTS, namespace="default")
             notes = [each.note for each in events if each.regarding.kind == "PodGroup"]
             return any(note.startswith("gang default/train needs 2 pods at once, 1 fit") for note in notes)
 
-        await until(told)
+        await eventually(told)
         await client.create(NODES, node_manifest("more", cpu="1"))
         await until_bound(client, "a", "b")
-        await until(lambda: says("Scheduled", 2), 3.0)
+        await eventually(lambda: says("Scheduled", 2))
         await client.patch(PODS, "a", {"status": {"phase": "Running"}}, namespace="default", subresource="status")
-        await until(lambda: says("Scheduled", 2), 3.0)
+        await eventually(lambda: says("Scheduled", 2))
         await client.patch(PODS, "b", {"status": {"phase": "Running"}}, namespace="default", subresource="status")
-        await until(lambda: says("Running", 2), 3.0)
+        await eventually(lambda: says("Running", 2))

@@ -25,13 +25,12 @@ from koord.scheduler.plugins.devices.ledger import Devices
 from koord.scheduler.plugins.numa.allocations import Allocations
 from koord_minicluster.up.bootstrap import bootstrap
 from tests.control_plane import ControlPlane
-from tests.scheduler.live.embedded import node_manifest, pod_manifest, serving, until, until_bound
+from tests.scheduler.live.embedded import node_manifest, pod_manifest, serving, until_bound
 from tests.scheduler.live.servers import NO_TAINTS
 from tests.scheduler.live.witness import following
 from tests.scheduler.plugins.devices.machines import ALLOCATED, K, gpu
 from tests.scheduler.plugins.numa.machines import report
-
-pytestmark = pytest.mark.timeout(120)
+from tests.waiting import eventually
 
 NODE = "n"
 GPUS = [gpu(minor, pcie=minor // 2, numa=minor // 2) for minor in range(4)]
@@ -79,7 +78,7 @@ class Binding:
         self.stops = when
         self.reached.clear()
         async with following(client):
-            await asyncio.wait_for(self.reached.wait(), 30)
+            await asyncio.wait_for(self.reached.wait(), 60)
         self.stops = ""
 
 
@@ -124,7 +123,7 @@ def cores_of(pod: Pod) -> dict[int, int]:
 
 
 async def kept_apart(client: Client, runner: Runner, *names: str) -> None:
-    """All of these have a node, and nobody has what another one has."""
+    """All of these have a node, and no pod has what another one has."""
     await until_bound(client, *names)
     bound = [pod for pod in await client.list(PODS, namespace="default") if pod.spec.node_name]
     assert {pod.metadata.name for pod in bound} == set(names)
@@ -147,7 +146,7 @@ async def kept_apart(client: Client, runner: Runner, *names: str) -> None:
         of_gpus = {} if usage is None else {minor: has[f"{K}/gpu-core"] for (_, minor), has in usage.amounts.items()}
         return taken == sum(1 << cpu for cpu in cpus) and of_gpus == dict(cores)
 
-    await until(counted)
+    await eventually(counted)
 
 
 async def test_cpus_and_devices_are_kept_apart_whatever_happens_in_between(
@@ -166,7 +165,7 @@ async def test_cpus_and_devices_are_kept_apart_whatever_happens_in_between(
 
         # The node goes, with all that is on it, and is back.
         await client.delete(NODES, NODE)
-        await until(lambda: _knows(runner, False))
+        await eventually(lambda: _knows(runner, False))
         await client.create(NODES, node())
         await kept_apart(client, runner, "a", "b")
 
@@ -179,7 +178,7 @@ async def test_cpus_and_devices_are_kept_apart_whatever_happens_in_between(
         await kept_apart(client, runner, "a", "b", "c")
         assert not cores_of(await client.get(PODS, "c", namespace="default")).keys() & {ill, gone}
 
-        # All is as it was: what pods had all along is theirs, and nobody else gets it.
+        # Nothing changed: what pods had all along is theirs, and no other pod gets it.
         await tell(client, "1x2x6x2", GPUS)
         await client.create(PODS, service("d"))
         await kept_apart(client, runner, "a", "b", "c", "d")

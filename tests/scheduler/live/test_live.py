@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -17,17 +16,8 @@ from koord.kube.client import Client
 from koord.kube.metrics import Metrics
 from koord.scheduler.live.run import SchedulerOptions
 from tests.control_plane import ControlPlane
-from tests.scheduler.live.embedded import (
-    make_nodes,
-    node_manifest,
-    pod_manifest,
-    scheduling,
-    serving,
-    until,
-    until_bound,
-)
-
-pytestmark = pytest.mark.timeout(120)
+from tests.scheduler.live.embedded import make_nodes, node_manifest, pod_manifest, scheduling, serving, until_bound
+from tests.waiting import eventually
 
 
 @pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
@@ -81,7 +71,7 @@ async def test_pods_are_bound_and_told_so(client: Client) -> None:
             wanted = [(f"Successfully assigned default/p0 to {found['p0']}", 1)]
             return await events_of(client, "p0", "Scheduled") == wanted
 
-        await until(told)
+        await eventually(told)
         assert (await condition_of(client, "p0"))[0] == "True"
 
 
@@ -93,11 +83,11 @@ async def test_a_pod_that_fits_nowhere_has_one_series_of_events_and_a_condition_
         async def told() -> bool:
             return (await condition_of(client, "giant"))[0] == "False"
 
-        await until(told)
+        await eventually(told)
         status, reason, message = await condition_of(client, "giant")
         assert (status, reason) == ("False", "Unschedulable")
         assert message.startswith("0/2 nodes are available: 2 Insufficient cpu.")
-        await until(lambda: _some(events_of(client, "giant", "FailedScheduling")))
+        await eventually(lambda: _some(events_of(client, "giant", "FailedScheduling")))
         await client.create(NODES, node_manifest("big", cpu="16"))
         assert (await until_bound(client, "giant"))["giant"] == "big"
         assert (await condition_of(client, "giant"))[0] == "True", "an old word never comes after the new one"
@@ -114,7 +104,7 @@ async def test_pods_wait_for_room_and_take_it_when_others_go(client: Client) -> 
         await client.create(PODS, pod_manifest("first", cpu="3"))
         await until_bound(client, "first")
         await client.create(PODS, pod_manifest("second", cpu="3"))
-        await until(lambda: _is_unschedulable(client, "second"))
+        await eventually(lambda: _is_unschedulable(client, "second"))
         await client.delete(PODS, "first", namespace="default", grace_s=0)
         await until_bound(client, "second")
 
@@ -171,7 +161,7 @@ async def test_what_it_finds_at_its_start_counts(client: Client) -> None:
         await until_bound(client, *(f"p{number}" for number in range(4)))
     await client.create(PODS, pod_manifest("late", cpu="1"))
     async with scheduling(client):
-        await until(lambda: _is_unschedulable(client, "late"))
+        await eventually(lambda: _is_unschedulable(client, "late"))
         await client.delete(PODS, "p0", namespace="default", grace_s=0)
         await until_bound(client, "late")
 
@@ -197,7 +187,7 @@ async def test_metrics_have_the_names_that_dashboards_know(client: Client) -> No
         async def measured() -> bool:
             return wanted <= set(metrics.render().decode().splitlines())
 
-        await until(measured)
+        await eventually(measured)
 
 
 async def test_a_new_configuration_takes_effect_and_a_faulty_one_does_not(
@@ -207,8 +197,12 @@ async def test_a_new_configuration_takes_effect_and_a_faulty_one_does_not(
     said = {"config": parse({"profiles": [{"schedulerName": "first"}]})}
     faulty = {"yes": False}
 
+    faulty_reads = 0
+
     def read():  # type: ignore[no-untyped-def]
+        nonlocal faulty_reads
         if faulty["yes"]:
+            faulty_reads += 1
             return parse({"profiles": [{"schedulerName": "a"}, {"schedulerName": "a"}]})
         return said["config"]
 
@@ -218,13 +212,13 @@ async def test_a_new_configuration_takes_effect_and_a_faulty_one_does_not(
         await client.create(PODS, pod_manifest("two", schedulerName="second"))
         assert set(await until_bound(client, "one")) == {"one"}
         faulty["yes"] = True
-        await asyncio.sleep(0.2)
+        await eventually(lambda: faulty_reads >= 2)
         await client.create(PODS, pod_manifest("three", schedulerName="first"))
         await until_bound(client, "three")
         faulty["yes"], said["config"] = False, parse({"profiles": [{"schedulerName": "second"}]})
         await until_bound(client, "two")
         await client.create(PODS, pod_manifest("four", cpu="4", schedulerName="second"))
-        await until(lambda: _is_unschedulable(client, "four"))
+        await eventually(lambda: _is_unschedulable(client, "four"))
 
 
 @asynccontextmanager
@@ -271,7 +265,7 @@ async def test_less_important_pods_make_room_and_are_told_why(client: Client) ->
             where = (await until_bound(client, "high"))["high"]
             left = [pod for pod in await client.list(PODS, namespace="default") if pod.metadata.name != "high"]
             assert [pod.spec.node_name for pod in left] == [next(n for n in ("node-000", "node-001") if n != where)] * 2
-            await until(lambda: _some(preempted(client)))
+            await eventually(lambda: _some(preempted(client)))
             uid = (await client.get(PODS, "high", namespace="default")).metadata.uid
             assert await preempted(client) == {f"Preempted by pod {uid} on node {where}"}
     finally:
@@ -294,5 +288,5 @@ async def test_pods_of_all_namespaces_are_seen(client: Client) -> None:
             found: Pod = await client.get(PODS, "one", namespace="bank")
             return bool(found.spec.node_name)
 
-        await until(bound)
+        await eventually(bound)
         await client.delete(PODS, "one", namespace="bank", grace_s=0)

@@ -1,6 +1,6 @@
 """A random story with all that the scheduler has, on an API server, judged by its objects alone.
 
-The same script and checker as in memory (`tests.scheduler.mixed`). KOORD_STORIES=100 plays so many; the usual number is
+The same script and checker as in memory (`tests.scheduler.mixed`). KOORD_STORIES=100 plays N; the usual number is
 small.
 """
 
@@ -21,7 +21,7 @@ from koord.scheduler.core.entity import Where
 from koord.scheduler.live.run import Runner
 from koord_minicluster.up.bootstrap import bootstrap
 from tests.scheduler.dice import Dice
-from tests.scheduler.live.embedded import serving, until
+from tests.scheduler.live.embedded import serving
 from tests.scheduler.live.witness import following
 from tests.scheduler.mixed.invariants import Checker
 from tests.scheduler.mixed.script import (
@@ -39,6 +39,7 @@ from tests.scheduler.mixed.script import (
 )
 from tests.scheduler.mixed.test_story import NOT_YET
 from tests.scheduler.mixed.world import World, in_full, in_words
+from tests.waiting import eventually
 
 STORIES = int(os.environ.get("KOORD_STORIES", "1"))
 ACTIONS = 30
@@ -102,7 +103,7 @@ class Story:
         """Until the scheduler has nothing to do, and whatever is found then is as it should be."""
         if self._runner is None:
             return
-        await until(self._is_quiet)
+        await eventually(self._is_quiet)
         faults: list[str] = []
 
         async def is_well() -> bool:
@@ -110,13 +111,13 @@ class Story:
             return not faults
 
         try:
-            # A change may not have been heard of yet. Who waits in vain would do so for minutes.
-            await until(is_well, 30)
+            # A change may not have arrived yet. A pod that waits in vain would do so for minutes.
+            await eventually(is_well)
         except TimeoutError:
             raise AssertionError(f"seed {self.seed}:\n{in_full(faults)}\n\n{in_full(self.told)}") from None
 
     async def _is_quiet(self) -> bool:
-        """Whether nothing is under way and nobody is ready, with all pods heard of."""
+        """Whether nothing is under way and no pod is ready, with all pods received."""
         assert self._runner is not None
         core = self._runner.core
         assert core is not None

@@ -1,4 +1,4 @@
-"""Attempts that take too long, and such that nobody makes."""
+"""Attempts that take too long, and attempts that are not made."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_pod_that_was_taken_and_that_nobody_is_at_is_dropped_after_five_second
     queue.failed(lost, 5.0)
     assert queue.where("shop/lost") is Where.BACKOFF
     assert monitor.unattended(queue, [held], 20.0) == []
-    # Taken again, its time begins anew.
+    # Taken again, its time starts at zero.
     again = queue.pop(25.0)
     assert again is lost
     assert monitor.unattended(queue, [held], 25.0) == []
@@ -67,7 +67,7 @@ def test_a_pod_that_was_taken_and_that_nobody_is_at_is_dropped_after_five_second
 
 
 class Nobody:
-    """A client that is never asked, and a teller to whom nothing is told."""
+    """A client that gets no request, and a teller that gets no message."""
 
     unwritten = 0
 
@@ -90,7 +90,7 @@ def test_the_loop_puts_back_whom_nobody_is_at_and_lets_its_place_go() -> None:
     loop = Loop(
         cast(Client, nobody), fed.core, fed.clock, cast(Telling, nobody), metrics, asyncio.Event(), lambda key: None
     )
-    # It is decided, and then nobody carries it out.
+    # It is decided, and then not carried out.
     bind = fed.bind()
     fed.core.forget(bind)
     assert fed.placed == {"shop/lost": "n1"}

@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from koord.api.kinds import PODS, PRIORITY_CLASSES
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.annotations.notice import EVICTION_ASKED_BY, EVICTION_DEADLINE, EVICTION_NOTICE, EVICTION_READY
 from koord.kube.client import Client
-from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until, until_bound
-
-pytestmark = pytest.mark.timeout(120)
+from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until_bound
+from tests.waiting import eventually
 
 
 async def seen(client: Client, name: str) -> Pod:
@@ -32,11 +29,11 @@ async def test_a_victim_has_its_notice_and_the_pod_that_needs_its_room_waits_for
             running = {"status": {"phase": "Running"}}
             await client.patch(PODS, "train", running, namespace="default", subresource="status")
             await client.create(PODS, pod_manifest("high", cpu="4", priorityClassName="high"))
-            await until(lambda: _is_told(client))
-            await until(lambda: _is_nominated(client))
+            await eventually(lambda: _is_told(client))
+            await eventually(lambda: _is_nominated(client))
         before = await seen(client, "train")
         async with scheduling(client):
-            await until(lambda: _is_nominated(client))
+            await eventually(lambda: _is_nominated(client))
             after = await seen(client, "train")
             assert EVICTION_ASKED_BY.read(after.metadata) == EVICTION_ASKED_BY.read(before.metadata)
             ready = {

@@ -14,8 +14,8 @@ from koord.api.kinds import NODES, PODS
 from koord.kube.client import Client
 from koord.kube.informers import Informers
 from tests.control_plane import ControlPlane, find_binary
-from tests.kube.waiting import eventually
 from tests.scheduler.live.servers import NO_TAINTS
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -40,7 +40,7 @@ def scheduling(plane: ControlPlane, log: Path) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=60)
 
 
 async def test_informers_sync_by_pages_and_follow(plane: ControlPlane) -> None:
@@ -68,6 +68,6 @@ async def test_pods_are_scheduled(plane: ControlPlane, tmp_path: Path) -> None:
             return pod is not None and pod.spec.node_name == "n1"
 
         with scheduling(plane, tmp_path / "log"):
-            await eventually(bound, 60)
+            await eventually(bound)
         said = (tmp_path / "log").read_text()
         assert "lost its stream" not in said, said

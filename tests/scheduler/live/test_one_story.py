@@ -1,4 +1,4 @@
-"""One core, whoever drives it: a live scheduler, `koord plan` and the smallest driver end alike.
+"""One core, whatever drives it: a live scheduler, `koord plan` and the smallest driver end alike.
 
 Stories have rounds. Between two rounds the scheduler is down while pods come and go and nodes flap; then it starts
 again, its answers get lost now and then, and it comes to rest. Each pod has a priority of its own, so that the order of
@@ -23,8 +23,9 @@ from koord.kube.errors import unreachable
 from koord.offline.plan import plan
 from koord.scheduler.live.run import SchedulerOptions
 from koord.scheduler.profiles import profiles_of
-from tests.scheduler.live.embedded import node_manifest, pod_manifest, scheduling, serving, until
+from tests.scheduler.live.embedded import node_manifest, pod_manifest, scheduling, serving
 from tests.scheduler.tiny_driver import TinyDriver
+from tests.waiting import eventually
 
 ZONE = "topology.kubernetes.io/zone"
 ROUNDS, PODS_A_ROUND = 4, 6
@@ -101,7 +102,6 @@ class Story:
         return placed, messages
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("seed", range(3))
 async def test_live_planned_and_driven_stories_end_alike(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -137,7 +137,7 @@ async def test_live_planned_and_driven_stories_end_alike(
 
             async with scheduling(client, options=SchedulerOptions(alone=True)):
                 try:
-                    await until(at_rest, 10.0)
+                    await eventually(at_rest)
                 except TimeoutError:
                     assert await story.told() == (placed, messages)
             for name, node in placed.items():

@@ -17,6 +17,7 @@ from koord.scheduler.live.preempting import Preempting
 from koord.scheduler.live.telling import Telling
 from tests.notice.build import annotated, patched
 from tests.scheduler.core.build import Fed, deleting, node, pod
+from tests.waiting import turns
 
 
 class FakeClient:
@@ -136,7 +137,7 @@ class Api(FakeClient):
 
 
 class Story:
-    """A node with pods on it, a more important pod that needs their room, and a scheduler that may start anew."""
+    """A node with pods on it, a more important pod that needs their room, and a scheduler that may start again."""
 
     def __init__(self, *victims: Pod) -> None:
         self.fed, self.telling = Fed(), FakeTelling()
@@ -153,13 +154,11 @@ class Story:
         )  # fmt: skip
 
     async def settle(self) -> None:
-        import asyncio
 
         for each in self.fed.pods.records():
             self.under.hear(Delta(each.metadata.key, None, each))
         self.preempting.look()
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await turns()
 
     async def decide(self) -> None:
         self.preempting.start(self.fed.nowhere())

@@ -1,4 +1,4 @@
-"""Quotas on an API server: teams wait for their shares, and objects say how they fare, across a restart."""
+"""Quotas on an API server: teams wait for their shares, and objects say how they do, across a restart."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from koord.api.kinds import ELASTIC_QUOTAS, PODS
 from koord.api.protocol import names
 from koord.kube.client import Client
 from koord_minicluster.up.bootstrap import bootstrap
-from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until, until_bound
+from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until_bound
 from tests.scheduler.quotas import PREFIX, configured
+from tests.waiting import eventually
 
 
 def quota_manifest(name: str, least: str, most: str, **labels: str) -> dict[str, Any]:
@@ -46,7 +47,7 @@ async def test_teams_share_a_cluster_across_a_restart(tmp_path: Path) -> None:
             for i in range(4):
                 await client.create(PODS, of_team(f"a{i}", "a", "2"))
             await until_bound(client, *(f"a{i}" for i in range(4)))
-            await until(lambda: _says(client, "a", ("8", "8", "8")))
+            await eventually(lambda: _says(client, "a", ("8", "8", "8")))
             await client.create(PODS, of_team("b0", "b", "4"))
             await client.create(PODS, of_team("a4", "a", "1"))
 
@@ -57,7 +58,7 @@ async def test_teams_share_a_cluster_across_a_restart(tmp_path: Path) -> None:
                     "0/1 nodes are available: Insufficient quotas: quota a may use cpu 6 and uses 8; "
                 )
 
-            await until(waits)
+            await eventually(waits)
             # What is always there has objects too, and what is malformed says so.
             always = {names.QUOTA_ROOT, names.QUOTA_DEFAULT, names.QUOTA_SYSTEM}
 
@@ -70,14 +71,14 @@ async def test_teams_share_a_cluster_across_a_restart(tmp_path: Path) -> None:
                 usable = [(each.status, each.message) for each in lost.status.conditions if each.type == "Usable"]
                 return usable == [("False", "its parent nobody does not exist")]
 
-            await until(built_in)
-            await until(malformed)
+            await eventually(built_in)
+            await eventually(malformed)
         async with scheduling(client):
             await client.delete(PODS, "a0", namespace="default")
             await client.delete(PODS, "a1", namespace="default")
             await until_bound(client, "a4", "b0")
-            await until(lambda: _says(client, "a", ("5", "5", "5")))
-            await until(lambda: _says(client, "b", ("4", "4", "4")))
+            await eventually(lambda: _says(client, "a", ("5", "5", "5")))
+            await eventually(lambda: _says(client, "b", ("4", "4", "4")))
 
 
 async def _says(client: Client, name: str, expected: tuple[str, str, str]) -> bool:

@@ -13,9 +13,10 @@ from koord.api.kinds import EVENTS, PODS, RESERVATIONS, Kind
 from koord.api.protocol.crd.reservation import ReservationStatus
 from koord.kube.client import Client
 from koord_minicluster.up.bootstrap import bootstrap
-from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until, until_bound
+from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until_bound
 from tests.scheduler.live.test_killed_scheduler import asking, cpus_of, gpus_of, make_machine
 from tests.scheduler.plugins.devices.machines import K
+from tests.waiting import eventually
 
 
 def reserving(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
@@ -49,13 +50,13 @@ async def test_a_reservation_lives_on_when_its_scheduler_is_killed_in_between(tm
 
         async with scheduling(client):
             await client.create(RESERVATIONS, reserving("shared", "3", allocateOnce=False))
-            await until(lambda: says("shared", "Available"))
+            await eventually(lambda: says("shared", "Available"))
             await client.create(RESERVATIONS, reserving("giant", "30"))
-            await until(lambda: is_told("giant", "FailedScheduling"))
-            await until(lambda: is_told("shared", "Scheduled"))
+            await eventually(lambda: is_told("giant", "FailedScheduling"))
+            await eventually(lambda: is_told("shared", "Scheduled"))
             found = await status(client, "giant")
             assert (found.phase, found.conditions[0].reason) == ("Pending", "Unschedulable")
-        # Nobody schedules, and pods come meanwhile: one that may use the room, and one that may not.
+        # No scheduler runs, and pods come in the meantime: one that may use the room, and one that may not.
         await client.create(PODS, pod_manifest("other", cpu="2"))
         await client.create(PODS, owner("web-0", "2"))
         async with scheduling(client):
@@ -67,19 +68,19 @@ async def test_a_reservation_lives_on_when_its_scheduler_is_killed_in_between(tm
                     "web-0"
                 ]
 
-            await until(counts)
-            await until(lambda: is_told("other", "FailedScheduling"))
+            await eventually(counts)
+            await eventually(lambda: is_told("other", "FailedScheduling"))
             pod = await client.get(PODS, "web-0", namespace="default")
             assert '"name":"shared"' in pod.metadata.annotations["scheduling.koordinator.sh/reservation-allocated"]
-        # It ends while nobody schedules: the next one finds out, and gives the rest of it to whoever waits.
+        # It ends while no scheduler runs: the next one finds out, and gives the rest of it to pods that wait.
         await client.patch(RESERVATIONS, "shared", {"spec": {"expires": "2020-01-01T00:00:00Z"}})
         async with scheduling(client):
-            await until(lambda: says("shared", "Failed"))
+            await eventually(lambda: says("shared", "Failed"))
             await until_bound(client, "other")
 
 
 class Killed:
-    """Has bindings go nowhere after so many: whoever asks for one more waits until it is killed."""
+    """Has bindings go nowhere after N: a scheduler that asks for one more waits until it is killed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left, self.stuck = 0, asyncio.Event()
@@ -99,7 +100,7 @@ class Killed:
         self.left = bindings
         self.stuck.clear()
         async with scheduling(client):
-            await asyncio.wait_for(self.stuck.wait(), 20)
+            await asyncio.wait_for(self.stuck.wait(), 60)
 
 
 async def test_one_owner_gets_in_and_nothing_is_given_twice_whoever_is_killed_in_between(
@@ -112,20 +113,20 @@ async def test_one_owner_gets_in_and_nothing_is_given_twice_whoever_is_killed_in
     named = {"scheduling.koordinator.sh/reservation-affinity": '{"name": "once"}'}
     await client.create(RESERVATIONS, reserving("once", "3"))
     async with scheduling(client):
-        await until(lambda: says(client, "once", "Available"))
+        await eventually(lambda: says(client, "once", "Available"))
     for name in ("web-0", "web-1"):
         manifest = owner(name, "3")
         manifest["metadata"]["annotations"] = named
         await client.create(PODS, manifest)
-    # Killed when the owner says where it goes, and is not there yet; then when it is there, and nobody has heard.
+    # Killed when the owner says where it goes, and is not there yet; then when it is there, and no scheduler knows.
     await killed.after(0, client)
     assert await inside(client) == {}
     assert (await status(client, "once")).phase == "Available"
     killed.left = 1
     await client.create(RESERVATIONS, reserving("shared", "2", allocateOnce=False, allocatePolicy="Aligned"))
     async with scheduling(client):
-        await until(lambda: says(client, "once", "Succeeded"))
-        await until(lambda: says(client, "shared", "Available"))
+        await eventually(lambda: says(client, "once", "Succeeded"))
+        await eventually(lambda: says(client, "shared", "Available"))
     first = await inside(client)
     assert list(first.values()) == ["once"]
     found = await status(client, "once")
@@ -142,9 +143,9 @@ async def test_one_owner_gets_in_and_nothing_is_given_twice_whoever_is_killed_in
             now = await status(client, "shared")
             return dict(now.allocated) == {"cpu": "1"} and [each.name for each in now.current_owners] == ["web-2"]
 
-        await until(counts)
+        await eventually(counts)
     assert await inside(client) == {**first, "web-2": "shared"}
-    # It is deleted while its owner runs: that stays, and what nobody used is for others.
+    # It is deleted while its owner runs: that stays, and what no pod used is for others.
     await client.delete(RESERVATIONS, "shared")
     killed.left = 9
     async with scheduling(client):
@@ -180,7 +181,7 @@ async def test_one_that_grows_has_what_it_was_given_though_its_scheduler_is_kill
     template = {"metadata": {"labels": asked["metadata"]["labels"]}, "spec": {**asked["spec"], "priority": 9500}}
     await client.create(RESERVATIONS, {**reserving("r", "2", allocateOnce=False, template=template)})
     async with scheduling(client):
-        await until(lambda: says(client, "r", "Available"))
+        await eventually(lambda: says(client, "r", "Available"))
     small = (await client.get(RESERVATIONS, "r")).metadata
     await resize(client, {"cpu": "6", f"{K}/gpu-core": "100", f"{K}/gpu-memory-ratio": "100"})
     stuck, real = asyncio.Event(), Client.patch
@@ -193,7 +194,7 @@ async def test_one_that_grows_has_what_it_was_given_though_its_scheduler_is_kill
 
     monkeypatch.setattr(Client, "patch", patch)
     async with scheduling(client):
-        await asyncio.wait_for(stuck.wait(), 20)
+        await asyncio.wait_for(stuck.wait(), 60)
     # Killed between its two writes: what it holds is said, and what it reserves is not.
     between = await client.get(RESERVATIONS, "r")
     assert between.status.allocatable["cpu"] == "2"
@@ -209,9 +210,9 @@ async def test_one_that_grows_has_what_it_was_given_though_its_scheduler_is_kill
         return "ResizePending" in told and "Insufficient cpu" in conditions.get("ResizePending", "")
 
     async with scheduling(client):
-        await until(has_grown)
+        await eventually(has_grown)
         await resize(client, {"cpu": "30"})
-        await until(is_deferred)
+        await eventually(is_deferred)
     last = await client.get(RESERVATIONS, "r")
     assert cpus_of(last.metadata) == cpus_of(between.metadata)
     assert gpus_of(last.metadata) == {0: 100}

@@ -13,8 +13,9 @@ from koord.cli.main import run
 from koord.kube.client import Client
 from koord.scheduler.core.entity import Where
 from tests.scheduler.core.build import Fed, node, pod
-from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, until
+from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling
 from tests.scheduler.live.test_live import condition_of, events_of
+from tests.waiting import eventually
 
 CLAIMS: dict[str, Any] = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "one-gpu"}]}
 WHY = "the pod has resource claims (gpu), and dynamic resource allocation is not supported"
@@ -50,7 +51,7 @@ async def test_a_running_scheduler_says_so_in_the_condition_and_an_event(client:
         async def told() -> bool:
             return bool(await events_of(client, "claiming", "FailedScheduling"))
 
-        await until(told)
+        await eventually(told)
         status, reason, message = await condition_of(client, "claiming")
         assert (status, reason) == ("False", "Unschedulable")
         assert WHY in message

@@ -1,8 +1,7 @@
-"""With no new arrivals the cluster comes to rest, whatever came before, and whoever waits has a true reason."""
+"""With no new arrivals the cluster comes to rest, whatever came before, and each pod that waits has a true reason."""
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -20,8 +19,9 @@ from koord.scheduler.core.decision import Bind, Decision, Nowhere
 from koord.scheduler.core.patience import MESSAGE
 from koord.scheduler.core.queue import POOLED_AT_MOST_S, SWEEP_EVERY_S
 from tests.scheduler.core.build import Fed, changed, deleting, node, pod
-from tests.scheduler.live.embedded import make_nodes, pod_manifest, until, until_bound
+from tests.scheduler.live.embedded import make_nodes, pod_manifest, until_bound
 from tests.scheduler.live.witness import Witness, at_rest, following
+from tests.waiting import always, eventually
 
 NODES, CPU = 12, 8
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -43,7 +43,7 @@ class Played:
         self.generation = 0
 
     def play(self, most_steps: int, *, patiently: bool = False) -> None:
-        """Until nobody is ready, however long one waits; `patiently`: also for those who are tried again unasked."""
+        """Until no pod is ready, however long that takes; `patiently`: also for pods that are tried again unasked."""
         idle, moved = 0, int(patiently)
         while idle < 3 or (patiently and moved):
             if idle == 3:
@@ -119,7 +119,7 @@ def test_a_flood_with_giants_and_cascades_comes_to_rest(order: str, owners: bool
     # Each more important pod pushes out less important ones, at most once for each level below it.
     assert played.preemptions <= 5 * len(pods)
     if order == "falling":
-        assert played.preemptions == 0, "nobody need go for those who come later and matter less"
+        assert played.preemptions == 0, "no pod need go for pods that come later and matter less"
     table = fed.feed.cluster.table
     for row in table.row_of.values():
         assert int(table.columns[("requested", "cpu")][row]) <= CPU * 1000
@@ -173,7 +173,7 @@ def test_whatever_they_ask_for_it_comes_to_rest_with_true_reasons(seed: int) -> 
     for _ in fed.waiting:
         found = fresh.nowhere()
         told = played.reasons[found.ask.key]
-        assert not found.remedy.victims or MESSAGE in told.message, "nobody could still be made to go"
+        assert not found.remedy.victims or MESSAGE in told.message, "no pod could still be made to go"
         assert set(found.placement.rejections) & set(told.placement.rejections), "what it was told is so"
 
 
@@ -200,16 +200,23 @@ async def test_on_a_server_a_flood_comes_to_rest_and_nothing_more_is_written(cli
             await put(f"highest{number}", "2", "highest")
 
         await until_bound(client, *(f"highest{number}" for number in range(6)), within_s=40)
-        await until(lambda: at_rest(client))
+        await eventually(lambda: at_rest(client))
         # Who had to go has no controller that makes it again.
         left = {pod.metadata.name for pod in await client.list(PODS)}
         assert "giant" in left
         assert len(left) < len(names)
         await seen.all_is_well(left, runner)
-        before = {pod.metadata.name: pod.metadata.resource_version for pod in await client.list(PODS)}
-        await asyncio.sleep(2.0)
-        assert {pod.metadata.name: pod.metadata.resource_version for pod in await client.list(PODS)} == before
+        before = await versions(client)
+
+        async def is_quiet() -> bool:
+            return await versions(client) == before
+
+        await always(is_quiet, 2.0)
         giant = await client.get(PODS, "giant", namespace="default")
         told = giant.status.condition("PodScheduled")
         assert told is not None
         assert "0/4 nodes are available: 4 Insufficient cpu." in told.message
+
+
+async def versions(client: Client) -> dict[str, str]:
+    return {pod.metadata.name: pod.metadata.resource_version for pod in await client.list(PODS)}

@@ -15,6 +15,7 @@ from koord.scheduler.core.decision import Broken, Nowhere
 from koord.scheduler.live.telling import Telling
 from koord.scheduler.message import MOST_OF_AN_EVENT, for_an_event
 from tests.scheduler.core.build import Fed, changed, node, pod
+from tests.waiting import turns
 
 
 class FakeClient:
@@ -62,7 +63,7 @@ async def writing(bench: Bench) -> AsyncIterator[None]:
     task = asyncio.create_task(bench.telling.run())
     try:
         yield
-        await asyncio.sleep(0.02)
+        await turns()
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -75,7 +76,7 @@ async def test_a_reason_is_written_once_however_often_it_is_found() -> None:
     async with writing(bench):
         for _ in range(3):
             bench.telling.nowhere(decision)
-            await asyncio.sleep(0.01)
+            await turns()
     assert len(bench.client.patches) == 1
     (condition,) = bench.client.patches[0]["status"]["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "Unschedulable")
@@ -104,7 +105,7 @@ async def test_what_changes_faster_than_it_can_be_written_is_one_write_of_the_ne
     bench.client.go.clear()
     async with writing(bench):
         bench.telling.nowhere(decision)
-        await asyncio.sleep(0.01)
+        await turns()
         bench.telling.broken(_as(decision, "2"))
         bench.telling.broken(_as(decision, "3"))
         bench.client.go.set()
@@ -120,12 +121,12 @@ async def test_a_pod_that_is_about_to_be_bound_waits_for_what_is_being_written()
     bench.client.go.clear()
     async with writing(bench):
         bench.telling.nowhere(bench.giant())
-        await asyncio.sleep(0.01)
+        await turns()
         settled = asyncio.create_task(bench.telling.settled("giant-uid"))
-        await asyncio.sleep(0.01)
+        await turns()
         assert not settled.done()
         bench.client.go.set()
-        await asyncio.wait_for(settled, 20)
+        await asyncio.wait_for(settled, 60)
     assert len(bench.client.patches) == 1
 
 
@@ -166,7 +167,7 @@ async def test_a_pod_that_is_gone_is_forgotten_and_another_fault_is_written_agai
     decision = bench.giant()
     async with writing(bench):
         bench.telling.nowhere(decision)
-        await asyncio.sleep(0.01)
+        await turns()
         bench.telling.nowhere(decision)
     assert len(bench.client.patches) == 2
 

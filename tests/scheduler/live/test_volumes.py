@@ -15,9 +15,8 @@ from koord.api.kinds import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from koord.kube.client import Client
 from koord.scheduler.framework import writes
 from koord.scheduler.state.storage import SELECTED_NODE_ANNOTATION
-from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until, until_bound
-
-pytestmark = pytest.mark.timeout(60)
+from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until_bound
+from tests.waiting import eventually
 
 
 @asynccontextmanager
@@ -54,7 +53,7 @@ async def says(client: Client, words: str) -> None:
         found = (await client.get(PODS, "db", namespace="default")).status.condition("PodScheduled")
         return found is not None and words in found.message
 
-    await until(told)
+    await eventually(told)
 
 
 async def bind_claim(client: Client, volume: str) -> None:
@@ -88,12 +87,11 @@ async def test_a_volume_is_asked_for_on_the_pods_node_and_waited_for(tmp_path: P
         async def selected() -> bool:
             return bool(await node_of_claim(client))
 
-        await until(selected)
-        await asyncio.sleep(0.3)
-        assert not (await client.get(PODS, "db", namespace="default")).spec.node_name
+        await eventually(selected)
         # Others do not wait for it.
         await client.create(PODS, pod_manifest("web"))
         await until_bound(client, "web")
+        assert not (await client.get(PODS, "db", namespace="default")).spec.node_name
         await client.create(PERSISTENT_VOLUMES, volume("made"))
         await bind_claim(client, "made")
         assert (await until_bound(client, "db"))["db"] == await node_of_claim(client)
@@ -105,13 +103,13 @@ async def test_a_node_on_which_no_volume_can_be_made_is_given_up(tmp_path: Path)
         async def selected() -> bool:
             return bool(await node_of_claim(client))
 
-        await until(selected)
+        await eventually(selected)
         await asyncio.sleep(0.5)
         remove = {"metadata": {"annotations": {SELECTED_NODE_ANNOTATION: None}}}
         await client.patch(PERSISTENT_VOLUME_CLAIMS, "data", remove, namespace="default")
 
         await says(client, "no volume can be made for the claim default/data")
-        await until(selected)
+        await eventually(selected)
 
 
 async def test_a_free_volume_is_given_to_the_claim(tmp_path: Path) -> None:
@@ -123,7 +121,7 @@ async def test_a_free_volume_is_given_to_the_claim(tmp_path: Path) -> None:
             found = await client.get(PERSISTENT_VOLUMES, "free")
             return found.spec.claim_ref is not None and found.spec.claim_ref.name == "data"
 
-        await until(given)
+        await eventually(given)
         await bind_claim(client, "free")
         await until_bound(client, "db")
 
@@ -143,7 +141,7 @@ async def test_who_is_to_make_a_volume_is_said_where_nobody_does(
             found.extend(event.note for event in events if event.reason == "WaitingForVolumes")
             return bool(found)
 
-        await until(told)
+        await eventually(told)
         node = await node_of_claim(client)
         assert found[0] == f"It will go to {node} and waits for its volumes. {MAKER} on {node}."
 

@@ -15,6 +15,7 @@ from koord.scheduler.live.noticing import UnderNotice
 from koord.scheduler.live.writing import Writing
 from tests.kube.manual_clock import ManualClock
 from tests.notice.build import START_S, annotated, patched, pod
+from tests.waiting import turns
 
 
 class Api:
@@ -57,8 +58,7 @@ class Story:
         if self.api.pod is not None:
             self.under.hear(Delta("shop/train", None, self.api.pod))
         self.writing.look()
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await turns()
 
 
 async def test_a_pod_without_notice_goes_at_once() -> None:
@@ -127,7 +127,6 @@ async def test_a_word_that_comes_as_the_last_one_is_written_is_written_too() -> 
     writing = Writing(cast(Client, api), ManualClock(START_S))
     api.then = lambda: writing.put(Patch(RESERVATIONS, "room", {"status": {"owners": 2}}))
     writing.put(Patch(RESERVATIONS, "room", {"status": {"owners": 1}}))
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await turns()
     assert api.written == [{"owners": 1}, {"owners": 2}]
     assert len(writing) == 0

@@ -23,16 +23,16 @@ from koord.kube.metrics import Metrics
 from koord.kube.store import Delta
 from koord.scheduler.live.run import Runner, SchedulerOptions
 from tests.scheduler.core.build import Fed, picture
-from tests.scheduler.live.embedded import until
+from tests.waiting import eventually
 
-SOON_S = 30.0
+SOON_S = 60.0
 REST_WITHIN_S = 60.0
 NEVER_LEADS = replace(SHIPPED, leader_election=replace(SHIPPED.leader_election, resource_namespace="no-such"))
 """Its lease has no place to be."""
 
 
 class Witness:
-    """Sees every pod on every node: who has been on two was bound twice."""
+    """Sees every pod on every node: a pod that has been on two was bound twice."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -54,11 +54,11 @@ class Witness:
             async with following(self._client, SchedulerOptions(elect=True, alone=True), NEVER_LEADS) as stands_by:
                 assert await knows_what_is_so(self._client, stands_by)
         else:
-            await until(lambda: knows_what_is_so(self._client, runner), SOON_S)
+            await eventually(lambda: knows_what_is_so(self._client, runner), SOON_S)
 
     async def all_is_well(self, names: Collection[str], runner: Runner | None = None) -> None:
         """Once there is nothing more to do for any pod."""
-        await until(lambda: at_rest(self._client), REST_WITHIN_S)
+        await eventually(lambda: at_rest(self._client), REST_WITHIN_S)
         await self.nothing_is_wrong(names, runner)
 
 

@@ -4,8 +4,8 @@
     faults = checker.look(objects)          after each change; `objects`: manifests by kind, as `kubectl get -o json`
     faults = checker.at_rest(objects)       the same where the scheduler has nothing to do: gangs are whole, too
 
-What is more than there is (a node that shrank, a max that was lowered) is nobody's fault. So amounts are judged where
-somebody was bound since the last look. Nothing here knows how a scheduler works, and all of it is read anew.
+What is more than there is (a node that shrank, a max that was lowered) is no fault. So amounts are judged where
+a pod was bound since the last look. Nothing here knows how a scheduler works, and all of it is read again.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def gang_of(pod: Manifest) -> str:
 
 
 Rule: TypeAlias = Callable[[Cluster, set[str]], Iterable[str]]
-"""Faults in words; the uids are of those who have a node since the last look."""
+"""Faults in words; the uids are of pods that have a node since the last look."""
 
 
 def cpus_belong_to_one_pod(cluster: Cluster, new: set[str]) -> Iterator[str]:
@@ -384,7 +384,7 @@ def nodes_have_what_is_given(cluster: Cluster, new: set[str]) -> Iterator[str]:
 
 
 def _came(cluster: Cluster, node: str, new: set[str]) -> Amounts:
-    """What those who came since the last look take beside what was there: pods that came out of no reservation."""
+    """What new pods since the last look take beside the others: pods that came out of no reservation."""
     found: Amounts = {}
     for pod in cluster.on[node]:
         if _meta(pod)["uid"] in new and not _said(pod, RESERVATION_ALLOCATED):
@@ -473,11 +473,11 @@ def owners_are_told(cluster: Cluster, new: set[str]) -> Iterator[str]:
 
 RULES: Final[Mapping[str, Rule]] = {
     "a CPU belongs to one pod": cpus_belong_to_one_pod,
-    "CPUs go to whoever asked": cpus_go_to_whoever_asked,
+    "CPUs go to pods that asked": cpus_go_to_whoever_asked,
     "a NUMA policy is kept": a_numa_policy_is_kept,
     "NUMA nodes have what is given": numa_nodes_have_what_is_given,
     "GPUs are given once": gpus_are_given_once,
-    "GPUs go to whoever asked": gpus_go_to_whoever_asked,
+    "GPUs go to pods that asked": gpus_go_to_whoever_asked,
     "nodes have what is given": nodes_have_what_is_given,
     "quotas keep their max": quotas_keep_their_max,
     "quotas above keep their max": quotas_above_keep_their_max,

@@ -1,8 +1,8 @@
-"""What happens in a story that has everything: manifests and changes, made by dice, for whoever drives a scheduler.
+"""What happens in a story that has everything: manifests and changes, made by dice, for all drivers of a scheduler.
 
 Nodes are few and small, so that pods compete: with own CPUs, NUMA policies, shares of GPUs and whole ones, gangs, a
 tree of quotas, reservations, priorities that preempt. Objects are changed and deleted, nodes go and come back, and the
-scheduler is started anew. A script knows of the cluster what its API says.
+scheduler is started again. A script knows of the cluster what its API says.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.scheduler.plugins.devices.machines import K, gpu
 from tests.scheduler.plugins.numa.machines import report
 
 PRIORITIES: Final[Mapping[str, int]] = {"low": 100, "batch": 5500, "prod": 9100, "high": 9500, "highest": 9900}
-"""By name of the class; those from `prod` on may have CPUs of their own. Each has a twin that preempts nobody."""
+"""By name of the class; those from `prod` on may have CPUs of their own. Each has a twin that preempts no pod."""
 NEVER: Final = "-never"
 NAMESPACE: Final = "default"
 QUOTA: Final = "quota.scheduling.koordinator.sh/"

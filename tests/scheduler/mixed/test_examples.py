@@ -1,4 +1,4 @@
-"""What random stories showed, as examples: pods that take turns on full nodes, and who is bound next."""
+"""What random stories showed, as examples: pods that take turns on full nodes, and the pod that is bound next."""
 
 from __future__ import annotations
 

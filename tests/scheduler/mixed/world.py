@@ -123,7 +123,7 @@ class World:
         raise AssertionError("the scheduler does not come to rest")
 
     def rest(self) -> None:
-        """Until nothing is under way and nobody is ready, however long one waits, short of the sweep."""
+        """Until nothing is under way and no pod is ready, however long that takes, short of the sweep."""
         for _ in range(20):
             for key in [key for key, pod in self.things[PODS].items() if pod.metadata.deletion_timestamp is not None]:
                 self._delete(PODS, key)
@@ -267,7 +267,7 @@ def in_words(action: Action) -> str:
         case Drop(kind, key):
             return f"{kind.kind} {key} goes"
         case Restart():
-            return "the scheduler starts anew"
+            return "the scheduler starts again"
         case Rest():
             return "rest"
 

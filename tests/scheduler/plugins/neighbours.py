@@ -20,6 +20,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
+from koord.scheduler.framework.facet import Gate
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.owners import Workload
@@ -61,8 +62,8 @@ def differences(
     for name, verdict in verdicts.items():
         for part in found.parts:
             for facet in part.judge.facets:
-                if facet.gates and not verdict:
-                    resolvable = not part.judge.facet_unresolvable(facet, int(facet.groups[row_of[name]]))
+                if isinstance(facet, Gate) and not verdict:
+                    resolvable = not facet.unresolvable(int(facet.groups[row_of[name]]))
                     if resolvable != (verdict.code == "unsched"):
                         yield f"{pod.metadata.key}: {name} is {verdict.code}"
     feasible = {names[row] for row in found.feasible_rows()}

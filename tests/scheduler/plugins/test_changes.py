@@ -73,7 +73,7 @@ def test_a_driver_without_room_for_more_volumes() -> None:
         "room for 1 more volume of csi.example.com there",
         "default/x gone, to make room for 1 more volume of csi.example.com",
     }
-    # There is nobody whose leaving would help.
+    # There is no pod whose leaving would help.
     assert texts(engine, using("p", "c2"), "b") == {"room for 1 more volume of csi.example.com there"}
 
 
@@ -96,7 +96,7 @@ def test_a_volume_that_two_pods_use_is_detached_when_both_are_gone() -> None:
         ),
         (
             [claim("c", volume="v")],
-            {"the volume v back, to which the claim c is bound"},
+            {"the volume v back, which the claim c is bound to"},
         ),
         (
             [claim("c"), storage_class("local")],

@@ -113,7 +113,7 @@ def test_match_policies_say_who_counts_towards_the_minimum(policy: str, running:
 
 @pytest.mark.parametrize("policy", ["waiting-and-running", "only-waiting"])
 def test_a_gang_that_waits_does_not_hold_back_one_of_its_group_that_goes_as_pods_come(policy: str) -> None:
-    """The group has started. Gang train goes by once-satisfied, gang serve needs two more pods and one waits."""
+    """The group has started. Gang train uses once-satisfied; gang serve needs two more pods, and one waits."""
     world = World(10)
     group = '["shop/train", "shop/serve"]'
     train: dict[str, Any] = {"gang": "train", "least": 1, "groups": group}
@@ -279,7 +279,8 @@ def test_people_who_look_into_a_scheduler_see_how_far_each_member_has_come() -> 
     world.core.bound(bind, bind.members[0].ask)
     world.hear_bound("shop/train-0", "n0")
     [plugin] = [each for each in world.core.profiles.plugins() if each.name == "Coscheduling"]
-    services = plugin.services()
+    assert plugin.controller is not None
+    services = plugin.controller.services
     told = services["gang/:namespace/:name"]("shop/train")
     assert isinstance(told, dict)
     assert told["boundChildren"] == ["shop/train-0"]

@@ -17,7 +17,7 @@ from koord.api.machinery.codec import convert
 from koord.api.text.timestamp import from_seconds
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.plugin import Remedy
+from koord.scheduler.framework.remedy import Remedy
 from koord.scheduler.state.nominations import Nomination
 from tests.scheduler.build import node, pod
 from tests.scheduler.builders import recorded
@@ -302,7 +302,7 @@ def test_the_random_clusters_have_pods_to_help() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.booleans())
 def test_decide_evict_and_bind_come_to_rest(seed: int, plain: bool) -> None:
-    """Nobody goes in vain: who had others go gets the place. And after some rounds nobody moves any more."""
+    """No pod goes in vain: the pod that preempted gets the place. And after some rounds no pod moves any more."""
     crowd = crowded(seed, plain=plain)
     engine = engine_with(crowd)
     waiting = {pod.metadata.key: Ask(pod) for pod in crowd.pods()}

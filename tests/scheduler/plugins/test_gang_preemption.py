@@ -1,4 +1,4 @@
-"""Job-level preemption: a whole job gets its places, or nobody goes for it."""
+"""Job-level preemption: a whole job gets its places, or no pod goes for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Job-level preemption within quotas, and for jobs that must be gathered in the network: nobody goes in vain."""
+"""Job-level preemption within quotas, and for jobs that must be gathered in the network: no pod goes in vain."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ LAYERS = {
 
 
 def network(blocks: dict[str, int]) -> World:
-    """Nodes of so many cores, each in the block that its name begins with."""
+    """Nodes of N cores, each in the block that its name begins with."""
     found = World(config=CONFIG)
     for name, cpu in blocks.items():
         found.core.put(NODES, node(name, cpu=str(cpu), labels={"net/block": name[0]}))

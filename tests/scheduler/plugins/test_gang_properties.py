@@ -56,7 +56,7 @@ def test_a_gang_that_does_not_fit_leaves_the_state_bit_for_bit(cpus: list[int], 
     known = picture(world)
     decisions = world.decide()
     if not any(isinstance(each, Bind) for each in decisions):
-        # Columns may be declared meanwhile.
+        # Columns may be declared in the meantime.
         columns = world.core.cluster.table.columns
         assert {name: columns[name].tobytes() for name in before} == before
         assert picture(world) == known
@@ -83,7 +83,7 @@ def test_a_scheduler_that_starts_in_the_middle_knows_the_same(
                         for each in decision.members:
                             world.core.failed(decision, each.ask)
         assert all(taken <= there for taken, there in requested(world))
-    # What is being bound is nobody's knowledge but this scheduler's: it ends first.
+    # Only this scheduler knows what is being bound: it ends first.
     for decision in world.decide():
         if isinstance(decision, Bind):
             world.bind(decision)

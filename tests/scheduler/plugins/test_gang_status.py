@@ -16,7 +16,7 @@ from koord.scheduler.framework.writes import Patch
 from tests.scheduler.gangs import World, member, pod_group
 
 
-class Told(World):
+class GangWorld(World):
     """A world with an API server that keeps what PodGroups are told to say."""
 
     def __init__(self, *cpus: int, group: Any = None) -> None:
@@ -64,7 +64,7 @@ def shown(status: PodGroupStatus) -> tuple[str, int, int, int, int]:
     ],
 )
 def test_phases_follow_from_the_pods(members: list[str], wanted: tuple[Any, ...]) -> None:
-    world = Told()
+    world = GangWorld()
     for i, each in enumerate(members):
         on = "" if each == "Pending" else "n0"
         world.put(member(f"p{i}", crd=True, on=on, phase="Pending" if each == "n0" else each))
@@ -73,7 +73,7 @@ def test_phases_follow_from_the_pods(members: list[str], wanted: tuple[Any, ...]
 
 
 def test_what_is_said_is_counted_down_again_and_the_first_start_stays() -> None:
-    world = Told(2)
+    world = GangWorld(2)
     pods = [member(f"p{i}", crd=True) for i in range(2)]
     world.put(*pods)
     started = world.say().schedule_start_time
@@ -86,7 +86,7 @@ def test_what_is_said_is_counted_down_again_and_the_first_start_stays() -> None:
 
 
 def test_the_end_of_a_group_is_the_end() -> None:
-    world = Told()
+    world = GangWorld()
     world.put(*(member(f"p{i}", crd=True, on="n0", phase="Succeeded") for i in range(2)))
     assert world.say().phase == "Finished"
     world.put(member("late", crd=True))
@@ -94,7 +94,7 @@ def test_the_end_of_a_group_is_the_end() -> None:
 
 
 def test_a_gang_that_is_scaled_down_before_anybody_wrote_of_it_is_not_pending() -> None:
-    world = Told(8, group=pod_group(least=4))
+    world = GangWorld(8, group=pod_group(least=4))
     pods = [member(f"p{i}", crd=True) for i in range(4)]
     world.hear()
     world.put(*pods)
@@ -105,7 +105,7 @@ def test_a_gang_that_is_scaled_down_before_anybody_wrote_of_it_is_not_pending() 
 
 @pytest.mark.parametrize("least", [0, -3])
 def test_a_group_without_a_minimum_is_not_finished_before_a_pod_is(least: int) -> None:
-    world = Told(8, group=pod_group(least=least))
+    world = GangWorld(8, group=pod_group(least=least))
     world.put(member("p", crd=True, on="n0", phase="Running"))
     assert shown(world.say()) == ("Running", 1, 1, 0, 0)
     world.put(member("p", crd=True, on="n0", phase="Succeeded"))
@@ -113,7 +113,7 @@ def test_a_group_without_a_minimum_is_not_finished_before_a_pod_is(least: int) -
 
 
 def test_the_owner_of_the_pods_is_told() -> None:
-    world = Told()
+    world = GangWorld()
     pods = [member(f"p{i}", crd=True) for i in range(2)]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u"}
     for pod in pods:
@@ -123,7 +123,7 @@ def test_the_owner_of_the_pods_is_told() -> None:
 
 
 def test_what_somebody_else_made_it_say_is_put_right() -> None:
-    world = Told()
+    world = GangWorld()
     world.put(member("p", crd=True, on="n0"))
     world.say()
     world.group = replace(world.group, status=replace(world.group.status, scheduled=9))
@@ -132,7 +132,7 @@ def test_what_somebody_else_made_it_say_is_put_right() -> None:
 
 
 def test_a_large_gang_is_written_twice_a_second_while_its_pods_get_their_nodes_and_the_last_word_is_true() -> None:
-    world = Told(64, group=pod_group(least=40))
+    world = GangWorld(64, group=pod_group(least=40))
     world.put(*(member(f"p{i}", crd=True) for i in range(40)))
     world.say()
     began, before = world.now_s, world.writes
@@ -154,7 +154,7 @@ EVENT = st.tuples(st.integers(0, 4), st.sampled_from(["gone", "Pending", "n0", "
 
 @given(st.lists(EVENT, max_size=25), st.integers(1, 3))
 def test_after_any_history_the_counts_are_a_recount(events: list[tuple[int, str]], least: int) -> None:
-    world = Told(2, group=pod_group(least=least))
+    world = GangWorld(2, group=pod_group(least=least))
     for i, what in events:
         name = f"p{i}"
         if what == "gone":

@@ -110,7 +110,7 @@ def test_scores_follow_pods_weights_and_pairs() -> None:
     assert world.scores("build") == {"a": 100, "b": 80, "c": 100}
     world.forgets(pair(20))
     assert world.scores("build") == {"a": 0, "b": 0, "c": 0}
-    # What moved while nobody counted is known when the pair comes back.
+    # What moved while no counter ran is known when the pair comes back.
     world.runs("web-3", "web", on="c")
     world.cluster.remove_pod("shop/web-2")
     world.learns(pair(50))

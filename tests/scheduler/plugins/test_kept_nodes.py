@@ -12,9 +12,10 @@ from koord.kube.client import Client
 from koord.scheduler.live.run import SchedulerOptions
 from koord.scheduler.plugins.reservation.kept_nodes import KEPT, change, holding
 from koord_minicluster.up.bootstrap import bootstrap
-from tests.scheduler.live.embedded import make_nodes, scheduling, serving, until
+from tests.scheduler.live.embedded import make_nodes, scheduling, serving
 from tests.scheduler.live.test_reservations import reserving
 from tests.scheduler.reservations import reservation
+from tests.waiting import eventually
 
 SCALE_DOWN = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 DISRUPT = "karpenter.sh/do-not-disrupt"
@@ -28,7 +29,7 @@ BOTH = {SCALE_DOWN: "true", DISRUPT: "true", KEPT: f"{SCALE_DOWN},{DISRUPT}"}
         (BOTH, True, {}),
         (BOTH, False, dict.fromkeys(BOTH)),
         ({}, False, {}),
-        # What somebody else said stands, whatever it is, and stays when koord's goes.
+        # What another user said stands, whatever it is, and stays when koord's goes.
         ({SCALE_DOWN: "false"}, True, {DISRUPT: "true", KEPT: DISRUPT}),
         ({SCALE_DOWN: "true", DISRUPT: "true"}, True, {}),
         ({SCALE_DOWN: "true", DISRUPT: "true"}, False, {}),
@@ -69,7 +70,7 @@ async def test_a_node_is_kept_while_a_reservation_is_there_and_let_go_by_the_nex
 
         await client.create(RESERVATIONS, reserving("night", "3"))
         async with scheduling(client, options=options):
-            await until(is_kept)
+            await eventually(is_kept)
         await client.delete(RESERVATIONS, "night")
         async with scheduling(client, options=options):
-            await until(is_free)
+            await eventually(is_free)

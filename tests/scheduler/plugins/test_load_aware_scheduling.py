@@ -296,7 +296,7 @@ def test_pods_of_daemon_sets_always_pass() -> None:
 
 
 def test_an_estimate_is_believed_until_its_deadline() -> None:
-    """Initialized 100 s before the report: believed for the 200 s after that which the pod asks for."""
+    """Initialized 100 s before the report: believed for the next 200 s, which the pod asks for."""
     since = [condition("PodScheduled", NOW_S - 500), condition("Initialized", NOW_S - 100)]
     plugin = LoadAwareScheduling(args(allowCustomizeEstimation=True))
     placed = pod("a", on="n", requests={"cpu": "2"}, conditions=since, annotations={AFTER_INITIALIZED: "200"})
@@ -432,11 +432,11 @@ def test_people_are_told_the_prod_usage_by_which_pods_are_judged(include_system:
     ]
     report = metric("n", usage={"cpu": "50"}, pods=usage, system={"cpu": "4"})
     engine = one_node(plugin, report, pods=here)
-    told: Any = plugin.services()["node/:nodeName"]("n")
+    told: Any = plugin.controller.services["node/:nodeName"]("n")
     assert (told["prodUsage"]["cpu"], told["prodDelta"]["cpu"]) == (used, more)
     assert told["prodDeltaPods"] == ["default/new"]
     counted = engine.cluster.table.columns[plugin.rows.columns.prod[plugin.resources.index("cpu")]]
-    assert counted[0] == int(used) * 1000 + 3400, "what filters go by"
+    assert counted[0] == int(used) * 1000 + 3400, "what filters use"
 
 
 @settings(max_examples=20)
@@ -447,7 +447,7 @@ def test_many_reports_at_once_are_the_same_as_one_by_one(seed: int) -> None:
     without = changed(plain, node_metrics=())
     engines = [engine_for(without, LoadAwareScheduling(scene.load_args)) for _ in range(2)]
     versions = [engine.cluster.table.read() for engine in engines]
-    # The last report of a node counts, and those of nodes that nobody knows wait for them.
+    # The last report of a node counts, and those of unknown nodes wait for them.
     reports = [*plain.node_metrics, *plain.node_metrics[:2], metric("unknown")]
     (one_by_one,), (together,) = ([*plugin.takes()] for engine in engines for plugin in engine.profile.plugins)
     for report in reports:

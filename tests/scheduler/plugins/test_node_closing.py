@@ -1,4 +1,4 @@
-"""NodeClosing: at which usage a node is closed to a band, for how long an eviction counts, and who is woken."""
+"""NodeClosing: at which usage a node is closed to a band, for how long an eviction counts, and which pods are woken."""
 
 from __future__ import annotations
 

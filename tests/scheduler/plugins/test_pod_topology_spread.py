@@ -14,10 +14,10 @@ from koord.api.kubernetes.core import Service
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.workloads import ReplicaSet
 from koord.api.machinery.codec import convert
-from koord.scheduler.framework import engine as framework
+from koord.scheduler.framework import classes
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.judge import FewGroups
+from koord.scheduler.framework.facet import FewGroups
 from koord.scheduler.plugins.pod_topology_spread import NO_LABEL, SKEWED, PodTopologySpread
 from koord.scheduler.state.cluster import Cluster
 from tests.scheduler.build import node, pod
@@ -219,7 +219,7 @@ def test_ten_pods_go_evenly_over_five_hosts() -> None:
 
 
 def test_what_was_counted_for_a_class_is_dropped_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(framework, "CLASSES_KEPT", 4)
+    monkeypatch.setattr(classes, "CLASSES_KEPT", 4)
     engine = spreading(zoned("a", "b"))
     gc.disable()
     try:

@@ -30,7 +30,7 @@ def configured(**taking: bool) -> SchedulerConfiguration:
 
 
 def full(*cpus: int) -> World:
-    """A node of 32 CPUs: owners that use so many, others the rest."""
+    """A node of 32 CPUs: owners that use N, others the rest."""
     world = World(32)
     world.put(pod("others", app="other", cpu=str(32 - sum(cpus)), on="n0"))
     for i, cpu in enumerate(cpus):

@@ -1,7 +1,7 @@
 """Reservations of CPUs, NUMA amounts, parts of devices and load, after any history:
 
-what owners have comes out of what is held for them, so that together they are the larger of the two; what nobody uses
-stays held; nothing is given twice; and owners of a Restricted one have nothing that is not reserved.
+owners use what is held for them, so that together they take the larger of the two amounts; unused amounts stay held;
+nothing is allocated twice; and owners of a Restricted reservation have nothing that is not reserved.
 """
 
 from __future__ import annotations

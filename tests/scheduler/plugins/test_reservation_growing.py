@@ -92,7 +92,7 @@ def held_cpus(cpu: str, labels: dict[str, str] | None = None) -> World:
 
 
 def taken(found: World) -> list[Patch]:
-    """What is to be written, and is not."""
+    """What should be written, and is not."""
     return [each for each in found.core.take_writes() if isinstance(each, Patch)]
 
 
@@ -185,7 +185,7 @@ def test_a_scheduler_killed_between_the_writes_gives_back_what_there_is_no_room_
     (first,) = taken(found)
     found.patch(first)
     taken(found)
-    # Meanwhile somebody binds a pod there by hand.
+    # In the meantime a user binds a pod there by hand.
     found.put(pod("by-hand", cpu="5", app="other", on="n0"))
     again = restarted(found)
     again.settle()

@@ -75,7 +75,7 @@ def test_pods_find_the_same_reservations_with_the_index_and_without(selector: di
 
 def test_the_index_follows_reservations_and_nodes() -> None:
     found = world()
-    told = plugin(found).services()["reservationSelectorIndex"]
+    told = plugin(found).controller.services["reservationSelectorIndex"]
     assert told("") == {
         "enabled": True,
         "prefixes": ["pool.example.com/"],
@@ -86,7 +86,7 @@ def test_the_index_follows_reservations_and_nodes() -> None:
     }
     found.put(node("n1", cpu="8"))
     found.delete("blue")
-    whole: Any = plugin(found).services()["reservationSelectorIndex?detail=true"]("")
+    whole: Any = plugin(found).controller.services["reservationSelectorIndex?detail=true"]("")
     assert whole["byPrefix"] == {}
     one = {"nodes": 1, "reservations": 1, "byNode": {"n2": ["uid-red"]}}
     assert (whole["byKey"], whole["byKeyValue"]) == ({"team": one}, {"team": {"red": one}})
@@ -97,7 +97,10 @@ def test_figures_tell_how_often_the_index_was_of_use() -> None:
     for i, selector in enumerate(({"team": "red"}, {"team": "green"}, {"other": "x"})):
         found.put(pod(f"p{i}", affinity=json.dumps({"reservationSelector": selector})))
     found.settle()
-    told = [(each.name.rpartition("selector_")[2], dict(each.labels), each.value) for each in plugin(found).measures()]
+    told = [
+        (each.name.rpartition("selector_")[2], dict(each.labels), each.value)
+        for each in plugin(found).controller.measures()
+    ]
     asked = [each for each in told if each[0].startswith("index")]
     assert ("index_query_total", {"result": "hit"}, 2) in asked
     assert ("index_query_total", {"result": "miss"}, 1) in asked

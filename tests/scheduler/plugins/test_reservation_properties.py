@@ -1,7 +1,7 @@
 """After any history of reservations, owners, others, failed bindings, flapping nodes and restarts:
 
-nothing is promised twice, nobody but owners is in a room, what is not used of a room is held, and a scheduler that is
-told of the objects as they are knows the same as one that heard all of it.
+nothing is promised twice, only owners are in a room, what is not used of a room is held, and a scheduler that is
+with the present objects knows the same as one that received all changes.
 """
 
 from __future__ import annotations

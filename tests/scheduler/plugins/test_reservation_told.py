@@ -78,7 +78,7 @@ def test_a_reservation_that_fits_nowhere_says_so_on_itself() -> None:
 def test_the_service_lists_what_a_node_holds_and_for_whom() -> None:
     world = World(8)
     world.put(reservation("a", cpu="4", on="n0", allocateOnce=False), pod("p", cpu="1", on="n0", inside="a"))
-    told = plugin(world).services()["nodeReservations/:nodeName"]
+    told = plugin(world).controller.services["nodeReservations/:nodeName"]
     assert told("n0") == {
         "items": [
             {
@@ -101,14 +101,14 @@ def test_the_service_lists_what_a_node_holds_and_for_whom() -> None:
 def test_figures_follow_each_reservation_until_it_is_gone() -> None:
     world = World(8)
     world.put(reservation("a", cpu="4", on="n0", allocateOnce=False), pod("p", cpu="1", on="n0", inside="a"))
-    found = {tuple(each.labels.values()): each.value for each in plugin(world).measures()}
+    found = {tuple(each.labels.values()): each.value for each in plugin(world).controller.measures()}
     assert found["a", "Available"] == 1
     assert found["a", "Pending"] == 0
     assert found["allocatable", "a", "cpu", "core"] == 4
     assert found["allocated", "a", "cpu", "core"] == 1
     assert found["utilization", "a", "cpu", "ratio"] == 0.25
-    assert list(plugin(world).measures()) == []
+    assert list(plugin(world).controller.measures()) == []
     world.delete("a")
-    gone = {tuple(each.labels.values()): each.value for each in plugin(world).measures()}
+    gone = {tuple(each.labels.values()): each.value for each in plugin(world).controller.measures()}
     assert set(gone.values()) == {None}
     assert ("allocatable", "a", "cpu", "core") in gone

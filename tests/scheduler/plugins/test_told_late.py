@@ -1,4 +1,4 @@
-"""What objects say at rest is the truth, however late words are written and heard, and whoever writes over them."""
+"""What objects say at rest is the truth, however late words are written and heard, and whatever writes over them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from koord.api.protocol.crd.elastic_quota import ElasticQuota
 from koord.api.protocol.crd.pod_group import PodGroup
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.moment import Moment
-from koord.scheduler.framework.unheard import HEARD_WITHIN_S, Unheard
+from koord.scheduler.framework.pending_statuses import SEEN_WITHIN_S, PendingStatuses
 from koord.scheduler.framework.writes import Patch
 from koord.scheduler.profiles import profiles_of
 from koord_bench.statuses import mistaken
@@ -33,7 +33,7 @@ Key = tuple[Kind[Any], str]
 
 class LateServer:
     """Keeps quotas and PodGroups. Of each object one write is under way at a time, and the newest word waits; what has
-    changed is heard of later, in order."""
+    changed arrives later, in order."""
 
     def __init__(self) -> None:
         self.core = Core(profiles_of(SHIPPED), alone=True)
@@ -58,7 +58,7 @@ class LateServer:
             waiting.append(write)
 
     def write_one(self, *, lose: bool = False) -> None:
-        """The server takes the oldest word of somebody, or it is lost."""
+        """The server takes the oldest write of a scheduler, or it is lost."""
         key = next((key for key, waiting in self.words.items() if waiting), None)
         if key is None:
             return
@@ -184,11 +184,11 @@ def test_whatever_is_late_or_lost_the_last_word_is_true(steps: list[tuple[str, i
 
 
 def test_a_word_that_is_not_heard_is_lost_after_a_while_and_the_next_one_counts_anew() -> None:
-    words = Unheard[str]()
+    words = PendingStatuses[str]()
     words.sent("a", "1", "x", 0.0)
     words.sent("b", "1", "x", 1.0)
     words.sent("a", "1", "y", 2.0)
-    assert (words.last("a", "1"), words.last("a", "2"), words.next_s()) == ("y", None, 1.0 + HEARD_WITHIN_S)
-    assert words.take_lost(1.0 + HEARD_WITHIN_S) == ["b"]
+    assert (words.last("a", "1"), words.last("a", "2"), words.next_s()) == ("y", None, 1.0 + SEEN_WITHIN_S)
+    assert words.take_lost(1.0 + SEEN_WITHIN_S) == ["b"]
     words.heard("a")
     assert (len(words), words.next_s(), words.take_lost(100.0)) == (0, None, [])

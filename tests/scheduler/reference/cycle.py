@@ -126,10 +126,10 @@ def args_of(profile: SchedulerProfile, plugin: str) -> PluginArgs:
 
 
 def feasible(pod: Pod, cluster: Cluster, profile: SchedulerProfile | None = None) -> dict[str, Verdict]:
-    """By node: ok, or what the first plugin says that refuses it.
+    """The verdict by node: ok, or the reason of the first plugin that rejects it.
 
-    A plugin that rejects the pod as such stops the cycle, and is the reason on all nodes. Nodes that are not among
-    those which a pod is pinned to are not asked any further.
+    A plugin that rejects the pod itself stops the cycle, and is the reason on all nodes. Nodes other than those that
+    the pod is pinned to are not checked further.
     """
     profile = profile or SchedulerProfile()
     points = profile.resolved().at

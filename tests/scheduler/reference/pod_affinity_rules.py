@@ -108,8 +108,8 @@ def shunned_pairs(pod: Pod, cluster: Cluster) -> set[Pair]:
 
 def pod_affinity(pod: Pod, node: Node, cluster: Cluster) -> Verdict:
     """In order: required affinity (every term's key must be on the node and its domain must contain a pod matching
-    **all** terms; exception: no such pod anywhere and the pod matches its own terms) → UU; own anti-affinity →
-    Unsched; existing pods' required anti-affinity → Unsched."""
+    **all** terms; exception: no pod anywhere matches all terms, and the pod matches its own) → UU; own
+    anti-affinity → Unsched; existing pods' required anti-affinity → Unsched."""
     labels = node.metadata.labels
     terms = required(pod)
     if terms:

@@ -36,7 +36,7 @@ class Victims:
 
 @dataclass(frozen=True)
 class Preemption:
-    """By node that might help, who would have to go."""
+    """The victims, by node that might help."""
 
     candidates: Mapping[str, Victims]
     best: frozenset[str]
@@ -110,7 +110,7 @@ def on_node(
     budgets: Sequence[PodDisruptionBudget],
     nominated: Sequence[tuple[Pod, str]],
 ) -> Victims | tuple[str, ...]:
-    """Who would have to go from a node, or why nobody's going helps."""
+    """The victims on a node, or why no eviction helps."""
     here = cluster.pods_on(cluster.node(node))
     lower = more_important_first(other for other in here if priority(other) < priority(pod))
     if not lower:

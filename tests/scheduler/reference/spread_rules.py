@@ -98,7 +98,7 @@ def owner_selector(pod: Pod, cluster: Cluster) -> LabelMatcher:
 def count(node: Node, c: Constraint, pod: Pod, cluster: Cluster) -> int:
     """Count = non-terminating same-namespace pods matching the selector (+ matchLabelKeys).
 
-    kube-scheduler counts none for a selector that is present and empty, though such a selector matches the pod itself.
+    kube-scheduler counts no pods for a selector that is present and empty, though this selector matches the pod itself.
     """
     if c.pods is not NOTHING and not c.pods.requirements:
         return 0

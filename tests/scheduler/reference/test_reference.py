@@ -257,7 +257,7 @@ def test_what_a_node_keeps_for_itself_is_not_for_pods() -> None:
 
 
 def zones(*counts: int) -> Cluster:
-    """A node in each zone, and so many pods labelled app=a on it."""
+    """A node in each zone, and N pods labelled app=a on it."""
     nodes = tuple(node(f"n{i}", labels={ZONE: f"z{i}"}) for i in range(len(counts)))
     placed = tuple(
         pod(f"p{i}-{j}", on=f"n{i}", labels={"app": "a"}) for i, number in enumerate(counts) for j in range(number)

@@ -297,8 +297,8 @@ def zone_of_pod(pod: Pod, cluster: Cluster) -> Verdict:
 
 
 def zone(pod: Pod, node: Node, cluster: Cluster) -> Verdict:
-    """Bound PV's zones hold: a label of the volume may list several, with `__` between. A node without any such label
-    is of a cluster without zones."""
+    """The zones of bound PVs apply: a label of the volume may list several, separated by `__`. A node without any zone
+    label belongs to a cluster without zones."""
     labels = node.metadata.labels
     if not any(label in labels for label in ZONE_LABELS):
         return OK

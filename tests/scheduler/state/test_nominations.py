@@ -1,4 +1,4 @@
-"""Whose promises count for whom, and what they take."""
+"""Which promises count for which pods, and what they take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table's log: who asks what changed since a version hears of each row, and of all reasons."""
+"""The table's log: a reader that asks what changed since a version gets each row, and all reasons."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_reasons_since_a_version_are_those_of_all_changes_after_it(steps: list[t
     heard = {table.read(): 0}
     for row, reason, is_read in steps:
         table.touch(row, reason)
-        # Until somebody has read it, a change may go into the one before it.
+        # Until it is read, a change may go into the one before it.
         heard = {since: reasons | reason for since, reasons in heard.items()}
         if is_read:
             heard[table.read()] = 0

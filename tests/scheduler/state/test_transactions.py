@@ -50,7 +50,7 @@ def test_the_whole_takes_its_parts_back() -> None:
 
 
 def test_a_job_that_does_not_fit_can_be_tried_inside_a_transaction() -> None:
-    """Who looks for victims removes some, tries the job, and takes all of it back."""
+    """A search for victims removes some, tries the job, and takes all of it back."""
     found = cluster()
     for i in range(3):
         found.place(ask(f"there-{i}", cpu="4"))

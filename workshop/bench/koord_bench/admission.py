@@ -9,54 +9,37 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-import statistics
-import subprocess
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from koord.admission.request import Request
 from koord.admission.review import mutate, validate
 from koord.api.configuration.features import ManagerGate, parse_gates
-from koord.kube.program import own_program
 from koord_bench import admission_child
-from koord_bench.children import start_child
-from koord_bench.result import Result, result
+from koord_bench.children import cpu_s, running_module
+from koord_bench.harness import Progress, Report, Result, Size, percentile, silent
 
 BENCH: Final = "admission"
 CALLERS: Final = 16
 P99_GOAL_US: Final = 1000.0
 REVIEWS_GOAL_S: Final = 1000.0
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    pods: int
-    seconds: float
-
-
 FULL: Final = Size(pods=20_000, seconds=10)
 QUICK: Final = Size(pods=2_000, seconds=2)
 
 
-def run(quick: bool = False, progress: Callable[[str], None] = lambda line: None) -> list[Result]:
-    size = QUICK if quick else FULL
-    results: list[Result] = []
-    for case, namespace in (("pod that becomes a batch pod", "jobs"), ("pod that stays as it is", "shop")):
-        progress(f"admitting {size.pods} times a {case}")
-        times_us = _times_us(namespace, size.pods)
-        results.append(result(BENCH, case, "CPU of both questions, median", statistics.median(times_us), "us"))
-        p99 = times_us[len(times_us) * 99 // 100]
-        results.append(result(BENCH, case, "CPU of both questions, p99", p99, "us", goal=P99_GOAL_US))
+def run(quick: bool = False, progress: Progress = silent) -> list[Result]:
+    report, size = Report(BENCH, quick, progress), QUICK if quick else FULL
+    for name, namespace in (("pod that becomes a batch pod", "jobs"), ("pod that stays as it is", "shop")):
+        progress(f"admitting {size.pods} times a {name}")
+        case, times_us = report.case(name), _times_us(namespace, size.pods)
+        case.add("CPU of both questions, median", percentile(times_us, 0.5), "us")
+        case.add("CPU of both questions, p99", percentile(times_us, 0.99), "us", goal=P99_GOAL_US, at_any_size=True)
     progress(f"sending reviews for {size.seconds:g} s")
     reviews_s, cpu_us = _reviews(size.seconds)
-    case = f"over TLS, {CALLERS} callers"
-    results.append(
-        result(BENCH, case, "reviews", reviews_s, "1/s", more_is_better=True, goal=None if quick else REVIEWS_GOAL_S)
-    )
-    results.append(result(BENCH, case, "CPU of the server a review", cpu_us, "us"))
-    return results
+    case = report.case(f"over TLS, {CALLERS} callers")
+    case.add("reviews", reviews_s, "1/s", more_is_better=True, goal=REVIEWS_GOAL_S)
+    case.add("CPU of the server a review", cpu_us, "us")
+    return report.rows
 
 
 def pod(namespace: str) -> dict[str, Any]:
@@ -87,31 +70,24 @@ def pod(namespace: str) -> dict[str, Any]:
 
 
 def _times_us(namespace: str, number: int) -> list[float]:
-    known, gates = admission_child.known(), parse_gates(ManagerGate)
+    cluster, gates = admission_child.known(), parse_gates(ManagerGate)
     request = Request("CREATE", "pods", object=pod(namespace), namespace=namespace, name="web-1")
     times = []
     for _ in range(number):
         began = time.process_time_ns()
-        answer = mutate(request, known, gates)
-        validate(Request("CREATE", "pods", object=answer.object, namespace=namespace), known, gates)
+        answer = mutate(request, cluster, gates)
+        validate(Request("CREATE", "pods", object=answer.object, namespace=namespace), cluster, gates)
         times.append((time.process_time_ns() - began) / 1000)
-    return sorted(times)
+    return times
 
 
 def _reviews(seconds: float) -> tuple[float, float]:
     """Reviews a second, and the server's CPU for one."""
-    command = own_program("koord_bench.admission_child")
-    with start_child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        try:
-            said = json.loads(child.stdout.readline())
-            answered, took_s = asyncio.run(_load(said["port"], said["bundle"], seconds))
-            child.stdin.close()
-            cpu_s = json.loads(child.stdout.readline())["cpu_s"]
-        finally:
-            child.kill()
-    return answered / took_s, cpu_s / answered * 1e6
+    with running_module("koord_bench.admission_child") as (child, address):
+        before_s = cpu_s(child.pid)
+        answered, took_s = asyncio.run(_load(address["port"], address["bundle"], seconds))
+        spent_s = cpu_s(child.pid) - before_s
+    return answered / took_s, spent_s / answered * 1e6
 
 
 async def _load(port: int, bundle: str, seconds: float) -> tuple[int, float]:

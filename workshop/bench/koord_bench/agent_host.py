@@ -48,15 +48,15 @@ def pods(number: int) -> list[dict[str, Any]]:
 
 
 def agent_pods(made: list[dict[str, Any]]) -> dict[str, AgentPod]:
-    return pods_of([convert(RunnablePod, each) for each in made], DRIVER)
+    return pods_of([convert(RunnablePod, raw) for raw in made], DRIVER)
 
 
 def directories(here: dict[str, AgentPod]) -> list[str]:
     """Of the node, its classes, pods and containers, parents first."""
-    found = ["", *(qos_dir(qos, DRIVER) for qos in KubeQoS)]
+    paths = ["", *(qos_dir(qos, DRIVER) for qos in KubeQoS)]
     for pod in here.values():
-        found += [pod.directory, *(each.directory for each in pod.containers)]
-    return found
+        paths += [pod.directory, *(container.directory for container in pod.containers)]
+    return paths
 
 
 class ComposedHost:
@@ -83,7 +83,7 @@ class ComposedHost:
         self.turn()
 
     def turn(self) -> None:
-        """A second passes: who is busy uses a tenth of a core."""
+        """A second passes: a busy container uses a tenth of a core."""
         self._turns += 1
         used_us = self._turns * 100_000
         stat = f"usage_usec {used_us}\nuser_usec {used_us}\nsystem_usec 0\n"
@@ -92,7 +92,7 @@ class ComposedHost:
             _overwrite(self._root / "sys/fs/cgroup" / directory / "cpu.stat", stat)
         ticks = self._turns * 10 * len(self._busy)
         lines = ["cpu ", *(f"cpu{cpu}" for cpu in range(CPUS))]
-        _overwrite(self._root / "proc/stat", "".join(f"{each} {ticks} 0 0 100 0 0 0 0 0 0\n" for each in lines))
+        _overwrite(self._root / "proc/stat", "".join(f"{line} {ticks} 0 0 100 0 0 0 0 0 0\n" for line in lines))
 
     def _write(self, name: str, text: str) -> None:
         path = self._root / name
@@ -101,7 +101,7 @@ class ComposedHost:
 
 
 def _overwrite(path: Path, text: str) -> None:
-    """In place and at once, as a kernel's counters go on: who reads meanwhile never finds it empty."""
+    """In place and in one write, like a kernel's counters: a reader never finds the file empty."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
         os.pwrite(fd, text.encode(), 0)
@@ -130,10 +130,10 @@ _FILES: Final = {
     + "inactive_anon 50331648\nactive_anon 0\ninactive_file 8388608\nactive_file 8388608\nunevictable 0\n"
     + "".join(f"workingset_{i} {i * 4096}\n" for i in range(25)),
     **{
-        f"{each}.pressure": "".join(
+        f"{resource}.pressure": "".join(
             f"{kind} avg10=0.12 avg60=0.34 avg300=0.56 total=123456\n" for kind in ("some", "full")
         )
-        for each in ("cpu", "memory", "io")
+        for resource in ("cpu", "memory", "io")
     },
 }
 
@@ -191,13 +191,13 @@ class RealHost:
 
 def _busy(here: dict[str, AgentPod]) -> list[str]:
     """Every second container."""
-    containers = [each.directory for pod in here.values() for each in pod.containers]
+    containers = [container.directory for pod in here.values() for container in pod.containers]
     return containers[::2]
 
 
 @contextmanager
 def going_on(turn: Callable[[], None], every_s: float = 1.0) -> Iterator[None]:
-    """A turn each second, beside whoever measures."""
+    """A turn each second, in a thread."""
     done = threading.Event()
 
     def work() -> None:
@@ -215,7 +215,7 @@ def going_on(turn: Callable[[], None], every_s: float = 1.0) -> Iterator[None]:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
-        """An agent that is ended leaves its connections as they are."""
+        """An agent that is killed does not close its connections."""
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from koord.kube.kubeconfig import parse, resolve
 
 
 class FastClock:
-    """The machine's time, but so many times as fast since it was made."""
+    """The machine's time, `times` as fast since this clock was made."""
 
     def __init__(self, times: float) -> None:
         self._times = times

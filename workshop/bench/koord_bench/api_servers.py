@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import socket
 import ssl
 import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +24,9 @@ from cryptography.hazmat.primitives import serialization
 from koord.kube.cluster_config import ClusterConfig
 from koord.kube.kubeconfig import parse, resolve
 from koord.kube.program import own_program
-from koord_bench.children import start_child
+from koord_bench.children import cpu_s, rss_mb, running, wait_until
 from koord_minicluster.apiserver import certs
 
-READY_WITHIN_S = 60.0
 ASSETS = "/usr/local/kubebuilder/bin"
 MASTERS = "system:masters"
 
@@ -48,7 +46,7 @@ class RunningServer:
         return sum(rss_mb(process.pid) for process in self.processes)
 
     def cpu_s(self) -> float:
-        """What its processes have used, all threads."""
+        """CPU seconds of all threads of its processes."""
         return sum(cpu_s(process.pid) for process in self.processes)
 
 
@@ -57,8 +55,8 @@ def find_binary(name: str, environ: Mapping[str, str] = os.environ) -> Path | No
     for folder in (environ.get("KUBEBUILDER_ASSETS"), ASSETS):
         if folder and os.access(path := Path(folder, name), os.X_OK):
             return path
-    found = shutil.which(name)
-    return Path(found) if found else None
+    path_of = shutil.which(name)
+    return Path(path_of) if path_of else None
 
 
 def versions(*names: str) -> str:
@@ -67,22 +65,20 @@ def versions(*names: str) -> str:
 
 
 def _version(name: str, binary: Path) -> str:
-    said = subprocess.run([str(binary), "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
-    found = re.search(r"v?\d+\.\d+\.\d+\S*", said)
-    return f"{name} {found.group() if found else 'of unknown version'}"
+    output = subprocess.run([str(binary), "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
+    version = re.search(r"v?\d+\.\d+\.\d+\S*", output)
+    return f"{name} {version.group() if version else 'of unknown version'}"
 
 
 @contextmanager
 def embedded() -> Iterator[RunningServer]:
-    with _directory() as directory, (directory / "log").open("wb") as log:
-        started = time.perf_counter()
-        command = [*own_program(), "apiserver", "--data-dir", str(directory / "data")]
-        process = start_child(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        with ended(process):
+    with _directory() as directory:
+        started, log = time.perf_counter(), directory / "log"
+        with running([*own_program(), "apiserver", "--data-dir", str(directory / "data")], log) as process:
             kubeconfig = directory / "data" / "kubeconfig"
-            _until(lambda: kubeconfig.exists(), process, directory / "log")
+            wait_until(kubeconfig.exists, process, log)
             config = resolve(parse(kubeconfig.read_text(), str(kubeconfig)))
-            _until(lambda: _ready(config), process, directory / "log")
+            wait_until(lambda: _ready(config), process, log)
             yield RunningServer(config, time.perf_counter() - started, (process,), kubeconfig)
 
 
@@ -93,17 +89,13 @@ def real() -> Iterator[RunningServer | None]:
     if etcd is None or apiserver is None:
         yield None
         return
-    with _directory() as directory, (directory / "log").open("wb") as log:
-        ports = free_ports(3)
+    with _directory() as directory:
+        ports, log = free_ports(3), directory / "log"
         url = f"https://127.0.0.1:{ports[2]}"
         kubeconfig = _credentials(directory, url)
-
-        def start(*command: str) -> subprocess.Popen[bytes]:
-            return start_child(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=directory)
-
         started = time.perf_counter()
         client, peer = f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}"
-        storage = start(
+        storage_command = [
             str(etcd),
             "--name=default",
             f"--data-dir={directory}/etcd",
@@ -113,30 +105,32 @@ def real() -> Iterator[RunningServer | None]:
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=default={peer}",
             "--log-level=error",
-        )
-        with ended(storage):
-            server = start(
-                str(apiserver),
-                f"--etcd-servers={client}",
-                "--bind-address=127.0.0.1",
-                "--advertise-address=127.0.0.1",
-                f"--secure-port={ports[2]}",
-                f"--cert-dir={directory}",
-                f"--client-ca-file={directory}/ca.crt",
-                f"--tls-cert-file={directory}/apiserver.crt",
-                f"--tls-private-key-file={directory}/apiserver.key",
-                f"--service-account-issuer={url}",
-                f"--service-account-key-file={directory}/sa.pub",
-                f"--service-account-signing-key-file={directory}/sa.key",
-                "--service-cluster-ip-range=10.0.0.0/24",
-                "--authorization-mode=RBAC",
-                # Without a controller manager no namespace gets its service account.
-                "--disable-admission-plugins=ServiceAccount",
-            )
-            with ended(server):
-                config = resolve(parse(kubeconfig.read_text(), str(kubeconfig)))
-                _until(lambda: _ready(config), server, directory / "log")
-                yield RunningServer(config, time.perf_counter() - started, (server, storage), kubeconfig)
+        ]
+        server_command = [
+            str(apiserver),
+            f"--etcd-servers={client}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--secure-port={ports[2]}",
+            f"--cert-dir={directory}",
+            f"--client-ca-file={directory}/ca.crt",
+            f"--tls-cert-file={directory}/apiserver.crt",
+            f"--tls-private-key-file={directory}/apiserver.key",
+            f"--service-account-issuer={url}",
+            f"--service-account-key-file={directory}/sa.pub",
+            f"--service-account-signing-key-file={directory}/sa.key",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--authorization-mode=RBAC",
+            # Without a controller manager no namespace gets its service account.
+            "--disable-admission-plugins=ServiceAccount",
+        ]
+        with (
+            running(storage_command, log, cwd=directory) as storage,
+            running(server_command, log, cwd=directory) as server,
+        ):
+            config = resolve(parse(kubeconfig.read_text(), str(kubeconfig)))
+            wait_until(lambda: _ready(config), server, log)
+            yield RunningServer(config, time.perf_counter() - started, (server, storage), kubeconfig)
 
 
 def _credentials(directory: Path, url: str) -> Path:
@@ -166,23 +160,6 @@ def _directory() -> Iterator[Path]:
         yield Path(name)
 
 
-@contextmanager
-def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait(timeout=30)
-
-
-def _until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + READY_WITHIN_S
-    while not ready():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"{process.args!r} does not serve:\n{log.read_text(errors='replace')[-3000:]}")
-        time.sleep(0.02)
-
-
 def _ready(config: ClusterConfig) -> bool:
     context = ssl.create_default_context(cadata=config.ca_data.decode())
     try:
@@ -194,25 +171,7 @@ def _ready(config: ClusterConfig) -> bool:
 
 def free_ports(number: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
+    ports = [int(listener.getsockname()[1]) for listener in sockets]
+    for listener in sockets:
+        listener.close()
     return ports
-
-
-def _status_kb(pid: int, field: str) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1])
-    raise LookupError(field)
-
-
-def rss_mb(pid: int) -> float:
-    """What a process has of memory now."""
-    return _status_kb(pid, "VmRSS") / 1024
-
-
-def cpu_s(pid: int) -> float:
-    """Finer than the ticks of /proc/PID/stat; threads that ended are not in it, and these servers keep theirs."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9

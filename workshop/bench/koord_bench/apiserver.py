@@ -9,17 +9,16 @@ from __future__ import annotations
 import asyncio
 import json
 import statistics
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from koord_bench import api_servers
 from koord_bench.api_load import APPLY, MERGE_PATCH, Connection, Target, Unexpected, WatchConnection, encode, timed
 from koord_bench.api_servers import RunningServer
+from koord_bench.harness import Figures, Progress, Report, Result, Size, silent
 from koord_bench.pods import pod
-from koord_bench.result import Result, result
 
 BENCH = "apiserver"
 NAMESPACE = "bench"
@@ -31,76 +30,47 @@ COST_ROUNDS = 4
 _FROM_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields")
 
 T = TypeVar("T")
-Progress = Callable[[str], None]
-Figures = dict[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How much each case does."""
-
-    pods: int
-    gets: int
-    patches: int
-    applies: int
-    lists: int
-    watchers: int
-    watched_patches: int
-    grown_pods: int
-    clients: int = 32
-
-
 FULL = Size(
-    pods=2_000, gets=4_000, patches=400, applies=300, lists=10, watchers=100, watched_patches=400, grown_pods=20_000
+    clients=32, pods=2_000, gets=4_000, patches=400, applies=300, lists=10,
+    watchers=100, watched_patches=400, grown_pods=20_000,
+)  # fmt: skip
+QUICK = Size(
+    clients=32, pods=200, gets=400, patches=40, applies=40, lists=3, watchers=20, watched_patches=40, grown_pods=400
 )
-QUICK = Size(pods=200, gets=400, patches=40, applies=40, lists=3, watchers=20, watched_patches=40, grown_pods=400)
 
 
-def run(quick: bool = False, progress: Progress = lambda line: None) -> list[Result]:
-    """All cases. `quick` shrinks them: the same code in seconds, with goals that are for the full size left out."""
-    return measure(QUICK if quick else FULL, progress)
+def run(quick: bool = False, progress: Progress = silent) -> list[Result]:
+    return measure(Report(BENCH, quick, progress), QUICK if quick else FULL)
 
 
-def measure(size: Size, progress: Progress = lambda line: None) -> list[Result]:
-    ours = _measured(api_servers.embedded(), size, "embedded", progress)
+def measure(report: Report, size: Size) -> list[Result]:
+    ours = _measured(api_servers.embedded(), size, "embedded", report.progress)
     assert ours is not None
-    peer = api_servers.versions("kube-apiserver", "etcd")
-    return _results(ours, _measured(api_servers.real(), size, "kube-apiserver and etcd", progress), size, peer)
+    theirs = _measured(api_servers.real(), size, "kube-apiserver and etcd", report.progress)
+    return add_rows(report, ours, theirs, size, api_servers.versions("kube-apiserver", "etcd"))
 
 
-def _results(ours: Figures, theirs: Figures | None, size: Size, peer: str = "") -> list[Result]:
-    full = size.grown_pods >= FULL.grown_pods
-
-    def compared(case: str, metric: str, key: str, unit: str, goal: float, *, more: bool = True) -> Result:
-        baseline = theirs[key] if theirs else None
-        wanted = goal if full else None
-        return result(
-            BENCH, case, metric, ours[key], unit, baseline=baseline, more_is_better=more, ratio_goal=wanted, peer=peer
-        )
-
-    return [
-        compared("start to ready", "time", "start_s", "s", 2, more=False),
-        compared(f"create pods, {size.clients} clients", "speed", "creates", "per s", 3),
-        compared(f"get pods, {size.clients} clients", "speed", "gets", "per s", 2),
-        compared("merge patches, one client", "speed", "patches", "per s", 5),
-        compared("applies, one client", "speed", "applies", "per s", 5),
-        compared(f"list {size.pods} pods", "time", "list_s", "s", 1, more=False),
-        compared(f"watch, {size.watchers} watchers", "speed", "events", "events per s", 5),
-        compared(f"{size.grown_pods} pods", "memory", "rss_mb", "MB", 2, more=False),
-        *(
-            result(
-                BENCH,
-                f"{size.grown_pods // size.pods}x the pods",
-                f"cost of a {verb}",
-                ours[f"growth_{verb}"],
-                "times",
-                baseline=theirs[f"growth_{verb}"] if theirs else None,
-                goal=1.2 if full else None,
-                peer=peer,
-            )
-            for verb in ("create", "get", "patch", "page")
-        ),
-    ]
+def add_rows(report: Report, ours: Figures, theirs: Figures | None, size: Size, peer: str = "") -> list[Result]:
+    baselines = theirs or {}
+    for name, metric, key, unit, ratio_goal in (
+        ("start to ready", "time", "start_s", "s", 2),
+        (f"create pods, {size.clients} clients", "speed", "creates", "per s", 3),
+        (f"get pods, {size.clients} clients", "speed", "gets", "per s", 2),
+        ("merge patches, one client", "speed", "patches", "per s", 5),
+        ("applies, one client", "speed", "applies", "per s", 5),
+        (f"list {size.pods} pods", "time", "list_s", "s", 1),
+        (f"watch, {size.watchers} watchers", "speed", "events", "events per s", 5),
+        (f"{size.grown_pods} pods", "memory", "rss_mb", "MB", 2),
+    ):
+        report.case(name, peer).add(
+            metric, ours[key], unit,
+            baseline=baselines.get(key), more_is_better=metric == "speed", ratio_goal=ratio_goal,
+        )  # fmt: skip
+    grown = report.case(f"{size.grown_pods // size.pods}x the pods", peer)
+    for verb in ("create", "get", "patch", "page"):
+        key = f"growth_{verb}"
+        grown.add(f"cost of a {verb}", ours[key], "times", baseline=baselines.get(key), goal=1.2)
+    return report.rows
 
 
 def _measured(
@@ -169,7 +139,7 @@ class _Cases:
         ]
         await self._target.spread(1, [encode("POST", "/api/v1/namespaces", _json(namespace))], 201)
         path = "/apis/scheduling.k8s.io/v1/priorityclasses"
-        await self._target.spread(1, [encode("POST", path, _json(each)) for each in classes], 201)
+        await self._target.spread(1, [encode("POST", path, _json(priority)) for priority in classes], 201)
 
     async def _create(self, first: int, last: int) -> float:
         requests = [encode("POST", CREATE_PODS, _json(_new_pod(i))) for i in range(first, last)]
@@ -191,7 +161,7 @@ class _Cases:
         ]
 
     async def _applies(self) -> float:
-        number = self._size.applies
+        number: int = self._size.applies
         requests = []
         for i in range(number):
             name = self._names[i * 7 % self._size.pods]
@@ -230,7 +200,8 @@ class _Cases:
         took_s = await timed(lambda: asyncio.wait_for(followed(), WATCH_WITHIN_S))
         for watcher in watchers:
             watcher.close()
-        return size.watched_patches * size.watchers / took_s
+        events: int = size.watched_patches * size.watchers
+        return events / took_s
 
     async def _version(self) -> str:
         connection = await self._target.connect(Connection)
@@ -241,15 +212,15 @@ class _Cases:
     async def _costs(self, free_names_from: int) -> Figures:
         """CPU seconds of the server per request, for each kind of request; the least of a few rounds."""
         size = self._size
-        each = size.pods // (2 * COST_ROUNDS)
+        number = size.pods // (2 * COST_ROUNDS)
         costs: Figures = {}
         for round_ in range(COST_ROUNDS):
-            new = range(free_names_from + round_ * each, free_names_from + (round_ + 1) * each)
+            new = range(free_names_from + round_ * number, free_names_from + (round_ + 1) * number)
             kinds = {
                 "create": ([encode("POST", CREATE_PODS, _json(_new_pod(i))) for i in new], 201),
-                "get": (self._gets(4 * each), 200),
-                "patch": (self._patches(each, f"cost-{new.start}"), 200),
-                "page": ([encode("GET", f"{PODS}?limit=100") for _ in range(max(5, each // 10))], 200),
+                "get": (self._gets(4 * number), 200),
+                "patch": (self._patches(number, f"cost-{new.start}"), 200),
+                "page": ([encode("GET", f"{PODS}?limit=100") for _ in range(max(5, number // 10))], 200),
             }
             for verb, (requests, expect) in kinds.items():
                 before = self._server.cpu_s()

@@ -7,7 +7,7 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +21,10 @@ from koord.kube.informer import Informer
 from koord.kube.locate import locate
 from koord.kube.program import own_program
 from koord.kube.store import Delta
-from koord_bench import api_servers
 from koord_bench.api_load import Target, encode
 from koord_bench.api_servers import RunningServer
-from koord_bench.children import start_child
-from koord_bench.result import Result, result
+from koord_bench.children import cpu_s, rss_mb, running, wait_until
+from koord_bench.harness import Case, percentile
 
 NAMESPACE: Final = "bench"
 CLIENTS: Final = 8
@@ -49,6 +48,10 @@ class Burst:
     memory_mb: float
     "Of the scheduler, after it."
 
+    @property
+    def cpu_ms_per_pod(self) -> float:
+        return 1000 * self.cpu_s / self.pods
+
 
 @dataclass(frozen=True, slots=True)
 class Goals:
@@ -61,43 +64,36 @@ class Goals:
     "In memory."
 
 
-def beside(bench: str, case: str, ours: Burst, theirs: Burst | None, *, peer: str, goals: Goals) -> list[Result]:
-    """The figures of koord's burst beside those of the same burst that another scheduler bound."""
-
-    def row(metric: str, unit: str, get: Callable[[Burst], float], goal: float | None = None) -> Result:
-        baseline, more = None if theirs is None else get(theirs), metric == "bound pods"
-        return result(
-            bench, case, metric, get(ours), unit, baseline=baseline, more_is_better=more, ratio_goal=goal, peer=peer
-        )
-
-    return [
-        row("bound pods", "pods/s", lambda each: each.pods_s, goals.faster),
-        row("created to bound, p50", "s", lambda each: each.p50_s),
-        row("created to bound, p99", "s", lambda each: each.p99_s),
-        row("scheduler's CPU", "ms/pod", lambda each: 1000 * each.cpu_s / each.pods, goals.cheaper),
-        row("memory", "MB", lambda each: each.memory_mb, goals.smaller),
-    ]
+def compare(case: Case, ours: Burst, theirs: Burst | None, goals: Goals) -> None:
+    """Add the figures of koord's burst, with those of the same burst that another scheduler bound."""
+    for metric, unit, attribute, ratio_goal in (
+        ("bound pods", "pods/s", "pods_s", goals.faster),
+        ("created to bound, p50", "s", "p50_s", None),
+        ("created to bound, p99", "s", "p99_s", None),
+        ("scheduler's CPU", "ms/pod", "cpu_ms_per_pod", goals.cheaper),
+        ("memory", "MB", "memory_mb", goals.smaller),
+    ):
+        baseline, more = getattr(theirs, attribute, None), metric == "bound pods"
+        case.add(metric, getattr(ours, attribute), unit, baseline=baseline, more_is_better=more, ratio_goal=ratio_goal)
 
 
 @dataclass(slots=True)
-class Seen:
+class PodTimes:
     """When pods were first seen, and when they were seen on a node."""
 
     made_s: dict[str, float] = field(default_factory=dict)
     bound_s: dict[str, float] = field(default_factory=dict)
-    version: int = 0
 
-    def hear(self, delta: Delta[Pod]) -> None:
+    def handle(self, delta: Delta[Pod]) -> None:
         if delta.new is None:
             return
         key, now_s = delta.key, time.monotonic()
-        self.version = max(self.version, int(delta.new.metadata.resource_version))
         self.made_s.setdefault(key, now_s)
         if delta.new.spec.node_name:
             self.bound_s.setdefault(key, now_s)
 
     async def all_bound(self, number: int) -> None:
-        """Returns once so many are; whoever is stuck is named."""
+        """Wait for this number of bound pods. Raises RuntimeError, which names the pods that are stuck."""
         last, since_s = -1, time.monotonic()
         while (bound := len(self.bound_s)) < number:
             if bound != last:
@@ -108,23 +104,21 @@ class Seen:
             await asyncio.sleep(0.02)
 
     def waited_s(self, share: float, *, since_s: float = 0.0) -> float:
-        """What that share of the pods waited at most, of those made since then."""
-        waits = sorted(
-            bound_s - made_s for key, bound_s in self.bound_s.items() if (made_s := self.made_s[key]) >= since_s
-        )
-        return waits[min(len(waits) - 1, int(share * len(waits)))]
+        """The longest wait in that share of the pods that were made since then."""
+        waits = (bound_s - made_s for key, bound_s in self.bound_s.items() if (made_s := self.made_s[key]) >= since_s)
+        return percentile(waits, share)
 
 
 @asynccontextmanager
-async def watching(client: Client) -> AsyncIterator[Seen]:
-    """What becomes of the pods of the benchmark."""
-    seen = Seen()
-    informer: Informer[Pod] = Informer(client, PODS, namespace=NAMESPACE)
-    informer.add_handler(seen.hear)
+async def watching(client: Client, namespace: str = NAMESPACE) -> AsyncIterator[PodTimes]:
+    """Follow the pods of the benchmark."""
+    times = PodTimes()
+    informer: Informer[Pod] = Informer(client, PODS, namespace=namespace)
+    informer.add_handler(times.handle)
     task = asyncio.create_task(informer.run())
     await informer.synced()
     try:
-        yield seen
+        yield times
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -133,17 +127,12 @@ async def watching(client: Client) -> AsyncIterator[Seen]:
 
 @contextmanager
 def koord_process(server: RunningServer, *args: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A component of koord as a process; it is up when it says so."""
-    with tempfile.NamedTemporaryFile(prefix="koord-bench-", suffix=".log") as log:
-        command = [*own_program(), args[0], "--kubeconfig", str(server.kubeconfig), *args[1:]]
-        process = start_child(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        with api_servers.ended(process):
-            said = {"scheduler": b"live.run: scheduling", "hollow": b"live.fleet: running"}[args[0]]
-            deadline = time.monotonic() + WITHIN_S
-            while said not in (text := Path(log.name).read_bytes()):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"{command!r} does not work:\n{text.decode(errors='replace')[-3000:]}")
-                time.sleep(0.05)
+    """A component of koord as a process that has logged its start."""
+    with tempfile.NamedTemporaryFile(prefix="koord-bench-", suffix=".log") as file:
+        command, log = [*own_program(), args[0], "--kubeconfig", str(server.kubeconfig), *args[1:]], Path(file.name)
+        with running(command, log) as process:
+            line = {"scheduler": b"live.run: scheduling", "hollow": b"live.fleet: running"}[args[0]]
+            wait_until(lambda: line in log.read_bytes(), process, log, within_s=WITHIN_S, every_s=0.05)
             yield process
 
 
@@ -172,16 +161,16 @@ async def burst(server: RunningServer, scheduler: subprocess.Popen[bytes], reque
     """Create the pods and wait until all are bound."""
     async with Client(locate(str(server.kubeconfig))) as client:
         await make_namespace(client)
-        async with watching(client) as seen:
-            before, cpu_before_s, began_s = len(seen.bound_s), api_servers.cpu_s(scheduler.pid), time.monotonic()
+        async with watching(client) as times:
+            before, cpu_before_s, began_s = len(times.bound_s), cpu_s(scheduler.pid), time.monotonic()
             await Target(server.config).spread(CLIENTS, requests, 201)
-            await seen.all_bound(before + len(requests))
+            await times.all_bound(before + len(requests))
             took_s = time.monotonic() - began_s
             return Burst(
                 len(requests),
                 len(requests) / took_s,
-                seen.waited_s(0.5, since_s=began_s),
-                seen.waited_s(0.99, since_s=began_s),
-                api_servers.cpu_s(scheduler.pid) - cpu_before_s,
-                api_servers.rss_mb(scheduler.pid),
+                times.waited_s(0.5, since_s=began_s),
+                times.waited_s(0.99, since_s=began_s),
+                cpu_s(scheduler.pid) - cpu_before_s,
+                rss_mb(scheduler.pid),
             )

@@ -15,7 +15,7 @@ import msgspec
 from koord.cli.options import Number, output_option
 from koord.cli.progress import Progress
 from koord_bench.children import ended_by_signals
-from koord_bench.result import Result
+from koord_bench.harness import Result
 
 F = TypeVar("F", bound=Callable[..., Any])
 

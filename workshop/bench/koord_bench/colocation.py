@@ -17,17 +17,16 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 from koord.agent.host import resctrl
 from koord.agent.host.files import Files
 from koord_bench import colocation_node as node
 from koord_bench.colocation_neighbours import NEIGHBOURS, Neighbour
-from koord_bench.colocation_node import ALONE, CONTROLLED, PROTECTED, SUPPRESSED, UNPROTECTED, Figures, Visit
-from koord_bench.result import Result, result
+from koord_bench.colocation_node import ALONE, CONTROLLED, PROTECTED, SUPPRESSED, UNPROTECTED, ServiceFigures, Visit
+from koord_bench.harness import Progress, Report, Result, silent, turns
 
 BENCH: Final = "colocation"
 TIMES: Final = 1.10
@@ -58,27 +57,33 @@ NAMED: Final = Metric("named after", "windows")
 OFF: Final = Metric("off the budget", "of it")
 NEVER: Final = 999.0
 """Windows: a neighbour that was not named at all."""
+_COMPARED: Final[dict[Metric, Callable[[ServiceFigures], float | None]]] = {
+    WAITED: lambda figures: figures.waited,
+    ANSWERED: lambda figures: figures.answered_s,
+    WORKED: lambda figures: figures.worked_ms,
+}
+"""With the figure of the service alone as the baseline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     neighbours: tuple[str, ...] = ()
-    "Their names; none: all."
+    "Their names; empty: all."
     rounds: int = 0
     seconds: float = 0.0
-    "That each way is measured. Zero of both: as usual."
+    "Duration of each way. 0 rounds or seconds: the defaults."
 
 
 @dataclass(slots=True)
 class Visits:
-    """Of one neighbour, one for each round."""
+    """All visits of one neighbour, one for each round."""
 
     neighbour: Neighbour
     has_resctrl: bool
     of: list[Visit] = field(default_factory=list)
 
-    def median(self, way: str, figure: Callable[[Figures], float | None]) -> float | None:
-        values = [value for each in self.of if (value := figure(each.ways[way])) is not None]
+    def median(self, way: str, figure: Callable[[ServiceFigures], float | None]) -> float | None:
+        values = [value for visit in self.of if (value := figure(visit.ways[way])) is not None]
         return statistics.median(values) if values else None
 
     def p99(self, way: str) -> float:
@@ -86,7 +91,7 @@ class Visits:
 
     @property
     def alone(self) -> float:
-        return statistics.median(each.ways[way].p99_ms for each in self.of for way in ALONE)
+        return statistics.median(visit.ways[way].p99_ms for visit in self.of for way in ALONE)
 
     @property
     def spread(self) -> float:
@@ -95,10 +100,10 @@ class Visits:
         return other / one - 1 if one else 0.0
 
     def got(self, way: str) -> float | None:
-        """Of what was idle, what the neighbour got."""
+        """The neighbour's share of what was idle."""
         if not self.neighbour.lives_on_disk:
             return self.median(way, lambda figures: figures.best_effort)
-        written = [(each.ways[way].written_s, each.ways[UNPROTECTED].written_s) for each in self.of]
+        written = [(visit.ways[way].written_s, visit.ways[UNPROTECTED].written_s) for visit in self.of]
         shares = [one / other for one, other in written if one is not None and other]
         return statistics.median(shares) if shares else None
 
@@ -118,69 +123,59 @@ class Visits:
     @property
     def named_after(self) -> float | None:
         """Windows, where most visits named it."""
-        found = [each.named_after for each in self.of if each.named_after is not None]
-        return statistics.median(found) if 2 * len(found) > len(self.of) else None
+        windows = [visit.named_after for visit in self.of if visit.named_after is not None]
+        return statistics.median(windows) if 2 * len(windows) > len(self.of) else None
 
 
-def run(
-    quick: bool = False, progress: Callable[[str], None] = lambda line: None, options: Options | None = None
-) -> list[Result]:
+def run(quick: bool = False, progress: Progress = silent, options: Options | None = None) -> list[Result]:
     if os.geteuid() != 0:
         progress("the co-location figure needs root: it is left out")
         return []
     asked = options or Options()
     rounds, seconds = asked.rounds or (1 if quick else ROUNDS), asked.seconds or (1.0 if quick else SECONDS)
-    chosen = [each for each in NEIGHBOURS if not asked.neighbours or each.name in asked.neighbours]
     has_resctrl = not resctrl.absence(Files("/"))
-    found = [Visits(each, has_resctrl) for each in chosen]
+    chosen = [
+        Visits(neighbour, has_resctrl)
+        for neighbour in NEIGHBOURS
+        if not asked.neighbours or neighbour.name in asked.neighbours
+    ]
     node.clean()
-    for number in range(rounds):
-        for visits in found:
-            progress(f"round {number + 1} of {rounds}: a neighbour that {visits.neighbour.does}")
-            visits.of.append(node.visit(visits.neighbour, seconds))
-    return [each for visits in found for each in results(visits, has_goals=not quick)]
+    for number, visits in turns(chosen, rounds):
+        progress(f"round {number + 1} of {rounds}: a neighbour that {visits.neighbour.does}")
+        visits.of.append(node.visit(visits.neighbour, seconds))
+    report = Report(BENCH, quick, progress)
+    for visits in chosen:
+        add_rows(report, visits)
+    return report.rows
 
 
-def results(visits: Visits, *, has_goals: bool = True) -> Iterator[Result]:
-    """Of one neighbour. A figure that could not be measured is missing."""
-    alone, says = visits.alone, partial(_said, visits.neighbour.name, has_goals)
-    yield from says("alone", P99, alone)
-    yield from says("alone", SPREAD, visits.spread)
+def add_rows(report: Report, visits: Visits) -> None:
+    """The figures of one neighbour. A figure that could not be measured has no row."""
+
+    def add(
+        way: str, metric: Metric, value: float | None, *, baseline: float | None = None, goal: float | None = None
+    ) -> None:
+        if value is not None:
+            case, more = report.case(f"{visits.neighbour.name}, {way}"), metric.more_is_better
+            case.add(metric.name, value, metric.unit, baseline=baseline, more_is_better=more, goal=goal)
+
+    alone = visits.alone
+    add("alone", P99, alone)
+    add("alone", SPREAD, visits.spread)
     goals = {PROTECTED: None if visits.is_found_and_held else visits.goal, CONTROLLED: visits.goal_of_control}
     for way in (UNPROTECTED, PROTECTED, CONTROLLED):
-        yield from says(way, P99, visits.p99(way), baseline=alone, goal=goals.get(way))
-        usual = visits.median(ALONE[0], lambda figures: figures.waited)
-        yield from says(way, WAITED, visits.median(way, lambda figures: figures.waited), baseline=usual)
-        usual = visits.median(ALONE[0], lambda figures: figures.answered_s)
-        yield from says(way, ANSWERED, visits.median(way, lambda figures: figures.answered_s), baseline=usual)
-        usual = visits.median(ALONE[0], lambda figures: figures.worked_ms)
-        yield from says(way, WORKED, visits.median(way, lambda figures: figures.worked_ms), baseline=usual)
-        yield from says(way, STOLEN, visits.median(way, lambda figures: figures.stolen))
+        add(way, P99, visits.p99(way), baseline=alone, goal=goals.get(way))
+        for metric, figure in _COMPARED.items():
+            add(way, metric, visits.median(way, figure), baseline=visits.median(ALONE[0], figure))
+        add(way, STOLEN, visits.median(way, lambda figures: figures.stolen))
         goal = BEST_EFFORT if way == PROTECTED else None
-        yield from says(way, DISK_USED if visits.neighbour.lives_on_disk else IDLE_USED, visits.got(way), goal=goal)
+        add(way, DISK_USED if visits.neighbour.lives_on_disk else IDLE_USED, visits.got(way), goal=goal)
     is_slow = visits.is_found_and_held and visits.p99(PROTECTED) > visits.goal_of_control
     after = visits.named_after
     if after is not None or is_slow:
         goal = NAMED_WITHIN if visits.is_found_and_held else None
-        yield from says(CONTROLLED, NAMED, NEVER if after is None else after, goal=goal)
+        add(CONTROLLED, NAMED, NEVER if after is None else after, goal=goal)
     if SUPPRESSED in visits.of[0].ways:
-        yield from says(SUPPRESSED, P99, visits.p99(SUPPRESSED), baseline=alone)
+        add(SUPPRESSED, P99, visits.p99(SUPPRESSED), baseline=alone)
         off = visits.median(SUPPRESSED, lambda figures: figures.off_budget)
-        yield from says(SUPPRESSED, OFF, None if off is None else abs(off), goal=OFF_BUDGET)
-
-
-def _said(
-    neighbour: str,
-    has_goals: bool,
-    way: str,
-    metric: Metric,
-    value: float | None,
-    *,
-    baseline: float | None = None,
-    goal: float | None = None,
-) -> Iterator[Result]:
-    if value is None:
-        return
-    case, more = f"{neighbour}, {way}", metric.more_is_better
-    goal = goal if has_goals else None
-    yield result(BENCH, case, metric.name, value, metric.unit, baseline=baseline, more_is_better=more, goal=goal)
+        add(SUPPRESSED, OFF, None if off is None else abs(off), goal=OFF_BUDGET)

@@ -106,7 +106,7 @@ NEIGHBOURS: Final = (
 
 def main(name: str, directory: Path, begins_s: float) -> None:
     time.sleep(max(begins_s - time.monotonic(), 0.0))
-    next(each for each in NEIGHBOURS if each.name == name).work(directory)
+    next(neighbour for neighbour in NEIGHBOURS if neighbour.name == name).work(directory)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ from koord.kube.program import own_program
 from koord_bench.children import ends_with_this_process
 from koord_bench.colocation_neighbours import Neighbour
 from koord_bench.colocation_service import DATA_BYTES
+from koord_bench.harness import percentile
 from koord_minicluster.local.live.tree import DRIVER, Tree
 
 NAME: Final = "koord-bench-colocation"
@@ -85,8 +86,8 @@ class BusyError(BadInput):
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """Of one way in one visit."""
+class ServiceFigures:
+    """The service in one way of one visit, and the neighbour's share."""
 
     p50_ms: float
     p99_ms: float
@@ -95,9 +96,9 @@ class Figures:
     answered_s: float
     "Requests a second that were answered."
     worked_ms: float = 0.0
-    "CPU time of a request, the median: whoever shares caches, memory or a core with the service makes it longer."
+    "Median CPU time of a request: a neighbour on the same caches, memory or core makes it longer."
     best_effort: float | None = None
-    "Of the CPU time that nobody else used, what the neighbour got. None: the machine was too busy to look in time."
+    "The neighbour's share of the CPU time that nothing else used. None: the machine was too busy to measure in time."
     off_budget: float | None = None
     "By which part of it the neighbour missed what CPU suppress allowed."
     written_s: float | None = None
@@ -108,7 +109,7 @@ class Figures:
 
 @dataclass(slots=True)
 class Visit:
-    ways: dict[str, Figures] = field(default_factory=dict)
+    ways: dict[str, ServiceFigures] = field(default_factory=dict)
     named_after: int | None = None
     "The windows from its arrival until it was named as who slows the service down; None: it was not."
     steps: list[str] = field(default_factory=list)
@@ -149,11 +150,11 @@ def _first_served() -> Iterator[None]:
 
 @contextmanager
 def _directory() -> Iterator[Path]:
-    """One for all runs, so that the next one finds what a killed one left; whoever has it, has the node."""
+    """One for all runs, so that the next run finds what a killed one left. Its lock is the lock of the node."""
     path = Path(tempfile.gettempdir(), NAME)
     path.mkdir(mode=0o700, exist_ok=True)
     if path.is_symlink() or path.stat().st_uid != os.geteuid():
-        raise BadInput(f"{path} belongs to somebody else: remove it")
+        raise BadInput(f"{path} belongs to another user: remove it")
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
@@ -171,7 +172,7 @@ def _directory() -> Iterator[Path]:
 @contextmanager
 def _tree() -> Iterator[Tree]:
     tree = Tree(NAME, 0, MEMORY_BYTES)
-    # What a killed run left there, and whoever still runs in it.
+    # What a killed run left there, with its processes.
     tree.remove()
     tree.make()
     try:
@@ -208,7 +209,7 @@ class _Visiting:
         begins_s = time.monotonic() + 2 * WINDOW_S
         phases = self._phases(begins_s)
         for service in services:
-            _say(service, json.dumps([(each.begins_s, each.ends_s) for each in phases]))
+            _say(service, json.dumps([(phase.begins_s, phase.ends_s) for phase in phases]))
         # What services say of their first second is of caches that are still cold.
         time.sleep(WINDOW_S)
         arrives_s = phases[1].ends_s
@@ -236,7 +237,7 @@ class _Visiting:
         phases, at_s = [], begins_s
         ways = [(way, 0.0) for way in ALONE] + [(CONTROLLED, WATCHED * WINDOW_S), (PROTECTED, SETTLED_S)]
         if self._neighbour.name == "cpu":
-            # Its second decision goes by what services use beside best effort that is held back.
+            # Its second decision uses the load of services while best effort is suppressed.
             ways.append((SUPPRESSED, SETTLED_S + YIELDING_OVER_S))
         for way, before_s in (*ways, (UNPROTECTED, SETTLED_S)):
             phases.append(Phase(way, at_s + before_s, at_s + before_s + self._seconds))
@@ -251,18 +252,18 @@ class _Visiting:
         gates = {**DEFAULT_GATES, AgentGate.INTERFERENCE_CONTROL: controls}
         slo = {
             "resourceUsedThresholdWithBE": {"enable": suppresses, "cpuSuppressPolicy": "cfsQuota"},
-            "resourceQOSStrategy": {each: {"cpuQOS": {"enable": True}} for each in ("lsClass", "beClass")},
+            "resourceQOSStrategy": {qos: {"cpuQOS": {"enable": True}} for qos in ("lsClass", "beClass")},
         }
         pods = {pod.uid: pod for pod in (self._service, self._guest)}
         shape, spec = topology(self._tree.files), convert(NodeSLOSpec, slo)
-        shape = replace(shape, cpus=tuple(each for each in shape.cpus if each.id in CPUS))
+        shape = replace(shape, cpus=tuple(cpu for cpu in shape.cpus if cpu.id in CPUS))
         return state_of(self._tree.cgroups, shape, DRIVER, Node(), spec, pods, Kubelet(), gates)
 
     def _rounds(self, state: NodeState | None, until_s: float, arrives_s: float) -> list[float]:
         """The agent's, each second; the cores that CPU suppress allowed in each."""
         allowed = []
         while state is not None and (now_s := time.monotonic()) < until_s - WINDOW_S / 2:
-            said = statistics.mean(struct.unpack_from("d", each)[0] for each in self._probes)
+            said = statistics.mean(struct.unpack_from("d", probe)[0] for probe in self._probes)
             self._agent.samples.add(names.pod_probe(self._service.uid), now_s, said, SLOW_RING)
             self._heed(self._agent.round(state, now_s), arrives_s)
             if (budget := cpu_budget(state, self._agent.samples, THRESHOLD, None, now_s)) is not None:
@@ -296,9 +297,9 @@ class _Visiting:
                 self._probes.append(mmap.mmap(file.fileno(), 8))
             args = (str(number), str(self._directory), str(LOAD), str(REQUEST_MS))
             started.append(self._started(self._service, "koord_bench.colocation_service", *args))
-        for each in started:
-            assert each.stdout is not None
-            if each.stdout.readline() != b"ready\n":
+        for process in started:
+            assert process.stdout is not None
+            if process.stdout.readline() != b"ready\n":
                 raise RuntimeError("the service of the co-location figure did not start")
         return started
 
@@ -362,7 +363,7 @@ class Used(NamedTuple):
     guest_s: float
     "CPU time of the neighbour."
     idle_s: float
-    "Of all CPUs. One on which somebody waits for a disk is not idle: more of it would not help whoever waits."
+    "Of all CPUs. A CPU with a process that waits for a disk is not idle: more CPU would not help that process."
     stolen_s: float
     "Likewise, by the hypervisor."
     written_bytes: int
@@ -370,7 +371,7 @@ class Used(NamedTuple):
 
 
 class Got(NamedTuple):
-    """Between two looks, as `Figures` says it."""
+    """Between two looks, as in `ServiceFigures`."""
 
     best_effort: float | None = None
     off_budget: float | None = None
@@ -387,22 +388,18 @@ def _written_bytes(pid: int) -> int:
     return int(fields["write_bytes"])
 
 
-def _figures(answers: Sequence[Mapping[str, list[float]]], phase: Phase, got: Got) -> Figures:
+def _figures(answers: Sequence[Mapping[str, list[float]]], phase: Phase, got: Got) -> ServiceFigures:
     taken, delays, worked = (
-        sorted(one for answer in answers for one in answer[which]) for which in ("taken_ms", "delays_ms", "worked_ms")
+        [value for answer in answers for value in answer[which]] for which in ("taken_ms", "delays_ms", "worked_ms")
     )
-    return Figures(
+    return ServiceFigures(
         p50_ms=percentile(taken, 0.5),
         p99_ms=percentile(taken, 0.99),
-        waited=sum(each >= WAITED_MS for each in delays) / max(len(delays), 1),
+        waited=sum(delay >= WAITED_MS for delay in delays) / max(len(delays), 1),
         answered_s=len(delays) / (phase.ends_s - phase.begins_s),
         worked_ms=percentile(worked, 0.5),
         **got._asdict(),
     )
-
-
-def percentile(ordered: Sequence[float], part: float) -> float:
-    return ordered[min(int(len(ordered) * part), len(ordered) - 1)] if ordered else 0.0
 
 
 def _say(process: subprocess.Popen[bytes], line: str) -> None:

@@ -1,10 +1,10 @@
 """The service of the co-location figure: one process on one CPU, with requests that arrive at times of their own.
 
 A request reads a block of its data (in the page cache), goes over a table that fits into the CPU's cache, sends itself
-a message over loopback, and notes a line in its log: the same work each time, so whoever takes the CPU, the cache,
-memory, the page cache or the network from it makes it slower. Phases come at given times, each with the same arrivals.
-Prints, as JSON, what each phase saw; meanwhile it says, as an application probe would, how long the slowest requests of
-the last second took.
+a message over loopback, and notes a line in its log: the same work each time, so a neighbour that takes the CPU, the
+cache, memory, the page cache or the network from it makes it slower. Phases come at given times, each with the same
+arrivals. Prints the figures of each phase as JSON; while it runs, it reports, as an application probe would, how
+long the slowest requests of the last second took.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ TAIL: Final = 0.05
 
 
 @dataclass(slots=True)
-class Seen:
-    """Of one phase."""
+class PhaseTimes:
+    """Times of one phase."""
 
     taken_ms: list[float] = field(default_factory=list)
     "From each request's arrival to its end."
@@ -67,12 +67,12 @@ class Work:
         listening = socket.create_server(("127.0.0.1", 0))
         self._there = socket.create_connection(listening.getsockname())
         self._here, _ = listening.accept()
-        for each in (self._there, self._here):
-            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for end in (self._there, self._here):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._turns = self._turns_in(request_ms / 1000)
 
     def _turns_in(self, seconds: float) -> int:
-        """How often the table is gone over. The quickest of many: whoever disturbs only makes it slower."""
+        """How often the table is gone over. The quickest of many: other load only makes it slower."""
         least_s = float("inf")
         for _ in range(200):
             began_s = time.thread_time()
@@ -122,11 +122,11 @@ def main(number: int, data: Path, load: float, request_ms: float) -> None:
     sys.stdout.flush()
     phases: list[tuple[float, float]] = json.loads(sys.stdin.readline())
     rate = load / (request_ms / 1000)
-    found = []
+    figures = []
     arrival, waited_ns = time.monotonic(), run_queue_delay_ns(files, "thread-self")
     for begins_s, ends_s in phases:
         for is_seen, until_s in ((False, begins_s), (True, ends_s)):
-            rng, seen = random.Random(number), Seen()
+            rng, seen = random.Random(number), PhaseTimes()
             while (arrival := arrival + rng.expovariate(rate)) < until_s:
                 pause_s = arrival - time.monotonic()
                 if pause_s > 0:
@@ -140,17 +140,17 @@ def main(number: int, data: Path, load: float, request_ms: float) -> None:
                 probe.add(now_s, seen.taken_ms[-1])
                 waited_ns = now_ns
                 if now_s > until_s:
-                    # Whoever is that far behind gives up on what has not been begun: the next phase is another one.
+                    # This far behind, requests that have not started are dropped: the next phase is another one.
                     seen.taken_ms += _given_up(rng, arrival, rate, until_s)
                     break
             arrival = max(until_s, time.monotonic())
             if is_seen:
-                found.append(asdict(seen))
-    sys.stdout.write(json.dumps(found))
+                figures.append(asdict(seen))
+    sys.stdout.write(json.dumps(figures))
 
 
 def _given_up(rng: random.Random, arrival: float, rate: float, until_s: float) -> list[float]:
-    """How long those had waited at the end of the phase that were not even begun."""
+    """How long requests that had not started had waited at the end of the phase."""
     waited = []
     while (arrival := arrival + rng.expovariate(rate)) < until_s:
         waited.append((until_s - arrival) * 1000)

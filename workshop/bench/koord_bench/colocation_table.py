@@ -20,7 +20,7 @@ from koord_bench.colocation import (
     Metric,
 )
 from koord_bench.colocation_node import CONTROLLED, PROTECTED, SUPPRESSED, THRESHOLD, UNPROTECTED, WAITED_MS
-from koord_bench.result import Result
+from koord_bench.harness import Result
 
 HEADINGS: Final = (
     "NEIGHBOUR", "ALONE", "TWO RUNS", "UNPROTECTED", "PROTECTED", "CONTROLLED", "AT MOST", "MET",
@@ -29,25 +29,25 @@ HEADINGS: Final = (
 NOTES: Final = (
     "ALONE: p99 of the service. TWO RUNS: by how much two runs of it differ. Then p99 as times that of alone: without",
     "the agent, with its default gates, and with interference control too (windows of 1 s instead of 10).",
-    "ANSWERED: requests, protected, of alone. BEST EFFORT GOT: protected, of the CPU time that nobody else used; who",
-    "writes to disk, of what it wrote unprotected.",
+    "ANSWERED: requests, protected, of alone. BEST EFFORT GOT: protected, of the CPU time that nothing else used; for",
+    "a neighbour that writes to disk, of what it wrote unprotected.",
 )
 
 
-class Figures:
-    """Of one neighbour."""
+class NeighbourRow:
+    """The rows of one neighbour."""
 
-    def __init__(self, neighbour: str, known: Mapping[tuple[str, str], Result]) -> None:
-        self.neighbour, self._known = neighbour, known
+    def __init__(self, neighbour: str, results: Mapping[tuple[str, str], Result]) -> None:
+        self.neighbour, self._results = neighbour, results
 
     def get(self, way: str, metric: Metric) -> Result | None:
-        return self._known.get((f"{self.neighbour}, {way}", metric.name))
+        return self._results.get((f"{self.neighbour}, {way}", metric.name))
 
     def row(self) -> tuple[str, ...]:
         alone, spread = self.get("alone", P99), self.get("alone", SPREAD)
         controlled, held = self.get(CONTROLLED, P99), self.get(PROTECTED, P99)
-        judged = [each for each in (held, controlled) if each is not None]
-        goals = [each.goal / alone.value for each in judged if each.goal is not None and alone and alone.value]
+        judged = [result for result in (held, controlled) if result is not None]
+        goals = [result.goal / alone.value for result in judged if result.goal is not None and alone and alone.value]
         got = self.get(PROTECTED, IDLE_USED) or self.get(PROTECTED, DISK_USED)
         answered, named = self.get(PROTECTED, ANSWERED), self.get(CONTROLLED, NAMED)
         return (
@@ -66,8 +66,8 @@ class Figures:
         )
 
     def _times(self, way: str) -> str:
-        found = self.get(way, P99)
-        return f"{found.value / found.baseline:.2f}x" if found and found.baseline else "-"
+        p99 = self.get(way, P99)
+        return f"{p99.value / p99.baseline:.2f}x" if p99 and p99.baseline else "-"
 
     def missed(self) -> Iterator[str]:
         """Where p99 is above its goal, what it is made of: waiting for a CPU, or a CPU that is slower, or away."""
@@ -75,7 +75,7 @@ class Figures:
             p99 = self.get(way, P99)
             if p99 is None or p99.met is not False:
                 continue
-            waited, worked, stolen = (self.get(way, each) for each in (WAITED, WORKED, STOLEN))
+            waited, worked, stolen = (self.get(way, metric) for metric in (WAITED, WORKED, STOLEN))
             if waited and waited.baseline is not None and worked and worked.baseline and stolen:
                 yield (
                     f"{self.neighbour}, {way}: {100 * waited.value:.1f}% of the requests waited {WAITED_MS:g} ms or "
@@ -95,15 +95,16 @@ class Figures:
 
 
 def table(results: Sequence[Result]) -> str:
-    known = {(each.case, each.metric): each for each in results}
-    found = [Figures(name, known) for name in dict.fromkeys(each.case.split(", ")[0] for each in results)]
-    rows = [HEADINGS, *(each.row() for each in found)]
+    by_metric = {(result.case, result.metric): result for result in results}
+    names = dict.fromkeys(result.case.split(", ")[0] for result in results)
+    neighbours = [NeighbourRow(name, by_metric) for name in names]
+    rows = [HEADINGS, *(neighbour.row() for neighbour in neighbours)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
     lines = ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    more = [line for each in found for line in (*each.missed(), *each.suppressed())]
+    more = [line for neighbour in neighbours for line in (*neighbour.missed(), *neighbour.suppressed())]
     return "\n".join([*lines, "", *NOTES, *more]) + "\n"
 
 
 def _met(*judged: Result | None) -> str:
-    found = [each.met for each in judged if each is not None and each.met is not None]
-    return "-" if not found else "yes" if all(found) else "NO"
+    met = [result.met for result in judged if result is not None and result.met is not None]
+    return "-" if not met else "yes" if all(met) else "NO"

@@ -10,7 +10,7 @@ import asyncio
 import json
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +23,8 @@ from koord.kube.locate import locate
 from koord_bench import api_servers, every_plugin, peer_scheduler
 from koord_bench.api_load import Target
 from koord_bench.api_servers import RunningServer
-from koord_bench.bursts import CLIENTS, NAMESPACE, WITHIN_S, Burst, Goals, beside, burst, koord_process
-from koord_bench.result import Result
+from koord_bench.bursts import CLIENTS, NAMESPACE, WITHIN_S, Burst, Goals, burst, compare, koord_process
+from koord_bench.harness import Progress, Report
 
 PEER: Final = "koord-scheduler"
 OWNERS: Final = 4
@@ -71,44 +71,31 @@ def gangs(number: int) -> Workload:
     return Workload(f"gangs of {GANG}", members, groups)
 
 
-def results(
-    bench: str, nodes: int, workloads: Sequence[Workload], progress: Callable[[str], None], goals: Goals
-) -> list[Result]:
-    """koord's figures of all workloads, beside Koordinator's."""
+def add_rows(report: Report, nodes: int, workloads: Sequence[Workload], goals: Goals) -> None:
+    """koord's figures of all workloads, with Koordinator's as the baseline."""
     binary = api_servers.find_binary(PEER)
-    ours = _measured(None, nodes, workloads, progress)
-    theirs = _measured(binary, nodes, workloads, progress) if binary and ours else {}
+    ours = _measured(None, nodes, workloads, report.progress)
+    theirs = _measured(binary, nodes, workloads, report.progress) if binary and ours else {}
     versions = api_servers.versions(PEER, "kube-apiserver", "etcd")
-    return [
-        row
-        for name, found in ours.items()
-        for row in beside(
-            bench,
-            f"every plugin, kube-apiserver, {nodes} nodes, {found.pods} {name}",
-            found,
-            theirs.get(name),
-            peer=versions,
-            goals=goals,
-        )
-    ]
+    for name, own in ours.items():
+        case = report.case(f"every plugin, kube-apiserver, {nodes} nodes, {own.pods} {name}", versions)
+        compare(case, own, theirs.get(name), goals)
 
 
-def _measured(
-    binary: Path | None, nodes: int, workloads: Sequence[Workload], progress: Callable[[str], None]
-) -> dict[str, Burst]:
-    """By name of the workload; nothing where there is no real API server."""
+def _measured(binary: Path | None, nodes: int, workloads: Sequence[Workload], progress: Progress) -> dict[str, Burst]:
+    """By name of the workload; empty if no real API server is installed."""
     who = binary.name if binary else "koord"
     with api_servers.real() as server:
         if server is None:
             return {}
         progress(f"{who} with every plugin on kube-apiserver: {nodes} nodes")
         asyncio.run(every_plugin.make(server, nodes))
-        found = {}
+        bursts = {}
         with _scheduler(binary, server, nodes) as process:
             for workload in workloads:
                 progress(f"{who}: {len(workload.pods)} {workload.name}")
-                found[workload.name] = asyncio.run(_scheduled(server, process, workload))
-        return found
+                bursts[workload.name] = asyncio.run(_scheduled(server, process, workload))
+        return bursts
 
 
 @contextmanager
@@ -130,7 +117,7 @@ async def _scheduled(server: RunningServer, process: subprocess.Popen[bytes], wo
     before = [every_plugin.create(kind, obj) for kind, obj in workload.before]
     await Target(server.config).spread(CLIENTS, before, 201)
     async with Client(locate(str(server.kubeconfig))) as client, asyncio.timeout(WITHIN_S):
-        while any(each.status.phase != "Available" for each in await client.list(RESERVATIONS)):  # noqa: ASYNC110
+        while any(room.status.phase != "Available" for room in await client.list(RESERVATIONS)):  # noqa: ASYNC110
             await asyncio.sleep(0.2)
     return await burst(server, process, [every_plugin.create(PODS, pod) for pod in workload.pods])
 

@@ -1,7 +1,7 @@
 """What does a round of the descheduler cost on thousands of nodes, and a step of one of many moves?
 
 Every tenth node is hot, a third has room. A round looks at all of them with LowNodeLoad, and lets go what limits allow.
-All reports are new in every round, as they are in a cluster.
+All reports are new in every round, as in a cluster.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import random
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -28,9 +27,10 @@ from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.text.timestamp import from_seconds
-from koord.descheduler.arbitration import Asked, arbitrate
+from koord.descheduler.arbitration import MoveRequest, arbitrate
 from koord.descheduler.compiled import Compiled, compiled
-from koord.descheduler.migration import Seen, step
+from koord.descheduler.migration import step
+from koord.descheduler.migration_step import MigrationState
 from koord.descheduler.moves import Moves
 from koord.descheduler.places import Places
 from koord.descheduler.round import run as run_round
@@ -40,22 +40,24 @@ from koord.descheduler.workloads import Workloads, workloads_of
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.profiles import profiles_of
-from koord_bench.result import Result, result
+from koord_bench.children import status_kb
+from koord_bench.harness import Progress, Report, Result, Size, percentile, silent
 
 BENCH: Final = "descheduler"
 NOW_S: Final = 1_800_000_000.0
 PODS_PER_NODE: Final = 30
 REPLICAS: Final = 50
-JOBS: Final = 1_000
 ROUND_S: Final = 1.0
 ROUND_MB: Final = 300.0
 STEP_MS: Final = 2.0
 LINEAR: Final = 2.6
 """How much longer twice the nodes may take: twice, and what a shared machine adds."""
+FULL: Final = Size(nodes=2_500, moves=1_000)
+QUICK: Final = Size(nodes=100, moves=50)
 
 
 class Fleet:
-    """A cluster of so many nodes."""
+    """A cluster with a number of nodes."""
 
     def __init__(self, nodes: int) -> None:
         self._random = random.Random(0)
@@ -71,14 +73,14 @@ class Fleet:
                 self.core.put(PODS, pod)
         owners = {owner.uid: owner for pods in self.pods_on.values() for pod in pods
                   if (owner := pod.metadata.controller) is not None}  # fmt: skip
-        self.sets = [_replica_set(each) for each in owners.values()]
+        self.sets = [_replica_set(owner) for owner in owners.values()]
 
     def reports(self) -> dict[str, NodeMetric]:
-        """New ones of all nodes, which the scheduler has heard of."""
-        found = {name: self._report(name, i) for i, name in enumerate(self.nodes)}
-        for report in found.values():
+        """New reports of all nodes, which the scheduler has received too."""
+        reports = {name: self._report(name, i) for i, name in enumerate(self.nodes)}
+        for report in reports.values():
             self.core.put(NODE_METRICS, report)
-        return found
+        return reports
 
     def _report(self, name: str, i: int) -> NodeMetric:
         busy = 1.6 if i % 10 == 0 else 0.5 if i % 3 == 0 else 1.2
@@ -151,38 +153,30 @@ def _replica_set(owner: OwnerReference) -> ReplicaSet:
     return convert(ReplicaSet, {"metadata": metadata, "spec": {"replicas": REPLICAS}, "status": {"replicas": REPLICAS}})
 
 
-def run(quick: bool, progress: Callable[[str], None]) -> list[Result]:
-    sizes = (100, 200) if quick else (2_500, 5_000)
-    found: list[Result] = []
+def run(quick: bool = False, progress: Progress = silent) -> list[Result]:
+    report, size = Report(BENCH, quick, progress), QUICK if quick else FULL
     times: list[float] = []
     given = compiled(SHIPPED)
-    for size in sizes:
-        progress(f"{BENCH}: {size} nodes")
-        fleet = Fleet(size)
-        # As the descheduler does once it has heard of everything: what stays need not be looked through again.
+    for nodes in (size.nodes, 2 * size.nodes):
+        progress(f"{BENCH}: {nodes} nodes")
+        fleet = Fleet(nodes)
+        # As the descheduler does once its caches have synced: the collector need not look at long-lived objects.
         gc.collect()
         gc.freeze()
-        goals = not quick and size == sizes[-1]
         best_s, grown_mb, moves = _rounds(fleet, given)
+        case, is_last = report.case(f"{nodes} nodes, {nodes * PODS_PER_NODE} pods"), bool(times)
         times.append(best_s)
-        case = f"{size} nodes, {size * PODS_PER_NODE} pods"
-        found += [
-            result(BENCH, case, "a round", best_s, "s of CPU", goal=ROUND_S if goals else None),
-            result(BENCH, case, "memory above the state", grown_mb, "MB", goal=ROUND_MB if goals else None),
-            result(BENCH, case, "pods moved", float(moves), "pods"),
-        ]
-    case = f"{sizes[0]} and {sizes[1]} nodes"
-    ratio = times[1] / times[0]
-    found.append(result(BENCH, case, "twice the nodes take", ratio, "times", goal=None if quick else LINEAR))
-    progress(f"{BENCH}: {JOBS} moves")
-    number = 50 if quick else JOBS
-    slowest_ms, pass_ms = _steps(number, fleet)
-    case = f"{number} moves under way"
-    found += [
-        result(BENCH, case, "a step, p99", slowest_ms, "ms", goal=None if quick else STEP_MS),
-        result(BENCH, case, "arbitration, each", pass_ms, "ms", goal=None if quick else STEP_MS),
-    ]
-    return found
+        case.add("a round", best_s, "s of CPU", goal=ROUND_S if is_last else None)
+        case.add("memory above the state", grown_mb, "MB", goal=ROUND_MB if is_last else None)
+        case.add("pods moved", float(moves), "pods")
+    case = report.case(f"{size.nodes} and {2 * size.nodes} nodes")
+    case.add("twice the nodes take", times[1] / times[0], "times", goal=LINEAR)
+    progress(f"{BENCH}: {size.moves} moves")
+    slowest_ms, pass_ms = _steps(size.moves, fleet)
+    case = report.case(f"{size.moves} moves under way")
+    case.add("a step, p99", slowest_ms, "ms", goal=STEP_MS)
+    case.add("arbitration, each", pass_ms, "ms", goal=STEP_MS)
+    return report.rows
 
 
 def _rounds(fleet: Fleet, given: Compiled, rounds: int = 3) -> tuple[float, float, int]:
@@ -190,21 +184,15 @@ def _rounds(fleet: Fleet, given: Compiled, rounds: int = 3) -> tuple[float, floa
     took_s, grown_mb, moves = [], 0.0, 0
     for _ in range(rounds):
         reports = fleet.reports()
-        before_kb = _peak_kb(anew=True)
+        # Resets the peak to the present.
+        Path("/proc/self/clear_refs").write_text("5")
+        before_kb = status_kb("VmHWM")
         start_s = time.process_time()
         outcome = run_round(given, fleet.sight(reports, fleet.workloads()), at_once=True)
         took_s.append(time.process_time() - start_s)
-        grown_mb = max(grown_mb, (_peak_kb() - before_kb) / 1024)
+        grown_mb = max(grown_mb, (status_kb("VmHWM") - before_kb) / 1024)
         moves = len(outcome.moves)
     return min(took_s), grown_mb, moves
-
-
-def _peak_kb(*, anew: bool = False) -> int:
-    """The most memory that this process had. `anew`: since now."""
-    if anew:
-        Path("/proc/self/clear_refs").write_text("5")
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 def _steps(number: int, fleet: Fleet) -> tuple[float, float]:
@@ -224,11 +212,11 @@ def _steps(number: int, fleet: Fleet) -> tuple[float, float]:
         at = replace(job, spec=replace(job.spec, pod_ref=ref))
         for _ in range(3):
             start_s = time.perf_counter()
-            at = step(at, Seen(pod), args, NOW_S).job
+            at = step(at, MigrationState(pod), args, NOW_S).job
             took_s.append(time.perf_counter() - start_s)
     workloads = fleet.workloads()
-    asked = [Asked(pod.metadata.name, NOW_S, pod, Rules.of(args)) for pod in pods]
+    asked = [MoveRequest(pod.metadata.name, NOW_S, pod, Rules.of(args)) for pod in pods]
     start_s = time.process_time()
     arbitrate(asked, workloads, Moves())
     each_ms = (time.process_time() - start_s) * 1000 / number
-    return sorted(took_s)[int(len(took_s) * 0.99)] * 1000, each_ms
+    return percentile(took_s, 0.99) * 1000, each_ms

@@ -30,7 +30,7 @@ TEAMS: Final = 20
 CPUS: Final = 64
 GPUS: Final = 8
 EVERY: Final = 10
-"""One node of so many has GPUs."""
+"""One of this many nodes has GPUs."""
 CLIENTS: Final = 8
 _SCORING: Final[dict[str, dict[str, Any]]] = {
     "NodeResourcesFitPlus": {
@@ -54,9 +54,9 @@ def configuration() -> Object:
     for point in ("preScore", "score"):
         profile["plugins"][point]["enabled"] += [{"name": name} for name in _SCORING]
     profile["pluginConfig"] += [{"name": name, "args": args} for name, args in _SCORING.items()]
-    for each in profile["pluginConfig"]:
-        if each["name"] == "LoadAwareScheduling":
-            each["args"]["nodeMetricExpirationSeconds"] = 3600
+    for plugin in profile["pluginConfig"]:
+        if plugin["name"] == "LoadAwareScheduling":
+            plugin["args"]["nodeMetricExpirationSeconds"] = 3600
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -72,7 +72,7 @@ async def make(server: RunningServer, nodes: int) -> None:
     target, created_s = Target(server.config), time.time()
     await target.spread(1, [encode("POST", "/api/v1/namespaces", _json({"metadata": {"name": NAMESPACE}}))], 201)
     await target.spread(CLIENTS, [create(kind, obj) for kind, obj in objects(nodes)], 201)
-    # A server takes no status from whoever creates an object.
+    # A server ignores the status of an object that is created.
     reports = (_usage(i, created_s) for i in range(nodes))
     await target.spread(CLIENTS, [_status(NODE_METRICS, name, usage) for name, usage in reports], 200)
 

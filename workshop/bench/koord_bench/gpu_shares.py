@@ -22,9 +22,9 @@ from koord.api.protocol.crd.device import Device
 from koord.scheduler.core.core import Core
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.profiles import profiles_of
-from koord_bench.decisions import timed
+from koord_bench.decisions import Decisions, timed
 from koord_bench.gpus import device
-from koord_bench.result import Result, result
+from koord_bench.harness import Report
 
 NODES_OF_OPENB: Final = 1_213
 GPUS: Final = (2, 8, 8, 2, 4, 8, 8, 1, 2, 8)
@@ -36,28 +36,22 @@ STRATEGIES: Final = ("LeastAllocated", "MostAllocated")
 PROFILE: Final = "koord-scheduler"
 
 
-def results(bench: str, *, pods: int, nodes: int = NODES_OF_OPENB, goals: bool) -> list[Result]:
-    found: list[Result] = []
+def add_rows(report: Report, *, pods: int, nodes: int = NODES_OF_OPENB) -> None:
     for strategy in STRATEGIES:
-        took_s, placed = measure(strategy, nodes, pods)
-        warm = took_s[len(took_s) // 10 :]
-        case = f"(g) GPU shares by {strategy}, {nodes} nodes"
-        found += [
-            result(bench, case, "decided", len(warm) / sum(warm), "pods/s", more_is_better=True),
-            result(bench, case, "p99", sorted(warm)[int(len(warm) * 0.99)] * 1000, "ms", goal=5.0 if goals else None),
-            result(bench, case, "placed", 100 * placed / len(took_s), "%", more_is_better=True),
-        ]
-    return found
+        decisions = measure(strategy, nodes, pods)
+        case, warm = report.case(f"(g) GPU shares by {strategy}, {nodes} nodes"), decisions.warm()
+        warm.add_rate(case)
+        case.add("p99", warm.ms(0.99), "ms", goal=5.0)
+        case.add("placed", 100 * decisions.placed / pods, "%", more_is_better=True)
 
 
-def measure(strategy: str, nodes: int, pods: int) -> tuple[list[float], int]:
-    """How long each decision took, and how many pods got a place."""
+def measure(strategy: str, nodes: int, pods: int) -> Decisions:
     core = Core(profiles_of(_configuration(strategy)))
     for i in range(nodes):
         gpus = GPUS[i % len(GPUS)]
         core.put(NODES, convert(Node, _node(i, gpus)))
         core.put(DEVICES, convert(Device, device(_name(i), gpus, "32Gi")))
-    asks = [Ask(convert(Pod, each)) for each in _pods(pods, random.Random(0))]
+    asks = [Ask(convert(Pod, pod)) for pod in _pods(pods, random.Random(0))]
     return timed(core.engines[PROFILE], asks)
 
 

@@ -8,7 +8,7 @@ from koord.api.protocol import names
 
 
 def device(node: str, gpus: int, memory: str) -> dict[str, Any]:
-    """The Device object of a node with so many GPUs, each with such a memory."""
+    """The Device object of a node with this number of GPUs, each with this memory."""
     offers = {
         names.RESOURCE_GPU_CORE: "100",
         names.RESOURCE_GPU_MEMORY_RATIO: "100",

@@ -8,153 +8,75 @@ cost there before anything is indexed or followed.
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from koord.kube.program import own_program
-from koord_bench.children import ends_with_this_process, start_child
-from koord_bench.result import Result, result
+from koord_bench.children import figures_of, running_module
+from koord_bench.harness import Figures, Progress, Report, Result, Size, silent
 
 BENCH = "informer"
-CHILD_TIMEOUT_S = 600
 CHANGING_PODS = 2000
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How much each case does."""
-
-    decoded: int
-    decoded_official: int
-    listed: int
-    rows: int
-    events: int
-    repeats: int
-
 
 FULL = Size(decoded=10_000, decoded_official=5_000, listed=150_000, rows=50_000, events=60_000, repeats=3)
 QUICK = Size(decoded=5_000, decoded_official=2_000, listed=10_000, rows=10_000, events=10_000, repeats=1)
 
 
-def run(quick: bool = False, progress: Callable[[str], None] = lambda line: None) -> list[Result]:
-    """All cases. `quick` shrinks them: the same code in seconds, with goals that are for the full size left out."""
-    return measure(QUICK if quick else FULL, progress)
+def run(quick: bool = False, progress: Progress = silent) -> list[Result]:
+    return measure(Report(BENCH, quick, progress), QUICK if quick else FULL)
 
 
-def measure(size: Size, progress: Callable[[str], None] = lambda line: None) -> list[Result]:
-    results: list[Result] = []
-    full = size.listed >= FULL.listed
-
-    progress(f"decoding {size.decoded} pods, {size.decoded_official} with the official client")
-    ours = _best(lambda: _child("decode-koord", pods=size.decoded), size.repeats)
-    official = None
+def measure(report: Report, size: Size) -> list[Result]:
+    report.progress(f"decoding {size.decoded} pods, {size.decoded_official} with the official client")
+    ours = _child("decode-koord", size.repeats, pods=size.decoded)
+    pods_cpu_s = cpu_s = kb = None
     if find_spec("kubernetes") is not None:
-        official = _best(lambda: _child("decode-official", pods=size.decoded_official), 1)
-    official_cpu_s = official["cpu_s"] / official["pods"] if official else None
-    official_kb = official["kb_a_pod"] if official else None
-    results += [
-        result(
-            BENCH,
-            "decode",
-            "speed",
-            ours["pods"] / ours["cpu_s"],
-            "pods per CPU second",
-            baseline=1 / official_cpu_s if official_cpu_s else None,
-            more_is_better=True,
-            ratio_goal=50,
-        ),
-        result(BENCH, "decode", "memory", ours["kb_a_pod"], "KB per pod", baseline=official_kb, ratio_goal=12),
-    ]
+        official = _child("decode-official", pods=size.decoded_official)
+        cpu_s, kb = official["cpu_s"] / official["pods"], official["kb_a_pod"]
+        pods_cpu_s = 1 / cpu_s
+    speed, unit = ours["pods"] / ours["cpu_s"], "pods per CPU second"
+    case = report.case("decode")
+    case.add("speed", speed, unit, baseline=pods_cpu_s, more_is_better=True, ratio_goal=50, at_any_size=True)
+    case.add("memory", ours["kb_a_pod"], "KB per pod", baseline=kb, ratio_goal=12, at_any_size=True)
 
-    progress(f"listing and indexing {size.listed} pods over TLS")
-    with _server(size.listed, 0) as server:
-        listed = _child("sync", **server)
+    report.progress(f"listing and indexing {size.listed} pods over TLS")
+    with _server(size.listed, 0) as address:
+        listed = _child("sync", **address)
     _expect(listed["pods"], size.listed, "pods listed")
-    results += [
-        result(
-            BENCH,
-            f"list {size.listed} pods",
-            "CPU",
-            listed["cpu_s"],
-            "s",
-            baseline=official_cpu_s * size.listed if official_cpu_s else None,
-            goal=6.0 if full else None,
-        ),
-        result(
-            BENCH,
-            f"list {size.listed} pods",
-            "peak memory",
-            listed["peak_mb"],
-            "MB",
-            baseline=official_kb * size.listed / 1024 if official_kb else None,
-            goal=1500.0 if full else None,
-        ),
-    ]
+    case = report.case(f"list {size.listed} pods")
+    case.add("CPU", listed["cpu_s"], "s", baseline=cpu_s * size.listed if cpu_s else None, goal=6.0)
+    peak_mb = kb * size.listed / 1024 if kb else None
+    case.add("peak memory", listed["peak_mb"], "MB", baseline=peak_mb, goal=1500.0)
 
-    progress(f"keeping {size.rows} pods as rows")
-    with _server(size.rows, 0) as server:
-        rows = _child("rows", **server)
+    report.progress(f"keeping {size.rows} pods as rows")
+    with _server(size.rows, 0) as address:
+        rows = _child("rows", **address)
     _expect(rows["pods"], size.rows, "rows kept")
-    results.append(
-        result(BENCH, "rows", "memory", rows["kb_a_pod"], "KB per pod", baseline=official_kb, goal=1.5),
-    )
+    report.case("rows").add("memory", rows["kb_a_pod"], "KB per pod", baseline=kb, goal=1.5, at_any_size=True)
 
-    progress(f"following {size.events} changes")
-    with _server(CHANGING_PODS, size.events) as server:
-        followed = _best(lambda: _child("follow", pods=CHANGING_PODS, events=size.events, **server), size.repeats)
-    results.append(
-        result(
-            BENCH,
-            "watch",
-            "speed",
-            followed["events"] / followed["cpu_s"],
-            "events per CPU second",
-            baseline=1 / official_cpu_s if official_cpu_s else None,
-            more_is_better=True,
-            goal=20_000,
-        )
-    )
-    return results
+    report.progress(f"following {size.events} changes")
+    with _server(CHANGING_PODS, size.events) as address:
+        followed = _child("follow", size.repeats, pods=CHANGING_PODS, events=size.events, **address)
+    speed, unit = followed["events"] / followed["cpu_s"], "events per CPU second"
+    case = report.case("watch")
+    case.add("speed", speed, unit, baseline=pods_cpu_s, more_is_better=True, goal=20_000, at_any_size=True)
+    return report.rows
 
 
-def _best(measure: Callable[[], dict[str, float]], repeats: int) -> dict[str, float]:
-    """The run with the least CPU: what others do on the machine only ever adds."""
-    return min((measure() for _ in range(repeats)), key=lambda figures: figures["cpu_s"])
-
-
-def _child(case: str, **options: Any) -> dict[str, float]:
-    done = subprocess.run(
-        [*own_program("koord_bench.informer_child"), case, json.dumps(options)],
-        stdout=subprocess.PIPE,
-        timeout=CHILD_TIMEOUT_S,
-        check=True,
-        preexec_fn=ends_with_this_process(),
-    )
-    figures: dict[str, float] = json.loads(done.stdout)
-    return figures
+def _child(case: str, repeats: int = 1, **options: Any) -> Figures:
+    """The run with the least CPU: other load on the machine only ever adds."""
+    runs = (figures_of("koord_bench.informer_child", case, json.dumps(options)) for _ in range(repeats))
+    return min(runs, key=lambda figures: figures["cpu_s"])
 
 
 @contextmanager
 def _server(pods: int, events: int) -> Iterator[dict[str, Any]]:
-    """A server process; gives how to reach it."""
-    process = start_child(
-        [*own_program("koord_bench.pod_server"), "--pods", str(pods), "--events", str(events)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    try:
-        assert process.stdout is not None
-        where: dict[str, Any] = json.loads(process.stdout.readline())
-        yield where
-    finally:
-        process.kill()
-        process.communicate()
+    """A server process; gives its port and certificate."""
+    with running_module("koord_bench.pod_server", "--pods", str(pods), "--events", str(events)) as (_, address):
+        yield address
 
 
-def _expect(found: float, wanted: int, what: str) -> None:
-    if found != wanted:
-        raise RuntimeError(f"{what}: {found:g}, but there were {wanted}; the figures would mean nothing")
+def _expect(number: float, expected: int, what: str) -> None:
+    if number != expected:
+        raise RuntimeError(f"{what}: {number:g}, but there were {expected}; the figures would mean nothing")

@@ -1,6 +1,6 @@
 """The measured side of the informer benchmark: one case in a fresh process, its figures as one line of JSON.
 
-A process of its own, so that peak memory is this case's, and nothing is warm that would be cold in life. CPU seconds
+A process of its own, so that peak memory belongs to this case, and caches are as cold as after a restart. CPU seconds
 are those of the process, from when its modules are loaded.
 """
 
@@ -13,7 +13,6 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from koord.api.kinds import PODS
@@ -23,9 +22,10 @@ from koord.kube.cluster_config import ClusterConfig
 from koord.kube.informer import Informer
 from koord.kube.pages import typed_page
 from koord_bench import pod_rows
+from koord_bench.children import status_kb
+from koord_bench.harness import Figures
 from koord_bench.pods import pod_list_json
 
-Figures = dict[str, float]
 PAGE = 500
 
 
@@ -99,7 +99,7 @@ async def _sync(informer: Informer[Any]) -> Figures:
 
 
 async def _synced(informer: Informer[Any]) -> None:
-    """Returns when the informer has synced; fails when it does not get on, where in life it would be patient."""
+    """Wait until the informer has synced. Raises its first error, which it would retry outside of a benchmark."""
     while not informer.has_synced:
         if informer.last_error is not None:
             raise informer.last_error
@@ -143,14 +143,6 @@ async def _with_client(case: str, options: dict[str, Any]) -> Figures:
                 return await sync_rows(client)
             case _:
                 return await follow(client, options["pods"], options["events"])
-
-
-def status_kb(field: str) -> int:
-    """A figure of /proc/self/status. Unlike getrusage's, its peak is not inherited from the parent process."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1])
-    raise LookupError(field)
 
 
 def main() -> None:

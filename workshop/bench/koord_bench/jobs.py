@@ -1,8 +1,8 @@
 """How fast are whole jobs decided, and what does a job cost that does not fit?
 
-decided     gangs of 8 to 512 pods on nodes that are half full, three of ten of which cannot fit: CPU seconds from
-            the queue to the decision, with what is told of it
-retry       one such gang, tried again because a node has more room
+decided     gangs of 8 to 512 pods on nodes that are half full; three of ten gangs cannot fit: CPU seconds from
+            the queue to the decision, with its explanation
+retry       one gang that does not fit, tried again because a node has more room
 alike       a thousand equal pods, placed by one pass over the nodes
 quotas      the check of a pod, and changes of quotas, with ten thousand of them in five levels
 statuses    how far quotas and PodGroups on the embedded API server are behind the truth, while jobs come and go
@@ -13,11 +13,9 @@ contest     gangs of 64 on kube-apiserver with every plugin on, beside Koordinat
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -38,7 +36,7 @@ from koord.scheduler.profiles import profiles_of
 from koord_bench import api_servers, bursts, contest, quota_trees, scheduling, statuses
 from koord_bench.api_load import Target
 from koord_bench.api_servers import RunningServer
-from koord_bench.result import Result, result
+from koord_bench.harness import Progress, Report, Result, Size, silent, turns, undisturbed
 
 BENCH: Final = "jobs"
 CORES: Final = 32
@@ -46,77 +44,72 @@ SIZES: Final = (8, 8, 8, 8, 16, 16, 16, 24, 24, 512)
 """Of ten gangs."""
 GANG: Final = 64
 JOBS_A_SECOND: Final = 3.0
-TURNS: Final = ("alone", "gang", "gang", "alone")
-"""In which pods are bound, each half of them."""
-Progress = Callable[[str], None]
+FULL: Final = Size(
+    nodes=5_000, gangs=1_000, widths=quota_trees.WIDTHS, quota_pods=5_000, status_seconds=30.0,
+    bound_nodes=1_000, bound_pods=3_072, contest_nodes=5_000, contest_pods=3_072,
+)  # fmt: skip
+QUICK: Final = Size(
+    nodes=500, gangs=50, widths=quota_trees.QUICK_WIDTHS, quota_pods=500, status_seconds=4.0,
+    bound_nodes=50, bound_pods=256, contest_nodes=50, contest_pods=128,
+)  # fmt: skip
 
 
 @dataclass(slots=True)
-class Figures:
+class GangDecisions:
     pods: int = 0
-    gangs: int = 0
     failed: int = 0
     seconds: float = 0.0
     retries_s: list[float] = field(default_factory=list)
 
 
-def run(quick: bool = False, progress: Progress = lambda line: None) -> list[Result]:
-    """All cases. `quick` shrinks them, and leaves out the goals for the full size."""
-    nodes, gangs = (500, 50) if quick else (5_000, 1_000)
-    progress(f"{gangs} gangs on {nodes} nodes")
-    found = decided(nodes, gangs)
-    case = f"{gangs} gangs, {found.pods} pods, {nodes} nodes"
-    slowest_ms = 1000 * max(found.retries_s)
-    members = nodes // 5
-    progress(f"{members} alike members on {nodes} nodes")
-    alike_ms = 1000 * alike(nodes, members)
-    results = [
-        result(BENCH, case, "decided", found.pods / found.seconds, "pods/s", more_is_better=True,
-               goal=None if quick else 10_000),
-        result(BENCH, case, "retry of a failing gang, slowest", slowest_ms, "ms", goal=None if quick else 5.0),
-        result(BENCH, f"{members} alike members, {nodes} nodes", "decided", alike_ms, "ms",
-               goal=None if quick else 20.0),
-    ]  # fmt: skip
-    results += _quotas(quick, progress) + _statuses(quick, progress)
-    return results + _bound(quick, progress) + _contest(quick, progress)
-
-
-def _quotas(quick: bool, progress: Progress) -> list[Result]:
+def run(quick: bool = False, progress: Progress = silent) -> list[Result]:
+    report, size = Report(BENCH, quick, progress), QUICK if quick else FULL
+    progress(f"{size.gangs} gangs on {size.nodes} nodes")
+    decisions = decided(size.nodes, size.gangs)
+    case = report.case(f"{size.gangs} gangs, {decisions.pods} pods, {size.nodes} nodes")
+    case.add("decided", decisions.pods / decisions.seconds, "pods/s", more_is_better=True, goal=10_000)
+    case.add("retry of a failing gang, slowest", 1000 * max(decisions.retries_s), "ms", goal=5.0)
+    number = size.nodes // 5
+    progress(f"{number} alike members on {size.nodes} nodes")
+    case = report.case(f"{number} alike members, {size.nodes} nodes")
+    case.add("decided", 1000 * alike(size.nodes, number), "ms", goal=20.0)
     progress("quotas in five levels")
-    found = quota_trees.measured(*((quota_trees.QUICK_WIDTHS, 500) if quick else ()))
-    case = f"{found.quotas} quotas in 5 levels"
-    return [
-        result(BENCH, case, "check of a pod", found.check_us, "us", goal=None if quick else 10.0),
-        result(BENCH, case, "changes of quotas, each with a check", found.change_s, "changes/s", more_is_better=True,
-               goal=None if quick else 2_000),
-    ]  # fmt: skip
+    costs = quota_trees.measured(size.widths, size.quota_pods)
+    case = report.case(f"{costs.quotas} quotas in 5 levels")
+    case.add("check of a pod", costs.check_us, "us", goal=10.0)
+    case.add("changes of quotas, each with a check", costs.change_s, "changes/s", more_is_better=True, goal=2_000)
+    _statuses(report, size)
+    _bound(report, size)
+    workloads = (contest.plain(size.contest_pods), contest.gangs(size.contest_pods))
+    contest.add_rows(report, size.contest_nodes, workloads, bursts.Goals())
+    return report.rows
 
 
-def decided(nodes: int, gangs: int, seed: int = 0) -> Figures:
-    """Decide about all gangs once, and about those again that did not fit."""
-    core, figures = half_full(nodes, random.Random(seed)), Figures(gangs=gangs)
+def decided(nodes: int, gangs: int, seed: int = 0) -> GangDecisions:
+    """Decide about all gangs once, and again about those that did not fit."""
+    core, decisions = half_full(nodes, random.Random(seed)), GangDecisions()
     for i in range(gangs):
-        # Of each size, three of ten.
+        # Three of ten gangs of each size.
         size, hopeless = SIZES[i % 10], (i + i // 10) % 10 < 3
         for pod in members(f"gang-{i}", size, cores=20 if hopeless else 1):
             core.put(PODS, pod)
-        figures.pods += size
-    with _undisturbed():
+        decisions.pods += size
+    with undisturbed():
         for decision, took_s in _decisions(core):
-            figures.seconds += took_s
+            decisions.seconds += took_s
             if isinstance(decision, Bind):
-                for each in decision.members:
-                    core.bound(decision, each.ask)
-            figures.failed += isinstance(decision, Nowhere)
-        # More room on one node, and not enough: all of them are tried again.
+                for member in decision.members:
+                    core.bound(decision, member.ask)
+            decisions.failed += isinstance(decision, Nowhere)
+        # One node grows, but not enough: all gangs that did not fit are tried again.
         core.at(Moment(60.0, 60.0))
         core.put(NODES, _node(0, cores=2 * CORES))
-        figures.retries_s += [took_s for decision, took_s in _decisions(core) if isinstance(decision, Nowhere)]
-    return figures
+        decisions.retries_s += [took_s for decision, took_s in _decisions(core) if isinstance(decision, Nowhere)]
+    return decisions
 
 
 def alike(nodes: int, number: int) -> float:
-    """CPU seconds of one decision about so many equal pods; the class is known."""
+    """CPU seconds of one decision about a number of equal pods, whose class is cached."""
     core = half_full(nodes, random.Random(0))
     took = []
     for name in ("first", "second", "third"):
@@ -124,11 +117,11 @@ def alike(nodes: int, number: int) -> float:
             core.put(PODS, pod)
         engine = next(iter(core.engines.values()))
         (attempt,) = core.queue
-        with _undisturbed():
+        with undisturbed():
             began_s = time.thread_time()
             placements = engine.place_all(attempt.entity.pods)
             took.append(time.thread_time() - began_s)
-        assert all(each.node for each in placements)
+        assert all(placement.node for placement in placements)
         core = half_full(nodes, random.Random(0)) if name != "third" else core
     return min(took)
 
@@ -149,12 +142,18 @@ def members(gang: str, number: int, cores: int) -> list[Pod]:
 
 
 def _pod(name: str, gang: str, least: int, *, cores: int) -> dict[str, Any]:
-    said: dict[str, str] = (
+    annotations: dict[str, str] = (
         {names.ANNOTATION_GANG_NAME: gang, names.ANNOTATION_GANG_MIN_AVAILABLE: str(least)} if gang else {}
     )
     requests = {"cpu": str(cores), "memory": f"{cores}Gi"}
     return {
-        "metadata": {"name": name, "namespace": "lab", "uid": name, "annotations": said, "labels": {"job": gang}},
+        "metadata": {
+            "name": name,
+            "namespace": "lab",
+            "uid": name,
+            "annotations": annotations,
+            "labels": {"job": gang},
+        },
         "spec": {"containers": [{"name": "worker", "image": "train:1", "resources": {"requests": requests}}]},
         "status": {"phase": "Pending", "qosClass": "Burstable"},
     }
@@ -181,65 +180,43 @@ def _decisions(core: Core) -> Iterator[tuple[object, float]]:
         yield decision, took_s
 
 
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-def _contest(quick: bool, progress: Progress) -> list[Result]:
-    nodes, pods = (50, 128) if quick else (5_000, 3_072)
-    return contest.results(BENCH, nodes, (contest.plain(pods), contest.gangs(pods)), progress, bursts.Goals())
-
-
-def _statuses(quick: bool, progress: Progress) -> list[Result]:
-    """Within two seconds of the truth, and exactly it at rest."""
-    widths, seconds = (quota_trees.QUICK_WIDTHS, 4.0) if quick else (quota_trees.WIDTHS, 30.0)
+def _statuses(report: Report, size: Size) -> None:
+    """Goals: within two seconds of the truth, and exact at rest."""
     with (
         api_servers.embedded() as server,
         bursts.koord_process(server, "hollow", "--nodes", "100"),
         bursts.koord_process(server, "scheduler", "--alone"),
     ):
-        progress(f"statuses: jobs come and go for {seconds:g} s")
-        found = asyncio.run(statuses.lateness(server, widths, seconds, JOBS_A_SECOND))
-    case, goal = f"embedded, {found.quotas} quotas in 5 levels, {found.pods} pods", None if quick else 2.0
-    return [
-        result(BENCH, case, "quota behind the truth, at most", found.quota_s, "s", goal=goal),
-        result(BENCH, case, "PodGroup behind the truth, at most", found.group_s, "s", goal=goal),
-        result(BENCH, case, "after the last change, until all is said", found.rest_s, "s", goal=goal),
-        result(BENCH, case, "objects that are wrong at rest", found.wrong, "objects", goal=0),
-    ]
+        report.progress(f"statuses: jobs come and go for {size.status_seconds:g} s")
+        late = asyncio.run(statuses.lateness(server, size.widths, size.status_seconds, JOBS_A_SECOND))
+    case = report.case(f"embedded, {late.quotas} quotas in 5 levels, {late.pods} pods")
+    case.add("quota behind the truth, at most", late.quota_s, "s", goal=2.0)
+    case.add("PodGroup behind the truth, at most", late.group_s, "s", goal=2.0)
+    case.add("after the last change, until all is said", late.rest_s, "s", goal=2.0)
+    case.add("objects that are wrong at rest", late.wrong, "objects", goal=0, at_any_size=True)
 
 
-def _bound(quick: bool, progress: Progress) -> list[Result]:
-    """Gangs of 64 beside single pods, from their creation to the binding."""
-    nodes, pods = (50, 256) if quick else (1_000, 3_072)
+def _bound(report: Report, size: Size) -> None:
+    """Gangs of 64, with single pods as the baseline, from their creation to the binding."""
     with api_servers.embedded() as server:
-        progress("starting nodes")
+        report.progress("starting nodes")
         with (
-            bursts.koord_process(server, "hollow", "--nodes", str(nodes)),
+            bursts.koord_process(server, "hollow", "--nodes", str(size.bound_nodes)),
             bursts.koord_process(server, "scheduler", "--alone"),
         ):
-            progress(f"binding {pods} pods alone, and in gangs of 64")
-            alone, together = asyncio.run(_rates(server, pods))
-    return [
-        result(BENCH, f"embedded, {nodes} nodes, gangs of 64", "bound pods", together, "pods/s", baseline=alone,
-               more_is_better=True, ratio_goal=None if quick else 0.95, peer="single pods, in the same run"),
-    ]  # fmt: skip
+            report.progress(f"binding {size.bound_pods} pods alone, and in gangs of 64")
+            alone, together = asyncio.run(_rates(server, size.bound_pods))
+    case = report.case(f"embedded, {size.bound_nodes} nodes, gangs of 64", "single pods, in the same run")
+    case.add("bound pods", together, "pods/s", baseline=alone, more_is_better=True, ratio_goal=0.95)
 
 
 async def _rates(server: RunningServer, pods: int) -> tuple[float, float]:
     async with Client(locate(str(server.kubeconfig))) as client:
         await bursts.make_namespace(client)
-        # The first pods find caches empty, whoever they are.
+        # The first pods find caches empty.
         await _rate(client, server, [bursts.pod_request(f"first-{i}") for i in range(pods // 8)])
         took_s = {"alone": 0.0, "gang": 0.0}
-        # Whatever else the machine does in one half of the time, both have the same share of it.
-        for turn, kind in enumerate(TURNS):
+        for turn, kind in turns(("alone", "gang"), 2):
             requests = [_request(kind, turn, i) for i in range(pods // 2)]
             took_s[kind] += len(requests) / await _rate(client, server, requests)
         return pods / took_s["alone"], pods / took_s["gang"]
@@ -249,16 +226,16 @@ def _request(kind: str, turn: int, i: int) -> bytes:
     if kind == "alone":
         return bursts.pod_request(f"alone{turn}-{i}")
     gang = f"gang{turn}-{i // GANG}"
-    said: dict[str, str] = {names.ANNOTATION_GANG_NAME: gang, names.ANNOTATION_GANG_MIN_AVAILABLE: str(GANG)}
-    return bursts.pod_request(f"{gang}-{i % GANG}", annotations=said)
+    gang_of: dict[str, str] = {names.ANNOTATION_GANG_NAME: gang, names.ANNOTATION_GANG_MIN_AVAILABLE: str(GANG)}
+    return bursts.pod_request(f"{gang}-{i % GANG}", annotations=gang_of)
 
 
 async def _rate(client: Client, server: RunningServer, requests: list[bytes]) -> float:
-    async with bursts.watching(client) as seen:
-        before, began_s = len(seen.bound_s), time.monotonic()
+    async with bursts.watching(client) as times:
+        before, began_s = len(times.bound_s), time.monotonic()
         await Target(server.config).spread(bursts.CLIENTS, requests, 201)
-        await seen.all_bound(before + len(requests))
+        await times.all_bound(before + len(requests))
         rate = len(requests) / (time.monotonic() - began_s)
-        # What nodes have yet to say of these pods is no part of the next round.
+        # Statuses that nodes still write are no part of the next round.
         await scheduling.at_rest(client)
         return rate

@@ -11,13 +11,11 @@ import asyncio
 import gc
 import json
 import random
-import subprocess
 import tempfile
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -26,22 +24,20 @@ from msgspec.structs import replace
 from koord.api.configuration.slo_config import SloConfig
 from koord.api.configuration.slo_config_types import ColocationConfig
 from koord.api.kinds import CLUSTER_COLOCATION_PROFILES, NAMESPACES, NODES, PODS
-from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.names import RESOURCE_BATCH_CPU
 from koord.api.protocol.priority import PriorityClass, QoSClass
 from koord.kube.client import Client
-from koord.kube.informer import Informer
 from koord.kube.locate import locate
 from koord.kube.program import own_program
-from koord.kube.store import Delta
-from koord.manager.node_resource.plugins import Plugins, calculate, choose
+from koord.manager.node_resource.plugins import calculate, choose
 from koord.manager.node_resource.prepare import prepare
-from koord.manager.node_resource.state import NOTHING, Amounts, MetricRow, NodeFacts, NodeState, PodRow, PodUsage
 from koord.manager.node_resource.writing import decide
-from koord_bench import api_servers
+from koord.manager.node_state import NOTHING, Amounts, MetricRow, NodeFacts, NodeState, PodRow, PodUsage
+from koord.manager.plugin import Plugin
 from koord_bench.api_load import Target, encode
-from koord_bench.children import start_child
-from koord_bench.result import Result, result
+from koord_bench.bursts import watching
+from koord_bench.children import cpu_s, running, wait_until
+from koord_bench.harness import Progress, Report, Result, Size, cpu_times, silent
 
 BENCH: Final = "manager"
 PODS_A_NODE: Final = 30
@@ -60,65 +56,42 @@ WITHIN_S: Final = 300.0
 _START_S: Final = 1_000_000.0
 _COMPONENTS: Final = ("apiserver", "manager", "scheduler", "controllers", "hollow")
 
-Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    nodes: int
-    "Of a recalculation; it is also done for twice as many."
-    noisy_nodes: int
-    hours: int
-    up_nodes: int
-    pods: int
-
-
 FULL: Final = Size(nodes=5000, noisy_nodes=100, hours=4, up_nodes=200, pods=3000)
 QUICK: Final = Size(nodes=200, noisy_nodes=5, hours=1, up_nodes=10, pods=60)
 
 
-def run(quick: bool = False, progress: Progress = lambda line: None) -> list[Result]:
-    """All cases. `quick` shrinks them, and leaves out the goals for the full size."""
-    size = QUICK if quick else FULL
-    return [
-        *_recalculation(size, quick, progress),
-        *_noise(size, progress),
-        *asyncio.run(_end_to_end(size, quick, progress)),
-    ]
+def run(quick: bool = False, progress: Progress = silent) -> list[Result]:
+    report, size = Report(BENCH, quick, progress), QUICK if quick else FULL
+    _recalculation(report, size)
+    _noise(report, size)
+    asyncio.run(_end_to_end(report, size))
+    return report.rows
 
 
-def _recalculation(size: Size, quick: bool, progress: Progress) -> list[Result]:
-    progress(f"recalculating {size.nodes} nodes of {PODS_A_NODE} pods")
+def _recalculation(report: Report, size: Size) -> None:
+    report.progress(f"recalculating {size.nodes} nodes of {PODS_A_NODE} pods")
     once_s = _calculated_s(size.nodes)
-    progress(f"recalculating {2 * size.nodes} nodes")
+    report.progress(f"recalculating {2 * size.nodes} nodes")
     twice_s = _calculated_s(2 * size.nodes)
-    case = f"{size.nodes} nodes, {PODS_A_NODE} pods each"
-    return [
-        result(BENCH, case, "CPU of a full recalculation", once_s, "s", goal=None if quick else 2.0),
-        result(BENCH, case, "the same for twice the nodes", twice_s / once_s, "times", goal=None if quick else 2.5),
-    ]
+    case = report.case(f"{size.nodes} nodes, {PODS_A_NODE} pods each")
+    case.add("CPU of a full recalculation", once_s, "s", goal=2.0)
+    case.add("the same for twice the nodes", twice_s / once_s, "times", goal=2.5)
 
 
 def _calculated_s(nodes: int) -> float:
-    """The best of three: others are on this machine too."""
+    """The best of three: other load on the machine only ever adds."""
     config, plugins = SloConfig(colocation=ColocationConfig(enable=True)), choose()
     states = [_state(f"n{i}", random.Random(i)) for i in range(nodes)]
-    times = []
     gc.collect()
     gc.freeze()
     try:
-        for _ in range(3):
-            began_s = time.process_time()
-            for state in states:
-                _decided(state, config, plugins, None, _START_S)
-            times.append(time.process_time() - began_s)
+        return min(cpu_times(lambda: [_decided(state, config, plugins, None, _START_S) for state in states], 3))
     finally:
         gc.unfreeze()
-    return min(times)
 
 
 def _decided(
-    state: NodeState, config: SloConfig, plugins: Plugins, written_s: float | None, now_s: float
+    state: NodeState, config: SloConfig, plugins: Sequence[Plugin], written_s: float | None, now_s: float
 ) -> tuple[bool, NodeFacts]:
     """Whether the node's status is written, and the node after that."""
     node = state.node
@@ -150,29 +123,27 @@ def _state(name: str, dice: random.Random) -> NodeState:
 
 def _report(name: str, usage: dict[str, PodUsage], system: Amounts, now_s: float) -> MetricRow:
     used = Amounts(
-        system.cpu_milli + sum(each.cpu_milli for each in usage.values()),
-        system.memory_bytes + sum(each.memory_bytes for each in usage.values()),
+        system.cpu_milli + sum(pod.cpu_milli for pod in usage.values()),
+        system.memory_bytes + sum(pod.memory_bytes for pod in usage.values()),
     )
     return MetricRow(name, name, "1", now_s, used, system, usage, (), None)
 
 
-def _noise(size: Size, progress: Progress) -> list[Result]:
-    """By both readings of noise: of what is reported, and of what agents measure and report means of."""
-    found = []
+def _noise(report: Report, size: Size) -> None:
+    """Noise of reports, and of measurements, whose means agents report."""
     for of, averaged in (("reports", 1), ("measurements", AVERAGED)):
         for share in BUSY:
-            case = f"{of} {NOISE:.0%} up and down, services use {share:.0%} of what may be lent"
-            progress(f"{size.hours} hours on {size.noisy_nodes} nodes: {case}")
+            name = f"{of} {NOISE:.0%} up and down, services use {share:.0%} of what may be lent"
+            report.progress(f"{size.hours} hours on {size.noisy_nodes} nodes: {name}")
             writes = [
                 _writes_s(f"n{i}", random.Random(i), size.hours * 3600.0, share, averaged)
                 for i in range(size.noisy_nodes)
             ]
-            most = max(sum(at_s <= each < at_s + WINDOW_S for each in one) for one in writes for at_s in one)
+            most = max(sum(at_s <= other_s < at_s + WINDOW_S for other_s in one) for one in writes for at_s in one)
             per_hour = sum(map(len, writes)) / size.noisy_nodes / size.hours
-            metric = f"most Node patches of a node in {WINDOW_S:.0f} s"
-            found.append(result(BENCH, case, metric, most, "patches", goal=1))
-            found.append(result(BENCH, case, "Node patches", per_hour, "per node and hour"))
-    return found
+            case, metric = report.case(name), f"most Node patches of a node in {WINDOW_S:.0f} s"
+            case.add(metric, most, "patches", goal=1, at_any_size=True)
+            case.add("Node patches", per_hour, "per node and hour")
 
 
 def _writes_s(name: str, dice: random.Random, for_s: float, share: float, averaged: int) -> list[float]:
@@ -184,16 +155,16 @@ def _writes_s(name: str, dice: random.Random, for_s: float, share: float, averag
     state = _state(name, dice)
     node, metric, writes, now_s = state.node, state.metric, list[float](), _START_S
     assert metric is not None
-    services = sum(each.cpu_milli for each in metric.pods.values() if each.priority == PriorityClass.PROD)
+    services = sum(pod.cpu_milli for pod in metric.pods.values() if pod.priority == PriorityClass.PROD)
     level = share * LENDABLE * node.capacity.cpu_milli / services
     measured = deque((_factor(dice) for _ in range(averaged)), maxlen=averaged)
     while now_s < _START_S + for_s:
         now_s += REPORT_S
         measured.extend(_factor(dice) for _ in range(min(averaged, int(REPORT_S / MEASURE_S))))
         factor = level * sum(measured) / len(measured)
-        usage = {key: _times(each, factor) for key, each in metric.pods.items()}
-        seen = NodeState(node, state.pods, _report(name, usage, metric.system, now_s))
-        is_written, node = _decided(seen, config, plugins, writes[-1] if writes else None, now_s)
+        usage = {key: _times(pod, factor) for key, pod in metric.pods.items()}
+        reported = NodeState(node, state.pods, _report(name, usage, metric.system, now_s))
+        is_written, node = _decided(reported, config, plugins, writes[-1] if writes else None, now_s)
         if is_written:
             writes.append(now_s)
     return writes
@@ -211,45 +182,37 @@ def _times(usage: PodUsage, factor: float) -> PodUsage:
 def _up(nodes: int) -> Iterator[tuple[Path, dict[str, int]]]:
     """`koord up`, ready: its kubeconfig, and the process of each component."""
     with tempfile.TemporaryDirectory(prefix="koord-bench-") as folder:
-        data = Path(folder, "data")
+        data, log = Path(folder, "data"), Path(folder, "log")
         command = [*own_program(), "up", "--headless", "--nodes", str(nodes), "--data-dir", str(data)]
-        process = start_child(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-        assert process.stdout is not None
-        with api_servers.ended(process):
-            if not process.stdout.readline().startswith(b"ready:"):
-                raise RuntimeError("koord up does not come up")
+        with running(command, log) as process:
+            wait_until(lambda: b"\nready:" in b"\n" + log.read_bytes(), process, log, within_s=WITHIN_S)
             endpoints = json.loads((data / "endpoints.json").read_text())["components"]
             yield data / "kubeconfig", {name: endpoints[name]["pid"] for name in _COMPONENTS}
 
 
-async def _end_to_end(size: Size, quick: bool, progress: Progress) -> list[Result]:
-    progress(f"starting {size.up_nodes} nodes")
+async def _end_to_end(report: Report, size: Size) -> None:
+    report.progress(f"starting {size.up_nodes} nodes")
     with _up(size.up_nodes) as (kubeconfig, pids):
         config = locate(str(kubeconfig))
         async with Client(config) as client:
             await _ready_to_lend(client, size.up_nodes)
-            progress(f"making {size.pods} pods batch pods, and placing them")
-            async with _bound(client) as bound:
-                before_s = {name: api_servers.cpu_s(pid) for name, pid in pids.items()}
+            report.progress(f"making {size.pods} pods batch pods, and placing them")
+            async with watching(client, NAMESPACE) as times:
+                before_s = {name: cpu_s(pid) for name, pid in pids.items()}
                 began_s = time.monotonic()
                 await Target(config).spread(CLIENTS, [_pod(number) for number in range(size.pods)], 201)
-                async with asyncio.timeout(WITHIN_S):
-                    while len(bound) < size.pods:  # noqa: ASYNC110 - other processes bring it about
-                        await asyncio.sleep(0.02)
+                await times.all_bound(size.pods)
                 took_s = time.monotonic() - began_s
-                spent = {name: api_servers.cpu_s(pid) - before_s[name] for name, pid in pids.items()}
-    case = f"koord up, {size.up_nodes} nodes, both webhooks on"
-    rate = size.pods / took_s
-    found = [result(BENCH, case, "bound pods", rate, "pods/s", more_is_better=True, goal=None if quick else 150.0)]
-    found += [
-        result(BENCH, case, f"CPU of the {name}", 1000 * seconds / size.pods, "ms/pod")
-        for name, seconds in spent.items()
-    ]
-    # What it would be with two cores to itself: no faster than the busiest, and all of them on both.
+                spent = {name: cpu_s(pid) - before_s[name] for name, pid in pids.items()}
+            for pod in await client.list(PODS, namespace=NAMESPACE):
+                assert RESOURCE_BATCH_CPU in pod.spec.containers[0].resources.requests, "admission did not change it"
+    case = report.case(f"koord up, {size.up_nodes} nodes, both webhooks on")
+    case.add("bound pods", size.pods / took_s, "pods/s", more_is_better=True, goal=150.0)
+    for name, seconds in spent.items():
+        case.add(f"CPU of the {name}", 1000 * seconds / size.pods, "ms/pod")
+    # On two idle cores: no faster than the busiest component, and all components share both cores.
     busiest_s = max(sum(spent.values()) / 2, *spent.values())
-    by_cpu = size.pods / busiest_s
-    found.append(result(BENCH, case, "bound pods, by CPU time on two cores", by_cpu, "pods/s", more_is_better=True))
-    return found
+    case.add("bound pods, by CPU time on two cores", size.pods / busiest_s, "pods/s", more_is_better=True)
 
 
 async def _ready_to_lend(client: Client, nodes: int) -> None:
@@ -272,29 +235,6 @@ async def _ready_to_lend(client: Client, nodes: int) -> None:
 
 async def _lending(client: Client) -> int:
     return sum(RESOURCE_BATCH_CPU in node.status.allocatable for node in await client.list(NODES))
-
-
-@asynccontextmanager
-async def _bound(client: Client) -> AsyncIterator[set[str]]:
-    """Keys of batch pods that have a node, as they are heard of."""
-    bound: set[str] = set()
-
-    def hear(delta: Delta[Pod]) -> None:
-        pod = delta.new
-        if pod is not None and pod.spec.node_name:
-            assert RESOURCE_BATCH_CPU in pod.spec.containers[0].resources.requests, "admission left it as it was"
-            bound.add(delta.key)
-
-    informer: Informer[Pod] = Informer(client, PODS, namespace=NAMESPACE)
-    informer.add_handler(hear)
-    task = asyncio.create_task(informer.run())
-    await informer.synced()
-    try:
-        yield bound
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 def _pod(number: int) -> bytes:

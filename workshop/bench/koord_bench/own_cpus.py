@@ -1,6 +1,6 @@
 """How fast do pods get CPUs of their own, and NUMA nodes?
 
-Every node has 64 CPUs in two NUMA nodes, of which about a quarter belongs to running pods, on no two nodes alike. One
+Every node has 64 CPUs in two NUMA nodes. About a quarter of them belongs to running pods, on no two nodes alike. One
 workload asks for 4 CPUs in whole cores; the other for shared CPUs on nodes that keep every pod on one NUMA node. The
 whole profile that koord ships is on.
 """
@@ -27,7 +27,7 @@ from koord.scheduler.core.core import Core
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.profiles import profiles_of
 from koord_bench.decisions import timed
-from koord_bench.result import Result, result
+from koord_bench.harness import Report
 
 GOAL_PODS_S: Final = 1_500
 CPUS: Final = 64
@@ -39,7 +39,7 @@ _TOPOLOGY: Final = CPU_TOPOLOGY.render(
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Workload:
     name: str
     cpu: str
     labels: Mapping[str, str]
@@ -50,42 +50,36 @@ class Case:
 
 
 _OWN: Final[Mapping[str, str]] = {names.LABEL_QOS_CLASS: "LSR", names.LABEL_PRIORITY_CLASS: "koord-prod"}
-CASES: Final = (
-    Case(
+WORKLOADS: Final = (
+    Workload(
         "(n) FullPCPUs, 4 of 64 CPUs",
         "4",
         _OWN,
         {names.ANNOTATION_RESOURCE_SPEC: json.dumps({"requiredCPUBindPolicy": "FullPCPUs"})},
         {},
     ),
-    Case("(o) SingleNUMANode", "2500m", {}, {}, {names.LABEL_NUMA_TOPOLOGY_POLICY: "SingleNUMANode"}),
+    Workload("(o) SingleNUMANode", "2500m", {}, {}, {names.LABEL_NUMA_TOPOLOGY_POLICY: "SingleNUMANode"}),
 )
 
 
-def results(bench: str, nodes: Iterable[Node], pod: MakesPod, *, pods: int, goals: bool) -> list[Result]:
-    listed, found = list(nodes), list[Result]()
-    for case in CASES:
-        core = _quarter_full(case, listed, pod)
-        asks = [Ask(convert(Pod, _made(case, pod, f"pod-{i}"))) for i in range(pods)]
-        took_s, placed = timed(core.engines[PROFILE], asks)
-        warm = took_s[len(took_s) // 10 :]
-        name, goal = f"{case.name}, {len(listed)} nodes", goals and len(listed) == 5_000
-        found += [
-            result(
-                bench, name, "decided", len(warm) / sum(warm), "pods/s",
-                more_is_better=True, goal=GOAL_PODS_S if goal else None,
-            ),
-            result(bench, name, "p99", sorted(warm)[int(len(warm) * 0.99)] * 1000, "ms", goal=5.0 if goal else None),
-            result(bench, name, "first of a class", took_s[0] * 1000, "ms", goal=1000.0 if goal else None),
-            result(bench, name, "placed", 100 * placed / len(asks), "%", more_is_better=True, goal=100.0),
-        ]  # fmt: skip
-    return found
+def add_rows(report: Report, nodes: Iterable[Node], pod: MakesPod, *, pods: int) -> None:
+    listed = list(nodes)
+    for workload in WORKLOADS:
+        core = _quarter_full(workload, listed, pod)
+        asks = [Ask(convert(Pod, _made(workload, pod, f"pod-{i}"))) for i in range(pods)]
+        decisions = timed(core.engines[PROFILE], asks)
+        case, warm = report.case(f"{workload.name}, {len(listed)} nodes"), decisions.warm()
+        has_goals = len(listed) == 5_000
+        warm.add_rate(case, goal=GOAL_PODS_S if has_goals else None)
+        case.add("p99", warm.ms(0.99), "ms", goal=5.0 if has_goals else None)
+        case.add("first of a class", decisions.took_s[0] * 1000, "ms", goal=1000.0 if has_goals else None)
+        case.add("placed", 100 * decisions.placed / pods, "%", more_is_better=True, goal=100.0, at_any_size=True)
 
 
-def _quarter_full(case: Case, nodes: Iterable[Node], pod: MakesPod) -> Core:
+def _quarter_full(workload: Workload, nodes: Iterable[Node], pod: MakesPod) -> Core:
     core = Core(profiles_of(SHIPPED))
     for node in nodes:
-        labels = {**node.metadata.labels, **case.of_nodes}
+        labels = {**node.metadata.labels, **workload.of_nodes}
         allocatable = {**node.status.allocatable, "cpu": str(CPUS)}
         status = replace(node.status, allocatable=allocatable)
         core.put(NODES, replace(node, metadata=replace(node.metadata, labels=labels), status=status))
@@ -97,19 +91,19 @@ def _quarter_full(case: Case, nodes: Iterable[Node], pod: MakesPod) -> Core:
             # No two nodes are alike.
             amounts = {"cpu": f"{rng.randrange(2000, 6000)}m", "memory": f"{rng.randrange(1, 8000)}Mi"}
             status_of: dict[str, Any] = {"numaNodeResources": [{"node": number % 2, "resources": amounts}]}
-            if case.annotations:
+            if workload.annotations:
                 status_of = {"cpuset": f"{first}-{first + rng.randrange(1, 4)}"}
-            running = _made(case, pod, f"running-{i}-{number}")
+            running = _made(workload, pod, f"running-{i}-{number}")
             running["metadata"]["annotations"][names.ANNOTATION_RESOURCE_STATUS] = json.dumps(status_of)
             ask = Ask(convert(Pod, running))
             core.cluster.place(replace(ask.record(), notes=core.cluster.noted(ask.pod)), row)
     return core
 
 
-def _made(case: Case, pod: MakesPod, name: str) -> dict[str, Any]:
-    made = pod(name, app="app-0", cpu=case.cpu, memory="1Gi", priority=9500)
-    made["metadata"]["labels"] |= case.labels
-    made["metadata"]["annotations"] = dict(case.annotations)
+def _made(workload: Workload, pod: MakesPod, name: str) -> dict[str, Any]:
+    made = pod(name, app="app-0", cpu=workload.cpu, memory="1Gi", priority=9500)
+    made["metadata"]["labels"] |= workload.labels
+    made["metadata"]["annotations"] = dict(workload.annotations)
     return made
 
 

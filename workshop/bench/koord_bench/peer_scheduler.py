@@ -14,7 +14,6 @@ import re
 import ssl
 import subprocess
 import tempfile
-import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,9 +22,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from koord_bench import api_servers
+from koord_bench import api_servers, children
 from koord_bench.api_load import Target, encode
-from koord_bench.children import start_child
+from koord_bench.children import cpu_s, wait_until
+from koord_bench.harness import Figures
 
 CLIENTS = 16
 WITHIN_S = 300.0
@@ -46,7 +46,7 @@ def pods_per_second(cluster: Sequence[Object], pods: Sequence[Object]) -> float 
     binary = api_servers.find_binary("kube-scheduler")
     if binary is None:
         return None
-    nodes = sum(each["kind"] == "Node" for each in cluster)
+    nodes = sum(obj["kind"] == "Node" for obj in cluster)
     with api_servers.real() as server, tempfile.TemporaryDirectory(prefix="koord-bench-") as folder:
         if server is None:
             return None
@@ -54,20 +54,20 @@ def pods_per_second(cluster: Sequence[Object], pods: Sequence[Object]) -> float 
         asyncio.run(_create(target, cluster))
         with running(binary, server, Path(folder)) as peer:
             peer.wait(NODES, nodes)
-            cpu_before_s = api_servers.cpu_s(peer.process.pid)
+            cpu_before_s = cpu_s(peer.process.pid)
             asyncio.run(_create(target, pods))
             figures = peer.wait(_COUNT, len(pods))
-            cpu_s = api_servers.cpu_s(peer.process.pid) - cpu_before_s
-    return max(len(pods) / cpu_s, figures[_COUNT] / figures[_SUM])
+            spent_s = cpu_s(peer.process.pid) - cpu_before_s
+    return max(len(pods) / spent_s, figures[_COUNT] / figures[_SUM])
 
 
 async def _create(target: Target, objects: Sequence[Object]) -> None:
     """Kind by kind, because a namespace must be there before what is in it."""
     for kind, path in _PATHS.items():
         requests = [
-            encode("POST", path.format(each["metadata"].get("namespace", "")), json.dumps(each).encode())
-            for each in objects
-            if each["kind"] == kind
+            encode("POST", path.format(obj["metadata"].get("namespace", "")), json.dumps(obj).encode())
+            for obj in objects
+            if obj["kind"] == kind
         ]
         if requests:
             await target.spread(CLIENTS, requests, 201)
@@ -77,23 +77,19 @@ async def _create(target: Target, objects: Sequence[Object]) -> None:
 class Peer:
     """A kube-scheduler that runs, or one that is made of it."""
 
-    name: str
     process: subprocess.Popen[bytes]
     port: int
     log: Path
 
-    def wait(self, name: str, least: float) -> dict[str, float]:
-        """All its figures, once one of them has got so far."""
-        deadline = time.monotonic() + WITHIN_S
-        while (figures := self._figures()).get(name, 0) < least:
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                said = self.log.read_text(errors="replace")[-3000:]
-                raise RuntimeError(f"{self.name}: {name} is {figures.get(name)}, not {least}:\n{said}")
-            time.sleep(0.2)
-        return figures
+    def wait(self, name: str, least: float) -> Figures:
+        """All its metrics, once one of them has reached a value."""
+        wait_until(
+            lambda: self._metrics().get(name, 0) >= least, self.process, self.log, within_s=WITHIN_S, every_s=0.2
+        )
+        return self._metrics()
 
-    def _figures(self) -> dict[str, float]:
-        """None before it serves. It signs its own certificate, on loopback."""
+    def _metrics(self) -> Figures:
+        """Empty before it serves. It signs its own certificate, on loopback."""
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         try:
@@ -134,7 +130,5 @@ def running(
         f"--authentication-kubeconfig={server.kubeconfig}",
         "--authorization-always-allow-paths=/metrics",
     ]
-    with (folder / "log").open("wb") as log:
-        process = start_child(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=folder)
-    with api_servers.ended(process):
-        yield Peer(binary.name, process, port, folder / "log")
+    with children.running(command, folder / "log", cwd=folder) as process:
+        yield Peer(process, port, folder / "log")

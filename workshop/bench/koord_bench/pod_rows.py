@@ -91,13 +91,13 @@ def by_node(row: PodRow) -> tuple[str, ...]:
 
 
 def _shared(labels: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    known = _label_sets.get(labels)
-    if known is None:
+    shared = _label_sets.get(labels)
+    if shared is None:
         if len(_label_sets) >= LABEL_SETS_KEPT:
             _label_sets.clear()
-        known = tuple((intern(key), intern(value)) for key, value in labels)
-        _label_sets[known] = known
-    return known
+        shared = tuple((intern(key), intern(value)) for key, value in labels)
+        _label_sets[shared] = shared
+    return shared
 
 
 def _requested(spec: _Spec, resource: str) -> int:

@@ -6,11 +6,9 @@ gone, placed there: all of that is timed, in CPU seconds. Pods of the cluster ha
 
 from __future__ import annotations
 
-import gc
 import random
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec.structs import replace
@@ -20,41 +18,27 @@ from koord.api.machinery.codec import convert
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.state.cluster import Cluster
-from koord_bench.result import Result, result
+from koord_bench.decisions import Decisions
+from koord_bench.harness import Report, undisturbed
 
 IMPORTANT = 1_000
 GOALS = {5_000: 100}
 MakesPod = Callable[..., dict[str, Any]]
 
 
-@dataclass(slots=True)
-class Figures:
-    took_s: list[float] = field(default_factory=list)
-    victims: int = 0
-
-    @property
-    def pods_s(self) -> float:
-        return len(self.took_s) / sum(self.took_s)
-
-
-def results(bench: str, engine: Engine, make: MakesPod, pods: int, *, with_goals: bool = True) -> list[Result]:
+def add_rows(report: Report, engine: Engine, make: MakesPod, pods: int) -> None:
     """On an engine whose nodes were filled by `fill`."""
     nodes = len(engine.cluster.table)
-    found = []
     for name, classes in (("(f) preemption", 20), ("(f) preemption, all different", pods)):
         asks = [make(f"{classes}-{i}", app="app-0", cpu=f"{4000 + i % classes}m", memory="8Gi") for i in range(pods)]
-        for each in asks:
-            each["spec"]["priority"] = IMPORTANT
-        figures = measure(engine, [Ask(convert(Pod, each)) for each in asks])
-        case, ordered = f"{name}, {nodes} nodes", sorted(figures.took_s)
-        goal = GOALS.get(nodes) if with_goals and classes == 20 else None
-        found += [
-            result(bench, case, "decided", figures.pods_s, "pods/s", more_is_better=True, goal=goal),
-            result(bench, case, "p50", ordered[len(ordered) // 2] * 1000, "ms"),
-            result(bench, case, "p99", ordered[len(ordered) * 99 // 100] * 1000, "ms"),
-            result(bench, case, "victims", figures.victims / pods, "1/pod"),
-        ]
-    return found
+        for raw in asks:
+            raw["spec"]["priority"] = IMPORTANT
+        decisions = measure(engine, [Ask(convert(Pod, raw)) for raw in asks])
+        case = report.case(f"{name}, {nodes} nodes")
+        decisions.add_rate(case, goal=GOALS.get(nodes) if classes == 20 else None)
+        case.add("p50", decisions.ms(0.5), "ms")
+        case.add("p99", decisions.ms(0.99), "ms")
+        case.add("victims", decisions.victims / pods, "1/pod")
 
 
 def fill(cluster: Cluster, make: MakesPod, rng: random.Random) -> None:
@@ -76,11 +60,9 @@ def fill(cluster: Cluster, make: MakesPod, rng: random.Random) -> None:
             number, left = number + 1, left - cores
 
 
-def measure(engine: Engine, asks: Iterable[Ask]) -> Figures:
-    figures = Figures()
-    gc.collect()
-    gc.disable()
-    try:
+def measure(engine: Engine, asks: Iterable[Ask]) -> Decisions:
+    decisions = Decisions()
+    with undisturbed():
         for ask in asks:
             began = time.thread_time()
             placement = engine.place(ask)
@@ -93,9 +75,7 @@ def measure(engine: Engine, asks: Iterable[Ask]) -> Figures:
                 engine.cluster.remove_pod(key)
             began = time.thread_time()
             placement = engine.place(ask)
-            figures.took_s.append(took + time.thread_time() - began)
-            assert placement.node == remedy.node, "the room went to somebody else"
-            figures.victims += len(remedy.victims)
-    finally:
-        gc.enable()
-    return figures
+            decisions.took_s.append(took + time.thread_time() - began)
+            assert placement.node == remedy.node, "the room went to another pod"
+            decisions.victims += len(remedy.victims)
+    return decisions

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -19,7 +19,7 @@ from zlib import crc32
 
 from koord.api.machinery.faults import BadInput
 from koord.manager.recommend.history import HOUR_S, ContainerHistory
-from koord_bench.result import Result, result
+from koord_bench.harness import Progress, Report, Result, silent
 
 BENCH: Final = "recommend"
 TRACE: Final = "vm_cpu_50vms.csv.gz"
@@ -77,10 +77,10 @@ def back_test(machine: Machine) -> Judged:
     history, judged = ContainerHistory.new(), Judged()
     for _hour, group in groupby(machine.samples, key=lambda sample: int(sample[0] // HOUR_S)):
         samples = list(group)
-        known = history.recommended()
-        if known is not None:
+        recommended = history.recommended()
+        if recommended is not None:
             mean = sum(milli for _, milli in samples) / len(samples)
-            target = known.target.cpu_milli
+            target = recommended.target.cpu_milli
             highest = max(milli for _, milli in samples)
             judged = judged.plus(Judged(1, mean > target, highest > target, target, mean, machine.requested_milli))
         for at_s, milli in samples:
@@ -138,28 +138,26 @@ def _chance(name: str, of: str) -> float:
     return crc32(f"{name}/{of}".encode()) / 2**32
 
 
-def run(
-    quick: bool = False, progress: Callable[[str], None] = lambda line: None, data: Path | None = None
-) -> list[Result]:
+def run(quick: bool = False, progress: Progress = silent, data: Path | None = None) -> list[Result]:
     machines = made_up() if data is None else bitbrains(data)
     machines = machines[:QUICK_MACHINES] if quick else machines
-    case = f"{len(machines)} machines, {'made up' if data is None else 'bitbrains'}"
+    report = Report(BENCH, quick, progress)
+    name = f"{len(machines)} machines, {'made up' if data is None else 'bitbrains'}"
     total, worst = Judged(), 0.0
     for machine in machines:
-        progress(f"{case}: {machine.name}")
+        progress(f"{name}: {machine.name}")
         judged = back_test(machine)
         total = total.plus(judged)
         worst = max(worst, _percent(judged.under, judged.hours))
-    goal = UNDER_GOAL_PERCENT
-    figures = (
-        ("hours judged", total.hours, "hours", None),
-        ("hours above the target, by their mean", _percent(total.under, total.hours), "%", goal),
-        ("the same, of the worst machine", worst, "%", None),
-        ("hours with five minutes above the target", _percent(total.touched, total.hours), "%", None),
-        ("target to mean use", total.target_milli / max(total.used_milli, 1), "times", None),
-        ("request to mean use", total.requested_milli / max(total.used_milli, 1), "times", None),
-    )
-    return [result(BENCH, case, metric, value, unit, goal=wanted) for metric, value, unit, wanted in figures]
+    case, used_milli = report.case(name), max(total.used_milli, 1)
+    case.add("hours judged", total.hours, "hours")
+    mean = "hours above the target, by their mean"
+    case.add(mean, _percent(total.under, total.hours), "%", goal=UNDER_GOAL_PERCENT, at_any_size=True)
+    case.add("the same, of the worst machine", worst, "%")
+    case.add("hours with five minutes above the target", _percent(total.touched, total.hours), "%")
+    case.add("target to mean use", total.target_milli / used_milli, "times")
+    case.add("request to mean use", total.requested_milli / used_milli, "times")
+    return report.rows
 
 
 def _percent(part: float, whole: float) -> float:

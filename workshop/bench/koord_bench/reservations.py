@@ -1,6 +1,6 @@
 """How fast do owners find the room that is reserved for them?
 
-Each reservation has room for five owners; so have all of them together for all owners, who come in any order. A fifth
+Each reservation has room for five owners; so have all of them together for all owners, in any order. A fifth
 of the node is left to others. Every owner must end in a reservation of its own.
 """
 
@@ -22,7 +22,7 @@ from koord.scheduler.plugins.reservation.rooms import Rooms
 from koord.scheduler.profiles import profiles_of
 from koord.scheduler.state.insiders import CameOutOf
 from koord_bench.decisions import timed
-from koord_bench.result import Result, result
+from koord_bench.harness import Report
 
 EACH: Final = 5
 GOALS: Final = {5_000: 3_000}
@@ -30,7 +30,7 @@ PROFILE: Final = "koord-scheduler"
 MakesPod = Callable[..., dict[str, Any]]
 
 
-def results(bench: str, nodes: Iterable[Node], pod: MakesPod, *, number: int, teams: int, goals: bool) -> list[Result]:
+def add_rows(report: Report, nodes: Iterable[Node], pod: MakesPod, *, number: int, teams: int) -> None:
     core = Core(profiles_of(SHIPPED))
     nodes = list(nodes)
     for node in nodes:
@@ -43,21 +43,17 @@ def results(bench: str, nodes: Iterable[Node], pod: MakesPod, *, number: int, te
         for i in range(number * EACH)
     ]
     rng.shuffle(owners)
-    took_s, _ = timed(core.engines[PROFILE], owners)
+    decisions = timed(core.engines[PROFILE], owners)
     inside = sum(
         1 for record, _ in core.cluster.pods.values() if isinstance(dict(record.notes).get(Rooms.name), CameOutOf)
     )
-    warm = took_s[len(took_s) // 10 :]
-    case = f"(r) {number} reservations, {len(owners)} owners, {len(nodes)} nodes"
-    return [
-        result(
-            bench, case, "decided", len(warm) / sum(warm), "pods/s",
-            more_is_better=True, goal=GOALS.get(len(nodes)) if goals else None,
-        ),
-        result(bench, case, "p99", sorted(warm)[int(len(warm) * 0.99)] * 1000, "ms", goal=5.0 if goals else None),
-        result(bench, case, "first of a class", max(took_s) * 1000, "ms", goal=1000.0 if goals else None),
-        result(bench, case, "in a reservation", 100 * inside / len(owners), "%", more_is_better=True, goal=100.0),
-    ]  # fmt: skip
+    case = report.case(f"(r) {number} reservations, {len(owners)} owners, {len(nodes)} nodes")
+    warm = decisions.warm()
+    warm.add_rate(case, goal=GOALS.get(len(nodes)))
+    case.add("p99", warm.ms(0.99), "ms", goal=5.0)
+    case.add("first of a class", max(decisions.took_s) * 1000, "ms", goal=1000.0)
+    inside_percent = 100 * inside / len(owners)
+    case.add("in a reservation", inside_percent, "%", more_is_better=True, goal=100.0, at_any_size=True)
 
 
 def _reservation(i: int, team: str, on: str) -> Reservation:

@@ -8,7 +8,6 @@ cluster without being owners, in turns, so that both meet the same machine.
 from __future__ import annotations
 
 import dataclasses
-import gc
 import random
 import time
 from collections.abc import Callable, Hashable
@@ -21,12 +20,13 @@ from koord.api.machinery.codec import convert
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.stand_ins import StandIns
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Row
 from koord.scheduler.state.view import View
-from koord_bench.result import Result, result
+from koord_bench.harness import Report, turns, undisturbed
 
 GOALS: Final = {5_000: 2.0}
 """Times the cost without a view, by number of nodes."""
@@ -61,18 +61,24 @@ class Rooms(Notes):
             self.cluster.table.add(column, row, -sign * amount)
 
 
+class _Views(StandIns):
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+
+    def view(self, ask: Ask) -> View | None:
+        return self._rooms.view if OWNER in ask.meta.labels else None
+
+
 class ReservedRoom(Plugin):
     name = "ReservedRoom"
     notes: type[Notes] | None = Rooms
 
     def attach(self, cluster: Cluster) -> None:
         self.rooms = cluster.notes(Rooms)
+        self.stand_ins = _Views(self.rooms)
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.meta.labels.get(OWNER)
-
-    def view(self, ask: Ask, cluster: Cluster) -> View | None:
-        return self.rooms.view if OWNER in ask.meta.labels else None
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
         left = self.rooms.left.get(row)
@@ -81,56 +87,47 @@ class ReservedRoom(Plugin):
         return tuple([(column, min(left.get(column, 0), amount)) for column, amount in ask.shape.gains])
 
 
-def results(
-    bench: str, make: Callable[[], Engine], pod: MakesPod, workloads: dict[str, list[dict[str, Any]]], *, goals: bool
-) -> list[Result]:
+def add_rows(
+    report: Report, make: Callable[[], Engine], pod: MakesPod, workloads: dict[str, list[dict[str, Any]]]
+) -> None:
     """`make` gives equal clusters; two of five of their nodes get a stand-in. Workloads are pods, by name."""
-    found = []
     for name, pods in workloads.items():
-        asks = [Ask(convert(Pod, each)) for each in pods]
-        owners = [Ask(convert(Pod, _owned(each))) for each in pods]
+        asks = [Ask(convert(Pod, raw)) for raw in pods]
+        owners = [Ask(convert(Pod, _owned(raw))) for raw in pods]
         with_view, without = _with_rooms(make(), pod), _with_rooms(make(), pod)
         nodes = len(without.cluster.table)
         with_s, without_s = measure([(with_view, owners), (without, asks)])
-        case, counted = f"(i) owners of room, {name}, {nodes} nodes", len(pods) - TURN
-        goal = GOALS.get(nodes) if goals else None
-        found += [
-            result(bench, case, "decided", counted / with_s, "pods/s", more_is_better=True),
-            result(bench, case, "decided, no owners", counted / without_s, "pods/s", more_is_better=True),
-            result(bench, case, "cost of a view", with_s / without_s, "times", goal=goal),
-        ]
-    return found
+        case, counted = report.case(f"(i) owners of room, {name}, {nodes} nodes"), len(pods) - TURN
+        case.add("decided", counted / with_s, "pods/s", more_is_better=True)
+        case.add("decided, no owners", counted / without_s, "pods/s", more_is_better=True)
+        case.add("cost of a view", with_s / without_s, "times", goal=GOALS.get(nodes))
 
 
 def measure(contenders: list[tuple[Engine, list[Ask]]]) -> list[float]:
     """CPU seconds that each takes for its pods, in turns. The first turn warms up, and is not counted."""
     took = [0.0] * len(contenders)
-    gc.collect()
-    gc.disable()
-    try:
-        for start in range(0, len(contenders[0][1]), TURN):
-            for i, (engine, asks) in enumerate(contenders):
-                began = time.thread_time()
-                for ask in asks[start : start + TURN]:
-                    assert engine.place(ask).node is not None
-                if start:
-                    took[i] += time.thread_time() - began
-    finally:
-        gc.enable()
+    with undisturbed():
+        for turn, i in turns(range(len(contenders)), -(-len(contenders[0][1]) // TURN)):
+            engine, asks = contenders[i]
+            began_s = time.thread_time()
+            for ask in asks[turn * TURN : (turn + 1) * TURN]:
+                assert engine.place(ask).node is not None
+            if turn:
+                took[i] += time.thread_time() - began_s
     return took
 
 
 def _with_rooms(engine: Engine, pod: MakesPod) -> Engine:
     """The same engine, with the plugin, and with stand-ins on its nodes."""
     plugin, profile = ReservedRoom(), engine.profile
-    found = Engine(engine.cluster, dataclasses.replace(profile, plugins=(*profile.plugins, plugin)))
+    extended = Engine(engine.cluster, dataclasses.replace(profile, plugins=(*profile.plugins, plugin)))
     raw = pod("stand-in", app="app-0", cpu="8", memory="32Gi")
     raw["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080, "protocol": "TCP"}]
     stand_in, rng = Ask(convert(Pod, raw)).record(), random.Random(1)
     rows = sorted(engine.cluster.nodes)
     for row in rng.sample(rows, len(rows) * 2 // 5):
         plugin.rooms.hold(replace(stand_in, key=f"shop/stand-in-{row}", uid=str(row)), row)
-    return found
+    return extended
 
 
 def _owned(pod: dict[str, Any]) -> dict[str, Any]:

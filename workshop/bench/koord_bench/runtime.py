@@ -9,14 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
-from statistics import median
 from typing import Final
 
 import grpc
@@ -36,75 +31,58 @@ from koord.runtime.cri import (
     PodSandboxConfig,
     PodSandboxMetadata,
 )
-from koord_bench.api_servers import ended, rss_mb
-from koord_bench.children import start_child
-from koord_bench.result import Result, result
+from koord_bench.children import rss_mb, running, wait_until
+from koord_bench.harness import Progress, Report, Result, Size, percentile, silent, turns
 
 BENCH: Final = "runtime"
-READY_WITHIN_S: Final = 30.0
+FULL: Final = Size(calls=3000)
+QUICK: Final = Size(calls=100)
 GOALS: Final = {"passed": (1.5, 5.0), "looked into": (3.0, 10.0)}
 """Milliseconds that are added: in the middle, and one in a hundred."""
 
 
-def run(quick: bool = False, progress: Callable[[str], None] = lambda line: None) -> list[Result]:
-    with tempfile.TemporaryDirectory(prefix="koord-bench-") as folder, ExitStack() as stack:
+def run(quick: bool = False, progress: Progress = silent) -> list[Result]:
+    report = Report(BENCH, quick, progress)
+    with tempfile.TemporaryDirectory(prefix="koord-bench-") as folder:
         root = Path(folder)
         runtime, agent, proxy = (root / f"{name}.sock" for name in ("runtime", "agent", "proxy"))
         (root / "hooks").mkdir()
-        said = {"remote-endpoint": str(agent), "protocol": "koord", "runtime-hooks": ["PreCreateContainer"]}
-        (root / "hooks" / "koord.json").write_text(json.dumps(said))
-        behind = start_child([sys.executable, "-m", "koord_bench.runtime_child", str(runtime), str(agent)])
-        stack.enter_context(ended(behind))
-        _until(agent, behind)
-        front = start_child(
-            [
-                *own_program(), "runtime-proxy", "--listen", str(proxy), "--runtime-endpoint", str(runtime),
-                "--hooks-dir", str(root / "hooks"), "--state-dir", str(root / "state"),
-            ]
-        )  # fmt: skip
-        stack.enter_context(ended(front))
-        _until(proxy, front)
-        results = asyncio.run(_measured(runtime, proxy, 100 if quick else 3000, quick, progress))
-        memory = rss_mb(front.pid)
-        return [*results, result(BENCH, "the proxy", "resident memory", memory, "MB", goal=64.0)]
+        hook = {"remote-endpoint": str(agent), "protocol": "koord", "runtime-hooks": ["PreCreateContainer"]}
+        (root / "hooks" / "koord.json").write_text(json.dumps(hook))
+        back_command = [*own_program("koord_bench.runtime_child"), str(runtime), str(agent)]
+        front_command = [
+            *own_program(), "runtime-proxy", "--listen", str(proxy), "--runtime-endpoint", str(runtime),
+            "--hooks-dir", str(root / "hooks"), "--state-dir", str(root / "state"),
+        ]  # fmt: skip
+        with running(back_command, root / "back.log") as back:
+            wait_until(agent.exists, back, root / "back.log")
+            with running(front_command, root / "front.log") as front:
+                wait_until(proxy.exists, front, root / "front.log")
+                asyncio.run(_measure(report, runtime, proxy, (QUICK if quick else FULL).calls))
+                memory_mb = rss_mb(front.pid)
+    report.case("the proxy").add("resident memory", memory_mb, "MB", goal=64.0, at_any_size=True)
+    return report.rows
 
 
-def _until(socket: Path, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + READY_WITHIN_S
-    while not socket.exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"{process.args!r} does not serve")
-        time.sleep(0.02)
-
-
-async def _measured(
-    runtime: Path, proxy: Path, number: int, quick: bool, progress: Callable[[str], None]
-) -> list[Result]:
+async def _measure(report: Report, runtime: Path, proxy: Path, number: int) -> None:
     calls = {"passed": ("Version", b""), "looked into": ("CreateContainer", encode(_container()))}
-    found = []
     async with (
         grpc.aio.insecure_channel(f"unix:{runtime}") as direct,
         grpc.aio.insecure_channel(f"unix:{proxy}") as through,
     ):
-        for case, (method, request) in calls.items():
-            progress(f"{number} calls that are {case}, directly and through the proxy")
-            times: dict[str, list[float]] = {"direct": [], "through": []}
-            for _ in range(number):
-                for way, channel in (("direct", direct), ("through", through)):
-                    call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{RUNTIME}/{method}")
-                    began_s = time.perf_counter()
-                    await call(request)
-                    times[way].append((time.perf_counter() - began_s) * 1000)
-            for index, (metric, at) in enumerate((("added, median", 0.5), ("added, 99 of 100", 0.99))):
-                added = _at(times["through"], at) - _at(times["direct"], at)
-                goal = None if quick else GOALS[case][index]
-                found.append(result(BENCH, f"a call that is {case}", metric, added, "ms", goal=goal))
-            found.append(result(BENCH, f"a call that is {case}", "without the proxy", median(times["direct"]), "ms"))
-    return found
-
-
-def _at(times: list[float], part: float) -> float:
-    return sorted(times)[min(int(len(times) * part), len(times) - 1)]
+        for kind, (method, request) in calls.items():
+            report.progress(f"{number} calls that are {kind}, directly and through the proxy")
+            times_ms: dict[grpc.aio.Channel, list[float]] = {direct: [], through: []}
+            for _, channel in turns((direct, through), number):
+                call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{RUNTIME}/{method}")
+                began_s = time.perf_counter()
+                await call(request)
+                times_ms[channel].append((time.perf_counter() - began_s) * 1000)
+            case = report.case(f"a call that is {kind}")
+            for metric, share, goal in zip(("median", "99 of 100"), (0.5, 0.99), GOALS[kind], strict=True):
+                added_ms = percentile(times_ms[through], share) - percentile(times_ms[direct], share)
+                case.add(f"added, {metric}", added_ms, "ms", goal=goal)
+            case.add("without the proxy", percentile(times_ms[direct], 0.5), "ms")
 
 
 def _container() -> CreateContainerRequest:

@@ -7,19 +7,16 @@ Each case also tells how many rows were judged per pod, and how many times a plu
 is about. Equal runs place alike.
 
 The baseline is the real kube-scheduler with identical pods on as many nodes, in the same run, where it is installed
-(`peer_scheduler`). Else, and on more nodes than it is asked to bear here, it is what it was once seen to do on such a
-machine, scoring a tenth of 5,000 nodes.
+(`peer_scheduler`). Else, and above 5,000 nodes, it is what it once did on a machine with two cores, scoring a tenth
+of 5,000 nodes.
 """
 
 from __future__ import annotations
 
-import gc
-import json
 import random
-import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
@@ -32,7 +29,6 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.workloads import ReplicaSet
 from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.node_metric import NodeMetric
-from koord.kube.program import own_program
 from koord.scheduler.core.entity import Entity
 from koord.scheduler.core.queue import Queue
 from koord.scheduler.framework.ask import Ask
@@ -41,10 +37,11 @@ from koord.scheduler.profiles import profiles_of
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord
 from koord_bench import api_servers, gpu_shares, own_cpus, preemption, reservations, reserved_room
-from koord_bench.children import ends_with_this_process
+from koord_bench.children import figures_of
+from koord_bench.decisions import Decisions
 from koord_bench.gpu_packing import speed as gpu_speed
+from koord_bench.harness import Progress, Report, Result, Size, silent, undisturbed
 from koord_bench.peer_scheduler import pods_per_second
-from koord_bench.result import Result, result
 
 BENCH = "scheduler"
 DEFAULT = parse({})
@@ -52,13 +49,14 @@ DEFAULT = parse({})
 KUBE_SCHEDULER_PODS_S = 156.0
 """kube-scheduler 1.35 on two cores: 135 to 177 identical pods a second."""
 MOST_PEER_NODES = 5_000
-MEMORY_TIMEOUT_S = 1200
 ZONES = 3
+FULL = Size(nodes=(1_000, 5_000, 50_000), pods=5_000, peer_pods=400, memory_nodes=50_000, memory_pods=500_000)
+QUICK = Size(nodes=(1_000,), pods=500, peer_pods=100, memory_nodes=1_000, memory_pods=5_000)
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """One workload: the pods to place, and what happens meanwhile."""
+class Workload:
+    """The pods to place, and what changes at the same time."""
 
     name: str
     pods: Callable[[int, random.Random], Iterator[dict[str, Any]]]
@@ -68,99 +66,57 @@ class Case:
     config: SchedulerConfiguration = DEFAULT
 
 
-@dataclass(slots=True)
-class Figures:
-    placed: int = 0
-    turned_away: int = 0
-    seconds: float = 0.0
-    took_s: list[float] = field(default_factory=list)
-    rows_judged: int = 0
-    bodies_run: int = 0
-    "Plugins times rows."
-
-    @property
-    def pods_s(self) -> float:
-        return (self.placed + self.turned_away) / self.seconds
-
-
-def run(quick: bool = False, progress: Callable[[str], None] = lambda line: None) -> list[Result]:
-    """All cases at all sizes. `quick`: 1,000 nodes, few pods, without the goals."""
-    sizes = (1_000,) if quick else (1_000, 5_000, 50_000)
-    results: list[Result] = []
-    for nodes in sizes:
+def run(quick: bool = False, progress: Progress = silent) -> list[Result]:
+    """All workloads at all sizes. `quick`: 1,000 nodes, few pods, without the goals."""
+    report, size = Report(BENCH, quick, progress), QUICK if quick else FULL
+    for nodes in size.nodes:
         baseline, versions = KUBE_SCHEDULER_PODS_S, "kube-scheduler 1.35, as once measured on two cores"
         if nodes <= MOST_PEER_NODES:
             progress(f"kube-scheduler on {nodes} nodes")
-            measured = peer(nodes, pods=100 if quick else 400)
+            measured = peer(nodes, pods=size.peer_pods)
             if measured is not None:
                 baseline, versions = measured, api_servers.versions("kube-scheduler", "kube-apiserver", "etcd")
-        for case in CASES:
-            if nodes == 50_000 and nodes not in case.goals:
+        for workload in WORKLOADS:
+            if nodes == 50_000 and nodes not in workload.goals:
                 continue
-            progress(f"{case.name} on {nodes} nodes")
-            found = measure(case, nodes, pods=500 if quick else 5_000)
-            results += _results(case, nodes, found, baseline, versions)
+            progress(f"{workload.name} on {nodes} nodes")
+            decisions = measure(workload, nodes, pods=size.pods)
+            case = report.case(f"{workload.name}, {nodes} nodes", versions)
+            decisions.add_rate(case, goal=workload.goals.get(nodes), baseline=baseline)
+            case.add("p50", decisions.ms(0.5), "ms")
+            case.add("p99", decisions.ms(0.99), "ms", goal=5.0 if nodes == 5_000 else None)
+            case.add("rows judged", decisions.rows_judged / len(decisions.took_s), "rows/pod")
+            case.add("plugins x rows", decisions.bodies_run / len(decisions.took_s), "1/pod")
         if nodes <= MOST_PEER_NODES:
             progress(f"preemption on {nodes} nodes")
-            results += preemption.results(BENCH, full(nodes), _pod, pods=nodes // 20, with_goals=not quick)
+            preemption.add_rows(report, full(nodes), _pod, pods=nodes // 20)
             progress(f"owners of reserved room on {nodes} nodes")
-            results += of_owners(nodes, pods=500 if quick else 5_000, goals=not quick)
+            add_owners(report, nodes, size.pods)
             progress(f"owners of reservations on {nodes} nodes")
             number, teams = (100, 20) if quick else (nodes * 2 // 5, 200)
-            made = (_node(i) for i in range(nodes))
-            results += reservations.results(BENCH, made, _pod, number=number, teams=teams, goals=not quick)
+            reservations.add_rows(report, map(_node, range(nodes)), _pod, number=number, teams=teams)
             progress(f"CPUs of their own on {nodes} nodes")
-            made = (_node(i) for i in range(nodes))
-            results += own_cpus.results(BENCH, made, _pod, pods=500 if quick else 5_000, goals=not quick)
+            own_cpus.add_rows(report, map(_node, range(nodes)), _pod, pods=size.pods)
     progress("GPU shares by how full GPUs are")
-    results += gpu_shares.results(BENCH, pods=500 if quick else 5_000, goals=not quick)
+    gpu_shares.add_rows(report, pods=size.pods)
     progress("GPU shares by shadow prices")
-    results += gpu_speed.results(BENCH, pods=500 if quick else 5_000, goals=not quick)
-    nodes, pods = (1_000, 5_000) if quick else (50_000, 500_000)
+    gpu_speed.add_rows(report, size.pods)
+    nodes, pods = size.memory_nodes, size.memory_pods
     progress(f"memory of {nodes} nodes and {pods} bound pods")
-    return results + _memory(nodes, pods, with_goals=not quick)
+    figures = figures_of("koord_bench.scheduler_memory", str(nodes), str(pods))
+    case = report.case(f"{pods} bound pods, {nodes} nodes")
+    case.add("peak memory", figures["peak_mib"], "MiB", goal=2048)
+    case.add("fed", pods / figures["feeding_s"], "pods/s")
+    return report.rows
 
 
-def of_owners(nodes: int, pods: int, *, goals: bool) -> list[Result]:
-    """Pods that see room as free which is taken for others, beside pods that do not."""
+def add_owners(report: Report, nodes: int, pods: int) -> None:
+    """Pods that see room as free which is taken for others, and the same pods without that."""
     workloads = {
         name: list(make(pods, random.Random(0)))
         for name, make in (("identical", _identical), ("200 classes", _two_hundred_classes))
     }
-    return reserved_room.results(BENCH, lambda: half_full(nodes, random.Random(0))[0], _pod, workloads, goals=goals)
-
-
-def _memory(nodes: int, pods: int, with_goals: bool) -> list[Result]:
-    """What a state of that size takes, in a process of its own."""
-    done = subprocess.run(
-        [*own_program("koord_bench.scheduler_memory"), str(nodes), str(pods)],
-        stdout=subprocess.PIPE,
-        timeout=MEMORY_TIMEOUT_S,
-        check=True,
-        preexec_fn=ends_with_this_process(),
-    )
-    figures = json.loads(done.stdout)
-    name = f"{pods} bound pods, {nodes} nodes"
-    return [
-        result(BENCH, name, "peak memory", figures["peak_mib"], "MiB", goal=2048 if with_goals else None),
-        result(BENCH, name, "fed", pods / figures["feeding_s"], "pods/s"),
-    ]
-
-
-def _results(case: Case, nodes: int, found: Figures, baseline: float, versions: str) -> list[Result]:
-    name = f"{case.name}, {nodes} nodes"
-    p50_ms, p99_ms = (_percentile(found.took_s, part) * 1000 for part in (0.5, 0.99))
-    pods = found.placed + found.turned_away
-    return [
-        result(
-            BENCH, name, "decided", found.pods_s, "pods/s",
-            baseline=baseline, more_is_better=True, goal=case.goals.get(nodes), peer=versions,
-        ),
-        result(BENCH, name, "p50", p50_ms, "ms"),
-        result(BENCH, name, "p99", p99_ms, "ms", goal=5.0 if nodes == 5_000 else None),
-        result(BENCH, name, "rows judged", found.rows_judged / pods, "rows/pod"),
-        result(BENCH, name, "plugins x rows", found.bodies_run / pods, "1/pod"),
-    ]  # fmt: skip
+    reserved_room.add_rows(report, lambda: half_full(nodes, random.Random(0))[0], _pod, workloads)
 
 
 def peer(nodes: int, pods: int) -> float | None:
@@ -178,36 +134,29 @@ def peer(nodes: int, pods: int) -> float | None:
         # Fewer and larger than koord's: an API server takes long to make them.
         on = f"node-{rng.randrange(nodes):05}"
         cluster.append(_posted(_pod(f"running-{i}", app=f"app-{i % 20}", cpu="16", memory="64Gi", nodeName=on)))
-    return pods_per_second(cluster, [_posted(each) for each in _identical(pods, rng)])
+    return pods_per_second(cluster, [_posted(pod) for pod in _identical(pods, rng)])
 
 
 def _posted(pod: dict[str, Any]) -> dict[str, Any]:
-    """A pod as an API server takes it, which has nobody to say that its nodes are ready."""
+    """A pod for an API server without a controller that marks nodes as ready."""
     (owner,) = pod["metadata"]["ownerReferences"]
     head = {**pod["metadata"], "ownerReferences": [{**owner, "uid": owner["name"]}]}
     tolerations = [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]
     return {"kind": "Pod", "metadata": head, "spec": {**pod["spec"], "tolerations": tolerations}}
 
 
-def _percentile(values: list[float], part: float) -> float:
-    return sorted(values)[int(len(values) * part)]
-
-
-def measure(case: Case, nodes: int, pods: int, seed: int = 0) -> Figures:
-    """Run a case: the first tenth of the pods warms up and is not counted."""
+def measure(workload: Workload, nodes: int, pods: int, seed: int = 0) -> Decisions:
+    """The first tenth of the pods warms up and is not counted."""
     rng = random.Random(seed)
-    engine, queue = half_full(nodes, rng, case.config)
-    asks = [Ask(convert(Pod, each)) for each in case.pods(pods, rng)]
-    figures = Figures()
-    warm = len(asks) // 10
-    gc.collect()
-    gc.disable()
-    try:
+    engine, queue = half_full(nodes, rng, workload.config)
+    asks = [Ask(convert(Pod, raw)) for raw in workload.pods(pods, rng)]
+    decisions, warm = Decisions(), len(asks) // 10
+    with undisturbed():
         for i, ask in enumerate(asks):
             if i == warm:
                 before = engine.rows_judged, engine.bodies_run
-            if case.meanwhile is not None:
-                case.meanwhile(engine, i, rng)
+            if workload.meanwhile is not None:
+                workload.meanwhile(engine, i, rng)
             began = time.thread_time()
             queue.put(Entity.of(ask), float(i))
             attempt = queue.pop(float(i))
@@ -219,14 +168,10 @@ def measure(case: Case, nodes: int, pods: int, seed: int = 0) -> Figures:
                 queue.done(attempt)
             took = time.thread_time() - began
             if i >= warm:
-                figures.seconds += took
-                figures.took_s.append(took)
-                figures.placed += placement.node is not None
-                figures.turned_away += placement.node is None
-    finally:
-        gc.enable()
-    figures.rows_judged, figures.bodies_run = engine.rows_judged - before[0], engine.bodies_run - before[1]
-    return figures
+                decisions.took_s.append(took)
+                decisions.placed += placement.node is not None
+    decisions.rows_judged, decisions.bodies_run = engine.rows_judged - before[0], engine.bodies_run - before[1]
+    return decisions
 
 
 def half_full(nodes: int, rng: random.Random, config: SchedulerConfiguration = DEFAULT) -> tuple[Engine, Queue]:
@@ -244,7 +189,7 @@ def half_full(nodes: int, rng: random.Random, config: SchedulerConfiguration = D
         # Records of running pods differ in their names only; the shape is shared.
         record = running[i % 20].record()
         cluster.place(_renamed(record, f"shop/running-{i}"), rng.randrange(nodes))
-    for taking in (each for plugin in profiles.plugins() for each in plugin.takes() if each.kind is NODE_METRICS):
+    for taking in (taking for plugin in profiles.plugins() for taking in plugin.takes() if taking.kind is NODE_METRICS):
         for i in range(nodes):
             taking.put(convert(NodeMetric, _report(i)))
     return engine, profiles.queue()
@@ -395,14 +340,16 @@ def _labels_change(engine: Engine, i: int, rng: random.Random) -> None:
         cluster.put_node(replace(node, metadata=metadata))
 
 
-CASES = (
-    Case("(a) identical pods", _identical, {5_000: 20_000, 50_000: 10_000}),
-    Case("(b) 200 classes", _two_hundred_classes, {5_000: 8_000, 50_000: 4_000}),
-    Case("(c) anti-affinity", _anti_affinity, {5_000: 2_000}),
-    Case("(d) beside giants", _beside_giants, {5_000: 8_000}),
-    Case("(e) churn", _identical, {5_000: 8_000}, _one_ends),
-    Case("(g) all different", _all_different, {5_000: 1_000}),
-    Case("(h) labels change", _two_hundred_classes, {5_000: 5_000}, _labels_change),
-    Case("(k) identical, Koordinator's plugins", _identical, {5_000: 8_000, 50_000: 4_000}, config=SHIPPED),
-    Case("(l) 200 classes, Koordinator's plugins", _two_hundred_classes, {5_000: 5_000, 50_000: 2_500}, config=SHIPPED),
+WORKLOADS = (
+    Workload("(a) identical pods", _identical, {5_000: 20_000, 50_000: 10_000}),
+    Workload("(b) 200 classes", _two_hundred_classes, {5_000: 8_000, 50_000: 4_000}),
+    Workload("(c) anti-affinity", _anti_affinity, {5_000: 2_000}),
+    Workload("(d) beside giants", _beside_giants, {5_000: 8_000}),
+    Workload("(e) churn", _identical, {5_000: 8_000}, _one_ends),
+    Workload("(g) all different", _all_different, {5_000: 1_000}),
+    Workload("(h) labels change", _two_hundred_classes, {5_000: 5_000}, _labels_change),
+    Workload("(k) identical, Koordinator's plugins", _identical, {5_000: 8_000, 50_000: 4_000}, config=SHIPPED),
+    Workload(
+        "(l) 200 classes, Koordinator's plugins", _two_hundred_classes, {5_000: 5_000, 50_000: 2_500}, config=SHIPPED
+    ),
 )

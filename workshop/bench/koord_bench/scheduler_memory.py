@@ -22,7 +22,8 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.profiles import profiles_of
 from koord.scheduler.state.cluster import Cluster
-from koord_bench.informer_child import status_kb
+from koord_bench.children import status_kb
+from koord_bench.harness import Figures
 from koord_bench.pods import PODS_PER_APP, pod
 
 BATCH = 1_000
@@ -30,7 +31,7 @@ IMAGES = 40
 CLASSES = 200
 
 
-def measure(nodes: int, pods: int) -> dict[str, float]:
+def measure(nodes: int, pods: int) -> Figures:
     """Feed a state, and place pods of some classes in it."""
     before_kb = status_kb("VmRSS")
     cluster = Cluster()
@@ -44,12 +45,12 @@ def measure(nodes: int, pods: int) -> dict[str, float]:
         # What is made up here is not the state's; collecting it is not its work.
         gc.disable()
         sent = [_bound_pod(i, nodes) for i in range(start, min(start + BATCH, pods))]
-        for each in sent:
-            app = each["metadata"]["labels"]["app.kubernetes.io/name"]
+        for raw in sent:
+            app = raw["metadata"]["labels"]["app.kubernetes.io/name"]
             if app not in services:
                 services.add(app)
-                cluster.put_service(decode(Service, encode(_service(app, each["metadata"]["namespace"]))))
-        decoded = [decode(Pod, encode(each)) for each in sent]
+                cluster.put_service(decode(Service, encode(_service(app, raw["metadata"]["namespace"]))))
+        decoded = [decode(Pod, encode(raw)) for raw in sent]
         del sent
         gc.enable()
         began = time.thread_time()
@@ -71,10 +72,10 @@ def measure(nodes: int, pods: int) -> dict[str, float]:
 
 def _bound_pod(i: int, nodes: int) -> dict[str, Any]:
     """A pod of a template that it shares with a few others, on some node."""
-    found = pod(i)
-    del found["metadata"]["managedFields"]
-    found["spec"] = {**pod(i - i % PODS_PER_APP)["spec"], "nodeName": _node_name(i % nodes)}
-    return found
+    raw = pod(i)
+    del raw["metadata"]["managedFields"]
+    raw["spec"] = {**pod(i - i % PODS_PER_APP)["spec"], "nodeName": _node_name(i % nodes)}
+    return raw
 
 
 def _node_name(i: int) -> str:
@@ -138,7 +139,7 @@ def _service(app: str, namespace: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    nodes, pods = (int(each) for each in sys.argv[1:])
+    nodes, pods = map(int, sys.argv[1:])
     sys.stdout.write(json.dumps(measure(nodes, pods)) + "\n")
 
 

@@ -14,8 +14,6 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,99 +29,78 @@ from koord_bench.bursts import (
     WITHIN_S,
     Burst,
     Goals,
-    beside,
     burst,
+    compare,
     koord_process,
     make_namespace,
     pod_request,
     watching,
 )
-from koord_bench.result import Result, result
+from koord_bench.children import cpu_s
+from koord_bench.harness import Progress, Report, Result, Size, silent
 
 BENCH = "scheduling"
-Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    nodes: int
-    burst: int
-    trickle: int
-    trickle_per_s: float
-    real_nodes: int
-    real_pods: int
-
-
 FULL = Size(nodes=1000, burst=3000, trickle=600, trickle_per_s=60.0, real_nodes=5000, real_pods=10_000)
 QUICK = Size(nodes=50, burst=200, trickle=40, trickle_per_s=20.0, real_nodes=50, real_pods=200)
 
 
-def run(quick: bool = False, progress: Progress = lambda line: None) -> list[Result]:
-    """All cases. `quick` shrinks them, and leaves out the goals for the full size."""
-    size = QUICK if quick else FULL
-    return [
-        *_embedded(size, quick, progress),
-        *_side_by_side(size, quick, progress),
-        *_every_plugin(size, quick, progress),
-    ]
+def run(quick: bool = False, progress: Progress = silent) -> list[Result]:
+    report, size = Report(BENCH, quick, progress), QUICK if quick else FULL
+    _embedded(report, size)
+    _side_by_side(report, size)
+    _every_plugin(report, size)
+    return report.rows
 
 
-def _embedded(size: Size, quick: bool, progress: Progress) -> list[Result]:
+def _embedded(report: Report, size: Size) -> None:
     with api_servers.embedded() as server:
-        progress("starting nodes")
+        report.progress("starting nodes")
         with (
             koord_process(server, "hollow", "--nodes", str(size.nodes)),
             koord_process(server, "scheduler", "--alone") as scheduler,
         ):
-            return asyncio.run(_end_to_end(server, scheduler, size, quick, progress))
+            asyncio.run(_end_to_end(report, server, scheduler, size))
 
 
-async def _end_to_end(
-    server: RunningServer, scheduler: subprocess.Popen[bytes], size: Size, quick: bool, progress: Progress
-) -> list[Result]:
-    target = Target(server.config)
-    case = f"embedded, {size.nodes} nodes"
+async def _end_to_end(report: Report, server: RunningServer, scheduler: subprocess.Popen[bytes], size: Size) -> None:
+    target, progress = Target(server.config), report.progress
     async with Client(locate(str(server.kubeconfig))) as client:
         await make_namespace(client)
-        # Pods for nobody: what the server writes at best.
+        # Pods that no scheduler takes: the server's own write rate.
         plain = [pod_request(f"plain-{number}", "nobody") for number in range(size.burst // 2)]
         began_s = time.monotonic()
         await target.spread(CLIENTS, plain, 201)
         writes_per_s = len(plain) / (time.monotonic() - began_s)
         await client.delete_collection(PODS, namespace=NAMESPACE, grace_s=0)
-        async with watching(client) as seen:
+        async with watching(client) as times:
             progress(f"scheduling {size.burst} pods at once")
-            before, cpu_before_s = await _version(client), api_servers.cpu_s(scheduler.pid)
+            before, cpu_before_s = await _version(client), cpu_s(scheduler.pid)
             began_s = time.monotonic()
             await target.spread(CLIENTS, [pod_request(f"burst-{number}") for number in range(size.burst)], 201)
-            await seen.all_bound(size.burst)
+            await times.all_bound(size.burst)
             took_s = time.monotonic() - began_s
             meanwhile = await _version(client) - before
-            cpu_s = api_servers.cpu_s(scheduler.pid) - cpu_before_s
+            spent_s = cpu_s(scheduler.pid) - cpu_before_s
             writes = await at_rest(client) - before
             progress(f"scheduling {size.trickle_per_s:g} pods a second")
             trickled_s = time.monotonic()
             for number in range(size.trickle):
                 await target.spread(1, [pod_request(f"trickle-{number}")], 201)
                 await asyncio.sleep(1 / size.trickle_per_s)
-            await seen.all_bound(size.burst + size.trickle)
-            p50_s, p99_s = (seen.waited_s(share, since_s=trickled_s) for share in (0.5, 0.99))
+            await times.all_bound(size.burst + size.trickle)
+            p50_s, p99_s = (times.waited_s(share, since_s=trickled_s) for share in (0.5, 0.99))
     rate, per_pod = size.burst / took_s, writes / size.burst
-    goals: dict[str, float | None] = {"rate": 250.0, "share": 80.0, "p99": 2.0}
-    if quick:
-        goals = dict.fromkeys(goals)
     share = 100 * rate / (writes_per_s / per_pod)
     busy = 100 * meanwhile / took_s / writes_per_s
-    return [
-        result(BENCH, case, "bound pods", rate, "pods/s", more_is_better=True, goal=goals["rate"]),
-        result(BENCH, case, "writes", per_pod, "per pod"),
-        result(BENCH, case, "plain writes", writes_per_s, "writes/s", more_is_better=True),
-        result(BENCH, case, "of what writes allow", share, "%", more_is_better=True, goal=goals["share"]),
-        result(BENCH, case, "writes until all are bound", busy, "%", more_is_better=True),
-        result(BENCH, case, "scheduler's CPU", 1000 * cpu_s / size.burst, "ms/pod"),
-        result(BENCH, case, "created to bound, p50", p50_s, "s"),
-        result(BENCH, case, "created to bound, p99", p99_s, "s", goal=goals["p99"]),
-    ]
+    case = report.case(f"embedded, {size.nodes} nodes")
+    case.add("bound pods", rate, "pods/s", more_is_better=True, goal=250.0)
+    case.add("writes", per_pod, "per pod")
+    case.add("plain writes", writes_per_s, "writes/s", more_is_better=True)
+    case.add("of what writes allow", share, "%", more_is_better=True, goal=80.0)
+    case.add("writes until all are bound", busy, "%", more_is_better=True)
+    case.add("scheduler's CPU", 1000 * spent_s / size.burst, "ms/pod")
+    case.add("created to bound, p50", p50_s, "s")
+    case.add("created to bound, p99", p99_s, "s", goal=2.0)
 
 
 async def _version(client: Client) -> int:
@@ -146,17 +123,17 @@ async def at_rest(client: Client) -> int:
             last = now
 
 
-def _side_by_side(size: Size, quick: bool, progress: Progress) -> list[Result]:
+def _side_by_side(report: Report, size: Size) -> None:
     binary = api_servers.find_binary("kube-scheduler")
     if binary is None:
-        return []
+        return
     requests = [pod_request(f"burst-{number}") for number in range(size.real_pods)]
     figures: list[Burst] = []
     for ours in (True, False):
         with api_servers.real() as server, tempfile.TemporaryDirectory(prefix="koord-bench-") as folder:
             if server is None:
-                return []
-            progress(f"{'koord' if ours else 'kube-scheduler'} on kube-apiserver: {size.real_nodes} nodes")
+                return
+            report.progress(f"{'koord' if ours else 'kube-scheduler'} on kube-apiserver: {size.real_nodes} nodes")
             asyncio.run(_fill(server, size.real_nodes))
             if ours:
                 with koord_process(server, "scheduler", "--alone") as process:
@@ -165,15 +142,14 @@ def _side_by_side(size: Size, quick: bool, progress: Progress) -> list[Result]:
                 with peer_scheduler.running(binary, server, Path(folder), all_nodes=False) as peer:
                     peer.wait(peer_scheduler.NODES, size.real_nodes)
                     figures.append(asyncio.run(burst(server, peer.process, requests)))
-    case = f"kube-apiserver, {size.real_nodes} nodes, {size.real_pods} pods"
     versions = api_servers.versions("kube-scheduler", "kube-apiserver", "etcd")
-    goals = Goals() if quick else Goals(faster=1.0, cheaper=2.0, smaller=2.0)
-    return beside(BENCH, case, *figures, peer=versions, goals=goals)
+    case = report.case(f"kube-apiserver, {size.real_nodes} nodes, {size.real_pods} pods", versions)
+    compare(case, figures[0], figures[1], Goals(faster=1.0, cheaper=2.0, smaller=2.0))
 
 
-def _every_plugin(size: Size, quick: bool, progress: Progress) -> list[Result]:
+def _every_plugin(report: Report, size: Size) -> None:
     workloads = (contest.plain(size.real_pods // 4), contest.mixed(size.real_pods // 8))
-    return contest.results(BENCH, size.real_nodes, workloads, progress, Goals() if quick else contest.GOALS)
+    contest.add_rows(report, size.real_nodes, workloads, contest.GOALS)
 
 
 async def _fill(server: RunningServer, nodes: int) -> None:

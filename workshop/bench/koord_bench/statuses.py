@@ -100,7 +100,7 @@ class Truth:
         return now_s - self.says_since_s
 
     def forget(self, before_s: float) -> None:
-        """What was true so long ago that whoever still says it is late by at least that much."""
+        """Drops values that were true so long ago that an object which still has them is at least that late."""
         cut = bisect_right(self.since_s, before_s) - 1
         if cut > 0 and self.says not in self.was[:cut]:
             del self.since_s[:cut], self.was[:cut]
@@ -140,8 +140,8 @@ class Onlooker:
             members.pop(delta.key, None)
             if delta.new is not None:
                 members[delta.key] = delta.new
-            scheduled = sum(1 for each in members.values() if each.spec.node_name)
-            running = sum(1 for each in members.values() if each.status.phase == "Running")
+            scheduled = sum(1 for member in members.values() if member.spec.node_name)
+            running = sum(1 for member in members.values() if member.status.phase == "Running")
             self.groups[group, "scheduled"].becomes(now_s, scheduled)
             self.groups[group, "running"].becomes(now_s, running)
         if delta.new is not None:
@@ -169,19 +169,20 @@ class Onlooker:
                 truth.becomes(now_s, 0)
 
     def late(self) -> list[str]:
-        """Who says what is true no more."""
-        known, now_s = [*self.quotas.items(), *self.groups.items()], time.monotonic()
-        return [f"{' '.join(key)} {each.says}" for key, each in known if each.late_s(now_s)]
+        """Objects whose status is not true any more."""
+        truths, now_s = [*self.quotas.items(), *self.groups.items()], time.monotonic()
+        return [f"{' '.join(key)} {truth.says}" for key, truth in truths if truth.late_s(now_s)]
 
     def look(self) -> float:
         """How late the latest is, at this moment."""
         now_s = time.monotonic()
         quota_s, group_s = (
-            max((each.late_s(now_s) for each in known.values()), default=0.0) for known in (self.quotas, self.groups)
+            max((truth.late_s(now_s) for truth in truths.values()), default=0.0)
+            for truths in (self.quotas, self.groups)
         )
         self.quota_s, self.group_s = max(self.quota_s, quota_s), max(self.group_s, group_s)
-        for each in self.quotas.values():
-            each.forget(now_s - SETTLES_WITHIN_S)
+        for truth in self.quotas.values():
+            truth.forget(now_s - SETTLES_WITHIN_S)
         return max(quota_s, group_s)
 
 
@@ -216,13 +217,13 @@ async def lateness(
         deadline_s = time.monotonic() + SETTLES_WITHIN_S
         while wrong and time.monotonic() < deadline_s:
             await asyncio.sleep(LOOK_EVERY_S)
-            now = (each.list() for each in (nodes, quotas, groups, pods))
+            now = (informer.list() for informer in (nodes, quotas, groups, pods))
             wrong = sum(1 for _ in mistaken(dict(zip((NODES, ELASTIC_QUOTAS, POD_GROUPS, PODS), now, strict=True))))
         return Lateness(len(made), number, onlooker.quota_s, onlooker.group_s, max(0.0, rest_s), wrong)
 
 
 async def _churn(target: Target, onlooker: Onlooker, rng: random.Random, leaves: list[str], churn: Churn) -> int:
-    """Jobs of some quotas, each of which goes after a while; how many pods there were."""
+    """Jobs in random quotas, each deleted after a while; gives the number of pods."""
     number, going, began_s = 0, list[tuple[float, int]](), time.monotonic()
     async with asyncio.timeout(WITHIN_S):
         while (now_s := time.monotonic()) - began_s < churn.seconds or going:
@@ -242,7 +243,7 @@ async def _churn(target: Target, onlooker: Onlooker, rng: random.Random, leaves:
 
 
 async def _settled(onlooker: Onlooker) -> float:
-    """When nobody was late any more."""
+    """Waits until no object is late, and gives the time."""
     deadline_s = time.monotonic() + SETTLES_WITHIN_S
     while onlooker.look():
         if time.monotonic() > deadline_s:
@@ -255,8 +256,8 @@ def mistaken(objects: Mapping[Kind[Any], list[Any]]) -> Iterator[str]:
     """Objects that say something else than a scheduler says that starts with what there is."""
     core = Core(profiles_of(SHIPPED), alone=True)
     for kind, records in objects.items():
-        for each in records:
-            core.put(kind, each)
+        for record in records:
+            core.put(kind, record)
     quotas, gangs = core.cluster.notes(Quotas), core.cluster.notes(Gangs)
     for quota in objects[ELASTIC_QUOTAS]:
         key, name = quota.metadata.key, quota.metadata.name

@@ -8,8 +8,7 @@ virtual time: what is reclaimed goes up and down by some percent each minute, an
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable
+from statistics import median
 from typing import Final
 
 from koord.api.kubernetes.node import Node
@@ -19,35 +18,32 @@ from koord.api.protocol import names
 from koord.yarn.amount import NOTHING, Amount, of_yarn
 from koord.yarn.claims import Call, Claim, Memory, NodeManagerReport, View, answered, called, next_step, seen
 from koord.yarn.hadoop import messages
-from koord.yarn.judge import Look, judge, owners
+from koord.yarn.judge import ClusterReport, judge, owners
 from koord.yarn.nodes import Declared, NodeFacts, PodFacts, claim_patch, condition_patch, node_facts
 from koord.yarn.split import Demand, Policy
-from koord_bench.result import Result, result
+from koord_bench.harness import Progress, Report, Result, Size, cpu_times, silent
 
 BENCH: Final = "yarn"
-NODES: Final = 5000
 PODS_A_NODE: Final = 10
 GIB: Final = 1 << 30
 GOAL_S: Final = 2.0
 NOISE: Final = 0.05
 REPORT_S: Final = 60.0
+FULL: Final = Size(nodes=5000, noisy_nodes=500, minutes=240)
+QUICK: Final = Size(nodes=200, noisy_nodes=50, minutes=60)
 
-Progress = Callable[[str], None]
 
-
-def run(quick: bool = False, progress: Progress = lambda line: None) -> list[Result]:
-    nodes = 200 if quick else NODES
-    progress(f"a round on {nodes} nodes")
-    cpu_s = _round(nodes)
-    progress(f"a round that changes all {nodes} nodes")
-    change_s = _change_of_all(nodes)
+def run(quick: bool = False, progress: Progress = silent) -> list[Result]:
+    report, size = Report(BENCH, quick, progress), QUICK if quick else FULL
+    case = report.case(f"{size.nodes} nodes")
+    progress(f"a round on {size.nodes} nodes")
+    case.add("a round, CPU", _round(size.nodes), "s", goal=GOAL_S)
+    progress(f"a round that changes all {size.nodes} nodes")
+    case.add("all change, CPU", _change_of_all(size.nodes), "s", goal=GOAL_S)
     progress("hours of noise")
-    calls = _calls_a_minute(50 if quick else 500, 60 if quick else 240)
-    return [
-        result(BENCH, f"{nodes} nodes", "a round, CPU", cpu_s, "s", goal=None if quick else GOAL_S),
-        result(BENCH, f"{nodes} nodes", "all change, CPU", change_s, "s", goal=None if quick else GOAL_S),
-        result(BENCH, "noise of 5%", "calls about a node", calls, "1/min", goal=1.0),
-    ]
+    calls = _calls_a_minute(size.noisy_nodes, size.minutes)
+    report.case("noise of 5%").add("calls about a node", calls, "1/min", goal=1.0, at_any_size=True)
+    return report.rows
 
 
 def _round(number: int) -> float:
@@ -59,26 +55,24 @@ def _round(number: int) -> float:
         for i in range(number)
     ]
     policy, memories = Policy(), {("", f"n{i}:8041"): Memory(is_sure=True) for i in range(number)}
-    took = []
-    for _ in range(5):
-        began = time.process_time()
-        look = Look({each.node_id: each for each in messages.cluster_nodes(answer)}, True)
+
+    def work() -> None:
+        look = ClusterReport({report.node_id: report for report in messages.cluster_nodes(answer)}, True)
         owned = owners(zip(nodes, pods, strict=True), {"": look})
         for node, on in zip(nodes, pods, strict=True):
             judge(node, on, {"": look}, memories, {}, owned, policy, 0.0, kubernetes_waits=False)
-        took.append(time.process_time() - began)
-    return sorted(took)[2]
+
+    return median(cpu_times(work, 5))
 
 
 def _change_of_all(number: int) -> float:
     """The median of five times: claims, then conditions, of nodes that are read before and after."""
     answer = b"".join(message(1, _report(i)) for i in range(number))
     sent = [encode(_sent(i)) for i in range(number)]
-    took = []
-    for _ in range(5):
-        began = time.process_time()
-        look = Look({each.node_id: each for each in messages.cluster_nodes(answer)}, True)
-        nodes = [node_facts(decode(Node, each)) for each in sent]
+
+    def work() -> None:
+        look = ClusterReport({report.node_id: report for report in messages.cluster_nodes(answer)}, True)
+        nodes = [node_facts(decode(Node, raw)) for raw in sent]
         owned = owners([(node, ()) for node in nodes], {"": look})
         for node, again in zip(nodes, sent, strict=True):
             verdict = judge(node, (), {"": look}, {}, {}, owned, Policy(), 0.0, kubernetes_waits=False)
@@ -86,8 +80,8 @@ def _change_of_all(number: int) -> float:
             assert verdict.condition is not None
             encode(claim_patch(node, verdict.step.amount, (verdict.cluster, verdict.node_id)))
             encode(condition_patch(node_facts(decode(Node, again)), verdict.condition, 0.0))
-        took.append(time.process_time() - began)
-    return sorted(took)[2]
+
+    return median(cpu_times(work, 5))
 
 
 def _sent(i: int) -> dict[str, object]:
@@ -98,8 +92,8 @@ def _sent(i: int) -> dict[str, object]:
         names.ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE: encode({"resources": pool}).decode(),
     }
     conditions = [
-        {"type": each, "status": "False", "reason": "Kubelet", "message": "kubelet has enough of it"}
-        for each in ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+        {"type": kind, "status": "False", "reason": "Kubelet", "message": "kubelet has enough of it"}
+        for kind in ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
     ]
     images = [{"names": [f"registry/image-{n}:1"], "sizeBytes": n} for n in range(30)]
     return {
@@ -142,20 +136,20 @@ def _calls_a_minute(nodes: int, minutes: int) -> float:
     chance, policy = random.Random(1), Policy()
     calls = 0
     for _ in range(nodes):
-        pool = told = Amount(20_000, 100 * GIB)
+        pool = published = Amount(20_000, 100 * GIB)
         cap, claim, memory = of_yarn(1, 1024), NOTHING, Memory()
         for minute in range(minutes):
             level = 1 + NOISE * chance.uniform(-1, 1)
             pool = Amount(int(20_000 * level), int(100 * GIB * level))
-            told = pool.minus(claim)
+            published = pool.minus(claim)
             for tick in range(12):
                 now_s = minute * REPORT_S + tick * 5
-                view = View(pool, told, claim, NodeManagerReport(cap), Demand(yarn_waits=True))
+                view = View(pool, published, claim, NodeManagerReport(cap), Demand(yarn_waits=True))
                 memory = seen(view, memory, now_s)
                 step = next_step(view, memory, policy, now_s)
                 if isinstance(step, Claim):
                     claim = step.amount
-                    told = pool.minus(claim)
+                    published = pool.minus(claim)
                 elif isinstance(step, Call):
                     # The first ones, until the node has its share, are no steady state.
                     calls += minute > 5

@@ -8,6 +8,8 @@
 | `hollow` | nodes that are only modelled: they register, run pods through their phases, report usage |
 | `local` | this machine as a node: pods as plain processes in real cgroups |
 | `up` | starts and supervises all of it, each as a child process |
+| `demo` | the story of `koord up --demo` |
+| `cli` | the commands: `koord up`, `apiserver`, `controllers`, `hollow`, `local` |
 
 They meet in the API alone: each can be replaced by Kubernetes' own.
 """

@@ -1,1 +1,1 @@
-"""Page cache that nobody has used for a while: which kernels tell it, and how."""
+"""Page cache that was not used for a while: which kernels report it, and how."""

@@ -1,6 +1,6 @@
-"""Cold memory by DAMON, if somebody monitors physical memory in a way that tells it. Only read: no monitor is started.
+"""Cold memory by DAMON, if a monitor of physical memory is configured for it. Only read: no monitor is started.
 
-What is needed is a scheme with the action `stat` that matches what nobody has used for COLD_S, and passes page cache
+It needs a scheme with the action `stat` that matches memory not used for COLD_S, and passes page cache
 alone (a filter that rejects anonymous pages). Its count grows in each interval by what it matched; how fast it grows
 tells how much that is. The kernel shows new counts by itself where `refresh_ms` is set.
 """
@@ -25,7 +25,7 @@ class Scheme(NamedTuple):
 
 
 class Damon:
-    name = "DAMON: a monitor that somebody else runs"
+    name = "DAMON: a monitor that another program runs"
 
     def __init__(self, files: Files) -> None:
         self._files = files

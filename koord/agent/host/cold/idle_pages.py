@@ -1,6 +1,6 @@
 """Cold memory by idle page tracking, from a sample of the machine's pages.
 
-A page that is marked idle and still is some minutes later was not used meanwhile. Marking all pages of a large machine
+A page that is marked idle and still is some minutes later was not used in between. Marking all pages of a large machine
 takes seconds, so a few groups of 64 pages are marked in each round, evenly spread, and looked at COLD_S later; what
 they show stands for all. Marks say nothing to the kernel's own reclaim.
 """
@@ -38,7 +38,7 @@ class IdlePages:
     name = "idle page tracking, of a sample of pages"
 
     def __init__(self, cgroups: Cgroups, words: tuple[int, ...], of: int) -> None:
-        """`words`: the groups of pages that are looked at, of so many that there are."""
+        """`words`: the groups of pages that are sampled; `of`: how many groups exist."""
         self._cgroups = cgroups
         self._groups = [words[step::STEPS] for step in range(STEPS)]
         self._scale = of / max(len(words), 1)
@@ -77,7 +77,7 @@ class IdlePages:
         return ColdReading(node, {each: int(pages * bytes_a_page) for each, pages in cold.items() if each})
 
     def _owners(self, directories: Collection[str]) -> dict[int, str]:
-        """Cgroups by their inode; those that lie in a known one, such as a pod's sandbox, count as a part of it."""
+        """Cgroups by their inode; those inside a known one, for example a pod's sandbox, count as a part of it."""
         inode, name = self._cgroups.files.inode, self._cgroups.name
         known = {*directories} - {""}
         below = (f"{each}/{child}" for each in known for child in self._cgroups.children(each, "memory"))

@@ -1,4 +1,4 @@
-"""What every source of cold memory answers: bytes of page cache that nobody has used for COLD_S, or for longer."""
+"""What every source of cold memory answers: bytes of page cache that were not used for COLD_S, or for longer."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Of the node's interface: its root queue, its classes, and the class of each pod's address. Of a pod: a limit on what it
 sends, in its own network namespace, and on what it gets, on the host's end of its interface. The node's network is that
-of process 1 below the host's root. A queue that somebody else made is never changed: the agent's own are known by a
+of process 1 below the host's root. A queue that another program made is never changed: the agent's own are known by a
 mark.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from koord.agent.host.cgroups import Cgroups
 
 NONE: Final = "none"
-"""The kernel's own queue; no such class; an address of no class."""
+"""The kernel's own queue; a missing class; an address without a class."""
 OURS: Final = "htb"
 ROOT: Final = "1:"
 DEFAULT: Final = 2
@@ -53,7 +53,7 @@ def limit_text(limit_bps: int) -> str:
 
 
 def root_text(queue: Queue | None) -> str:
-    """Another's queue is told by its kind and handle, which is no value: it is not for the agent to change."""
+    """A foreign queue is shown by its kind and handle, which is not a valid value: the agent must not change it."""
     if queue is None or queue.is_kernels:
         return NONE
     if queue.kind == "htb" and queue.handle == handle_of(ROOT) and queue.mark == MARK:
@@ -91,7 +91,7 @@ def pod_namespace(cgroups: Cgroups, directory: str) -> str:
     """Of a pod that has one of its own. Raises FileNotFoundError for others.
 
     Its oldest process tells, which is its sandbox's: those of containers may have gone to other namespaces since, where
-    a limit would hold nobody.
+    a limit would have no effect.
     """
     pids: list[int] = []
     for each in (directory, *(f"{directory}/{name}" for name in cgroups.children(directory))):
@@ -112,7 +112,7 @@ def _started(cgroups: Cgroups, pid: int) -> float:
 
 def _one(text: str, *patterns: re.Pattern[str]) -> str:
     if text != NONE and not any(each.fullmatch(text) for each in patterns):
-        raise ValueError(f"{text!r} is somebody else's")
+        raise ValueError(f"{text!r} belongs to another program")
     return text
 
 
@@ -177,7 +177,7 @@ class _Class(_Shown):
                     return
                 raise OSError(errno.EBUSY, f"the root queue of {self.interface} is not the agent's")
             if text == NONE:
-                # One that others are in goes after them. All of them are the agent's.
+                # A class that contains others is deleted after them. All of them are the agent's.
                 own = handle_of(self.name)
                 inner = [each for each, found in queues.classes(socket, index).items() if found.parent == own]
                 for each in (*inner, own):
@@ -264,7 +264,7 @@ def _named(socket: Netlink, name: str) -> Link:
     for each in queues.links(socket):
         if each.name == name:
             return each
-    raise FileNotFoundError(errno.ENOENT, "there is no such interface", name)
+    raise FileNotFoundError(errno.ENOENT, "the interface does not exist", name)
 
 
 def _own_port(cgroups: Cgroups, directory: str) -> tuple[str, int]:
@@ -321,7 +321,7 @@ def class_of(interface: str, name: str) -> Knob:
 
 @lru_cache(4096)
 def address_of(address: str) -> Knob:
-    """Raises ValueError for what is no address."""
+    """Raises ValueError for an invalid address."""
     known = ipaddress.ip_address(address)
     place = Place("tc", _form(_HANDLE), means=_Address(known))
     return Knob(f"tc address {known}", place, place, is_of_host=True)

@@ -1,4 +1,4 @@
-"""What decisions on the network go by: the node's interface, whose root queue it has, and those of pods."""
+"""The input of decisions on the network: the node's interface, the owner of its root queue, and those of pods."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Port(NamedTuple):
     """An interface of a pod, as far as its root queue goes."""
 
     queue: str = ""
-    "As `root_text` says it; empty where there is no such interface."
+    "In the words of `root_text`; empty if the interface does not exist."
     why: str = ""
     "Why there is none."
 
@@ -49,7 +49,7 @@ class NetworkSeen(NamedTuple):
 
 
 PORTS_FOR_S: Final = 60.0
-"""For how long the ends of a pod count as they were seen, as what is written there does."""
+"""For how long the known ends of a pod stay valid, like the settings that are written there."""
 _NO_PORTS: Final[Mapping[str, Ports]] = MappingProxyType({})
 
 
@@ -84,7 +84,7 @@ def _by_cgroup(cgroups: Cgroups) -> tuple[str, ...]:
 def absence(cgroups: Cgroups, seen: NetworkSeen) -> str:
     """Why there can be no classes on the interface; empty where there can."""
     if not is_free(seen.queue):
-        return f"{seen.interface} has a root queue of somebody else ({seen.queue}), which is left as it is"
+        return f"{seen.interface} has a root queue of another program ({seen.queue}), which is not changed"
     try:
         with Netlink(NETFILTER, node_namespace(cgroups)) as socket:
             packets.classes(socket, 4)

@@ -171,7 +171,7 @@ def _socket_in(namespace: str, protocol: int) -> int:
     (made,) = found
     if isinstance(made, OSError):
         if made.errno in (errno.ENOENT, errno.ESRCH):
-            raise FileNotFoundError(errno.ENOENT, "there is no such network namespace", namespace) from made
+            raise FileNotFoundError(errno.ENOENT, "the network namespace does not exist", namespace) from made
         raise made
     return made
 

@@ -1,7 +1,7 @@
 """Which class a packet is of: a table of nftables with the addresses of pods, which sets a packet's priority.
 
 It is looked at after routing and before addresses are translated, so a pod is known by its own address, and a queue of
-any interface can go by it. What pods on the host's network send is known by their cgroups' net_cls. The table is there
+any interface can use it. What pods on the host's network send is known by their cgroups' net_cls. The table is there
 as long as it has an address, and is made and deleted with the first and the last of them.
 """
 
@@ -65,7 +65,7 @@ def classes(socket: Netlink, version: int) -> dict[Address, int]:
 
 
 def put(socket: Netlink, address: Address, handle: int | None, known: dict[Address, int]) -> None:
-    """None takes it out. `known`: what is there of its family."""
+    """None removes the address. `known`: existing addresses of its family."""
     family, version = _FAMILIES[address.version], address.version
     messages = []
     if address in known:

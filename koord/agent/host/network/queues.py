@@ -1,7 +1,7 @@
 """The queues of an interface (tc): the root queue, classes of an HTB, and a plain limit (TBF).
 
-A queue with the handle 0: was made by the kernel itself when the interface came up; any other belongs to whoever made
-it. Deleting the root brings the kernel's own back.
+A queue with the handle 0: was made by the kernel itself when the interface came up; any other belongs to the program
+that made it. Deleting the root brings the kernel's own back.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Link(NamedTuple):
     number: int
     name: str
     peer: int
-    "Of a veth the number of its other end, wherever that is; 0 for others."
+    "For a veth: the index of its other end, in whichever namespace; 0 for others."
     kind: str
 
 
@@ -59,7 +59,7 @@ class Queue(NamedTuple):
     limit_bps: int = 0
     "Of a plain limit."
     mark: int = 0
-    "Of an HTB, its `r2q`: a figure that only counts for classes without a quantum, and so can tell who made it."
+    "For an HTB: its `r2q`, which matters only for classes without a quantum, and so can mark the agent's queues."
 
     @property
     def is_kernels(self) -> bool:
@@ -85,7 +85,7 @@ def links(socket: Netlink) -> list[Link]:
 
 
 def default_interface(socket: Netlink) -> int | None:
-    """The index of the interface that the default route goes by, of IPv4 where there is one."""
+    """The index of the interface of the default route, of IPv4 if it has one."""
     found = []
     for family in (_IPV4, _IPV6):
         for each in socket.dump(Message(GET_ROUTE, _ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0))):
@@ -141,7 +141,7 @@ def classes(socket: Netlink, index: int) -> dict[int, Class]:
 
 
 def make_htb(socket: Netlink, index: int, handle: int, default: int, mark: int) -> None:
-    """`default`: the class of what nobody classified. Fails where the root is one that somebody made."""
+    """`default`: the class of unclassified packets. Fails if the root queue was made by another program."""
     options = nested(_OPTIONS, attribute(_HTB_INIT, struct.pack("=5I", 3, mark, default, 0, 0)))
     body = _TC.pack(0, index, handle, ROOT, 0) + text(_KIND, "htb") + options
     socket.ask(Message(NEW_QUEUE, body, CREATE | EXCLUSIVE))

@@ -1,4 +1,4 @@
-"""CPUs and NUMA nodes: what pods ask for and got, what nodes have and how they are to be shared.
+"""CPUs and NUMA nodes: what pods request and got, what nodes have and how it is shared.
 
 Pods ask in `resource-spec`, the scheduler answers in `resource-status`, the node agent makes it so. A node's CPUs are
 told in annotations of its NodeResourceTopology; its rules stand on the Node, and some are copied to the topology.
@@ -32,7 +32,7 @@ NUMATopologyPolicy: TypeAlias = Literal["", "BestEffort", "Restricted", "SingleN
 
 
 class ResourceSpec(Struct):
-    """How a pod's CPUs are to be chosen. The required policy must be met, the preferred ones are wishes."""
+    """How to choose a pod's CPUs. The required policy must be met, the preferred ones are wishes."""
 
     required_cpu_bind_policy: CPUBindPolicy = ""
     preferred_cpu_bind_policy: CPUBindPolicy = ""

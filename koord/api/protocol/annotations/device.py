@@ -62,7 +62,7 @@ TYPES: Final = ("fpga", "gpu", "rdma")
 
 
 class DeviceHint(Struct):
-    """How devices of one type are to be chosen."""
+    """How to choose devices of one type."""
 
     selector: LabelSelector | None = None
     vf_selector: LabelSelector | None = None
@@ -72,7 +72,7 @@ class DeviceHint(Struct):
 
 
 class JointAllocate(Struct):
-    """Types of which devices are to lie close together: the first leads."""
+    """Device types whose devices should be close together: the first leads."""
 
     device_types: tuple[Literal["gpu", "rdma", "fpga"], ...] = ()
     required_scope: Literal["", "SamePCIe"] = ""
@@ -99,7 +99,7 @@ class GPUPartition(Struct):
 
 
 class NodeLock(NamedTuple):
-    """A node on which a vendor's device plugin is told of one pod at a time: whose turn it is, and since when."""
+    """A node whose vendor's device plugin handles one pod at a time: whose turn it is, and since when."""
 
     at_s: float
     namespace: str
@@ -199,7 +199,7 @@ GPU_DRIVER_VERSION: Final = Label(
 SECONDARY_DEVICE_WELL_PLANNED: Final = Label(
     names.LABEL_SECONDARY_DEVICE_WELL_PLANNED, SWITCH, None, on=DEVICE, bad=None
 )
-"""None where nobody has said."""
+"""None if it is not set."""
 
 _LOCK: Final = Form(_parse_lock, _render_lock)
 HAMI_LOCK: Final = Annotation(names.ANNOTATION_HAMI_LOCK, _LOCK, None, on=NODE, bad=None)

@@ -2,7 +2,7 @@
 
 Numbers, booleans and the names of JSON fields are read as Go reads them, because that is what their other readers are
 written in. Unknown fields of JSON objects are left alone: a newer writer may have added them. What people write is
-looked over for such fields all the same (`idle`), since most are misspelt; what programs write (`by_program`) is not.
+checked for unknown fields all the same (`idle`), since most are misspelt; what programs write (`by_program`) is not.
 Written JSON is compact, with maps in the order of their keys and fields in the order of the protocol, so that equal
 values are equal texts.
 """
@@ -44,7 +44,7 @@ def json_object(
     type_: type[T], faults: Faults[T] = no_faults, *, by_program: bool = False, idle: Faults[T] = no_faults
 ) -> Form[T]:
     """A JSON object. All faults are reported, with their paths; `faults` adds those that no field has by itself, `idle`
-    what has no effect beside unknown fields."""
+    fields without effect, beside unknown ones."""
     return _form(type_, {}, faults, by_program, idle)
 
 
@@ -157,7 +157,7 @@ def _parse_minors(text: str) -> tuple[int, ...]:
 
 
 TEXT: Final[Form[str]] = Form(str, str)
-"""Any text, as it is."""
+"""Any text, unchanged."""
 
 SWITCH: Final = Form(_parse_switch, lambda on: "true" if on else "false")
 """Exactly true or false, the protocol's usual on and off."""

@@ -24,7 +24,7 @@ COUNT: Final = integer(0, 2**31 - 1)
 
 
 class GatherRule(Struct):
-    """How a gang is to be gathered within one layer of the network."""
+    """How to gather a gang within one layer of the network."""
 
     layer: str
     strategy: Literal["MustGather", "PreferGather"]
@@ -120,7 +120,7 @@ class GangSpec:
 
 def gang_name(pod: ObjectMeta) -> str:
     """The name of a pod's gang, or nothing."""
-    # Each is a text as it is. All pods are asked, often.
+    # Each is plain text. This is read often, from all pods.
     labels = pod.labels
     return labels.get(POD_GROUP.key) or labels.get(POD_GROUP_NAME.key) or pod.annotations.get(NAME.key) or ""
 

@@ -38,7 +38,7 @@ class UsageThresholds(Struct):
 
 
 class SoftEviction(Struct):
-    """A request to whoever runs a pod to take it away."""
+    """A request to a pod's owner to take it away."""
 
     timestamp: Timestamp | None = None
     delete_options: DeleteOptions | None = None
@@ -116,5 +116,5 @@ VALUES: Final[tuple[Value[Any, Any], ...]] = (
 
 
 def evict_policy(pod: ObjectMeta, job: ObjectMeta) -> str | None:
-    """How a pod is to be evicted: as it says itself, else as the job says, else None: as configured."""
+    """How to evict a pod: by its own annotation, else by the job's, else None: as configured."""
     return EVICT_POLICY.read(pod) or EVICT_POLICY.read(job, "PodMigrationJob")

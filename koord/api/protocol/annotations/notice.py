@@ -41,7 +41,7 @@ class ScaledFirst(Struct):
     job: str
     "The uid of the PodMigrationJob."
     pod: str
-    "The uid of the pod that is to go."
+    "The uid of the pod that must go."
     replicas: int
     "Without ours."
     to: int
@@ -77,7 +77,7 @@ CHECKPOINTED_AT: Final = Annotation(names.OWN_ANNOTATION_CHECKPOINTED_AT, _TIME,
 """When a pod last saved what it has computed, as it says."""
 
 SCALE_FIRST: Final = Annotation(names.OWN_ANNOTATION_SCALE_FIRST, SWITCH, False, on=DEPLOYMENT, bad=False)
-"""Whether pods of a Deployment are to be replaced before they go."""
+"""Whether pods of a Deployment are replaced before they go."""
 SCALED_FIRST: Final = Annotation(
     names.OWN_ANNOTATION_SCALED_FIRST, json_object(ScaledFirst, by_program=True), None, on=DEPLOYMENT, bad=None
 )

@@ -62,7 +62,7 @@ class ExtendedResources(Struct):
 
 
 class ExtendedResourceSpec(Struct):
-    """The batch and mid resources of a pod's main containers, for those who do not see the pod's spec."""
+    """The batch and mid resources of a pod's main containers, for readers that do not see the pod's spec."""
 
     containers: Mapping[str, ExtendedResources] = EMPTY
 
@@ -71,7 +71,7 @@ PercentRange = Annotated[tuple[Percent, ...], Meta(extra={"check": lambda pair: 
 
 
 class Schemata(Struct):
-    """A share of a cache or of memory bandwidth: so many percent, or from one percentage to another."""
+    """A share of a cache or of memory bandwidth: a percentage, or from one percentage to another."""
 
     percent: Percent = 0
     range: PercentRange = ()
@@ -178,6 +178,6 @@ VALUES: Final[tuple[Value[Any, Any], ...]] = (
 
 
 def oom_score_adj(pod: ObjectMeta, container: str) -> int | None:
-    """What a container's oom_score_adj shall be: its own entry, else the pod's; None leaves it as it is."""
+    """What a container's oom_score_adj shall be: its own entry, else the pod's; None leaves it unchanged."""
     own = OOM_SCORE_ADJ_SPEC.read(pod).get(container)
     return OOM_SCORE_ADJ.read(pod) if own is None else own

@@ -89,8 +89,8 @@ def namespaces_of(quota: ObjectMeta) -> tuple[str, ...]:
 
 
 def current_name(written: str, existing: Container[str]) -> str:
-    """The quota that a name means. `root`, `system` and `default` once named the built-in quotas, and still do where
-    nobody has made a quota of that name."""
+    """The quota that a name means. `root`, `system` and `default` once named the built-in quotas, and still do if
+    no quota of that name exists."""
     return written if written in existing else names.OLD_QUOTAS.get(written, written)
 
 

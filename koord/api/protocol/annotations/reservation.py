@@ -48,13 +48,13 @@ class ReservationAllocated(Struct):
 
 
 class ExactMatch(Struct):
-    """Resources of which a pod must ask for exactly what the reservation has."""
+    """Resources where a pod must request exactly what the reservation has."""
 
     resource_names: tuple[str, ...] = ()
 
 
 class RestrictedOptions(Struct):
-    """Resources of which a pod gets no more than is reserved. None named: all that are reserved."""
+    """Resources where a pod gets no more than is reserved. None named: all that are reserved."""
 
     resources: tuple[str, ...] = ()
 

@@ -2,7 +2,7 @@
 
 Each is one constant, `RESOURCE_SPEC = Annotation(names.ANNOTATION_RESOURCE_SPEC, ...)`, with three uses:
 `read(meta)` gives the typed value, or the default where the key is absent; `check(meta)` gives the fault, if there is
-one; `render(value)` gives the text to write. `idle(meta)` gives what readers pass over, such as a misspelt field, which
+one; `render(value)` gives the text to write. `idle(meta)` gives what readers skip, for example a misspelt field, which
 is no fault since a newer writer may have added it. A malformed value makes `read` raise `AnnotationError`, except for
 the few keys for which the protocol itself says what a malformed value counts as (`bad`); `check` reports those too.
 An empty text counts as absent unless `empty` says otherwise.

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions of koord's kinds, for `koord crds` and for whoever serves those kinds.
+"""The CustomResourceDefinitions of koord's kinds, for `koord crds` and for servers of those kinds.
 
 The registry in `koord.api.kinds` says where a kind lives and which type reads it; this table adds what only a
 definition says: short names, subresources, versions, and the columns that `kubectl get` prints. The columns are

@@ -79,12 +79,12 @@ class DeviceAllocation(Struct):
     type: str = ""
     "Kind of device: gpu, rdma or fpga."
     entries: tuple[DeviceAllocationItem, ...] = ()
-    "Who has which devices of this kind."
+    "Allocations of devices of this kind."
 
 
 class DeviceStatus(Struct):
     allocations: tuple[DeviceAllocation, ...] = ()
-    "Who has which devices."
+    "Allocations of devices."
 
 
 class Device(Struct):

@@ -25,7 +25,7 @@ class ElasticQuotaStatus(Struct):
     used: ResourceList = EMPTY
     "What the pods of the quota use, by their requests. Written by the scheduler."
     conditions: tuple[Condition, ...] = ()
-    "Whether the scheduler can use the quota as it is (Usable), and why not. Written by the scheduler."
+    "Whether the scheduler can use the quota (Usable), and why not. Written by the scheduler."
 
 
 class ElasticQuota(Struct):
@@ -58,6 +58,6 @@ class ElasticQuotaProfile(Struct, kw_only=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ElasticQuotaProfileSpec
-    "Which quota, from which nodes."
+    "The quota, and the nodes that it is computed from."
     status: ElasticQuotaProfileStatus = ElasticQuotaProfileStatus()
     "Not used."

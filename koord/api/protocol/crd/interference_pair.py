@@ -1,4 +1,4 @@
-"""InterferencePair: two workloads of which one slows the other down on the same node. An addition of koord.
+"""InterferencePair: a workload that slows another one down on the same node. An addition of koord.
 
 The manager keeps these objects from what agents find, and the scheduler prefers nodes on which a pod has no partner.
 """
@@ -52,7 +52,7 @@ class InterferencePairStatus(Struct):
 
 
 class InterferencePair(Struct, kw_only=True):
-    """Two workloads of which one slows the other down on the same node, as agents found. An addition of koord."""
+    """A workload that slows another one down on the same node, as agents found. An addition of koord."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: InterferencePairSpec

@@ -68,7 +68,7 @@ class PageCacheUsage(Struct):
     total: Quantity | None = None
     "Files that the kernel keeps in memory, and can drop."
     cold: Quantity | None = None
-    "What of it nobody has used for 5 minutes. Absent where the kernel does not tell it."
+    "The part that was not used for 5 minutes. Absent if the kernel does not report it."
     counted: Literal["none", "hot", "all"] = "none"
     "Which part of it the memory of this report includes, for the node, the system and pods alike."
 
@@ -100,7 +100,7 @@ class PodMetricInfo(Struct):
     qos: str = ""
     "QoS class of the pod: LSE, LSR, LS, BE, SYSTEM, or empty."
     extensions: FreeForm = EMPTY
-    "Further measurements, by agreement between whoever writes and reads them."
+    "Further measurements, by agreement between writers and readers."
 
 
 class HostApplicationMetricInfo(Struct):
@@ -125,7 +125,7 @@ class ForecastMisses(Struct):
     exceeded_minutes: Mapping[str, int] = EMPTY
     "In how many of these minutes usage was higher, for each resource."
     exceeded_by: ResourceList = EMPTY
-    "Largest amount by which usage was higher, for each resource."
+    "Largest difference to higher usage, for each resource."
 
 
 class PeakMetric(Struct):

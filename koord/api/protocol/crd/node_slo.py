@@ -1,7 +1,7 @@
 """NodeSLO: how a node's agent protects latency-sensitive pods from best-effort ones. Named as the node.
 
 The manager writes it from slo-controller-config; the agent overlays it on the defaults, so an absent field means the
-default that its description names. Every threshold has a lower bound down to which the agent frees resources.
+default that its description names. Every threshold has a lower bound, where the agent stops freeing resources.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class NodeSLOSpec(Struct):
     system_strategy: SystemStrategy | None = None
     "Kernel settings of the node as a whole. From system-config."
     extensions: FreeForm = EMPTY
-    "Further settings, by agreement between whoever writes and reads them."
+    "Further settings, by agreement between writers and readers."
     host_applications: tuple[HostApplicationSpec, ...] = ()
     "Applications that run on the node outside of Kubernetes. From host-application-config."
 

@@ -51,7 +51,7 @@ class PodGroupStatus(Struct):
 
 
 class PodGroup(Struct):
-    """Pods that are started together, at least so many at once, or not at all."""
+    """Pods that start together, at least `minMember` at once, or not at all."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()

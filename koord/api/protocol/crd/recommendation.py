@@ -49,7 +49,7 @@ class RecommendedContainerStatus(Struct):
     upper_bound: ResourceList = EMPTY
     "More than this is wasted."
     confidence: int = 0
-    "How far the recommendation is to be trusted, in percent: 100 after a week of history."
+    "How far the recommendation can be trusted, in percent: 100 after a week of history."
     history_hours: int = 0
     "Hours in which usage was measured."
     judged_hours: int = 0
@@ -70,7 +70,7 @@ class RecommendationStatus(Struct):
     "When the recommendation was last computed."
     conditions: tuple[Condition, ...] = ()
     (
-        "How far the recommendation is to be trusted. Types: LowConfidence, NoObjectsMatched, FetchingHistory, "
+        "How far the recommendation can be trusted. Types: LowConfidence, NoObjectsMatched, FetchingHistory, "
         "ConfigDeprecated, ConfigUnsupported."
     )
     history: str = ""

@@ -1,7 +1,7 @@
 """Reservation: room on a node that is held for pods to come.
 
 The scheduler places a reservation as if it were a pod of its template. Pods that match one of its owners then use
-that room; until someone does, or it expires, nobody else gets it.
+that room; until a pod does, or it expires, no other pod gets it.
 """
 
 from __future__ import annotations
@@ -137,6 +137,6 @@ class Reservation(Struct, kw_only=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ReservationSpec
-    "What to reserve, for whom, and how long."
+    "What to reserve, for which pods, and how long."
     status: ReservationStatus = ReservationStatus()
     "Where the room is and who uses it. Written by the scheduler."

@@ -16,7 +16,7 @@ from koord.api.protocol.crd.fields import IntOrString, Percent, Switch, served_d
 
 class CPUQOS(Struct):
     group_identity: Annotated[int, Meta(ge=-1, le=2)] | None = None
-    "Who yields to whom on a CPU, under policy groupIdentity: 2 high, 0 normal, -1 yields to all others."
+    "Rank on a CPU, under policy groupIdentity: 2 high, 0 normal, -1 yields to all others."
     sched_idle: Switch | None = None
     "Under policy coreSched: 1 makes pods run only when a CPU would otherwise idle."
     core_expeller: bool | None = None
@@ -151,7 +151,7 @@ class NetworkQOSCfg(NetworkQOS):
 
 class ResourceQOS(Struct):
     cpu_qos: CPUQOSCfg | None = None
-    "Who yields to whom on a CPU."
+    "Rank on a CPU."
     memory_qos: MemoryQOSCfg | None = None
     "Protection and reclaim of memory."
     blkio_qos: BlkIOQOSCfg | None = None

@@ -81,7 +81,7 @@ class TopologyDomainLevelExplanation(Struct):
     failed_message: str = ""
     "Why they do not fit here."
     schedule_explanation: NodeLevelExplanations = NodeLevelExplanations()
-    "The answer for the nodes as they are."
+    "The answer for the present nodes."
     preempt_explanation: NodeLevelExplanations = NodeLevelExplanations()
     "The answer for the nodes without the possible victims."
     node_possible_victims: tuple[NodePossibleVictim, ...] = ()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 import msgspec
 
 from koord.api.kinds import Kind
-from koord.kube.client import Client
+from koord.kube.client import Client, ListOptions
 from koord.kube.errors import ApiError, NotFound
 from koord.operate.install.kinds import kind_of
 from koord.operate.install.manifest import FIELD_MANAGER, Json, Key, key_of
@@ -28,29 +28,29 @@ class Cluster:
             body = await self.client.get_bytes(kind_of(key), key.name, namespace=key.namespace)
         except NotFound:
             return None
-        found: Json = msgspec.json.decode(body)
-        return found
+        manifest: Json = msgspec.json.decode(body)
+        return manifest
 
     async def live(self, keys: Iterable[Key]) -> dict[Key, Json]:
-        """Those of them that exist."""
+        """The objects that exist, by key."""
         listed = list(keys)
-        found = await each_of(listed, self.get)
-        return {key: manifest for key, manifest in zip(listed, found, strict=True) if manifest is not None}
+        manifests = await each_of(listed, self.get)
+        return {key: manifest for key, manifest in zip(listed, manifests, strict=True) if manifest is not None}
 
     async def apply(self, manifest: Json, *, dry_run: bool = False) -> Json:
-        """As koord's own part of the object. Fields of others that stand in the way are taken over: the plan decided
-        that the object is koord's."""
+        """Applies the manifest as koord's field manager. Takes over conflicting fields of others: the plan decided that
+        the object is koord's."""
         key = key_of(manifest)
         kind = kind_of(key)
         query = {"fieldManager": FIELD_MANAGER, "force": "true", **({"dryRun": "All"} if dry_run else {})}
         path = kind.path(key.name, namespace=key.namespace)
         body = msgspec.json.encode(manifest)
         _, _, answer = await self.client.raw("PATCH", path, query, body, "application/apply-patch+yaml")
-        found: Json = msgspec.json.decode(answer)
-        return found
+        applied: Json = msgspec.json.decode(answer)
+        return applied
 
     async def patch(self, key: Key, patch: Json, subresource: str = "") -> None:
-        """A strategic merge patch of what is others'."""
+        """Applies a strategic merge patch to an object of others."""
         await self.client.patch(
             kind_of(key),
             key.name,
@@ -62,7 +62,7 @@ class Cluster:
         )
 
     async def delete(self, key: Key, **options: Any) -> bool:
-        """Whether it was there."""
+        """Returns whether the object existed."""
         try:
             await self.client.delete(kind_of(key), key.name, namespace=key.namespace, **options)
         except NotFound:
@@ -70,25 +70,25 @@ class Cluster:
         return True
 
     async def groups(self) -> frozenset[str]:
-        """The API groups that are served; whoever may log in may ask."""
+        """The API groups of the server. Every authenticated user may list them."""
         _, _, answer = await self.client.raw("GET", "/apis")
         listed = said(msgspec.json.decode(answer), "groups")
-        return frozenset(str(each["name"]) for each in listed) if isinstance(listed, list) else frozenset()
+        return frozenset(str(group["name"]) for group in listed) if isinstance(listed, list) else frozenset()
 
-    async def all_of(self, kind: Kind[Any], **selection: str) -> AsyncIterator[Json]:
-        """The objects of a kind; none where the kind is not served."""
+    async def all_of(self, kind: Kind[Any], **options: Unpack[ListOptions]) -> AsyncIterator[Json]:
+        """The objects of a kind; none if the kind is not served."""
         try:
-            async for page in self.client.list_pages(kind, **selection):  # type: ignore[arg-type]  # only selectors
+            async for page in self.client.list_pages(kind, **options):
                 for item in page.items:
-                    found: Json = msgspec.json.decode(item)
-                    found["apiVersion"], found["kind"] = kind.api_version, kind.kind
-                    yield found
+                    manifest: Json = msgspec.json.decode(item)
+                    manifest["apiVersion"], manifest["kind"] = kind.api_version, kind.kind
+                    yield manifest
         except NotFound:
             return
 
 
 async def each_of(things: Iterable[T], do: Callable[[T], Awaitable[R]]) -> list[R]:
-    """A few at a time; what they return, in the order of the things."""
+    """Runs `do` for a few things at a time. Returns the results in the order of the things."""
     slots = asyncio.Semaphore(AT_ONCE)
 
     async def one(thing: T) -> R:
@@ -103,12 +103,12 @@ async def each_of(things: Iterable[T], do: Callable[[T], Awaitable[R]]) -> list[
             if isinstance(failure, ApiError):
                 raise failure from None
         raise
-    return [each.result() for each in running]
+    return [task.result() for task in running]
 
 
 def said(manifest: Mapping[str, object], *path: str) -> object:
     """A field, or None."""
-    found: object = manifest
-    for each in path:
-        found = found.get(each) if isinstance(found, Mapping) else None
-    return found
+    value: object = manifest
+    for part in path:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value

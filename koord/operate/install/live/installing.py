@@ -1,7 +1,7 @@
 """Installs, and brings an installation up to date: look, plan, ask whether all of it would be accepted, then do it.
 
-Nothing is written before every right, every refusal and every answer to a dry run is known; and then all of them are
-told at once.
+Nothing is written before all rights, refusals and dry-run results are known; then all problems are reported
+together.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from koord.kube.served import is_served
 from koord.operate.install import versions
 from koord.operate.install.kinds import OF_OTHERS
 from koord.operate.install.live.cluster import Cluster, each_of, said
-from koord.operate.install.live.may_i import Wanted, for_objects, missing
+from koord.operate.install.live.may_i import RequiredRight, for_objects, missing
 from koord.operate.install.manifest import Json, Key, key_of
 from koord.operate.install.objects import desired
 from koord.operate.install.others import KOORDLET, neighbour, refusals
@@ -37,7 +37,7 @@ Progress = Callable[[str], None]
 
 
 class Refused(BadInput):
-    """What stands in the way, all of it. Nothing was changed."""
+    """All obstacles together. Nothing was changed."""
 
     def __init__(self, what: str, reasons: Sequence[str]) -> None:
         self.what, self.reasons = what, tuple(reasons)
@@ -49,7 +49,7 @@ class Refused(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A plan that nothing stands in the way of."""
+    """A plan without obstacles."""
 
     settings: Settings
     desired: Sequence[Json]
@@ -59,25 +59,25 @@ class Prepared:
 
 
 async def find_record(cluster: Cluster, namespace: str) -> Record | None:
-    """Of the installation in this cluster, wherever its workloads are."""
+    """The record of the installation in this cluster, in whichever namespace its workloads are."""
     try:
-        found = [each async for each in cluster.all_of(CONFIG_MAPS, fields=f"metadata.name={NAME}")]
+        maps = [manifest async for manifest in cluster.all_of(CONFIG_MAPS, fields=f"metadata.name={NAME}")]
     except Forbidden:
         own = await cluster.get(Key("v1", "ConfigMap", NAME, namespace))
-        found = [own] if own is not None else []
-    return read(found[0]) if found else None
+        maps = [own] if own is not None else []
+    return read(maps[0]) if maps else None
 
 
 async def prepare(
     cluster: Cluster, settings: Settings, *, adopt: bool = False, downgrade: bool = False, moving: bool = False
 ) -> Prepared:
-    """Raises `Refused` with everything that stands in the way. `moving`: Koordinator's node agent gives way first."""
+    """Raises `Refused` with all obstacles. `moving`: Koordinator's node agent is paused before koord's is installed."""
     version = await cluster.client.server_version()
     if version.numbers < versions.OLDEST_SERVER:
         least = versions.said(versions.OLDEST_SERVER)
         raise Refused("this cluster is too old", [f"the API server is {version.git_version}; koord needs {least}"])
     wanted = desired(settings)
-    keys = [key_of(each) for each in wanted]
+    keys = [key_of(manifest) for manifest in wanted]
     try:
         return await _prepared(cluster, settings, wanted, adopt=adopt, downgrade=downgrade, moving=moving)
     except Forbidden:
@@ -87,7 +87,7 @@ async def prepare(
 
 
 async def _lacking(cluster: Cluster, keys: Sequence[Key], settings: Settings) -> list[str]:
-    return [f"missing right: {each}" for each in await missing(cluster, needed(keys, settings))]
+    return [f"missing right: {right}" for right in await missing(cluster, needed(keys, settings))]
 
 
 async def _prepared(
@@ -105,17 +105,17 @@ async def _prepared(
         how = f"use koord {have} or newer, or say --allow-downgrade"
         raise Refused("what is installed is newer", [f"installed is {have}, this is {settings.version}: {how}"])
     applied = before.applied if before is not None else {}
-    keys = [key_of(each) for each in wanted]
+    keys = [key_of(manifest) for manifest in wanted]
     await _others_kinds(cluster, keys)
     live = await cluster.live(dict.fromkeys((*keys, *applied)))
     planned = plan(wanted, live, applied, adopt=adopt, may_prune=downgrade)
-    reasons = [f"{each.key}: {each.why}" for each in planned.refusals]
+    reasons = [f"{refusal.key}: {refusal.why}" for refusal in planned.refusals]
     reasons += await _clashes(cluster, settings, before.settings if before is not None else None, moving=moving)
     if reasons or planned.changes:
         lacking = await _lacking(cluster, keys, settings)
         if lacking and not reasons:
             raise Refused(_MAY_NOT, lacking)
-        # Who may not write would only hear the same of each object once more.
+        # Without the rights, a dry run would only repeat the same error for each object.
         reasons += lacking or await _tried(cluster, planned, live)
     if reasons:
         raise Refused("this cluster cannot take it", reasons)
@@ -123,7 +123,7 @@ async def _prepared(
 
 
 async def _others_kinds(cluster: Cluster, keys: Sequence[Key]) -> None:
-    """Kinds that somebody else defines have to be there."""
+    """Kinds that other projects define must exist."""
     heads = {(key.api_version, key.kind) for key in keys}
     used = {kind: how for kind, how in OF_OTHERS.items() if (kind.api_version, kind.kind) in heads}
     absent = [kind for kind in used if not await is_served(cluster.client, kind)]
@@ -133,25 +133,25 @@ async def _others_kinds(cluster: Cluster, keys: Sequence[Key]) -> None:
 
 
 async def _clashes(cluster: Cluster, settings: Settings, installed: Settings | None, *, moving: bool) -> list[str]:
-    """Agents of other systems that would write what koord's write."""
+    """Agents of other systems that would write the same fields or files as koord's."""
     try:
-        agents = [each async for each in cluster.all_of(DAEMON_SETS)]
+        agents = [agent async for agent in cluster.all_of(DAEMON_SETS)]
     except Forbidden:
-        # Whoever may install and not list them is not kept from it: `koord check` says what nodes show.
+        # Missing rights to list DaemonSets do not block an installation: `koord check` reports what nodes show.
         return []
-    found = [other for each in agents if not is_own(each) and (other := neighbour(each)) is not None]
-    return refusals([each for each in found if not (moving and each.system is KOORDLET)], settings, installed)
+    others = [other for agent in agents if not is_own(agent) and (other := neighbour(agent)) is not None]
+    return refusals([other for other in others if not (moving and other.system is KOORDLET)], settings, installed)
 
 
-def needed(keys: Sequence[Key], settings: Settings) -> list[Wanted]:
+def needed(keys: Sequence[Key], settings: Settings) -> list[RequiredRight]:
     record = Key("v1", "ConfigMap", NAME, settings.namespace)
     return for_objects([*keys, record], "get", "create", "patch")
 
 
 async def _tried(cluster: Cluster, planned: Plan, live: dict[Key, Json]) -> list[str]:
-    """What the server says to a dry run of each step. What goes into a namespace yet to come cannot be tried, nor what
-    goes into one that is refused."""
-    refused = {each.key for each in planned.refusals}
+    """Errors from a dry run of each step. Objects in a namespace that does not exist yet, or that is refused, cannot be
+    tried."""
+    refused = {refusal.key for refusal in planned.refusals}
     there = {key.name for key in live if key.kind == "Namespace" and key not in refused} | {"kube-system"}
 
     async def one(step: Step) -> str:
@@ -163,20 +163,20 @@ async def _tried(cluster: Cluster, planned: Plan, live: dict[Key, Json]) -> list
             return f"{step.key}: {error.message or error}"
         return ""
 
-    return [each for each in await each_of(planned.of("create", "patch"), one) if each]
+    return [problem for problem in await each_of(planned.of("create", "patch"), one) if problem]
 
 
 async def carry_out(cluster: Cluster, prepared: Prepared, progress: Progress, *, wait_s: float = 0.0) -> None:
-    """Does what was planned. `wait_s`: how long each workload may take to be rolled out before the next begins."""
+    """Carries out the plan. `wait_s`: how long to wait for each workload's roll-out before the next one starts."""
     settings, wanted, planned = prepared.settings, prepared.desired, prepared.plan
     done = finished(settings, wanted, prepared.before)
     if not planned.changes and prepared.before == done:
         return
     steps = planned.of("create", "patch")
-    for step in (each for each in steps if each.key.kind == "Namespace"):
+    for step in (step for step in steps if step.key.kind == "Namespace"):
         await cluster.apply(step.manifest)
     await cluster.apply(begun(settings, wanted, prepared.before).manifest())
-    kinds = [each for each in steps if each.key.kind == "CustomResourceDefinition"]
+    kinds = [step for step in steps if step.key.kind == "CustomResourceDefinition"]
     if kinds:
         progress(f"defining {len(kinds)} kinds")
         await each_of(kinds, lambda step: _define(cluster, step.manifest))
@@ -194,30 +194,30 @@ async def carry_out(cluster: Cluster, prepared: Prepared, progress: Progress, *,
 
 
 async def _define(cluster: Cluster, manifest: Json) -> None:
-    found: Json | None = await cluster.apply(manifest)
+    definition: Json | None = await cluster.apply(manifest)
     async with asyncio.timeout(ESTABLISHED_WITHIN_S):
-        while found is None or not _established(found):
+        while definition is None or not _established(definition):
             await asyncio.sleep(LOOK_AGAIN_S)
-            found = await cluster.get(key_of(manifest))
+            definition = await cluster.get(key_of(manifest))
 
 
 def _established(definition: Json) -> bool:
     conditions = said(definition, "status", "conditions")
     listed = conditions if isinstance(conditions, list) else []
-    return any(each.get("type") == "Established" and each.get("status") == "True" for each in listed)
+    return any(condition.get("type") == "Established" and condition.get("status") == "True" for condition in listed)
 
 
 class NotRolledOut(BadInput):
-    """A workload that does not get ready."""
+    """A workload did not become ready in time."""
 
 
 async def rolled_out(cluster: Cluster, key: Key, within_s: float, progress: Progress) -> None:
-    """Returns when all pods of a workload are of its newest version, and ready."""
+    """Waits until all pods of a workload have its newest version and are ready."""
     deadline_s = time.monotonic() + within_s
     last = ""
     while True:
-        found = await cluster.get(key)
-        state = standing(found) if found is not None else "is gone"
+        workload = await cluster.get(key)
+        state = standing(workload) if workload is not None else "is gone"
         if not state:
             return
         if state != last:
@@ -233,8 +233,8 @@ def standing(workload: Json) -> str:
     """What a workload still lacks; empty if nothing."""
 
     def number(*path: str) -> int:
-        found = said(workload, *path)
-        return found if isinstance(found, int) else 0
+        value = said(workload, *path)
+        return value if isinstance(value, int) else 0
 
     if number("status", "observedGeneration") < number("metadata", "generation"):
         return "has not been looked at yet"

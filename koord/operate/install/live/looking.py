@@ -27,7 +27,7 @@ from koord.operate.install.manifest import COMPONENT, Json, Key, key_of, labels_
 from koord.operate.install.objects import desired
 from koord.operate.install.others import AUTOSCALER_STATUS, BY_GROUP, CLUSTER_AUTOSCALER, Neighbour, System, neighbour
 from koord.operate.install.plan import is_own
-from koord.operate.install.readiness import Held, NodeSeen
+from koord.operate.install.readiness import LeaseState, NodeFacts
 from koord.operate.install.settings import Settings
 from koord.operate.install.traces import AGENT_WRITES, WRITERS, written_by
 
@@ -38,12 +38,12 @@ async def settings_of(cluster: Cluster, namespace: str) -> Settings | None:
 
 
 async def lacking(cluster: Cluster, settings: Settings) -> list[str]:
-    wanted = needed([key_of(each) for each in desired(settings)], settings)
-    return [str(each) for each in await missing(cluster, wanted)]
+    wanted = needed([key_of(manifest) for manifest in desired(settings)], settings)
+    return [str(right) for right in await missing(cluster, wanted)]
 
 
-async def leases(cluster: Cluster) -> dict[str, Held]:
-    found = {}
+async def leases(cluster: Cluster) -> dict[str, LeaseState]:
+    states = {}
     async for lease in cluster.all_of(LEASES, namespace=names.NAMESPACE_KOORDINATOR):
         renewed, duration = said(lease, "spec", "renewTime"), said(lease, "spec", "leaseDurationSeconds")
         try:
@@ -51,44 +51,44 @@ async def leases(cluster: Cluster) -> dict[str, Held]:
         except TimestampError:
             age_s = float("inf")
         fresh = isinstance(duration, int) and age_s <= duration
-        found[key_of(lease).name] = Held(str(said(lease, "spec", "holderIdentity") or ""), fresh)
-    return found
+        states[key_of(lease).name] = LeaseState(str(said(lease, "spec", "holderIdentity") or ""), fresh)
+    return states
 
 
 async def workloads(cluster: Cluster, settings: Settings) -> tuple[dict[str, str], list[Neighbour]]:
-    """By component of koord's what it lacks; and the other systems on the cluster."""
+    """What each of koord's components lacks, by name; and the other systems on the cluster."""
     own: dict[str, str] = {}
     others: list[Neighbour] = []
     for kind in (DEPLOYMENTS, DAEMON_SETS):
-        async for found in cluster.all_of(kind):
-            if is_own(found) and key_of(found).namespace == settings.namespace:
-                own[str(labels_of(found).get(COMPONENT, ""))] = standing(found)
-            elif (other := neighbour(found)) is not None:
+        async for workload in cluster.all_of(kind):
+            if is_own(workload) and key_of(workload).namespace == settings.namespace:
+                own[str(labels_of(workload).get(COMPONENT, ""))] = standing(workload)
+            elif (other := neighbour(workload)) is not None:
                 others.append(other)
-    return own, [*others, *await _run_elsewhere(cluster, {each.system for each in others})]
+    return own, [*others, *await _run_elsewhere(cluster, {other.system for other in others})]
 
 
 async def _run_elsewhere(cluster: Cluster, seen: set[System]) -> list[Neighbour]:
-    """Systems whose workloads are not on the cluster, by what they leave on it."""
+    """Systems that run outside the cluster, recognized by their API groups and objects in it."""
     groups = await cluster.groups()
-    found = [Neighbour(system, f"API group {group}") for group, system in BY_GROUP.items() if group in groups]
+    neighbours = [Neighbour(system, f"API group {group}") for group, system in BY_GROUP.items() if group in groups]
     with suppress(Forbidden):
         if await cluster.get(AUTOSCALER_STATUS) is not None:
-            found.append(Neighbour(CLUSTER_AUTOSCALER, str(AUTOSCALER_STATUS)))
-    return [each for each in found if each.system not in seen]
+            neighbours.append(Neighbour(CLUSTER_AUTOSCALER, str(AUTOSCALER_STATUS)))
+    return [other for other in neighbours if other.system not in seen]
 
 
-async def nodes(cluster: Cluster) -> list[NodeSeen]:
-    return [_node(each) async for each in cluster.all_of(NODES)]
+async def nodes(cluster: Cluster) -> list[NodeFacts]:
+    return [_node(node) async for node in cluster.all_of(NODES)]
 
 
-def _node(node: Json) -> NodeSeen:
+def _node(node: Json) -> NodeFacts:
     amounts = said(node, "status", "allocatable")
     lends = isinstance(amounts, Mapping) and names.RESOURCE_BATCH_CPU in amounts
     writers = written_by(node, ("status", "allocatable", names.RESOURCE_BATCH_CPU))
     kernel = said(node, "status", "nodeInfo", "kernelVersion")
-    others = tuple(each for each in writers if each not in WRITERS | {"koord-install"})
-    return NodeSeen(str(metadata_of(node).get("name", "")), str(kernel or ""), lends, others, kubelet_of(node))
+    others = tuple(writer for writer in writers if writer not in WRITERS | {"koord-install"})
+    return NodeFacts(str(metadata_of(node).get("name", "")), str(kernel or ""), lends, others, kubelet_of(node))
 
 
 def kubelet_of(node: Json) -> str:
@@ -96,11 +96,11 @@ def kubelet_of(node: Json) -> str:
 
 
 async def has_old_kubelets(cluster: Cluster) -> bool:
-    """Whether agents need the wider right to ask kubelets. Nodes that may not be listed are as old as the server."""
+    """Whether agents need the wider right to query kubelets. Without access to nodes, the server's version counts."""
     server = (await cluster.client.server_version()).numbers
     kubelets: list[str] = []
     with suppress(Forbidden):
-        kubelets = [kubelet_of(each) async for each in cluster.all_of(NODES)]
+        kubelets = [kubelet_of(node) async for node in cluster.all_of(NODES)]
     return versions.has_old_kubelets(server, kubelets)
 
 
@@ -111,16 +111,18 @@ async def counted(cluster: Cluster) -> tuple[int, int]:
 
 
 async def reporting_agents(cluster: Cluster) -> set[str]:
-    """Nodes whose last report of usage koord's agent wrote."""
+    """Nodes whose last usage report was written by koord's agent."""
     path = ("status", "updateTime")
-    return {key_of(each).name async for each in cluster.all_of(NODE_METRICS) if AGENT_WRITES in written_by(each, path)}
+    return {
+        key_of(metric).name async for metric in cluster.all_of(NODE_METRICS) if AGENT_WRITES in written_by(metric, path)
+    }
 
 
 async def configuration(cluster: Cluster, which: Iterable[str]) -> list[Mapping[str, str] | None]:
-    """The data of ConfigMaps in koordinator-system; None for one that is not there."""
-    found: list[Mapping[str, str] | None] = []
+    """The data of ConfigMaps in koordinator-system; None for one that does not exist."""
+    texts: list[Mapping[str, str] | None] = []
     for name in which:
         manifest = await cluster.get(Key(CONFIG_MAPS.api_version, CONFIG_MAPS.kind, name, names.NAMESPACE_KOORDINATOR))
         data = manifest.get("data") if manifest is not None else None
-        found.append({str(k): str(v) for k, v in data.items()} if isinstance(data, Mapping) else None)
-    return found
+        texts.append({str(k): str(v) for k, v in data.items()} if isinstance(data, Mapping) else None)
+    return texts

@@ -1,4 +1,4 @@
-"""Which rights somebody lacks, all at once: the API server is asked before anything is done."""
+"""All rights that the user lacks, checked with the API server before anything is changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SELF_REVIEWS: Final[Kind[_Review]] = Kind(
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Wanted:
+class RequiredRight:
     """A right that is needed."""
 
     verb: str
@@ -54,31 +54,31 @@ class Wanted:
         }
 
 
-def for_objects(keys: Iterable[Key], *verbs: str) -> list[Wanted]:
-    """To do this to these objects. One right for each kind and place where a name makes no difference."""
+def for_objects(keys: Iterable[Key], *verbs: str) -> list[RequiredRight]:
+    """The rights for these verbs on these objects. Rights to create carry no object name."""
     return [
-        Wanted(verb, kind.plural, kind.group, key.namespace, "" if verb == "create" else key.name)
+        RequiredRight(verb, kind.plural, kind.group, key.namespace, "" if verb == "create" else key.name)
         for key in keys
         for kind in (kind_of(key),)
         for verb in verbs
     ]
 
 
-async def missing(cluster: Cluster, wanted: Iterable[Wanted]) -> list[Wanted]:
-    """Those that the caller does not have."""
-    by_kind: dict[Wanted, list[Wanted]] = {}
-    for each in dict.fromkeys(wanted):
-        whole = Wanted(each.verb, each.resource, each.group, each.namespace, "", each.subresource)
-        by_kind.setdefault(whole, []).append(each)
+async def missing(cluster: Cluster, wanted: Iterable[RequiredRight]) -> list[RequiredRight]:
+    """The wanted rights that the caller does not have."""
+    by_kind: dict[RequiredRight, list[RequiredRight]] = {}
+    for right in dict.fromkeys(wanted):
+        whole = RequiredRight(right.verb, right.resource, right.group, right.namespace, "", right.subresource)
+        by_kind.setdefault(whole, []).append(right)
 
-    async def lacks(whole: Wanted) -> list[Wanted]:
+    async def lacks(whole: RequiredRight) -> list[RequiredRight]:
         if await _allowed(cluster, whole):
             return []
-        return [each for each in by_kind[whole] if each == whole or not await _allowed(cluster, each)]
+        return [right for right in by_kind[whole] if right == whole or not await _allowed(cluster, right)]
 
-    return sorted(each for found in await each_of(by_kind, lacks) for each in found)
+    return sorted(right for lacking in await each_of(by_kind, lacks) for right in lacking)
 
 
-async def _allowed(cluster: Cluster, wanted: Wanted) -> bool:
+async def _allowed(cluster: Cluster, wanted: RequiredRight) -> bool:
     review = await cluster.client.create(SELF_REVIEWS, {"spec": {"resourceAttributes": wanted.attributes()}})
     return review.status.allowed

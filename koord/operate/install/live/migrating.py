@@ -1,4 +1,4 @@
-"""Looks at whose components of a cluster are, and carries out by which steps one changes hands."""
+"""Reads which project runs each component of a cluster, and moves a component step by step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from koord.api.kinds import DAEMON_SETS, DEPLOYMENTS, ELASTIC_QUOTAS, LEASES, PO
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
 from koord.api.protocol.hand_over import opened
-from koord.api.protocol.holders import is_anothers
+from koord.api.protocol.lease_holders import is_anothers
 from koord.api.text.timestamp import micro_from_seconds
 from koord.kube.errors import Conflict, Forbidden
 from koord.operate.install.kinds import kind_of
@@ -31,7 +31,7 @@ from koord.operate.install.live.installing import (
     prepare,
     rolled_out,
 )
-from koord.operate.install.live.may_i import Wanted, missing
+from koord.operate.install.live.may_i import RequiredRight, missing
 from koord.operate.install.live.uninstalling import TRIES, WEBHOOKS, hand_back_webhooks, put_nodes_back
 from koord.operate.install.manifest import Json, Key, key_of
 from koord.operate.install.migration import (
@@ -56,42 +56,42 @@ from koord.operate.install.record import Record
 from koord.operate.install.settings import MANAGER, SCHEDULER, Settings
 
 UNRENEWED_S: Final = 5.0
-"""A leader that lives renews its lease every 2 seconds."""
+"""A live leader renews its lease every 2 seconds."""
 
 
 class NotMoved(BadInput):
-    """A step that did not come to its end in time."""
+    """A step did not finish in time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class MigrationState:
     standings: tuple[Standing, ...]
     record: Record | None
-    "Of koord's installation."
+    "The record of koord's installation."
 
     def of(self, theirs: Theirs) -> Standing:
-        return next(each for each in self.standings if each.theirs is theirs)
+        return next(standing for standing in self.standings if standing.theirs is theirs)
 
 
-async def look(cluster: Cluster, namespace: str) -> Looked:
-    """`namespace`: of koord's workloads where nothing says otherwise."""
+async def look(cluster: Cluster, namespace: str) -> MigrationState:
+    """`namespace`: the namespace of koord's workloads, unless a record names another."""
     record = await find_record(cluster, namespace)
     place = record.settings.namespace if record is not None else namespace
     there: dict[str, Side] = {}
     here: dict[str, Side] = {}
     for kind in (DEPLOYMENTS, DAEMON_SETS):
-        async for found in cluster.all_of(kind):
-            key = key_of(found)
-            if is_own(found) and key.namespace == place:
-                here[key.name] = await _side(cluster, found)
-            elif their_workload(found) is not None:
-                there[key.name] = await _side(cluster, found)
+        async for workload in cluster.all_of(kind):
+            key = key_of(workload)
+            if is_own(workload) and key.namespace == place:
+                here[key.name] = await _side(cluster, workload)
+            elif their_workload(workload) is not None:
+                there[key.name] = await _side(cluster, workload)
     standings = []
-    for each in THEIRS:
-        lease = await _lease(cluster, each.lease) if each.lease else None
+    for theirs in THEIRS:
+        lease = await _lease(cluster, theirs.lease) if theirs.lease else None
         holder = str(said(lease or {}, "spec", "holderIdentity") or "")
-        standings.append(Standing(each, there.get(each.name), here.get(each.component.full_name), holder))
-    return Looked(tuple(standings), record)
+        standings.append(Standing(theirs, there.get(theirs.name), here.get(theirs.component.full_name), holder))
+    return MigrationState(tuple(standings), record)
 
 
 async def _side(cluster: Cluster, workload: Json) -> Side:
@@ -102,8 +102,8 @@ async def _side(cluster: Cluster, workload: Json) -> Side:
 async def _pods(cluster: Cluster, workload: Json) -> list[str]:
     labels = said(workload, "spec", "selector", "matchLabels")
     chosen = ",".join(f"{k}={v}" for k, v in labels.items()) if isinstance(labels, Mapping) else ""
-    found = await cluster.client.list(PODS, namespace=key_of(workload).namespace, labels=chosen)
-    return [each.metadata.name for each in found if not each.is_finished]
+    pods = await cluster.client.list(PODS, namespace=key_of(workload).namespace, labels=chosen)
+    return [pod.metadata.name for pod in pods if not pod.is_finished]
 
 
 async def _lease(cluster: Cluster, name: str) -> Json | None:
@@ -111,8 +111,8 @@ async def _lease(cluster: Cluster, name: str) -> Json | None:
 
 
 async def configuration(cluster: Cluster, theirs: Theirs) -> str:
-    """The configuration file of Koordinator's component; empty if there is none. One that koord does not take is
-    refused with what is wrong in it."""
+    """The configuration file of Koordinator's component; empty if there is none. Raises an
+    error that names the faults if koord cannot use it."""
     if not theirs.configuration:
         return ""
     key = Key("v1", "ConfigMap", theirs.configuration, names.NAMESPACE_KOORDINATOR)
@@ -125,71 +125,71 @@ async def configuration(cluster: Cluster, theirs: Theirs) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """How one component changes hands: nothing stands in the way of it."""
+    """How one component moves between the two projects, without obstacles."""
 
     theirs: Theirs
     settings: Settings
-    "Of koord's installation afterwards."
+    "Settings of koord's installation afterwards."
     steps: tuple[Move, ...]
     prepared: Prepared | None
-    "To install koord's component; None on the way back."
+    "The plan to install koord's component; None on the way back."
     installed: bool
-    "Whether koord is there at all."
+    "Whether koord is installed at all."
 
     def told(self) -> list[str]:
-        return [said_of(each, self.theirs, self.settings.namespace) for each in self.steps]
+        return [said_of(step, self.theirs, self.settings.namespace) for step in self.steps]
 
 
 async def prepare_migration(
-    cluster: Cluster, looked: Looked, theirs: Theirs, settings: Settings, *, back: bool
+    cluster: Cluster, looked: MigrationState, theirs: Theirs, settings: Settings, *, back: bool
 ) -> Migration:
-    """`settings`: of koord's installation before. Raises `Refused`."""
+    """`settings`: the settings of koord's installation before. Raises `Refused`."""
     name = theirs.component.name
     if why := in_the_way(looked.of(theirs), settings.namespace, back=back):
         raise Refused(f"the {name} cannot be moved{' back' if back else ''}", [why])
     if not back and (unusable := await _unusable(cluster, theirs)):
         raise Refused(f"the {name} cannot be moved", unusable)
     if lacking := await missing(cluster, _rights(theirs)):
-        raise Refused("you may not do all that this takes", [f"missing right: {each}" for each in lacking])
+        raise Refused("you may not do all that this takes", [f"missing right: {right}" for right in lacking])
     after = await _after(cluster, theirs, settings, back=back)
-    # All that stands in the way is known before the first step, whichever it is.
+    # All obstacles are known before the first step.
     prepared = await prepare(cluster, after, adopt=True, moving=True) if not back else None
     return Migration(theirs, after, moves(theirs.component, back=back), prepared, looked.record is not None)
 
 
-async def obstacles(cluster: Cluster, looked: Looked, settings: Settings) -> list[str]:
-    """All that stands in the way of moving what is Koordinator's."""
-    found: list[str] = []
-    for each in looked.standings:
-        if each.there is None or each.acts == "koord":
+async def obstacles(cluster: Cluster, looked: MigrationState, settings: Settings) -> list[str]:
+    """All obstacles to moving Koordinator's components."""
+    problems: list[str] = []
+    for standing in looked.standings:
+        if standing.there is None or standing.acts == "koord":
             continue
-        name = each.theirs.component.name
-        if why := in_the_way(each, settings.namespace, back=False):
-            found.append(f"{name}: {why}")
-        found += [f"{name}: {quota}" for quota in await _unusable(cluster, each.theirs)]
-        found += [f"{name}: missing right: {lack}" for lack in await missing(cluster, _rights(each.theirs))]
+        name = standing.theirs.component.name
+        if why := in_the_way(standing, settings.namespace, back=False):
+            problems.append(f"{name}: {why}")
+        problems += [f"{name}: {quota}" for quota in await _unusable(cluster, standing.theirs)]
+        problems += [f"{name}: missing right: {lack}" for lack in await missing(cluster, _rights(standing.theirs))]
         try:
-            settings = await _after(cluster, each.theirs, settings, back=False)
+            settings = await _after(cluster, standing.theirs, settings, back=False)
         except BadInput as fault:
-            found.append(f"{name}: {fault}")
+            problems.append(f"{name}: {fault}")
     try:
         await prepare(cluster, settings, adopt=True, moving=True)
     except Refused as refused:
-        found += refused.reasons
-    return found
+        problems += refused.reasons
+    return problems
 
 
 async def _unusable(cluster: Cluster, theirs: Theirs) -> list[str]:
-    """Quotas that koord's scheduler would not go by."""
+    """Quotas that koord's scheduler would not use."""
     if theirs.component is not SCHEDULER:
         return []
     with suppress(Forbidden):
-        return unusable_quotas([each async for each in cluster.all_of(ELASTIC_QUOTAS)])
+        return unusable_quotas([quota async for quota in cluster.all_of(ELASTIC_QUOTAS)])
     return []
 
 
 async def _after(cluster: Cluster, theirs: Theirs, settings: Settings, *, back: bool) -> Settings:
-    """The installation when the component has changed hands, with the configuration that Koordinator's had."""
+    """The settings after the move, with the configuration of Koordinator's component."""
     name = theirs.component.name
     configurations = dict(settings.configurations)
     if not back and name not in configurations and (text := await configuration(cluster, theirs)):
@@ -198,14 +198,14 @@ async def _after(cluster: Cluster, theirs: Theirs, settings: Settings, *, back: 
     return replace(settings, components=components, configurations=configurations)
 
 
-def _rights(theirs: Theirs) -> list[Wanted]:
+def _rights(theirs: Theirs) -> list[RequiredRight]:
     own, kind = names.NAMESPACE_KOORDINATOR, _kind(theirs)
     return [
-        *(Wanted(verb, kind.plural, kind.group, own, theirs.name) for verb in ("get", "patch")),
-        Wanted("list", "pods", "", own),
-        *(Wanted(v, LEASES.plural, LEASES.group, own, theirs.lease) for v in ("get", "patch") if theirs.lease),
+        *(RequiredRight(verb, kind.plural, kind.group, own, theirs.name) for verb in ("get", "patch")),
+        RequiredRight("list", "pods", "", own),
+        *(RequiredRight(v, LEASES.plural, LEASES.group, own, theirs.lease) for v in ("get", "patch") if theirs.lease),
         *(
-            Wanted(verb, kind_of(key).plural, kind_of(key).group, name=key.name)
+            RequiredRight(verb, kind_of(key).plural, kind_of(key).group, name=key.name)
             for key in (WEBHOOKS if theirs.component is MANAGER else ())
             for verb in ("get", "patch")
         ),
@@ -217,8 +217,8 @@ def _kind(theirs: Theirs) -> Kind[Any]:
 
 
 async def migrate(cluster: Cluster, migration: Migration, progress: Progress, *, wait_s: float) -> None:
-    """Step by step. `wait_s`: how long each step may take until its pods are ready, or gone. With 0, only what must be
-    gone is looked for; cgroups of nodes stay as they are."""
+    """Runs the steps in order. `wait_s`: how long each step may wait until its pods are ready or gone. With 0, only
+    pods that must be gone are checked, and cgroups of nodes stay unchanged."""
     shell = _Shell(cluster, migration, progress, wait_s)
     for move in migration.steps:
         progress(said_of(move, migration.theirs, migration.settings.namespace))
@@ -273,8 +273,8 @@ class _Shell:
     async def _opened(self) -> None:
         for key in WEBHOOKS:
             for _ in range(TRIES):
-                found = await self._cluster.get(key)
-                patch = opened(found, self._settings.namespace) if found is not None else None
+                live = await self._cluster.get(key)
+                patch = opened(live, self._settings.namespace) if live is not None else None
                 if patch is None:
                     break
                 with suppress(Conflict):
@@ -284,20 +284,20 @@ class _Shell:
                 raise NotMoved(f"others keep changing {key}; run this again")
 
     async def _patched(self, key: Key, patch_of: Callable[[Json], Json | None]) -> None:
-        found = await self._cluster.get(key)
-        patch = patch_of(found) if found is not None else None
+        live = await self._cluster.get(key)
+        patch = patch_of(live) if live is not None else None
         if patch is not None:
             await self._cluster.client.patch(
                 _kind(self._theirs), key.name, patch, namespace=key.namespace, field_manager=FIELD_MANAGER
             )
 
     async def _gone(self, key: Key) -> None:
-        found = await self._cluster.get(key)
-        if found is None:
+        live = await self._cluster.get(key)
+        if live is None:
             return
 
         async def left() -> str:
-            pods = await _pods(self._cluster, found)
+            pods = await _pods(self._cluster, live)
             return f"{key} still has {', '.join(pods[:3])}" + (" ..." if len(pods) > 3 else "") if pods else ""
 
         await self._until(left)
@@ -310,7 +310,7 @@ class _Shell:
             raise NotMoved(problem)
 
     async def _released(self) -> None:
-        """Its holder is gone, and did not say so. Whoever lives would have renewed it meanwhile."""
+        """Releases a lease whose holder ended without releasing it. A running holder would have renewed it."""
         deadline_s = time.monotonic() + UNRENEWED_S
         first = await self._held_by_another()
         while (lease := await self._held_by_another()) is not None and lease == first:
@@ -345,7 +345,7 @@ class _Shell:
             lease = await _lease(self._cluster, self._theirs.lease)
             holder = str(said(lease or {}, "spec", "holderIdentity") or "")
             wanted = bool(holder) and is_anothers(holder) != by_koord
-            return "" if wanted else f"lease {self._theirs.lease} is held by {holder or 'nobody'}"
+            return "" if wanted else f"lease {self._theirs.lease} is held by {holder or 'no process'}"
 
         if self._wait_s:
             await self._until(not_yet)
@@ -354,5 +354,5 @@ class _Shell:
         deadline_s = time.monotonic() + self._wait_s
         while state := await lacks():
             if time.monotonic() > deadline_s:
-                raise NotMoved(f"{state} after {self._wait_s:g} s; run this again when that is mended")
+                raise NotMoved(f"{state} after {self._wait_s:g} s; run this again once that is fixed")
             await asyncio.sleep(LOOK_AGAIN_S)

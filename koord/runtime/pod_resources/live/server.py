@@ -1,7 +1,7 @@
 """Serves kubelet's pod-resources API on a socket of koord's: every call goes to kubelet, and answers to List and Get
 come back with what the scheduler gave.
 
-A socket that somebody removed or replaced is served by nobody, though its process listens: the process ends then, and
+A socket that was removed or replaced is not served any more, though its process listens: the process ends then, and
 the agent starts another one.
 
 Messages pass as bytes, so that methods and fields of other versions are served as well. Only root may connect: what
@@ -49,7 +49,7 @@ _OPTIONS: Final = (
 
 @dataclass(slots=True)
 class GivenFile:
-    """The agent's file, read again when it is another one. One that cannot be read leaves what was known."""
+    """The agent's file, read again when it is replaced. If it cannot be read, the last content stays."""
 
     path: Path
     _known: Mapping[str, Given] = field(default_factory=dict)
@@ -57,8 +57,8 @@ class GivenFile:
 
     def now(self) -> Mapping[str, Given]:
         try:
-            found = self.path.stat()
-            seen = found.st_ino, found.st_mtime_ns
+            status = self.path.stat()
+            seen = status.st_ino, status.st_mtime_ns
             if seen != self._read:
                 self._known = msgspec.json.decode(self.path.read_bytes(), type=GivenToPods).pods
                 self._read = seen
@@ -140,14 +140,14 @@ async def _served(socket: Path, is_over: asyncio.Event) -> None:
 
 def _identity(socket: Path) -> tuple[int, int] | None:
     try:
-        found = socket.lstat()
+        status = socket.lstat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 async def until_agent_ends(is_over: asyncio.Event) -> None:
-    """The agent holds the other end of this process's input, and lets it go when it ends, however it does."""
+    """The agent holds the other end of this process's input, which closes however the agent ends."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
     await reader.read()

@@ -13,9 +13,9 @@ scoring     which nodes and devices are preferred
 alignment   on which NUMA nodes the devices of a pod could be
 changes     what would make a node take a pod that it has no devices for
 figures     every device with its pods, from objects alone
-service     what is told of a node's devices
+service     what is reported about a node's devices
 adapters    what vendors' own device plugins want to read on a pod
-locks       nodes whose device plugin is told of one pod at a time
-judge       the class of a pod, over all nodes
+locks       nodes whose device plugin handles one pod at a time
+judge       the class of a pod, over all nodes; and check: the devices of the node that won
 plugin      DeviceShare itself
 """

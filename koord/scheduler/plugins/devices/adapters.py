@@ -13,7 +13,7 @@ from typing import Final
 
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.protocol import names
-from koord.scheduler.framework.judge import Objection
+from koord.scheduler.framework.exact_check import Objection
 from koord.scheduler.plugins.devices.grants import Grant, Granted
 from koord.scheduler.plugins.devices.inventory import Machine
 from koord.scheduler.plugins.devices.requests import CORE, GPU, MEMORY
@@ -47,7 +47,7 @@ def annotated(granted: Granted, machine: Machine, now_s: float) -> dict[str, str
 
 
 def cannot_tell(gpus: Sequence[Grant], machine: Machine) -> Objection | None:
-    """Why a vendor's plugin could not be told of these GPUs; None: it can."""
+    """Why these GPUs cannot be expressed to a vendor's device plugin; None if they can."""
     vendor = machine.labels.get(names.LABEL_GPU_VENDOR, "")
     least = _LEAST_MEMORY.get(vendor)
     if least is None or not gpus:

@@ -1,8 +1,7 @@
-"""On which NUMA nodes the devices of a pod could be: hints for whoever settles on NUMA nodes with other plugins.
+"""On which NUMA nodes the devices of a pod could be: hints for the NUMA plugin, which merges hints of all plugins.
 
-A set of NUMA nodes is feasible where the pod's devices can all be had from it. The smallest feasible sets are
-preferred; a set from which the pod gets the same GPUs as from all of them scores higher. All types get the same
-hints.
+A set of NUMA nodes is feasible if it can give all of the pod's devices. The smallest feasible sets are preferred; a set
+that gives the pod the same GPUs as all NUMA nodes together scores higher. All types get the same hints.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from koord.scheduler.framework.judge import Objection
-from koord.scheduler.plugins.devices.allocate import Found, Score, allocate
+from koord.scheduler.framework.exact_check import Objection
+from koord.scheduler.plugins.devices.allocate import Grants, Score, allocate
 from koord.scheduler.plugins.devices.grants import Granted
 from koord.scheduler.plugins.devices.inventory import ANY_NUMA, Machine
 from koord.scheduler.plugins.devices.requests import GPU, Wanted
@@ -24,7 +23,7 @@ MOST_COMBINED: Final = 8
 
 
 class LazyHints(Mapping[str, Hints]):
-    """Worked out when somebody looks: where no NUMA policy holds, nobody does."""
+    """Worked out on first use: without a NUMA policy, hints are never used."""
 
     def __init__(self, work: Callable[[], Mapping[str, Hints]]) -> None:
         self._work = work
@@ -92,5 +91,5 @@ def _subsets(nodes: int) -> Iterator[int]:
         mask = (mask - 1) & nodes
 
 
-def _gpus(found: Found) -> tuple[int, ...]:
+def _gpus(found: Grants) -> tuple[int, ...]:
     return tuple(grant.minor for grant in found.get(GPU, ()))

@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Final, TypeAlias
 
-from koord.scheduler.framework.judge import Objection
+from koord.scheduler.framework.exact_check import Objection
 from koord.scheduler.plugins.devices.grants import Grant
 from koord.scheduler.plugins.devices.inventory import Unit
 from koord.scheduler.plugins.devices.partitions import partitioned
@@ -26,14 +26,14 @@ from koord.scheduler.plugins.devices.templates import model_of
 from koord.scheduler.plugins.devices.topology import closest
 
 Score: TypeAlias = Callable[[Request, Unit], float]
-Found: TypeAlias = dict[str, tuple[Grant, ...]]
+Grants: TypeAlias = dict[str, tuple[Grant, ...]]
 """By type."""
 _MOST_COMBINED: Final = 8
 """PCIe switches that are tried in all combinations; of more, each by itself."""
 NO_TEMPLATE: Final = "no matched GPU shared resource template"
 
 
-def allocate(room: Room, wanted: Wanted, score: Score) -> Found | Objection:
+def allocate(room: Room, wanted: Wanted, score: Score) -> Grants | Objection:
     """All devices that a pod asks for, or why it cannot have them there."""
     for request in wanted.requests:
         units = room.machine.units.get(request.type)
@@ -43,7 +43,7 @@ def allocate(room: Room, wanted: Wanted, score: Score) -> Found | Objection:
             return Objection(f"Insufficient {request.type} VirtualFunctions", resolvable=False)
         if request.templates is not None and _template(room, request) is None:
             return Objection(NO_TEMPLATE, resolvable=False)
-    found: Found = {}
+    found: Grants = {}
     if wanted.joint:
         joint = _jointly(room, wanted, score)
         if isinstance(joint, Objection):
@@ -123,7 +123,7 @@ def _plain(
 
 
 def _able(room: Room, request: Request) -> list[Unit]:
-    """Devices of which enough is left for a request."""
+    """Devices with enough left for a request."""
     able = [unit for unit in room.units(request) if room.fits(unit, request)]
     if request.vf_selector is not None:
         able = [unit for unit in able if room.free_vf(unit, request) is not None]
@@ -144,7 +144,7 @@ def _round_robin(units: Sequence[Unit], pcies: frozenset[str]) -> list[Unit]:
     return [units[i] for _, i in sorted(order)]
 
 
-def _jointly(room: Room, wanted: Wanted, score: Score) -> Found | Objection:
+def _jointly(room: Room, wanted: Wanted, score: Score) -> Grants | Objection:
     """Devices of the joint types; or why there are none."""
     requests = [request for type_ in wanted.joint if (request := wanted.of(type_)) is not None]
     found = _led(room, wanted, requests, score)
@@ -156,13 +156,13 @@ def _jointly(room: Room, wanted: Wanted, score: Score) -> Found | Objection:
     return found
 
 
-def _led(room: Room, wanted: Wanted, requests: Sequence[Request], score: Score) -> Found | Objection:
+def _led(room: Room, wanted: Wanted, requests: Sequence[Request], score: Score) -> Grants | Objection:
     """Devices of the first type by themselves, those of the others where these are."""
     first, *others = requests
     leading = _alone(room, wanted, first, score)
     if isinstance(leading, Objection):
         return leading
-    found: Found = {first.type: leading}
+    found: Grants = {first.type: leading}
     pcies = _pcies(room, first.type, leading)
     for request in others:
         count = max(request.count, len(pcies)) if wanted.same_pcie else request.count

@@ -20,7 +20,7 @@ from koord.scheduler.plugins.devices.room import Room, filled
 from koord.scheduler.state.pods import Amounts
 
 OFF_SCOPE = 1.5
-"""Size: whoever asked for devices close together had a reason."""
+"""Size: a user who asked for devices close together had a reason."""
 
 
 def changes(room: Room, wanted: Wanted, pod: Pod, asked: Amounts) -> Iterator[Change]:
@@ -77,7 +77,7 @@ def _fewer(request: Request, asked: Amounts, fitting: int) -> dict[str, int]:
 
 
 def _smaller_share(room: Room, request: Request, asked: Amounts) -> dict[str, int]:
-    """What the device has left of which most of the request is left."""
+    """What is left on the device that has the largest part of the request free."""
     best: dict[str, int] = {}
     most = 0.0
     wants = request.amounts

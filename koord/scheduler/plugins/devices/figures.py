@@ -1,6 +1,6 @@
-"""Every device of some nodes with what is taken of it and by whom, from objects alone: for people and programs.
+"""Every device of some nodes with what pods use of it, from objects alone: for people and programs.
 
-A device on which pods are and that no Device object lists is told as missing; one of a node that is gone, as such.
+A device that pods use and no Device object lists is shown as missing; a device of a deleted node is shown as that.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DeviceFigures(msgspec.Struct, frozen=True, rename="camel"):
 def figures(
     devices: Iterable[Device], pods: Iterable[Pod], nodes: Container[str] | None = None
 ) -> tuple[DeviceFigures, ...]:
-    """By node, type and minor. `nodes`: the names of those that are there; None: all are."""
+    """By node, type and minor. `nodes`: the names of the existing nodes; None: all exist."""
     taken: dict[tuple[str, str, int], list[tuple[str, dict[str, int]]]] = {}
     for pod in pods:
         granted = None if pod.is_finished or not pod.spec.node_name else held_by(pod)

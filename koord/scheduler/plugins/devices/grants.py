@@ -1,7 +1,7 @@
-"""What a pod got of devices: its `device-allocated` annotation, as a note.
+"""Which devices a pod was allocated: its `device-allocated` annotation, as a note.
 
-Notes are values, and their amounts are integers. The annotation counts where the pod asks for such devices, and then as
-it is. That nobody but a scheduler writes it is seen to by admission.
+Notes are values, and their amounts are integers. The annotation counts, unchanged, if the pod requests devices of that
+type. Admission ensures that only a scheduler writes it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Granted(NamedTuple):
     by_type: tuple[tuple[str, tuple[Grant, ...]], ...]
     "Sorted by type."
     alone_on_pcie: tuple[str, ...] = ()
-    "Types of which nobody else may have devices on the same PCIe switches."
+    "Types whose devices no other pod may use on the same PCIe switches."
 
     def of(self, type_: str) -> tuple[Grant, ...]:
         return next((grants for name, grants in self.by_type if name == type_), ())

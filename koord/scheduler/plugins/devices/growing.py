@@ -1,7 +1,7 @@
 """Devices of a pod that keeps what it has and gets more: a reservation that grows.
 
-They are chosen anew, its own first. Where that would give one up, the missing ones are chosen beside it, near those
-that it has, and all of them together are looked at once more: links, switches and scopes hold for the whole set.
+The devices are chosen again, its own first. If that would give one up, only the missing ones are chosen, near those
+that it has, and all of them together are checked once more: links, switches and scopes hold for the whole set.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
 
-from koord.scheduler.framework.judge import Objection
-from koord.scheduler.plugins.devices.allocate import Found, Score, allocate
+from koord.scheduler.framework.exact_check import Objection
+from koord.scheduler.plugins.devices.allocate import Grants, Score, allocate
 from koord.scheduler.plugins.devices.grants import Grant, Granted
 from koord.scheduler.plugins.devices.requests import GPU, Wanted
 from koord.scheduler.plugins.devices.room import Room
@@ -19,7 +19,7 @@ from koord.scheduler.plugins.devices.room import Room
 
 def allocate_more(
     room: Room, wanted: Wanted, score_in: Callable[[Room], Score], having: Granted, key: str
-) -> Found | Objection:
+) -> Grants | Objection:
     """As `allocate`: all devices that a pod has afterwards. `room`: without what it has; `key`: the pod's."""
     own = frozenset((type_, grant.minor) for type_, grants in having.by_type for grant in grants)
     room = replace(room, preferred=own)
@@ -40,7 +40,7 @@ def allocate_more(
     return Objection("node(s) no devices beside those that it has")
 
 
-def has_all(found: Found, having: Granted) -> bool:
+def has_all(found: Grants, having: Granted) -> bool:
     """Whether nothing of what it has is given up."""
     for type_, grants in having.by_type:
         after = {grant.minor: grant for grant in found.get(type_, ())}
@@ -63,7 +63,7 @@ def _missing(wanted: Wanted, having: Granted) -> Wanted:
     return replace(wanted, requests=less, joint=joint if len(joint) > 1 else (), partition=None)
 
 
-def _both(room: Room, wanted: Wanted, type_: str, having: Granted, more: Found) -> Mapping[int, Grant]:
+def _both(room: Room, wanted: Wanted, type_: str, having: Granted, more: Grants) -> Mapping[int, Grant]:
     """What it has and what is new, of one type: no other devices, and of its own the same virtual functions."""
     request = wanted.of(type_)
     each = {} if request is None else request.amounts

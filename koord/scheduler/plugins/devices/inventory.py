@@ -1,8 +1,8 @@
 """What a node has of devices, as its Device object says.
 
-A device without a minor, or with one below 0, or one of several that claim the same minor, is not used: nobody could
-tell which one a pod got. Nor is one with amounts below 0, nor a virtual function that several devices claim. The
-object's other devices are. `faults` says so for the people who read the object's events.
+A device without a minor, or with one below 0, or one of several that claim the same minor, is not used: it would be
+unclear which one a pod got. Nor is one with amounts below 0, nor a virtual function that several devices claim. The
+object's other devices are used. `faults` reports this in the object's events.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_DEVICES: Final = 64
 """Of one type on one node. Every one has columns, so that there is a bound to them."""
 MOST_NUMA_NODES: Final = 64
 MOST_GONE: Final = 32
-"""Of so many devices that are gone a machine keeps the slots."""
+"""A machine keeps the slots of at most this many devices that are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Place:
     """Where a device is attached."""
 
     numa: int
-    "-1: nobody knows."
+    "-1: unknown."
     pcie: str
 
 
@@ -84,7 +84,7 @@ class Machine:
     labels: Mapping[str, str] = field(default_factory=dict)
     partitions: Partitions | None = None
     slots: Mapping[tuple[str, int], int] = field(default_factory=dict, compare=False)
-    "The number of each device among those of its type, by which its columns go. It may know devices that are gone."
+    "The number of each device among those of its type, which selects its columns. May include devices that are gone."
     by_key: Mapping[tuple[str, int], Unit] = field(default_factory=dict, compare=False)
     gpus: Scope | None = field(default=None, compare=False)
     "The healthy GPUs that say where they are attached."
@@ -113,7 +113,7 @@ class Machine:
 
 
 UNTOLD: Final = Machine({})
-"""Of a node that offers devices of which nobody has told yet: it has none to give, until somebody does."""
+"""A node with device capacity whose Device object has not been received yet: nothing to allocate."""
 
 
 def machine_of(device: Device) -> Machine:
@@ -169,7 +169,7 @@ def faults(device: Device) -> Iterator[Fault]:
             )
         if info.type not in TYPES:
             yield Fault(
-                f"{where}.type", f"must be one of {', '.join(TYPES)}, not {info.type[:60]!r}: nobody can ask for it"
+                f"{where}.type", f"must be one of {', '.join(TYPES)}, not {info.type[:60]!r}: no pod can request it"
             )
         at = info.topology
         if at is not None and not ANY_NUMA <= at.node_id < MOST_NUMA_NODES:
@@ -263,7 +263,7 @@ def _unit(info: DeviceInfo, minor: int, usable: bool, elsewhere: Set[str]) -> Un
 
 
 def _total(resources: ResourceList) -> Mapping[str, int]:
-    """Nothing where one of them makes no sense: without it, nobody would know how much of the device there is."""
+    """Empty if one of the amounts is invalid: without it, the size of the device is unknown."""
     try:
         found = amounts(resources)
     except BadInput:

@@ -2,7 +2,7 @@
 
 A device's column says what is left of one resource of it: what it offers, less what pods have. So a pod that comes or
 leaves moves a few cells by its own amounts, and a view can give amounts back. Columns are by slot: slot 0 is the device
-with the lowest minor of its type when the node was first heard of.
+with the lowest minor of its type when the node was first seen.
 
     left("gpu", RATIO, 3)       what is left of the fourth GPU, in percent; far below 0 where there is none
     total("gpu", RATIO)         of all healthy devices of the type together
@@ -10,8 +10,8 @@ with the lowest minor of its type when the node was first heard of.
     MOST_LEFT, WHOLE_LEFT       of GPUs: the largest part of one that is left, and how many are left whole
     number("gpu")               how many there are, healthy or not; -1 where no Device object tells
 
-A node that offers such resources has them from a Device object. Where that has not been heard of, the node has nothing
-to give yet: a pod that went there would have no device.
+A node that offers device resources has them from a Device object. Until that object is received, the node has nothing
+to give: a pod that went there would have no device.
 
 Devices that disappear with pods on them keep their pods: should they come back, nothing of them is given twice.
 """
@@ -26,7 +26,7 @@ import numpy as np
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol import names
 from koord.api.protocol.crd.device import Device
-from koord.scheduler.plugins.devices.grants import Granted, held_by, rest_of
+from koord.scheduler.plugins.devices.grants import Granted, held_by, rest_of, told
 from koord.scheduler.plugins.devices.inventory import UNTOLD, Machine, lost, machine_of
 from koord.scheduler.plugins.devices.requests import CORE, FPGA, GPU, MEMORY, OTHERS, RATIO, RDMA, WHOLE
 from koord.scheduler.state.cluster import Cluster, allocatable
@@ -120,7 +120,7 @@ def _add(table: dict[DeviceKey, dict[str, int]], key: DeviceKey, name: str, amou
 
 
 class Devices(Notes):
-    """All devices of a cluster, and who has what of them."""
+    """All devices of a cluster, and what pods have of them."""
 
     name: ClassVar[str] = "DeviceShare"
     heeds: ClassVar[frozenset[str]] = frozenset({names.ANNOTATION_DEVICE_ALLOCATED})
@@ -129,7 +129,7 @@ class Devices(Notes):
         super().__init__(cluster)
         self.machines: dict[str, Machine] = {}
         self._lost: set[str] = set()
-        "Nodes that are there, and whose Device object is gone."
+        "Existing nodes whose Device object is gone."
         "By node."
         self.slots: dict[str, int] = dict.fromkeys(COUNTED, 0)
         "By type, how many devices have columns: as many as any node has."
@@ -147,6 +147,9 @@ class Devices(Notes):
             for resource in resources:
                 cluster.table.declare(Column(total(type_, resource), np.int64, Reason.EXACT))
                 cluster.table.declare(Column(taken(type_, resource), np.int64, Reason.EXACT))
+
+    def words(self, note: object) -> str:
+        return told(note) if isinstance(note, Granted) else ""
 
     def of(self, pod: Pod) -> Granted | None:
         # What a pod that waits says is of an attempt that came to nothing.
@@ -243,12 +246,12 @@ class Devices(Notes):
         return rest
 
     def put_device(self, device: Device) -> None:
-        """A node's devices are there, or have changed."""
+        """A node's devices were added or have changed."""
         self._lost.discard(device.metadata.name)
         self.put_machine(device.metadata.name, machine_of(device))
 
     def remove_device(self, device: Device) -> None:
-        """Nobody tells of a node's devices any more: they are given to nobody."""
+        """A node no longer has a Device object: its devices are no longer allocated."""
         name = device.metadata.name
         known = self.machines.get(name)
         if name not in self.cluster.table.row_of:
@@ -276,7 +279,7 @@ class Devices(Notes):
             self._write(row, machine)
 
     def _forget(self, row: Row) -> None:
-        """Nobody tells of devices, and the node does not offer any: its columns are as those of other nodes."""
+        """There is no Device object, and the node offers no devices: its columns are like those of other nodes."""
         del self._written[row]
         put = self.cluster.table.set
         put(MOST_LEFT, row, UNLIMITED)

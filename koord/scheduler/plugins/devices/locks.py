@@ -1,8 +1,8 @@
-"""Locks on nodes for vendors' device plugins that cannot tell two pods apart which come at the same time.
+"""Locks on nodes for vendors' device plugins that cannot tell apart two pods that come at the same time.
 
-Such a node gets one pod at a time: before its binding, the pod's name and the time are written on the node, and the
-vendor's plugin takes that away when the pod has its devices. A lock holds for five minutes at most, and no longer than
-its pod is on that node. A lock that was just written is known here until it is seen on the node.
+A node with one of these plugins gets one pod at a time: before its binding, the pod's name and the time are written on
+the node, and the vendor's plugin removes them when the pod has its devices. A lock holds for five minutes at most, and
+only while its pod is on that node. A lock that was just written is remembered here until it is seen on the node.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Locks(Index):
         told = next((lock for each in LOCKS.values() if (lock := each.read(meta)) is not None), None)
         if told == self._told.get(row):
             return
-        # Pods that were turned away for it may go there.
+        # Pods that were rejected because of the lock may go there.
         self.cluster.table.touch(row, int(Reason.EXACT))
         if told is None:
             del self._told[row]

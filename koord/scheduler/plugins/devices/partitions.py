@@ -15,7 +15,7 @@ from typing import Final
 from koord.api.protocol.annotations.device import GPUPartition
 from koord.api.protocol.names import LABEL_GPU_MODEL, LABEL_GPU_PARTITION_POLICY, LABEL_GPU_VENDOR
 from koord.api.text.quantity import value
-from koord.scheduler.framework.judge import Objection
+from koord.scheduler.framework.exact_check import Objection
 from koord.scheduler.plugins.devices.inventory import Machine, Partitions, Unit
 from koord.scheduler.plugins.devices.requests import GPU, Request, Wanted, bandwidth_of
 from koord.scheduler.plugins.devices.room import Room
@@ -40,7 +40,7 @@ BUILT_IN: Final[Partitions] = {
 
 
 def table_of(machine: Machine, labels: Mapping[str, str]) -> tuple[Partitions | None, bool]:
-    """The table of a node with such labels, and whether it must be honoured: the Device object says so of its own
+    """The table of a node with these labels, and whether it must be honoured: the Device object says so for its own
     table, else the node."""
     if machine.partitions is not None:
         return machine.partitions, machine.honours_partitions
@@ -49,7 +49,7 @@ def table_of(machine: Machine, labels: Mapping[str, str]) -> tuple[Partitions | 
 
 
 def partitioned(room: Room, wanted: Wanted, request: Request) -> tuple[Unit, ...] | Objection | None:
-    """The linked GPUs for a request of whole ones; why there are none; or None where links need not be heeded."""
+    """The linked GPUs for a request of whole ones; why there are none; or None if links need not be respected."""
     table, must = table_of(room.machine, room.labels)
     must = must or wanted.partition is not None
     if table is None:

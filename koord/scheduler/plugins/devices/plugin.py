@@ -6,8 +6,9 @@ device plugins act on that, and a restarted scheduler counts from that alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from koord.api.configuration.features import SchedulerGate
@@ -19,11 +20,12 @@ from koord.api.protocol import names
 from koord.api.protocol.annotations.device import NodeLock
 from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.controller import Controller
 from koord.scheduler.framework.judge import Judge, Refused
-from koord.scheduler.framework.plugin import Plugin, Taking
-from koord.scheduler.framework.writes import Patch, Step, Until, Write
+from koord.scheduler.framework.plugin import KeyedBy, Plugin, Taking
+from koord.scheduler.framework.writes import Patch, PreBind, Step, Until, Write
 from koord.scheduler.plugins.devices import adapters, templates
-from koord.scheduler.plugins.devices.grants import Granted, render, told
+from koord.scheduler.plugins.devices.grants import Granted, render
 from koord.scheduler.plugins.devices.judge import DeviceJudge
 from koord.scheduler.plugins.devices.ledger import Devices, Usage
 from koord.scheduler.plugins.devices.locks import Locks, lock_of
@@ -37,7 +39,6 @@ from koord.scheduler.plugins.packing.rows import PolicyName
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import Amounts, Shape
 from koord.scheduler.state.table import Reason, Row
-from koord.scheduler.state.view import View
 
 _LOOKED_AT: Final = (
     names.ANNOTATION_DEVICE_ALLOCATE_HINT,
@@ -52,6 +53,7 @@ TURN_S: Final = 60.0
 class DeviceShare(Plugin):
     name = "DeviceShare"
     notes = Devices
+    controller: Controller
     wakes_on = Reason.NODE | Reason.LABELS | Reason.FREED | Reason.EXACT
 
     def __init__(self, args: DeviceShareArgs | None = None, gates: Mapping[SchedulerGate, bool] | None = None) -> None:
@@ -66,9 +68,7 @@ class DeviceShare(Plugin):
         strategy = self._args.scoring_strategy.type
         self._packs: PolicyName | None = strategy if strategy == "FGD" or strategy == "ShadowPrices" else None
         if self._adapts:
-            self.steps, self.wakes_on = self._lock, DeviceShare.wakes_on | Reason.LOAD
-        if self._packs or self._adapts:
-            self.writes = self._renew
+            self.wakes_on = DeviceShare.wakes_on | Reason.LOAD
 
     def takes(self) -> Iterable[Taking]:
         yield Taking(DEVICES, self._devices.put_device, self._devices.remove_device)
@@ -87,11 +87,11 @@ class DeviceShare(Plugin):
 
     def attach(self, cluster: Cluster) -> None:
         self._devices = cluster.notes(Devices)
-
         if self._packs:
             rows_of(cluster, self._packs)
         if self._adapts:
             cluster.index(Locks)
+        self.controller = Controller(partial(self._renew, cluster), services=self._services(cluster))
 
     def _renew(self, cluster: Cluster) -> Iterable[Write]:
         """Prices are made between decisions, and locks end."""
@@ -101,11 +101,11 @@ class DeviceShare(Plugin):
             cluster.index(Locks).end_old()
         return ()
 
-    def _lock(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Sequence[Step]:
+    def _lock(self, ask: Ask, row: Row, cluster: Cluster, note: Granted) -> tuple[Step, ...]:
         """The node of a pod whose device plugin takes one pod at a time is locked for it."""
         machine = self._devices.machine(row)
         form = None if machine is None else lock_of(machine)
-        if form is None or not isinstance(note, Granted) or not note.of(GPU):
+        if form is None or not note.of(GPU):
             return ()
         locks, meta, node = cluster.index(Locks), ask.meta, cluster.table.names[row]
 
@@ -124,11 +124,8 @@ class DeviceShare(Plugin):
         turn = Step(self.name, lambda: (), Until(missing, TURN_S, waits_for=waits_for))
         return turn, Step(self.name, writes)
 
-    def keyed_by_spec(self, ask: Ask) -> bool:
-        return not asks_for_devices(ask.requests)
-
-    def keyed_by_name(self, cluster: Cluster) -> bool:
-        return False
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.LABELS if asks_for_devices(ask.requests) else KeyedBy.SPEC
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         asked = self._of(ask)
@@ -142,13 +139,7 @@ class DeviceShare(Plugin):
         return asked, said, meta.labels.get(names.LABEL_GPU_ISOLATION_PROVIDER, ""), slots, packed, known
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
-        return self._judge(ask, cluster, None)
-
-    def compile_through(self, ask: Ask, cluster: Cluster, view: View) -> Judge | None:
-        return self._judge(ask, cluster, view)
-
-    def _judge(self, ask: Ask, cluster: Cluster, view: View | None) -> Judge | None:
-        asked = self._of(ask)
+        asked, view = self._of(ask), ask.view
         if not asked:
             return PackingJudge(packing_of(self._packs, ask, cluster, view)) if self._packs else None
         try:
@@ -171,10 +162,7 @@ class DeviceShare(Plugin):
     def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
         return found if isinstance(found, Granted) else None
 
-    def tells(self, note: object) -> str:
-        return told(note) if isinstance(note, Granted) else ""
-
-    def pre_bind(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Mapping[str, Any] | None:
+    def pre_bind(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Mapping[str, Any] | PreBind | None:
         key = names.ANNOTATION_DEVICE_ALLOCATED
         if isinstance(note, Granted):
             machine = self._devices.machine(row)
@@ -182,13 +170,14 @@ class DeviceShare(Plugin):
                 return {"metadata": {"annotations": {key: render(note)}}}
             said = {key: render(note), **adapters.annotated(note, machine, cluster.now_s)}
             marked = adapters.labelled(ask.meta, cluster.table.names[row])
-            return {"metadata": {"annotations": said, **({"labels": marked} if marked else {})}}
+            patch = {"metadata": {"annotations": said, **({"labels": marked} if marked else {})}}
+            return PreBind(patch, self._lock(ask, row, cluster, note))
         # An attempt that came to nothing may have said something else.
         return {"metadata": {"annotations": {key: None}}} if key in ask.meta.annotations else None
 
-    def services(self) -> Mapping[str, Callable[[str], object]]:
+    def _services(self, cluster: Cluster) -> Mapping[str, Callable[[str], object]]:
         packs = self._packs
-        packing = {"packing": lambda _: rows_of(self._devices.cluster, packs).told()} if packs else {}
+        packing = {"packing": lambda _: rows_of(cluster, packs).told()} if packs else {}
         return {
             **packing,
             "nodeDeviceSummaries": lambda _: {node: self._told(node) for node in sorted(self._devices.machines)},

@@ -54,7 +54,7 @@ NAMES_OF: Final[Mapping[str, frozenset[str]]] = {
     GPU: GPU_NAMES,
     **{of: frozenset({name}) for of, name in OTHERS.items()},
 }
-"""By type of devices, the resources by which they are asked for."""
+"""By type of devices, the resources that request them."""
 
 _ALONE: Final[tuple[frozenset[str], ...]] = tuple(
     map(frozenset, ({MEMORY}, {RATIO}, {CORE, MEMORY}, {CORE, RATIO}, {_NPU_CORE, RATIO}))
@@ -88,7 +88,7 @@ class Request:
     scope: str = ""
     "How close together the devices must lie: Device, PCIe, NUMANode, Node."
     exclusive: str = ""
-    "DeviceLevel: devices that nobody else uses; PCIeLevel: on PCIe switches that nobody else uses."
+    "DeviceLevel: devices that no other pod uses; PCIeLevel: on PCIe switches that no other pod uses."
     templates: tuple[tuple[str, str], ...] | None = None
     "Of a part that must be a template: by model, its name there. None: it need not be one."
     is_whole: bool = field(init=False, compare=False)
@@ -110,12 +110,12 @@ class Wanted:
     requests: tuple[Request, ...]
     "In the order of `TYPES`."
     joint: tuple[str, ...] = ()
-    "Types of which devices are to lie on the same PCIe switches, the leading one first; none: each by itself."
+    "Types whose devices should share PCIe switches, the leading type first; empty: each type by itself."
     same_pcie: bool = False
     "Whether they must."
     partition: GPUPartitionSpec | None = None
     isolation: str = ""
-    "Who must isolate pods on a shared GPU."
+    "The isolation provider that must isolate pods on a shared GPU."
 
     def of(self, type_: str) -> Request | None:
         return next((each for each in self.requests if each.type == type_), None)
@@ -132,7 +132,7 @@ def asks_for_devices(requests: Amounts) -> bool:
 
 def wanted(requests: Amounts, meta: ObjectMeta, templates: Templates | None = None) -> Wanted | None:
     """What a pod with these requests asks of devices; None: nothing. Raises what is wrong with it. `templates`: those
-    that parts of devices must be; None: nobody looks whether they are."""
+    that parts of devices must match; None: not checked."""
     asked = {name: amount for name, amount in requests if name in DEVICE_NAMES and amount > 0}
     if not asked:
         return None
@@ -191,7 +191,7 @@ def _gpu(asked: Mapping[str, int], hint: DeviceHint, templates: Templates | None
     matching = templates.matching(each)
     if not matching:
         part = ", ".join(f"{render(name, amount)} {name}" for name, amount in each)
-        raise InvalidRequest(f"requests: {part} is no template of any model; {templates.told()}")
+        raise InvalidRequest(f"requests: {part} matches no template of any model; {templates.told()}")
     yield replace(request, templates=matching)
 
 

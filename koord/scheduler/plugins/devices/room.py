@@ -70,7 +70,7 @@ class Room:
         return has_left(unit, asked, self.used(unit), None if most is None else dict(most.amounts))
 
     def free_vf(self, unit: Unit, request: Request) -> VF | None:
-        """The virtual function with the lowest bus id that nobody has, in a group that the request selects."""
+        """The free virtual function with the lowest bus id, in a group that the request selects."""
         assert request.vf_selector is not None
         used = self.usage.vfs.get(unit.key, {})
         own = self.most[unit.type].get(unit.minor, _NOTHING).vfs if unit.type in self.most else ()
@@ -103,8 +103,8 @@ class Room:
 
 
 def has_left(unit: Unit, asked: Amounts, used: Mapping[str, int], within: Mapping[str, int] | None = None) -> bool:
-    """As `Room.fits`, of a device of which so much is used. `asked`: as `filled` says. `within`: what a pod may have
-    of it at most."""
+    """As `Room.fits`, for a device with `used` taken. `asked`: as `filled` says. `within`: the most that a pod may have
+    of the device."""
     total, limited = unit.total, False
     for name, amount in asked:
         whole = total.get(name)

@@ -1,6 +1,6 @@
 """Which nodes and devices are preferred: empty ones (LeastAllocated), full ones (MostAllocated), or by another policy.
 
-Per resource with a total T, of which F is free, for a pod that takes A:
+Per resource with a total T and a free amount F, for a pod that takes A:
 
     least   (T - (T - F + A)) * 100 // T        most   min(T - F + A, T) * 100 // T
 
@@ -23,7 +23,7 @@ from koord.api.configuration.scheduler_args import DeviceShareArgs
 from koord.scheduler.framework.amount_scores import BALANCED, LEAST_ALLOCATED, MOST_ALLOCATED, ScoreShape
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Many, Numbers, One
-from koord.scheduler.framework.judge import Facet
+from koord.scheduler.framework.facet import Facet
 from koord.scheduler.plugins.devices.inventory import Unit
 from koord.scheduler.plugins.devices.ledger import COUNTED, taken, total
 from koord.scheduler.plugins.devices.requests import Request, Wanted
@@ -36,7 +36,7 @@ from koord.scheduler.state.view import View
 
 BEST: Final = 100
 FEW: Final = 6
-"""Up to so many rows are scored one by one: numpy's fixed cost per call is more than the arithmetic."""
+"""Up to this many rows are scored one by one: numpy's fixed cost per call is more than the arithmetic."""
 _SHAPES: Final = {
     "LeastAllocated": LEAST_ALLOCATED,
     "MostAllocated": MOST_ALLOCATED,

@@ -11,7 +11,7 @@ from koord.scheduler.plugins.devices.requests import MEMORY
 
 
 def machine_told(machine: Machine, usage: Usage) -> dict[str, object]:
-    """Every device by type and minor: what it offers, what is taken and left of it, and who has it."""
+    """Every device by type and minor: what it offers, what is taken and left of it, and the pods that have it."""
     by_type: dict[str, dict[str, object]] = {}
     for type_, units in machine.units.items():
         by_type[type_] = {str(unit.minor): _unit_told(unit, usage) for unit in units}

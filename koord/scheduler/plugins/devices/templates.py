@@ -1,4 +1,4 @@
-"""Templates by which a GPU or NPU may be cut into parts: a part must be exactly one of them.
+"""Templates for cutting a GPU or NPU into parts: a part must match exactly one of them.
 
 They are in a ConfigMap, below the key `data.yaml`, by vendor and model:
 

@@ -17,7 +17,7 @@ DEPTHS: Final = {"": 0, "Node": 0, "NUMANode": 1, "PCIe": 2, "Device": 0}
 """A single device is within its own scope wherever it lies; several never are."""
 
 
-class _Found(NamedTuple):
+class _Candidate(NamedTuple):
     depth: int
     mates: int
     "Scopes on the path that have GPUs of the same gang."
@@ -56,13 +56,13 @@ def closest(
     return None if found is None else found.units
 
 
-def _search(wanted: _Search, scope: Scope, mates: int, in_use: int) -> _Found | None:
+def _search(wanted: _Search, scope: Scope, mates: int, in_use: int) -> _Candidate | None:
     """The best in a scope; counts of scopes are those above it."""
     if len(wanted.fitting & scope.minors) < wanted.number:
         return None
     mates += not wanted.mates.isdisjoint(scope.minors)
     in_use += not wanted.used.isdisjoint(scope.minors)
-    best: _Found | None = None
+    best: _Candidate | None = None
     for child in scope.children:
         found = _search(wanted, child, mates, in_use)
         if found is not None and (best is None or found.rank > best.rank):
@@ -72,6 +72,6 @@ def _search(wanted: _Search, scope: Scope, mates: int, in_use: int) -> _Found | 
     able = [unit for unit in scope.units if unit.minor in wanted.fitting]
     score = wanted.score
     if score is None:
-        return _Found(scope.depth, mates, in_use, 0, tuple(able[: wanted.number]))
+        return _Candidate(scope.depth, mates, in_use, 0, tuple(able[: wanted.number]))
     points, _, first = max([(score(unit), -unit.minor, i) for i, unit in enumerate(able)])
-    return _Found(scope.depth, mates, in_use, points, (able[first],))
+    return _Candidate(scope.depth, mates, in_use, points, (able[first],))

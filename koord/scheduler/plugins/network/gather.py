@@ -42,7 +42,7 @@ def offers_of(tree: Tree, wish: NetworkTopologySpec, number: int, offer: Array, 
 
 
 def gathered(tree: Tree, wish: NetworkTopologySpec, number: int, offers: Offers) -> list[tuple[int, int]] | str:
-    """Nodes, by their numbers in the tree, and how many members each gets; or why there is no such place."""
+    """Nodes, by their numbers in the tree, and how many members each gets; or why the members do not fit."""
     unknown = [rule.layer for rule in wish.gather_strategy if tree.level_of(rule.layer) is None]
     if unknown:
         return f"the network has no layer {unknown[0]}, which the gang asks for"
@@ -68,7 +68,7 @@ def gathered(tree: Tree, wish: NetworkTopologySpec, number: int, offers: Offers)
 
 
 def lowest_must(tree: Tree, wish: NetworkTopologySpec) -> int:
-    """The lowest level in one domain of which a gang must be; 0 where anywhere will do."""
+    """The lowest level where a gang must be within one domain; 0 if it may be anywhere."""
     levels = [tree.level_of(rule.layer) for rule in wish.gather_strategy if rule.strategy == "MustGather"]
     return max((level for level in levels if level is not None), default=0)
 
@@ -82,8 +82,8 @@ def _rounded(offer: Array, multiple: int) -> Array:
 
 
 def _rank(tree: Tree, offers: Offers, level: int, domain: int, *, fullest: bool) -> tuple[object, ...]:
-    """Sorts the best first: near pods that are there, in it and above it; then by what is offered, `fullest`: the least
-    first; then by score and name."""
+    """Sorts the best first: near existing pods, in the domain and above it; then by what is offered (`fullest`: the
+    least first); then by score and name."""
     exist, offer, at, above = [], [], level, domain
     while at >= 0:
         exist.append(-int(offers.exist[at][above]))

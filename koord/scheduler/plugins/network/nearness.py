@@ -10,7 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from koord.scheduler.framework.judge import Judge, KeepsGroups
+from koord.scheduler.framework.facet import KeepsGroups
+from koord.scheduler.framework.judge import Judge
 from koord.scheduler.plugins.network.network import Network
 from koord.scheduler.state.table import Array, Changes
 
@@ -33,7 +34,7 @@ class _Nearness(KeepsGroups):
         self._followed: tuple[object, int] | None = None
         self._groups = np.zeros(0, np.int64)
         self._ranks: list[tuple[int, ...]] = [()]
-        "Of each group, the numbers by which it is ranked."
+        "For each group, the numbers that rank it."
 
     def refresh(self, changed: Changes | None) -> bool:
         tree, network = self._network.tree(), self._network

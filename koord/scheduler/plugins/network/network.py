@@ -99,7 +99,7 @@ class Network(Notes):
             return f"the ClusterNetworkTopology {NAME} cannot be used: {error}"
 
     def writes(self) -> Iterable[Patch]:
-        """What the object is to say of its tree, where it says something else."""
+        """The status that the object should have for its tree, if it differs."""
         if self._layers is None:
             return
         tree = self.tree()

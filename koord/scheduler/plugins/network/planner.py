@@ -64,8 +64,8 @@ class Planner:
         return Domains(tree, self._offers(tree, self._in_order(range(len(self._asks)))))
 
     def fields(self) -> list[list[Row]]:
-        """Where room could be made: the rows of each domain in one of which it must be, those first that could take
-        most of it as things are."""
+        """Where room could be made: the rows of each domain that the gang may be in, domains first that could take most
+        of it already."""
         found = self.domains()
         if isinstance(found, str):
             return []
@@ -134,7 +134,7 @@ class Planner:
         return number
 
     def _where_the_others_are(self, tree: Tree, offer: Array, rows: Array) -> Array:
-        """A gang that must be gathered, and of which pods have their places, goes where those are."""
+        """If pods of a gang that must be gathered are already placed, the others go to the same domain."""
         level = lowest_must(tree, self._wish)
         asked = {ask.key for ask in self._asks}
         placed = {key for id_ in self._gangs.among(self._asks) for key in self._gangs.all[id_].placed} - asked

@@ -3,8 +3,8 @@
     ClusterTopologyLayer  >  spine s1, s2  >  block b1, b2, ...  >  NodeTopologyLayer: n1, n2, ...
 
 A node's domain in a layer is the first label of the layer that is not empty. A node without a domain directly above it
-gets one of its own; without one further up it is no part of the tree. A domain is known by its layer and its name.
-Where nodes disagree on what is above it, the first node by name counts.
+gets one of its own; a node without one further up is left out of the tree. A domain is identified by its layer and its
+name. Where nodes disagree on what is above it, the first node by name counts.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def layers_of(spec: ClusterNetworkTopologySpec) -> list[tuple[str, tuple[str, ..
     if len(by_name) != len(spec.network_topology_spec):
         raise BadLayers("spec.networkTopologySpec names a layer twice")
     if NODE not in by_name:
-        raise BadLayers(f"spec.networkTopologySpec has no layer {NODE}, from which the layers above are followed")
+        raise BadLayers(f"spec.networkTopologySpec has no layer {NODE}, where the chain of layers starts")
     found: list[tuple[str, tuple[str, ...]]] = []
     above = by_name[NODE].parent_topology_layer
     while above and above != ROOT:

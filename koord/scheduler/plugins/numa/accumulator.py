@@ -25,8 +25,8 @@ _NO_REFS: Final[Mapping[int, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """How a pod's CPUs are to be chosen."""
+class BindRule:
+    """How to choose a pod's CPUs."""
 
     policy: BindPolicy
     required: bool = False
@@ -37,7 +37,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """The CPUs from which can be taken."""
+    """The CPUs available to a pod."""
 
     topology: Topology
     cpus: int
@@ -47,7 +47,7 @@ class Free:
     "How many pods use a CPU, where a CPU may have several."
 
 
-def take(free: Free, number: int, wish: Wish, preferred: int = 0) -> int | None:
+def take(free: Free, number: int, wish: BindRule, preferred: int = 0) -> int | None:
     """The CPUs for a pod, those of `preferred` first; None where there are not enough."""
     found = 0
     for cpus in _in_order(free, wish, free.cpus & preferred):
@@ -64,7 +64,7 @@ def take(free: Free, number: int, wish: Wish, preferred: int = 0) -> int | None:
     return found
 
 
-def _in_order(free: Free, wish: Wish, preferred: int) -> tuple[int, ...]:
+def _in_order(free: Free, wish: BindRule, preferred: int) -> tuple[int, ...]:
     """Sets of CPUs, in the order in which CPUs are taken from them. A required policy can use all of them."""
     topology = free.topology
     if not wish.required:
@@ -76,25 +76,25 @@ def _in_order(free: Free, wish: Wish, preferred: int) -> tuple[int, ...]:
     return apart & preferred, apart
 
 
-def trimmed(topology: Topology, cpus: int, wish: Wish) -> int:
+def trimmed(topology: Topology, cpus: int, wish: BindRule) -> int:
     """Of free CPUs, those that a required policy can use."""
     if not wish.required:
         return cpus
     return topology.whole(cpus) if wish.policy == "FullPCPUs" else topology.one_per_core(cpus)
 
 
-def _is_kept(topology: Topology, cpus: int, wish: Wish) -> bool:
+def _is_kept(topology: Topology, cpus: int, wish: BindRule) -> bool:
     if wish.policy == "FullPCPUs":
         return topology.is_whole(cpus)
     return topology.one_per_core(cpus) == cpus
 
 
-def _take(free: Free, number: int, wish: Wish) -> int | None:
+def _take(free: Free, number: int, wish: BindRule) -> int | None:
     if number <= 0:
         return 0
     if number > free.cpus.bit_count():
         return None
-    taking = _Taking(free, number, wish)
+    taking = _Selection(free, number, wish)
     is_full = wish.policy == "FullPCPUs"
     if is_full or free.topology.cpus_per_core == 1:
         taking.whole_cores()
@@ -105,10 +105,10 @@ def _take(free: Free, number: int, wish: Wish) -> int | None:
     return taking.taken
 
 
-class _Taking:
+class _Selection:
     """One call: what was taken so far, and what is still free."""
 
-    def __init__(self, free: Free, needed: int, wish: Wish) -> None:
+    def __init__(self, free: Free, needed: int, wish: BindRule) -> None:
         self._topology, self._free, self._wish = free.topology, free.cpus, wish
         self._refs = free.refs or _NO_REFS
         self._direction = 1 if wish.most else -1
@@ -179,7 +179,7 @@ class _Taking:
         return True
 
     def _open(self, levels: Iterable[Exclusive], shuns: bool) -> int:
-        """Free CPUs without those that a pod of such a wish shuns."""
+        """Free CPUs without those that a pod with this exclusive policy shuns."""
         exclusive = self._wish.exclusive
         if not shuns or not self._marked or exclusive not in levels:
             return self._free
@@ -187,7 +187,7 @@ class _Taking:
         return self._free & ~same(self._marked)
 
     def _passes(self, level: Exclusive) -> list[int]:
-        """What is free to somebody who shuns others, then all that is free."""
+        """The CPUs free to a pod that shuns others, then all free CPUs."""
         shunning = self._open((level,), True)
         return [shunning] if shunning == self._free else [shunning, self._free]
 

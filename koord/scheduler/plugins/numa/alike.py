@@ -27,7 +27,7 @@ class Alike:
         """`columns`: what the answers depend on, beside what every judge here looks at."""
         self._names = (*_ALWAYS, *columns)
         self._of: Array | None = None
-        "The column by which it is seen that the table has grown."
+        "The column that shows whether the table has grown."
         self._views: list[memoryview] = []
         self._verdicts: dict[Hashable, Numbers] = {}
         self._scores: dict[Hashable, int] = {}

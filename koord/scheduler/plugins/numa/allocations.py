@@ -12,40 +12,26 @@ A pod with CPUs and without amounts counts on the NUMA nodes of its CPUs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final, NamedTuple, TypeVar
+from collections.abc import Hashable, Iterable, Iterator
+from typing import ClassVar, Final
 
 import numpy as np
 
-from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.pod import Pod
-from koord.api.kubernetes.resources import pod_requests, stored_amounts
-from koord.api.machinery.faults import BadInput
-from koord.api.protocol.annotations.cpu import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, RESOURCE_STATUS, ResourceSpec
-from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.annotations.cpu import RESOURCE_STATUS
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
-from koord.api.protocol.priority import QoSClass, raw_qos_class
-from koord.api.text.stored import stored_amount
 from koord.scheduler.framework.cells import Overlay
 from koord.scheduler.framework.stable import Version
-from koord.scheduler.plugins.numa.accumulator import Exclusive, Free
-from koord.scheduler.plugins.numa.facts import CPU, Facts, amplified, facts_of, whole_cpus
-from koord.scheduler.plugins.numa.hints import Use
-from koord.scheduler.plugins.numa.topology import Topology, cpus_in
+from koord.scheduler.plugins.numa.allocation import NAME, Allocation, held_among, held_by, held_in_words
+from koord.scheduler.plugins.numa.facts import CPU, Facts, amplified, facts_of
+from koord.scheduler.plugins.numa.on_node import OnNode, rest_of
+from koord.scheduler.plugins.numa.topology import Topology
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.insiders import Insiders
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord
-from koord.scheduler.state.stand_ins import is_stand_in
 from koord.scheduler.state.table import Column, Reason, Row
 
-Amounts = tuple[tuple[str, int], ...]
-K = TypeVar("K", bound=Hashable)
-
-NAME: Final = "NodeNUMAResource"
-OWN_CPUS: Final = (QoSClass.LSE, QoSClass.LSR)
-"""Classes of pods that get CPUs of their own."""
 POLICY: Final = "numa policy"
 BIND: Final = "numa bind"
 PER_CORE: Final = "numa cpus per core"
@@ -60,284 +46,6 @@ POLICIES: Final = ("", "BestEffort", "Restricted", "SingleNUMANode")
 BIND_POLICIES: Final = ("", "FullPCPUs", "SpreadByPCPUs")
 
 
-class Held(NamedTuple):
-    """The note of a pod."""
-
-    cpus: int = 0
-    zones: tuple[tuple[int, Amounts], ...] = ()
-    "By number of a NUMA node, ascending."
-    exclusive: Exclusive = ""
-    alone: bool = False
-    "Whether it keeps its NUMA node from pods whose CPUs span several."
-
-
-def held_by(pod: Pod) -> Held | None:
-    """What counts of what a pod says that it holds: CPUs where it asks for some of its own, and resources that it
-    requests. That nobody but a scheduler writes it is seen to by admission. What cannot be read is not there."""
-    meta = pod.metadata
-    if RESOURCE_STATUS.key not in meta.annotations:
-        return None
-    try:
-        status = RESOURCE_STATUS.read(meta)
-        zones = tuple((each.node, counted(stored_amounts(each.resources))) for each in status.numa_node_resources)
-    except BadInput:
-        return None
-    held = Held(status.cpus.mask, tuple(sorted(zones)))
-    if not is_stand_in(meta.name):
-        held = _asked_for(held, pod)
-    if not held.cpus and not held.zones:
-        return None
-    return held._replace(exclusive=exclusive_of(meta_spec(pod)) if held.cpus else "", alone=wants_it_alone(meta))
-
-
-def _asked_for(held: Held, pod: Pod) -> Held:
-    """As it is, of what a pod asks for: one that asks for less since then still has what it got."""
-    requests = pod_requests(pod, capped=True)
-    zones = [(zone, tuple(each for each in listed if requests.get(each[0]))) for zone, listed in held.zones]
-    cpus = held.cpus if requests.get(CPU) and _asks_for_cpus(pod) else 0
-    return Held(cpus, tuple(each for each in zones if each[1]))
-
-
-def _asks_for_cpus(pod: Pod) -> bool:
-    """A pod that got CPUs because its node binds all pods says afterwards by which policy."""
-    if raw_qos_class(pod.metadata.labels) in OWN_CPUS:
-        return True
-    return meta_spec(pod).required_cpu_bind_policy not in ("", "Default")
-
-
-def wants_it_alone(meta: ObjectMeta) -> bool:
-    """Whether a pod wants no pod on its NUMA node whose CPUs span several. A node's policy alone does not mean that; a
-    pod's own does, unless it says otherwise."""
-    if NUMA_TOPOLOGY_SPEC.key not in meta.annotations:
-        return False
-    try:
-        spec = NUMA_TOPOLOGY_SPEC.read(meta)
-    except AnnotationError:
-        return False
-    exclusive = spec.single_numa_node_exclusive
-    return exclusive == "Required" or (not exclusive and bool(spec.numa_topology_policy))
-
-
-def meta_spec(pod: Pod) -> ResourceSpec:
-    """How a pod wants its CPUs; nothing where that cannot be read."""
-    try:
-        return RESOURCE_SPEC.read(pod.metadata)
-    except AnnotationError:
-        return ResourceSpec()
-
-
-def exclusive_of(spec: ResourceSpec) -> Exclusive:
-    wanted = spec.preferred_cpu_exclusive_policy
-    return wanted if wanted == "PCPULevel" or wanted == "NUMANodeLevel" else ""
-
-
-def counted(resources: Mapping[str, int]) -> Amounts:
-    return tuple(sorted((name, stored_amount(number)) for name, number in resources.items() if number > 0))
-
-
-def rest_of(held: Held, inside: Collection[Held], state: OnNode) -> Held:
-    """What is left of CPUs and amounts when others have theirs out of them. An amount of which nothing is left is there
-    as 0: CPUs alone would count by their number."""
-    if not inside:
-        return held
-    cpus, had = held.cpus, dict[tuple[int, str], int]()
-    for each in inside:
-        cpus &= ~each.cpus
-        for zone, name, number in state.amounts(each):
-            had[zone, name] = had.get((zone, name), 0) + number
-    zones: dict[int, dict[str, int]] = {}
-    for zone, name, number in state.amounts(held):
-        zones.setdefault(zone, {})[name] = max(0, number - had.get((zone, name), 0))
-    listed = tuple((zone, tuple(sorted(zones[zone].items()))) for zone in sorted(zones))
-    return Held(cpus, listed, held.exclusive if cpus else "", held.alone)
-
-
-def held_among(records: Iterable[PodRecord]) -> tuple[Held, ...]:
-    """What some pods hold."""
-    return tuple(note for record in records for name, note in record.notes if name == NAME and isinstance(note, Held))
-
-
-class Limit(NamedTuple):
-    """What is left of a room, of the resources that it limits its owners in."""
-
-    cpus: int | None
-    "None: any CPUs."
-    zones: Mapping[tuple[int, str], int]
-    names: frozenset[str]
-    "The resources in it: of NUMA nodes that are not, there is nothing."
-
-
-@dataclass(slots=True)
-class OnNode:
-    """What the pods of one node hold."""
-
-    facts: Facts = field(default_factory=Facts)
-    taken: int = 0
-    more: dict[int, int] = field(default_factory=dict)
-    "By CPU, how many pods hold it beside the first."
-    exclusive: dict[str, tuple[Exclusive, int]] = field(default_factory=dict)
-    "Pods that want cores or NUMA nodes for themselves, and their CPUs."
-    zones: dict[tuple[int, str], int] = field(default_factory=dict)
-    "By NUMA node and resource, what pods hold."
-    single: dict[int, int] = field(default_factory=dict)
-    spanning: dict[int, int] = field(default_factory=dict)
-    "By NUMA node, how many pods have CPUs there alone, or there and elsewhere."
-    kept: dict[int, int] = field(default_factory=dict)
-    "By NUMA node, how many pods keep it from pods whose CPUs span several."
-    most: Limit | None = None
-    "What a pod may have at most, where it is limited to what is left of a room."
-
-    def count(self, held: Held, key: str, sign: int) -> None:
-        if held.cpus:
-            self._count_cpus(held, key, sign)
-        zones = set[int]()
-        for zone, name, number in self.amounts(held):
-            _add(self.zones, (zone, name), sign * number)
-            zones.add(zone)
-        if held.alone and len(zones) == 1:
-            _add(self.kept, zones.pop(), sign)
-
-    def _count_cpus(self, held: Held, key: str, sign: int) -> None:
-        cpus, more = held.cpus, self.more
-        if sign > 0:
-            for cpu in cpus_in(cpus & self.taken):
-                _add(more, cpu, 1)
-            self.taken |= cpus
-        else:
-            for cpu in [cpu for cpu in more if cpus >> cpu & 1]:
-                cpus &= ~(1 << cpu)
-                _add(more, cpu, -1)
-            self.taken &= ~cpus
-        if held.exclusive:
-            if sign > 0:
-                self.exclusive[key] = held.exclusive, held.cpus
-            else:
-                self.exclusive.pop(key, None)
-        topology = self.facts.topology
-        if topology is not None:
-            nodes = [number for number, _ in topology.nodes_of(held.cpus)]
-            uses = self.spanning if len(nodes) > 1 else self.single
-            for number in nodes:
-                _add(uses, number, sign)
-
-    def amounts(self, held: Held) -> Iterable[tuple[int, str, int]]:
-        if held.zones:
-            return ((zone, name, number) for zone, listed in held.zones for name, number in listed)
-        topology = self.facts.topology
-        if topology is None or not held.cpus:
-            return ()
-        return ((zone, CPU, cpus.bit_count() * 1000) for zone, cpus in topology.nodes_of(held.cpus))
-
-    def without(self, others: Mapping[str, Held]) -> OnNode:
-        """The same node as if some pods were not there: by their keys, what they are counted with."""
-        found = self._copy()
-        for key, held in others.items():
-            found.count(held, key, -1)
-        return found
-
-    def with_more(self, key: str, held: Held) -> OnNode:
-        """The same node with one more pod, by its key."""
-        found = self._copy()
-        found.count(held, key, +1)
-        return found
-
-    def _copy(self) -> OnNode:
-        return replace(
-            self,
-            more=dict(self.more),
-            exclusive=dict(self.exclusive),
-            zones=dict(self.zones),
-            single=dict(self.single),
-            spanning=dict(self.spanning),
-            kept=dict(self.kept),
-        )
-
-    def limited(self, whole: Held, rest: Held, resources: Collection[str]) -> OnNode:
-        """The same node for a pod that gets no more of some resources than is left of a room."""
-        topology, zones = self.facts.topology, dict[tuple[int, str], int]()
-        for zone, name, number in self.amounts(rest):
-            if name in resources:
-                cpus = 0 if name != CPU or topology is None else topology.nodes.get(zone, 0) & rest.cpus
-                bound = cpus.bit_count() * 1000
-                zones[zone, name] = number - bound + amplified(bound, self.facts.ratio)
-        most = Limit(
-            rest.cpus if whole.cpus and CPU in resources else None, zones, frozenset(name for _, name in zones)
-        )
-        return replace(self, most=most)
-
-    @property
-    def available(self) -> int:
-        """CPUs that a pod may get."""
-        facts = self.facts
-        open_ = facts.open_cpus
-        if self.most is not None and self.most.cpus is not None:
-            open_ &= self.most.cpus
-        if facts.max_refs == 1:
-            return open_ & ~self.taken
-        full = sum(1 << cpu for cpu in cpus_in(self.taken) if self.more.get(cpu, 0) + 1 >= facts.max_refs)
-        return open_ & ~full
-
-    def free(self, exclusive: Exclusive) -> Free:
-        assert self.facts.topology is not None
-        marked = 0
-        if exclusive:
-            for policy, cpus in self.exclusive.values():
-                if policy == exclusive:
-                    marked |= cpus
-        refs = None
-        if self.facts.max_refs > 1:
-            refs = {cpu: 1 + self.more.get(cpu, 0) for cpu in cpus_in(self.taken)}
-        return Free(self.facts.topology, self.available, marked, refs)
-
-    def uses(self, *, alone: bool = True, binds: bool = True) -> tuple[Use, ...]:
-        """How every NUMA node is used, by its number, as far as a pod minds: one that wants NUMA nodes for itself, or
-        one that gets CPUs of its own."""
-
-        def use(zone: int) -> Use:
-            if alone and self.spanning.get(zone):
-                return "shared"
-            return "single" if (alone and self.single.get(zone)) or (binds and self.kept.get(zone)) else "idle"
-
-        return tuple(use(zone) for zone in range(max(self.facts.zones, default=-1) + 1))
-
-    def bindable(self, zone: int) -> int | None:
-        """How many CPUs of a NUMA node pods may still get as their own, where it has promised CPUs to pods that share
-        them; None: all that are free."""
-        promised = self.zones.get((zone, CPU), 0) - self.bound_on(zone) * 1000
-        if promised <= 0 or CPU not in self.facts.zones.get(zone, {}):
-            return None
-        return whole_cpus(self.left(zone, CPU), self.facts.ratio)
-
-    def bound_on(self, zone: int) -> int:
-        """How many CPUs of a NUMA node pods hold."""
-        topology = self.facts.topology
-        return 0 if topology is None else (topology.nodes.get(zone, 0) & self.taken).bit_count()
-
-    def charged(self, zone: int, name: str) -> int:
-        """What is taken of a resource of a NUMA node."""
-        number = self.zones.get((zone, name), 0)
-        if name != CPU or self.facts.ratio <= 1:
-            return number
-        bound = self.bound_on(zone) * 1000
-        return max(0, number - bound) + amplified(bound, self.facts.ratio)
-
-    def left(self, zone: int, name: str) -> int:
-        """What a pod may get of a resource of a NUMA node."""
-        left = max(0, self.facts.zones.get(zone, {}).get(name, 0) - self.charged(zone, name))
-        if self.most is None or name not in self.most.names:
-            return left
-        return min(left, self.most.zones.get((zone, name), 0))
-
-
-def _add(counts: dict[K, int], key: K, number: int) -> None:
-    """What comes to nothing is not there."""
-    now = counts.get(key, 0) + number
-    if now:
-        counts[key] = now
-    else:
-        counts.pop(key, None)
-
-
 class Allocations(Notes):
     """Of a whole cluster."""
 
@@ -348,13 +56,13 @@ class Allocations(Notes):
         super().__init__(cluster)
         self.reports: dict[str, NodeResourceTopology] = {}
         self.on: dict[Row, OnNode] = {}
-        self._insiders = Insiders[Held](lambda held, inside, row: rest_of(held, inside, self.on[row]))
+        self._insiders = Insiders[Allocation](lambda held, inside, row: rest_of(held, inside, self.on[row]))
         self._zones: set[int] = set()
         self._resources: set[tuple[int, str]] = set()
         self.restricts = self.binds = self.amplifies = False
         "Whether some node has a NUMA policy, binds all its pods, or has a ratio; or had since the start."
         self.version = Version(0)
-        "Another number means that judges must be made anew."
+        "If the number changes, judges must be made again."
         declare = cluster.table.declare
         for name in (POLICY, BIND, PER_CORE, ZONES):
             declare(Column(name, np.int16, Reason.EXACT))
@@ -373,6 +81,9 @@ class Allocations(Notes):
         """The resources that a NUMA node of this number has on some node."""
         return [name for number, name in self._resources if number == zone]
 
+    def words(self, note: object) -> str:
+        return held_in_words(note) if isinstance(note, Allocation) else ""
+
     def of(self, pod: Pod) -> object | None:
         return held_by(pod)
 
@@ -383,7 +94,7 @@ class Allocations(Notes):
         """Of free CPUs not less than there would be without the pod: which of them make whole cores, or are held by
         others as well, the exact check finds out."""
         state = self.on.get(row)
-        if state is None or not isinstance(note, Held):
+        if state is None or not isinstance(note, Allocation):
             return
         facts, topology = state.facts, state.facts.topology
         own = {} if topology is None else {zone: 1000 * each.bit_count() for zone, each in topology.nodes_of(note.cpus)}
@@ -401,12 +112,12 @@ class Allocations(Notes):
                 if zone in self._zones:
                     yield (name, zone), amount
 
-    def counts_as(self, record: PodRecord, row: Row) -> Held | None:
+    def counts_as(self, record: PodRecord, row: Row) -> Allocation | None:
         note = record.note(self.name)
-        return self._insiders.counted(note, record, row) if isinstance(note, Held) else None
+        return self._insiders.counted(note, record, row) if isinstance(note, Allocation) else None
 
     def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
-        assert isinstance(note, Held)
+        assert isinstance(note, Allocation)
         state = self.on[row]
         for each, held, by in self._insiders.moved(note, record, row, sign):
             state.count(held, each.key, by)
@@ -433,7 +144,7 @@ class Allocations(Notes):
             self.put_facts(row, facts)
 
     def put_facts(self, row: Row, facts: Facts) -> None:
-        """Count everything on a row anew."""
+        """Recount everything on a row."""
         state = self.on[row] = OnNode(facts)
         for record in self.cluster.pods_on[row].values():
             for held in held_among([record]):
@@ -476,7 +187,7 @@ class Allocations(Notes):
                 declare(Column((HAS, zone, name), np.int64, Reason.EXACT))
                 declare(Column((TAKEN, zone, name), np.int64, Reason.EXACT))
 
-    def _write(self, row: Row, state: OnNode, changed: Held) -> None:
+    def _write(self, row: Row, state: OnNode, changed: Allocation) -> None:
         """What one pod's coming or going changes."""
         put, touched = self.cluster.table.set, set[int]()
         topology = state.facts.topology

@@ -1,6 +1,6 @@
-"""What would let a pod have its CPUs and NUMA nodes on a node that turns it away, and what the node lacks, in words.
+"""What would give a pod its CPUs and NUMA nodes on a node that rejects it, and what the node lacks, in words.
 
-Proposals are tried out with all plugins before anybody hears of them, so each is only what would satisfy this one.
+Proposals are tried out with all plugins before users see them, so each need only satisfy this plugin.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from koord.api.protocol.annotations.cpu import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, asking_for_less, larger, relabelled, smaller
 from koord.scheduler.framework.judge import Refused
-from koord.scheduler.plugins.numa.accumulator import Wish
-from koord.scheduler.plugins.numa.allocations import Held, meta_spec
+from koord.scheduler.plugins.numa.accumulator import BindRule
+from koord.scheduler.plugins.numa.allocation import meta_spec
 from koord.scheduler.plugins.numa.facts import CPU, Facts
-from koord.scheduler.plugins.numa.result import status_of
 from koord.scheduler.plugins.numa.wants import NOT_INTEGER, Wants
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Row
@@ -43,8 +42,8 @@ def not_alone(pod: Pod, wants: Wants) -> Iterator[Change]:
 
 
 def weaker_policy(node: Node, wants: Wants, facts: Facts, *, aligned: bool) -> Iterator[Change]:
-    """NUMA nodes have too little for the policy of the node; or, not `aligned`, what the pod needs is on different
-    ones, which no weaker policy that insists on anything mends."""
+    """NUMA nodes have too little for the policy of the node; or, if not `aligned`, what the pod needs is on different
+    NUMA nodes, which only a policy that requires nothing resolves."""
     if wants.policy or not facts.policy or names.LABEL_NUMA_TOPOLOGY_POLICY not in node.metadata.labels:
         return
     if aligned and facts.policy == "SingleNUMANode":
@@ -61,7 +60,7 @@ def fewer_cpus(pod: Pod, milli: int, most: int) -> Iterator[Change]:
 
 
 def whole_cpus(pod: Pod, milli: int, free: int) -> Iterator[Change]:
-    """A request of whole CPUs: of more, where a node has so many, else of fewer."""
+    """A request of whole CPUs: rounded up if a node has that many, else rounded down."""
     more, fewer = -(-milli // 1000) * 1000, milli // 1000 * 1000
     if more <= free:
         yield asking_for_less(larger(pod, CPU, more), {CPU: (more, milli)}, size=more / milli)
@@ -69,7 +68,7 @@ def whole_cpus(pod: Pod, milli: int, free: int) -> Iterator[Change]:
         yield from fewer_cpus(pod, milli, min(fewer, free // 1000 * 1000))
 
 
-def no_requirement(pod: Pod, wish: Wish) -> Iterator[Change]:
+def no_requirement(pod: Pod, wish: BindRule) -> Iterator[Change]:
     """The bind policy as a preference."""
     said = meta_spec(pod)
     if not said.required_cpu_bind_policy:
@@ -83,19 +82,6 @@ def no_node_binding(node: Node) -> Iterator[Change]:
     """The node does not bind all its pods."""
     if names.LABEL_CPU_BIND_POLICY in node.metadata.labels:
         yield from relabelled(node, {names.LABEL_CPU_BIND_POLICY: None}, size=2.0)
-
-
-def held_in_words(held: Held) -> str:
-    """`CPUs 0-3 of NUMA node 0`, `2 cpu and 1Gi memory of NUMA node 1`."""
-    status = status_of(held)
-    nodes = [str(each.node) for each in status.numa_node_resources]
-    of = f" of NUMA node{'s' if len(nodes) > 1 else ''} {' and '.join(nodes)}" if nodes else ""
-    if status.cpuset:
-        return f"CPU{'s' if held.cpus.bit_count() > 1 else ''} {status.cpuset}{of}"
-    return "; ".join(
-        f"{' and '.join(f'{amount} {name}' for name, amount in each.resources.items())} of NUMA node {each.node}"
-        for each in status.numa_node_resources
-    )
 
 
 class NotWhole(Refused):

@@ -33,7 +33,7 @@ D = TypeVar("D")
 
 CPU: Final = "cpu"
 MOST_ZONES: Final = 8
-"""NUMA nodes with higher numbers have no amounts: nobody is placed by them."""
+"""NUMA nodes with higher numbers have no amounts: no pod is placed by them."""
 ROUNDING: Final = 1e-6
 """Far more than a division is off by, far less than a thousandth of a CPU."""
 _NUMBERS: Final = frozenset(str(each) for each in range(MOST_ZONES))

@@ -10,8 +10,9 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
 from koord.api.text.cpuset import CPUSet
-from koord.scheduler.plugins.numa.allocations import Held, OnNode, held_by
+from koord.scheduler.plugins.numa.allocation import Allocation, held_by
 from koord.scheduler.plugins.numa.facts import facts_of
+from koord.scheduler.plugins.numa.on_node import OnNode
 from koord.scheduler.plugins.numa.topology import Topology, cpus_in
 from koord.scheduler.state.stand_ins import told_name
 
@@ -59,7 +60,7 @@ def figures(
 ) -> tuple[CPUFigures, ...]:
     """By the names of nodes."""
     by_name = {each.metadata.name: each for each in reports}
-    holding: dict[str, dict[str, Held]] = {}
+    holding: dict[str, dict[str, Allocation]] = {}
     for pod in pods:
         held = None if pod.is_finished or not pod.spec.node_name else held_by(pod)
         if held is not None:
@@ -68,7 +69,7 @@ def figures(
     return tuple(_of(node, by_name.get(node.metadata.name), holding.get(node.metadata.name, {})) for node in ordered)
 
 
-def _of(node: Node, report: NodeResourceTopology | None, holding: Mapping[str, Held]) -> CPUFigures:
+def _of(node: Node, report: NodeResourceTopology | None, holding: Mapping[str, Allocation]) -> CPUFigures:
     facts = facts_of(node, report)
     state = OnNode(facts)
     for key, held in holding.items():
@@ -99,7 +100,7 @@ def _numa(number: int, topology: Topology, state: OnNode) -> NUMAFigures:
     )
 
 
-def _nodes(held: Held, topology: Topology | None) -> tuple[int, ...]:
+def _nodes(held: Allocation, topology: Topology | None) -> tuple[int, ...]:
     if held.zones:
         return tuple(zone for zone, _ in held.zones)
     return () if topology is None else tuple(number for number, _ in topology.nodes_of(held.cpus))

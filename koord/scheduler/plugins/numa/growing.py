@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from koord.scheduler.plugins.numa.allocations import Held, OnNode
+from koord.scheduler.plugins.numa.allocation import Allocation
 from koord.scheduler.plugins.numa.facts import CPU
+from koord.scheduler.plugins.numa.on_node import OnNode
 
 
-def has_all(found: Held, having: Held) -> bool:
+def has_all(found: Allocation, having: Allocation) -> bool:
     """Whether nothing of what it has is given up."""
     amounts = {(zone, name): number for zone, listed in found.zones for name, number in listed}
     return not having.cpus & ~found.cpus and all(
@@ -16,7 +17,7 @@ def has_all(found: Held, having: Held) -> bool:
     )
 
 
-def missing(needs: Mapping[str, int], having: Held, state: OnNode) -> dict[str, int]:
+def missing(needs: Mapping[str, int], having: Allocation, state: OnNode) -> dict[str, int]:
     """What it lacks of what it asks for."""
     has: dict[str, int] = {}
     for _, name, number in state.amounts(having):
@@ -25,11 +26,11 @@ def missing(needs: Mapping[str, int], having: Held, state: OnNode) -> dict[str, 
     return {name: max(0, number - has.get(name, 0)) for name, number in needs.items()}
 
 
-def both(having: Held, more: Held) -> Held:
+def both(having: Allocation, more: Allocation) -> Allocation:
     zones: dict[int, dict[str, int]] = {}
     for zone, listed in (*having.zones, *more.zones):
         here = zones.setdefault(zone, {})
         for name, number in listed:
             here[name] = here.get(name, 0) + number
     listed_ = tuple((zone, tuple(sorted(zones[zone].items()))) for zone in sorted(zones))
-    return Held(having.cpus | more.cpus, listed_, more.exclusive or having.exclusive, having.alone)
+    return Allocation(having.cpus | more.cpus, listed_, more.exclusive or having.exclusive, having.alone)

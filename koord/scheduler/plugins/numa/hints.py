@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.judge import Joint, Objection
+from koord.scheduler.framework.exact_check import Joint, Objection
 from koord.scheduler.state.table import Row
 
 Policy: TypeAlias = Literal["BestEffort", "Restricted", "SingleNUMANode"]
@@ -27,7 +27,7 @@ Use: TypeAlias = Literal["idle", "single", "shared"]
 
 
 class Hint(NamedTuple):
-    """One set of NUMA nodes from which a resource can be given."""
+    """One set of NUMA nodes that can give a resource."""
 
     nodes: int
     preferred: bool
@@ -155,7 +155,7 @@ _CAUSE: Final = re.compile(r"(\S+) prefer \[([01 ]*)\]")
 
 
 def in_words(unaligned: str) -> str:
-    """What such a reason says: `cpu prefers NUMA node 1, gpu prefers NUMA node 0`."""
+    """An UNALIGNED reason in words: `cpu prefers NUMA node 1, gpu prefers NUMA node 0`."""
     causes = re.split(r",| & ", unaligned.removeprefix(UNALIGNED))
     told = []
     for match in filter(None, map(_CAUSE.match, causes)):

@@ -9,7 +9,7 @@ Pods that ask for nothing of it only meet its score, unless some node has a poli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final
 
 from koord.api.configuration.scheduler_args import NodeNUMAResourceArgs, ScoringStrategy
@@ -20,14 +20,17 @@ from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.framework.amount_scores import BALANCED, LEAST_ALLOCATED, MOST_ALLOCATED, ScoreShape
 from koord.scheduler.framework.amounts import AmountJudge, Share
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.controller import Controller
 from koord.scheduler.framework.judge import Judge, Refused
-from koord.scheduler.framework.plugin import Plugin, Taking
-from koord.scheduler.plugins.numa.allocations import Allocations, Held
-from koord.scheduler.plugins.numa.changes import NotWhole, held_in_words
+from koord.scheduler.framework.plugin import KeyedBy, Plugin, Taking
+from koord.scheduler.plugins.numa.allocation import Allocation
+from koord.scheduler.plugins.numa.allocations import Allocations
+from koord.scheduler.plugins.numa.changes import NotWhole
 from koord.scheduler.plugins.numa.facts import CPU
+from koord.scheduler.plugins.numa.formulas import Formulas
 from koord.scheduler.plugins.numa.judge import NUMAJudge
 from koord.scheduler.plugins.numa.result import patch_of
-from koord.scheduler.plugins.numa.service import available_cpus, cpu_topology_options, node_told
+from koord.scheduler.plugins.numa.service import services_of
 from koord.scheduler.plugins.numa.wants import NOT_INTEGER, Wants, asks_for_amounts, wants_of
 from koord.scheduler.plugins.numa.zones import Weighed
 from koord.scheduler.state.cluster import Cluster
@@ -45,6 +48,7 @@ _SHAPES: Final[Mapping[str, ScoreShape]] = {
 class NodeNUMAResource(Plugin):
     name = "NodeNUMAResource"
     notes = Allocations
+    controller: Controller
     wakes_on = Reason.NODE | Reason.LABELS | Reason.ALLOCATABLE | Reason.FREED | Reason.EXACT | Reason.LOAD
 
     def __init__(self, args: NodeNUMAResourceArgs | None = None) -> None:
@@ -55,8 +59,9 @@ class NodeNUMAResource(Plugin):
     def attach(self, cluster: Cluster) -> None:
         known = Allocations.name in cluster.noting
         self._allocations = cluster.notes(Allocations)
-        # Allocations are the cluster's: the plugin of the first profile hears of topologies for all.
+        # Allocations belong to the cluster: the plugin of the first profile gets topologies for all.
         self._is_first = self._is_first or not known
+        self.controller = Controller(services=services_of(self._allocations))
 
     def helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
         """What a node says in annotations may free CPUs; what it reports of its usage does not."""
@@ -67,8 +72,8 @@ class NodeNUMAResource(Plugin):
         if self._is_first:
             yield Taking(NODE_RESOURCE_TOPOLOGIES, allocations.put_report, allocations.remove_report)
 
-    def keyed_by_name(self, cluster: Cluster) -> bool:
-        return False
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
+        return KeyedBy.LABELS
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.requests if asks_for_amounts(ask) else self._wants(ask), self._allocations.version
@@ -92,32 +97,31 @@ class NodeNUMAResource(Plugin):
             ]
             return AmountJudge(cluster.table, shares=shares, shape=node_score.shape)
         zone_score = _weighed(self._args.numa_scoring_strategy, wants.requests)
-        return NUMAJudge(cluster, wants, allocations, node_score=node_score, zone_score=zone_score, most=self._most)
+        return NUMAJudge(
+            Formulas(
+                cluster,
+                wants,
+                allocations,
+                node_score=node_score,
+                zone_score=zone_score,
+                most=self._most,
+                view=ask.view,
+            )
+        )
 
     def _wants(self, ask: Ask) -> Wants:
         return wants_of(ask, self._args.default_cpu_bind_policy)
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
-        if isinstance(found, Held):
+        if isinstance(found, Allocation):
             return found
         # What it says of another attempt, on another node, is not so here.
-        return Held() if RESOURCE_STATUS.key in ask.meta.annotations else None
+        return Allocation() if RESOURCE_STATUS.key in ask.meta.annotations else None
 
     def pre_bind(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Mapping[str, Any] | None:
-        if not isinstance(note, Held):
+        if not isinstance(note, Allocation):
             return None
         return patch_of(ask, note, self._wants(ask), self._allocations.on[row].facts)
-
-    def tells(self, note: object) -> str:
-        return held_in_words(note) if isinstance(note, Held) else ""
-
-    def services(self) -> Mapping[str, Callable[[str], object]]:
-        allocations = self._allocations
-        return {
-            "nodes/:nodeName": lambda name: node_told(allocations, name),
-            "cpuTopologyOptions/:nodeName": lambda name: cpu_topology_options(allocations, name),
-            "availableCPUs/:nodeName": lambda name: available_cpus(allocations, name),
-        }
 
 
 def _weighed(strategy: ScoringStrategy, requests: Amounts) -> Weighed:

@@ -1,4 +1,4 @@
-"""What is written on a pod before it is bound: its CPUs and NUMA amounts, and the policy by which it got them."""
+"""What is written on a pod before it is bound: its CPUs and NUMA amounts, and the policy that chose them."""
 
 from __future__ import annotations
 
@@ -9,28 +9,14 @@ from msgspec.structs import replace
 from koord.api.protocol.annotations.cpu import (
     RESOURCE_SPEC,
     RESOURCE_STATUS,
-    NUMANodeResource,
-    ResourceStatus,
 )
-from koord.api.text.cpuset import CPUSet
-from koord.api.text.quantity import render
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.plugins.numa.allocations import Held, meta_spec
+from koord.scheduler.plugins.numa.allocation import Allocation, meta_spec, status_of
 from koord.scheduler.plugins.numa.facts import Facts
 from koord.scheduler.plugins.numa.wants import Wants
 
 
-def status_of(held: Held) -> ResourceStatus:
-    return ResourceStatus(
-        str(CPUSet.from_mask(held.cpus)),
-        tuple(
-            NUMANodeResource(zone, {name: render(name, number) for name, number in listed})
-            for zone, listed in held.zones
-        ),
-    )
-
-
-def patch_of(ask: Ask, held: Held, wants: Wants, facts: Facts) -> dict[str, Any]:
+def patch_of(ask: Ask, held: Allocation, wants: Wants, facts: Facts) -> dict[str, Any]:
     """As a merge patch. A bound pod that left its policy open says afterwards which one it got."""
     if not held.cpus and not held.zones:
         return {"metadata": {"annotations": {RESOURCE_STATUS.key: None}}}

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from koord.api.text.cpuset import CPUSet
 from koord.api.text.quantity import render
-from koord.scheduler.plugins.numa.allocations import Allocations, OnNode, held_among
+from koord.scheduler.plugins.numa.allocation import held_among
+from koord.scheduler.plugins.numa.allocations import Allocations
+from koord.scheduler.plugins.numa.on_node import OnNode
 from koord.scheduler.plugins.numa.topology import Topology, cpus_in
+
+
+def services_of(allocations: Allocations) -> Mapping[str, Callable[[str], object]]:
+    """What the plugin answers, by path."""
+    return {
+        "nodes/:nodeName": lambda name: node_told(allocations, name),
+        "cpuTopologyOptions/:nodeName": lambda name: cpu_topology_options(allocations, name),
+        "availableCPUs/:nodeName": lambda name: available_cpus(allocations, name),
+    }
 
 
 def cpu_topology_options(allocations: Allocations, node: str) -> object | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from koord.scheduler.framework.judge import Objection
+from koord.scheduler.framework.exact_check import Objection
 from koord.scheduler.plugins.numa.facts import CPU
 
 

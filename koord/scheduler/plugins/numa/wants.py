@@ -17,7 +17,7 @@ from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.priority import PriorityClass, priority_class, raw_qos_class
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.numa.accumulator import BindPolicy, Exclusive
-from koord.scheduler.plugins.numa.allocations import NAME, OWN_CPUS, Held, exclusive_of, held_by, wants_it_alone
+from koord.scheduler.plugins.numa.allocation import NAME, OWN_CPUS, Allocation, exclusive_of, held_by, wants_it_alone
 from koord.scheduler.plugins.numa.facts import CPU
 from koord.scheduler.plugins.numa.hints import Policy
 from koord.scheduler.state.pods import Amounts
@@ -46,9 +46,9 @@ class Wants:
     alone: bool = False
     "Whether it takes NUMA nodes only as `hints.is_open` says."
     refused: str = ""
-    "Why it cannot be placed anywhere as it is."
-    exactly: Held | None = None
-    "What it must get, where somebody has chosen that for it."
+    "Why the pod, unchanged, cannot be placed anywhere."
+    exactly: Allocation | None = None
+    "What it must get, if a hint has chosen that for it."
 
     @property
     def cpu_milli(self) -> int:
@@ -61,13 +61,13 @@ class Wants:
 
 
 def asks_for_amounts(ask: Ask) -> bool:
-    """Whether nothing in a pod asks for more than amounts: most pods, told by a look at their labels."""
+    """Whether a pod asks for nothing but amounts: true of most pods, by a look at their labels and annotations."""
     meta = ask.meta
     return raw_qos_class(meta.labels) not in OWN_CPUS and _ASKING.isdisjoint(meta.annotations)
 
 
-def _chosen(ask: Ask) -> Held | None:
-    """What a pod says that it got, if a hint says that this is to count."""
+def _chosen(ask: Ask) -> Allocation | None:
+    """What a pod says that it got, if a scheduling hint says that this counts."""
     held = held_by(ask.pod)
     if held is None:
         return None

@@ -6,7 +6,7 @@ resource that is bound (CPUs of its own) whole CPUs count, or whole cores, and o
     Restricted        all NUMA nodes that have something of everything are enough together
     SingleNUMANode    one of them is enough
 
-Which set is chosen goes by its size, then the score, then the numbers; `Choice` goes through all sets.
+The set is chosen by its size, then the score, then the numbers; `Choice` compares all sets.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Zones:
         return enough * 1000 * bound.binding + left * (1 - bound.binding)
 
     def promised(self, cells: Cells, bound: Bound) -> Numbers:
-        """Free CPUs that nobody may bind, since NUMA nodes have promised them to pods that share CPUs."""
+        """Free CPUs that no pod may bind, since NUMA nodes have promised them to pods that share CPUs."""
         found: Numbers = 0
         columns = zip(self.zones, self.columns(HAS, CPU), self.columns(TAKEN, CPU), strict=True)
         for zone, has, taken in columns:
@@ -95,7 +95,7 @@ class Zones:
         return found
 
     def short_of(self, cells: Cells, policy: Numbers, bound: Bound) -> Numbers:
-        """The resources of which NUMA nodes have too little under a policy, as a mask in the order of `needs`."""
+        """The resources that NUMA nodes are short of under a policy, as a mask in the order of `needs`."""
         there = cells[ZONES]
         is_single = (policy == SINGLE) * 1
         every: list[Numbers] = [(there >> zone & 1) for zone in self.zones]
@@ -146,7 +146,7 @@ class Choice:
     lacking: Mapping[str, Array]
     "By resource, the sets that have a NUMA node without it."
     reported: Mapping[str, Array]
-    "By resource, the rows of which some NUMA node reports it."
+    "By resource, the rows where some NUMA node reports it."
     scores: Array
 
     def chosen(self, policy: Array) -> Array:

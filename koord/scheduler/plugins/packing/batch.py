@@ -26,7 +26,7 @@ class Batch:
         return len(self.shapes)
 
     def room(self, cpu: Array, devices: Array) -> Array:
-        """Whether rows that have so much left have room: by row and shape."""
+        """Whether rows with this CPU and these devices left have room: by row and shape."""
         largest = np.full((len(devices), devices.shape[1] + 1 + self._most), -1, np.int64)
         largest[:, 0] = WHOLE
         largest[:, 1 : devices.shape[1] + 1] = np.sort(devices, axis=1)[:, ::-1]

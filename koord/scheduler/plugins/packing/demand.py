@@ -26,17 +26,17 @@ from koord.scheduler.state.table import Row
 
 HALF_LIFE_S: Final = 3 * 86_400.0
 MOST_PODS: Final = 20_000
-"""Beyond so many, pods that have left are forgotten, those that left first."""
+"""Beyond this many, pods that have left are forgotten, those that left first."""
 STANDING: Final = 0.6
 """How far the time that pods stay counts; the rest is how often they come."""
 MOST_OFTEN: Final = 100.0
 STAYS_S: Final = 3600.0
-"""A pod that is there counts as long at least: nobody knows yet how long it will stay."""
+"""A running pod counts for at least this long: how long it will stay is not known yet."""
 SHAPES_KEPT: Final = 1 << 14
 
 
 @dataclass(slots=True)
-class _Seen:
+class _PodStay:
     shape: PodShape
     came_s: float
     left_s: float | None = None
@@ -65,7 +65,7 @@ class Demand(Notes):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _PodStay] = {}
         "By pod."
         self._elsewhere: dict[str, None] = {}
         self._gone: dict[str, None] = {}
@@ -102,10 +102,10 @@ class Demand(Notes):
             self._gone.pop(key, None)
             seen.left_s = None
             return
-        self._add(key, _Seen(note, now_s if record.placed_s is None else record.placed_s))
+        self._add(key, _PodStay(note, now_s if record.placed_s is None else record.placed_s))
         self.cluster.undoable(lambda: self._forget(key))
 
-    def _add(self, pod: str, seen: _Seen) -> None:
+    def _add(self, pod: str, seen: _PodStay) -> None:
         self._seen[pod] = seen
         self.gpu_pods += seen.shape.gpus > 0
         if len(self._seen) > MOST_PODS:
@@ -121,7 +121,7 @@ class Demand(Notes):
         self.gpu_pods -= seen is not None and seen.shape.gpus > 0
 
     def measure_by(self, device_bytes: int) -> None:
-        """So much memory is a whole device, where pods ask for bytes."""
+        """`device_bytes` of memory is a whole device, where pods ask for bytes."""
         if device_bytes != self._device_bytes:
             self._device_bytes = device_bytes
             self._shapes.clear()
@@ -131,7 +131,7 @@ class Demand(Notes):
         """A pod is known that came at a time, and was somewhere else."""
         if pod not in self._seen:
             self._elsewhere[pod] = None
-            self._add(pod, _Seen(shape, at_s, at_s, stayed_s))
+            self._add(pod, _PodStay(shape, at_s, at_s, stayed_s))
 
     def mix(self, now_s: float) -> dict[PodShape, float]:
         """How often each shape comes."""

@@ -5,7 +5,7 @@
               else what devices have left that are too small for m
     score   = floor(100 sigmoid((F(node) - F(node after the pod)) / 1000))
 
-Scores are coarse on purpose: many nodes tie, and the first of them is filled up before the next one is begun.
+Scores are coarse on purpose: many nodes tie, and the first of them is filled up before the next one is used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from koord.scheduler.plugins.packing.shapes import WHOLE, Fleet, Mix, PodShape, 
 from koord.scheduler.state.table import Array
 
 TYPICAL: Final = 0.95
-"""Shapes count from the most frequent on until so much of all pods is covered."""
+"""Shapes count, the most frequent first, until they cover this part of all pods."""
 
 
 def typical(mix: Mix) -> dict[PodShape, float]:
@@ -125,7 +125,7 @@ class Fragmentation:
         return Scores(scores[np.arange(len(rows)), best], best)
 
     def _sum(self, idle: Array, fitting: Array, usable: Array, cpu: Array, group: Array) -> Array:
-        """F of rows that have so much left."""
+        """F of rows with these amounts left."""
         hosts = self._allowed[group] & (fitting >= self._gpus) & (cpu[:, np.newaxis] >= self._cpu)
         found: Array = ((idle[:, np.newaxis] - usable * hosts) * self._often).sum(axis=1)
         return found

@@ -90,7 +90,7 @@ class Market:
         return _smallest(lambda at: self.value(at, tau), lambda at: self.slopes(at, tau), self.has.size)
 
     def worths(self, tau: float = TAU) -> Array:
-        """What a pod of each shape is worth to whoever can host it."""
+        """What a pod of each shape is worth to the groups that can host it."""
         hosts = self.exponents(self.prices(tau), tau)
         most = hosts.max(axis=1)
         hosted = np.isfinite(most)

@@ -21,8 +21,8 @@ _NOBODY: Final = ObjectMeta()
 
 
 def shape_of(requests: Amounts, spec: PodSpec, device_bytes: int) -> PodShape | None:
-    """None where the pod asks for devices in a way that nothing can be given for. `device_bytes`: the memory of a
-    usual GPU, by which memory in bytes is a share."""
+    """None if the pod's device request is invalid. `device_bytes`: the memory of a usual GPU, which turns memory in
+    bytes into a share."""
     asked = dict(requests)
     try:
         found = wanted(requests, _NOBODY)

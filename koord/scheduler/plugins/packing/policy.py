@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.cells import Cells, Many, Numbers, OfRow, One
-from koord.scheduler.framework.judge import Facet, Judge
+from koord.scheduler.framework.cells import Cells, Many, Numbers, One
+from koord.scheduler.framework.facet import Facet
+from koord.scheduler.framework.judge import FastForms, Judge
 from koord.scheduler.plugins.devices.inventory import Unit
 from koord.scheduler.plugins.devices.requests import GPU, Request
 from koord.scheduler.plugins.devices.room import Room
@@ -37,7 +38,7 @@ def rows_of(cluster: Cluster, policy: PolicyName) -> PackingRows:
 def packing_of(policy: PolicyName, ask: Ask, cluster: Cluster, view: View | None) -> ByPacking:
     """The policy for the class of a pod."""
     shape = rows_of(cluster, policy).demand.of_shape(ask.shape, ask.spec)
-    # Requests that make no sense are refused before anybody scores.
+    # Invalid requests are refused before scoring.
     return ByPacking(policy, PodShape(0, 0) if shape is None else shape, cluster, view)
 
 
@@ -118,22 +119,22 @@ class ByPacking:
 
 
 class PackingJudge(Judge):
-    """For pods without devices: it scores, and turns nobody away."""
+    """For pods without devices: it scores, and rejects no row."""
 
     scores_on = SCORED_ON
 
     def __init__(self, policy: ByPacking) -> None:
         self._policy = policy
-        self.alike, self.numbers = policy.joins, policy.numbers
+        if policy.joins is not None:
+            self.fast = FastForms(
+                policy.joins,
+                policy.numbers,
+                lambda columns: (_never, policy.of_row),
+                lambda numbers: _Together(policy.together(numbers)),
+            )
 
     def score(self, cells: Cells) -> Numbers:
         return self._policy.score(cells)
-
-    def of_row(self, columns: dict[Hashable, Array]) -> tuple[OfRow, OfRow]:
-        return _never, self._policy.of_row
-
-    def together(self, judges: Sequence[PackingJudge]) -> Judge:
-        return _Together(self._policy.together([each._policy.numbers for each in judges]))
 
     def remarks(self) -> Sequence[str]:
         return self._policy.remarks()

@@ -1,7 +1,7 @@
 """The rows of a cluster as packing policies see them, kept up to date with the table; and the prices in force.
 
 Tables of prices are made when they are first needed, and made again between decisions (`renew`) when nodes or the mix
-of pods have become others: then a new epoch begins, and every class of pods scores all rows anew. Until enough pods are
+of pods have changed: then a new epoch begins, and every class of pods scores all rows again. Until enough pods are
 known for prices, rows are scored by FGD; until any is known, by how little GPU they have left.
 """
 
@@ -32,11 +32,11 @@ FEWEST_PODS: Final = 300
 RENEW_S: Final = 300.0
 FEW_ROWS: Final = 4
 SCORES_KEPT: Final = 1 << 12
-"""Of single rows that have not changed since: whoever wins is asked for its device next."""
+"""Scores kept of single rows that have not changed since: the winner is asked for its device next."""
 TOLD: Final = 20
-"""So many of the most frequent shapes are shown."""
+"""How many of the most frequent shapes are shown."""
 DRIFT: Final = 0.1
-"""Prices are made again when so much of the mix is another."""
+"""Prices are made again when this part of the mix has changed."""
 _CPU, _CPU_TAKEN = ("allocatable", "cpu"), ("requested", "cpu")
 _MEMORY, _MEMORY_TAKEN = ("allocatable", "memory"), ("requested", "memory")
 _MILLI: Final = WHOLE // 100
@@ -85,7 +85,7 @@ class PackingRows:
         self._cluster, self._policy = cluster, policy
         self.demand = cluster.notes(Demand)
         self.epoch = 0
-        "Grows whenever all rows are to be scored anew."
+        "Grows whenever all rows must be scored again."
         self.in_force = ""
         "What scores rows now."
         self._version = self._capacity = self._slots = -1
@@ -180,7 +180,7 @@ class PackingRows:
         return found
 
     def score(self, shape: PodShape, rows: Array) -> Scores:
-        """Of rows that may or may not have room: those without, or of which no devices are known, have 0."""
+        """Scores rows that may or may not have room: rows without room, or without known devices, have 0."""
         fleet = self._fleet
         room = fleet.cpu[rows] >= shape.cpu_milli
         if shape.gpus:
@@ -333,7 +333,7 @@ class PackingRows:
         """A new epoch."""
         fleet, table = self._fleet, self._cluster.table
         rows = np.flatnonzero(table.alive)
-        # A node that comes to a row where another one was is looked at anew.
+        # A node that comes to a row where another one was is examined again.
         for row in np.flatnonzero(~table.alive).tolist():
             self._kinds[row] = None
         self._nodes = self._by_kind()
@@ -409,7 +409,7 @@ def _no_fleet(rows: int, slots: int) -> Fleet:
 
 
 def _no_devices(rows: int, slots: int) -> Array:
-    """Where no node has a GPU, each has one of which nothing is left: scorers choose among some."""
+    """If no node has a GPU, each gets a fully used one: scorers need at least one device."""
     return np.zeros((rows, max(1, slots)), np.int64)
 
 

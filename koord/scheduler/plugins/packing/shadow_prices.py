@@ -29,7 +29,7 @@ ROUNDING: Final = 1.0
 MOST_BYTES: Final = 1 << 27
 """Of tables that can be made again."""
 ROWS_AT_ONCE: Final = 2048
-"""A row takes some 6 kB while it is worked out or scored: all at once would take 300 MB on a large cluster."""
+"""A row takes some 6 kB while it is computed or scored: all at once would take 300 MB on a large cluster."""
 CPU_PRICE: Final = np.ascontiguousarray(GRID[:, 0])
 MEMORY_PRICE: Final = np.ascontiguousarray(GRID[:, 1])
 PRICES: Final = np.ascontiguousarray(GRID.T)
@@ -162,7 +162,7 @@ class Valuation:
         return self._value[rows] - value, np.full(len(rows), -1)
 
     def _slots_after(self, shape: PodShape, rows: Array, whole: Array) -> Array:
-        """B of rows that have such a pod, and so many whole devices left."""
+        """B of rows after a pod of this shape, with `whole` free devices left."""
         fleet = self._fleet
         cpu, memory = fleet.cpu[rows] - shape.cpu_milli, fleet.memory[rows] - shape.memory_mib
         return self._slots.of(fleet.group[rows], whole, cpu, memory)
@@ -243,7 +243,7 @@ class Valuation:
         return found
 
     def _slots_of(self, tables: _Tables, row: Array, shape: Array, whole: Array) -> Array:
-        """B of rows that have pods and so many whole devices left, pair by pair."""
+        """B of rows after a pod of each shape, with `whole` free devices left, pair by pair."""
         fleet = self._fleet
         cpu, memory = fleet.cpu.take(row) - tables.cpu.take(shape), fleet.memory.take(row) - tables.memory.take(shape)
         return self._slots.of(fleet.group.take(row), whole, cpu, memory)
@@ -319,7 +319,7 @@ class _Tables:
         self._widths = -(-batch.milli // STEP)
         self._most = max(FEWEST_PLACES, MOST_BYTES // 4 // max(self._costs.nbytes, 1))
         self._falls: Array = np.zeros((0, len(GRID)))
-        "By place and shape, and grid point: places as they are numbered here."
+        "By place and shape, and grid point: places by their numbers in `_numbers`."
         self._numbers: dict[int, int] = {}
 
     def falls_at(self, places: Sequence[int], line: Array, shape: Array) -> Array:
@@ -363,6 +363,6 @@ def _least(by_point: Array) -> Array:
 
 
 def _score(losses: Array, whole: Array) -> Array:
-    # A row without room has no loss; whoever asks for it anyway gets a number.
+    # A row without room has no loss; a caller that asks for it anyway gets a number.
     rounded = np.rint(np.minimum(losses, MOST_LOSS) / ROUNDING).astype(np.int64)
     return -(rounded * TIES + whole)

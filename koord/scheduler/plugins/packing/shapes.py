@@ -50,7 +50,7 @@ class NodeGroup(NamedTuple):
     memory_mib: int
 
     def could_host(self, shape: PodShape) -> bool:
-        """Whether an empty node of the group takes such a pod."""
+        """Whether an empty node of the group takes a pod of this shape."""
         return (
             (not shape.gpus or not shape.models or self.model in shape.models)
             and self.gpus >= shape.gpus

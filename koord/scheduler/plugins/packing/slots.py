@@ -4,7 +4,7 @@
     slots_t = min(f // n, cpuFree // c_t, memoryFree // m_t)
 
 f counts wholly free devices. P_t is the part of all GPU that pods of shape t ask for, but not less than `RARE`: a shape
-that comes once in ten thousand needs a whole node all the same, and by its own part nobody would leave it one. CPU and
+that comes once in ten thousand still needs a whole node, and its own part would be too small to keep one free. CPU and
 memory count in steps of a thirty-second of what nodes of the group have.
 """
 
@@ -37,7 +37,7 @@ class Slots:
         self._memory = [max(group.memory_mib, 1) for group in groups]
         self._of_group = np.array([self._cpu, self._memory], np.int64)
         self.most = max((group.gpus for group in groups), default=0)
-        "Free devices beyond so many add nothing."
+        "Free devices beyond this number add nothing."
         self._table = np.zeros((len(groups), self.most + 1, STEPS + 1, STEPS + 1))
         self.is_flat = not several or not premium
         "Whether all rows are worth nothing."
@@ -53,7 +53,7 @@ class Slots:
                     self._table[k] += premium * part * WHOLE * shape.gpus * slots
 
     def of(self, group: Array, whole: Array, cpu: Array, memory: Array) -> Array:
-        """Of rows that have so much left."""
+        """B of rows with these amounts left."""
         if self.is_flat:
             return np.zeros(len(group))
         steps = np.maximum(np.array((cpu, memory)), 0)

@@ -12,12 +12,12 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from koord.api.text.quantity import INT64_MAX, render
 from koord.scheduler.plugins.quota.forest import OUTSIDE
-from koord.scheduler.plugins.quota.held import NOT_HELD, Held
+from koord.scheduler.plugins.quota.promised_amounts import NOT_HELD, PromisedAmounts
 from koord.scheduler.plugins.quota.quotas import Quotas
 from koord.scheduler.plugins.quota.tree import Quota
 
 UNBOUNDED: Final = INT64_MAX // 5
-"""A max of so much, or more, bounds nothing."""
+"""A max of this amount or more is no bound."""
 INSUFFICIENT: Final = "Insufficient quotas"
 
 What: TypeAlias = Literal["share", "guarantee", "parent", "unusable"]
@@ -32,7 +32,7 @@ class Shortage(NamedTuple):
 
 
 def shortage(
-    quotas: Quotas, quota: Quota, asked: Mapping[str, int], *, fixed: bool, held: Held = NOT_HELD
+    quotas: Quotas, quota: Quota, asked: Mapping[str, int], *, fixed: bool, held: PromisedAmounts = NOT_HELD
 ) -> Shortage | None:
     """What a pod of a quota is short of; None where it may be placed. `held`: what is kept for others."""
     most = quota.bounds.max
@@ -61,7 +61,9 @@ def shortage(
     return None
 
 
-def is_beyond_nodes(quotas: Quotas, asked: Mapping[str, int], short: Shortage, held: Held = NOT_HELD) -> bool:
+def is_beyond_nodes(
+    quotas: Quotas, asked: Mapping[str, int], short: Shortage, held: PromisedAmounts = NOT_HELD
+) -> bool:
     """Whether more nodes would not make room either. Shares grow with the cluster; what a quota may have at most, and
     what pods that must not be preempted may have of it, do not."""
     if short.what in ("unusable", "guarantee"):

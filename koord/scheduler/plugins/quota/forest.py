@@ -52,7 +52,7 @@ class Forest:
             self.quotas[name] = Quota(name, self._always.get(name, Bounds()))
 
     def put(self, spec: QuotaSpec) -> set[str]:
-        """An object is there, or has changed; the namespaces and names whose pods may be another quota's now."""
+        """An object was added or has changed; the namespaces and names whose pods may belong to another quota now."""
         before = self._of_name.setdefault(spec.name, {}).get(spec.key)
         self._of_name[spec.name][spec.key] = spec
         return set() if before == spec else self._settle(spec.name)
@@ -146,7 +146,7 @@ class Forest:
         return [each for each in found if each != name]
 
     def objects(self) -> Iterator[QuotaSpec]:
-        """All that are there, those that do not count included."""
+        """All existing quota objects, including those that do not count."""
         for known in self._of_name.values():
             yield from known.values()
 

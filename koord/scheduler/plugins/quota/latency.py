@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Literal, TypeAlias
 
-from koord.scheduler.framework.plugin import Measure
+from koord.scheduler.framework.controller import Measure
 from koord.scheduler.state.cluster import Cluster
 
 PROCESS_LATENCY: Final = "scheduler_elastic_quota_process_latency"
 Operation: TypeAlias = Literal["OnPodAdd", "OnPodUpdate", "OnPodDelete", "UpdateQuota", "DeleteQuota", "RefreshRuntime"]
 MOST: Final = 10_000
-"""Between two looks; what comes after them is not counted."""
+"""Operations counted between two reads; further ones are not counted."""
 
 
 class Latencies:
-    """Seconds since somebody looked, where somebody gave the cluster a clock to count them by."""
+    """Seconds of operations since the last read, if the cluster has a clock to measure them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -1,7 +1,7 @@
 """Quotas for Prometheus: every figure of every quota, under the names of the original.
 
-With thousands of quotas there are a hundred thousand series. So only those of quotas are told of which something
-changed, and so many of them at a time that decisions need not wait.
+Thousands of quotas have a hundred thousand series. So only the series of changed quotas are reported, and few enough at
+a time that decisions need not wait.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from koord.api.kinds import ELASTIC_QUOTAS
 from koord.api.kubernetes.resources import amounts
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol.annotations import quota as protocol
-from koord.scheduler.framework.plugin import Measure
+from koord.scheduler.framework.controller import Measure
 from koord.scheduler.plugins.quota.quotas import Quotas
 from koord.scheduler.plugins.quota.spec import QuotaSpec
 from koord.scheduler.plugins.quota.status import status_of
@@ -22,18 +22,18 @@ from koord.scheduler.plugins.quota.tree import Bounds
 
 ELASTIC_QUOTA_STATUS: Final = "scheduler_elastic_quota_status"
 AT_ONCE: Final = 1000
-"""Quotas whose figures are told in one go."""
+"""Quotas whose figures are reported in one go."""
 
 Series: TypeAlias = tuple[tuple[str, str], ...]
 """The labels of a figure."""
 
 
 class Measured:
-    """What was told so far, by object."""
+    """The figures reported so far, by object."""
 
     def __init__(self) -> None:
         self.changed: dict[str, None] = {}
-        "Objects of whose quotas something changed since."
+        "Objects whose quotas changed since."
         self._told: dict[str, dict[Series, int]] = {}
 
     def measures(self, quotas: Quotas) -> Iterator[Measure]:

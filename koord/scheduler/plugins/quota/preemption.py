@@ -1,8 +1,8 @@
 """Preemption inside a quota: less important pods of the same quota go so that a pod gets room in it, and a node.
 
-Who must not be preempted never goes, and neither do pods of the default quota unless that is allowed. Each node on
-which such pods are is tried out: they are taken off, and as many as possible put back. What is left to go gives the pod
-both its node and its quota, so nobody goes in vain.
+Pods that must not be preempted never go, and neither do pods of the default quota unless that is allowed. Each node
+with less important pods of the quota is tried out: they are taken off, and as many as possible put back. The rest, the
+victims, give the pod both its node and its quota, so no pod goes in vain.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from koord.api.kubernetes.words import PreemptionPolicy
 from koord.api.protocol.names import QUOTA_DEFAULT
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.plugin import Remedy
+from koord.scheduler.framework.remedy import Remedy
 from koord.scheduler.plugins.default_preemption import AWAITED, NEVER, Candidate, less_important, tried_out
 from koord.scheduler.plugins.quota.quotas import Bucket, Quotas
 from koord.scheduler.plugins.quota.tree import Quota
@@ -21,11 +21,11 @@ from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Row
 
 MOST_ROWS: Final = 100
-"""So many nodes with victims are enough to choose from."""
+"""This many nodes with victims are enough to choose from."""
 
 
 def remedy(quotas: Quotas, ask: Ask, engine: Engine) -> Remedy | None:
-    """Who of its own quota would have to go for a pod; None where that is no question of its quota."""
+    """The pods of its own quota that would have to go for a pod; None if its quota does not decide that."""
     quota = quotas.quota_of(ask)
     if quota is None or not quotas.forest.is_usable(quota.name):
         return None

@@ -31,7 +31,7 @@ from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Row
 
 EMPTY_KEPT: Final = 1 << 10
-"How many buckets there may be that nobody is in."
+"How many empty buckets are kept."
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
@@ -53,14 +53,14 @@ class Rules:
     has_default: bool = True
     ignores_overhead: bool = False
     ignores_terminating: bool = False
-    "Whether pods that are being deleted count no more, from the moment on at which they are told to go."
+    "Whether pods stop counting as soon as their deletion starts."
     ignores_overdue: bool = False
     "The same from when they should be gone."
 
 
 @dataclass(slots=True, eq=False)
 class Bucket:
-    """Pods that are told apart by nothing that matters to which quota they are in."""
+    """Pods with the same quota label and namespace: all of them belong to the same quota."""
 
     label: str
     namespace: str
@@ -92,21 +92,21 @@ class Quotas(Notes):
         self.objects: dict[str, ElasticQuota] = {}
         "By namespace and name."
         self.overuse: dict[str, str] = {}
-        "By name of quota, what is to be reported of its over-use."
+        "By name of quota, the report on its over-use."
         self.changes = 0
-        "Counts everything that could let a pod through that was refused."
+        "Counts everything that could admit a refused pod."
         self.uses = 0
         "Counts changes of what is used or asked for."
         self.regroupings = 0
         self._rooms_touched: set[str] = set()
-        "Uids of reservations that came, went, or gave something to owners, for real or on trial, while somebody waits."
+        "Uids of reservations that came, went, or gave something to owners, for real or on trial, while a pod waits."
         self._rooms_left: dict[str, Mapping[str, int]] = {}
-        "What they had when somebody looked."
+        "What they had at the last look."
         "Counts changes of the quotas themselves."
         self.touched: dict[str, None] = {}
-        "Quotas of whose pods something changed since somebody looked."
+        "Quotas whose pods changed since the last look."
         self.heard: dict[str, None] = {}
-        "Objects that came, changed or went since somebody looked."
+        "Objects that came, changed or went since the last look."
         self.somebody_waits = False
         "Whether a pod was refused, and waits for a quota to have room."
         self._buckets: dict[tuple[str, str], Bucket] = {}
@@ -127,7 +127,7 @@ class Quotas(Notes):
         self._total_is_stale = True
 
     def follow(self, rules: Rules) -> None:
-        """Count by these rules: before anything is heard of."""
+        """Count by these rules. Called before the first object is received."""
         self.rules = rules
         self.forest = Forest(scales=rules.scales, keeps=rules.keeps, several=rules.several_trees, outside=rules.outside)
 
@@ -266,7 +266,7 @@ class Quotas(Notes):
         return found
 
     def _forget_empty(self) -> None:
-        """Namespaces come and go, and pods may name any quota: buckets that nobody is in are made again if need be."""
+        """Namespaces come and go, and pods may name any quota: empty buckets are dropped, and made again if needed."""
         held = {id(each.bucket) for each in self._waiting.values()}
         held |= {id(each.bucket) for each in self._reserved.values()}
 

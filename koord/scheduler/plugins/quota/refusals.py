@@ -1,225 +1,106 @@
-"""Who waits for room in a quota, and who may go when there is some.
+"""Pods that a quota refuses: what their quota uses, with the pod, is beyond its share (`check`).
 
-Pods are kept by the quota that had no room, and by what they ask for. When a quota has more room than when it was last
-looked at, the first of each kind that would fit is let go. Once that one has been tried, the next may go, whether the
-first was placed or not: it may belong to a gang that takes more than there is. So room for one pod costs a look at one
-pod, however many wait, and no room is left to somebody who cannot use it. Each pod goes once until there is more room.
+A refused pod waits until its quota has more room (`refused_pods`), or holds room for it by a reservation.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 
+from koord.api.kubernetes.words import NotScheduled
+from koord.api.protocol import names
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.plugins.quota.check import room, shortage
-from koord.scheduler.plugins.quota.quotas import Quotas
-from koord.scheduler.plugins.quota.tree import Quota
+from koord.scheduler.framework.placement import Placement
+from koord.scheduler.framework.refusals import Refusals
+from koord.scheduler.plugins.quota.check import is_beyond_nodes, is_unbounded, shortage, words
+from koord.scheduler.plugins.quota.latency import Latencies
+from koord.scheduler.plugins.quota.promised_amounts import held_for
+from koord.scheduler.plugins.quota.quotas import Quotas, is_fixed
+from koord.scheduler.plugins.quota.refused_pods import RefusedPods
+from koord.scheduler.plugins.quota.revoke import pods_of
+from koord.scheduler.plugins.quota.rooms_of_quota import rooms_for
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.watchers import Index
-
-LOOKS: Final = 4
-"""At so many quotas while others are ready to be placed."""
-
-_Kind: TypeAlias = tuple[int, str, tuple[tuple[str, int], ...], bool]
-"""Priority, negative; the pods' own quota; what they ask for; whether they must not be preempted."""
+from koord.scheduler.state.pods import PodRecord
 
 
-@dataclass(slots=True)
-class _Line:
-    """Pods of one kind that wait for room in one quota."""
+class QuotaRefusals(Refusals):
+    """`says_exceeded`: pods that more nodes cannot help get a condition reason of their own. `protects_default`: pods
+    of the default quota are never preempted. `is_first`: of several profiles, this one names pods that may go."""
 
-    pods: dict[str, None] = field(default_factory=dict)
-    "Keys; whoever was refused again is behind all others."
-    went: set[str] = field(default_factory=set)
-    "Those of them that were tried, or let go, since the quota had more room."
-    going: str = ""
-    "The one that was let go and has not been tried."
+    def __init__(
+        self, cluster: Cluster, latencies: Latencies, *, says_exceeded: bool, protects_default: bool, is_first: bool
+    ) -> None:
+        self._cluster, self._quotas = cluster, cluster.notes(Quotas)
+        self._refused, self._latencies = cluster.index(RefusedPods), latencies
+        self._says_exceeded, self._protects_default, self._is_first = says_exceeded, protects_default, is_first
 
-    def next(self, *, idle: bool) -> str:
-        """The next one to be let go, or nobody. `idle`: whoever is going will not be tried."""
-        if (self.going and not idle) or len(self.went) == len(self.pods):
+    def refuses(self, ask: Ask) -> str | None:
+        quotas = self._quotas
+        quota = quotas.quota_of(ask)
+        if quota is None or is_unbounded(quota):
+            return None
+        with self._latencies.timed("RefreshRuntime"):
+            quotas.runtime(quota)
+        asked = quotas.asked(ask)
+        short = shortage(quotas, quota, asked, fixed=is_fixed(ask.pod), held=held_for(quotas, ask))
+        if short is None or rooms_for(quotas, ask, self._cluster):
+            return None
+        return words(quotas, quota, asked, short)
+
+    def condition(self, ask: Ask) -> str:
+        quotas = self._quotas
+        quota = quotas.quota_of(ask)
+        if quota is None or not self._says_exceeded:
             return ""
-        return next(key for key in self.pods if key not in self.went)
+        asked, held = quotas.asked(ask), held_for(quotas, ask)
+        short = shortage(quotas, quota, asked, fixed=is_fixed(ask.pod), held=held)
+        return NotScheduled.QUOTA_EXCEEDED if short is not None and is_beyond_nodes(quotas, asked, short, held) else ""
 
+    def lets_through(self, asks: Sequence[Ask]) -> int:
+        quotas, first = self._quotas, asks[0]
+        quota, fixed, shape = quotas.quota_of(first), is_fixed(first.pod), first.shape
+        for ask in asks:
+            if ask.shape is not shape or quotas.quota_of(ask) is not quota or is_fixed(ask.pod) != fixed:
+                return 0
+        if quota is None or is_unbounded(quota):
+            return len(asks)
+        asked = quotas.asked(first)
+        if self._cluster.nominations.any:
+            return 0
 
-class _Place(NamedTuple):
-    """Where a pod waits."""
+        def is_room_for(number: int) -> bool:
+            together = {key: number * amount for key, amount in asked.items()}
+            return shortage(quotas, quota, together, fixed=fixed) is None
 
-    quota: str
-    kind: _Kind
-    ask: Ask
+        if is_room_for(len(asks)):
+            return len(asks)
+        return bisect_left(range(1, len(asks) + 1), True, key=lambda number: not is_room_for(number))
 
-
-@dataclass(slots=True)
-class _Closed:
-    """A quota that had no room for somebody."""
-
-    room: Mapping[str, int] | None
-    "When it was last looked at."
-    looked: int
-    "At which change."
-    lines: dict[_Kind, _Line] = field(default_factory=dict)
-
-    def begin_anew(self) -> None:
-        """There is more room: everybody may go again."""
-        for line in self.lines.values():
-            line.went.clear()
-            line.going = ""
-
-
-class Refusals(Index):
-    """Of one cluster."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster)
-        self._quotas = cluster.notes(Quotas)
-        self._closed: OrderedDict[str, _Closed] = OrderedDict()
-        "By quota, those first that were not looked at for longest."
-        self._of_pod: dict[str, _Place] = {}
-        self._regroupings = self._quotas.regroupings
-        "How often pods had changed sides when somebody looked."
-        self._unsettled: dict[str, None] = {}
-        "Quotas of which somebody was let go who may not have been tried: the next one may have to go."
-        self._promised: set[str] = set()
-        "Pods that were promised a node when somebody looked."
-
-    def __len__(self) -> int:
-        return len(self._of_pod)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._of_pod
-
-    def note(self, ask: Ask, quota: Quota, asked: Mapping[str, int], short: Quota, *, fixed: bool) -> None:
-        """A pod of a quota was tried and refused, and waits for room in that quota or one above it."""
-        self.forget(ask.key)
-        self._file(ask, short, (-ask.priority, quota.name, tuple(sorted(asked.items())), fixed))
-
-    def _file(self, ask: Ask, short: Quota, kind: _Kind) -> None:
-        closed = self._closed.get(short.name)
-        if closed is None:
-            closed = self._closed[short.name] = _Closed(room(self._quotas, short), self._quotas.changes)
-        line = closed.lines.setdefault(kind, _Line())
-        line.pods[ask.key] = None
-        line.went.add(ask.key)
-        self._of_pod[ask.key] = _Place(short.name, kind, ask)
-        self._quotas.somebody_waits = True
-
-    def were_tried(self, keys: Iterable[str]) -> None:
-        """Pods were tried, with whatever outcome: those behind them may go. What is known of these is forgotten."""
-        for key in keys:
-            place = self._of_pod.get(key)
-            if place is not None:
-                self._closed[place.quota].looked = -1
-                self._closed.move_to_end(place.quota, last=False)
-                self.forget(key)
-
-    def forget(self, key: str) -> None:
-        """A pod waits no more."""
-        place = self._of_pod.pop(key, None)
-        if place is None:
-            return
-        name, kind, _ = place
-        lines = self._closed[name].lines
-        line = lines[kind]
-        del line.pods[key]
-        line.went.discard(key)
-        if line.going == key:
-            line.going = ""
-        if not line.pods:
-            del lines[kind]
-        if not lines:
-            del self._closed[name]
-            self._unsettled.pop(name, None)
-        if not self._of_pod:
-            self._quotas.nobody_waits()
-
-    def look_at_promises(self) -> None:
-        """Who was promised a node, and is so no longer without being there, holds no room any more."""
-        nominations = self.cluster.nominations
-        if not nominations.any and not self._promised:
-            return
-        before, self._promised = self._promised, {each.record.key for each in nominations}
-        if any(key not in self.cluster.pods for key in before - self._promised):
-            for closed in self._closed.values():
-                closed.begin_anew()
-                closed.looked = -1
-
-    def eased(self, *, idle: bool, has_room: Callable[[Ask], bool]) -> list[str]:
-        """Keys of pods that may be let through; a few quotas are looked at, or all of them. `idle`: nobody is ready.
-        `has_room`: whether a pod may take what its quota holds by a reservation."""
-        let_go = self._moved()
-        closed, now, grown = self._closed, self._quotas.changes, self._quotas.with_more_reserved()
-        for _ in range(len(closed) if idle else min(LOOKS, len(closed))):
-            name, first = next(iter(closed.items()))
-            if first.looked == now:
-                break
-            first.looked = now
-            closed.move_to_end(name)
-            let_go += self._look(name, first, grown, idle=idle)
-        if idle and not let_go:
-            for name, unsettled in [(name, closed[name]) for name in self._unsettled]:
-                let_go += self._look(name, unsettled, grown, idle=True)
-        if grown and self._quotas.has_rooms:
-            let_go += [key for key, place in self._of_pod.items() if place.kind[1] in grown and has_room(place.ask)]
-        return let_go
-
-    def _moved(self) -> list[str]:
-        """Pods that are another quota's by now: what they were told is not the reason any more."""
-        if self._regroupings == self._quotas.regroupings:
+    def victims(self, ask: Ask) -> Iterable[PodRecord]:
+        """Pods of its own quota. Non-preemptible pods never go: so no pod could make room for more of those."""
+        quotas, quota = self._quotas, self._quotas.quota_of(ask)
+        if quota is None or not quotas.forest.is_usable(quota.name):
             return []
-        self._regroupings = self._quotas.regroupings
-        quotas = ((key, place.kind[1], self._quotas.quota_of(place.ask)) for key, place in self._of_pod.items())
-        return [key for key, name, quota in quotas if quota is None or quota.name != name]
+        if quota.name == names.QUOTA_DEFAULT and self._protects_default:
+            return []
+        return [record for record in pods_of(quotas, quota, self._cluster) if not record.terminating]
 
-    def _look(self, name: str, closed: _Closed, grown: set[str], *, idle: bool) -> list[str]:
-        """Keys of pods that wait for room in one quota and may go. If there is more room, their own quotas are added to
-        `grown`: with what a reservation has for it, less may be enough for a pod than it asks for."""
-        self._unsettled.pop(name, None)
-        quota = self._quotas.forest.quotas.get(name)
-        if quota is None:
-            # It is gone, and its pods are another quota's.
-            return [key for line in closed.lines.values() for key in line.pods]
-        left, before = room(self._quotas, quota), closed.room
-        closed.room = left
-        if (left is None) != (before is None):
-            # It can be used no longer, or again: what its pods were told is not the reason any more.
-            return [key for line in closed.lines.values() for key in line.pods]
-        if _is_more(left, before):
-            closed.begin_anew()
-            grown.update(kind[1] for kind in closed.lines)
-        let_go = []
-        for kind in sorted(closed.lines):
-            line = closed.lines[kind]
-            key = line.next(idle=idle)
-            if idle:
-                line.going = ""
-            if not key:
+    def tried(self, asks: Sequence[Ask], placements: Sequence[Placement]) -> None:
+        quotas, refused_pods = self._quotas, self._refused
+        refused = [ask for ask, each in zip(asks, placements, strict=True) if quotas.name in each.why_not]
+        if refused_pods:
+            refused_pods.were_tried(ask.key for ask in asks)
+        for ask in refused:
+            quota = quotas.quota_of(ask)
+            if quota is None:
                 continue
-            short = self._short(kind)
-            if short is None:
-                line.going = key
-                line.went.add(key)
-                let_go.append(key)
-            elif short is not quota:
-                for ask in [self._of_pod[waiting].ask for waiting in line.pods]:
-                    self.forget(ask.key)
-                    self._file(ask, short, kind)
-        if any(line.going for line in closed.lines.values()):
-            self._unsettled[name] = None
-        return let_go
+            asked, fixed = quotas.asked(ask), is_fixed(ask.pod)
+            short = shortage(quotas, quota, asked, fixed=fixed, held=held_for(quotas, ask))
+            refused_pods.note(ask, quota, asked, quota if short is None else short.quota, fixed=fixed)
 
-    def _short(self, kind: _Kind) -> Quota | None:
-        """The quota that has no room for pods of a kind; None: they fit."""
-        _, name, asked, fixed = kind
-        quota = self._quotas.forest.quotas.get(name)
-        short = None if quota is None else shortage(self._quotas, quota, dict(asked), fixed=fixed)
-        return None if short is None else short.quota
-
-
-def _is_more(left: Mapping[str, int] | None, before: Mapping[str, int] | None) -> bool:
-    if left is None or before is None:
-        return left is not before
-    return any(key not in left or left[key] > amount for key, amount in before.items())
+    def eased(self, *, idle: bool) -> Sequence[str]:
+        if not self._is_first or not self._refused:
+            return ()
+        self._refused.look_at_promises()
+        return self._refused.eased(idle=idle, has_room=lambda ask: bool(rooms_for(self._quotas, ask, self._cluster)))

@@ -21,16 +21,16 @@ from koord.scheduler.state.ranking import importance
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A pod, as far as over-use goes."""
+    """A pod that uses a quota."""
 
     key: str
     amounts: Mapping[str, int]
     fixed: bool = False
-    "Whether it must not go."
+    "Whether it must not be evicted."
 
 
 def to_revoke(pods: Sequence[Holder], used: Mapping[str, int], share: Mapping[str, int]) -> list[Holder]:
-    """Who has to go so that what is used is within a share. `pods`: the most important first."""
+    """The pods to evict so that usage is within the share. `pods`: the most important first."""
     left = dict(used)
     going: list[Holder] = []
     for pod in reversed(pods):
@@ -77,7 +77,7 @@ class Overuse:
     since_s: dict[str, float] = field(default_factory=dict)
 
     def look(self, quotas: Quotas, cluster: Cluster) -> list[Revocation]:
-        """Who has to go now. Whoever is told of starts anew."""
+        """The pods to evict now. The delay of a quota that is returned starts again."""
         found: list[Revocation] = []
         over = [each for each in quotas.forest.quotas.values() if _is_over(quotas, each, cluster)]
         self.since_s = {each.name: self.since_s.get(each.name, cluster.now_s) for each in over}
@@ -117,7 +117,7 @@ def revoked(quotas: Quotas, quota: Quota, cluster: Cluster) -> tuple[PodRecord, 
     holders = [Holder(record.key, quotas.counted(record), is_held(record)) for record in records]
     used = dict(quota.used)
     for record in pods:
-        # Who is going already counts as gone.
+        # A terminating pod counts as gone.
         if record.terminating:
             _add(used, quotas.counted(record), -1)
     return tuple(by_key[pod.key] for pod in to_revoke(holders, used, quotas.runtime(quota)))

@@ -5,16 +5,32 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.judge import Door, Judge, Objection
+from koord.scheduler.framework.exact_check import Door, ExactCheck, Objection
+from koord.scheduler.framework.judge import Judge
 from koord.scheduler.plugins.quota.check import shortage
 from koord.scheduler.plugins.quota.quotas import Quotas, is_fixed
 from koord.scheduler.plugins.quota.tree import Quota
 from koord.scheduler.plugins.reservation.rooms import Rooms
+from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Row
 
 RoomOnRow: TypeAlias = tuple[Row, str]
 """A row, and the key of what holds a room there."""
 NOT_RESERVED: Final = "node(s) hold no reservation of the pod's quota, which has no room without one"
+
+
+def has_rooms(cluster: Cluster) -> bool:
+    """Whether any reservation holds room."""
+    rooms = cluster.noting.get(Rooms.name)
+    return isinstance(rooms, Rooms) and bool(rooms.all)
+
+
+def rooms_for(quotas: Quotas, ask: Ask, cluster: Cluster) -> tuple[RoomOnRow, ...]:
+    """Where a pod may go though its quota has no room: its quota holds room for it there."""
+    rooms = cluster.noting.get(Rooms.name)
+    if not isinstance(rooms, Rooms) or not rooms.all or (quota := quotas.quota_of(ask)) is None:
+        return ()
+    return rooms_reserved(quotas, rooms, ask, quota)
 
 
 def rooms_reserved(quotas: Quotas, rooms: Rooms, ask: Ask, quota: Quota) -> tuple[RoomOnRow, ...]:
@@ -41,20 +57,26 @@ class OnlyReserved(Judge):
     """For pods whose quota has no room but what it holds by reservations. Beside those, or in another one on the same
     row, they would take what the quota has not."""
 
-    exact = True
-
     def __init__(self, reserved: tuple[RoomOnRow, ...]) -> None:
         self._reserved = frozenset(reserved)
+        self.exact = ByItsDoor(self._reserved)
 
     def only(self) -> list[Row]:
         return sorted({row for row, _ in self._reserved})
-
-    def check(self, ask: Ask, row: Row, agreed: object = None, door: Door | None = None) -> object:
-        holders = () if door is None else door.holders
-        return None if any((row, each.key) in self._reserved for each in holders) else Objection(NOT_RESERVED)
 
     def reasons(self, mask: int) -> list[str]:
         return [NOT_RESERVED]
 
     def unresolvable(self, mask: int, row: Row) -> bool:
         return True
+
+
+class ByItsDoor(ExactCheck):
+    """The pod must come by the room of one of its quota's reservations."""
+
+    def __init__(self, reserved: frozenset[RoomOnRow]) -> None:
+        self._reserved = reserved
+
+    def check(self, ask: Ask, row: Row, agreed: object = None, door: Door | None = None) -> object:
+        holders = () if door is None else door.holders
+        return None if any((row, each.key) in self._reserved for each in holders) else Objection(NOT_RESERVED)

@@ -23,7 +23,7 @@ from koord.scheduler.plugins.quota.tree import Amounts, Quota
 USABLE: Final = "Usable"
 """False where the scheduler cannot use the quota, or not as its object says."""
 OVERUSED: Final = "Overused"
-"""True where pods of the quota would have to go, and that is only reported."""
+"""True if pods of the quota would be evicted, but this is only reported."""
 
 BUILT_IN: Final = (names.QUOTA_ROOT, names.QUOTA_SYSTEM, names.QUOTA_DEFAULT)
 """Quotas that are always there."""
@@ -72,7 +72,7 @@ def status_of(quotas: Quotas, key: str, name: str) -> QuotaStatus:
 
 
 def told(quotas: Quotas, quota: Quota, complaint: str = "") -> QuotaStatus:
-    """What is to be said of a quota."""
+    """The status that a quota should have."""
     keeps = quotas.rules is not None and quotas.rules.keeps
     if quota.parent is not None:
         return QuotaStatus(
@@ -125,7 +125,7 @@ def _read(annotation: Annotation[ResourceList, Any], quota: ElasticQuota) -> Map
 
 
 def differing(said: QuotaStatus, wanted: QuotaStatus) -> frozenset[Part]:
-    """What of a status is to be otherwise."""
+    """The parts of a status that must change."""
     parts = {(each.name, "") for each in fields(wanted) if getattr(said, each.name) != getattr(wanted, each.name)}
     if _USED in parts:
         parts |= {(_USED[0], resource) for resource in (*said.used, *wanted.used)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from koord.scheduler.plugins.quota.quotas import Quotas
 from koord.scheduler.plugins.quota.revoke import pods_of
@@ -11,8 +11,20 @@ from koord.scheduler.plugins.quota.told import figures
 from koord.scheduler.plugins.quota.tree import Amounts, Quota, masked
 
 
+def services_of(quotas: Quotas) -> Mapping[str, Callable[[str], object]]:
+    """The summaries by the paths under which programs ask for them."""
+    return {
+        "quota/:name?includePods=true": lambda name: quota_summary(quotas, name, pods=True),
+        "quotas/:name?includePods=true": lambda name: quota_summary(quotas, name, pods=True),
+        "quotas?includePods=true": lambda _: quota_summaries(quotas, pods=True),
+        "quota/:name": lambda name: quota_summary(quotas, name),
+        "quotas/:name": lambda name: quota_summary(quotas, name),
+        "quotas": lambda _: quota_summaries(quotas),
+    }
+
+
 def quota_summary(quotas: Quotas, name: str, *, pods: bool = False) -> dict[str, object] | None:
-    """None where there is no such quota. `pods`: with its own pods."""
+    """None if the quota does not exist. `pods`: with its own pods."""
     quota = quotas.forest.quotas.get(name)
     return None if quota is None else _summary(quotas, quota, pods=pods)
 

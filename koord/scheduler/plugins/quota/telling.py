@@ -1,4 +1,4 @@
-"""Has the objects of quotas say how they fare, where they say something else.
+"""Writes the status of quotas to their objects, where it differs.
 
 Quotas of pods that came, went or got a node are told first, with all above them, and so are objects that changed. Of
 all others, nothing but the share may follow from that: so the shares of all are looked through in rounds, about once a
@@ -18,7 +18,7 @@ from koord.api.protocol.annotations import quota as protocol
 from koord.api.protocol.crd.elastic_quota import ElasticQuota
 from koord.api.text.quantity import ResourceList
 from koord.api.text.timestamp import from_seconds
-from koord.scheduler.framework.unheard import Unheard
+from koord.scheduler.framework.pending_statuses import PendingStatuses
 from koord.scheduler.framework.writes import Write
 from koord.scheduler.plugins.quota.quotas import Quotas
 from koord.scheduler.plugins.quota.status import (
@@ -33,9 +33,9 @@ from koord.scheduler.plugins.quota.status import (
 )
 
 CREATED_AGAIN_S: Final = 60.0
-"""So long after an object was wanted that is still not there, it is wanted again."""
+"""Seconds after which the creation of an object that still does not exist is requested again."""
 AT_ONCE: Final = 2000
-"""So many objects are looked at in one go, so that decisions need not wait long."""
+"""How many objects are checked in one go, so that decisions need not wait long."""
 EVERY_S: Final = 0.5
 SECONDS_A_QUOTA: Final = 1e-4
 """Between rounds, for each object; a second at most."""
@@ -50,12 +50,12 @@ class QuotaTelling:
     ) -> None:
         self._quotas, self._namespace, self._most, self._changed = quotas, namespace, most, changed
         self._wanted: dict[str, QuotaStatus] = {}
-        "By object, what it should say, as it was found last."
-        self._unheard: Unheard[tuple[QuotaStatus, frozenset[Part]]] = Unheard()
-        "What objects were told to say, and which parts of it were written since all of it was last heard."
+        "By object, the last computed status that it should have."
+        self._pending: PendingStatuses[tuple[QuotaStatus, frozenset[Part]]] = PendingStatuses()
+        "The status sent to each object, and which parts were written since all of it was last confirmed."
         self._said: dict[str, tuple[ElasticQuota, QuotaStatus]] = {}
         self._looked: dict[str, tuple[object, int, str, object]] = {}
-        "By object, what its status followed from, beside its pods, when somebody looked."
+        "By object, what its status followed from, besides its pods, at the last look."
         self._told_at = self._telling = -1
         self._to_tell: deque[str] = deque()
         "Objects that are still to be looked at in this round."
@@ -64,7 +64,7 @@ class QuotaTelling:
 
     def writes(self, now_s: float) -> Iterator[Write]:
         quotas = self._quotas
-        for key in self._unheard.take_lost(now_s):
+        for key in self._pending.take_lost(now_s):
             quotas.heard[key] = None
         created_s = self._created_at_s()
         is_due = created_s is not None and now_s >= created_s
@@ -88,7 +88,7 @@ class QuotaTelling:
     def _ask_again(self) -> None:
         if (created_s := self._created_at_s()) is not None:
             self._quotas.cluster.ask_again(created_s)
-        if (lost_s := self._unheard.next_s()) is not None:
+        if (lost_s := self._pending.next_s()) is not None:
             self._quotas.cluster.ask_again(lost_s)
 
     def _tell_some(self, now_s: float) -> Iterator[Write]:
@@ -142,7 +142,7 @@ class QuotaTelling:
         return []
 
     def _is_as_it_was(self, key: str) -> bool:
-        """Whether nothing has changed that an object's status follows from, apart from pods: those are told first."""
+        """Whether nothing has changed that an object's status follows from, apart from pods; those come first."""
         looked, heard = self._looked.get(key), self._quotas.objects.get(key)
         return looked is not None and heard is not None and self._basis(heard) == looked
 
@@ -156,7 +156,7 @@ class QuotaTelling:
     def _tell(self, key: str, now_s: float) -> Iterator[Write]:
         heard = self._quotas.objects.get(key)
         if heard is None:
-            self._unheard.heard(key)
+            self._pending.heard(key)
             self._changed[key] = None
             for known_of in (self._said, self._looked, self._wanted):
                 known_of.pop(key, None)
@@ -172,14 +172,14 @@ class QuotaTelling:
         else:
             self._looked.pop(key, None)
         uid = heard.metadata.uid
-        last = self._unheard.last(key, uid)
+        last = self._pending.last(key, uid)
         if wanted == said and (last is None or last[0] == wanted):
-            self._unheard.heard(key)
+            self._pending.heard(key)
             return
-        # What is on its way will be said first: its parts are written again where they are to be otherwise.
+        # Pending writes arrive first: their parts are written again if they must differ.
         parts = differing(said, wanted) if last is None else differing(said, wanted) | last[1]
         if last != (wanted, parts):
-            self._unheard.sent(key, uid, (wanted, parts), now_s)
+            self._pending.sent(key, uid, (wanted, parts), now_s)
             yield status_write(heard, parts, wanted, from_seconds(now_s))
 
 

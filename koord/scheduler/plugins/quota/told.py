@@ -99,7 +99,7 @@ def quota_told(quotas: Quotas, name: str) -> QuotaFigures | None:
 
 
 def path_of(quotas: Quotas, ask: Ask) -> QuotaPath | None:
-    """The way from a pod's quota to the root; None where it is in none that somebody made."""
+    """The path from a pod's quota to the root; None if no ElasticQuota object applies to the pod."""
     quota = quotas.quota_of(ask)
     if quota is None or (quota.name in OUTSIDE and quota.name not in quotas.forest.specs):
         return None
@@ -119,7 +119,7 @@ def path_of(quotas: Quotas, ask: Ask) -> QuotaPath | None:
 
 
 def _borrowers(tree: Tree, quota: Quota, short: Shortage) -> Iterator[tuple[Quota, Quota, int]]:
-    """Who shares with a quota on the way, uses more than it is guaranteed, and how much."""
+    """Siblings of quotas on the path that use more than they are guaranteed, and how much more."""
     if short.what == "guarantee":
         return
     for each in quota.path():

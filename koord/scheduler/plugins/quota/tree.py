@@ -6,9 +6,9 @@
     used            what its pods and its children's pods use
     runtime         its share of what its parent has (see `share`): the bound of its use
 
-A change costs the way to the root. Shares are worked out when somebody asks, for the siblings on that way alone, and
-not even for those while all of them get what they ask for. What it says is always what a new tree with the same quotas
-and pods would say.
+A change costs the path to the root. Shares are computed on demand, only for the siblings on that path, and not even for
+those while all of them get what they request. The results are always those of a new tree with the same quotas and
+pods.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Tree:
         return self._total
 
     def has(self, total: Mapping[str, int]) -> None:
-        """There is so much to share."""
+        """Sets the total to share."""
         if total != self._total:
             self._total = dict(total)
             self.version += 1
@@ -306,7 +306,7 @@ class Tree:
         return min(request, bounds.max[key])
 
     def _count_demand(self, quota: Quota, parent: Quota, key: str, sign: int) -> None:
-        """What the parent must have for nobody to get less than it asks for."""
+        """What the parent must have so that no child gets less than it requests."""
         request, least = quota.limit_request.get(key, 0), quota.least[key]
         lends = quota.bounds.lends and not self._keeps
         quota.demand[key] = request if lends else max(request, least)

@@ -14,8 +14,8 @@ operating       pods that hold their room for the one that takes their place
 giving_back     what one that was made smaller gives back
 growing         more room for one that is on its node
 lifecycle       what the status of a Reservation says, and when it ends
-keeper          which status is to be written when
-told, service   what people hear
-unused          what is held of CPUs and devices and nobody uses, for pictures
+keeper          which status must be written when
+told, service   what users are told
+unused          CPUs and devices that are held and not used, for pictures
 plugin          all of it as a plugin
 """

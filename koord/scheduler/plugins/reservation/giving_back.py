@@ -16,9 +16,9 @@ from koord.scheduler.plugins.devices import grants
 from koord.scheduler.plugins.devices.grants import Grant, Granted
 from koord.scheduler.plugins.devices.ledger import Devices
 from koord.scheduler.plugins.devices.requests import MEMORY, RATIO, Request, Wanted, wanted
-from koord.scheduler.plugins.numa.allocations import Allocations, Held, held_among
+from koord.scheduler.plugins.numa.allocation import Allocation, held_among, status_of
+from koord.scheduler.plugins.numa.allocations import Allocations
 from koord.scheduler.plugins.numa.facts import CPU
-from koord.scheduler.plugins.numa.result import status_of
 from koord.scheduler.plugins.numa.topology import Topology, cpus_in
 from koord.scheduler.plugins.reservation.room import Room
 from koord.scheduler.state.cluster import Cluster
@@ -26,14 +26,14 @@ from koord.scheduler.state.pods import Amounts
 
 
 def given_back(room: Room, annotations: Mapping[str, str], cluster: Cluster) -> dict[str, str | None]:
-    """The annotations that a reservation is to have instead, where it holds more than it reserves; None: not any more.
-    Whoever holds its room asks for what it reserves."""
+    """The annotations that a reservation must have instead, if it holds more than it reserves; a value of None removes
+    one. The pod that holds its room asks for what it reserves."""
     record, said = room.record, dict[str, str | None]()
     kept = {} if record is None else kept_of(room, record.shape.requests, annotations, cluster)
     for name, note in kept.items():
         if record is None or record.note(name) == note:
             continue
-        if isinstance(note, Held):
+        if isinstance(note, Allocation):
             said[RESOURCE_STATUS.key] = RESOURCE_STATUS.render(status_of(note)) if note.cpus or note.zones else None
         elif isinstance(note, Granted):
             said[DEVICE_ALLOCATED.key] = grants.render(note) if note.by_type else None
@@ -42,9 +42,9 @@ def given_back(room: Room, annotations: Mapping[str, str], cluster: Cluster) -> 
 
 def kept_of(
     room: Room, requests: Amounts, annotations: Mapping[str, str], cluster: Cluster
-) -> dict[str, Held | Granted]:
-    """What a reservation keeps of CPUs, NUMA amounts and devices if it asks for so much, by plugin."""
-    record, kept = room.record, dict[str, Held | Granted]()
+) -> dict[str, Allocation | Granted]:
+    """What a reservation keeps of CPUs, NUMA amounts and devices if it asks for `requests`, by plugin."""
+    record, kept = room.record, dict[str, Allocation | Granted]()
     if record is None:
         return kept
     held = next(iter(held_among([record])), None)
@@ -60,7 +60,9 @@ def kept_of(
     return kept
 
 
-def cpus_kept(held: Held, inside: Sequence[Held], asked: Mapping[str, int], topology: Topology | None) -> Held:
+def cpus_kept(
+    held: Allocation, inside: Sequence[Allocation], asked: Mapping[str, int], topology: Topology | None
+) -> Allocation:
     """What a reservation keeps of CPUs and NUMA amounts that now asks for less."""
     cpus, dropped = _cpus_kept(held.cpus, _union(inside), -(-asked.get(CPU, 0) // 1000), topology)
     lost = {} if topology is None else {zone: 1000 * each.bit_count() for zone, each in topology.nodes_of(dropped)}
@@ -83,7 +85,7 @@ def cpus_kept(held: Held, inside: Sequence[Held], asked: Mapping[str, int], topo
                 zones[zone][name] -= less
                 over -= less
     kept = tuple((zone, tuple(sorted((name, n) for name, n in zones[zone].items() if n))) for zone in sorted(zones))
-    return Held(cpus, tuple(each for each in kept if each[1]), held.exclusive if cpus else "", held.alone)
+    return Allocation(cpus, tuple(each for each in kept if each[1]), held.exclusive if cpus else "", held.alone)
 
 
 def _cpus_kept(held: int, had: int, most: int, topology: Topology | None) -> tuple[int, int]:
@@ -98,7 +100,7 @@ def _cpus_kept(held: int, had: int, most: int, topology: Topology | None) -> tup
     return held & ~dropped, dropped
 
 
-def _union(inside: Iterable[Held]) -> int:
+def _union(inside: Iterable[Allocation]) -> int:
     found = 0
     for each in inside:
         found |= each.cpus
@@ -139,7 +141,8 @@ def devices_kept(held: Granted, inside: Sequence[Granted], asks: Wanted | None) 
 
 
 def _smaller(grant: Grant, request: Request | None, had: Mapping[str, int]) -> Grant:
-    """No more of a device than is asked of each. Memory is said in bytes and as a ratio: one follows the other."""
+    """No more of a device than the request asks of each. Memory is given in bytes and as a ratio: one follows from the
+    other."""
     has, each = dict(grant.amounts), {} if request is None else request.amounts
     basis = next((name for name in (RATIO, MEMORY) if name in each and has.get(name)), None)
     amounts = {}

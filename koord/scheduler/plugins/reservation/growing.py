@@ -1,4 +1,4 @@
-"""More room for a reservation on its node: tried out there as if it came anew, with all that it holds left to it.
+"""More room for a reservation on its node: tried out there like a new reservation that keeps all that it holds.
 
     tried       in a transaction, without the reservation and its owners: amounts, CPUs, NUMA nodes, devices, quota
     held        the larger room counts from then on, though the object does not say so yet (`as_grown`)
@@ -20,7 +20,7 @@ from koord.api.kubernetes.resources import amounts
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol.crd.reservation import Reservation
 from koord.api.text.quantity import ResourceList
-from koord.scheduler.framework.after_placing import merge
+from koord.scheduler.framework.after_placing import merge, patch_of
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import One
 from koord.scheduler.framework.exact import checks_of_more
@@ -29,7 +29,8 @@ from koord.scheduler.plugins.devices.grants import Granted
 from koord.scheduler.plugins.devices.ledger import Devices
 from koord.scheduler.plugins.devices.requests import wanted
 from koord.scheduler.plugins.node_resources_fit import NodeResourcesFit
-from koord.scheduler.plugins.numa.allocations import Allocations, held_among
+from koord.scheduler.plugins.numa.allocation import held_among
+from koord.scheduler.plugins.numa.allocations import Allocations
 from koord.scheduler.plugins.numa.facts import CPU
 from koord.scheduler.plugins.reservation.giving_back import kept_of
 from koord.scheduler.plugins.reservation.lifecycle import target_of
@@ -116,7 +117,7 @@ def grown(reservation: Reservation, target: ResourceList, room: Room, engine: En
     patch: dict[str, Any] = {}
     for part, note in found:
         if part.plugin.pre_bind is not None:
-            merge(patch, part.plugin.pre_bind(ask, row, cluster, note) or {}, part.plugin.name)
+            merge(patch, patch_of(part.plugin.pre_bind(ask, row, cluster, note)), part.plugin.name)
     growth = Growth(amounts(target), target, patch.get("metadata", {}).get("annotations", {}))
     _count(as_grown(reservation, growth), row, cluster)
     return growth
@@ -136,7 +137,7 @@ def _tried(ask: Ask, row: Row, engine: Engine, having: Mapping[str, object]) -> 
         mask = int(judge.feasible(cells)) if judge.filters_on else 0
         if mask:
             return ", ".join(judge.reasons(mask))
-    exact = [part for part in parts if part.judge.exact]
+    exact = [part for part in parts if part.judge.exact is not None]
     found = checks_of_more(exact, ask, row, having)
     if isinstance(found, tuple):
         return found[1].reason

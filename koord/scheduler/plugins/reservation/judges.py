@@ -8,7 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from koord.scheduler.framework.cells import Cells, Many, Numbers
-from koord.scheduler.framework.judge import Door, Judge, OfFewRows
+from koord.scheduler.framework.exact_check import Door
+from koord.scheduler.framework.facet import OfFewRows
+from koord.scheduler.framework.judge import Judge
 from koord.scheduler.plugins.reservation import fitting
 from koord.scheduler.plugins.reservation.fitting import NO_ROOM, Free
 from koord.scheduler.plugins.reservation.matching import Matching
@@ -24,7 +26,7 @@ _ELSEWHERE: Final = "node(s) didn't match the nodeName specified by reservation"
 _CONFLICT: Final = "node(s) reservation allocate policy conflict"
 
 
-class Look(NamedTuple):
+class RowRooms(NamedTuple):
     """What a pod finds on a row that has rooms of its own."""
 
     at: int
@@ -44,7 +46,7 @@ class Rooming:
         self.must = matching.rules.must
         for name, _ in requests:
             cluster.resource(name)
-        self._looks: dict[Row, Look] = {}
+        self._looks: dict[Row, RowRooms] = {}
 
     def free(self, row: Row) -> Free:
         columns, here = self._cluster.table.columns, self.matching.at.get(row, ())
@@ -55,11 +57,11 @@ class Rooming:
         }
         return Free(pods, amounts)
 
-    def _look(self, row: Row, here: Sequence[Room]) -> Look:
+    def _look(self, row: Row, here: Sequence[Room]) -> RowRooms:
         known, at = self._looks.get(row), self._cluster.table.last_change(row)
         if known is None or known.at != at:
             mask, rooms = fitting.look(self.requests, here, self.free(row), must=self.must, ignored=self._ignored)
-            known = self._looks[row] = Look(at, mask, rooms)
+            known = self._looks[row] = RowRooms(at, mask, rooms)
         return known
 
     def verdict(self, row: Row) -> int:

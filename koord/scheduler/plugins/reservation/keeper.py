@@ -1,7 +1,7 @@
-"""Keeps what Reservations say true: which status is to be written now, and which are to be deleted.
+"""Keeps Reservations up to date: which status must be written now, and which Reservations must be deleted.
 
-It looks at a reservation when something about it changed, when its time is up, and now and then after its end. What was
-sent is not sent again until it is heard, or something changes.
+It checks a reservation when something about it changed, when it expires, and from time to time after its end. A write
+is not repeated until the object is received again, or something changes.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class _Size(NamedTuple):
     said: Mapping[str, str | None] = EMPTY
     "Annotations about what it holds."
     pending: str | None = None
-    "Why it does not have the size that it is asked to have; empty: it does, or will; None: nobody knows."
+    "Why it does not have the requested size; empty: it does, or will; None: unknown."
 
 
 class _Refused(NamedTuple):
-    """A reservation that cannot grow as its node is."""
+    """A reservation that cannot grow on its node."""
 
     target: ResourceList
     row: Row
@@ -74,14 +74,14 @@ class Keeper:
         self._sent: dict[str, tuple[object, object]] = {}
         self._due: list[tuple[float, str]] = []
         self._due_of: dict[str, float] = {}
-        "By uid, when it is looked at again, whatever happens."
+        "By uid, when it is checked again, whatever happens."
         self._missing_since_s: dict[str, float] = {}
         self.engine_of: Callable[[Ask], Engine | None] = lambda ask: None
-        "Who decides about a pod."
+        "A lookup from pod to the engine that schedules it."
         self._growing: dict[str, Growth] = {}
-        "By uid, what reservations have been given, as long as they may not say so."
+        "By uid, what reservations have been given, until their objects may say so."
         self._refused: dict[str, _Refused] = {}
-        "By uid, those that were asked to grow and cannot."
+        "By uid, the reservations that were asked to grow and cannot."
 
     def as_held(self, reservation: Reservation) -> Reservation:
         """A reservation with all that it has been given."""
@@ -208,7 +208,7 @@ class Keeper:
             self._sent.pop(uid, None)
 
     def _size(self, uid: str, reservation: Reservation, cluster: Cluster) -> _Size:
-        """What a reservation is to reserve and to hold, where somebody asked for another size."""
+        """What a reservation should reserve and hold after a resize request."""
         target, room, meta = lifecycle.target_of(reservation), self._rooms.all[uid], reservation.metadata
         if target is None:
             self._growing.pop(uid, None)
@@ -273,7 +273,7 @@ class Keeper:
         self._look_at(uid, now_s + args.gc_interval_seconds)
 
     def _is_gone(self, uid: str, node: str, cluster: Cluster, now_s: float) -> bool:
-        """Whether a node has not been there for a while: objects of one kind may be heard before those of another."""
+        """Whether a node has been missing for a while: objects of one kind may arrive before those of another."""
         if node in cluster.table.row_of:
             self._missing_since_s.pop(uid, None)
             return False

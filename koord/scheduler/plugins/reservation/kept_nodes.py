@@ -1,8 +1,8 @@
 """Nodes with Reservations on them are kept from autoscalers, which see pods and no Reservations.
 
-With the gate ReservationsKeepNodes, such a node says in the annotations of Cluster Autoscaler and Karpenter that it
-must stay. What somebody else said there stands. A further annotation tells which of them are koord's, so that exactly
-those go when the last Reservation does, whoever schedules then.
+With the gate ReservationsKeepNodes, a node with a Reservation gets the annotations that keep Cluster Autoscaler and
+Karpenter from removing it. Annotations that others set are left alone. A further annotation lists koord's own, so that
+exactly those are removed with the last Reservation, by any scheduler.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class KeptNodes:
     def __init__(self) -> None:
         self._again_s = 0.0
         self._sent: dict[str, tuple[str, Mapping[str, str | None]]] = {}
-        "By node: of which version of it, and what."
+        "By node: the resource version, and the annotations that were sent."
 
     def writes(self, cluster: Cluster, reservations: Iterable[Reservation], *, touched: bool) -> Iterator[Patch]:
         if not touched and cluster.now_s < self._again_s:

@@ -2,7 +2,7 @@
 
 Pending         it has no node yet; nothing ends it
 Available       it has a node; `allocated` and `currentOwners` follow the pods that came out of it
-Succeeded       it is for one owner, and that is there
+Succeeded       it is for one owner, and that owner is placed
 Failed          it has a node, and has expired, or the node is gone
 deleted         a day after its end, with a node or without, or when its node is gone
 """
@@ -31,10 +31,10 @@ SCHEDULED: Final = "Scheduled"
 READY: Final = "Ready"
 EXPIRED: Final = "Expired"
 RESIZE_PENDING: Final = "ResizePending"
-"""A condition, there as long as a reservation does not reserve what it is asked to."""
+"""A condition that is set as long as a reservation does not reserve what its spec asks for."""
 DEFERRED: Final = "Deferred"
 NODE_GONE_S: Final = 3.0
-"""A node that is not known for so long is gone."""
+"""A node that has been unknown for this long is gone."""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -66,9 +66,9 @@ class Surroundings(msgspec.Struct, frozen=True):
     owners: Sequence[Owner] = ()
     node_is_gone: bool = False
     reserved: ResourceList | None = None
-    "What it reserves, where that is to be said otherwise."
+    "What it reserves, if the object must say so differently."
     pending: str | None = None
-    "Why it does not reserve what it is asked to; empty: it does; None: nobody knows."
+    "Why it does not reserve what it is asked to; empty: it does; None: unknown."
 
 
 def made_available(reservation: Reservation, node: str, now_s: float) -> Patch:
@@ -84,7 +84,7 @@ def made_available(reservation: Reservation, node: str, now_s: float) -> Patch:
 
 
 def status_of_unusable(reservation: Reservation, fault: str, now_s: float) -> dict[str, Any]:
-    """What a reservation that cannot be placed as it is should say; nothing where it says so."""
+    """The status of a reservation that is unusable; empty if it already says so."""
     for each in reservation.status.conditions:
         if each.type == SCHEDULED and each.status == "False" and each.message == fault:
             return {}
@@ -174,7 +174,7 @@ def annotated(reservation: Reservation, said: Mapping[str, str | None]) -> Patch
 
 
 def target_of(reservation: Reservation) -> ResourceList | None:
-    """What a reservation is asked to reserve by its annotation; None where it is not, or nobody understands it."""
+    """What a reservation's annotation asks it to reserve; None if there is none, or it is invalid."""
     if not RESERVATION_RESIZE_ALLOCATABLE.is_on(reservation.metadata):
         return None
     try:
@@ -184,7 +184,7 @@ def target_of(reservation: Reservation) -> ResourceList | None:
 
 
 def resize_fault(reservation: Reservation) -> str:
-    """Why nobody understands what a reservation is asked to reserve; empty where it is not, or somebody does."""
+    """Why a reservation's resize request is invalid; empty if there is none, or it is valid."""
     try:
         if RESERVATION_RESIZE_ALLOCATABLE.is_on(reservation.metadata):
             allocatable_of(reservation)
@@ -198,7 +198,7 @@ def in_words(resources: ResourceList) -> str:
 
 
 def _with_pending(reservation: Reservation, pending: str | None, now_s: float) -> list[dict[str, Any]] | None:
-    """All conditions, where that about its size is to say something else; None where it is not."""
+    """All conditions, if the one about its size must change; None if it need not."""
     said = next((each for each in reservation.status.conditions if each.type == RESIZE_PENDING), None)
     if pending is None or pending == ("" if said is None else said.message):
         return None

@@ -1,7 +1,7 @@
 """Which rooms pods of one kind may use, and why not the others.
 
-A `Wish` is what matters of a pod: whose lists it is on, and what it says of reservations. Pods with equal wishes see
-the same rooms, by one `Matching`: its view shows what those lend as free, and their stand-ins as not there.
+A `RoomRequest` is what matters of a pod: the owner lists that it is on, and its annotations about reservations. Pods
+with equal requests see the same rooms, by one `Matching`: its view shows lent room as free, and stand-ins as absent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _EXACT: Final = int(Reason.EXACT)
 
 
 class Mismatch(Enum):
-    """Why a pod cannot use a room, in the order in which that is looked at. The words are users'."""
+    """Why a pod cannot use a room, in the order of the checks. Users see the words."""
 
     OWNERS = ""
     NAME = "didn't match the requested reservation name"
@@ -47,25 +47,25 @@ class Mismatch(Enum):
     EXACT = "is not exact matched"
 
 
-class Wish(NamedTuple):
+class RoomRequest(NamedTuple):
     """What matters of a pod."""
 
     lists: frozenset[OwnersId]
     affinity: str | None = None
     "As the pod has it; None where it has none. A pod that has one must come out of a reservation."
     exact: tuple[str, ...] = ()
-    "Resources of which it must ask for what is reserved."
+    "Resources where its request must equal what is reserved."
     requests: Amounts = ()
     "What it asks for, where that matters."
     ignores: bool = False
     "Whether it takes what is reserved for others as free."
 
 
-def wish_of(ask: Ask, lists: OwnerLists) -> Wish | None:
+def wish_of(ask: Ask, lists: OwnerLists) -> RoomRequest | None:
     """None where reservations mean nothing to a pod. Raises `AnnotationError` where it cannot be understood."""
     meta = ask.meta
     if RESERVATION_IGNORED.key in meta.labels and RESERVATION_IGNORED.read(meta):
-        return Wish(frozenset(), ignores=True)
+        return RoomRequest(frozenset(), ignores=True)
     found = lists.of(meta)
     affinity, exact = None, tuple[str, ...]()
     if meta.annotations:
@@ -76,13 +76,13 @@ def wish_of(ask: Ask, lists: OwnerLists) -> Wish | None:
         return None
     if affinity is not None:
         RESERVATION_AFFINITY.read(meta)
-    return Wish(found, affinity, exact, ask.requests if exact else ())
+    return RoomRequest(found, affinity, exact, ask.requests if exact else ())
 
 
 class Rules:
     """What a wish comes to, ready to be compared with rooms."""
 
-    def __init__(self, wish: Wish, affinity: ReservationAffinity | None) -> None:
+    def __init__(self, wish: RoomRequest, affinity: ReservationAffinity | None) -> None:
         self.wish, self.must = wish, affinity is not None
         self.name = affinity.name if affinity is not None else ""
         self.tolerations: tuple[Toleration, ...] = affinity.tolerations if affinity is not None else ()
@@ -131,7 +131,7 @@ class Rules:
 
 
 class Matching:
-    """The rooms that pods of one wish may use. Whoever changes rooms keeps it true."""
+    """The rooms that pods with the same request may use. Code that changes rooms keeps it up to date."""
 
     def __init__(self, rules: Rules, cluster: Cluster) -> None:
         self.rules, self._cluster = rules, cluster
@@ -158,7 +158,7 @@ class Matching:
             self._find_first()
 
     def leave(self, room: Room, lent: Mapping[Hashable, int]) -> None:
-        """It cannot be used any more; so much of it was lent."""
+        """A room cannot be used any more; `lent` of it was lent."""
         assert room.record is not None
         here = self.at[room.row]
         here.remove(room)
@@ -211,7 +211,7 @@ class Matching:
 
 
 class RoomView(View):
-    """A view that keeps alive whom it belongs to."""
+    """A view that keeps its owner alive."""
 
     def __init__(self, cluster: Cluster, matching: Matching) -> None:
         super().__init__(cluster)

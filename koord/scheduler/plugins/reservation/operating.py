@@ -1,7 +1,7 @@
 """Pods in operating mode Reservation: each holds its room for the one pod that takes its place.
 
-Such a pod acts as a reservation for one owner, of policy Aligned, while it runs and is ready. Its annotations say who
-that may be (`reservation-owners`), and, once there is one, who it is (`reservation-current-owner`).
+A pod in this mode acts as a reservation for one owner, with policy Aligned, while it runs and is ready. Its annotations
+list the possible owners (`reservation-owners`), and the current one if any (`reservation-current-owner`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def operating_terms(pod: Pod, fault: str) -> Terms:
 
 
 def owner_write(pod: Pod, owners: list[Owner]) -> Patch | None:
-    """What makes such a pod say who took its place; None where it says so."""
+    """The patch that names a pod's current owner on it; None if its annotation is up to date."""
     meta, key = pod.metadata, RESERVATION_CURRENT_OWNER.key
     said = meta.annotations.get(key)
     wanted = None

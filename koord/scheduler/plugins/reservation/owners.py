@@ -1,7 +1,7 @@
 """Whose room it is: the owners of reservations, and which of their lists a pod is on.
 
-Reservations made alike have equal lists of owners, of which one is kept. A pod is looked up by what it says of itself
-(a label, a controller, its name), so that most lists are never compared with it; pods made alike are asked about once.
+Reservations made from one template have equal lists of owners; one copy is kept. A pod is looked up by its own fields
+(a label, a controller, its name), so that most lists are never compared with it; equal pods are looked up once.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
@@ -13,14 +14,18 @@ from koord.api.kinds import PODS, RESERVATIONS, Kind
 from koord.api.protocol import names
 from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED, ReservationAllocated
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.judge import Door, Judge, Refused
-from koord.scheduler.framework.plugin import Measure, Plugin, Remedy, Taking
-from koord.scheduler.framework.writes import Patch, Step, Tell, Write
+from koord.scheduler.framework.controller import Controller, Measure
+from koord.scheduler.framework.exact_check import Door
+from koord.scheduler.framework.judge import Judge, Refused
+from koord.scheduler.framework.plugin import KeyedBy, Plugin, Taking
+from koord.scheduler.framework.remedy import Remedy
+from koord.scheduler.framework.stand_ins import StandIns
+from koord.scheduler.framework.writes import Patch, PreBind, Step, Tell, Write
 from koord.scheduler.plugins.reservation import lifecycle, service
 from koord.scheduler.plugins.reservation.judges import HolderJudge, OwnerJudge, Rooming
 from koord.scheduler.plugins.reservation.keeper import Keeper
 from koord.scheduler.plugins.reservation.kept_nodes import KeptNodes
-from koord.scheduler.plugins.reservation.matching import Wish
+from koord.scheduler.plugins.reservation.matching import RoomRequest
 from koord.scheduler.plugins.reservation.pre_allocation import PreAllocation, PreAllocationJudge, why_not
 from koord.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from koord.scheduler.plugins.reservation.room import Room
@@ -47,6 +52,7 @@ NO_PREEMPTION: Final = "preemption: reservations evict no pods unless enablePree
 class Reservation(Plugin):
     name = "Reservation"
     notes: type[Notes] | None = Rooms
+    controller: Controller
     wakes_on = Reason.NODE | Reason.ALLOCATABLE | Reason.LABELS | Reason.FREED | Reason.EXACT
 
     def __init__(self, args: ReservationArgs | None = None, gates: Mapping[SchedulerGate, bool] | None = None) -> None:
@@ -56,7 +62,7 @@ class Reservation(Plugin):
         }
         self._kept_nodes = KeptNodes()
         self._is_first = False
-        self._roomings: WeakValueDictionary[tuple[Wish, Amounts], Rooming] = WeakValueDictionary()
+        self._roomings: WeakValueDictionary[tuple[RoomRequest, Amounts], Rooming] = WeakValueDictionary()
         "By wish and requests; kept by the judges of classes."
         self._taking_over: dict[str, tuple[int, object, PreAllocation, int]] = {}
         "Of the reservation that was asked about last: at which version of the table, and what it may take over."
@@ -71,9 +77,10 @@ class Reservation(Plugin):
         if self._is_first and not self.rooms.index.is_on:
             self.rooms.has_node_labels = not self._gates[_OMITS_NODE_LABELS]
             self.rooms.index = SelectorIndex(self._args.reservation_selector_index)
-
-    def asks_engines(self, engine_of: Callable[[Ask], Engine | None]) -> None:
-        self.keeper.engine_of = engine_of
+        self.stand_ins = ReservePods(self.rooms, self.keeper, lambda ask: self._pre_allocation(ask, cluster))
+        self.controller = Controller(
+            partial(self._writes, cluster), self._measures, services=service.services_of(self.rooms)
+        )
 
     def takes(self) -> Iterable[Taking]:
         if not self._is_first:
@@ -84,9 +91,9 @@ class Reservation(Plugin):
             Taking(PODS, keeper.put_pod, keeper.remove_pod),
         )
 
-    def keyed_by_name(self, cluster: Cluster) -> bool:
+    def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
         """Owners may be named."""
-        return bool(self.rooms.lists)
+        return KeyedBy.POD if self.rooms.lists else KeyedBy.LABELS
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         if is_stand_in(ask.meta.name):
@@ -119,13 +126,6 @@ class Reservation(Plugin):
         takes = found is not None and found.spec.pre_allocation
         return policy, ask.meta.annotations.get(names.ANNOTATION_RESERVATION_NODE, ""), takes
 
-    def view(self, ask: Ask, cluster: Cluster) -> View | None:
-        wanted = self._pre_allocation(ask, cluster) if is_stand_in(ask.meta.name) else None
-        if wanted is not None:
-            return wanted[0].view
-        wish = self.rooms.wish(ask)
-        return None if wish is None else self.rooms.matching(wish, ask.meta).view
-
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         if is_stand_in(ask.meta.name):
             found, wanted = self.rooms.of_stand_in(ask.meta), self._pre_allocation(ask, cluster)
@@ -140,7 +140,7 @@ class Reservation(Plugin):
             return None
         return OwnerJudge(self._rooming(ask, wish, cluster), cluster)
 
-    def _rooming(self, ask: Ask, wish: Wish, cluster: Cluster) -> Rooming:
+    def _rooming(self, ask: Ask, wish: RoomRequest, cluster: Cluster) -> Rooming:
         known = self._roomings.get((wish, ask.requests))
         if known is None:
             args = self._args
@@ -170,7 +170,7 @@ class Reservation(Plugin):
             room = self._rooming(ask, wish, cluster).chosen(row)
         return None if room is None else CameOutOf(room.terms.uid, room.name)
 
-    def pre_bind(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Mapping[str, Any] | None:
+    def pre_bind(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Mapping[str, Any] | PreBind | None:
         key = RESERVATION_ALLOCATED.key
         if isinstance(note, CameOutOf):
             found = self.rooms.objects.get(note.uid)
@@ -178,14 +178,15 @@ class Reservation(Plugin):
             uid = note.uid if found is None else found.metadata.uid
             told = RESERVATION_ALLOCATED.form.render(ReservationAllocated(note.name, uid))
             return {"metadata": {"annotations": {key: told}}}
+        if isinstance(note, StandsFor):
+            return PreBind(steps=self._steps(ask, note))
         # An attempt that came to nothing may have said something else.
-        stale = key in ask.meta.annotations and not isinstance(note, StandsFor)
-        return {"metadata": {"annotations": {key: None}}} if stale else None
+        return {"metadata": {"annotations": {key: None}}} if key in ask.meta.annotations else None
 
-    def steps(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Sequence[Step]:
+    def _steps(self, ask: Ask, note: StandsFor) -> tuple[Step, ...]:
         """Pods that a reservation takes over say so."""
         found = self.rooms.of_stand_in(ask.meta)
-        if found is None or not isinstance(note, StandsFor) or not note.takes:
+        if found is None or not note.takes:
             return ()
         allocated = ReservationAllocated(found.metadata.name, found.metadata.uid)
         said = {RESERVATION_ALLOCATED.key: RESERVATION_ALLOCATED.form.render(allocated)}
@@ -194,12 +195,6 @@ class Reservation(Plugin):
             namespace, _, name = key.partition("/")
             writes.append(Patch(PODS, name, {"metadata": {"uid": uid, "annotations": said}}, namespace))
         return (Step(self.name, lambda: tuple(writes)),)
-
-    def bind(self, ask: Ask, row: Row, cluster: Cluster) -> Write | None:
-        found = self.rooms.of_stand_in(ask.meta)
-        if found is None:
-            return None
-        return lifecycle.made_available(found, cluster.table.names[row], cluster.now_s)
 
     def post_filter(self, ask: Ask, engine: Engine) -> Remedy | None:
         if is_stand_in(ask.meta.name):
@@ -216,7 +211,7 @@ class Reservation(Plugin):
         told = diagnosis(rules, self.rooms.usable(wish), self.rooms.node_labels, against)
         return Remedy(message=told.message, event=told.event) if told.message else None
 
-    def writes(self, cluster: Cluster) -> Iterable[Write | Tell]:
+    def _writes(self, cluster: Cluster) -> Iterable[Write | Tell]:
         """What Reservations are to say, of all profiles once."""
         if not self._is_first:
             return
@@ -225,17 +220,34 @@ class Reservation(Plugin):
             yield from self._kept_nodes.writes(cluster, rooms.objects.values(), touched=bool(rooms.touched))
         yield from self.keeper.writes(cluster)
 
-    def measures(self) -> Iterable[Measure]:
+    def _measures(self) -> Iterable[Measure]:
         return chain(service.measures(self.rooms), self.rooms.index.measures()) if self._is_first else ()
 
-    def services(self) -> Mapping[str, Callable[[str], object]]:
-        rooms, names = self.rooms, self.rooms.cluster.table.names
-        return {
-            "nodeReservations/:nodeName": lambda node: service.node_told(rooms, node),
-            "reservationSelectorIndex": lambda _: rooms.index.told(names, detail=False),
-            "reservationSelectorIndex?detail=true": lambda _: rooms.index.told(names, detail=True),
-        }
 
-    def stands_for(self, ask: Ask) -> tuple[Kind[Any], Any] | None:
-        found = self.rooms.of_stand_in(ask.meta)
+class ReservePods(StandIns):
+    """Pods that stand for reservations, and the views of owners. `pre_allocation`: what a reservation may take over."""
+
+    def __init__(
+        self, rooms: Rooms, keeper: Keeper, pre_allocation: Callable[[Ask], tuple[PreAllocation, int] | None]
+    ) -> None:
+        self._rooms, self._keeper, self._pre_allocation = rooms, keeper, pre_allocation
+
+    def view(self, ask: Ask) -> View | None:
+        wanted = self._pre_allocation(ask) if is_stand_in(ask.meta.name) else None
+        if wanted is not None:
+            return wanted[0].view
+        wish = self._rooms.wish(ask)
+        return None if wish is None else self._rooms.matching(wish, ask.meta).view
+
+    def bind(self, ask: Ask, row: Row) -> Write | None:
+        found, cluster = self._rooms.of_stand_in(ask.meta), self._rooms.cluster
+        if found is None:
+            return None
+        return lifecycle.made_available(found, cluster.table.names[row], cluster.now_s)
+
+    def object_of(self, ask: Ask) -> tuple[Kind[Any], Any] | None:
+        found = self._rooms.of_stand_in(ask.meta)
         return None if found is None else (RESERVATIONS, found)
+
+    def use_engines(self, engine_of: Callable[[Ask], Engine | None]) -> None:
+        self._keeper.engine_of = engine_of

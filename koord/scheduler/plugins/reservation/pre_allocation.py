@@ -7,7 +7,7 @@ with it the reservation on the node:   reserved <= free + what the pods taken ov
     one pod         the one that fills the reservation best (mode Cluster: the first by priority); so are nodes scored
     several         in their order, until the reservation fits; the fewer a node has to give, the better it scores
 
-Where nobody has to be taken over and the node has the room, pods are taken over all the same, unless `spares` says so.
+Even if the node has room without a takeover and none is required, pods are taken over, unless `spares` is set.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.protocol.annotations.reservation import PRE_ALLOCATION_REQUIRED
 from koord.api.protocol.crd.reservation import Reservation
 from koord.scheduler.framework.cells import Cells, Many, Numbers
-from koord.scheduler.framework.judge import Door
+from koord.scheduler.framework.exact_check import Door
 from koord.scheduler.plugins.devices.ledger import Devices
 from koord.scheduler.plugins.numa.allocations import Allocations
 from koord.scheduler.plugins.reservation.judges import BESIDE, Filling, HolderJudge
@@ -38,7 +38,7 @@ NOBODY: Final = "node(s) had no pods that the reservation may take over"
 _NOBODY, _FIRST = 4, 3
 
 
-class Taken(NamedTuple):
+class Takeover(NamedTuple):
     """Pods that are taken over; or why none can be, as a mask of resources: by node, and by reservation."""
 
     pods: tuple[PodRecord, ...] = ()
@@ -65,7 +65,7 @@ class PreAllocation:
         spares: bool = False,
     ) -> None:
         """`marked`: pods that may be taken over in the whole cluster, with their priorities; None: those of owners.
-        `spares`: whether nobody is taken over where there is room without."""
+        `spares`: whether no pod is taken over if there is room without."""
         policy = reservation.spec.pre_allocation_policy
         self._spares, self._by_priority = spares, marked is not None
         self.requests, self._cluster = requests, cluster
@@ -122,7 +122,7 @@ class PreAllocation:
         }
 
     def doors(self, row: Row) -> list[Door]:
-        """Whose room the reservation may take, the best first; or nobody's, where there is room without."""
+        """The pods whose room the reservation may take, the best first; also none, if there is room without."""
         free, records = self._free(row), self.candidates.get(row, ())
         found: list[Door] = []
         if self.many:
@@ -134,19 +134,19 @@ class PreAllocation:
             found.insert(0 if self._spares else len(found), BESIDE)
         return found
 
-    def taken(self, row: Row) -> Taken:
+    def taken(self, row: Row) -> Takeover:
         """The pods that the reservation takes over on a row, where nothing but amounts matters."""
         free = self._free(row)
         short = self._short(free)
         does_without = not short and not self.required
         records = self.candidates.get(row, ())
         if not records or (does_without and self._spares):
-            return Taken(by_node=short, nobody=not short and self.required)
+            return Takeover(by_node=short, nobody=not short and self.required)
         found = self._several(records, free) if self.many else self._one(records, free)
-        return Taken() if found.is_none and does_without else found
+        return Takeover() if found.is_none and does_without else found
 
     def _able(self, records: Sequence[PodRecord], free: Mapping[str, int]) -> list[PodRecord]:
-        """The pods of which one is enough, the best first."""
+        """The pods that are each enough alone, the best first."""
         able = [each for each in records if not any(self._lacks(each, free))]
         return able if self._by_priority else sorted(able, key=self._filled, reverse=True)
 
@@ -156,19 +156,19 @@ class PreAllocation:
         short = self._short({name: amount + asked.get(name, 0) for name, amount in free.items()})
         return short, self._too_large(asked)
 
-    def _one(self, records: Sequence[PodRecord], free: Mapping[str, int]) -> Taken:
+    def _one(self, records: Sequence[PodRecord], free: Mapping[str, int]) -> Takeover:
         able = self._able(records, free)
         if able:
-            return Taken((able[0],))
+            return Takeover((able[0],))
         if not self.required:
             # It could do without them: what keeps it from the node is that this is full.
-            return Taken(by_node=self._short(free))
+            return Takeover(by_node=self._short(free))
         by_node = by_room = 0
         for record in records:
             short, too_large = self._lacks(record, free)
             by_node |= short
             by_room |= too_large
-        return Taken(by_node=0 if by_room else by_node, by_room=by_room)
+        return Takeover(by_node=0 if by_room else by_node, by_room=by_room)
 
     def _filled(self, record: PodRecord) -> int:
         """How full a pod makes the reservation."""
@@ -181,7 +181,7 @@ class PreAllocation:
             return 0
         return 100 // (1 + len(taken)) if self.many else self._filled(taken[0])
 
-    def _several(self, records: Sequence[PodRecord], free: Mapping[str, int]) -> Taken:
+    def _several(self, records: Sequence[PodRecord], free: Mapping[str, int]) -> Takeover:
         left, inside, found = dict(free), dict[str, int](), list[PodRecord]()
         for record in records:
             if found and not self._short(left):
@@ -195,7 +195,7 @@ class PreAllocation:
                 if name in left:
                     left[name] += amount
         short = self._short(left)
-        return Taken(tuple(found)) if found and not short else Taken(by_node=short, nobody=not short)
+        return Takeover(tuple(found)) if found and not short else Takeover(by_node=short, nobody=not short)
 
     def _short(self, free: Mapping[str, int]) -> int:
         return sum(1 << i for i, (name, amount) in enumerate(self.requests) if amount > free[name])

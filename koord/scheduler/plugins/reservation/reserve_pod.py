@@ -52,7 +52,7 @@ def reserve_pod(reservation: Reservation) -> Pod:
         if reserved or RESERVATION_RESIZE_ALLOCATABLE.is_on(meta):
             spec = _sized(Pod(metadata=found, spec=spec), reserved or allocatable_of(reservation))
     except BadInput:
-        # Whoever decides about it meets the same, and tells.
+        # The code that decides about it meets the same error, and reports it.
         pass
     if status.phase in ENDED:
         return Pod(metadata=found, spec=spec, status=PodStatus(phase=PodPhase.SUCCEEDED))

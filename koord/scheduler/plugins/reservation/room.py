@@ -53,9 +53,9 @@ class Terms(msgspec.Struct, frozen=True):
     inner: Mapping[str, int] = EMPTY
     "What is reserved inside the reservation, by resource."
     restricted: frozenset[str] | None = None
-    "Resources of which owners get no more than is reserved; None: all that are."
+    "Resources where owners get no more than is reserved; None: all reserved resources."
     fault: str = ""
-    "Why it cannot be used as it is."
+    "Why it cannot be used; empty: it can."
     nothing_of: frozenset[str] = frozenset()
     "Resources that it reserves an amount of 0 of."
 
@@ -112,7 +112,7 @@ class Room:
     "Those that are on its node."
     seen_by: WeakSet[Matching] = field(default_factory=WeakSet)
     is_counted: bool = False
-    "Whether others hear of its policy."
+    "Whether the table's columns count it, by its policy."
 
     @property
     def name(self) -> str:

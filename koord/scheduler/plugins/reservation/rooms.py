@@ -1,8 +1,7 @@
 """All rooms of a cluster, and who may use them: made from Reservations and pods alone, in whatever order they come.
 
-A note is either that a pod stands for a reservation, or which reservation a pod came out of. What an owner uses of a
-room is counted with the owner, and given back where its room is counted: so nothing counts twice, and the part that
-nobody uses stays held.
+A note says either that a pod stands for a reservation, or which reservation a pod came out of. What an owner uses of a
+room is counted with the owner, and subtracted from the room: so nothing counts twice, and the unused part stays held.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from koord.api.protocol.annotations.reservation import (
 )
 from koord.api.protocol.crd.reservation import Reservation
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.plugins.reservation.matching import Matching, Rules, Wish, wish_of
+from koord.scheduler.plugins.reservation.matching import Matching, RoomRequest, Rules, wish_of
 from koord.scheduler.plugins.reservation.operating import is_operating, operating_terms
 from koord.scheduler.plugins.reservation.owners import OwnerLists, Owners, OwnersId, faults
 from koord.scheduler.plugins.reservation.room import UNKNOWN, Room, Terms, terms_of
@@ -53,15 +52,15 @@ class Rooms(Notes):
         "By uid; those of all rooms but of pods that are rooms themselves."
         self.lists = OwnerLists()
         self.touched: set[str] = set()
-        "Reservations of which something changed since somebody looked: their status may have to say so."
+        "Reservations that changed since this set was last read: their status may have to say so."
         self.unmeasured: dict[str, str] = {}
-        "By uid, the names of reservations of which something changed since somebody measured."
+        "By uid, the names of reservations that changed since the last measurement."
         self.measured: dict[str, tuple[str, ...]] = {}
         self.index = SelectorIndex(ReservationSelectorIndex())
         self.has_node_labels = True
         "Whether the labels of a node are those of its rooms, too."
         self.removed: list[str] = []
-        "Uids of reservations that were deleted since somebody looked."
+        "Uids of reservations that were deleted since this list was last read."
         self.marked: dict[str, int] = {}
         "Pods that any reservation may take over, by key, with their priorities for that."
         self._operating: set[str] = set()
@@ -72,9 +71,9 @@ class Rooms(Notes):
         "By uid, the pods that came out of it, whether it exists or not."
         self._rooms_of: dict[OwnersId, dict[str, Room]] = {}
         "By list of owners."
-        self._last: tuple[Ask | None, int, Wish | None] = None, -1, None
-        "Whose wish was asked for last, when, and what it was."
-        self._matchings: WeakValueDictionary[Wish, Matching] = WeakValueDictionary()
+        self._last: tuple[Ask | None, int, RoomRequest | None] = None, -1, None
+        "The pod whose request was computed last, when, and the request."
+        self._matchings: WeakValueDictionary[RoomRequest, Matching] = WeakValueDictionary()
         for column in (PLAIN, STRICTER):
             cluster.table.declare(Column(column, np.int64, Reason.EXACT))
 
@@ -207,7 +206,7 @@ class Rooms(Notes):
 
     # Who may use what.
 
-    def wish(self, ask: Ask) -> Wish | None:
+    def wish(self, ask: Ask) -> RoomRequest | None:
         """What matters of a pod; None where reservations mean nothing to it. Asked several times for each placement."""
         if not self.lists and not ask.meta.annotations and names.LABEL_RESERVATION_IGNORED not in ask.meta.labels:
             return None
@@ -217,7 +216,7 @@ class Rooms(Notes):
             self._last = ask, self.lists.version, found
         return found
 
-    def matching(self, wish: Wish, meta: ObjectMeta) -> Matching:
+    def matching(self, wish: RoomRequest, meta: ObjectMeta) -> Matching:
         """`meta`: of any pod with this wish."""
         found = self._matchings.get(wish)
         if found is None:
@@ -229,11 +228,11 @@ class Rooms(Notes):
                     found.enter(room)
         return found
 
-    def usable(self, wish: Wish) -> list[Room]:
+    def usable(self, wish: RoomRequest) -> list[Room]:
         """Rooms of the owners' lists that pods of a wish are on, and that can be used."""
         return [room for room in self._concerned(wish) if room.can_be_used]
 
-    def _concerned(self, wish: Wish) -> Iterable[Room]:
+    def _concerned(self, wish: RoomRequest) -> Iterable[Room]:
         if wish.ignores:
             return list(self.all.values())
         return [room for id_ in wish.lists for room in self._rooms_of.get(id_, {}).values()]
@@ -324,7 +323,7 @@ class Rooms(Notes):
             self.cluster.table.add(column, room.row, -sign * amount)
 
     def _open(self, room: Room) -> None:
-        """Whoever may use a room sees it."""
+        """Make a room visible to the pods that may use it."""
         if not room.can_be_used:
             return
         labels = self.node_labels(room)
@@ -337,7 +336,7 @@ class Rooms(Notes):
         room.is_counted = True
 
     def _close(self, room: Room) -> None:
-        """Nobody does."""
+        """Hide a room from all pods."""
         self.index.remove(room)
         lent = dict(room.lent())
         for matching in list(room.seen_by):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from koord.api.configuration.scheduler_args import ReservationSelectorIndex
-from koord.scheduler.framework.plugin import Measure
+from koord.scheduler.framework.controller import Measure
 from koord.scheduler.plugins.reservation.room import Room
 
 QUERIES: Final = "scheduler_reservation_selector_index_query_total"
@@ -94,7 +94,7 @@ class SelectorIndex:
         return found
 
     def measures(self) -> Iterator[Measure]:
-        """How often it was asked since somebody looked, and how many nodes it left."""
+        """How often it was asked since the last call, and how many nodes it left."""
         for result, number in self._asked.items():
             if number:
                 self._asked[result] = 0

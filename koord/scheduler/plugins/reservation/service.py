@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from koord.api.protocol.crd.reservation import ReservationPhase
 from koord.api.text.quantity import counts_bytes, render
-from koord.scheduler.framework.plugin import Measure
+from koord.scheduler.framework.controller import Measure
 from koord.scheduler.plugins.reservation.room import Room
 from koord.scheduler.plugins.reservation.rooms import Rooms
 
@@ -16,8 +16,18 @@ RESOURCE: Final = "scheduler_reservation_resource"
 _GIB: Final = 1 << 30
 
 
+def services_of(rooms: Rooms) -> Mapping[str, Callable[[str], object]]:
+    """What the plugin answers, by path."""
+    names = rooms.cluster.table.names
+    return {
+        "nodeReservations/:nodeName": lambda node: node_told(rooms, node),
+        "reservationSelectorIndex": lambda _: rooms.index.told(names, detail=False),
+        "reservationSelectorIndex?detail=true": lambda _: rooms.index.told(names, detail=True),
+    }
+
+
 def room_told(room: Room) -> dict[str, object]:
-    """One reservation on a node: what it reserves, what is used, and by whom."""
+    """One reservation on a node: what it reserves, what is used, and the pods that use it."""
     terms = room.terms
     reserved = dict(room.resources())
     return {
@@ -44,7 +54,7 @@ def node_told(rooms: Rooms, node: str) -> dict[str, object] | None:
 
 
 def measures(rooms: Rooms) -> Iterator[Measure]:
-    """What changed since somebody asked: the phase of each reservation, and how much of it is used."""
+    """What changed since the last call: the phase of each reservation, and how much of it is used."""
     changed, rooms.unmeasured = rooms.unmeasured, {}
     for uid, name in changed.items():
         reservation, room = rooms.objects.get(uid), rooms.all.get(uid)

@@ -46,8 +46,7 @@ def diagnosis(
     node_labels: Callable[[Room], Mapping[str, str]],
     against: Callable[[Room], Sequence[str]],
 ) -> Diagnosis:
-    """`rooms`: all that can be used by somebody. `against`: what speaks against the node of a room that the pod may
-    use."""
+    """`rooms`: all usable reservations. `against`: reasons against the node of a reservation that the pod may use."""
     total, named = 0, 0
     why: Counter[str] = Counter()
     nodes: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""What reservations hold of CPUs and devices that nobody uses yet, as if it were a pod's: for pictures of nodes."""
+"""The CPUs and devices that reservations hold and no pod uses yet, as if a pod had them: for pictures of nodes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from koord.api.protocol.annotations.cpu import RESOURCE_STATUS
 from koord.api.protocol.annotations.device import DEVICE_ALLOCATED
 from koord.api.protocol.crd.reservation import Reservation
 from koord.scheduler.plugins.devices import grants
-from koord.scheduler.plugins.numa import allocations
-from koord.scheduler.plugins.numa.allocations import Held, OnNode, held_by
-from koord.scheduler.plugins.numa.result import status_of
+from koord.scheduler.plugins.numa import on_node
+from koord.scheduler.plugins.numa.allocation import Allocation, held_by, status_of
+from koord.scheduler.plugins.numa.on_node import OnNode
 from koord.scheduler.plugins.reservation.owners import came_out_of
 from koord.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from koord.scheduler.plugins.reservation.room import OPEN
@@ -45,9 +45,9 @@ def _rest(holder: Pod, owners: list[Pod]) -> dict[str, str]:
     held = held_by(holder)
     if held is not None:
         theirs = [mine for each in owners if (mine := held_by(each)) is not None]
-        left = allocations.rest_of(held, theirs, OnNode())
+        left = on_node.rest_of(held, theirs, OnNode())
         zones = ((zone, tuple(each for each in listed if each[1])) for zone, listed in left.zones)
-        kept = Held(left.cpus, tuple(each for each in zones if each[1]))
+        kept = Allocation(left.cpus, tuple(each for each in zones if each[1]))
         if kept.cpus or kept.zones:
             said[RESOURCE_STATUS.key] = RESOURCE_STATUS.render(status_of(kept))
     return said

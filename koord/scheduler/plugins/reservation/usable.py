@@ -18,13 +18,12 @@ from koord.scheduler.plugins.reservation import owners
 
 
 def fault_of(reservation: Reservation, template: PodTemplateSpec | None = None) -> str:
-    """The first thing that is wrong with it; empty where nothing is. `template`: its own, where somebody has read
-    it."""
+    """The first fault of a reservation; empty if there is none. `template`: its own, if already parsed."""
     spec = reservation.spec
     if not spec.template:
         return "spec.template: must be a pod template with a spec; there is nothing to reserve"
     if not spec.owners:
-        return "spec.owners: must have at least one entry; nobody could use it"
+        return "spec.owners: must have at least one entry; no pod could use it"
     if not (spec.ttl or spec.expires):
         return "spec.ttl: must be a duration, or spec.expires a time"
     found = owners.faults(spec.owners)
@@ -39,7 +38,7 @@ def fault_of(reservation: Reservation, template: PodTemplateSpec | None = None) 
 
 
 def faults(reservation: Reservation) -> Iterator[Fault]:
-    """What an API server takes, and nobody means."""
+    """Values that an API server accepts, and that are surely mistakes."""
     spec = reservation.spec
     lives_s = stored_duration(spec.ttl) if spec.ttl else None
     if lives_s is not None and lives_s < 0:

@@ -13,7 +13,7 @@ from tests.minicluster.apiserver import record_access
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    """This module's own: nobody else has made roles there."""
+    """This module's own: no other test has made roles there."""
     with ControlPlane() as running:
         yield running
 

@@ -18,6 +18,7 @@ from koord.api.kubernetes.access import UserInfo
 from koord_minicluster.apiserver.resource import Obj
 from koord_minicluster.apiserver.status import StatusError
 from tests.minicluster.apiserver.admission.world import World, config_map, namespace, opened, pod
+from tests.waiting import forever
 
 MUTATING = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
 VALIDATING = "validatingwebhookconfigurations.admissionregistration.k8s.io"
@@ -255,7 +256,7 @@ async def test_a_hook_whose_certificate_is_not_its_authoritys_is_not_asked(world
 
 async def test_a_slow_hook_is_given_up(tmp_path: Path, world: World, hooks: Hooks) -> None:
     async def stuck(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(30)
+        await forever()
 
     listener = await asyncio.start_server(stuck, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]

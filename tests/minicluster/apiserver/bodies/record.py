@@ -9,11 +9,13 @@ import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tests.control_plane import ControlPlane
 from tests.minicluster.apiserver.bodies import builtin, custom, definitions
+from tests.waiting import until
 
 DATA = Path(__file__).parent.parent / "data"
 Json = dict[str, Any]
@@ -24,7 +26,7 @@ DROPPED = ("uid", "creationTimestamp", "resourceVersion", "managedFields", "gene
 
 
 class RealServer:
-    """What is asked of a real server, as an administrator."""
+    """Requests to a real server, as an administrator."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
@@ -43,7 +45,7 @@ class RealServer:
             headers={"Authorization": "Bearer admin-token", "Content-Type": content_type},
         )
         try:
-            with urllib.request.urlopen(request, context=self._context, timeout=30) as answer:
+            with urllib.request.urlopen(request, context=self._context, timeout=60) as answer:
                 return answer.status, json.load(answer), _warnings(answer.headers)
         except urllib.error.HTTPError as error:
             return error.code, json.load(error), _warnings(error.headers)
@@ -51,11 +53,7 @@ class RealServer:
     def define(self, definition: Json, ready: str) -> None:
         code, body, _ = self.send("POST", CRDS, definition)
         assert code == 201, body
-        for _ in range(100):
-            if self._is_served(ready):
-                return
-            time.sleep(0.1)
-        raise TimeoutError(definition["metadata"]["name"])
+        until(lambda: self._is_served(ready), what=definition["metadata"]["name"])
 
     def _is_served(self, path: str) -> bool:
         try:
@@ -115,12 +113,10 @@ def changed(server: RealServer, number: int, schema: Json, before: Json, after: 
     patch = {"spec": {"versions": [{**version, "schema": {"openAPIV3Schema": strict}}]}}
     code, answer, _ = server.send("PATCH", f"{CRDS}/{plural}.bodies.io", patch, "application/merge-patch+json")
     assert code == 200, answer
-    # The new schema is served a moment after it is stored.
+    # The new schema is served a moment after it is stored. Some schemas still accept the probe.
     probe = {**head, "metadata": {"name": "probe"}, "spec": before}
-    for _ in range(100):
-        if server.send("POST", f"{path}?dryRun=All", probe)[0] == 422:
-            break
-        time.sleep(0.1)
+    with suppress(TimeoutError):
+        until(lambda: server.send("POST", f"{path}?dryRun=All", probe)[0] == 422, within_s=10)
     time.sleep(0.5)
     return outcome(*server.send("PUT", f"{path}/a?dryRun=All", {**stored, "spec": after}))
 

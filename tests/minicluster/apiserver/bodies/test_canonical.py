@@ -1,4 +1,4 @@
-"""The short way of reading built-in objects takes only what the long way would leave as it is."""
+"""The short way of reading built-in objects takes only what the long way would leave unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a patch makes is judged in the real server's words (asked of release 1.35)."""
+"""The result of a patch is judged in the real server's words (of release 1.35)."""
 
 from __future__ import annotations
 

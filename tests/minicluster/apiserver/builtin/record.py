@@ -46,7 +46,7 @@ class RealServer:
             },
         )
         try:
-            with urllib.request.urlopen(request, context=self._context, timeout=30) as answer:
+            with urllib.request.urlopen(request, context=self._context, timeout=60) as answer:
                 return answer.status, json.load(answer), _warnings(answer.headers)
         except urllib.error.HTTPError as error:
             return error.code, json.load(error), _warnings(error.headers)
@@ -123,7 +123,7 @@ def table_answer(server: RealServer, title: str, obj: Obj, status: Obj | None, n
 
 
 def selectable(server: RealServer, obj: Obj) -> list[str]:
-    """The fields by which objects of a kind can be selected."""
+    """The fields that can select objects of a kind."""
     path = path_of(obj)
     return [field for field in CANDIDATE_FIELDS if server.send("GET", f"{path}?fieldSelector={field}%3Dx")[0] == 200]
 

@@ -47,7 +47,7 @@ def test_the_selectable_fields_are_those_of_the_real_server(kind: str) -> None:
         ours.add("metadata.namespace")
     theirs = set(RECORDED["fields"][kind])
     assert ours - theirs == set()
-    # Of cluster-wide kinds nobody asks for a namespace; the others are old names of pods' fields.
+    # No request for a cluster-wide kind has a namespace; the others are old names of pods' fields.
     assert theirs - ours <= {"metadata.namespace", "spec.host", "status.podIPs"}
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -17,19 +15,11 @@ from koord_minicluster.apiserver.resource import Obj, Resource
 from koord_minicluster.apiserver.server import ApiServer, ServeOptions
 from koord_minicluster.apiserver.status import StatusError
 from tests.minicluster.apiserver.bodies.definitions import crd
-
-WITHIN_S = 30.0
+from tests.waiting import eventually
 
 
 def context() -> Context:
     return Context(UserInfo("tester", groups=(MASTERS,)), "tester")
-
-
-async def until(happened: Callable[[], Any]) -> Any:
-    async with asyncio.timeout(WITHIN_S):
-        while not (found := happened()):  # noqa: ASYNC110 # what is waited for is not an event of this test
-            await asyncio.sleep(0.01)
-    return found
 
 
 class Cluster:
@@ -70,33 +60,33 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 async def test_a_definition_is_served_by_the_time_it_says_so(cluster: Cluster) -> None:
     await cluster.define(crd())
-    await until(lambda: cluster.condition("Established") == "True")
+    await eventually(lambda: cluster.condition("Established") == "True")
     assert cluster.served() is not None
     await cluster.create("a")
 
 
 async def test_a_definition_whose_names_are_taken_waits_for_them(cluster: Cluster) -> None:
     await cluster.define(crd())
-    await until(lambda: cluster.condition("Established") == "True")
+    await eventually(lambda: cluster.condition("Established") == "True")
     second = crd(names={"plural": "bars", "kind": "Foo"})
     second["metadata"]["name"] = "bars.x.io"
     await cluster.define(second)
-    await until(lambda: cluster.condition("NamesAccepted", "bars.x.io") == "False")
+    await eventually(lambda: cluster.condition("NamesAccepted", "bars.x.io") == "False")
     assert cluster.served("bars") is None
     await cluster.server.objects.delete(cluster.definitions, "", "foos.x.io", {}, context())
-    await until(lambda: cluster.condition("Established", "bars.x.io") == "True")
+    await eventually(lambda: cluster.condition("Established", "bars.x.io") == "True")
     assert cluster.served("bars") is not None
 
 
 async def test_a_deleted_definition_takes_its_objects_along_and_waits_for_their_finalizers(cluster: Cluster) -> None:
     await cluster.define(crd())
-    await until(lambda: cluster.condition("Established") == "True")
+    await eventually(lambda: cluster.condition("Established") == "True")
     await cluster.create("a")
     await cluster.create("b", finalizers=["x.io/hold"])
     resource = cluster.served()
     assert resource is not None
     await cluster.server.objects.delete(cluster.definitions, "", "foos.x.io", {}, context())
-    await until(lambda: len(cluster.server.objects.collection(resource)) == 1)
+    await eventually(lambda: len(cluster.server.objects.collection(resource)) == 1)
     assert cluster.condition("Terminating") == "True"
     with pytest.raises(StatusError, match="terminating"):
         await cluster.create("c")
@@ -105,7 +95,7 @@ async def test_a_deleted_definition_takes_its_objects_along_and_waits_for_their_
         return {**obj, "metadata": {k: v for k, v in obj["metadata"].items() if k != "finalizers"}}
 
     await cluster.server.objects.update(resource, "default", "b", released, context())
-    await until(lambda: cluster.definition() is None)
+    await eventually(lambda: cluster.definition() is None)
     assert cluster.served() is None
 
 
@@ -113,7 +103,7 @@ async def test_what_was_established_is_served_again_after_a_restart(tmp_path: Pa
     async with ApiServer(ServeOptions(tmp_path)) as server:
         cluster = Cluster(server)
         await cluster.define(crd())
-        await until(lambda: cluster.condition("Established") == "True")
+        await eventually(lambda: cluster.condition("Established") == "True")
         await cluster.create("a")
     async with ApiServer(ServeOptions(tmp_path)) as server:
         resource = Cluster(server).served()
@@ -123,7 +113,7 @@ async def test_what_was_established_is_served_again_after_a_restart(tmp_path: Pa
 
 async def test_a_change_of_the_schema_takes_effect(cluster: Cluster) -> None:
     await cluster.define(crd())
-    await until(lambda: cluster.condition("Established") == "True")
+    await eventually(lambda: cluster.condition("Established") == "True")
     generation = cluster.server.registry.generation
 
     def stricter(obj: Obj) -> Obj:
@@ -131,6 +121,6 @@ async def test_a_change_of_the_schema_takes_effect(cluster: Cluster) -> None:
         return obj
 
     await cluster.server.objects.update(cluster.definitions, "", "foos.x.io", stricter, context())
-    await until(lambda: cluster.server.registry.generation > generation)
+    await eventually(lambda: cluster.server.registry.generation > generation)
     with pytest.raises(StatusError, match="spec: Required value"):
         await cluster.create("a")

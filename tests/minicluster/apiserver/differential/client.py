@@ -200,7 +200,7 @@ def session(target: Target) -> aiohttp.ClientSession:
 
 
 async def run(target: Target, sequence: Sequence, http: aiohttp.ClientSession) -> tuple[list[Answer], dict[str, str]]:
-    """The raw answers, and the variables as they were at the end."""
+    """The raw answers, and the variables at the end."""
     running = Run(target, sequence, http)
     return await running.answers(), running.variables
 

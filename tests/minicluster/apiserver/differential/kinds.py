@@ -47,7 +47,7 @@ class Kind:
         return f"{self.path}/{self.least['metadata']['name']}"
 
     def made(self, **parts: Any) -> Obj:
-        """The smallest object, with these parts changed; a part that is a dict is merged into what is there."""
+        """The smallest object, with these parts changed; a part that is a dict is merged into the part of the object."""
         made = copy.deepcopy(self.least)
         for key, value in parts.items():
             whole = isinstance(value, dict) and isinstance(made.get(key), dict)

@@ -47,7 +47,7 @@ Json = Any
 
 
 def normal(sequence: Sequence, answers: list[Answer], variables: Mapping[str, str]) -> list[dict[str, Json]]:
-    """The answers as they are recorded and compared."""
+    """The answers in the form that is recorded and compared."""
     words = _Words(variables, _prefixes(sequence))
     bodies = [_selected(step, answer.body) for step, answer in zip(sequence.steps, answers, strict=True)]
     for body in bodies:

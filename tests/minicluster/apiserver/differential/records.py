@@ -41,7 +41,7 @@ def recorded(sequence: Sequence) -> list[dict[str, Any]]:
 
 
 def write(answers: dict[str, list[dict[str, Any]]], version: str) -> None:
-    """Write answers down beside those that are there; sequences that no longer exist are dropped."""
+    """Write answers beside the recorded ones; sequences that no longer exist are dropped."""
     for module in MODULES:
         path = FOLDER / f"{_file_of(module.__name__)}.json"
         kept = json.loads(path.read_text())["sequences"] if path.exists() else {}

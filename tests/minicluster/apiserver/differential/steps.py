@@ -35,7 +35,7 @@ HOOKS = "/apis/admissionregistration.k8s.io/v1"
 
 @dataclass(frozen=True)
 class Step:
-    """One request. A `body` that is text or bytes is sent as it is, anything else as JSON."""
+    """One request. A `body` that is text or bytes is sent unchanged, anything else as JSON."""
 
     method: str
     path: str
@@ -50,7 +50,7 @@ class Step:
     until: Mapping[str, Any] = field(default_factory=dict)
     "Repeat the request until the answer has this: `code`, `headers.NAME`, or a path in the body; caches need a moment."
     events: int | None = None
-    "A watch: read so many events, and see that no more follow at once."
+    "A watch: read N events, and see that no more follow at once."
     shape: bool = False
     "Compare the types of the values only."
     only: tuple[str, ...] = ()

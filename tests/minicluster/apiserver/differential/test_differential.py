@@ -1,5 +1,5 @@
 """The embedded server answers as the real one did, request by request. That the records are still what the real one
-says is for test_records; with the real one there, sequences that nobody wrote are compared too (test_generated)."""
+says is for test_records; with the real one there, random sequences are compared too (test_generated)."""
 
 from __future__ import annotations
 

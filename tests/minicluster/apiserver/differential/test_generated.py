@@ -1,4 +1,4 @@
-"""Sequences that nobody wrote: small random programs, run on both servers, which must answer alike.
+"""Random sequences: small random programs, run on both servers, which must answer alike.
 
 Each program works on a few names of one kind, so that its steps meet: what one makes, the next changes, applies over,
 deletes, lists and watches.
@@ -204,7 +204,7 @@ def programs(draw: st.DrawFn, kind: str) -> list[Step]:
     deadline=None,
     suppress_health_check=list(HealthCheck),
     print_blob=True,
-    # A program is short as it is, and each run costs a second.
+    # A program is short already, and each run costs a second.
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
 )
 @given(data=st.data())

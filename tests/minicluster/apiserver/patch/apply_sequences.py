@@ -14,7 +14,7 @@ def _nothing(_obj: Obj) -> None: ...
 
 @dataclass(frozen=True)
 class Step:
-    """One write. `change` turns the object as it is into the body of an update."""
+    """One write. `change` turns the stored object into the body of an update."""
 
     verb: str
     body: Any = None

@@ -21,6 +21,7 @@ from tests.minicluster.apiserver.patch.apply_sequences import CUSTOM_KIND, SEQUE
 from tests.minicluster.apiserver.patch.bases import BASES
 from tests.minicluster.apiserver.patch.json_cases import JSON_CASES, MERGE_CASES
 from tests.minicluster.apiserver.patch.strategic_cases import CASES
+from tests.waiting import until
 
 DATA = Path(__file__).parents[1] / "data"
 TYPES = {
@@ -184,10 +185,7 @@ def main() -> None:
         write("json_patch.json", version, {"bases": bases, "cases": others})
         code, answer = server.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CUSTOM_KIND)
         assert code == 201, answer
-        deadline = time.monotonic() + 20
-        while server.ask("GET", "/apis/example.com/v1/namespaces/default/things")[0] != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        until(lambda: server.ask("GET", "/apis/example.com/v1/namespaces/default/things")[0] == 200)
         sequences = [
             record_sequence(server, name, collection, steps) for name, (collection, steps) in SEQUENCES.items()
         ]

@@ -37,7 +37,7 @@ def test_algebra_is_that_of_sets_of_paths(one: frozenset[Path], other: frozenset
     assert _members(fields.difference(a, b)) == one - other
     below = {path for path in one if any(path[: len(root)] == root for root in other)}
     assert _members(fields.without(a, b)) == one - below
-    assert (a, b) == (_set(one), _set(other)), "the operands stay as they were"
+    assert (a, b) == (_set(one), _set(other)), "the operands stay unchanged"
 
 
 @given(one=MEMBERS, other=MEMBERS)

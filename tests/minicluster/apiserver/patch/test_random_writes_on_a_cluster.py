@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import random
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from tests.minicluster.apiserver.patch.apply_sequences import CUSTOM_KIND
 from tests.minicluster.apiserver.patch.record import Server
 from tests.minicluster.apiserver.patch.recorded import Obj, difference, with_sorted_causes
 from tests.minicluster.apiserver.patch.test_apply import now_of, resource_of
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -117,10 +117,7 @@ def _object(rng: random.Random, kind: str, name: str) -> Obj:
 def server(control_plane: ControlPlane) -> Server:
     server = Server(control_plane)
     server.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CUSTOM_KIND)
-    deadline = time.monotonic() + 20
-    while server.ask("GET", THINGS)[0] != 200:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    until(lambda: server.ask("GET", THINGS)[0] == 200)
     return server
 
 

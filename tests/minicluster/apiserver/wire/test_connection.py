@@ -12,8 +12,9 @@ from koord_minicluster.apiserver.wire import connection as wire
 from koord_minicluster.apiserver.wire.answers import TEXT, Answer, Response, Stream
 from koord_minicluster.apiserver.wire.connection import Connection, Handler, HttpRequest, TooLarge
 from koord_minicluster.apiserver.wire.head import BadHead
+from tests.waiting import always, eventually, forever, turns
 
-WITHIN_S = 15.0
+WITHIN_S = 60.0
 LARGE = 1 << 20
 
 
@@ -111,7 +112,8 @@ async def test_a_request_may_arrive_byte_by_byte() -> None:
 async def test_a_body_may_come_in_chunks() -> None:
     async with served(echo) as (client, _):
         client.send(b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
-        await asyncio.sleep(0.02)
+        await client.writer.drain()
+        await turns()
         client.send(b"2\r\nde\r\n0\r\n\r\n" + post(b"next"))
         assert (await client.answer())[2] == b"POST /a abcde"
         assert (await client.answer())[2] == b"POST /a next"
@@ -222,7 +224,7 @@ async def test_a_stream_ends_when_its_client_goes() -> None:
         stream = Stream(TEXT)
         stream.begin(request)
         try:
-            await asyncio.sleep(WITHIN_S * 2)
+            await forever()
         finally:
             ended.set()
         return stream
@@ -236,16 +238,17 @@ async def test_a_stream_ends_when_its_client_goes() -> None:
 
 
 async def test_an_answer_under_way_is_finished_when_its_client_goes() -> None:
-    finished = asyncio.Event()
+    begun, finished = asyncio.Event(), asyncio.Event()
 
     async def slow(_request: HttpRequest) -> Answer:
-        await asyncio.sleep(0.1)
+        begun.set()
+        await eventually(lambda: not connections)
         finished.set()
         return Response()
 
-    async with served(slow) as (client, _):
+    async with served(slow) as (client, connections):
         client.send(post(b""))
-        await asyncio.sleep(0.02)
+        await begun.wait()
         client.writer.close()
         async with asyncio.timeout(WITHIN_S):
             await finished.wait()
@@ -274,8 +277,7 @@ async def test_a_client_that_takes_no_answers_is_not_read_from() -> None:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         for _i in range(200):
             client.send(post(b"y" * 10_000))
-        await asyncio.sleep(0.3)
-        assert handled < 100
+        await always(lambda: handled < 100, 0.3)
 
 
 async def test_a_header_of_an_answer_cannot_hold_a_line_break() -> None:
@@ -292,15 +294,16 @@ async def test_a_header_of_an_answer_cannot_hold_a_line_break() -> None:
 
 
 async def test_a_stopping_server_answers_what_was_asked_and_parts() -> None:
-    release = asyncio.Event()
+    begun, release = asyncio.Event(), asyncio.Event()
 
     async def held(_request: HttpRequest) -> Answer:
+        begun.set()
         await release.wait()
         return Response(200, b"done", TEXT)
 
     async with served(held) as (client, connections):
         client.send(post(b""))
-        await asyncio.sleep(0.02)
+        await begun.wait()
         for each in list(connections):
             each.stop()
         release.set()

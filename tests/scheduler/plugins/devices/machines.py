@@ -77,7 +77,7 @@ def held(**of_type: Mapping[int, Mapping[str, str | int]]) -> dict[str, str]:
 
 
 def asking(**number: int) -> dict[str, str]:
-    """Requests for so many whole devices of each type: a pod that has less than that asked for it."""
+    """Requests for N whole devices of each type: a pod that has less than that asked for it."""
     found = {f"{K}/{type_}": str(100 * of_type) for type_, of_type in number.items() if type_ != "gpu"}
     if "gpu" in number:
         gpus = number["gpu"]

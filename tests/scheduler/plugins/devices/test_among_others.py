@@ -10,11 +10,14 @@ from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.explain import explain
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
+from koord.scheduler.framework.exact_check import Door, ExactCheck
 from koord.scheduler.framework.judge import Judge
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.plugin import KeyedBy, Plugin
+from koord.scheduler.framework.stand_ins import StandIns
 from koord.scheduler.plugins.coscheduling import Coscheduling
 from koord.scheduler.plugins.default_preemption import DefaultPreemption
 from koord.scheduler.plugins.devices.alignment import hints
+from koord.scheduler.plugins.devices.judge import DeviceJudge
 from koord.scheduler.plugins.devices.ledger import cells_of
 from koord.scheduler.plugins.devices.room import Room
 from koord.scheduler.plugins.node_resources_fit import NodeResourcesFit
@@ -36,6 +39,16 @@ def asking(name: str, annotations: dict[str, str] | None = None, **requests: int
     return Ask(pod(name, annotations=annotations, requests=amounts))
 
 
+class PolicyCheck(ExactCheck):
+    joint = NUMA
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
+
+    def offer(self, ask: Ask, row: Row, door: Door | None = None) -> Offer:
+        return Offer({}, self._rule)
+
+
 class Policy(Plugin):
     """A NUMA policy for all pods, and nothing else."""
 
@@ -46,8 +59,7 @@ class Policy(Plugin):
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge:
         judge = Judge()
-        judge.exact, judge.joint = True, NUMA
-        judge.offer = lambda ask, row, door=None: Offer({}, self._rule)  # type: ignore[method-assign]
+        judge.exact = PolicyCheck(self._rule)
         return judge
 
 
@@ -55,9 +67,11 @@ def test_hints_are_the_sets_of_numa_nodes_that_have_the_devices() -> None:
     scene = Scene().node(devices=FOUR)
     scene.busy(0)
     found = scene.engine.class_of(asking("p", gpu=200)).parts[0].judge
-    room = found.room(asking("p", gpu=200), 0)  # type: ignore[attr-defined]
+    assert isinstance(found, DeviceJudge)
+    assert found.exact is not None
+    room = found.exact.room(asking("p", gpu=200), 0)
     assert isinstance(room, Room)
-    offered = hints(room, found.wanted, found.score_in(room))  # type: ignore[attr-defined]
+    offered = hints(room, found.wanted, found.exact.score_in(room))
     # From both nodes together the pod gets 2 and 3, which are on node 1: the same as from node 1 alone.
     assert offered == {"gpu": (Hint(0b10, True, 500), Hint(0b11, False, 500))}
 
@@ -108,11 +122,13 @@ def test_whoever_does_not_see_a_pod_gets_its_devices_first() -> None:
     holder, other = scene.busy(1, percent=80), scene.busy(0, percent=80)
     view = View(scene.cluster)
 
+    class Views(StandIns):
+        def view(self, ask: Ask) -> View | None:
+            return view
+
     class Sees(Plugin):
         name = "Sees"
-
-        def view(self, ask: Ask, cluster: Cluster) -> View | None:
-            return view
+        stand_ins = Views()
 
     record, row = scene.cluster.pods[holder.metadata.key]
     machine = scene.devices.machine(row)
@@ -176,7 +192,7 @@ def test_what_people_see_of_a_nodes_devices() -> None:
     scene = Scene().node(devices=[gpu(0, pcie=0), gpu(1, health=False)])
     scene.busy(0, percent=25)
     scene.busy(5)
-    services = scene.plugin.services()
+    services = scene.plugin.controller.services
     told: Any = services["nodeDeviceSummaries/:name"]("n")
     assert told["devices"]["gpu"]["0"] == {
         "id": "GPU-0",
@@ -196,7 +212,7 @@ def test_what_people_see_of_a_nodes_devices() -> None:
 def test_pods_that_ask_for_no_device_are_not_looked_at() -> None:
     scene = Scene().node(devices=[gpu(0)])
     plain = Ask(pod("web", requests={"cpu": "1"}))
-    assert scene.plugin.keyed_by_spec(plain)
+    assert scene.plugin.keyed_by(plain, scene.cluster) is KeyedBy.SPEC
     assert scene.plugin.key(plain, scene.cluster) is None
     assert scene.plugin.compile(plain, scene.cluster) is None
     assert scene.ask(plain).granted is None

@@ -119,7 +119,7 @@ def test_what_nobody_can_ask_for_and_a_numa_node_that_none_is_are_reported() -> 
     told = [str(fault) for fault in faults(device("n", [{**gpu(0), **far}, {**gpu(1), "type": "GPU"}]))]
     assert told == [
         "spec.devices[0].topology.nodeID: must be from 0 to 63, or -1 if unknown, not 9999: it counts as unknown",
-        "spec.devices[1].type: must be one of fpga, gpu, rdma, not 'GPU': nobody can ask for it",
+        "spec.devices[1].type: must be one of fpga, gpu, rdma, not 'GPU': no pod can request it",
     ]
 
 
@@ -269,9 +269,10 @@ def test_a_numa_node_that_no_machine_has_counts_as_unknown(numa: int) -> None:
     ask = Ask(pod("p", requests={"koordinator.sh/gpu": 200}))
     judge = scene.engine.class_of(ask).parts[0].judge
     assert isinstance(judge, DeviceJudge)
-    room = judge.room(ask, 0)
+    assert judge.exact is not None
+    room = judge.exact.room(ask, 0)
     assert room is not None
-    assert hints(room, judge.wanted, judge.score_in(room)) == {"gpu": (Hint(0b1, True, 500),)}
+    assert hints(room, judge.wanted, judge.exact.score_in(room)) == {"gpu": (Hint(0b1, True, 500),)}
     assert scene.place(gpu=200).minors() == [0, 1]
 
 
@@ -280,9 +281,10 @@ def test_a_machine_of_many_numa_nodes_offers_each_and_all_of_them() -> None:
     ask = Ask(pod("p", requests={"koordinator.sh/gpu": 100}))
     judge = scene.engine.class_of(ask).parts[0].judge
     assert isinstance(judge, DeviceJudge)
-    room = judge.room(ask, 0)
+    assert judge.exact is not None
+    room = judge.exact.room(ask, 0)
     assert room is not None
-    assert len(hints(room, judge.wanted, judge.score_in(room))["gpu"] or ()) == 21
+    assert len(hints(room, judge.wanted, judge.exact.score_in(room))["gpu"] or ()) == 21
 
 
 def test_a_minor_below_0_is_told_and_its_device_not_used() -> None:

@@ -1,4 +1,4 @@
-"""Nodes whose device plugin is told of one pod at a time: a pod locks its node before it is bound."""
+"""Nodes whose device plugin takes one pod at a time: a pod locks its node before it is bound."""
 
 from __future__ import annotations
 
@@ -119,8 +119,7 @@ def test_a_lock_that_grows_old_lets_pods_in_that_it_turned_away() -> None:
     machines.lock("a", "first")
     assert machines.place()[1] is None
     machines.cluster.now_s += 301
-    assert machines.plugin.writes is not None
-    list(machines.plugin.writes(machines.cluster))
+    list(machines.plugin.controller.writes())
     assert machines.place()[1] == "a"
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Many, One
+from koord.scheduler.framework.judge import FastForms
 from koord.scheduler.plugins.devices.grants import Granted, read, render
 from koord.scheduler.plugins.devices.judge import DeviceJudge, ShareJudge
 from koord.scheduler.plugins.devices.ledger import Usage
@@ -274,17 +275,18 @@ def test_the_quick_forms_of_a_verdict_agree_with_the_plain_one(used: list[int], 
     columns, rows = scene.cluster.table.columns, np.arange(4)
     asks = [pod(f"p{n}", requests={f"{K}/gpu": n}) for n in (10, 40, 70, 100, 200, 300)]
     quick = [scene.plugin.compile(Ask(each), scene.cluster) for each in asks]
-    together: dict[object, list[tuple[ShareJudge, list[bool]]]] = {}
+    together: dict[object, list[tuple[FastForms, list[bool]]]] = {}
     for judge in quick:
         assert isinstance(judge, ShareJudge)
         plain = [DeviceJudge.feasible(judge, One(columns, row)) != 0 for row in rows.tolist()]
         assert (DeviceJudge.feasible(judge, Many(columns, rows)) != 0).tolist() == plain
         assert [judge.feasible(One(columns, row)) != 0 for row in rows.tolist()] == plain
         assert (judge.feasible(Many(columns, rows)) != 0).tolist() == plain
-        by_row, _ = judge.of_row(columns)
-        assert [by_row(row, judge.numbers) != 0 for row in rows.tolist()] == plain
-        together.setdefault(judge.alike, []).append((judge, plain))
+        assert judge.fast is not None
+        by_row, _ = judge.fast.of_row(columns)
+        assert [by_row(row, judge.fast.numbers) != 0 for row in rows.tolist()] == plain
+        together.setdefault(judge.fast.key, []).append((judge.fast, plain))
     for alike in together.values():
         cells = Many({name: column[:, np.newaxis] for name, column in columns.items()}, rows)
-        joint = alike[0][0].together([judge for judge, _ in alike]).feasible(cells)
+        joint = alike[0][0].together([each.numbers for each, _ in alike]).feasible(cells)
         assert (joint != 0).T.tolist() == [plain for _, plain in alike]

@@ -93,8 +93,7 @@ def test_a_part_is_a_template_of_the_nodes_model_and_says_so() -> None:
     assert grant["resources"][f"{K}/gpu-memory-ratio"] == "50"
     assert said["huawei.com/npu-core"] == "0-vir04"
     note = dict(machines.cluster.pods[ask.key][0].notes)[Devices.name]
-    assert machines.plugin.tells is not None
-    assert machines.plugin.tells(note) == "vir04 of gpu 0"
+    assert machines.cluster.notes(Devices).words(note) == "vir04 of gpu 0"
 
 
 def test_parts_fill_an_npu_and_no_more() -> None:

@@ -156,7 +156,7 @@ def test_services_tell_the_topology_and_what_is_free() -> None:
     world = World()
     world.put(big("n1"), report("n1"))
     world.place(bound("p", "2", spec={"preferredCPUExclusivePolicy": "PCPULevel"}))
-    services = world.numa.services()
+    services = world.numa.controller.services
     options: Any = services["cpuTopologyOptions/:nodeName"]("n1")
     topology = options["cpuTopology"]
     assert [topology[each] for each in ("numCPUs", "numCores", "numNodes", "numSockets")] == [24, 12, 2, 1]

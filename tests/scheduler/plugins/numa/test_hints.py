@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.judge import Objection
+from koord.scheduler.framework.exact_check import Objection
 from koord.scheduler.plugins.numa.hints import (
     ANYWHERE,
     NUMA,

@@ -10,7 +10,7 @@ from koord.api.configuration.scheduler_args import NodeNUMAResourceArgs, Resourc
 from koord.api.text.cpuset import CPUSet
 from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.plugins.default_preemption import DefaultPreemption
-from koord.scheduler.plugins.numa.allocations import Held, held_by
+from koord.scheduler.plugins.numa.allocation import Allocation, held_by
 from koord.scheduler.plugins.numa.judge import NUMAJudge
 from koord.scheduler.plugins.numa.split import split
 from koord.scheduler.state.table import Reason
@@ -179,7 +179,7 @@ def test_amplified_numa_nodes_hold_more_shared_pods_and_no_more_bound_ones() -> 
 
 
 def with_left(policy: str, first: str, second: str) -> World:
-    """A node of which so many CPUs are left on either NUMA node."""
+    """A node with N free CPUs on each NUMA node."""
     one = world({POLICY_LABEL: "SingleNUMANode"})
     for name, left in (("a", first), ("b", second)):
         one.place(pod(name, str(12 - int(left))))
@@ -335,7 +335,7 @@ BATCH = "kubernetes.io/batch-cpu"
 
 
 def with_batch(each: str, policy: str) -> World:
-    """A node of two NUMA nodes that report so much batch-cpu each."""
+    """A node of two NUMA nodes that report this much batch-cpu each."""
     one, topology = World(), report("n1")
     resource = type(topology.zones[0].resources[0])
     zones = [
@@ -469,16 +469,18 @@ def test_a_reservations_cpus_are_seen_by_whoever_may_use_them() -> None:
     record, row = one.cluster.pods[held.key]
     view = View(one.cluster)
     view.hide(record, row)
-    judge = one.numa.compile(bound("owner", "6"), one.cluster)
+    owner = bound("owner", "6")
+    owner.view = view
+    judge = one.numa.compile(owner, one.cluster)
     assert isinstance(judge, NUMAJudge)
-    judge.view = view
-    found = judge.check(bound("owner", "6"), row)
-    assert isinstance(found, Held)
+    assert judge.exact is not None
+    found = judge.exact.check(owner, row)
+    assert isinstance(found, Allocation)
     assert told(found.cpus) == "2-3,12-15"
 
 
 def hinted(name: str, cpuset: str) -> Any:
-    """A pod for which somebody has chosen CPUs."""
+    """A pod whose CPUs another user has chosen."""
     hint = {"scheduling.koordinator.sh/scheduling-hint": '{"extensions":{"NodeNUMAResource":{}}}'}
     return bound(name, "2", annotations={**hint, STATUS: json.dumps({"cpuset": cpuset})})
 
@@ -567,5 +569,5 @@ def test_cpus_count_for_pods_that_ask_for_cpus_of_their_own(ask: Any, taken: int
 def test_amounts_count_of_resources_that_a_pod_requests() -> None:
     text = '{"numaNodeResources":[{"node":0,"resources":{"cpu":"2","memory":"1Gi","kubernetes.io/batch-cpu":"9"}}]}'
     ask = pod("p", "2", annotations={STATUS: text})
-    assert held_by(ask.pod) == Held(0, ((0, (("cpu", 2000), ("memory", 1 << 30))),))
+    assert held_by(ask.pod) == Allocation(0, ((0, (("cpu", 2000), ("memory", 1 << 30))),))
     assert held_by(pod("p", "0", "0", annotations={STATUS: text}).pod) is None

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from koord.api.protocol.annotations.cpu import CPU_TOPOLOGY, CPUTopology
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Many, One
-from koord.scheduler.plugins.numa.allocations import TAKEN, Allocations, Held, held_by
+from koord.scheduler.plugins.numa.allocation import Allocation, held_by
+from koord.scheduler.plugins.numa.allocations import TAKEN, Allocations
 from koord.scheduler.plugins.numa.judge import NUMAJudge
 from koord.scheduler.state.table import Row
 from tests.scheduler.plugins.numa.machines import World, big, bound, details, pod, report
@@ -131,7 +132,7 @@ def _sums(world: World, pods: dict[str, Any]) -> None:
                 )
 
 
-def _said(world: World, held: Held, row: Row, zone: int, resource: str) -> int:
+def _said(world: World, held: Allocation, row: Row, zone: int, resource: str) -> int:
     if held.zones:
         return dict(dict(held.zones).get(zone, ())).get(resource, 0)
     topology = world.cluster.notes(Allocations).on[row].facts.topology
@@ -195,9 +196,9 @@ def test_rows_are_judged_alike_one_by_one_and_together(kinds: list[str]) -> None
         judge = world.numa.compile(ask, world.cluster)
         assert isinstance(judge, NUMAJudge)
         columns = world.cluster.table.columns
-        together = judge.choice(Many(columns, np.array(rows)), len(rows))
+        together = judge.formulas.choice(Many(columns, np.array(rows)), len(rows))
         for i, row in enumerate(rows):
-            alone = judge.choice(One(columns, row), 1)
+            alone = judge.formulas.choice(One(columns, row), 1)
             assert alone.fits[0].tolist() == together.fits[i].tolist()
             assert alone.scores[0].tolist() == together.scores[i].tolist()
             assert {name: each[0].tolist() for name, each in alone.lacking.items()} == {

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from koord.api.kinds import NODE_RESOURCE_TOPOLOGIES
-from koord.scheduler.plugins.numa.allocations import Held
+from koord.scheduler.plugins.numa.allocation import Allocation
 from koord.scheduler.plugins.numa.topology import topology_of
 from koord.scheduler.plugins.reservation.giving_back import cpus_kept
 from tests.scheduler.builders import node
@@ -61,7 +61,7 @@ def test_a_restarted_scheduler_gives_owners_the_same_cpus() -> None:
     found.put(bound("a", "2"))
     found.settle()
     again = found.restarted()
-    # Topologies may be heard of after reservations.
+    # Topologies may arrive after reservations.
     again.core.put(NODE_RESOURCE_TOPOLOGIES, report("n0", "1x2x2x2"))
     again.put(bound("b", "2"))
     again.settle()
@@ -194,28 +194,30 @@ def test_one_that_is_made_smaller_than_what_its_owners_have_keeps_theirs() -> No
     ("held", "inside", "asked", "kept"),
     [
         # Nothing is over.
-        (Held(0b1111), (), {"cpu": 4000}, Held(0b1111)),
+        (Allocation(0b1111), (), {"cpu": 4000}, Allocation(0b1111)),
         # Whole cores (0,1), (2,3), ... go from the last one on.
-        (Held(0b1111), (), {"cpu": 2000}, Held(0b0011)),
-        (Held(0b1111), (), {"cpu": 2500}, Held(0b0111)),
+        (Allocation(0b1111), (), {"cpu": 2000}, Allocation(0b0011)),
+        (Allocation(0b1111), (), {"cpu": 2500}, Allocation(0b0111)),
         # An owner's core stays, also beside a free thread of it.
-        (Held(0b1111), (Held(0b0100),), {"cpu": 2000}, Held(0b0101)),
-        (Held(0b1111), (Held(0b1110),), {"cpu": 1000}, Held(0b1110)),
+        (Allocation(0b1111), (Allocation(0b0100),), {"cpu": 2000}, Allocation(0b0101)),
+        (Allocation(0b1111), (Allocation(0b1110),), {"cpu": 1000}, Allocation(0b1110)),
         # A NUMA node gives as much as its CPUs: 4-7 are of the second one.
         (
-            Held(0b11110000 | 0b11, ((0, (("cpu", 2000),)), (1, (("cpu", 4000),)))),
+            Allocation(0b11110000 | 0b11, ((0, (("cpu", 2000),)), (1, (("cpu", 4000),)))),
             (),
             {"cpu": 4000},
-            Held(0b110011, ((0, (("cpu", 2000),)), (1, (("cpu", 2000),)))),
+            Allocation(0b110011, ((0, (("cpu", 2000),)), (1, (("cpu", 2000),)))),
         ),
         # Amounts alone: the last NUMA node gives first, but not what an owner has there.
         (
-            Held(0, ((0, (("memory", 8),)), (1, (("memory", 8),)))),
-            (Held(0, ((1, (("memory", 6),)),)),),
+            Allocation(0, ((0, (("memory", 8),)), (1, (("memory", 8),)))),
+            (Allocation(0, ((1, (("memory", 6),)),)),),
             {"memory": 10},
-            Held(0, ((0, (("memory", 4),)), (1, (("memory", 6),)))),
+            Allocation(0, ((0, (("memory", 4),)), (1, (("memory", 6),)))),
         ),
     ],
 )
-def test_what_is_kept(held: Held, inside: tuple[Held, ...], asked: dict[str, int], kept: Held) -> None:
+def test_what_is_kept(
+    held: Allocation, inside: tuple[Allocation, ...], asked: dict[str, int], kept: Allocation
+) -> None:
     assert cpus_kept(held, inside, asked, topology_of(details("1x2x2x2"))) == kept

@@ -1,4 +1,4 @@
-"""Packing where clusters and tenants do not behave: what is there counts, and nobody spoils prices for all others."""
+"""Packing where clusters and tenants do not behave: existing pods count, and no tenant spoils prices for all others."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.scheduler.plugins.packing.test_policy import a_pod, add_node, engine
 def renew(made: Engine) -> None:
     """A round between decisions, late enough for new prices."""
     made.cluster.now_s += RENEW_S
-    writes = made.profile.plugins[1].writes
-    assert writes is not None
-    assert list(writes(made.cluster)) == []
+    controller = made.profile.plugins[1].controller
+    assert controller is not None
+    assert list(controller.writes()) == []
 
 
 def points(made: Engine, gpu: int, cpu: str = "2") -> dict[str, int]:

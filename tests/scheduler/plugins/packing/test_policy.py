@@ -166,7 +166,9 @@ def test_with_few_pods_known_it_says_by_what_it_scores() -> None:
 def test_a_running_scheduler_tells_what_it_packs_by() -> None:
     made = engine("n1", "n2")
     made.place(Ask(a_pod("p", gpu=50)))
-    told = made.profile.plugins[1].services()["packing"]("")
+    controller = made.profile.plugins[1].controller
+    assert controller is not None
+    told = controller.services["packing"]("")
     assert isinstance(told, dict)
     assert (told["policy"], told["inForce"], told["gpuPods"]) == ("ShadowPrices", "ShadowPrices", 301)
     assert [group["gpus"] for group in told["groups"]] == [2, 4]
@@ -175,23 +177,23 @@ def test_a_running_scheduler_tells_what_it_packs_by() -> None:
 
 def test_prices_are_made_between_decisions_once_enough_pods_are_known() -> None:
     made = engine("n1", "n2", known=100)
-    cluster, plugin = made.cluster, made.profile.plugins[1]
+    cluster, controller = made.cluster, made.profile.plugins[1].controller
     rows = rows_of(cluster, "ShadowPrices")
     made.place(Ask(a_pod("p1", gpu=50)))
     assert rows.in_force == "FGD"
     for i in range(FEWEST_PODS):
         cluster.notes(Demand).see(f"more/{i}", SHARE, 0.0)
-    assert plugin.writes is not None
-    assert list(plugin.writes(cluster)) == []
+    assert controller is not None
+    assert list(controller.writes()) == []
     assert rows.in_force == "FGD"  # not so soon
     cluster.now_s = RENEW_S
-    assert list(plugin.writes(cluster)) == []
+    assert list(controller.writes()) == []
     assert (rows.in_force, rows.epoch) == ("ShadowPrices", 2)
     ask = Ask(a_pod("p2", gpu=50))
     fresh = ByPacking("ShadowPrices", SHARE, cluster, None)
     row = cluster.table.row_of["n1"]
     assert made.class_of(ask).scores(row)["DeviceShare"] == fresh.score(One(cluster.table.columns, row))
-    assert list(plugin.writes(cluster)) == []
+    assert list(controller.writes()) == []
     assert rows.epoch == 2
 
 

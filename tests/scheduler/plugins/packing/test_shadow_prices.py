@@ -1,4 +1,4 @@
-"""Shadow prices: tables that can be worked out by hand, and rows that are rewritten as if made anew."""
+"""Shadow prices: tables that can be worked out by hand, and rows that are rewritten as if made again."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_large_shape_that_seldom_comes_is_left_a_slot_all_the_same() -> None:
     giant, small = PodShape(120_000, 700_000, 8, 1000), PodShape(4000, 8192, 1, 1000)
     worth = Slots([group], {giant: 0.0001, small: 1.0}).of_one(0, 8, 128_000, 786_432)
     assert worth == pytest.approx(PREMIUM * RARE * 8000)
-    # However many such shapes there are, together they count no more than a quarter of all pods.
+    # All rare shapes together, however many, count as at most a quarter of all pods.
     many = {PodShape(120_000, 700_000 - i, 8, 1000): 1e-9 for i in range(500)}
     worth = Slots([group], {**many, small: 1.0}).of_one(0, 8, 128_000, 786_432)
     assert worth == pytest.approx(PREMIUM * ALL_RARE * 8000)

@@ -20,7 +20,7 @@ class Said:
 
 
 @dataclass
-class Told:
+class QuotaFigures:
     request: Amounts
     limit_request: Amounts
     used: Amounts
@@ -28,8 +28,10 @@ class Told:
     least: Amounts
 
 
-def recount(total: Mapping[str, int], all_: Mapping[str, Said], *, scales: bool, keeps: bool) -> dict[str, Told]:
-    found: dict[str, Told] = {}
+def recount(
+    total: Mapping[str, int], all_: Mapping[str, Said], *, scales: bool, keeps: bool
+) -> dict[str, QuotaFigures]:
+    found: dict[str, QuotaFigures] = {}
     children: dict[str, list[str]] = {}
     for name, said in all_.items():
         children.setdefault(said.parent, []).append(name)
@@ -55,7 +57,7 @@ def recount(total: Mapping[str, int], all_: Mapping[str, Said], *, scales: bool,
         least = {key: bounds.min.get(key, 0) for key in bounds.max}
         if keeps:
             least = {key: max(amount, allocated.get(key, 0)) for key, amount in least.items()}
-        found[name] = Told(request, limit, used, {}, least)
+        found[name] = QuotaFigures(request, limit, used, {}, least)
 
     def down(parent: str, has: Mapping[str, int], *, is_root: bool) -> None:
         below = children.get(parent, [])

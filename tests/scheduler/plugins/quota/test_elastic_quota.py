@@ -1,4 +1,4 @@
-"""Pods within the quotas of their teams: who is placed, who waits and for how long."""
+"""Pods within the quotas of their teams: which are placed, which wait and for how long."""
 
 from __future__ import annotations
 
@@ -219,9 +219,9 @@ def test_a_pod_that_should_be_gone_counts_no_more_and_another_one_gets_its_room(
     assert teams.status("a").used == {"cpu": 2000}
     teams.wait(2)
     teams.core.take_writes()
-    assert teams.core.writes_in_s() == 0, "somebody may be let through"
+    assert teams.core.writes_in_s() == 0, "a pod may pass"
     assert teams.status("a").used == {}
-    # It is heard of once more before it is gone.
+    # One more event comes before it is gone.
     teams.put(replace(going, status=replace(going.status, phase="Running")))
     assert teams.settle() == {"q"}
     teams.delete(going)
@@ -407,10 +407,10 @@ def test_figures_have_the_originals_names_and_go_with_their_quota() -> None:
     teams = Teams(100)
     a = quota("a", "5", "10")
     teams.put(a, team_pod("p", "a", "2", on="n0"))
-    plugin = next(each for each in teams.core.profiles.plugins() if each.name == "ElasticQuota")
-    assert plugin.measures is not None
+    controller = next(each for each in teams.core.profiles.plugins() if each.name == "ElasticQuota").controller
+    assert controller is not None
     teams.core.take_writes()
-    told = {each.labels["field"]: each for each in plugin.measures() if each.labels.get("name") == "a"}
+    told = {each.labels["field"]: each for each in controller.measures() if each.labels.get("name") == "a"}
     assert {field: told[field].value for field in ("used", "request", "runtime", "min", "max")} == {
         "used": 2000.0, "request": 2000.0, "runtime": 2000.0, "min": 5000.0, "max": 10000.0,
     }  # fmt: skip
@@ -419,4 +419,4 @@ def test_figures_have_the_originals_names_and_go_with_their_quota() -> None:
     teams.delete(a)
     teams.wait(10)
     teams.core.take_writes()
-    assert {each.value for each in plugin.measures() if each.labels.get("name") == "a"} == {None}
+    assert {each.value for each in controller.measures() if each.labels.get("name") == "a"} == {None}

@@ -1,4 +1,4 @@
-"""Who has to go: inside a quota for a more important pod, and from a quota that uses more than its share."""
+"""Victims of preemption: inside a quota for a more important pod, and from a quota that uses more than its share."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ def test_a_quota_that_is_deleted_leaves_its_pods_to_the_default_quota_and_gets_t
     teams.put(team, quota("b", "0", "10"), team_pod("runs", "a", "2", on="n0"), team_pod("waits", "a", "2"))
     assert not teams.settle()
     teams.delete(team)
-    # Nothing bounds the default quota, so that whoever waited for room in the deleted one goes.
+    # Nothing bounds the default quota, so that pods that waited for room in the deleted one go.
     assert teams.settle() == {"waits"}
     assert teams.quotas.forest.quotas.keys() >= {"b"}
     assert "a" not in teams.quotas.forest.quotas

@@ -88,7 +88,7 @@ def test_an_owner_goes_when_its_quota_has_the_part_that_a_reservation_lacks() ->
 
 
 def test_an_owner_whose_quota_is_full_does_not_go_beside_its_reservation() -> None:
-    """The quota has 1 left, and the reservation 3, of which it gives nothing to a pod that asks for more."""
+    """The quota has 1 left, and the reservation 3, and gives nothing to a pod that asks for more."""
     teams = Teams(20)
     teams.put(quota("a", "4", "4"))
     holding(teams, cpu="3", allocateOnce=False, allocatePolicy="Restricted")

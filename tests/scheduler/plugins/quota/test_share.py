@@ -52,7 +52,7 @@ EXAMPLES: dict[str, tuple[int, list[Claim], list[int]]] = {
         [20, 13, 17],
     ),
     "lending": (50, [claim("a", 20, 10, 2), claim("b", 10, 10, 50), claim("c", 10, 30, 50)], [2, 17, 31]),
-    "several splits favour nobody": (
+    "several splits favour no quota": (
         70,
         [claim("b", 0, 1, 27), claim("a", 0, 1, 27), claim("c", 0, 1, 9), claim("d", 9, 0, 0, lends=False)],
         [26, 26, 9, 9],

@@ -71,7 +71,7 @@ class Story:
             self.decide()
 
     def decide(self) -> None:
-        """Decide and bind, and look that nobody is placed beyond the limit of its quota."""
+        """Decide and bind, and check that no pod is placed beyond the limit of its quota."""
         teams = self.teams
         for _ in range(500):
             decision = teams.core.decide()

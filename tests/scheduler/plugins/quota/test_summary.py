@@ -9,7 +9,8 @@ from tests.scheduler.quotas import Teams, quota, team_pod
 
 def answered(teams: Teams, service: str, name: str = "") -> Any:
     (plugin,) = (each for each in teams.core.profiles.plugins() if each.name == "ElasticQuota")
-    return plugin.services()[service](name)
+    assert plugin.controller is not None
+    return plugin.controller.services[service](name)
 
 
 def test_a_quota_has_the_originals_keys_with_what_is_its_own_and_what_is_below_it() -> None:

@@ -1,4 +1,4 @@
-"""When the objects of quotas say how they fare: within two seconds, and without a look at all of them each time."""
+"""When the objects of quotas say how they do: within two seconds, and without a look at all of them each time."""
 
 from __future__ import annotations
 

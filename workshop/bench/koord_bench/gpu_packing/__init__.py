@@ -12,5 +12,5 @@ departures    pods that come and go: how much is refused
 published     what others have found for the same orders of arrival
 plot          the curves as an SVG picture
 run           all of it: traces, seeds, policies
-speed         how fast the engine places such pods
+speed         how fast the engine places pods with GPUs
 """

@@ -1,4 +1,4 @@
-"""Pods that come and stay: how much of all GPU is allocated by the time pods have asked for so much of it.
+"""Pods that come and stay: how much of all GPU is allocated, by how much of it pods have asked for.
 
 Sampled after every arrival, as the mean of samples whose arrived percentage rounds to the same number.
 Samples have two decimals, as those that others have published.
@@ -37,7 +37,7 @@ class Arrivals:
 
 
 def replay(trace: Trace, places: Places, until: int = 130) -> Arrivals:
-    """Place all pods in their order. `until`: up to which percentage."""
+    """Place all pods in their order. `until`: the last percentage."""
     verifier, total = Verifier(trace.nodes), trace.gpu_milli
     sums: dict[int, list[float]] = {}
     arrived = allocated = placed = dropped = 0
@@ -47,9 +47,9 @@ def replay(trace: Trace, places: Places, until: int = 130) -> Arrivals:
         percent = round(100 * arrived / total)
         if percent > until:
             break
-        found = places.place(shape)
-        verifier.place(shape, found, number)
-        if found is None:
+        placement = places.place(shape)
+        verifier.place(shape, placement, number)
+        if placement is None:
             dropped += 1
         else:
             placed += 1

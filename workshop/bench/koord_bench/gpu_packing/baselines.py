@@ -66,8 +66,8 @@ class Baseline:
             fresh, used = np.full(len(rows), shape.gpus), np.zeros(len(rows), np.int64)
         idle = devices.sum(axis=1) == capacity
         gpus = capacity // WHOLE
-        found = np.where(fresh > 0, np.maximum(50 - fresh, 33), used)
-        scores: Array = np.where(idle, np.maximum(33 - gpus, gpus), found)
+        packed = np.where(fresh > 0, np.maximum(50 - fresh, 33), used)
+        scores: Array = np.where(idle, np.maximum(33 - gpus, gpus), packed)
         return scores
 
     def gpu_clustering(self, shape: PodShape, rows: Array, device: Array) -> Array:
@@ -77,8 +77,8 @@ class Baseline:
         here, others = kinds[:, _kind(shape)] > 0, np.count_nonzero(kinds[:, 1:], axis=1)
         among = np.where(here & (others == 1), 75, np.where(here, 50, np.where(others == 0, 25, 0)))
         used = _floor(25 * (MOST_GPU - self._fleet.devices[rows].sum(axis=1)) / MOST_GPU)
-        found: Array = among + used
-        return found
+        scores: Array = among + used
+        return scores
 
 
 class AtRandom:
@@ -110,5 +110,5 @@ def _kind(shape: PodShape) -> int:
 
 
 def _floor(numbers: Array) -> Array:
-    found: Array = np.floor(numbers).astype(np.int64)
-    return found
+    floors: Array = np.floor(numbers).astype(np.int64)
+    return floors

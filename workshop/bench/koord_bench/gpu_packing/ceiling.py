@@ -4,7 +4,7 @@ By weak duality, whatever prices of devices, CPU and memory are tried, no placem
 
     sum_k (pi_k D_k + lambda_k C_k + mu_k M_k) + sum_t d_t max(0, max_k (g_t - pi_k e_t - lambda_k c_t - mu_k m_t))
 
-where e_t are sizes of which no device holds more than 1 in all. CPU and memory are pooled in groups of equal nodes, and
+where e_t are sizes, and no device holds more than 1 in all. CPU and memory are pooled in groups of equal nodes, and
 pods may be dropped at will. The bound is the least over some choices of sizes and prices.
 """
 
@@ -38,17 +38,17 @@ def ceiling_milli(fleet: Fleet, demand: Mix) -> float:
     idle = idle_of(fleet)
     for trust in TRUSTS:
         takes = np.array([
-            trust * duals[-(-each.gpu_milli // STEP)] + (1 - trust) * each.gpu_milli / WHOLE
-            if each.is_share else float(each.gpus) for each in shapes
+            trust * duals[-(-pod_shape.gpu_milli // STEP)] + (1 - trust) * pod_shape.gpu_milli / WHOLE
+            if pod_shape.is_share else float(pod_shape.gpus) for pod_shape in shapes
         ])  # fmt: skip
         market = Market(fleet.groups, shapes, number, takes, idle)
         for tau in TAUS:
-            best = min(best, _bound(market, market.prices(tau), np.array([each.gpus > 0 for each in shapes])))
+            best = min(best, _bound(market, market.prices(tau), np.array([pod_shape.gpus > 0 for pod_shape in shapes])))
     return best
 
 
 def _feasible(widths: list[int], duals: Array, device: int = WHOLE // STEP) -> list[float]:
-    """Duals of which no device holds more than 1, whatever the rounding of whoever found them."""
+    """Duals scaled so that no device holds more than 1, whatever the solver's rounding."""
     most = np.zeros(device + 1)
     for room in range(1, device + 1):
         fitting = [duals[i] + most[room - width] for i, width in enumerate(widths) if width <= room]
@@ -58,5 +58,5 @@ def _feasible(widths: list[int], duals: Array, device: int = WHOLE // STEP) -> l
 
 def _bound(market: Market, prices: Array, with_gpu: Array) -> float:
     gain = np.where(market.hosts, market.worth_alone[:, np.newaxis] - market.costs(prices), 0.0).max(axis=1)
-    # Pods without a GPU take CPU and bring nothing: whoever packs best leaves them out.
+    # Pods without a GPU take CPU and bring nothing: the best packing leaves them out.
     return float(market.has.ravel() @ prices + (market.demand * with_gpu) @ np.maximum(gain, 0.0))

@@ -55,7 +55,7 @@ def replay(trace: Trace, places: Places, load: float, pods: int = PODS) -> Depar
     """The same pods at the same times for every policy."""
     coming = _coming(trace, load, pods)
     last_s = coming[-1].at_s
-    verifier, found = Verifier(trace.nodes), Departures()
+    verifier, departures = Verifier(trace.nodes), Departures()
     present: dict[int, tuple[PodShape, Placed]] = {}
     leaving: list[tuple[float, int]] = []
     for number, (pod, at_s, ends_s) in enumerate(coming):
@@ -70,30 +70,30 @@ def replay(trace: Trace, places: Places, load: float, pods: int = PODS) -> Depar
         here = places.place(shape)
         verifier.place(shape, here, number)
         milli_s = shape.total_milli * (min(ends_s, last_s) - at_s)
-        found.asked_milli += shape.total_milli
-        found.asked_milli_s += milli_s
+        departures.asked_milli += shape.total_milli
+        departures.asked_milli_s += milli_s
         if here is None:
-            found.refused_milli += shape.total_milli
-            found.refused_milli_s += milli_s
+            departures.refused_milli += shape.total_milli
+            departures.refused_milli_s += milli_s
         else:
             present[number] = shape, here
             heapq.heappush(leaving, (ends_s, number))
-    found.faults = list(verifier.faults)
-    return found
+    departures.faults = list(verifier.faults)
+    return departures
 
 
 def _coming(trace: Trace, load: float, pods: int) -> list[_Coming]:
-    """Those that are there at the start, and those that come later."""
+    """Pods that run at the start, and pods that arrive later."""
     rng = random.Random(f"{trace.name} {trace.seed} {load}")
     lives = [pod.life_s for pod in trace.pods]
     milli_s = sum(pod.shape.total_milli * life for pod, life in zip(trace.pods, lives, strict=True)) / len(lives)
     rate = load * trace.gpu_milli / milli_s
     weights = list(accumulate(lives))
     there = rng.choices(range(len(lives)), cum_weights=weights, k=round(rate * weights[-1] / len(lives)))
-    found = [_Coming(pod, 0.0, rng.random() * lives[pod]) for pod in there]
+    coming = [_Coming(pod, 0.0, rng.random() * lives[pod]) for pod in there]
     now_s = 0.0
     for _ in range(pods):
         now_s += rng.expovariate(rate)
         pod = rng.randrange(len(lives))
-        found.append(_Coming(pod, now_s, now_s + lives[pod]))
-    return found
+        coming.append(_Coming(pod, now_s, now_s + lives[pod]))
+    return coming

@@ -62,8 +62,8 @@ class EngineReplay:
         if now_s >= self._next_round_s:
             self._next_round_s = now_s + ROUND_S
             for plugin in self._engine.profile.plugins:
-                if plugin.writes is not None:
-                    list(plugin.writes(self._cluster))
+                if plugin.controller is not None:
+                    list(plugin.controller.writes())
 
     def place(self, shape: PodShape) -> Placed | None:
         ask = Ask(convert(Pod, self._pod(shape)))

@@ -26,7 +26,7 @@ class Run(NamedTuple):
 
 
 def read(folder: Path) -> dict[Run, float]:
-    """Percent of all GPU that was allocated when as much had arrived; nothing where there is no such file."""
+    """Percent of all GPU that was allocated when as much had arrived; empty if the file does not exist."""
     path = folder / FILE
     if not path.exists():
         return {}
@@ -45,4 +45,4 @@ def gap(policy: str, gaps: list[float]) -> tuple[float, float] | None:
         return None
     if policy == RANDOM:
         return abs(sum(gaps) / len(gaps)), CLOSE_AT_RANDOM
-    return (max(abs(each) for each in gaps), CLOSE[policy]) if policy in CLOSE else None
+    return (max(abs(points) for points in gaps), CLOSE[policy]) if policy in CLOSE else None

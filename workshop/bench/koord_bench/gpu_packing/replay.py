@@ -34,13 +34,13 @@ class Placed(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Known:
-    """What a shape knows of all rows."""
+class _ShapeScores:
+    """The scores of all rows for one shape."""
 
     score: Array
     device: Array
     seen: int = 0
-    "Up to which change."
+    "The last change that is in it."
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Replay:
     policy: Policy | AtRandom
     moved: list[Callable[[PodShape, int, int], None]] = field(default_factory=list)
     "Called with every pod that comes to a row (+1) or leaves it (-1)."
-    _known: dict[PodShape, _Known] = field(default_factory=dict)
+    _scores: dict[PodShape, _ShapeScores] = field(default_factory=dict)
     _log: list[int] = field(default_factory=list)
     _pods: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     scored: int = 0
@@ -76,11 +76,11 @@ class Replay:
                 return None
             row, device = self.policy.choose(shape, fitting)
         else:
-            known = self._catch_up(shape, self.policy)
-            row = int(known.score.argmax())
-            if known.score.item(row) == NEVER:
+            scores = self._catch_up(shape, self.policy)
+            row = int(scores.score.argmax())
+            if scores.score.item(row) == NEVER:
                 return None
-            device = known.device.item(row)
+            device = scores.device.item(row)
         placed = Placed(row, self._devices(shape, row, device))
         self._move(shape, placed, 1)
         return placed
@@ -107,24 +107,24 @@ class Replay:
             self.fleet.devices[row, device] -= sign * shape.gpu_milli
         self._counts()[row] += sign
         self._log.append(row)
-        for each in self.moved:
-            each(shape, row, sign)
+        for observer in self.moved:
+            observer(shape, row, sign)
 
-    def _catch_up(self, shape: PodShape, policy: Policy) -> _Known:
-        known, now, number = self._known.get(shape), len(self._log), len(self.fleet.cpu)
-        if known is None:
-            known = self._known[shape] = _Known(np.full(number, NEVER), np.full(number, -1))
+    def _catch_up(self, shape: PodShape, policy: Policy) -> _ShapeScores:
+        scores, now, number = self._scores.get(shape), len(self._log), len(self.fleet.cpu)
+        if scores is None:
+            scores = self._scores[shape] = _ShapeScores(np.full(number, NEVER), np.full(number, -1))
             rows = np.arange(number)
-        elif known.seen == now:
-            return known
-        elif now - known.seen < number:
-            rows = np.array(list(dict.fromkeys(self._log[known.seen :])), np.int64)
+        elif scores.seen == now:
+            return scores
+        elif now - scores.seen < number:
+            rows = np.array(list(dict.fromkeys(self._log[scores.seen :])), np.int64)
         else:
             rows = np.arange(number)
-        known.seen = now
-        known.score[rows] = NEVER
+        scores.seen = now
+        scores.score[rows] = NEVER
         rows = rows[self.fleet.fits(shape, rows) & (self._counts()[rows] < MOST_PODS)]
         if len(rows):
             self.scored += len(rows)
-            known.score[rows], known.device[rows] = policy.score(shape, rows)
-        return known
+            scores.score[rows], scores.device[rows] = policy.score(shape, rows)
+        return scores

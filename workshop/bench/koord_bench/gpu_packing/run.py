@@ -6,7 +6,7 @@ has allocated more than the ceiling, makes the benchmark fail: then its figures 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -15,12 +15,13 @@ from koord_bench.gpu_packing import arrivals, departures, published
 from koord_bench.gpu_packing.plot import svg
 from koord_bench.gpu_packing.policies import FGD, POLICIES, RANDOM, SHADOW, set_up
 from koord_bench.gpu_packing.traces import MADE_UP, PUBLISHED, Trace, TraceError, made_up, names, read
-from koord_bench.result import Result, result
+from koord_bench.harness import Progress, Report, Result, silent
 
 BENCH: Final = "gpu-packing"
 SEEDS: Final = (42, 43, 44)
 LOADS: Final = (0.9, 1.0, 1.1)
 MEAN: Final = "mean of traces"
+PEER: Final = "FGD in the same run"
 MORE_THAN_FGD: Final = 0.4
 """Points that shadow prices are to gain on every trace."""
 MORE_IN_THE_MEAN: Final = 1.5
@@ -52,8 +53,8 @@ class Options:
 
 
 @dataclass(slots=True)
-class _Found:
-    """Sums over seeds."""
+class _Outcomes:
+    """Figures of all seeds."""
 
     allocated: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     "By trace and policy, at 100 % arrived."
@@ -64,27 +65,25 @@ class _Found:
     refused: dict[tuple[str, float, str, str], list[float]] = field(default_factory=dict)
 
 
-def run(
-    quick: bool = False, progress: Callable[[str], None] = lambda line: None, options: Options | None = None
-) -> list[Result]:
+def run(quick: bool = False, progress: Progress = silent, options: Options | None = None) -> list[Result]:
     """All runs that are asked for. `quick`: one seed, and the first trace."""
     options = _completed(options or Options(), quick)
-    found, known = _Found(), {} if options.folder is None else published.read(options.folder)
+    outcomes, expected = _Outcomes(), {} if options.folder is None else published.read(options.folder)
     for name in options.traces:
         for seed in options.seeds:
             trace = made_up(seed) if options.folder is None else read(options.folder, name, seed)
             if options.loads:
-                _by_time(trace, options, found, progress, quick)
+                _by_time(trace, options, outcomes, progress, quick)
             else:
-                _by_arrival(trace, options, found, known, progress)
+                _by_arrival(trace, options, outcomes, expected, progress)
     if options.plot is not None:
-        options.plot.write_text(_picture(found, options.policies))
-    return _results(found, options)
+        options.plot.write_text(_picture(outcomes, options.policies))
+    return _results(outcomes, options)
 
 
 def _completed(options: Options, quick: bool) -> Options:
     seeds, policies = options.seeds or (SEEDS[:1] if quick else SEEDS), options.policies
-    unknown = [each for each in policies if each not in POLICIES]
+    unknown = [policy for policy in policies if policy not in POLICIES]
     if unknown:
         raise TraceError(f"no policy {', '.join(unknown)}: choose of {', '.join(POLICIES)}")
     if not policies:
@@ -94,20 +93,20 @@ def _completed(options: Options, quick: bool) -> Options:
             raise TraceError("traces are read from a folder: --data FOLDER")
         return Options(None, (MADE_UP,), seeds, policies, options.loads, options.plot)
     there = names(options.folder)
-    missing = [each for each in options.traces if each not in there]
+    missing = [trace for trace in options.traces if trace not in there]
     if missing or not there:
         what = f"no trace {', '.join(missing)}" if missing else "no trace"
         raise TraceError(f"{options.folder}: {what}; there are {', '.join(there) or 'none'}")
-    chosen = options.traces or tuple(each for each in PUBLISHED if each in there) or tuple(there)
+    chosen = options.traces or tuple(trace for trace in PUBLISHED if trace in there) or tuple(there)
     return Options(options.folder, chosen[:1] if quick else chosen, seeds, policies, options.loads, options.plot)
 
 
 def _by_arrival(
-    trace: Trace, options: Options, found: _Found, known: dict[published.Run, float], progress: Callable[[str], None]
+    trace: Trace, options: Options, outcomes: _Outcomes, expected: dict[published.Run, float], progress: Progress
 ) -> None:
     progress(f"{trace.name}, seed {trace.seed}: ceiling")
     most = arrivals.ceiling(trace)
-    found.ceilings.setdefault(trace.name, []).append(most)
+    outcomes.ceilings.setdefault(trace.name, []).append(most)
     until = 130 if options.plot is not None else arrivals.FULL
     for policy in options.policies:
         progress(f"{trace.name}, seed {trace.seed}: {policy}")
@@ -115,17 +114,17 @@ def _by_arrival(
         _check(trace, policy, done.faults)
         if done.at_full > most + 1e-6:
             _check(trace, policy, [f"{done.at_full:.2f} % is allocated, more than the ceiling of {most:.2f} %"])
-        found.allocated.setdefault((trace.name, policy), []).append(done.at_full)
-        curve = found.curves.setdefault(trace.name, {}).setdefault(policy, {})
+        outcomes.allocated.setdefault((trace.name, policy), []).append(done.at_full)
+        curve = outcomes.curves.setdefault(trace.name, {}).setdefault(policy, {})
         for percent, allocated in done.allocated.items():
             curve.setdefault(percent, []).append(allocated)
-        found.speeds.setdefault(policy, []).append(done.pods_s)
-        expected = known.get(published.Run(trace.name, trace.seed, policy))
-        if expected is not None:
-            found.gaps.setdefault(policy, []).append(round(done.at_full, 2) - expected)
+        outcomes.speeds.setdefault(policy, []).append(done.pods_s)
+        at_full = expected.get(published.Run(trace.name, trace.seed, policy))
+        if at_full is not None:
+            outcomes.gaps.setdefault(policy, []).append(round(done.at_full, 2) - at_full)
 
 
-def _by_time(trace: Trace, options: Options, found: _Found, progress: Callable[[str], None], quick: bool) -> None:
+def _by_time(trace: Trace, options: Options, outcomes: _Outcomes, progress: Progress, quick: bool) -> None:
     for load in options.loads:
         for policy in options.policies:
             progress(f"{trace.name}, seed {trace.seed}, load {load:g}: {policy}")
@@ -133,7 +132,7 @@ def _by_time(trace: Trace, options: Options, found: _Found, progress: Callable[[
             done = departures.replay(trace, set_up(policy, trace, knows_lives=True), load, pods)
             _check(trace, policy, done.faults)
             for measure, value in ((REFUSED, done.refused), (REFUSED_PODS, done.refused_pods)):
-                found.refused.setdefault((trace.name, load, measure, policy), []).append(value)
+                outcomes.refused.setdefault((trace.name, load, measure, policy), []).append(value)
 
 
 def _check(trace: Trace, policy: str, faults: list[str]) -> None:
@@ -141,46 +140,45 @@ def _check(trace: Trace, policy: str, faults: list[str]) -> None:
         raise RuleBrokenError(f"{trace.name}, seed {trace.seed}, {policy}: {'; '.join(faults)}")
 
 
-def _results(found: _Found, options: Options) -> list[Result]:
-    results = []
+def _results(outcomes: _Outcomes, options: Options) -> list[Result]:
+    # Goals need published traces, not a full run.
+    report = Report(BENCH)
     by_policy: dict[str, list[float]] = {}
-    for (trace, policy), values in found.allocated.items():
+    for (trace, policy), values in outcomes.allocated.items():
         by_policy.setdefault(policy, []).append(_mean(values))
-        results.append(_allocated(trace, policy, _mean(values), found, options, MORE_THAN_FGD))
-    for trace, values in found.ceilings.items():
-        results.append(result(BENCH, trace, "ceiling", _mean(values), "%"))
-    if len(found.ceilings) > 1:
+        _add_allocated(report, trace, policy, _mean(values), outcomes, options, MORE_THAN_FGD)
+    for trace, values in outcomes.ceilings.items():
+        report.case(trace).add("ceiling", _mean(values), "%")
+    if len(outcomes.ceilings) > 1:
         for policy, values in by_policy.items():
-            results.append(_allocated(MEAN, policy, _mean(values), found, options, MORE_IN_THE_MEAN))
-        results.append(result(BENCH, MEAN, "ceiling", _mean(_mean(each) for each in found.ceilings.values()), "%"))
-    for policy, values in found.gaps.items():
+            _add_allocated(report, MEAN, policy, _mean(values), outcomes, options, MORE_IN_THE_MEAN)
+        report.case(MEAN).add("ceiling", _mean(map(_mean, outcomes.ceilings.values())), "%")
+    for policy, values in outcomes.gaps.items():
         gap = published.gap(policy, values)
         if gap is not None:
-            what = f"{'mean' if policy == RANDOM else 'largest'} gap to published"
-            results.append(result(BENCH, f"{policy}, {len(values)} runs", what, gap[0], "points", goal=gap[1]))
-    for policy, values in found.speeds.items():
-        results.append(result(BENCH, policy, "placed or dropped", _mean(values), "pods/s"))
-    for (trace, load, measure, policy), values in found.refused.items():
-        fgd = found.refused.get((trace, load, measure, FGD)) if policy == SHADOW else None
+            metric = f"{'mean' if policy == RANDOM else 'largest'} gap to published"
+            report.case(f"{policy}, {len(values)} runs").add(metric, gap[0], "points", goal=gap[1])
+    for policy, values in outcomes.speeds.items():
+        report.case(policy).add("placed or dropped", _mean(values), "pods/s")
+    for (trace, load, measure, policy), values in outcomes.refused.items():
+        fgd = outcomes.refused.get((trace, load, measure, FGD)) if policy == SHADOW else None
         baseline = None if fgd is None else _mean(fgd)
         goal = baseline if measure == REFUSED and options.folder is not None else None
-        results.append(
-            result(BENCH, f"{trace}, load {load:g}", f"{measure}, {policy}", _mean(values), UNITS[measure],
-                   baseline=baseline, goal=goal, peer="FGD in the same run")
-        )  # fmt: skip
-    return results
+        case = report.case(f"{trace}, load {load:g}", PEER)
+        case.add(f"{measure}, {policy}", _mean(values), UNITS[measure], baseline=baseline, goal=goal)
+    return report.rows
 
 
-def _allocated(trace: str, policy: str, value: float, found: _Found, options: Options, gain: float) -> Result:
+def _add_allocated(
+    report: Report, trace: str, policy: str, value: float, outcomes: _Outcomes, options: Options, gain: float
+) -> None:
     baseline = goal = None
     if policy == SHADOW and FGD in options.policies:
-        traces = list(found.ceilings) if trace == MEAN else [trace]
-        baseline = _mean(_mean(found.allocated[each, FGD]) for each in traces)
+        traces = list(outcomes.ceilings) if trace == MEAN else [trace]
+        baseline = _mean(_mean(outcomes.allocated[name, FGD]) for name in traces)
         goal = None if options.folder is None else baseline + gain
-    return result(
-        BENCH, trace, f"{ALLOCATED}, {policy}", value, "% of GPU",
-        baseline=baseline, more_is_better=True, goal=goal, peer="FGD in the same run",
-    )  # fmt: skip
+    case = report.case(trace, PEER)
+    case.add(f"{ALLOCATED}, {policy}", value, "% of GPU", baseline=baseline, more_is_better=True, goal=goal)
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -188,12 +186,14 @@ def _mean(values: Iterable[float]) -> float:
     return sum(listed) / len(listed)
 
 
-def _picture(found: _Found, policies: tuple[str, ...]) -> str:
+def _picture(outcomes: _Outcomes, policies: tuple[str, ...]) -> str:
     panels = {
-        trace: {policy: {percent: _mean(each) for percent, each in curve.items()} for policy, curve in curves.items()}
-        for trace, curves in found.curves.items()
+        trace: {
+            policy: {percent: _mean(values) for percent, values in curve.items()} for policy, curve in curves.items()
+        }
+        for trace, curves in outcomes.curves.items()
     }
-    return svg(panels, {trace: _mean(values) for trace, values in found.ceilings.items()}, policies)
+    return svg(panels, {trace: _mean(values) for trace, values in outcomes.ceilings.items()}, policies)
 
 
 def table(results: list[Result]) -> str:
@@ -201,24 +201,25 @@ def table(results: list[Result]) -> str:
     wide: dict[str, dict[str, float]] = {}
     rest: list[list[str]] = []
     titles = []
-    for each in results:
-        kind, _, policy = each.metric.partition(", ")
+    for result in results:
+        kind, _, policy = result.metric.partition(", ")
         if kind in TITLES or kind in ("ceiling", REFUSED_PODS):
             titles += [TITLES[kind]] if kind in TITLES else []
-            line = wide.setdefault(each.case + (", pods" if kind == REFUSED_PODS else ""), {})
-            line[policy or kind] = each.value
+            line = wide.setdefault(result.case + (", pods" if kind == REFUSED_PODS else ""), {})
+            line[policy or kind] = result.value
         else:
-            met = "" if each.met is None else ", as it should" if each.met else ", TOO MUCH"
-            rest.append([each.case, each.metric, f"{each.value:,.{3 if each.value < 10 else 0}f} {each.unit}{met}"])
+            met = "" if result.met is None else ", as it should" if result.met else ", TOO MUCH"
+            number = f"{result.value:,.{3 if result.value < 10 else 0}f}"
+            rest.append([result.case, result.metric, f"{number} {result.unit}{met}"])
     columns = list(dict.fromkeys(name for line in wide.values() for name in line if name != "ceiling"))
     ends = ["ceiling"] if any("ceiling" in line for line in wide.values()) else []
     compares = FGD in columns and SHADOW in columns
-    lines = [["TRACE", *columns, *(["DIFFERENCE"] if compares else []), *(each.upper() for each in ends)]]
+    lines = [["TRACE", *columns, *(["DIFFERENCE"] if compares else []), *(name.upper() for name in ends)]]
     for case, line in wide.items():
         cells = [f"{line[name]:.2f}" if name in line else "-" for name in columns]
         if compares:
             cells.append(f"{line[SHADOW] - line[FGD]:+.2f}")
-        lines.append([case, *cells, *(f"{line[each]:.2f}" for each in ends if each in line)])
+        lines.append([case, *cells, *(f"{line[name]:.2f}" for name in ends if name in line)])
     return "\n".join(filter(None, [*titles[:1], _aligned(lines), _aligned(rest)])) + "\n"
 
 

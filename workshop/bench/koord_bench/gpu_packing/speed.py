@@ -2,46 +2,28 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Final
 
+from koord_bench.decisions import Decisions
 from koord_bench.gpu_packing.engine import EngineReplay
 from koord_bench.gpu_packing.traces import as_large
-from koord_bench.result import Result, result
+from koord_bench.harness import Report, undisturbed
 
 GOAL: Final = 5_000
 CASE: Final = "GPU shares by shadow prices"
 
 
-def results(bench: str, pods: int, *, goals: bool) -> list[Result]:
-    """The first tenth of the pods warms up and is not counted."""
+def add_rows(report: Report, pods: int) -> None:
     trace = as_large(1, pods)
     replay = EngineReplay(trace, "ShadowPrices")
     shapes = [trace.pods[i].shape for i in trace.arrivals[:pods]]
-    warm = len(shapes) // 10
-    took: list[float] = []
-    # As in all cases of the benchmark, the collector is off.
-    gc.collect()
-    gc.disable()
-    try:
+    decisions = Decisions()
+    with undisturbed():
         for shape in shapes:
             before_s = replay.took_s
             replay.place(shape)
-            took.append(replay.took_s - before_s)
-    finally:
-        gc.enable()
-    counted = sorted(took[warm:])
-    name = f"{CASE}, {len(trace.nodes)} nodes"
-    return [
-        result(
-            bench,
-            name,
-            "decided",
-            len(counted) / sum(counted),
-            "pods/s",
-            more_is_better=True,
-            goal=GOAL if goals else None,
-        ),
-        result(bench, name, "p50", counted[len(counted) // 2] * 1000, "ms"),
-        result(bench, name, "p99", counted[len(counted) * 99 // 100] * 1000, "ms", goal=5.0 if goals else None),
-    ]
+            decisions.took_s.append(replay.took_s - before_s)
+    case, warm = report.case(f"{CASE}, {len(trace.nodes)} nodes"), decisions.warm()
+    warm.add_rate(case, goal=GOAL)
+    case.add("p50", warm.ms(0.5), "ms")
+    case.add("p99", warm.ms(0.99), "ms", goal=5.0)

@@ -31,7 +31,7 @@ PUBLISHED: Final = (
     "default", "cpu050", "cpu200", "gpushare40", "gpushare60", "gpushare100",
     "gpuspec10", "gpuspec20", "gpuspec33", "multigpu20", "multigpu30", "multigpu50",
 )  # fmt: skip
-"""The traces of which results are published."""
+"""The traces with published results."""
 MADE_UP: Final = "made-up"
 MADE_UP_PODS: Final = 600
 
@@ -77,11 +77,11 @@ class Trace:
 
     @property
     def mix(self) -> dict[PodShape, float]:
-        """How often each shape comes, in the trace as it was recorded."""
-        found: dict[PodShape, float] = {}
+        """How often each shape comes in the recorded trace."""
+        counts: dict[PodShape, float] = {}
         for pod in self.pods:
-            found[pod.shape] = found.get(pod.shape, 0.0) + 1
-        return found
+            counts[pod.shape] = counts.get(pod.shape, 0.0) + 1
+        return counts
 
 
 def fleet_of(nodes: list[TraceNode]) -> Fleet:
@@ -119,16 +119,16 @@ def _with_lives(pods: list[TracePod], others: list[TracePod], rng: random.Random
 def names(folder: Path) -> list[str]:
     """The traces of a folder."""
     head, tail = PODS.split("{}")
-    found = {path.name.removeprefix(head).split(tail)[0] for path in folder.glob(f"{head}*{tail}*")}
-    return sorted(found)
+    stems = {path.name.removeprefix(head).split(tail)[0] for path in folder.glob(f"{head}*{tail}*")}
+    return sorted(stems)
 
 
 def _orders(folder: Path) -> dict[str, Array]:
     path = folder / ORDERS
     if not path.exists():
         return {}
-    with np.load(path) as found:
-        return {name: found[name] for name in found.files}
+    with np.load(path) as orders:
+        return {name: orders[name] for name in orders.files}
 
 
 def _draw(pods: list[TracePod], nodes: int, capacity: int, rng: random.Random) -> tuple[list[int], list[int]]:
@@ -175,7 +175,7 @@ def _lines(path: Path, columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
     try:
         with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
             reader = csv.DictReader(file)
-            missing = [each for each in columns if each not in (reader.fieldnames or ())]
+            missing = [column for column in columns if column not in (reader.fieldnames or ())]
             if missing:
                 raise TraceError(f"{path}: no column {', '.join(missing)}; has {', '.join(reader.fieldnames or ())}")
             yield from reader

@@ -62,8 +62,8 @@ class Write:
         self._waiting: list[asyncio.Future[Entry]] = []
 
     def done(self) -> asyncio.Future[Entry]:
-        """There when the write is on disk. Of each that waits one of its own: a client that goes away does not take
-        its write back, since others may already build on it."""
+        """A future that is done when the write is on disk. Each waiter gets its own: a client that disconnects does not
+        cancel its write, since others may already depend on it."""
         waiting: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         return waiting
@@ -77,7 +77,7 @@ class Write:
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_exception(error)
-                # The writer may be about to go away; then nobody asks for the exception, and that is no defect.
+                # The waiting task may be cancelled and never retrieve the exception; that is not a defect.
                 waiting.exception()
 
     def row(self) -> Row:
@@ -136,7 +136,7 @@ class Collection:
         return first, bisect_left(self._keys, prefix + "\U0010ffff") if prefix else len(self._keys)
 
     async def entries_at(self, rev: int, prefix: str = "", start_after: str = "", limit: int = 0) -> list[Entry]:
-        """The entries as they were at an older revision."""
+        """The entries at an older revision."""
         self._store.check_revision(rev)
         if rev >= self._forgotten:
             undone = self._undone(rev, prefix, start_after)
@@ -213,10 +213,10 @@ class Collection:
         while reached < self._forgotten:
             until = self._history[0].rev - 1 if self._history else self._store.revision
             older += await self._store.reading(self._events_from_disk, reached, until)
-            # Memory may have moved on meanwhile, and the disk's history even past where the watch begins.
+            # In the meantime memory may have moved on, and the disk's history may start after the watch's revision.
             self._store.check_revision(from_rev)
             reached = until
-        # Before the newcomer is there, to whom it is all history.
+        # Before the new subscription exists: it gets these events as history.
         self.tell_now()
         subscription = Subscription(wanted, self._store.limits.watch_queue, self.subscriptions.discard)
         self.subscriptions.add(subscription)
@@ -272,7 +272,7 @@ class Collection:
                 self._telling = loop.call_at(next_s, self.tell_now)
 
     def tell_now(self) -> None:
-        """Let the watchers know of all that was committed. What they encode for each other is kept no longer."""
+        """Send all committed events to the watchers. Drops the frames that they encoded for each other."""
         if self._telling is not None:
             self._telling.cancel()
             self._telling = None
@@ -293,7 +293,7 @@ class Collection:
             event.frames.clear()
 
     def _pause_s(self) -> float:
-        """How long nobody is told again: where many watch, each telling is worth more events."""
+        """The pause until watchers are notified again: the more a round costs, the more events it should carry."""
         every_s = self._store.limits.tell_every_s
         return min(max(every_s, self._telling_took_s * PAUSE_PER_TELLING), every_s * LONGEST_PAUSE)
 

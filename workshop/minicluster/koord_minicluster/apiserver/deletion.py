@@ -1,8 +1,8 @@
-"""What becomes of an object that is to be deleted. Pure: the object and the options in, the decision out.
+"""Decides how to delete an object. Pure: the object and the options in, the decision out.
 
-An object with finalizers stays, marked, until they are gone. A kind that ends gracefully (pods) is marked first, with
-the time it has left, and removed when that is none. The rule to know: a second delete may shorten the time, never
-lengthen it.
+An object with finalizers stays, marked as deleted, until they are gone. A kind with graceful deletion (pods) is marked
+first with its grace period, and removed when the grace period is zero. A second delete may shorten the grace period,
+but never lengthen it.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "namespace": "The namespace of the object.",
     "name": "The name.",
 }
-"""Fields that mean the same wherever they stand."""
+"""Fields that have the same meaning in every kind."""
 
 DESCRIPTIONS: Final[Mapping[str, str]] = {
     "Pod": "One or more containers that run together on one node and share its network and volumes.",

@@ -47,9 +47,9 @@ _ONLY_READ = frozenset({"/version", "/api"})
 _SAME_WITH_SLASH = frozenset(
     {"/api/", "/apis/", "/version/", "/healthz/", "/livez/", "/readyz/", "/openapi/v2/", "/openapi/v3/"}
 )
-"Roles name these paths in both forms. Any other path answers for itself alone, as it was authorised."
+"Roles name these paths in both forms. Any other path is served only in the form that was authorised."
 _BY_HAND = ("curl", "Wget", "Mozilla/5.0")
-"Clients with a person behind them, who get JSON with line breaks unasked."
+"Clients that people use by hand: they get indented JSON by default."
 
 
 class MalformedPath(Exception):
@@ -57,7 +57,7 @@ class MalformedPath(Exception):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request, as the verbs see it: who asks, for what, how the answer is wanted."""
+    """A request as the verbs see it: the user, the requested object, and the form of the response."""
 
     http: HttpRequest
     info: RequestInfo

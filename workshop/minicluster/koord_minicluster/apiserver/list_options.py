@@ -34,7 +34,7 @@ class ListOptions(msgspec.Struct, frozen=True):
 
     @property
     def any_version(self) -> bool:
-        """Whether whatever the server has at hand will do."""
+        """Whether the client accepts any version of the data."""
         return self.version == "0"
 
 

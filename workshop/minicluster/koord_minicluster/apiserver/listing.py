@@ -87,7 +87,7 @@ async def select(
 ) -> Listed:
     """One page of a list, as the options ask for it."""
     prefix = f"{namespace}/" if resource.namespaced and namespace else ""
-    # The real server gives all it has at hand to whom any version will do.
+    # Like the real server, ignore the limit for clients that accept any version.
     version, limit = options.version, 0 if options.any_version else options.limit
     start_after = ""
     if options.token:
@@ -109,7 +109,7 @@ async def select(
         if not wanted.all:
             last_key = entries[-1].key if entries else ""
             entries = [entry for entry in entries if wanted.matches(entry)]
-            # Who has filled a page looks no further: whether what follows matches is not known.
+            # The search stops at a full page: whether later entries match is not known.
             full = limit and len(entries) >= limit and not wanted.one_name
             if full and entries[limit - 1].key != last_key:
                 page = entries[:limit]

@@ -71,13 +71,13 @@ def fill_on_create(obj: Obj, resource: Resource, namespace: str, now: str) -> No
 
 
 def carry_over(new: Obj, old: Obj, resource: Resource) -> None:
-    """What an update cannot change: it keeps the old values, whatever was sent."""
+    """Restores the old values of fields that an update cannot change."""
     was = old["metadata"]
     metadata = new.setdefault("metadata", {})
     for key in ("creationTimestamp", "selfLink"):
         _restore(metadata, was, key)
     if was.get("deletionTimestamp"):
-        # What is being deleted stays so. Of anything else nobody may say it: that is for the checks to refuse.
+        # An object that is being deleted stays so. Validation refuses the timestamp on any other object.
         metadata["deletionTimestamp"] = was["deletionTimestamp"]
     for key in ("uid", "deletionGracePeriodSeconds"):
         if not metadata.get(key):

@@ -21,7 +21,7 @@ from koord.api.text.whole_number import whole_number
 from koord_minicluster.apiserver import deletion, metadata, structural
 from koord_minicluster.apiserver.access.authn import UserInfo
 from koord_minicluster.apiserver.admission import Admission, Attributes
-from koord_minicluster.apiserver.aside import HEAVY_BYTES, Aside
+from koord_minicluster.apiserver.large_objects import HEAVY_BYTES, LargeObjectWorker
 from koord_minicluster.apiserver.patch import managed_fields
 from koord_minicluster.apiserver.patch.reach import reach_of
 from koord_minicluster.apiserver.resource import Obj, Resource
@@ -51,18 +51,18 @@ from koord_minicluster.apiserver.stored import (
 
 MOST_ATTEMPTS = 10
 MOST_OBJECT_BYTES = 3 << 20
-"""Of an object as it is stored. The real server's bound is half of this, in a denser encoding."""
+"""Size limit of a stored object. The real server's limit is half of this, in a denser encoding."""
 MOST_INCOMPLETE = 4096
 
 
 class Context(msgspec.Struct, frozen=True, eq=False):
-    """Who writes, in whose name the fields are owned, and whether it is only a rehearsal."""
+    """The user that writes, the manager that owns the written fields, and whether it is a dry run."""
 
     user: UserInfo
     manager: str
     dry_run: bool = False
     warnings: list[str] = msgspec.field(default_factory=list)
-    "Filled on the way; sent as Warning headers."
+    "Collected during the request; sent as Warning headers."
     options: Mapping[str, Any] = msgspec.field(default_factory=dict)
     "The request's options object, for admission webhooks."
     weight_bytes: int = 0
@@ -77,7 +77,7 @@ class Written(msgspec.Struct, frozen=True, gc=False):
 
 
 Edit = Callable[[Obj], Obj]
-"""From the old object to the wanted one. May raise StatusError. Called again when the object changed meanwhile."""
+"""From the old object to the wanted one. May raise StatusError. Called again if the object has changed since."""
 
 
 class Objects:
@@ -85,7 +85,7 @@ class Objects:
 
     def __init__(self, store: Store, admission: Admission, now_s: Callable[[], float]) -> None:
         self.store, self.admission, self._now_s = store, admission, now_s
-        self.aside = Aside()
+        self.large_object_worker = LargeObjectWorker()
         self._incomplete: dict[tuple[str, str], int] = {}
         "What the real server has stored without what reading adds: a write stores that, even if it changes nothing."
 
@@ -107,7 +107,9 @@ class Objects:
         if context.weight_bytes < HEAVY_BYTES:
             self._complete_new(resource, namespace, obj, context, tracked)
         else:
-            await self.aside.do(resource, partial(self._complete_new, resource, namespace, obj, context, tracked))
+            await self.large_object_worker.do(
+                resource, partial(self._complete_new, resource, namespace, obj, context, tracked)
+            )
         obj = await self._admit(_attributes("CREATE", resource, "", obj, None, context))
         generated = not obj["metadata"].get("name") and bool(obj["metadata"].get("generateName"))
         metadata.fill_on_create(obj, resource, namespace, self.now())
@@ -137,7 +139,7 @@ class Objects:
         if context.weight_bytes < HEAVY_BYTES:
             faults = [*self._faults(resource, obj), *resource.strategy.validate_create(obj)]
         else:
-            faults = await self.aside.do(
+            faults = await self.large_object_worker.do(
                 resource, lambda: [*self._faults(resource, obj), *resource.strategy.validate_create(obj)]
             )
         if not faults and not resource.strategy.metadata_checks.of_new:
@@ -184,11 +186,11 @@ class Objects:
         sent_whole: bool = False,
         pure: bool = False,
     ) -> Written:
-        """Change an object. What `change` returns may name the version that it is meant for; an older one is refused.
+        """Change an object. The result of `change` may name the version that it applies to; an outdated one is refused.
 
-        `tracked`: the change has settled managedFields itself, as server-side apply does. `sent_whole`: the client
-        sent the object, not a change of it; then the uid in it must be the object's. `pure`: the change leaves what it
-        gets as it is, and may return parts of it; these then cost nothing to compare.
+        `tracked`: the change has set managedFields itself, as server-side apply does. `sent_whole`: the client sent the
+        whole object, not a patch, so its uid must match. `pure`: the change does not modify its argument and may return
+        parts of it; comparing these parts then costs nothing.
         """
         end = resource.strategy.end
         head = self.collection(resource).head(resource.key(namespace, name)) if end is not None else None
@@ -225,7 +227,7 @@ class Objects:
                 raise await self._absent(collection, resource, key, name)
             heavy = max(context.weight_bytes, len(head.value)) >= HEAVY_BYTES
             worked_out = partial(_worked_out, resource, head.value, change, pure)
-            old, new = await self.aside.do(resource, worked_out) if heavy else worked_out()
+            old, new = await self.large_object_worker.do(resource, worked_out) if heavy else worked_out()
             self._check_version(resource, new, old, head, sent_whole)
             new = await self._changed(resource, subresource, new, old, context, tracked, heavy)
             read_back(resource, new, old)
@@ -245,7 +247,7 @@ class Objects:
         raise conflict(resource.plural, resource.group, name, MODIFIED)
 
     async def rewrite(self, resource: Resource, namespace: str, name: str, change: Edit, context: Context) -> Written:
-        """Store what `change` makes of an object, as it is: for the server's own subresources, which know the rules."""
+        """Store the result of `change` without checks: for the server's own subresources, which follow the rules."""
         collection = self.collection(resource)
         key = resource.key(namespace, name)
         for _ in range(MOST_ATTEMPTS):
@@ -265,11 +267,11 @@ class Objects:
     async def _changed(
         self, resource: Resource, subresource: str, new: Obj, old: Obj, context: Context, tracked: bool, heavy: bool
     ) -> Obj:
-        """The object to be stored: completed, admitted, checked. `heavy`: large enough to be worked on aside."""
+        """The object to be stored: completed, admitted, checked. `heavy`: large enough for the worker thread."""
         strategy = resource.strategy
         complete = partial(self._complete, resource, subresource, new, old, context, tracked)
         if heavy:
-            await self.aside.do(resource, complete)
+            await self.large_object_worker.do(resource, complete)
         else:
             complete()
         attributes = _attributes("UPDATE", resource, subresource, new, old, context)
@@ -284,7 +286,7 @@ class Objects:
         if subresource == "":
             self._refuse_if_invalid(resource, new, [*strategy.begin(new, old, context.dry_run)])
         judge = partial(self._faults_of_change, resource, subresource, new, old, context)
-        self._refuse_if_invalid(resource, new, await self.aside.do(resource, judge) if heavy else judge())
+        self._refuse_if_invalid(resource, new, await self.large_object_worker.do(resource, judge) if heavy else judge())
         await self.admission.validate(attributes)
         if subresource == "" and strategy.warns_again(new, old):
             context.warnings.extend(strategy.warnings(new))
@@ -295,10 +297,10 @@ class Objects:
     ) -> None:
         strategy = resource.strategy
         if strategy.validate_metadata is None or not shares_all_but_metadata(new, old):
-            # What was stored and is not touched has its defaults.
+            # Stored parts that the change does not touch already have their defaults.
             self._default(resource, new)
         if not tracked:
-            # Before the rest is carried over: who sent a field owns it, even where this write cannot reach it.
+            # Before the rest is carried over: the sender of a field owns it, even where this write cannot reach it.
             self._track(resource, old, new, context, subresource)
         self._prepare(resource, subresource, new, old)
 
@@ -316,8 +318,8 @@ class Objects:
                 causes += _of_status(structural.validate(resource.schema, new, old, context.warnings))
             causes += strategy.validate_status(new, old)
         else:
-            window = strategy.windows.get(subresource)
-            change = [*(window.validate if window else strategy.validate_update)(new, old)]
+            partial_update = strategy.partial_updates.get(subresource)
+            change = [*(partial_update.validate if partial_update else strategy.validate_update)(new, old)]
             whole = self._faults(resource, new, old, context.warnings)
             if strategy.metadata_checks.of_object_first:
                 causes += [*whole, *of_change, *change]
@@ -334,8 +336,8 @@ class Objects:
             for part in [part for part in {*new, *old} if part not in ("metadata", "status")]:
                 _take(new, old, part)
             strategy.prepare_status(new, old)
-        elif window := strategy.windows.get(subresource):
-            window.prepare(new, old)
+        elif partial_update := strategy.partial_updates.get(subresource):
+            partial_update.prepare(new, old)
         else:
             if strategy.has_status:
                 _take(new, old, "status")
@@ -465,9 +467,9 @@ class Objects:
     def _put_or_remove(
         self, collection: Collection, resource: Resource, key: str, head: Entry, new: Obj, old: Obj
     ) -> Awaitable[Written]:
-        """Begin to store what was made of an object, unless that is the end of it. Raises Raced."""
+        """Begin to store a changed object, or to remove it if its deletion is finished. Raises Raced."""
         if deletion.is_finished(resource.strategy, new, old):
-            # What is seen to go is the object as it was kept; what the writer gets is what it made of it.
+            # Watchers see the stored object in the deletion event; the writer gets the changed object.
             shown = encode(resource, new, head.rev)
             return self._written(self._remove(collection, resource, key, head.rev, old), shown)
         return self._written(self._put(collection, resource, key, head.rev, new))

@@ -52,8 +52,8 @@ def _no_fields(_obj: Obj) -> Mapping[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """A subresource that is the whole object, through which one part of it is written."""
+class PartialUpdate:
+    """A subresource that has the form of the whole object and updates one part of it."""
 
     prepare: Callable[[Obj, Obj], None]
     "Carries over all that a write through it may not change (new, old)."
@@ -112,8 +112,8 @@ class Strategy:
     "Whether `validate_update` speaks before `validate`."
     when_read: Callable[[Obj], bool] | None = None
     "Fills in what an object has only once it was stored and read again; whether there was anything."
-    windows: Mapping[str, Window] = field(default_factory=dict)
-    "Subresources besides status that show the object, by name."
+    partial_updates: Mapping[str, PartialUpdate] = field(default_factory=dict)
+    "Subresources besides status that have the form of the whole object, by name."
     fields: Callable[[Obj], Mapping[str, str]] = _no_fields
     "Selectable fields beyond metadata.name and metadata.namespace, with their values."
     selectable: frozenset[str] | None = None

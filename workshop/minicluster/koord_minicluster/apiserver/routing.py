@@ -107,7 +107,7 @@ def no_such_path() -> StatusError:
 
 
 def not_served(group: str, plural: str) -> StatusError | None:
-    """Why a kind that other clusters have is not here; None for kinds that nobody expects."""
+    """The error for a kind that other clusters serve and this server does not; None for any other kind."""
     why = NOT_SERVED.get((group, plural))
     if why is None:
         return None

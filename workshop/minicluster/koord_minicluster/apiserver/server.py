@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from koord.api.kubernetes.access import CONTROLLERS, MASTERS, UserInfo
-from koord.kube.beside import beside
+from koord.kube.background_task import background_task
 from koord_minicluster.apiserver import certs, structural
 from koord_minicluster.apiserver.access import bootstrap
 from koord_minicluster.apiserver.access.authn import Authenticator
@@ -112,7 +112,7 @@ class ApiServer:
         options = self.options
         self.store = await Store.open(options.data_dir, options.durability)
         self._stack.callback(self.store.close)
-        await self._stack.enter_async_context(beside(self.store.run(), name="store writer"))
+        await self._stack.enter_async_context(background_task(self.store.run(), name="store writer"))
 
         pki = options.data_dir / "pki"
         authority = certs.Authority.open(pki)
@@ -132,7 +132,7 @@ class ApiServer:
         )
         self._stack.push_async_callback(admission.close)
         self.objects = Objects(self.store, admission, time.time)
-        self._stack.callback(self.objects.aside.close)
+        self._stack.callback(self.objects.large_object_worker.close)
         admission.quotas.charge = self._charge
         for plural, role_kind in (
             ("roles", "Role"), ("clusterroles", "ClusterRole"),
@@ -179,7 +179,7 @@ class ApiServer:
         await self._publish_authority(authority.pem.decode())
         definitions = Definitions(self.objects, self.registry)
         definitions.load()
-        await self._stack.enter_async_context(beside(definitions.run(), name="definitions"))
+        await self._stack.enter_async_context(background_task(definitions.run(), name="definitions"))
         context = certs.server_context(certificate, key, pki / "ca.crt")
         host, port = await self._stack.enter_async_context(
             listening(api.handle, context, options.host, options.port, self.store.end_watches)
@@ -245,7 +245,7 @@ class ApiServer:
         return entry.index.uid if entry is not None else None
 
     async def _charge(self, namespace: str, name: str, used: Mapping[str, str]) -> None:
-        """Store what is used of a quota. One that has gone meanwhile limits nothing any more."""
+        """Store the usage of a quota. A quota that was deleted since then no longer limits anything."""
         resource = self.registry.find("", "v1", "resourcequotas")
         assert resource is not None
 
@@ -260,7 +260,7 @@ class ApiServer:
         return service_address(service, self.collection)
 
     async def _ensure_service(self, port: int) -> None:
-        """The service by which pods of any cluster find its API."""
+        """Creates or updates the service through which pods reach the API, as in any cluster."""
         resource = self.registry.find("", "v1", "services")
         assert resource is not None
         ports = [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}]

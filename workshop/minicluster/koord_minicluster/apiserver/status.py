@@ -1,7 +1,7 @@
-"""Refusals, in Kubernetes' words: a `Status` with code, reason, message and causes.
+"""Error responses in Kubernetes' format: a `Status` with code, reason, message and causes.
 
-Every part of the server that says no raises `StatusError`; the HTTP layer sends it as it is. Validation collects
-`Cause`s, whose texts are those of the real server, because people search for them and programs match on them.
+Every part of the server that refuses a request raises `StatusError`, and the HTTP layer sends it unchanged. Validation
+collects `Cause`s. Their texts match the real server's, because people search for them and programs match on them.
 """
 
 from __future__ import annotations

@@ -77,11 +77,11 @@ class StoreLimits:
     watch_queue: int = 10_000
     "Events a watcher may lag behind."
     tell_every_s: float = 0.005
-    "Watchers are told at once if nothing happened for so long; else together with what else happens in that time."
+    "Watchers get an event at once if none came for this long; otherwise together with the others of that time."
     inline_commit_s: float = 0.0005
     "A lone write to a disk that is usually quicker than this is not worth a thread."
     quiet_commit_s: float = 0.02
-    "The same, while nobody else asks for anything."
+    "The same limit while no other requests arrive."
 
 
 class Store:
@@ -203,8 +203,8 @@ class Store:
         try:
             await asyncio.shield(writing)
         except Exception as error:
-            # A defect: what was written and what was not is known to the disk alone. Nobody may wait for an answer, and
-            # whoever runs this must begin anew from there.
+            # A defect: only the disk shows which writes succeeded. No write may keep waiting for an answer, and the
+            # caller must start again from the disk.
             self._closing = True
             self._fail(self._group, f"the store's writer has failed: {error!r}")
             raise
@@ -222,7 +222,7 @@ class Store:
                 await self._tidy()
 
     async def _next_work(self) -> None:
-        """Wait for writes; meanwhile a disk that refused some is tried, so that others learn when it takes them."""
+        """Wait for writes. While the disk is refusing writes, probe it, so that `fault` clears when it recovers."""
         while self.fault and not self._work.is_set():
             try:
                 async with asyncio.timeout(PROBE_EVERY_S):

@@ -58,9 +58,10 @@ def encode(resource: Resource, obj: Obj, rev: int = 0) -> bytes:
 
 
 def read_back(resource: Resource, obj: Obj, stored: Obj | None = None) -> bool:
-    """The object as it is once it was stored and read again; whether reading adds something that was not stored.
+    """Turns the object into the form it has after a round trip through the store; whether reading adds a value that
+    was not stored.
 
-    Parts that it shares with one that is stored have been there.
+    Parts shared with `stored` have that form already.
     """
     if resource.custom:
         return False

@@ -88,7 +88,7 @@ def partial(obj: Obj, meta_version: str = "v1") -> dict[str, Any]:
 
 
 def _shown_metadata(obj: Obj) -> Obj:
-    """Metadata alone. An annotation that stands for a field of an older version is no part of it."""
+    """The metadata, without an annotation that represents a field of an older version."""
     meta: Obj = obj["metadata"]
     hidden = _FIELD_ANNOTATIONS.get((obj.get("apiVersion", ""), obj.get("kind", "")))
     annotations = meta.get("annotations") or {}

@@ -1,7 +1,7 @@
-"""What the server tells Prometheus of itself at /metrics, under the real server's names where it has one.
+"""The server's own Prometheus metrics at /metrics, under the real server's names where it has the same metric.
 
-Counting is on the path of every request, so it is a list index and an addition here; the forms that Prometheus wants
-are made when somebody scrapes. What can be asked for at any time (objects, watches, revisions) is not counted at all.
+Counting is on the path of every request, so it is a list index and an addition; Prometheus' format is produced on each
+scrape. Values that can be read at any time (objects, watches, revisions) are not counted at all.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Telemetry:
 
 
 class _Collector(Collector):
-    """The figures, and what is there to be read, at the moment of the scrape."""
+    """The counters, and the values read at the moment of the scrape."""
 
     def __init__(self, telemetry: Telemetry, store: Store, in_flight: InFlight) -> None:
         self._telemetry, self._store, self._in_flight = telemetry, store, in_flight

@@ -16,10 +16,10 @@ import msgspec
 from msgspec.structs import replace
 
 from koord_minicluster.apiserver import deletion, listing, tables, watching
-from koord_minicluster.apiserver.aside import HEAVY_BYTES
 from koord_minicluster.apiserver.bodies import decoding, patched
 from koord_minicluster.apiserver.bodies.emptiness import as_sent
 from koord_minicluster.apiserver.http import Request, details_of, json_answer, warning_headers
+from koord_minicluster.apiserver.large_objects import HEAVY_BYTES
 from koord_minicluster.apiserver.list_options import list_options, revision_of, watch_options
 from koord_minicluster.apiserver.negotiation import Form, as_yaml
 from koord_minicluster.apiserver.objects import Context, Objects, Written
@@ -146,7 +146,9 @@ class Verbs:
                     resource, request.info.namespace, _decoded(request, resource, context, body, options), context
                 )
             else:
-                obj = await self._aside(resource, body, partial(_decoded, request, resource, context, body, options))
+                obj = await self._read_body(
+                    resource, body, partial(_decoded, request, resource, context, body, options)
+                )
                 written = await self._objects.create(resource, request.info.namespace, obj, context)
         except StatusError as error:
             raise as_sent(error, lambda: decoding.decode_any(body, request.content_type)) from None
@@ -156,7 +158,7 @@ class Verbs:
         options, info = options_of(request), request.info
         body = await request.body()
         context = context_of(request, options, len(body))
-        obj = await self._aside(resource, body, partial(_decoded, request, resource, context, body, options))
+        obj = await self._read_body(resource, body, partial(_decoded, request, resource, context, body, options))
         check_name(obj, info.name, info.namespace if resource.namespaced else "")
         try:
             written = await self._objects.update(
@@ -190,7 +192,7 @@ class Verbs:
         context = context_of(request, options, len(body))
         if content_type in APPLY_TYPES:
             return await self._apply(request, resource, body, context, options)
-        patch = await self._aside(resource, body, partial(patched.read, body, content_type))
+        patch = await self._read_body(resource, body, partial(patched.read, body, content_type))
         made: Obj = {}
 
         def change(old: Obj) -> Obj:
@@ -218,7 +220,9 @@ class Verbs:
         self, request: Request, resource: Resource, body: bytes, context: Context, options: WriteOptions
     ) -> Answer:
         info = request.info
-        obj, context.warnings[:] = await self._aside(resource, body, partial(decoding.decode_applied, resource, body))
+        obj, context.warnings[:] = await self._read_body(
+            resource, body, partial(decoding.decode_applied, resource, body)
+        )
 
         def applied(live: Obj | None) -> Obj:
             merged = managed_fields.apply(
@@ -298,15 +302,15 @@ class Verbs:
             return json_answer(self._shaped_list(request, resource, listed), content_type=form.content_type)
         return json_answer(b"".join(listing.encode_list(resource, listed))[:-1])
 
-    async def _aside(self, resource: Resource, body: bytes, read: Callable[[], T]) -> T:
-        """Read a body, where others do not wait for it if it is large."""
-        return read() if len(body) < HEAVY_BYTES else await self._objects.aside.do(resource, read)
+    async def _read_body(self, resource: Resource, body: bytes, read: Callable[[], T]) -> T:
+        """Read a body; a large one in the worker thread, so that other requests do not wait."""
+        return read() if len(body) < HEAVY_BYTES else await self._objects.large_object_worker.do(resource, read)
 
     async def _delete_options(self, request: Request, resource: Resource) -> Mapping[str, Any]:
         body = await request.body()
         if body:
             read = partial(decoding.decode_delete_options, body, request.content_type)
-            options = await self._aside(resource, body, read)
+            options = await self._read_body(resource, body, read)
         else:
             options = deletion.options_of(request.query, request.http.query.getall("dryRun", []))
         deletion.check_options(options)
@@ -387,7 +391,7 @@ class Verbs:
 
 
 def _deprecations(resource: Resource) -> list[tuple[str, str]]:
-    """The headers of an answer that is sent as it is made, which nobody can add to later."""
+    """The warning headers of a streamed response, which must be set before it starts."""
     return warning_headers([resource.deprecation] if resource.deprecation else [])
 
 
@@ -404,7 +408,7 @@ def _decoded(request: Request, resource: Resource, context: Context, body: bytes
 
 
 def context_of(request: Request, options: WriteOptions | None = None, weight_bytes: int = 0) -> Context:
-    """Who writes, as which field manager, and whether for real."""
+    """The user, the field manager and whether it is a dry run, from a request."""
     options = options or options_of(request)
     return Context(request.user, options.manager, options.dry_run, request.warnings, options.shown or {}, weight_bytes)
 

@@ -140,7 +140,7 @@ async def stream(
     if from_rev is None:
         from_rev, state = store.revision, _state(collection, watch)
     elif from_rev > store.revision and not await store.reached(from_rev, watch.timeout_s):
-        # What is to come after a version that never came.
+        # The requested version did not arrive in time, so there are no events to send.
         return
     try:
         past, subscription = await collection.watch(from_rev, watch.wants)

@@ -36,11 +36,11 @@ class Worker:
             future, function = called
             try:
                 result = function()
-            except BaseException as error:  # noqa: BLE001 - whoever called gets it
+            except BaseException as error:  # noqa: BLE001 - the caller gets it
                 _tell(future, future.set_exception, error)
             else:
                 _tell(future, future.set_result, result)
-            # Nothing of it is kept while the thread waits.
+            # Keep no references while the thread waits.
             del called, future, function
 
 

@@ -1,4 +1,4 @@
-"""`koord controllers`: what users of a Kubernetes API take for granted, on any API server."""
+"""`koord controllers`: the controllers that users of a Kubernetes API expect, on any API server."""
 
 from __future__ import annotations
 

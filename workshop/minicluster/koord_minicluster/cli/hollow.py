@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Modelled nodes as the command line asks for them: of which size, under which load."""
+    """Modelled nodes as the command line describes them: their size and their load."""
 
     node_cpu: str
     node_memory: str
@@ -34,7 +34,7 @@ class Fleet:
     seed: int
 
     def arguments(self) -> tuple[str, ...]:
-        """The same, for a command line."""
+        """The same options as command-line arguments."""
         return (
             *("--node-cpu", self.node_cpu, "--node-memory", self.node_memory, "--node-pods", str(self.node_pods)),
             *("--seed", str(self.seed)),
@@ -123,7 +123,7 @@ def hollow(nodes: int, prefix: str, fleet: Fleet, common: Common) -> int:
 
 
 def options_for(nodes: int, prefix: str, fleet: Fleet) -> FleetOptions:
-    """What the command line means; a fault in it is bad usage."""
+    """The options that the command line describes; raises a usage error for invalid values."""
     import time
 
     from koord.api.text.naming import dns_label_fault
@@ -155,7 +155,7 @@ def options_for(nodes: int, prefix: str, fleet: Fleet) -> FleetOptions:
 
 
 def size_of(fleet: Fleet) -> tuple[int, int]:
-    """A node's milli-cores and bytes; a fault in them is bad usage."""
+    """A node's milli-cores and bytes; raises a usage error for invalid values."""
     from koord.api.text.quantity import QuantityError, milli, value
 
     amounts = []

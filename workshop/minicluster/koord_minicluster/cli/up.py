@@ -147,7 +147,7 @@ def up(
         raise click.UsageError("--report goes with --demo")
     if nodes is None:
         nodes = 0 if local_node else NODES
-    # Bad options are told here, not by a child that will not start.
+    # Report bad options here, not from a child process that fails to start.
     size_of(fleet)
     if fleet.load is not None:
         options_for(nodes, "hollow", fleet)
@@ -218,7 +218,7 @@ def _local_args(cpu: str | None, memory: str | None) -> tuple[str, ...]:
 
 
 def _supervise(options: UpOptions, data: DataDir, story: Demo | None, *, view: bool, headless: bool) -> int:
-    from koord.kube.beside import beside
+    from koord.kube.background_task import background_task
     from koord.kube.shell import run_component
     from koord_minicluster.up.run import Up
     from koord_minicluster.up.supervisor import Failed
@@ -257,7 +257,7 @@ def _supervise(options: UpOptions, data: DataDir, story: Demo | None, *, view: b
                 click.echo(f"starting {count} node{'s' if count != 1 else ''} in {data.path} ...", err=True)
             running = Up(options, data)
             if view:
-                async with beside(_starting(running, begun, cleared), name="up/starting"):
+                async with background_task(_starting(running, begun, cleared), name="up/starting"):
                     await running.run(show)
             else:
                 await running.run(show)
@@ -278,7 +278,7 @@ def _supervise(options: UpOptions, data: DataDir, story: Demo | None, *, view: b
 
 
 async def _starting(up: Up, begun: asyncio.Event, cleared: asyncio.Event) -> None:
-    """Says which components are waited for, until it has begun."""
+    """Shows which components are still starting, until the cluster is up."""
     from koord.cli.progress import Progress
 
     with Progress() as progress:
@@ -291,7 +291,7 @@ async def _starting(up: Up, begun: asyncio.Event, cleared: asyncio.Event) -> Non
 
 
 async def _without_yarn(client: Client, left: Path) -> None:
-    """What an earlier run with YARN left there goes, and its part of the nodes is Kubernetes' again."""
+    """Removes the state of an earlier run with YARN, and returns YARN's share of the nodes to Kubernetes."""
     from koord.yarn.live.declaring import forget_all
 
     await forget_all(client)

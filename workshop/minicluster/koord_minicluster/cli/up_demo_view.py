@@ -17,7 +17,7 @@ from rich.text import Text
 from koord.api.text.counted import counted
 from koord.cli.lines import say
 from koord_minicluster.cli.up_view import BAND_STYLES, events_shown, this_node, wrapped
-from koord_minicluster.demo.ledger import EVICTED, MOVED, Ledger, Look, Tenant
+from koord_minicluster.demo.ledger import EVICTED, MOVED, ClusterSample, Ledger, Tenant
 from koord_minicluster.demo.live.watching import LOOK_S, Watching
 from koord_minicluster.demo.scenario import GANG_SIZE, GPU_NODES, GPUS, Scenario
 from koord_minicluster.demo.settings import HOT_PERCENT, hot_node
@@ -62,7 +62,7 @@ async def in_lines(watched: Watching, course: Course, *, is_silent: bool) -> Non
         await asyncio.sleep(LOOK_S)
 
 
-def line(ledger: Ledger, look: Look, course: Course) -> str:
+def line(ledger: Ledger, look: ClusterSample, course: Course) -> str:
     """The moment, in one line."""
     parts = ", ".join(f"{NAMES[band]} {_part(look, band):.0%}" for band in ("prod", "batch"))
     runs, waits = ledger.batch()
@@ -110,7 +110,7 @@ def screen(watched: Watching, course: Course, up: Up, now_s: float, columns: int
     return Group(*shown[:lines])
 
 
-def _bands(looks: Sequence[Look]) -> list[Text]:
+def _bands(looks: Sequence[ClusterSample]) -> list[Text]:
     last = looks[-BARS:]
     look = last[-1]
     found = [Text(f"{'CPU':<{LABEL}}{'CORES':>6}{'OF ALL':>8}  LAST {int(BARS * LOOK_S)} s", "bold")]
@@ -123,7 +123,7 @@ def _bands(looks: Sequence[Look]) -> list[Text]:
     return [*found, text.append(bars([_whole(each) for each in last], FULL), "default")]
 
 
-def _story(ledger: Ledger, look: Look, scenario: Scenario) -> list[Text]:
+def _story(ledger: Ledger, look: ClusterSample, scenario: Scenario) -> list[Text]:
     """What is going on, a line for each part of it."""
     runs, waits = ledger.batch()
     lines = [
@@ -142,7 +142,7 @@ def _story(ledger: Ledger, look: Look, scenario: Scenario) -> list[Text]:
     return [Text(f"{label:<{LABEL}}", "bold").append(told, "default") for label, told in lines]
 
 
-def services_told(look: Look) -> str:
+def services_told(look: ClusterSample) -> str:
     if not look.services:
         return "are being started"
     cpu = "all get the CPU that they want"
@@ -170,7 +170,7 @@ def gang_told(ledger: Ledger) -> str:
     return f"the next training job is to come{gpus}"
 
 
-def hot_told(ledger: Ledger, look: Look, scenario: Scenario) -> str:
+def hot_told(ledger: Ledger, look: ClusterSample, scenario: Scenario) -> str:
     name = hot_node(scenario)
     moved = f"; {counted(ledger.moved, 'pod')} moved"
     if look.hot_percent >= HOT_PERCENT:
@@ -207,7 +207,7 @@ def _path() -> list[str]:
     return [f"PATH={folder}:$PATH" for folder in folders if (folder / "koord").exists()][:1]
 
 
-def told(found: Summary, scenario: Scenario, looks: Sequence[Look]) -> str:
+def told(found: Summary, scenario: Scenario, looks: Sequence[ClusterSample]) -> str:
     """The summary, in words and one table."""
     came, without = found.colocated, found.without
     both = (came, without)
@@ -255,11 +255,11 @@ def lasted(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
 
 
-def _part(look: Look, band: str) -> float:
+def _part(look: ClusterSample, band: str) -> float:
     return look.used.get(band, 0) / look.capacity if look.capacity else 0.0
 
 
-def _whole(look: Look) -> float:
+def _whole(look: ClusterSample) -> float:
     return look.total / look.capacity if look.capacity else 0.0
 
 

@@ -1,7 +1,7 @@
-"""The live view of `koord up` on a terminal: components, nodes, pods, CPU by band, how services fare, events.
+"""The live view of `koord up` on a terminal: components, nodes, pods, CPU by band, service latency, events.
 
-It takes the whole screen and gives it back at the end. What a user needs to go on (the kubeconfig, how to stop) is
-always on it; the rest gets the lines that are left, events last.
+It uses the whole screen and restores it at the end. It always shows what a user needs to continue (the kubeconfig, how
+to stop); the rest shares the remaining lines, events last.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _bands(bands: Bands) -> list[Text]:
 
 
 def this_node(here: ThisNode) -> list[Text]:
-    """How services fare beside best effort, if this machine is a node."""
+    """How services perform beside best effort, if this machine is a node."""
     found = []
     median_s, worst_s = here.answer_s(0.5), here.answer_s(0.99)
     if median_s is not None and worst_s is not None:

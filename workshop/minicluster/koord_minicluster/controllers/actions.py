@@ -1,7 +1,8 @@
-"""What a decision may ask for: objects to be created, changed or deleted, and things to be told.
+"""The actions of a decision: create, change or delete objects, and record events.
 
-Decisions return these in order; `live.writer` carries them out. Every action is safe to repeat: a delete names the uid
-it means, a patch says what it is based on where that matters, and a create of what is there already is no error.
+Decisions return these in order; `live.writer` carries them out. Every action is safe to repeat: a delete names the
+object's uid, a patch names the version it is based on where that matters, and creating an existing object is not an
+error.
 """
 
 from __future__ import annotations

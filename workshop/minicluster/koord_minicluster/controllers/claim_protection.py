@@ -1,7 +1,7 @@
 """Volume claims that are being deleted: they go when no pod needs them any more.
 
 Some API servers give every claim, volume and class of volume attributes a finalizer, so that it outlives its users.
-Whoever runs these controllers must take it away again.
+These controllers must remove it again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""CronJob: which Job is due now, which ones go, and what is told of them.
+"""CronJob: which Job is due now, which Jobs are deleted, and the status.
 
-What has run is read off the Jobs themselves: a Job's name says its time, and its annotation says so exactly. So a
-controller that was killed between making a Job and noting it makes no second one. A time counts as missed until a Job
-for it exists; of several missed times only the latest is made up for, and none after `startingDeadlineSeconds`.
+The Jobs themselves record the past runs: a Job's name contains its time, and its annotation has the exact time. So a
+controller that is killed between creating a Job and recording it does not create a second one. A time counts as missed
+until a Job for it exists; of several missed times only the latest is run, and none after `startingDeadlineSeconds`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from koord_minicluster.controllers.status_patch import status_change, status_pat
 
 MOST_MISSED: Final = 100
 LONGEST_WAIT_S: Final = 60.0
-"""Clocks are set and machines sleep: a look now and then finds a time that no timer told of."""
+"""Clocks are set and machines sleep: checking at this interval finds times that no timer fired for."""
 _WINDOWS_S: Final = (120.0, 3_600.0, 86_400.0, 32 * 86_400.0, 400 * 86_400.0)
 
 

@@ -1,7 +1,7 @@
 """DaemonSet: one pod on every node that takes it, and an update that leaves most nodes served.
 
-Nodes are looked at one by one; all that they share is the budget of an update: at most `maxUnavailable` nodes without
-an available pod, or, with `maxSurge`, at most so many with two. An old pod that is of no use anyway goes at once.
+Each node is decided alone; nodes share only the budget of an update: at most `maxUnavailable` nodes without an
+available pod, or at most `maxSurge` nodes with two pods. An old pod that is unavailable anyway is replaced at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a Deployment tells of itself: counts, whether enough pods are available, and whether its rollout gets on.
+"""The status of a Deployment: counts, whether enough pods are available, and whether its rollout progresses.
 
-`Progressing` is the word `kubectl rollout status` waits for: True with NewReplicaSetAvailable when done, False with
-ProgressDeadlineExceeded when nothing has moved for progressDeadlineSeconds. Its update time is when something last did.
+`kubectl rollout status` waits for the condition `Progressing`: True with NewReplicaSetAvailable when done, False with
+ProgressDeadlineExceeded when nothing has changed for progressDeadlineSeconds. Its update time is the last progress.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def is_ours(found: EndpointSlice) -> bool:
 
 
 def has_endpoints(service: Service) -> bool:
-    """Whether the Service's endpoints follow from pods; others are written by whoever made the Service."""
+    """Whether the Service's endpoints are derived from pods; otherwise the Service's author writes them."""
     return bool(service.spec.selector) and service.spec.type != "ExternalName"
 
 

@@ -1,11 +1,12 @@
-"""Garbage: what goes because its owners have gone, and who waits for whom.
+"""Garbage collection: objects that are deleted because their owners are gone, and the order of deletions.
 
 A graph of all objects by uid. An object whose owners are all gone is deleted; one that still has an owner only loses
-its references to those that are gone. An owner that is deleted in the foreground waits for the dependents that block
-it, and they go first; one that is deleted with `orphan` waits until its dependents have forgotten it.
+its references to the missing owners. An owner that is deleted in the foreground waits for the dependents that block
+it, which are deleted first; an owner that is deleted with `orphan` waits until its dependents have dropped their
+references to it.
 
-An owner that the graph does not have may only not have been heard of yet: `decide` then asks, and whoever calls it
-looks at the server before anything is deleted.
+The graph may lack an owner only because its event has not arrived yet. `decide` then returns an `Ask`, and the caller
+looks the owner up on the server before anything is deleted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ ORPHAN: Final = "orphan"
 ABSENT_KEPT: Final = 20_000
 
 Standing = Literal["solid", "waiting", "absent", "unknowable"]
-"""What an owner is to its dependent: there; there, but waiting for its dependents to go; gone; not to be found out."""
+"""State of an owner: it exists; it exists, but waits for its dependents to be deleted; it is gone; it is unknown."""
 
 
 class Meta(Protocol):
@@ -65,7 +66,7 @@ class Item:
 
     @property
     def orphans(self) -> bool:
-        """Whether it is being deleted, and its dependents are to stay."""
+        """Whether it is being deleted and its dependents must stay."""
         return self.deleting and ORPHAN in self.finalizers
 
     def is_meant_by(self, ref: OwnerReference, namespace: str) -> bool:
@@ -124,7 +125,7 @@ class Graph:
         return look
 
     def remove(self, uid: str) -> list[str]:
-        """An object is gone: its dependents may have to go, and who waited for it may be free."""
+        """An object is gone: its dependents may have to go, and owners that waited for it may be free."""
         item = self._items.pop(uid, None)
         if item is None:
             return []
@@ -167,7 +168,7 @@ class Graph:
         return "absent" if (ref.uid, item.namespace, ref.kind, ref.name) in self._absent else None
 
     def decide(self, uid: str, answers: Mapping[str, Standing]) -> Ask | list[Action]:
-        """What is to become of an object. `answers` has what the server said of owners, by uid."""
+        """Decides what to do with an object. `answers`: the standing of owners on the server, by uid."""
         item = self._items.get(uid)
         if item is None:
             return []

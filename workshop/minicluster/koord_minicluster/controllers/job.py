@@ -1,11 +1,11 @@
-"""Job: pods until so many have succeeded, or it is clear that they will not.
+"""Job: runs pods until enough have succeeded, or until the Job has failed.
 
 Counting survives any crash: a finished pod's uid goes into `uncountedTerminatedPods`, then its finalizer is removed,
-then the uid is folded into the counter. (A succeeded index is noted in `completedIndexes` instead.) The status is
-written first and only on top of the version it was computed from; pods are made and deleted after it.
+then the uid is folded into the counter. (A succeeded index is recorded in `completedIndexes` instead.) The status is
+written first, and only on top of the version it was computed from; pods are created and deleted after it.
 
-A Job ends in two steps: SuccessCriteriaMet or FailureTarget when its fate is decided, Complete or Failed when no pod
-is left running and all are counted.
+A Job ends in two steps: SuccessCriteriaMet or FailureTarget when its result is decided, Complete or Failed when no pod
+is running and all are counted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def is_finished(job: Job) -> bool:
 
 
 def is_ours(job: Job) -> bool:
-    """Whether nobody else has been named to manage it."""
+    """Whether no other controller is named to manage it."""
     return job.spec.managed_by in (None, "", OWN_MANAGER)
 
 
@@ -267,7 +267,7 @@ def _counts_as_failed(picture: _Picture, pod: Pod, end: End | None) -> bool:
 
 
 def _start_time(job: Job, found: tuple[Condition, ...], now_s: float) -> str | None:
-    """A Job that is resumed starts anew."""
+    """A Job that is resumed starts again."""
     resumed = conditions.is_true(job.status.conditions, "Suspended") and not conditions.is_true(found, "Suspended")
     if job.status.start_time is None or resumed:
         return None if job.spec.suspend else from_seconds(now_s)
@@ -380,7 +380,7 @@ def _indexed_pods(picture: _Picture, missing: int, now_s: float) -> tuple[list[A
 
 
 def _surplus(picture: _Picture, count: int, now_s: float) -> list[Pod]:
-    """Active pods to give up: such without a valid index or with one that another has, then the least missed."""
+    """Active pods to delete: first pods with an invalid or duplicate index, then in the usual deletion order."""
     job = picture.job
     ranked = deleted_first(picture.active, picture.active, now_s)
     if not is_indexed(job):

@@ -8,7 +8,7 @@ from koord.api.text.whole_number import natural_number
 
 
 def parse(text: str, completions: int) -> frozenset[int]:
-    """The indexes below `completions`. What cannot be read ends the set: it was written by somebody else."""
+    """The indexes below `completions`. Parsing stops at the first invalid part, which another writer added."""
     found: set[int] = set()
     for part in text.split(",") if text else ():
         first, _, last = part.partition("-")

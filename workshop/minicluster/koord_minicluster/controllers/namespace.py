@@ -1,7 +1,8 @@
-"""Namespaces that are going away: what is left in them, and what is told of it.
+"""Terminating namespaces: their remaining content, and the conditions that report it.
 
-A namespace goes when nothing is left in it. Pods go first, because what they need while they end (their secrets, say)
-must outlive them. Then its finalizer `kubernetes` is taken away, which only the subresource `finalize` can.
+A namespace is removed when nothing is left in it. Pods are deleted first, because objects that they need while they
+terminate (secrets, for example) must outlive them. Then its finalizer `kubernetes` is removed, which only the
+subresource `finalize` can do.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ FINALIZER: Final = "kubernetes"
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is still in a namespace: objects per resource, finalizers that hold some, and what could not be asked."""
+    """The remaining content of a namespace: objects per resource, finalizers that block some, and failed lookups."""
 
     counts: Mapping[str, int]
     finalizers: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""Node lifecycle: is a node heard of, and what do its taints say about it?
+"""Node lifecycle: whether a node still reports, and the taints that follow.
 
 A node that neither renews its lease nor reports its status for a grace period is Unknown, and so are its conditions.
 Its Ready condition then decides its taints: Unknown is `unreachable`, False is `not-ready`, both NoSchedule (no new
@@ -118,7 +118,7 @@ def _is_ours(taint: Taint) -> bool:
 
 
 def not_ready(pod: Pod, now_s: float) -> list[Patch]:
-    """A pod on a node that is not heard of is not ready, whatever it last said."""
+    """A pod on a node that does not report is not ready, whatever its last status."""
     condition = pod.status.condition("Ready")
     if condition is None or condition.status != "True":
         return []

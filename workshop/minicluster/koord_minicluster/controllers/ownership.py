@@ -1,7 +1,7 @@
-"""Who manages what: a controller takes in orphans that its selector matches, and lets go what it no longer matches.
+"""Ownership: a controller adopts orphans that its selector matches, and releases objects it no longer matches.
 
-An object has at most one managing owner. A controller that is being deleted takes nothing in, and neither is anything
-taken in that is being deleted. `uid` in a patch's metadata makes it fail for another object of the same name.
+An object has at most one managing owner. A controller that is being deleted adopts nothing, and an object that is being
+deleted is not adopted. `uid` in a patch's metadata makes it fail for another object of the same name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T", bound=HasMetadata)
 
 @dataclass(frozen=True, slots=True)
 class Claims(Generic[T]):
-    """What a controller manages, what it should take in, and what let go."""
+    """The objects that a controller manages, those it should adopt, and those it should release."""
 
     owned: tuple[T, ...]
     adopt: tuple[T, ...] = ()
@@ -35,7 +35,7 @@ class Claims(Generic[T]):
 
 
 def claims(owner: ObjectMeta, selector: LabelMatcher, candidates: Iterable[T]) -> Claims[T]:
-    """Sorts `candidates` (what is managed by `owner`, and orphans of its namespace) by what is to become of them."""
+    """Sorts `candidates` (objects that `owner` manages, and orphans of its namespace) into owned, adopt and release."""
     owned, adopt, release = [], [], []
     leaving = owner.deletion_timestamp is not None
     for candidate in candidates:

@@ -1,8 +1,9 @@
-"""Pod garbage: pods that nobody will end or miss.
+"""Pod garbage collection: finished pods beyond a limit, and pods that no other component will remove.
 
-Finished pods beyond a number go, the oldest first. A pod whose node is gone, or that was deleted before it had one, has
-no kubelet to end it: it goes at once. So does a pod on its way out on a node that a person has marked out of service,
-and one that has no grace left and nothing that holds it: the API was to remove it, and ended first.
+Finished pods beyond a number are deleted, the oldest first. A pod whose node is gone, or that was deleted before it was
+bound, has no kubelet to remove it: it is removed at once. So is a terminating pod on a node with the out-of-service
+taint, and a terminating pod with a grace period of zero and no finalizers: the API server stopped before it removed
+the pod.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from koord_minicluster.controllers.taint_eviction import disrupted
 
 FINISHED_KEPT: Final = 12_500
 QUARANTINE_S: Final = 40.0
-"""How long a node must have been gone: it may only have been replaced."""
+"""How long a node must have been gone, since it may only be in the process of being replaced."""
 
 
 def finished_too_many(finished: Sequence[Pod], kept: int) -> list[Action]:
@@ -31,18 +32,18 @@ def finished_too_many(finished: Sequence[Pod], kept: int) -> list[Action]:
 
 
 def lost(pod: Pod, now_s: float) -> list[Action]:
-    """A pod whose node is gone: told to have failed, so that whoever counts it can, and removed."""
+    """A pod whose node is gone: marked as failed, so that its controller can count it, and removed."""
     if pod.is_finished:
         return [delete(PODS, pod.metadata, grace_s=0)]
     return [*_failed(pod, "Its node no longer exists.", now_s), delete(PODS, pod.metadata, grace_s=0)]
 
 
 def leaving(pod: Pod, node: Node | None, now_s: float) -> list[Action]:
-    """A pod that is being deleted and that nobody else will end."""
+    """A terminating pod that no other component will remove."""
     if pod.metadata.deletion_timestamp is None:
         return []
     if pod.metadata.deletion_grace_period_seconds == 0:
-        # The API removes it, as soon as nothing holds it.
+        # The API server removes it as soon as it has no finalizers.
         return [] if pod.metadata.finalizers else [delete(PODS, pod.metadata, grace_s=0)]
     if not pod.spec.node_name:
         return [delete(PODS, pod.metadata, grace_s=0)]

@@ -1,7 +1,8 @@
-"""ReplicaSet: so many pods of this template, no more and no fewer.
+"""ReplicaSet: keeps exactly `replicas` pods of a template.
 
-Pods that have finished or are on their way out do not count. Too few: new ones. Too many: the least missed go first
-(`pods.deleted_first`). One decision changes at most `BURST` pods, so that nothing is decided on too old a picture.
+Pods that have finished or are terminating do not count. If there are too few, pods are created. If there are too many,
+pods are deleted in the order of `pods.deleted_first`. One decision changes at most `BURST` pods, so that no decision
+uses a stale view.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def scale(rs: ReplicaSet, owned: Sequence[Pod], related: Sequence[Pod], now_s: f
 
 
 def status(rs: ReplicaSet, owned: Sequence[Pod], failure: tuple[str, str] | None, now_s: float) -> ReplicaSetStatus:
-    """What is told of it. `failure` is the reason and message of a create or delete that was refused just now."""
+    """The new status. `failure` is the reason and message of a create or delete that was refused just now."""
     active = [pod for pod in owned if is_active(pod)]
     labels: Mapping[str, str] = (rs.spec.template.get("metadata") or {}).get("labels") or {}
     found: tuple[Condition, ...] = conditions.without(rs.status.conditions, "ReplicaFailure")

@@ -17,7 +17,7 @@ from koord.api.workloads.replica_sets import MAX
 from koord_minicluster.controllers.share import share
 
 Sizes = dict[str, int]
-"""ReplicaSet name to its size; only those that are to change."""
+"""ReplicaSet name to its new size; only those that change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ def _member(state: State, revised: Revised, number: int, pod: Pod | None, now_s:
             Create(PODS, state.set.metadata.namespace, new_pod(state.set, number, revision)),
         ], False
     if pod.is_finished:
-        # However it ended: it is to run. The next is made when this one's name is free.
+        # However it ended, the pod must run again. A new one is created when the name is free.
         gone = pod.metadata.deletion_timestamp is not None
         return ([] if gone else [delete(PODS, pod.metadata)]), False
     missing = _claims(state, number) if pod.status.phase == PodPhase.PENDING else []
@@ -175,7 +175,7 @@ def _claims(state: State, number: int) -> list[Action]:
 
 
 def _claims_go_with(state: State, pod: Pod) -> list[Action]:
-    """Where claims are to go when the set shrinks, the pod owns them as it goes."""
+    """If the retention policy deletes claims on scale-down, makes the pod their owner before it is deleted."""
     policy = state.set.spec.persistent_volume_claim_retention_policy or ClaimRetentionPolicy()
     number = ordinal(state.set.metadata.name, pod.metadata.name)
     if policy.when_scaled != "Delete" or number is None:

@@ -48,7 +48,7 @@ def decide(pod: Pod, taints: Sequence[Taint], seen_s: float, now_s: float) -> Pl
 
 
 def disrupted(pod: Pod, reason: str, message: str, now_s: float) -> list[Action]:
-    """Tells on the pod that it does not end by its own fault: Jobs may count such ends differently."""
+    """Sets a condition on the pod that says it was disrupted: Jobs may count disruptions differently from failures."""
     condition = {
         "type": "DisruptionTarget",
         "status": "True",

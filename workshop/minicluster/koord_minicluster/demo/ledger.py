@@ -1,6 +1,6 @@
-"""What was seen of the demo: the cluster at each look, and whatever happened in between.
+"""The record of the demo: a sample of the cluster at each look, and the events in between.
 
-A pod that is evicted says why in an event; `cause_of` puts the reasons of all who evict into a few words.
+An event on an evicted pod gives the reason; `cause_of` maps the reasons of all evictors to a few words.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOVED: Final = "Descheduled"
 
 @dataclass(frozen=True, slots=True)
 class PodSeen:
-    """A pod, as far as the story is about it."""
+    """The part of a pod that matters for the story."""
 
     namespace: str
     name: str
@@ -56,8 +56,8 @@ class PodSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """The cluster at one moment. Amounts are milli-cores."""
+class ClusterSample:
+    """The state of the cluster at one moment. Amounts are milli-cores."""
 
     time_s: float
     capacity: int
@@ -80,7 +80,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """What a tenant has at this time, in milli-cores, and how many of its pods wait."""
+    """A tenant's current milli-cores, and the number of its pending pods."""
 
     name: str
     used: int
@@ -90,7 +90,7 @@ class Tenant:
 @dataclass(slots=True)
 class Ledger:
     began_s: float = 0.0
-    looks: list[Look] = field(default_factory=list)
+    looks: list[ClusterSample] = field(default_factory=list)
     pods: dict[str, PodSeen] = field(default_factory=dict)
     evicted: Counter[str] = field(default_factory=Counter)
     moved: int = 0

@@ -8,7 +8,7 @@ from typing import Final
 
 from koord.operate import plots as svg
 from koord.operate.plots import Axes, figure, thinned
-from koord_minicluster.demo.ledger import Look
+from koord_minicluster.demo.ledger import ClusterSample
 from koord_minicluster.demo.summary import Course as Came
 from koord_minicluster.demo.summary import Summary
 from koord_minicluster.hollow.load_model import DAY_S, Course
@@ -19,7 +19,9 @@ WITHOUT: Final = "#d1495b"
 LENT: Final = "#1f5fa8"
 
 
-def page(found: Summary, nodes: int, looks: Sequence[Look], alone: Sequence[Look], course: Course) -> str:
+def page(
+    found: Summary, nodes: int, looks: Sequence[ClusterSample], alone: Sequence[ClusterSample], course: Course
+) -> str:
     """`looks`: what was seen; `alone`: what was worked out without co-location; `course`: the load's own time."""
     came, without = found.colocated, found.without
     cores = looks[-1].capacity // 1000
@@ -93,7 +95,7 @@ def _times(axes: Axes, course: Course) -> list[tuple[str, str]]:
     ]
 
 
-def _stack(looks: Sequence[Look], alone: Sequence[Look], first_s: float, course: Course) -> str:
+def _stack(looks: Sequence[ClusterSample], alone: Sequence[ClusterSample], first_s: float, course: Course) -> str:
     axes = Axes(first_s, looks[-1].time_s, 100)
     below = [0.0] * len(looks)
     parts = [axes.drawn(20, _times(axes, course))]
@@ -111,8 +113,8 @@ def _stack(looks: Sequence[Look], alone: Sequence[Look], first_s: float, course:
     return "".join([*parts, axes.line(points, WITHOUT, "5 3")])
 
 
-def _lines(looks: Sequence[Look], first_s: float, course: Course) -> str:
-    kinds: list[tuple[str, Callable[[Look], int]]] = [
+def _lines(looks: Sequence[ClusterSample], first_s: float, course: Course) -> str:
+    kinds: list[tuple[str, Callable[[ClusterSample], int]]] = [
         (LENT, lambda look: look.lent),
         (BANDS[2][2], lambda look: look.used.get("batch", 0)),
         (WITHOUT, lambda look: look.held_back),

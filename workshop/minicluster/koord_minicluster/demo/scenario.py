@@ -1,8 +1,8 @@
-"""Who lives in the demo's cluster: services, two tenants with batch jobs, GPUs with a gang. Pure data, by a seed.
+"""The workloads of the demo's cluster: services, two tenants with batch jobs, GPUs with a gang. Pure data from a seed.
 
-Services ask for most of the cluster and use a part of it, more by day than by night. Batch jobs of both tenants run on
-what services leave; nothing in them speaks of co-location, since a profile makes batch pods of them. Each tenant has a
-quota: what one does not use of its guarantee, the other borrows.
+Services request most of the cluster and use a part of it, more by day than by night. Batch jobs of both tenants run on
+the rest. Their manifests do not mention co-location: a profile turns their pods into batch pods. Each tenant has a
+quota: the other tenant borrows the part of the guarantee that it does not use.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ CHAT: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class JobShape:
-    """A batch job: so many pods at once, each with so many cores for about so long."""
+    """A batch job: the number of parallel pods, the size of each, and roughly how long it runs."""
 
     tenant: str
     name: str
@@ -122,17 +122,17 @@ class Scenario:
         return [f"{FLEET}-{number:04}" for number in range(1, self.nodes + 1)]
 
     def pools(self) -> dict[str, str]:
-        """By node: the last ones have GPUs, of which one serves models and the others train them."""
+        """The pool of each node. The last nodes have GPUs: the first of them serves models, and the others train."""
         found = dict.fromkeys(self.node_names(), "general")
         gpus = self.node_names()[self.nodes - self.gpu_nodes :]
         return {**found, **dict.fromkeys(gpus, "training"), **dict.fromkeys(gpus[:1], "serving")}
 
     def replicas(self, wanted: int) -> int:
-        """Of a service or a job, in a cluster of another size: by the nodes that are there for services."""
+        """Replicas of a service or a job, scaled to this cluster's number of nodes without GPUs."""
         return max(1, wanted * (self.nodes - self.gpu_nodes) // (NODES - GPU_NODES))
 
     def foundation(self) -> list[Manifest]:
-        """All that is there from the beginning, what others need first."""
+        """All initial objects, in the order of their dependencies."""
         return [
             *_namespaces(),
             *self._quotas(),

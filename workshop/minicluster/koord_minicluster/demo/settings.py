@@ -1,7 +1,7 @@
-"""How the components run in the demo: the same as ever, but in a hurry, since somebody looks on.
+"""Settings of the components in the demo: the usual ones, with shorter intervals, since a person is watching.
 
-Nodes report each few seconds, overloaded nodes are relieved after two looks, and borrowed quota is taken back soon. The
-load's day lasts four minutes, and each day a backup, outside of pods, takes half of one node for a third of the day.
+Nodes report every few seconds, overloaded nodes are relieved after two checks, and borrowed quota is reclaimed soon.
+The load's day lasts four minutes, and each day a backup, outside of pods, uses half of one node for a third of the day.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What is submitted when: a pure function of the time since the beginning and of the jobs that are there.
+"""Which jobs are submitted when: a pure function of the time since the start and of the existing jobs.
 
-Research always has work: a new job for each one that ends. Analytics wants its guarantee back for a while in every
-round, and research, which borrowed it, must give way. A fine-tuning job has the GPUs when the training job comes: a
-gang, which waits until it can have all of its GPUs at once.
+Research always has work: a new job for each job that ends. In every round analytics needs its guarantee back for a
+while, and research, which borrowed it, must yield. A fine-tuning job holds the GPUs when the training job is
+submitted. The training job is a gang, which waits until all of its GPUs are free at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from koord_minicluster.demo.scenario import ENCODE, REPORT, TRAIN, TUNE, JobShape
 
 ROUND_S: Final = 120.0
-"""After so long it all begins again. By the clock: the speed of the load does not change it."""
+"""Length of a round, after which the story repeats. In clock time: the speed of the load does not change it."""
 RESEARCH_JOBS: Final = 26
 """At the same time."""
 FIRST_JOB_S: Final = 2.0
@@ -49,8 +49,8 @@ def times(elapsed_s: float) -> dict[JobShape, int]:
 def due(
     elapsed_s: float, submitted: Mapping[JobShape, int], active: int, first: Mapping[JobShape, int]
 ) -> list[Submission]:
-    """What to submit now. `submitted`: how many of each kind since the beginning; `active`: jobs of research that are
-    not done; `first`: the number that the first of a kind gets, where a cluster has some from before."""
+    """The jobs to submit now. `submitted`: how many of each kind since the start; `active`: unfinished jobs of
+    research; `first`: the number of the first job of a kind, if the cluster has jobs from an earlier run."""
     found = [
         Submission(shape, first.get(shape, 1) + number)
         for shape, wanted in times(elapsed_s).items()

@@ -1,6 +1,6 @@
-"""What the demo came to: utilisation with and without co-location, work done, who had to go and why, violations.
+"""The demo's results: utilisation with and without co-location, work done, evicted pods with reasons, violations.
 
-Averages are over time, from shortly after all services ran: before that, the cluster was being filled.
+Averages are over time, starting shortly after all services run: before that, the cluster is still being filled.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from koord_minicluster.demo.ledger import Ledger, Look
+from koord_minicluster.demo.ledger import ClusterSample, Ledger
 
 LEAST_READY: Final = 0.95
 """Below this part of ready pods, services count as disturbed."""
 SHORT: Final = 0.005
 """Services that get this part less than they want count as short of CPU."""
 TOLD_S: Final = 10.0
-"""Nodes report averages: so long it takes until they are those of the services."""
+"""Nodes report averages: this is the time until the averages reflect the running services."""
 LONGEST_S: Final = 10.0
 """A look counts until the next one, but no longer: the machine may have slept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What a run came to, in parts of all CPU and in core-hours."""
+    """The result of a run, as shares of all CPU and in core-hours."""
 
     seconds: float
     by_band: Mapping[str, float]
@@ -61,13 +61,13 @@ class Summary:
         return found
 
 
-def steady(looks: Sequence[Look]) -> list[Look]:
-    """From when all services ran and nodes had told what they use. None, where that was not reached."""
+def steady(looks: Sequence[ClusterSample]) -> list[ClusterSample]:
+    """When all services were running and nodes had reported usage. None if that was not reached."""
     ready_s = next((each.time_s for each in looks if each.services and each.services_ready == each.services), math.inf)
     return [look for look in looks if look.time_s >= ready_s + TOLD_S]
 
 
-def course(looks: Sequence[Look], done: int) -> Course:
+def course(looks: Sequence[ClusterSample], done: int) -> Course:
     lasted = _seconds(looks)
     whole = sum(seconds * look.capacity for look, seconds in lasted)
     bands = {band for look, _ in lasted for band in look.used}
@@ -84,7 +84,7 @@ def summary(ledger: Ledger, without: Course | None = None) -> Summary:
     looks = steady(ledger.looks)
     lasted = _seconds(looks)
 
-    def mean(amount: Callable[[Look], int]) -> float:
+    def mean(amount: Callable[[ClusterSample], int]) -> float:
         seconds = sum(each for _, each in lasted)
         return sum(amount(look) * each for look, each in lasted) / seconds / 1000 if seconds else 0.0
 
@@ -101,6 +101,6 @@ def summary(ledger: Ledger, without: Course | None = None) -> Summary:
     )
 
 
-def _seconds(looks: Sequence[Look]) -> list[tuple[Look, float]]:
+def _seconds(looks: Sequence[ClusterSample]) -> list[tuple[ClusterSample, float]]:
     """Each look with the time for which it stood."""
     return [(look, min(after.time_s - look.time_s, LONGEST_S)) for look, after in pairwise(looks)]

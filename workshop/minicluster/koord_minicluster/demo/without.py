@@ -1,8 +1,8 @@
-"""What the same load gives without co-location: the same nodes, services, jobs and seed, run by the same engine.
+"""The result of the same load without co-location: the same nodes, services, jobs and seed, run by the same engine.
 
-Nothing is lent, so batch pods ask for cpu and memory as all others do, and run where services have asked for nothing.
-All else is made easy for them: no quota holds a tenant back, nobody is moved or evicted, and pods start at once.
-Placements are the scheduler's own (`Core`); usage is the load model's. Time goes in steps.
+No resources are lent, so batch pods request cpu and memory like all others, and run on what services do not request.
+All else favours them: no quota limits a tenant, no pod is moved or evicted, and pods start at once. Placements come
+from the scheduler's own `Core`, usage comes from the load model, and time advances in steps.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Bind
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.profiles import profiles_of
-from koord_minicluster.demo.ledger import Look
+from koord_minicluster.demo.ledger import ClusterSample
 from koord_minicluster.demo.scenario import ENCODE, FLEET, LABEL_POOL, TENANTS, JobShape, Json, Scenario
 from koord_minicluster.demo.story import due
 from koord_minicluster.hollow.load_model import Band, Load, NodeShape, PodShape, Usage, usage_at
@@ -35,7 +35,7 @@ from koord_minicluster.hollow.machine import LABEL_FLEET
 
 STEP_S: Final = 4.0
 MOST_STEPS: Final = 450
-"""A longer run takes longer steps: the answer must not keep anybody waiting."""
+"""A longer run takes longer steps, so that the user does not wait long for the result."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Machines:
 
 def simulate(
     scenario: Scenario, load: Load, began_s: float, seconds: float, machines: Machines
-) -> tuple[list[Look], int]:
+) -> tuple[list[ClusterSample], int]:
     """The cluster at each step, and how many batch pods came to their end."""
     # What runs on a real machine is not the load model's.
     scenario = replace(scenario, local=None)
@@ -135,7 +135,7 @@ def _finish(world: _World, now_s: float) -> None:
                 del world.jobs[each.job]
 
 
-def _look(world: _World, load: Load, machines: Machines, now_s: float) -> Look:
+def _look(world: _World, load: Load, machines: Machines, now_s: float) -> ClusterSample:
     used = {"prod": 0, "batch": 0, "system": 0}
     on: dict[str, list[_Running]] = {name: [] for name in world.scenario.node_names()}
     for each in world.started.values():
@@ -150,7 +150,7 @@ def _look(world: _World, load: Load, machines: Machines, now_s: float) -> Look:
             used["batch" if each.pod.metadata.namespace in TENANTS else "prod"] += one.cpu_milli
     services = sum(each.run_s is None for each in world.started.values())
     waiting = sum(run_s is None for _, run_s, _ in world.waiting.values())
-    return Look(
+    return ClusterSample(
         time_s=now_s,
         capacity=machines.cpu_milli * world.scenario.nodes,
         used=used,
@@ -190,7 +190,7 @@ def _pod(manifest: Json, number: int, now_s: float, priority: int) -> Pod:
 
 
 def _shape(pod: Pod, now_s: float) -> PodShape:
-    """As the load model sees it: batch work is as busy as it is with co-location."""
+    """The pod's shape for the load model: batch work is as busy as with co-location."""
     requests = pod_requests(pod, capped=True)
     amounts = Usage(requests["cpu"], requests["memory"])
     meta = pod.metadata

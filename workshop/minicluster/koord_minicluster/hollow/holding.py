@@ -1,7 +1,8 @@
-"""How a modelled node protects its services: what an agent would do there, as far as the node's NodeSLO asks for it.
+"""How a modelled node protects its services: it does what an agent would do, as far as the node's NodeSLO enables it.
 
-Best-effort pods are held to what services leave below a mark (the agent's own formula, `CpuBudget`). Where they get
-too little of what they asked for, for a while, some of them are evicted (its `to_release`), the least important first.
+Best-effort pods are limited to what services leave below a threshold (the agent's own formula, `CpuBudget`). If they
+get too little of their requests for a while, some of them are evicted (the agent's `to_release`), the least important
+first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from koord.api.protocol.crd.node_slo import ResourceThresholdStrategy
 from koord_minicluster.hollow.load_model import Asked, Band, Limit, PodShape
 
 WINDOW_S: Final = 10.0
-"""For so long best effort must have had too little, unless the NodeSLO says otherwise."""
+"""How long best effort must have had too little CPU, unless the NodeSLO sets another window."""
 
 
 def limit_of(strategy: ResourceThresholdStrategy | None, capacity_milli: int) -> Limit:
@@ -38,7 +39,7 @@ def limit_of(strategy: ResourceThresholdStrategy | None, capacity_milli: int) ->
 
 
 class Leaving(NamedTuple):
-    """A pod that has to go, and why."""
+    """A pod to evict, and the reason."""
 
     pod: Pod
     why: str
@@ -53,7 +54,7 @@ class _Look(NamedTuple):
 
 @dataclass(slots=True)
 class Patience:
-    """One node's best effort over the last looks, and when it last lost a pod."""
+    """One node's best-effort usage over the last looks, and when it last evicted a pod."""
 
     looks: deque[_Look] = field(default_factory=deque)
     evicted_s: float = float("-inf")
@@ -65,7 +66,8 @@ class Patience:
         asked: Asked,
         now_s: float,
     ) -> list[Leaving]:
-        """Who has to go now. What holds on average must also hold now: who has just become satisfied is left alone."""
+        """The pods to evict now. The shortage must exist both on average and at the last look: pods that have just been
+        satisfied stay."""
         held = [each for each in pods if each[1].band is Band.BEST_EFFORT]
         if strategy is None or not strategy.enable or asked.limit_milli is None or not held:
             self.looks.clear()
@@ -98,7 +100,7 @@ class Patience:
 
 
 def _least_important(held: Sequence[tuple[Pod, PodShape]], need_milli: int, why: str) -> list[Leaving]:
-    """Of equal priority, the one that started last has the least to lose."""
+    """The pods to evict. Among equal priorities, the pod that started last goes first."""
     found: list[Leaving] = []
     for pod, shape in sorted(held, key=lambda each: (each[0].spec.priority or 0, -each[1].started_s, each[1].key)):
         if need_milli <= 0:

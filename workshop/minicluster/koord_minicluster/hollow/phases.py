@@ -135,7 +135,7 @@ def life_at(pod: Pod, started_s: float, now_s: float, pace: Pace) -> Life:
 
 
 def removal_s(pod: Pod, pace: Pace) -> float | None:
-    """When a pod that is being deleted is gone from its node; None for one that nobody deletes."""
+    """When a pod that is being deleted is gone from its node; None for a pod that is not being deleted."""
     asked_s = deletion_asked_s(pod)
     if asked_s is None or pod.is_finished:
         return asked_s

@@ -1,7 +1,7 @@
 """Whether a node takes a pod that is bound to it, as kubelet decides.
 
-A pod can come past every scheduler, with a node's name in its spec. What does not fit beside the pods that the node has
-admitted is rejected: the pod fails with a reason such as OutOfcpu or OutOfpods, never runs, and counts nowhere.
+A pod with a node's name in its spec bypasses every scheduler. A pod that does not fit beside the node's admitted pods
+is rejected: it fails with a reason (OutOfcpu, OutOfpods), never runs, and does not count.
 """
 
 from __future__ import annotations

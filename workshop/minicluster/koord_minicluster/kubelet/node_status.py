@@ -1,4 +1,4 @@
-"""What a node says of itself: what it has, how it is, where it answers."""
+"""A node's own status: its resources, its conditions, and its addresses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IDENTITY: Final = uuid.UUID("5a1de7ab-0000-4000-8000-000000000000")
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What stands in a node's `nodeInfo`. `architecture` is in Go's words: amd64, arm64."""
+    """Content of a node's `nodeInfo`. `architecture` uses Go's names: amd64, arm64."""
 
     architecture: str
     kernel: str
@@ -42,13 +42,13 @@ class OwnNode:
     pod_cidr: str = ""
 
     def owns(self, node: Node) -> bool:
-        """Whether a node of that name is this one, and not another that has its name."""
+        """Whether `node` is this node, and not another node of the same name."""
         key, value = self.mark
         return node.metadata.labels.get(key) == value
 
 
 def node_object(own: OwnNode, now_s: float, *, kubelet_port: int) -> Json:
-    """The Node as it is registered, status included."""
+    """The Node object for registration, including its status."""
     labels = {
         "kubernetes.io/hostname": own.name,
         "kubernetes.io/os": "linux",
@@ -65,8 +65,8 @@ def node_object(own: OwnNode, now_s: float, *, kubelet_port: int) -> Json:
 
 
 def node_status(own: OwnNode, known: Node | None, now_s: float, *, kubelet_port: int) -> Json:
-    """The whole status. `known` is the node as it is: conditions keep the time since when they hold, and what others
-    have added, such as batch resources, is theirs."""
+    """The whole status. `known` is the current node: conditions keep their transition time. Entries that other
+    components have added, for example batch resources, belong to those components."""
     identity = uuid.uuid5(_IDENTITY, f"{own.provider}/{own.name}")
     return {
         "capacity": dict(own.resources),

@@ -55,7 +55,7 @@ def container_told(
 
 
 def container_id(runtime: str, pod: Pod, container: str, restarts: int) -> str:
-    """The same for the same run, so that a kubelet that starts anew knows it again."""
+    """The same ID for the same run, so that a restarted kubelet recognises the container."""
     digest = blake2b(f"{pod.metadata.uid}/{container}/{restarts}".encode(), digest_size=32).hexdigest()
     return f"{runtime}://{digest}"
 

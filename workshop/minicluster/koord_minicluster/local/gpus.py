@@ -27,7 +27,7 @@ def given(inventory: Inventory, pod: AgentPod) -> tuple[UsableGpu, ...]:
 
 
 def gpu_environment(inventory: Inventory, pod: AgentPod) -> dict[str, str]:
-    """CUDA goes by UUIDs, since it numbers GPUs in an order of its own. Who got none sees none."""
+    """Names GPUs by UUID, since CUDA numbers them in its own order. A pod without GPUs sees none."""
     return {CUDA_VISIBLE: ",".join(gpu.uuid for gpu in given(inventory, pod))} if inventory.gpus else {}
 
 

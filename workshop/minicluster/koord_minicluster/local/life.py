@@ -1,8 +1,8 @@
 """The life of a pod of processes: what its containers do next, given what happened to them.
 
-Init containers run one after the other (those that restart for ever stay, as sidecars), then all others at once. Who
-ends is started again by the pod's policy: the first time at once, then after pauses that double from 10 s to 5 min and
-are forgotten by whoever ran for ten minutes. What starts and stops is decided here; doing it is `live/`.
+Init containers run one after the other (those with restart policy Always stay, as sidecars), then all others at once. A
+container that ends is restarted by the pod's policy: the first time at once, then after pauses that double from 10 s to
+5 min. A run of ten minutes resets the pause. This module decides what starts and stops; `live/` does it.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Todo:
 
 
 def todo(pod: RunnablePod, life: Life, now_s: float) -> Todo:
-    """Of a pod that is to live; one that is to go only has to be stopped."""
+    """What to do for a pod that should run; a pod that must end only has to be stopped."""
     if phase_of(pod, life) in (PodPhase.SUCCEEDED, PodPhase.FAILED):
         return Todo()
     candidates: list[RunnableContainer] = []
@@ -128,7 +128,7 @@ def _startable(candidates: list[RunnableContainer], life: Life, pod: RunnablePod
 
 
 def _runs_again(pod: RunnablePod, container: RunnableContainer, own: ContainerLife) -> bool:
-    """Whether it is to be started, for the first time or once more."""
+    """Whether the container must be started, for the first time or again."""
     if not isinstance(own.state, Ended):
         return True
     if container.is_sidecar:

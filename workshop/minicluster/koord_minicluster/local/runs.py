@@ -1,4 +1,4 @@
-"""A run of a container, as it is noted beside its log: its process is known again after the node's own has ended."""
+"""The record of a container's run, stored beside its log: a restarted node recognises the process by it."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Room:
 
 
 def band_of(priority: str) -> str:
-    """Of a priority class; whoever has none counts as a service."""
+    """The band of a priority class; pods without a class count as services."""
     band = priority.removeprefix("koord-")
     return band if band in BANDS else "prod"
 
@@ -73,7 +73,7 @@ class Bands:
     course: dict[str, deque[float]] = field(default_factory=lambda: {band: deque(maxlen=KEPT) for band in BANDS})
 
     def look(self, rooms: Iterable[Room], used: Iterable[Used]) -> None:
-        """Takes the sums as they are now into the course."""
+        """Adds the current sums to the course."""
         known = list(rooms)
         self.room = Room(
             sum(each.cpu_milli for each in known),

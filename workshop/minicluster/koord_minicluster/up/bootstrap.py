@@ -1,9 +1,9 @@
 """The first objects in a new cluster: koord's namespace, its priority classes, its CustomResourceDefinitions, the
 configuration that switches co-location on, and an account that may read metrics.
 
-What is missing is created; definitions that are there are brought up to date. Doing it twice changes nothing: who has
-switched co-location off finds it off the next time. A namespace that is being deleted is waited for and made again, and
-so is what was in it; also while the cluster runs.
+Missing objects are created, and existing definitions are updated. Other existing objects are not changed: if a user has
+switched co-location off, it stays off. A namespace that is being deleted is waited for and created again with its
+objects, also while the cluster runs.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ CLUSTER_ROLE_BINDINGS: Final[Kind[_Binding]] = Kind(
 )
 ESTABLISHED_WITHIN_S: Final = 30.0
 AT_ONCE: Final = 4
-"""Requests. A connection for each object would cost more than what is said over it."""
+"""Concurrent requests. A connection for each object would cost more than the request itself."""
 ATTEMPTS: Final = 5
 AGAIN_S: Final = 0.5
 LOOK_S: Final = 0.5
@@ -104,7 +104,7 @@ def configuration(*, protected: bool = False, config: SloConfig | None = None) -
 
 def _protected() -> SloConfig:
     return SloConfig(
-        # Somebody looks on.
+        # Short, since a user is watching.
         colocation=ColocationConfig(enable=True, metric_report_interval_seconds=REPORTED_EACH_S),
         resource_threshold=ResourceThresholdConfig(
             # By time, since a small machine has no CPUs to take away.
@@ -118,7 +118,7 @@ def _protected() -> SloConfig:
 
 
 def monitoring() -> list[tuple[Kind[Any], dict[str, object]]]:
-    """The account by which the live view, or a Prometheus, reads the components' metrics: it may do nothing else."""
+    """The account that the live view, or a Prometheus, uses to read the components' metrics: it may do nothing else."""
     meta = {"name": MONITOR}
     rules = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": MONITOR}
@@ -135,13 +135,13 @@ def definitions() -> list[dict[str, Any]]:
 
 
 async def bootstrap(client: Client, *, protected: bool = False, config: SloConfig | None = None) -> str:
-    """Returns when all is there and every kind is served: the uid of the namespace. A server that loses a connection is
-    asked again."""
+    """Creates the first objects; returns the uid of the namespace once every kind is served. Retries if the server
+    loses a connection."""
     for attempt in range(ATTEMPTS):
         try:
             return await _all_there(client, configuration(protected=protected, config=config))
         except ApiError as error:
-            # Somebody may delete the namespace at this moment.
+            # A user may delete the namespace at this moment.
             passes = isinstance(error, Unavailable | NotFound) or is_terminating(error)
             if not passes or attempt == ATTEMPTS - 1:
                 raise
@@ -151,7 +151,7 @@ async def bootstrap(client: Client, *, protected: bool = False, config: SloConfi
 
 
 async def keep(client: Client, uid: str, *, protected: bool = False, config: SloConfig | None = None) -> None:
-    """Makes the first objects again whenever their namespace, which had this uid, was deleted."""
+    """Creates the first objects again whenever their namespace, identified by `uid`, was deleted."""
     while True:
         await asyncio.sleep(KEEP_S)
         try:
@@ -163,7 +163,7 @@ async def keep(client: Client, uid: str, *, protected: bool = False, config: Slo
 
 
 async def _uid(client: Client) -> str:
-    """Of the namespace; empty where there is none, or it is being deleted."""
+    """The uid of the namespace; empty if it does not exist or is being deleted."""
     with suppress(NotFound):
         meta = (await client.get(NAMESPACES, NAMESPACE_KOORDINATOR)).metadata
         return meta.uid if meta.deletion_timestamp is None else ""
@@ -191,7 +191,8 @@ async def _within_namespace(client: Client, settings: Mapping[str, object], turn
 
 
 async def _namespace(client: Client) -> str:
-    """Its uid, once it is there to stay. What holds one that is being deleted can be mended meanwhile."""
+    """The uid of koord's namespace, once it exists and is not being deleted. A user can remove what blocks its deletion
+    in the meantime."""
     next_word_s = 0.0
     while True:
         with suppress(AlreadyExists):

@@ -1,6 +1,6 @@
-"""What a person wants to see of a running cluster at a glance: nodes, pods by phase, what happened last.
+"""An overview of a running cluster: nodes, pods by phase, the last events.
 
-Kept current by informers that keep one small row of each object.
+Informers keep it up to date, with one small row per object.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _PodHead(Struct):
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """An object, as far as it is counted."""
+    """The part of an object that is counted."""
 
     identity: Identity
     state: str = ""

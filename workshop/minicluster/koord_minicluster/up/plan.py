@@ -1,4 +1,4 @@
-"""What `koord up` runs: the one list of components, in the order in which they stop last."""
+"""The components that `koord up` runs: one list, in reverse order of stopping."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ FIRST_HOLLOW: Final = "hollow-0001"
 LOCAL_STOP_S: Final = 20.0
 """A local node that is killed leaves its pods behind, and it takes a while to end many of them."""
 LOCAL_GATES: Final = "BEMemoryEvict=true,CgroupReconcile=true,PSICollector=true,Accelerators=true,RDMADevices=true"
-"""What the agent of this machine does beyond its defaults: here there is somebody to see it."""
+"""Feature gates that this machine's agent enables beyond its defaults: here a user is watching."""
 YARN_STOP_S: Final = 20.0
 """Java takes its time to stop, and a NodeManager ends its containers first."""
 YARN_PACE_S: Final = "5"
-"""Somebody looks on."""
+"""Short, since a user is watching."""
 WEBHOOKS: Final = ("--webhook-address", "127.0.0.1:0", "--webhook-host", "127.0.0.1")
 
 
@@ -36,9 +36,9 @@ class Component:
     stop_within_s: float = 3.0
     "How long it may take to stop before it is killed."
     late: bool = False
-    "Whether it starts when all others are ready, so that nobody waits for it."
+    "Whether it starts after all others are ready, so that startup does not wait for it."
     command: tuple[str, ...] = ()
-    "If it is not the name."
+    "Set if it differs from the name."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +50,17 @@ class UpOptions:
     fleet_args: tuple[str, ...] = ()
     "Further options of `koord hollow`: sizes, load, seed."
     descheduler: Literal["off", "report", "on"] = "report"
-    "Whether pods that sit badly are looked for, and whether they are moved, too."
+    "Whether the descheduler looks for badly placed pods, and whether it also moves them."
     descheduler_config: Path | None = None
     scheduler_config: Path | None = None
     colocation: SloConfig | None = None
-    "What slo-controller-config says in a new cluster, where it is not to be the usual."
+    "Content of slo-controller-config in a new cluster, if not the default."
     local_args: tuple[str, ...] | None = None
-    "Options of `koord local`, where this machine is to be a node too."
+    "Options of `koord local`, if this machine will be a node too."
     agent_gates: str = ""
-    "Gates of this machine's agent, beside LOCAL_GATES and over them."
+    "Gates of this machine's agent, in addition to LOCAL_GATES; they take precedence."
     hadoop: str | None = None
-    "The folder of Hadoop's jars, where YARN is to run too."
+    "The folder of Hadoop's jars, if YARN will run too."
 
     @property
     def first_node(self) -> str:
@@ -103,7 +103,7 @@ def _copilot_socket(path: Path) -> Path:
 
 
 def _yarn(options: UpOptions, path: Path, port: int, kubeconfig: tuple[str, ...]) -> tuple[Component, ...]:
-    """Hadoop's own daemons, and koord's beside them. Java starts slowly: nobody waits for it."""
+    """Hadoop's own daemons, and koord's beside them. Java starts slowly, so startup does not wait for it."""
     conf = ("--hadoop-conf-dir", str(path / "yarn" / "conf"))
     hadoop = (*conf, "--hadoop", str(options.hadoop))
     declared = ("--node", options.first_node, *kubeconfig)

@@ -30,7 +30,7 @@ RETRY_S: Final = 1.0
 
 
 class Up:
-    """What runs, for whoever shows it."""
+    """What runs, for the views that show it."""
 
     def __init__(self, options: UpOptions, data: DataDir) -> None:
         self.options, self.data = options, data
@@ -55,7 +55,7 @@ class Up:
             tasks.create_task(self.supervisor.run(), name="supervisor")
             await self.supervisor.spawned.wait()
             # What takes long to import is imported while the children start.
-            from koord.kube.beside import beside
+            from koord.kube.background_task import background_task
             from koord.kube.client import Client
             from koord.kube.locate import locate
             from koord_minicluster.up.bootstrap import bootstrap, keep
@@ -64,12 +64,15 @@ class Up:
             async with Client(locate(str(self.data.kubeconfig)), user_agent=f"koord-up/{__version__}") as client:
                 protected, config = self.options.local_args is not None, self.options.colocation
                 uid = await bootstrap(client, protected=protected, config=config)
-                async with beside(keep(client, uid, protected=protected, config=config), name="up/first-objects"):
+                async with background_task(
+                    keep(client, uid, protected=protected, config=config), name="up/first-objects"
+                ):
                     await self.supervisor.ready()
                     await when_ready(self, client)
 
     def _write_endpoints(self) -> None:
-        """Others find what runs by this file. What runs does without it until the disk takes it."""
+        """Writes the file through which other commands find the cluster. If the disk refuses it, the cluster runs
+        without it until a retry succeeds."""
         retried, self._retry = self._retry, None
         if retried is not None:
             retried.cancel()

@@ -1,10 +1,10 @@
 """Keeps the components running: starts them together, restarts one that dies, stops all at the end.
 
-A component is a child process in a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone. Its
-standard input is the tether: should the supervisor vanish, even by SIGKILL, the component ends by itself. One that dies
-is started again at once, then after growing waits, and so is one that the machine has no process or descriptor for; one
-that never was ready gives up the whole. A component has ended when its process has, whoever else still holds its output
-open.
+A component is a child process in its own session, so that a terminal's Ctrl-C reaches only the supervisor. Its standard
+input is the tether: if the supervisor vanishes, even by SIGKILL, the component ends by itself. A component that dies is
+restarted at once, then after growing delays. So is one that fails to start because the machine lacks processes or
+descriptors. A component that keeps failing before it was ever ready stops the whole cluster. A component has ended when
+its process has, even if another process still holds its output open.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 State = Literal["starting", "ready", "waiting", "stopped"]
 
 GIVE_UP_AFTER: Final = 3
-"""A component that dies this often before it ever was ready will not be by dying again."""
+"""A component that dies this often before it was ever ready is given up."""
 BACKOFF_FIRST_S: Final = 0.5
 BACKOFF_MOST_S: Final = 30.0
 STEADY_S: Final = 60.0
@@ -42,7 +42,7 @@ LOOK_S: Final = 0.01
 
 
 class Failed(BadInput):
-    """A component cannot be started. Says why, in its own words."""
+    """A component cannot be started. The message has the component's own reason."""
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class Supervisor:
             await self._stop()
 
     async def ready(self) -> None:
-        """Returns when every component has said that it serves, and those that come late have been started."""
+        """Returns when every component has reported that it is ready, and late components have been started."""
         await self._early_ones_are_ready()
         for child in self.children.values():
             await child.started.wait()
@@ -128,7 +128,7 @@ class Supervisor:
             await asyncio.sleep(pause_s)
 
     async def _run_once(self, child: Child) -> str:
-        """From its start to its end; how it ended."""
+        """Runs the component from start to end; returns how it ended."""
         try:
             process, read = await self._start(child)
         except OSError as error:
@@ -140,7 +140,7 @@ class Supervisor:
         listening = asyncio.create_task(self._listen(child, said), name=f"listen/{child.name}")
         try:
             code = await ended(process)
-            # What it said last may still be on its way.
+            # The last output may still be in the pipe.
             await asyncio.wait({listening}, timeout=LAST_WORDS_S)
             return _how_it_ended(code)
         finally:
@@ -150,7 +150,7 @@ class Supervisor:
                 process.stdin.close()
 
     async def _start(self, child: Child) -> tuple[asyncio.subprocess.Process, int]:
-        """Its process, and the descriptor to read its output from. Raises OSError where there is none to be had."""
+        """The process, and the descriptor to read its output from. Raises OSError if the system cannot provide them."""
         read, write = os.pipe()
         try:
             with self._data.open_log(child.name) as errors:
@@ -178,7 +178,7 @@ class Supervisor:
         return process, read
 
     async def _listen(self, child: Child, output: asyncio.StreamReader) -> None:
-        """Follows what the component says, until its output is closed."""
+        """Reads the component's output until it is closed."""
         async for line in output:
             try:
                 said = msgspec.json.decode(line)

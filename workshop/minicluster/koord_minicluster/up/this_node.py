@@ -1,6 +1,6 @@
-"""What a person wants to see of this machine as a node: how services answer, how best effort is held back, who went.
+"""The live view's figures about this machine as a node: service latency, best-effort limits, evicted pods.
 
-Read from what the node and its agent tell Prometheus, so that nothing is measured for the view alone.
+They are read from the Prometheus metrics of the node and its agent, so that nothing is measured for the view alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WITHIN_S: Final = 1.0
 TOKEN_S: Final = 3600
 
 
-class Held(NamedTuple):
+class BestEffortCpu(NamedTuple):
     """Best effort on this node, in milli-cores."""
 
     used: float
@@ -43,31 +43,31 @@ class Held(NamedTuple):
 class ThisNode:
     used: Used | None = None
     "Sooner than its next report tells."
-    held: Held | None = None
+    held: BestEffortCpu | None = None
     evicted: int = 0
     _answers: deque[Mapping[float, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
     "Histograms as they stood, by upper bound."
 
     def look(self, node: Iterable[Sample], agent: Iterable[Sample]) -> None:
-        """Takes what the two tell into account. Nothing, where one is not there."""
+        """Updates the figures from the samples of both endpoints. A missing endpoint has no samples."""
         standing: dict[float, float] = {}
         for each in node:
             if each.name == f"{ANSWERED}_bucket" and each.labels["qos"] != BEST_EFFORT:
                 bound = float(each.labels["le"])
                 standing[bound] = standing.get(bound, 0.0) + each.value
         if self._answers and standing.get(_ALL, 0.0) < self._answers[-1].get(_ALL, 0.0):
-            # The node began anew.
+            # The node restarted.
             self._answers.clear()
         self._answers.append(standing)
         told = list(agent)
         self.used = _used(told)
         of = {each.labels["what"]: each.value for each in told if each.name == "koordlet_be_cpu_milli"}
-        self.held = Held(of["used"], of["limit"]) if {"used", "limit"} <= of.keys() else None
+        self.held = BestEffortCpu(of["used"], of["limit"]) if {"used", "limit"} <= of.keys() else None
         evictions = [each for each in told if each.name == "koordlet_actions_total" and each.labels["what"] == "evict"]
         self.evicted = int(sum(each.value for each in evictions))
 
     def answer_s(self, part: float) -> float | None:
-        """Within which time that part of the window's answers came; None where there were none."""
+        """The time within which this share of the window's answers arrived; None if there were none."""
         if not self._answers:
             return None
         first, last = self._answers[0], self._answers[-1]
@@ -107,14 +107,14 @@ def quantile(cumulative: Mapping[float, float], part: float) -> float | None:
 
 
 class Scraper:
-    """Reads metrics by the account that may, with a token that is asked for anew before it ends."""
+    """Reads metrics with the monitoring account's token, which it renews before it expires."""
 
     def __init__(self, client: Client, session: aiohttp.ClientSession, now_s: Callable[[], float]) -> None:
         self._client, self._session, self._now_s = client, session, now_s
         self._token, self._until_s = "", 0.0
 
     async def scrape(self, address: str | None) -> list[Sample]:
-        """What an endpoint tells; nothing, where it does not answer."""
+        """The samples of an endpoint; none if it does not answer."""
         if not address:
             return []
         try:

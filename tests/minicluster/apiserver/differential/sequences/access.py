@@ -1,4 +1,4 @@
-"""Who asks, and what they may do: authentication, RBAC, impersonation, reviews, service account tokens."""
+"""Users and their rights: authentication, RBAC, impersonation, reviews, service account tokens."""
 
 # ruff: noqa: E501 - a request is a row of a table
 

@@ -1,4 +1,4 @@
-"""Server-side apply: who owns what, who may take it, what goes when nobody holds it."""
+"""Server-side apply: managers own fields, take them, and release them."""
 
 # ruff: noqa: E501 - a request is a row of a table
 

@@ -1,4 +1,4 @@
-"""Who may grant what to whom, who may do what, and who may act as another."""
+"""Rights to grant rights, to act, and to act as another user."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _binding(name: str, role: str, *users: str, kind: str = "Role") -> dict[str,
 
 
 def _as(user: str, *groups: str, **extra: str) -> dict[str, str]:
-    """The headers by which the administrator acts as another."""
+    """The headers with which the administrator acts as another user."""
     headers = {"Impersonate-User": user} | ({"Impersonate-Group": groups[0]} if groups else {})
     return headers | {f"Impersonate-Extra-{key}": value for key, value in extra.items()}
 

@@ -1,4 +1,4 @@
-"""Names, bodies and queries that nobody sends by mistake."""
+"""Names, bodies and queries that no client sends by mistake."""
 
 # ruff: noqa: E501 - a request is a row of a table
 

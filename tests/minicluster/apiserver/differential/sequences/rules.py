@@ -59,7 +59,7 @@ def _define(*specs: Json) -> list[Step]:
 
 
 def _judged(name: str, schema: Json, *rules: str | Json) -> Sequence:
-    """One definition with all the rules: each that is wrong is told of."""
+    """One definition with all the rules: each wrong one is reported."""
     return sequence(f"rule-{name}", _define(_ruled(schema, *rules)))
 
 

@@ -1,1 +1,1 @@
-"""Who asks, and what they may do: authentication, impersonation, RBAC, and the reviews that tell people about it."""
+"""Authentication, impersonation, RBAC authorization, and the review APIs that report their results."""

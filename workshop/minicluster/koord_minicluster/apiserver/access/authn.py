@@ -63,12 +63,12 @@ class Authenticator:
         return user
 
     def token_user(self, token: str) -> UserInfo | None:
-        """Whose token this is, or None if it is nobody's (any more), or not for this server."""
+        """The user that the token belongs to; None if it is unknown, no longer valid, or not for this server."""
         user = self._tokens.get(token)
         return user if user is not None else self.check_token(token, ())[0]
 
     def check_token(self, token: str, audiences: tuple[str, ...]) -> tuple[UserInfo | None, tuple[str, ...], str]:
-        """Whose token it is, for which of the audiences (this server, if none are asked), or else why not."""
+        """The token's user and the audiences it is valid for (default: this server), or why it is invalid."""
         issuer = self._service_accounts.issuer if self._service_accounts is not None else ""
         user = self._tokens.get(token)
         if user is not None:

@@ -118,7 +118,7 @@ class Reviews:
         return handle
 
     async def _read(self, request: Request, resource: Resource) -> tuple[Obj, list[str]]:
-        """The review as it was sent, with an empty spec where it has none, its fields tracked; and warnings."""
+        """The review that the client sent, and warnings. Adds an empty spec if it has none, and tracks its fields."""
         obj, warnings = decoding.decode(
             resource, await request.body(), request.content_type, request.query.get("fieldValidation", "Warn")
         )

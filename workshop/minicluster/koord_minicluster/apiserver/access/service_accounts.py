@@ -159,7 +159,7 @@ class ServiceAccountTokens:
             claims = msgspec.json.decode(_bytes(claims_text), type=dict[str, Any])
             signature = _bytes(signature_text)
         except (ValueError, msgspec.DecodeError) as error:
-            # Any text can be a token of some other kind; nothing more is to be said of it.
+            # Any text can be a token of another kind, so there is no message to give.
             raise InvalidToken("") from error
         if header.get("alg") != "ES256" or len(signature) != 2 * _COORDINATE_BYTES:
             raise InvalidToken("not signed with ES256")

@@ -70,13 +70,13 @@ class Admission:
         await self._client.close()
 
     async def mutate(self, attributes: Attributes) -> Obj:
-        """The object as it is to be stored, if validation agrees; changed in place or replaced."""
+        """The object that will be stored if validation passes; changed in place or replaced."""
         obj = await self._mutated(attributes)
         assert obj is not None
         return obj
 
     async def admit(self, attributes: Attributes) -> Obj:
-        """Both steps at once, for what is acted upon instead of stored: a binding, an eviction."""
+        """Both steps at once, for an object that is executed instead of stored: a binding, an eviction."""
         obj = await self.mutate(attributes)
         await self.validate(replace(attributes, obj=obj))
         return obj

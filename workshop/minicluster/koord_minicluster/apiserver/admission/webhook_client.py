@@ -18,7 +18,7 @@ from koord_minicluster.apiserver.admission.webhook_rules import Hook, ServiceRef
 from koord_minicluster.apiserver.status import shown
 
 if TYPE_CHECKING:
-    # Takes a tenth of a second to import, of which a server without webhooks has no use.
+    # The import takes a tenth of a second, and a server without webhooks does not need it.
     import aiohttp
 
 ANSWER_LIMIT: Final = 16 << 20

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Reinvocation:
-    """Who must be asked again, over the two rounds of one write."""
+    """Hooks that must be called again, over the two rounds of one write."""
 
     second_round: bool = False
     asked_for: bool = False
@@ -68,7 +68,7 @@ class Webhooks:
         self._decide = decide
 
     async def mutate(self, hooks: Iterable[Hook], attributes: Attributes, again: Reinvocation) -> Obj | None:
-        """The object as the hooks want it; the same one if none changed it."""
+        """The object after all hooks; the same one if no hook changed it."""
         for hook in hooks:
             resource = self._concerned(hook, attributes)
             if resource is None or (again.second_round and hook.uid not in again.due):
@@ -112,7 +112,7 @@ class Webhooks:
         return resource
 
     async def _mutate_by(self, hook: Hook, attributes: Attributes, resource: Resource) -> Obj | None:
-        """The changed object, or None if the hook left it as it is."""
+        """The changed object, or None if the hook did not change it."""
         said = await self._ask(hook, attributes, resource, mutating=True)
         if not said.patch:
             return None
@@ -167,7 +167,7 @@ class Webhooks:
 
 
 async def _by_policy(hook: Hook, call: Awaitable[T]) -> T | None:
-    """What the hook says; None where it could not be asked and its policy is to go on without it."""
+    """The hook's answer; None if the call failed and the hook's failure policy is Ignore."""
     try:
         return await call
     except CallFailed as error:

@@ -6,5 +6,6 @@
 | `typed` | does a built-in object have the types that Go would read it into? |
 | `canonical` | is it already what would be kept of it, so that nothing need be done? |
 | `patched` | which patch is this body, and is what it makes an object still? |
+| `emptiness` | how does a refusal print an empty map or list? |
 | `json_text`, `protobuf` | which data are these bytes? |
 """

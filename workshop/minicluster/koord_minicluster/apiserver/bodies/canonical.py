@@ -26,9 +26,9 @@ _TIME: Final = r"^20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2
 
 
 def is_kept(schema: Schema, value: object, text: bytes) -> bool:
-    """Whether `typed.read` would keep the value, decoded from a text, as it is. If so, it is finished in place."""
+    """Whether `typed.read` would keep the value, decoded from a text, unchanged. If so, finishes it in place."""
     if b"false" in text:
-        # Some fields do not keep it, which a type cannot say.
+        # Some fields do not keep false, and a type cannot express that.
         return False
     shape, finish = _shape_of(schema)
     try:

@@ -56,7 +56,7 @@ _INTERNAL_PACKAGES: Final = {"": "core", "events.k8s.io": "core", "rbac.authoriz
 
 
 class _Text:
-    """A body as it was parsed: the value, what to say of repeated keys, and a way to say more of a fault."""
+    """A parsed body: the value, faults about repeated keys, and a way to report faults in more detail."""
 
     def __init__(self, body: bytes, yaml_: bool, is_custom: bool = False) -> None:
         self.body, self.yaml, self.repeats = body, yaml_, False
@@ -117,8 +117,8 @@ def decode_kind(
 def retype(
     resource: Resource, value: Obj, field_validation: str = "Warn", stored: Obj | None = None
 ) -> tuple[Obj, list[str]]:
-    """What the server made itself, by an apply or on a webhook's advice, as if it had been sent: typed or pruned anew.
-    Only a custom object's nulls stay, and are judged."""
+    """Treats an object that the server made, by an apply or a webhook's patch, as if a client had sent it: types or
+    prunes it again. Only nulls in a custom object stay, and are validated."""
     prefix = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
     if resource.custom:
         unknown = _coerce(resource, value, prefix, keep_nulls=True)
@@ -145,8 +145,8 @@ def decode_any(body: bytes, content_type: str = "application/json") -> Any:
 
 
 def decode_applied(resource: Resource, body: bytes) -> tuple[Obj, list[str]]:
-    """The configuration in the body of a server-side apply, and warnings about it. Always YAML, of which JSON is a
-    part."""
+    """The configuration in the body of a server-side apply, and warnings about it. Always parsed as YAML, which
+    includes JSON."""
     repeats: list[str] = []
     try:
         value = _load_yaml(body, repeats)
@@ -256,7 +256,7 @@ def _parse(kind: str, body: bytes, content_type: str, *, is_custom: bool = False
 
 
 def _from_protobuf(body: bytes, content_type: str, kind: str = "") -> tuple[bytes, str]:
-    """A protobuf body as JSON; any other as it is."""
+    """Converts a protobuf body to JSON; returns any other body unchanged."""
     if content_type.partition(";")[0].strip() != protobuf.MEDIA_TYPE:
         return body, content_type
     try:
@@ -352,7 +352,7 @@ def _unrecognized(kind: str, why: str, body: bytes) -> StatusError:
 
 
 def _summary(body: bytes) -> str:
-    """The beginning of a body in a message: as it is where it could be JSON, in hexadecimal otherwise."""
+    """The beginning of a body, for a message: as text if it could be JSON, in hexadecimal otherwise."""
     if not body:
         return "<empty>"
     text = body[:30].decode(errors="replace") if body.startswith(b"{") else body[:30].hex()
@@ -360,7 +360,7 @@ def _summary(body: bytes) -> str:
 
 
 def _exactly(schema: Schema, text: _Text, wrong: typed.Mistyped) -> str:
-    """The message about a wrong type, with numbers as they were written."""
+    """The message about a wrong type, with numbers spelled as in the body."""
     if wrong.value.startswith("number "):
         try:
             typed.read(schema, text.exact())

@@ -1,4 +1,4 @@
-"""An empty map or list that was sent, in refusals: stored, it is as good as none, yet Go prints it as it was sent."""
+"""Empty maps and lists in error messages: once stored, they count as absent, but Go prints them the way they came."""
 
 from __future__ import annotations
 

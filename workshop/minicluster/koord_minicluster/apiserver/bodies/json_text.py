@@ -27,7 +27,7 @@ class JsonFault(ValueError):
 
 
 class Number(str):
-    """A number with a fraction or exponent, as it was written."""
+    """A number with a fraction or exponent, spelled as in the text."""
 
 
 class Pairs(list[tuple[str, object]]):

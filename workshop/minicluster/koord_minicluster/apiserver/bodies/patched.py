@@ -62,8 +62,8 @@ def read(body: bytes, media_type: str) -> Patch:
 def outcome(
     resource: Resource, obj: Obj, patch: Patch, field_validation: str, stored: Obj | None = None
 ) -> tuple[Obj, list[str]]:
-    """What a patch made of a stored object, given its types, and warnings. May change `obj`."""
-    # Only where it may change is it kept as it was.
+    """The typed object that results from a patch of a stored object, and warnings. May change `obj`."""
+    # Keep a copy only where `obj` may change.
     sent = msgspec.json.encode(obj, order="sorted") if resource.custom else b""
     try:
         if resource.custom:
@@ -88,14 +88,14 @@ def outcome(
 
 
 def _check_kind(resource: Resource, obj: Obj, patch: Patch) -> None:
-    """Only a strategic merge can say what it likes of the kind: there it is not read."""
+    """Checks the kind, except for a strategic merge, where the kind is not read."""
     kind, api_version = obj.get("kind"), obj.get("apiVersion")
     if patch.media_type == STRATEGIC_PATCH or (kind, api_version) == (resource.kind, resource.api_version):
         return
     group, _, version = str(api_version or resource.api_version).rpartition("/")
     if why := decoding.unregistered(group, version, str(kind or resource.kind)):
         raise refused(msgspec.json.encode(obj), patch, why)
-    # What it makes is read as the kind that it says.
+    # The result is read as the kind that it names.
     typed.read(schemas.schema_for(group, version, str(kind or resource.kind)), obj)
 
 

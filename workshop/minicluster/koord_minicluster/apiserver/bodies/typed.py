@@ -65,13 +65,13 @@ class Mistyped(ValueError):
 
 
 def read(schema: Schema, value: object) -> tuple[Any, bool]:
-    """The value as it is kept, and whether fields were left out because they are unknown. Raises Mistyped."""
+    """The value to keep, and whether unknown fields were dropped. Raises Mistyped."""
     unknown: list[str] = []
     return reader(schema)(value, unknown), bool(unknown)
 
 
 def read_changed(schema: Schema, value: dict[str, Any], stored: dict[str, Any] | None) -> tuple[Any, bool]:
-    """As `read`, for what a patch made of a stored object: whole parts that both share have their types already."""
+    """Like `read`, for a patched stored object: parts shared with the stored object are already typed."""
     kept = {key: part for key, part in value.items() if part and stored and stored.get(key) is part}
     if not kept:
         return read(schema, value)
@@ -212,8 +212,8 @@ def _struct(schema: Schema) -> Read:
         appearing: list[tuple[str, Callable[[], Any]]] = []
         for key, field in schema.properties.items():
             exact = {"string": str, "boolean": bool}.get(field.type) if not field.format else None
-            # An empty list or map is stored as none at all. Where a list always appears, `settle` sees to it: until
-            # then it is there, and whoever sent it owns it.
+            # An empty list or map is not stored. Where a list always appears, `settle` adds it; until then it stays in
+            # the object, and its sender owns it.
             emptied = (field.type == "array" and field.written != "always") or (
                 field.values is not None and not field.preserve_unknown
             )

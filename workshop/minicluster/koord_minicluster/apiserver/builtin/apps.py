@@ -64,7 +64,7 @@ def selector_and_template(faults: Faults, spec: Part, kind: str) -> None:
             faults.append(invalid("spec.selector", selector_value(selector), f"empty selector is invalid for {kind}"))
     template = spec.get("template") or {}
     labels = (template.get("metadata") or {}).get("labels") or {}
-    # An absent selector selects nothing; an empty one has been told of.
+    # An absent selector selects nothing; an empty one is already reported.
     if selector is None or (not selects_nothing_particular(selector) and not selects(selector, labels)):
         faults.append(invalid("spec.template.metadata.labels", labels_value(labels), _MISMATCH))
     validate_template(faults, template, "spec.template")

@@ -85,7 +85,7 @@ def _validate_spec(faults: Faults, spec: Part) -> None:
 
 
 def _generated(faults: Faults, meta: Part, spec: Part) -> None:
-    """That the labels by which the job finds its pods are those that the server gave it."""
+    """Checks that the labels that select the job's pods are the ones that the server generated."""
     path = "spec.template.metadata.labels"
     labels: Mapping[str, str] = (spec["template"].get("metadata") or {}).get("labels") or {}
     wanted = {key: meta.get("uid", "") for key in JOB_UID_LABELS} | {

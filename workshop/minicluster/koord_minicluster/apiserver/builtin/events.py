@@ -1,6 +1,6 @@
-"""Events, in either of their two forms: what happened to which object, told by whom.
+"""Events, in both of their forms: what happened to an object, and which component reported it.
 
-An event with `eventTime` is of the newer kind, which must say who reports it and what was done.
+An event with `eventTime` has the newer form, which requires the reporting component and the action.
 """
 
 from __future__ import annotations

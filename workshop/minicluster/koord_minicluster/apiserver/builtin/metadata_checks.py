@@ -1,6 +1,6 @@
-"""How often the real server looks at the metadata of each built-in kind; the rest are judged as usual.
+"""Which metadata checks the real server runs for each built-in kind; unlisted kinds get the usual checks.
 
-What the kinds have in common is nothing but history: each validation function calls what its writer thought of.
+The differences have no system: each validation function of the real server calls the checks its author chose.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from koord_minicluster.apiserver.builtin.pod_containers import image_without_spa
 from koord_minicluster.apiserver.builtin.pod_qos import qos_class
 from koord_minicluster.apiserver.builtin.pod_scheduling import apply_label_keys, validate_tolerations
 from koord_minicluster.apiserver.builtin.pod_spec import validate_pod_annotations, validate_pod_spec
+from koord_minicluster.apiserver.builtin.pod_subresources import PARTIAL_UPDATES
 from koord_minicluster.apiserver.builtin.pod_warnings import pod_warnings
-from koord_minicluster.apiserver.builtin.pod_windows import WINDOWS
 from koord_minicluster.apiserver.builtin.statuses import keep_metadata
 from koord_minicluster.apiserver.resource import Obj, Strategy
 from koord_minicluster.apiserver.status import Cause, forbidden, invalid, required
@@ -288,7 +288,7 @@ STRATEGY: Final = Strategy(
     validate_create=validate_create,
     validate_update=validate_update,
     validate_status=validate_status,
-    windows=WINDOWS,
+    partial_updates=PARTIAL_UPDATES,
     fields=fields,
     columns=COLUMNS,
     warnings=pod_warnings,

@@ -1,4 +1,4 @@
-"""What `kubectl get pods` says of a pod: how many containers are ready, why it is as it is, how often it restarted."""
+"""The columns that `kubectl get pods` shows: ready containers, status with its reason, restarts."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def needs_health_port(spec: Part) -> bool:
 
 
 class Services(Protocol):
-    """The stored services, and who is told of their changes."""
+    """The stored services, and the listeners for their changes."""
 
     listeners: list[Callable[[Any], None]]
 
@@ -44,7 +44,7 @@ class Services(Protocol):
 
 
 class ServiceAllocator:
-    """All that services have. `begin` and `end` go around each write of one."""
+    """The addresses and ports of all services. `begin` and `end` enclose each write of a service."""
 
     def __init__(self) -> None:
         self._stored: dict[str, frozenset[Asset]] = {}
@@ -66,7 +66,7 @@ class ServiceAllocator:
         collection.listeners.append(changed)
 
     def begin(self, service: Obj, old: Obj | None, dry_run: bool) -> Sequence[Cause]:
-        """Settle families, address and ports; or why that cannot be."""
+        """Allocate families, address and ports; returns the causes if that is impossible."""
         spec, was = service["spec"], old["spec"] if old is not None else {}
         if spec.get("type") == "ExternalName":
             return ()
@@ -157,7 +157,7 @@ class ServiceAllocator:
         return True
 
     def _free(self, uid: str, first: int, end: int, offset: int | None = None) -> int:
-        """The index of something that nobody has, near where the uid points."""
+        """The index of a free address or port, near the one that the uid hashes to."""
         start, count = zlib.crc32(uid.encode()), end - first
         for step in range(count):
             index = first + (start + step) % count

@@ -41,7 +41,7 @@ def compile_path(path: str) -> Find:
 
 
 def simple_path(path: str) -> tuple[str, ...]:
-    """The names in a dotted path such as `.spec.replicas`."""
+    """The names in a dotted path, for example `.spec.replicas`."""
     return tuple(part for part in path.removeprefix(".").split(".") if part)
 
 

@@ -70,7 +70,7 @@ def _begin_deletion(crd: Obj) -> None:
     # What the request says of dependents waits until the definition's own objects are gone.
     kept = [name for name in meta.get("finalizers") or () if name not in ("orphan", "foregroundDeletion")]
     meta["finalizers"] = [*kept, CLEANUP_FINALIZER]
-    # A definition has no grace, and its deletion is no change of what it defines.
+    # A definition has no grace period, and its deletion does not change the kinds it defines.
     meta.pop("deletionGracePeriodSeconds", None)
     meta["generation"] = max(1, int(meta.get("generation", 1)) - 1)
     status = crd.get("status") or {}
@@ -321,7 +321,7 @@ def _finalizer_warnings(obj: Obj) -> list[str]:
 
 
 def _keep_metadata(new: Obj, old: Obj) -> None:
-    """A change of the status is no change of the metadata, but for who owns which fields."""
+    """A write to the status does not change the metadata, except for managedFields."""
     managed = new["metadata"].get("managedFields")
     new["metadata"] = {key: value for key, value in old["metadata"].items() if key != "managedFields"}
     if managed is not None:

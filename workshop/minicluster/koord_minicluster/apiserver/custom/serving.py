@@ -1,7 +1,7 @@
 """Follows CustomResourceDefinitions: settles their names, serves what they define, and cleans up behind them.
 
-Level-triggered: every event is only a reason to look at the definition as it is. A definition's resources are in the
-registry before its status says that it is established, so that whoever waits for that can go on at once.
+Level-triggered: every event only triggers a look at the current definition. A definition's resources are in the
+registry before its status says that it is established, so that clients that wait for the status can use them at once.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Definitions:
             await self._write_status(crd, changed["status"])
 
     async def _end(self, crd: Obj) -> None:
-        """Remove a definition's objects, then let it go."""
+        """Remove a definition's objects, then remove its finalizer."""
         name = crd["metadata"]["name"]
         if kinds.CLEANUP_FINALIZER not in (crd["metadata"].get("finalizers") or ()):
             return
@@ -135,7 +135,7 @@ class Definitions:
         name, rev = crd["metadata"]["name"], crd["metadata"]["resourceVersion"]
 
         def change(live: Obj) -> Obj:
-            # Settled for the definition as it was read; a newer one will be looked at by itself.
+            # The status is for the version that was read; a newer version gets its own reconciliation.
             return {**live, "metadata": {**live["metadata"], "resourceVersion": rev}, "status": status}
 
         await self._objects.update(self._resource, "", name, change, _context(), subresource="status")

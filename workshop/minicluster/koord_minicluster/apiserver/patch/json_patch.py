@@ -29,7 +29,7 @@ class DoesNotApply(Exception):
 
 
 def apply(doc: Mapping[str, Any], ops: object) -> dict[str, Any]:
-    """The document after all operations; the input is left as it was."""
+    """The document after all operations; the input is not changed."""
     operations = _operations(ops)
     try:
         return _Patching(doc).applied(operations)

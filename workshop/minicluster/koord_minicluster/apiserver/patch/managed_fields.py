@@ -1,8 +1,8 @@
-"""Who owns which field: kept up on every write, and asked on server-side apply.
+"""Ownership of fields: updated on every write, and checked by server-side apply.
 
-A writer owns what it changes, and others lose it (`track`). An applier owns what its configuration says: the
-configuration is laid over the live object, fields that it said before and does not say any more go unless someone else
-owns them, and changing what another owns is a conflict unless forced (`apply`).
+A writer owns the fields it changes, and other managers lose them (`track`). An applier owns the fields of its
+configuration, which is merged into the live object. Fields that it no longer applies are removed unless another
+manager owns them. Changing a field that another manager owns is a conflict unless forced (`apply`).
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _updated(owners: Owners, changes: merging.Changes, writer: Owner, now: str) 
 
 
 def _taken(owners: Owners, written: Set, removed: Set, applier: Owner | None = None) -> Owners:
-    """The owners after others wrote: nobody keeps what another set or removed."""
+    """The owners after a write: each loses the fields that another manager set or removed."""
     result: Owners = {}
     for owner, owned in owners.items():
         if owner != applier:
@@ -283,7 +283,7 @@ def _apply(
 
 
 def _without_nulls(plan: Plan, obj: Obj, live: Obj) -> Obj:
-    """Parts that the live object has as they are were cleaned when it was stored."""
+    """`obj` without nulls. Parts shared with the live object were cleaned when it was stored."""
     kept = {key for key, part in obj.items() if live.get(key) is part}
     cleaned = merging.without_nulls(plan, {key: part for key, part in obj.items() if key not in kept})
     return {key: obj[key] if key in kept else cleaned[key] for key in obj if key in kept or key in cleaned}
@@ -393,7 +393,7 @@ def conflict_error(found: list[tuple[Owner, Path]]) -> StatusError:
 def _beyond_last_applied(
     plan: Plan, live: Obj, found: list[tuple[Owner, Path]], api_version: str
 ) -> list[tuple[Owner, Path]]:
-    """The conflicts that remain for kubectl: what its own client-side apply had set and nobody changed is its own."""
+    """The conflicts that remain for kubectl: it owns the unchanged fields that its own client-side apply had set."""
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     if not text:
         return found

@@ -19,7 +19,7 @@ ANCIENT: Final = "ancient-changes"
 
 
 class Owner(NamedTuple):
-    """Who owns: entries with the same owner are one."""
+    """Identity of an owner: entries with the same owner are merged."""
 
     manager: str
     operation: str

@@ -1,8 +1,8 @@
 """The fields that a new object sets, which its creator owns.
 
-A creator owns all that it sends beyond what an object has by itself. Nobody looks at the set before it is stored, so
-what lies below its first levels is written as text at once, from one template for each shape of a map: half the price
-of a tree that is then written. `merging.compare` says the same as a tree, and `expand` makes one of the text.
+A creator owns all values it sends beyond those of an empty object. No code reads the set before it is stored, so the
+part below its first levels is written as text at once, from one template per shape of a map: half the cost of building
+a tree and encoding it. `merging.compare` returns the same set as a tree, and `expand` turns the text into one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_TEMPLATES: Final = 256
 
 
 def added(plan: Plan, empty: dict[str, Any], new: dict[str, Any]) -> Set:
-    """The fields of a map that are not as in the empty one. Raises Untyped if a list's item has no keys."""
+    """The fields of a map that differ from the empty one. Raises Untyped if a list's item has no keys."""
     leaves, deeper = merging.shape(plan, tuple(new))
     result = leaves.copy()
     del result["."]
@@ -53,7 +53,7 @@ def _changed(plan: Plan, below: Plan, step: str, empty: Any, new: Any) -> Set | 
 
 
 def _writer(plan: Plan) -> Write:
-    """Writes a value that is there as a whole: itself and all below it, as `merging.whole` has them."""
+    """Writes the set of a whole value: the value and all fields below it, as `merging.whole` lists them."""
     write = plan.write
     if write is None:
         match plan.kind:
@@ -140,7 +140,7 @@ def _quoted(step: str) -> str:
 
 
 def expand(obj: Obj) -> None:
-    """Makes trees of what its creator owns, for those who look into it."""
+    """Decodes the creator's field sets from text into trees, for code that reads them."""
     for owner in (obj.get("metadata") or {}).get("managedFields") or ():
         if _has_text(owned := owner.get("fieldsV1")):
             owner["fieldsV1"] = msgspec.json.decode(msgspec.json.encode(owned))

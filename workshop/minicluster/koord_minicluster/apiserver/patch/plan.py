@@ -28,9 +28,9 @@ class Untyped(ValueError):
 
 
 Shape = tuple[fields.Set, tuple[tuple[str, str, "Plan"], ...]]
-"""The set of a map with certain fields as if all were leaves, and those that are none: name, step and plan."""
+"""The set of a map with certain fields, written as if all were leaves, and name, step and plan of the others."""
 Write = Callable[[Any], str]
-"""Writes the set of a value that is there as a whole."""
+"""Writes the set of a whole value."""
 
 
 class Plan:

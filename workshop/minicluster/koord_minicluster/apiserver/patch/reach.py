@@ -1,8 +1,8 @@
 """Which fields a write can reach at all, and therefore own.
 
-A write of the main resource does not reach the status, and one of the status does not reach the spec: what it sends
-there is dropped, so nobody becomes its owner. The table is the real server's, kind by kind where it departs from
-the rule.
+A write to the main resource does not reach the status, and a write to the status does not reach the spec: the server
+drops the fields sent there, so they get no owner. The table is the real server's, with the kinds that deviate from the
+rule.
 """
 
 from __future__ import annotations

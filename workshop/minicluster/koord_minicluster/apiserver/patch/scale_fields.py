@@ -30,7 +30,7 @@ def mappings_of(api_versions: Mapping[str, str]) -> Mappings:
 
 
 def to_scale(entries: Entries | None, mappings: Mappings) -> Entries:
-    """The owners of a Scale: those who own the replicas of what it scales."""
+    """The owners of a Scale: the owners of the scaled object's replicas field."""
     result: Owners = {}
     for owner, owned in managers.decode(entries, trusted=True).items():
         path = mappings.get(owned.api_version)

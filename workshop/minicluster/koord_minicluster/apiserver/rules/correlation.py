@@ -1,7 +1,6 @@
 """A value beside what it was: which old item stands for a new one, and whether anything changed.
 
-Items of lists are told apart by their keys, if they have some. What an update did not touch may stay as it is, however
-wrong.
+Items of lists are matched by their keys, if they have any. A value that an update did not touch may stay invalid.
 """
 
 from __future__ import annotations

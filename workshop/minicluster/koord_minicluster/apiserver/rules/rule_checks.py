@@ -1,8 +1,8 @@
-"""What is wrong with the CEL rules of a CustomResourceDefinition, told to whoever defines it.
+"""Validates the CEL rules of a CustomResourceDefinition when it is written.
 
-Expressions must compile, give the type that is wanted, look at `oldSelf` only where an old value can be found, and not
-cost too much: one rule not more than its limit, counted for as often as its part of the schema can occur, and all of
-them together not more than another.
+Expressions must compile, return the required type, use `oldSelf` only where an old value can be found, and stay within
+cost limits. One limit applies to the cost of a rule, multiplied by how often its part of the schema can occur; another
+applies to all rules together.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from koord.api.cel.syntax import CelError, CostExceeded
 from koord.api.cel.values import NONE, Maybe
 from koord.api.machinery.object_schema import Schema
 from koord.api.text.go_format import go_quoted
+from koord_minicluster.apiserver.rules.cel_values import to_cel
 from koord_minicluster.apiserver.rules.correlation import Correlation, OldItems
 from koord_minicluster.apiserver.rules.field_paths import normal_path
-from koord_minicluster.apiserver.rules.seen import to_cel
 from koord_minicluster.apiserver.status import Cause, duplicate, forbidden, invalid, required
 
 BUDGET: Final = 10_000_000

@@ -1,7 +1,7 @@
-"""Answers: one with a body that is there, or a stream of pieces that come.
+"""Responses: one with a complete body, or a stream of chunks.
 
-A `Response` leaves in one write, its head with its body. A `Stream` begins when its first piece is known, goes on in
-chunks, and waits where the client is slow.
+A `Response` is sent in one write, head and body together. A `Stream` starts with its first chunk and waits while the
+client is slow.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BODILESS: Final = frozenset({204, 304})
 
 
 class Answer:
-    """What all answers have. `begun`: the client has seen its head, which cannot be changed any more."""
+    """Base of all responses. Once the head is sent, it can no longer change (`begun`)."""
 
     __slots__ = ("begun", "headers", "more", "status")
 

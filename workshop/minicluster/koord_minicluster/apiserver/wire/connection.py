@@ -52,9 +52,9 @@ class HttpRequest:
         self._chunks = head.Chunks() if parsed.fields.chunked else None
         self._closes = not parsed.keeps_alive
         self._continues = not parsed.fields.expects_continue
-        "Whether the client sends the body without being asked, or was asked."
+        "Whether the client sends the body without waiting for 100 Continue, or was sent one."
         self.streams = False
-        "Whether the answer is a stream that has begun."
+        "Whether the response is a stream that has started."
 
     @property
     def headers(self) -> CIMultiDictProxy[str]:
@@ -108,7 +108,7 @@ class HttpRequest:
         return not self._left and self._chunks is None
 
     async def drop_rest(self, most: int) -> bool:
-        """Wait for a body that nobody asked for, and forget it; whether another request can follow."""
+        """Wait for an unread body and discard it; whether another request can follow."""
         if self._continues:
             with contextlib.suppress(TooLarge, head.BadHead, TimeoutError):
                 if self.arrived(most) is None:
@@ -159,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handle, self._connections, self._idle_s = handle, connections, idle_s
         self.transport: asyncio.Transport | None = None
         self.buffer = bytearray()
-        "What has arrived and nobody has taken."
+        "Bytes received and not yet consumed."
         self.stopping = False
         self.ended = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -189,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         for waiter in (self._more, self._writable):
             if waiter is not None and not waiter.done():
                 waiter.set_exception(lost)
-                # Perhaps nobody waits; then nobody asks for it, and that is no defect.
+                # If no task waits, the exception is never retrieved; that is not a defect.
                 waiter.exception()
         if self._task is not None and self._request is not None and self._request.streams:
             self._task.cancel()
@@ -311,14 +311,14 @@ class Connection(asyncio.BufferedProtocol):
             self._read_on()
 
     def _refuse(self, status: int) -> None:
-        """Answer what is no request, and part."""
+        """Answer an invalid request, and close the connection."""
         refused = Response(status, f"{status} {HTTPStatus(status).phrase}".encode(), TEXT, {"Connection": "close"})
         assert self.transport is not None
         self.transport.write(refused.encoded())
         self._linger()
 
     def _linger(self) -> None:
-        """Part in a way that lets the client read the answer: what it still sends must not meet a closed socket."""
+        """Close so that the client can read the answer: data it still sends must not meet a closed socket."""
         transport = self.transport
         if transport is None or transport.is_closing() or self._drops:
             return

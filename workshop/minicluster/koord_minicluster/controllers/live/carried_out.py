@@ -1,7 +1,8 @@
-"""How a loop carries out what was decided for one object, and what it makes of a refusal.
+"""Carries out the actions decided for one object, and handles errors.
 
-What is not as it was read has changed: the change comes, or has come, so the loop looks again and logs nothing. A
-namespace that is going away takes nothing new: there is nothing to retry. Any other refusal is told and raised.
+If an object has changed since it was read, its event is coming or has arrived, so the loop retries and logs nothing. A
+terminating namespace accepts no new objects, so there is nothing to retry. Any other error is recorded as an event and
+raised.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ async def carried_out(
     failure: str = "FailedCreate",
     taken: Callable[[AlreadyExists], Awaitable[None]] | None = None,
 ) -> Requeue | None:
-    """Carries out the actions. Looks again `again_in_s` later; None waits for an event.
+    """Carries out the actions. Reconciles again `again_in_s` later; None waits for an event.
 
-    `failure` is the reason of the event about a refusal; empty tells nothing. `taken` is called if a name is taken.
+    `failure` is the reason of the event about an error; if empty, no event is recorded. `taken` is called if a name is
+    already in use.
     """
     try:
         await cluster.writer.carry_out(actions, who)

@@ -116,7 +116,7 @@ class Cluster:
         return owned
 
     async def _may_adopt(self, kind: Kind[Any], owner: HasMetadata) -> bool:
-        """Whether the owner really is still there: who takes in on an old picture undoes an orphaning deletion."""
+        """Whether the owner still exists on the server: adopting from a stale view would undo an orphaning deletion."""
         meta = owner.metadata
         try:
             fresh = await self.client.get(kind, meta.name, namespace=meta.namespace)
@@ -125,14 +125,14 @@ class Cluster:
         return bool(fresh.metadata.uid == meta.uid and fresh.metadata.deletion_timestamp is None)
 
     async def _tried(self, patch: Patch) -> Any:
-        """None where the object is gone or has another managing owner by now: then it is no concern of ours."""
+        """The patched object; None if it is gone or now has another managing owner, so that it is not ours."""
         try:
             return await self.writer.patch(patch)
         except (NotFound, Conflict, Invalid):
             return None
 
     def selecting(self, kind: Kind[Any], orphan: HasMetadata, selector_of: Any) -> Iterable[str]:
-        """Keys of the objects of `kind` in an orphan's namespace that would take it in."""
+        """Keys of the objects of `kind` in an orphan's namespace that would adopt it."""
         labels = orphan.metadata.labels
         if not labels:
             return

@@ -32,7 +32,7 @@ IGNORED: Final = frozenset({("", "events")})
 
 
 class PartialMeta(Struct):
-    """The metadata by which ownership is decided; anything more would be paid for with every object."""
+    """The metadata that decides ownership; any further field would cost memory for every object."""
 
     name: str = ""
     namespace: str = ""
@@ -79,7 +79,7 @@ class GarbageLoop:
         self._look(list(waiting))
 
     async def run(self) -> None:
-        """Starts to follow what is new, and stops what is no longer served."""
+        """Starts watching new resources, and stops watching resources that the server no longer serves."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
@@ -152,7 +152,7 @@ class GarbageLoop:
         try:
             await self._cluster.writer.carry_out(decision, _about(item))
         except (NotFound, Conflict):
-            # Not as the graph has it: the change is on its way to us.
+            # The object differs from the graph: its event is on the way.
             return Requeue()
         if "unknowable" not in answers.values():
             return None
@@ -165,7 +165,7 @@ class GarbageLoop:
             self._served.ask()
             return "unknowable"
         if resource.namespaced and not item.namespace:
-            # No namespace, no such owner; but to delete a whole cluster's object for a mistake in it would be too much.
+            # A cluster-scoped object cannot have a namespaced owner, but this mistake must not delete the object.
             return "unknowable"
         try:
             owner = await self._lean.get(resource.as_kind(), ref.name, namespace=item.namespace)

@@ -1,4 +1,4 @@
-"""The Job loop, and a second one for pods whose Job is gone: nobody will count them, so their finalizer must go."""
+"""The Job loop, and a second loop that removes the finalizer of pods whose Job is gone, since no Job counts them."""
 
 from __future__ import annotations
 

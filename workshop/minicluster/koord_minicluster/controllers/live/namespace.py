@@ -53,10 +53,10 @@ class NamespaceLoop:
         return Requeue()
 
     async def _emptied(self, name: str) -> Left:
-        """Deletes all content, pods before the rest, and tells what is there afterwards."""
+        """Deletes all content, pods before the rest, and returns what is left."""
         resources = [r for r in await self._served.deletable() if r.namespaced]
         if not self._served.is_fresh():
-            # A kind that came a moment ago may have objects too.
+            # A kind that was added a moment ago may have objects too.
             await self._served.refresh()
             resources = [r for r in await self._served.deletable() if r.namespaced]
         counts: Counter[str] = Counter()

@@ -40,7 +40,7 @@ class QuotaLoop:
         self.controller.watch(self._pods, self._of_pod)
 
     def _of_quota(self, delta: Delta[ResourceQuota]) -> Iterable[str]:
-        """Not when its status changes: the API server charges what it admits before that is there to be counted."""
+        """Ignores status changes: the API server charges the status for an object before the object can be counted."""
         old, new = delta.old, delta.new
         return (delta.key,) if new is not None and (old is None or old.spec != new.spec) else ()
 

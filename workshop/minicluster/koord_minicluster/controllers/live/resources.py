@@ -1,7 +1,7 @@
-"""Which kinds of object the server has, kept current: garbage collection and namespaces need all of them.
+"""An up-to-date list of the kinds that the server serves: garbage collection and namespaces need all of them.
 
-Asked anew every `REFRESH_S`, and soon after a CustomResourceDefinition has changed. Where a group's own server does not
-answer, what was known of the group stays.
+The list is refreshed every `REFRESH_S`, and soon after a CustomResourceDefinition has changed. If a group's own server
+does not answer, the list keeps the last known kinds of the group.
 """
 
 from __future__ import annotations

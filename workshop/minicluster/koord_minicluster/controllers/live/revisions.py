@@ -23,7 +23,10 @@ async def collided(
     actions: Iterable[Action],
     error: AlreadyExists,
 ) -> None:
-    """Another name next time, if what has this one is not the revision that was to be made; all else is waited for."""
+    """Increments the collision count, which changes the name, if another revision has the name of the new one.
+
+    In any other case the next event is enough.
+    """
     create = next((a for a in actions if isinstance(a, Create) and a.kind is CONTROLLER_REVISIONS), None)
     if create is None or error.status.details.name != create.body["metadata"]["name"]:
         return

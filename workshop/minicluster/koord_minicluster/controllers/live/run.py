@@ -3,7 +3,7 @@
     async with Client.from_config() as client:
         await run(client)
 
-With `elect`, only one of several such processes works at a time; who loses the lease ends with NotLeader.
+With `elect`, only one of several processes works at a time; a process that loses the lease ends with NotLeader.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A view: what an informer has, and on top of it what this process itself has just written.
+"""A view: an informer's objects, overlaid with this process's own recent writes.
 
-An informer lags behind. Whoever decides on its picture alone makes a pod twice. A view therefore shows each object in
-the newest state known: the informer's, or the server's answer to our own write, until the informer has come as far.
-Versions of one kind are comparable numbers; the informer's own version tells how far it has come.
+An informer lags behind, so a controller that uses it alone would create a pod twice. A view therefore shows each object
+in its newest known state: the informer's, or the server's answer to our own write until the informer has caught up.
+Versions of one kind are comparable numbers; the informer's own version shows how far it has read.
 """
 
 from __future__ import annotations

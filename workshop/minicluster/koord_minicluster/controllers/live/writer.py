@@ -1,8 +1,8 @@
-"""Carries actions out, and tells the views what became of them.
+"""Carries actions out, and passes the results to the views.
 
-Creating is idempotent: a name is chosen before the call and kept until its fate is known, so that a create whose answer
-was lost is repeated under the same name and finds what it made. Many creates start slowly (1, 2, 4, ... at a time):
-what is refused once, by a quota say, is not asked for a thousand times.
+Creating is idempotent: a name is chosen before the call and kept until the result is known, so that a create whose
+answer was lost is repeated under the same name and finds the object. Many creates start slowly (1, 2, 4, ... at a
+time), so that a create that a quota refuses, for example, is not sent a thousand times.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class Writer:
             await _all([self.patch(patch) for patch in patches[start : start + MOST_AT_ONCE]])
 
     async def create(self, action: Create, about: ObjectReference) -> Any:
-        """The object that is there now. AlreadyExists where the body has a name and it is taken: is it the same?"""
+        """The created or existing object. Raises AlreadyExists if the body has a name that is in use: the caller checks
+        whether that object is the same."""
         metadata = dict(action.body["metadata"])
         prefix = metadata.get("generateName", "")
         key = f"{action.kind.resource}/{action.namespace}/{prefix}/{about.uid}"

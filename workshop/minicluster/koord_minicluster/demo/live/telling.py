@@ -1,6 +1,6 @@
-"""Tells the story to a cluster: makes what is there from the beginning, then submits jobs as they come.
+"""Runs the demo's story in a cluster: creates the initial objects, then submits jobs when they are due.
 
-A cluster that has seen the demo before, whatever became of it, goes on: what is there stays, and jobs are numbered on.
+In a cluster that has run the demo before, the story continues: existing objects stay, and job numbers continue.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Telling:
         self._clock: Clock = clock or SystemClock()
 
     async def run(self) -> None:
-        """Tells it until cancelled."""
+        """Runs the story until cancelled."""
         began_s = self._clock.monotonic()
         await self._prepare()
         first = numbers_after([job.metadata.name for job in await self._client.list(JOBS)])

@@ -1,6 +1,6 @@
-"""Takes down what becomes of the story: informers for pods and events, a look at all of it each two seconds.
+"""Records the course of the story: informers for pods and events, and a sample every two seconds.
 
-What pods want and do not get, nodes tell Prometheus; everything else is in the API.
+CPU that pods want and do not get comes from the nodes' Prometheus metrics; everything else comes from the API.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from koord.api.text.timestamp import TimestampError, parse_timestamp
 from koord.kube.client import Client
 from koord.kube.informers import Informers
 from koord.kube.store import Delta, Identity
-from koord_minicluster.demo.ledger import Ledger, Look, PodSeen
+from koord_minicluster.demo.ledger import ClusterSample, Ledger, PodSeen
 from koord_minicluster.demo.scenario import Scenario
 from koord_minicluster.demo.settings import hot_node
 from koord_minicluster.hollow.live.guard import ASKED
@@ -63,7 +63,7 @@ class Watching:
         ready, services = ledger.services()
         hot, room = picture.used.get(self._hot), picture.rooms.get(self._hot)
         ledger.looks.append(
-            Look(
+            ClusterSample(
                 time_s=time.time(),
                 capacity=picture.bands.room.cpu_milli,
                 used=dict(picture.bands.used),

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOptions:
-    """How many nodes of which size, and how they behave."""
+    """The number of nodes, their size, and how they behave."""
 
     nodes: int
     prefix: str = "hollow"

@@ -1,6 +1,7 @@
-"""Protects services on modelled nodes as their NodeSLOs ask: says what best effort may use, and evicts.
+"""Protects services on modelled nodes as their NodeSLOs configure it: limits best effort, and evicts.
 
-NodeSLOs are followed from the first report on that the cluster took: where it knows no NodeMetrics, it knows none.
+The guard watches NodeSLOs after the cluster has accepted the first report: a cluster without NodeMetrics has no
+NodeSLOs either.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from koord_minicluster.hollow.machine import Machine
 log = logging.getLogger(__name__)
 
 ASKED: Final = "koord_hollow_cpu_milli"
-"""What pods of the fleet want of CPU and get, by band (service, best-effort) and what (wanted, used)."""
+"""CPU that the fleet's pods want and get, by band (service, best-effort) and what (wanted, used)."""
 
 
 class Guard:
@@ -41,7 +42,7 @@ class Guard:
             self._told = metrics.table(ASKED, text, "band", "what")
 
     def follow(self) -> None:
-        """Looks at NodeSLOs from here on."""
+        """Starts watching NodeSLOs."""
         if self._slos is None:
             self._slos = self._informers.get(NODE_SLOS)
 
@@ -49,14 +50,14 @@ class Guard:
         return limit_of(self._strategy(machine), machine.cpu_milli)
 
     def look(self, machine: Machine, pods: Sequence[tuple[Pod, PodShape]], asked: Asked, now_s: float) -> None:
-        """Takes note of how the node's pods fare, and of who has to go."""
+        """Records the CPU that the node's pods want and get, and the pods to evict."""
         self._asked[machine.name] = asked
         self._tell()
         patience = self._patience.setdefault(machine.name, Patience())
         self._leaving += patience.evictions(self._strategy(machine), pods, asked, now_s)
 
     async def evict(self) -> None:
-        """Has those evicted who have to go."""
+        """Evicts the pods that `look` chose."""
         while self._leaving:
             await self._evict(self._leaving.pop())
 

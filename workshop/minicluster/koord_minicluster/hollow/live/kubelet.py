@@ -1,7 +1,7 @@
-"""What all modelled nodes answer on their one port: their pods, and logs that are made up.
+"""The kubelet port that all modelled nodes share: it serves their pods, and simulated logs.
 
-`/pods?node=NAME` has the pods of one node, for callers with a right to that node; without it there are those of all.
-What needs a process (exec, attach, port-forward) is answered 501: none runs.
+`/pods?node=NAME` returns the pods of one node, for callers with access to that node; without `node` it returns the pods
+of all nodes. Requests that need a process (exec, attach, port-forward) get status 501.
 """
 
 from __future__ import annotations

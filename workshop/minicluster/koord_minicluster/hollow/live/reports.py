@@ -1,9 +1,9 @@
-"""Reports usage: the NodeMetric of every modelled node that is alive, spread over the reporting interval; and protects
-its services as its NodeSLO asks, since whoever measures can see whether that is needed.
+"""Reports usage: the NodeMetric of every live modelled node, spread over the reporting interval. Also protects the
+node's services as its NodeSLO configures it, since the measurement shows whether that is needed.
 
-The objects are the manager's to make, as its spec says how to measure; where it does not within a few seconds, there is
-none, and they are made here. Where the cluster does not have the kind, nothing is reported, and it is looked for again
-now and then.
+The manager creates the objects, whose spec says how to measure. If it does not within a few seconds, no manager is
+running, and the reporter creates them. If the cluster does not have the kind, nothing is reported, and the reporter
+checks for the kind again now and then.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MANAGER_WITHIN_S: Final = 3.0
 
 
 class _NotMade(Exception):
-    """The node has no NodeMetric, which the manager may be about to make."""
+    """The node has no NodeMetric yet; the manager may be about to create it."""
 
 
 class _Absent(Exception):

@@ -1,10 +1,10 @@
 """A kubelet's nodes in the API: registers them, and keeps them alive with leases and heartbeats.
 
 Leases come first: a lease that is renewed too late costs a node its pods. Statuses have a loop of their own, and
-`leases_in_time` lets all other work of the process wait while renewals are late, as on a machine that is too busy.
+`leases_in_time` makes all other work of the process wait while renewals are late, as on an overloaded machine.
 
-A node that exists already is taken over, with its status brought up to date; one that has the name and belongs to
-somebody else is left alone. A node that somebody deletes stays away until the process starts again, as with a kubelet.
+An existing node is taken over and its status is updated, unless it has another owner. A node that a user deletes stays
+away until the process starts again, as with a kubelet.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LATE_S: Final = 5.0
 
 
 class NodeRegistry:
-    """`share` spreads the nodes' writes over time (from 0 to 1); `is_off` says which nodes are to be silent."""
+    """`share` spreads the nodes' writes over time (from 0 to 1); `is_off` says which nodes must not report."""
 
     def __init__(
         self,
@@ -77,8 +77,8 @@ class NodeRegistry:
         return node.status.allocatable if node is not None else self._own[name].resources
 
     async def register(self, known: Mapping[str, Node]) -> list[str]:
-        """Returns when all nodes are there: the names that others' nodes have. `known`: nodes that exist, by name, as
-        far as they were looked up."""
+        """Registers all nodes; returns the names in use by nodes of other owners. `known`: existing nodes that the
+        caller has looked up, by name."""
         others: list[str] = []
 
         async def register(own: OwnNode) -> None:
@@ -110,7 +110,7 @@ class NodeRegistry:
         return True
 
     def follow(self, nodes: Informer[Node]) -> None:
-        """From here on, changes of our nodes are heeded: deleted, switched off, doubted."""
+        """Starts to handle changes of our nodes: deleted, switched off or on, not ready."""
         nodes.add_handler(self._hear)
 
     def _hear(self, delta: Delta[Node]) -> None:

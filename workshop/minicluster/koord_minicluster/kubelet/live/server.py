@@ -43,11 +43,11 @@ class Kubelet(Protocol):
     """The node, or the nodes, behind the port."""
 
     def node_of(self, request: web.Request) -> str:
-        """The node of which something is asked; empty where it is not one."""
+        """The node that the request is about; empty if it is not about one node."""
         ...
 
     def pods(self, request: web.Request) -> list[msgspec.Raw]:
-        """In the API's own words."""
+        """The pods as API objects."""
         ...
 
     async def logs(self, request: web.Request, query: LogQuery) -> web.StreamResponse: ...
@@ -133,7 +133,7 @@ class Route:
     method: str
     path: str
     rights: tuple[str, ...]
-    "Subresources of nodes, one of which the caller must be allowed; none is open to all."
+    "Subresources of nodes: the caller needs access to one of them. If empty, the route is open to all."
     handler: Handler
 
 

@@ -1,7 +1,7 @@
-"""Containers that outlived the node's own process: known again by what was kept of them, and waited for.
+"""Containers that outlived the node's own process: recognised by the records of their runs, and waited for.
 
-A process that is no child of this one is waited for by its pidfd. Kernels from 6.15 on then say how it ended; older
-ones do not, and the container counts as killed.
+A process that is not a child of this one is waited for through its pidfd. Kernels from 6.15 on then report its exit
+code; older ones do not, and the container counts as killed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PIDFD_INFO_EXIT: Final = 1 << 3
 
 
 class Adopted:
-    """A process that somebody else started; otherwise like a child of this process."""
+    """A process that another process started; otherwise like a child of this process."""
 
     def __init__(self, pid: int, pidfd: int) -> None:
         self.pid = pid

@@ -2,7 +2,7 @@
 
     LOGS/NAMESPACE_NAME_UID/CONTAINER/RESTARTS.log       what is written at present
                                       RESTARTS.log.1     what was written before, up to .4 the oldest
-                                      RESTARTS.run       of which process that is the log
+                                      RESTARTS.run       the process that writes the log
 
 A container holds its file open and appends, also while the node's own process is away. So a full file is copied and
 emptied rather than renamed. Of the runs that are over, the last one's logs are kept.
@@ -52,7 +52,7 @@ class PodLogs:
         return self.file(pod, container, restarts)
 
     def bound(self) -> None:
-        """Takes what is too long out of the files that are written. Trouble with one does not concern the others."""
+        """Rotates the files that have become too long. A failure with one file does not affect the others."""
         for file in self._folder.glob("*/*/*.log"):
             try:
                 rotate(file, self._most_bytes)
@@ -63,7 +63,7 @@ class PodLogs:
         _remove(self.of(pod))
 
     def remove_all_but(self, uids: Collection[str]) -> None:
-        """What pods left that were deleted while nobody looked."""
+        """Removes the logs of pods that were deleted while the node was away."""
         for folder in self._folder.glob("*_*_*"):
             if folder.name.rpartition("_")[2] not in uids:
                 _remove(folder)

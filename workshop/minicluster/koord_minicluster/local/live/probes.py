@@ -35,9 +35,10 @@ async def watch(
     told: Changed,
     answered: Answered = lambda seconds: None,
 ) -> None:
-    """Asks until cancelled. `told` hears each change: true after so many successes, false after so many failures.
+    """Probes until cancelled. Calls `told` on each change: true after `success_threshold` successes in a row, false
+    after `failure_threshold` failures.
 
-    `answered` hears how long the service itself took, where it was asked over the network.
+    Calls `answered` with the time that the service itself took, for probes over the network.
     """
     await asyncio.sleep(probe.initial_delay_seconds)
     in_a_row, was, last = 0, None, None
@@ -106,7 +107,7 @@ async def _get(url: str, headers: Mapping[str, str], answered: Answered) -> bool
 
 @cache
 def _trusting() -> ssl.SSLContext:
-    """A probe asks whether somebody answers, not who."""
+    """A probe checks that a server answers, not its identity."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context

@@ -29,7 +29,7 @@ ENDED_WITHIN_S: Final = 5.0
 
 
 class StartError(Exception):
-    """A command cannot be run. Says what stands against it."""
+    """A command cannot be run. The message has the reason."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Process:
         return not isinstance(self.process, Adopted) or self.process.is_code_known
 
     def close(self) -> None:
-        """Nobody waits for it any more."""
+        """Called when no task waits for the process any more."""
         if isinstance(self.process, Adopted):
             self.process.close()
 
@@ -114,7 +114,7 @@ async def spawn(
             close_on_exec()
             become()
         except BaseException as error:
-            # The parent is told only that something failed here, so what it was goes by a pipe.
+            # The parent only learns that something failed here, so the reason is sent through a pipe.
             os.write(tell, str(error).encode(errors="replace")[:MOST_TOLD])
             raise
 

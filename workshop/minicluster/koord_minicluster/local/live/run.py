@@ -1,9 +1,8 @@
 """This machine as a node, until it is cancelled: registers, keeps its lease, runs the pods that are bound to it.
 
-Pods that outlived a former run of this process are adopted: they go on. What of them ended meanwhile is treated as if
-killed: started again where the pod's policy says so, failed where it does not. Hearing of pods does no I/O: what is to
-be written to the kernel is written by tasks that tell what is refused and try again, so that no single file ends the
-node.
+Pods that outlived a former run of this process are adopted and continue. Containers that ended in the meantime count as
+killed: they are restarted if the pod's policy says so, and failed otherwise. Handlers of pod events do no I/O: separate
+tasks write to the kernel, report errors and retry, so that no single file stops the node.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from koord_minicluster.kubelet.node_status import HOST_IP
 from koord_minicluster.kubelet.termination import Ending
 from koord_minicluster.local.amounts import Setting, class_settings
 from koord_minicluster.local.environment import Around
-from koord_minicluster.local.live.gpu_look import GpuLook, Look
+from koord_minicluster.local.live.gpu_inventory import GpuInventory, InventorySource
 from koord_minicluster.local.live.pod_logs import PodLogs
 from koord_minicluster.local.live.server import LocalKubelet
 from koord_minicluster.local.live.tree import DRIVER, Tree
@@ -98,7 +97,7 @@ class Local:
         options: LocalOptions,
         clock: Clock,
         answered: Callable[[str, float], None],
-        devices: Look,
+        devices: InventorySource,
     ) -> None:
         self._client, self._options, self._clock = client, options, clock
         self._answered, self._devices = answered, devices
@@ -171,7 +170,7 @@ class Local:
         return registry
 
     async def _end_strangers(self, bound: Iterable[Bound]) -> None:
-        """What a former run left, and no pod of this node claims, goes."""
+        """Removes what a former run left and no pod of this node claims."""
         there = self.tree.pods()
         claimed = {each.directory for each in _readable(each.pod for each in bound if not each.pod.is_finished)}
         for directory in there:
@@ -180,7 +179,7 @@ class Local:
                 await self.tree.drop(directory)
 
     def _go_on(self, part: str, work: Callable[[], Awaitable[None]], pause_s: float) -> None:
-        """Does that part of the node's work again and again; an error in it is told, and ends nothing."""
+        """Repeats a part of the node's work; an error in it is reported and stops nothing."""
 
         async def keep() -> None:
             while True:
@@ -231,7 +230,7 @@ class Local:
                 del self._tasks[key]
 
     async def _weigh(self) -> None:
-        """Kubelet weighs the classes anew as pods come and go. What cannot be written is tried again."""
+        """Updates the weights of the QoS classes as pods come and go, like kubelet. Failed writes are retried."""
         self._changed.clear()
         wanted = {(knob, directory): value for knob, directory, value in self._wanted_weights()}
         refused = False
@@ -296,8 +295,8 @@ async def run(
     clock: Clock | None = None,
     on_ready: Callable[[int], None] = lambda port: None,
     answered: Callable[[str, float], None] = lambda qos, seconds: None,
-    devices: Look | None = None,
+    devices: InventorySource | None = None,
 ) -> None:
-    """`answered` hears of each answer to a probe: the QoS class of who gave it, and how long it took. `devices` tells
-    which GPUs there are, if not this machine's driver."""
-    await Local(client, options, clock or SystemClock(), answered, devices or GpuLook()).run(on_ready)
+    """`answered` is called for each answer to a probe, with the pod's QoS class and the time it took. `devices` lists
+    the GPUs; by default this machine's driver does."""
+    await Local(client, options, clock or SystemClock(), answered, devices or GpuInventory()).run(on_ready)

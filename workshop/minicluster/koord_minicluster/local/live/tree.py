@@ -56,8 +56,8 @@ class Tree:
         "Whether the machine has GPUs. To be set before anything is made."
 
     def make(self) -> None:
-        """The node's root and the directories of QoS classes. What a former run left there stays, for its pods to be
-        adopted, unless it does not fit into the node as it is to be."""
+        """Makes the node's root and the directories of QoS classes. Directories of a former run stay, so that its pods
+        can be adopted, unless they do not fit into the node's new limits."""
         is_there = self._directories_of("")[0].exists()
         try:
             try:
@@ -158,14 +158,14 @@ class Tree:
                 self.cgroups.forget(directory)
 
     def remove(self) -> None:
-        """The whole node, at its end or before its start: there is nothing else to do meanwhile."""
+        """Removes the whole node, at its end or before its start; blocks, since no other work is pending then."""
         until_s = time.monotonic() + REMOVED_WITHIN_S
         for path in self._directories_of(""):
             remove_within(path, until_s)
         self.cgroups.forget("")
 
     def _removed(self, directory: str) -> OSError | None:
-        """One attempt in every hierarchy; what the kernel said against it."""
+        """One attempt in every hierarchy; returns the kernel's error."""
         return next(filter(None, map(remove, self._directories_of(directory))), None)
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """One pod on this node, from its first container to its last status.
 
-A task per pod: it starts what `life.todo` says, hears of ends and probes, writes the status when it changes, and on
-deletion ends the processes within their grace and takes the pod away. What the kernel or the API server refuses becomes
-an event, and is tried again after a pause; a pod can be deleted at any time.
+One task per pod starts the containers that `life.todo` lists, handles container exits and probe results, and writes the
+status when it changes. On deletion it ends the processes within their grace period and removes the pod. An error from
+the kernel or the API server becomes an event, and the step is retried after a pause; a pod can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from koord_minicluster.local.life import (
     todo,
 )
 from koord_minicluster.local.live import adoption, probes, processes
-from koord_minicluster.local.live.gpu_look import GpuLook, Look
+from koord_minicluster.local.live.gpu_inventory import GpuInventory, InventorySource
 from koord_minicluster.local.live.pod_logs import PodLogs
 from koord_minicluster.local.live.tree import DRIVER, Tree
 from koord_minicluster.local.runs import Run
@@ -88,7 +88,7 @@ class LocalNode:
     memory_bytes: int
     tell: Callable[[RunnablePod, EventType, str, str], None] = lambda pod, type, reason, note: None
     "Writes an event on a pod: its type, reason and note."
-    devices: Look = field(default_factory=GpuLook)
+    devices: InventorySource = field(default_factory=GpuInventory)
     "Tells which GPUs there are."
     answered: Callable[[str, float], None] = lambda qos, seconds: None
     "Hears how long a service of a QoS class took to answer a probe."
@@ -137,7 +137,7 @@ class Worker:
                 await self._run()
                 return
             except Exception as error:
-                # The one place where a pod's trouble ends: it is not the node's, and not another pod's.
+                # The one place that catches a pod's failures: they must not affect the node or other pods.
                 log.exception("pod %s cannot run here", self._pod.metadata.key)
                 self._node.tell(self._pod, "Warning", "FailedSync", f"error syncing the pod, retrying: {_said(error)}")
             self._running.clear()
@@ -147,7 +147,7 @@ class Worker:
             await self._pause(pause_s)
 
     async def _pause(self, seconds: float) -> None:
-        """Less for a pod that is to go."""
+        """Waits; shorter for a pod that is being deleted."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._pod.metadata.deletion_timestamp is None:
@@ -461,7 +461,7 @@ class Worker:
             self.life = self.life.ended_by(ending, self._node.clock.now())
 
     async def _say_farewell(self) -> bool:
-        """Whether all that is to be written about a deleted pod is written."""
+        """Writes the last status of a deleted pod and removes it; whether that is complete."""
         last = farewell(self._pod)
         if last.tell and not await self._write_status():
             return False
