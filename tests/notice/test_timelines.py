@@ -40,7 +40,7 @@ class World:
         self.before, self.pod = self.pod, new
 
     def ask(self, asker: Asker, is_stale: bool) -> None:
-        """As `koord.notice.live` does: on a conflict, the pod is read again."""
+        """As `koord.kube.eviction_notice` does: on a conflict, the pod is read again."""
         for seen in (self.before if is_stale else self.pod, self.pod):
             verdict = decide(seen, asker, self.now_s, BOUND_S.get(asker, 3600.0))
             if isinstance(verdict, Go):

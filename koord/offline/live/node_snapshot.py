@@ -20,6 +20,7 @@ from koord.kube.client import Client
 from koord.kube.errors import Forbidden, NotFound
 from koord.manager.lending.freshness import duration
 from koord.manager.writes import FIELD_MANAGER
+from koord.offline.live.snapshot import manifest_of, merged
 
 CLOCK_OFF_S: Final = 60.0
 """A larger difference between a report's own time and the server's is reported."""
@@ -57,9 +58,7 @@ def with_node(
 ) -> tuple[Manifests, NodeSnapshot]:
     """A change together with what the cluster knows of a node."""
     seen = asyncio.run(_look(name, kubeconfig, context, now_s))
-    changed = {(item.kind, item.key) for item in change.items}
-    kept = [item for item in seen.items if (item.kind, item.key) not in changed]
-    return change.with_items((*kept, *change.items)), seen
+    return merged(change, seen.items), seen
 
 
 async def _look(name: str, kubeconfig: str | None, context: str | None, now_s: float) -> NodeSnapshot:
@@ -69,19 +68,19 @@ async def _look(name: str, kubeconfig: str | None, context: str | None, now_s: f
         try:
             node = await client.get(kinds.NODES, name)
             written_s = last_written_s(await client.get_bytes(kinds.NODES, name), FIELD_MANAGER)
-            found.append(_manifest(kinds.NODES, node))
+            found.append(manifest_of(kinds.NODES, node))
         except NotFound:
             # The manifests may have it, and know what to say where they have not.
-            found += [_manifest(kinds.NODES, each) for each in await client.list(kinds.NODES)]
+            found += [manifest_of(kinds.NODES, each) for each in await client.list(kinds.NODES)]
         remarks = await _clock_of(client, name)
         for kind in _BY_NAME:
             found += await _one(client, kind, name)
         for each in (names.CONFIGMAP_SLO_CONTROLLER, names.CONFIGMAP_SLO_IN_FORCE):
             found += await _one(client, kinds.CONFIG_MAPS, each, namespace=names.NAMESPACE_KOORDINATOR)
         pods = await client.list(kinds.PODS, fields=f"spec.nodeName={name}")
-        found += [_manifest(kinds.PODS, each) for each in pods]
+        found += [manifest_of(kinds.PODS, each) for each in pods]
         held = [each for each in await reservations(client) if each.status.node_name == name]
-        found += [_manifest(kinds.RESERVATIONS, each) for each in held]
+        found += [manifest_of(kinds.RESERVATIONS, each) for each in held]
         return NodeSnapshot(tuple(found), written_s, await who_is_missing(client, now_s), remarks)
 
 
@@ -95,15 +94,10 @@ async def reservations(client: Client) -> Sequence[Reservation]:
 
 async def _one(client: Client, kind: Kind[Any], name: str, namespace: str = "") -> list[Manifest]:
     try:
-        return [_manifest(kind, await client.get(kind, name, namespace=namespace))]
+        return [manifest_of(kind, await client.get(kind, name, namespace=namespace))]
     except NotFound:
         # The object, or the whole kind, is not there.
         return []
-
-
-def _manifest(kind: Kind[Any], obj: Any) -> Manifest:
-    head = {"name": obj.metadata.name, "namespace": obj.metadata.namespace}
-    return Manifest(kind, obj, {"kind": kind.kind, "metadata": head}, "the cluster", 0)
 
 
 def last_written_s(obj: bytes, manager: str = "") -> float | None:

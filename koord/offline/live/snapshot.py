@@ -46,7 +46,7 @@ def listed(
 
     async def look() -> list[Manifest]:
         async with Client.from_config(kubeconfig, context) as client:
-            return [_manifest(kind, each) for kind in wanted for each in await client.list(kind, namespace=namespace)]
+            return [manifest_of(kind, each) for kind in wanted for each in await client.list(kind, namespace=namespace)]
 
     return asyncio.run(look())
 
@@ -119,7 +119,7 @@ async def _all(
             except NotFound:
                 # Not every cluster has every kind.
                 continue
-            found += [_manifest(kind, each) for each in objects]
+            found += [manifest_of(kind, each) for each in objects]
         if configuration:
             for name in (names.CONFIGMAP_SLO_CONTROLLER, names.CONFIGMAP_SLO_IN_FORCE):
                 found += await _config_map(client, name)
@@ -132,13 +132,14 @@ async def _all(
 async def _config_map(client: Client, name: str) -> list[Manifest]:
     with suppress(NotFound):
         return [
-            _manifest(
+            manifest_of(
                 kinds.CONFIG_MAPS, await client.get(kinds.CONFIG_MAPS, name, namespace=names.NAMESPACE_KOORDINATOR)
             )
         ]
     return []
 
 
-def _manifest(kind: Kind[Any], obj: Any) -> Manifest:
+def manifest_of(kind: Kind[Any], obj: Any) -> Manifest:
+    """An object of the cluster as a manifest."""
     head = {"name": obj.metadata.name, "namespace": obj.metadata.namespace}
     return Manifest(kind, obj, {"kind": kind.kind, "metadata": head}, "the cluster", 0)

@@ -45,9 +45,9 @@ from koord.manager.config_in_force import InForce, in_force, last_valid
 from koord.manager.node_state import node_facts
 from koord.offline.live.node_snapshot import who_is_missing
 from koord.operate.live import break_glass
+from koord.operate.live.break_glass import FIELD_MANAGER
 
 T = TypeVar("T")
-FIELD_MANAGER: Final = "koord-cli"
 AT_ONCE: Final = 16
 TRIES: Final = 5
 REFUSED_AGAIN_S: Final = 2.0

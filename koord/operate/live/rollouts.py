@@ -31,8 +31,8 @@ from koord.offline.live.node_snapshot import who_is_missing
 from koord.operate.install.live.cluster import Cluster
 from koord.operate.install.live.may_i import RequiredRight, missing
 from koord.operate.live import colocation as switch
+from koord.operate.live.break_glass import FIELD_MANAGER
 from koord.operate.live.colocation import (
-    FIELD_MANAGER,
     TRIES,
     Done,
     Scope,

@@ -1,7 +1,7 @@
 """Notice before an eviction, as pods ask for it and get it; and when pods last saved their work.
 
 A pod asks with `eviction-notice: 5m`. Whoever wants it gone adds itself to `eviction-asked-by`. The earliest deadline
-there is `eviction-deadline`, which programs in the pod can read. What follows from it is in `koord.notice`.
+there is `eviction-deadline`, which programs in the pod can read. `eviction_notice` decides what follows.
 """
 
 from __future__ import annotations

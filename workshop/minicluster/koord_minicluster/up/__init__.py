@@ -1,5 +1,6 @@
 """Everything on one machine: starts the components as child processes, supervises them, stops them.
 
 `plan` says what runs, `data_dir` where things are kept, `supervisor` keeps the processes alive, `bootstrap` puts the
-first objects into the API, `picture` and `health` say how it all is. `tether` is the child's end of the supervision.
+first objects into the API, `picture` and `this_node` show the state of the cluster. `koord.operate.health` judges it,
+and `koord.kube.tether` is the child's end of the supervision.
 """
