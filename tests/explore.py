@@ -5,8 +5,8 @@ up. Whatever fails is printed with the command that repeats it; there, what hypo
 belongs into the test, as an `@example` that everybody runs.
 
     python -m tests.explore --seconds 600
-    python -m tests.explore tests/scheduler/test_events.py --seconds 60
-    python -m tests.explore tests/scheduler/test_events.py --seed 17        exactly that, once
+    python -m tests.explore tests/scheduler/core/test_events.py --seconds 60
+    python -m tests.explore tests/scheduler/core/test_events.py --seed 17        exactly that, once
 """
 
 from __future__ import annotations
