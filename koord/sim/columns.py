@@ -1,0 +1,71 @@
+"""What runs in a simulated cluster, as columns: services with their usage over time, and batch pods with work to do.
+
+Readers of traces and generators produce these; the world runs them. Time is in seconds from the start of the trace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCurves:
+    """What services use over time, on a regular grid. One row is one pod of a service."""
+
+    ids: tuple[str, ...]
+    step_s: float
+    "Value k of a row is the mean over the seconds from k * step_s to (k + 1) * step_s."
+    cpu_milli: NDArray[np.float32]
+    "Services x steps. NaN: the pod does not exist at that time."
+    memory_bytes: NDArray[np.float32] | None = None
+    "The same shape; None if the trace has no memory."
+    request_cpu_milli: NDArray[np.int64] | None = None
+    "By service; None if the trace has no requests."
+    request_memory_bytes: NDArray[np.int64] | None = None
+    node: tuple[str, ...] | None = None
+    "Recorded placement by service, empty where it is unknown; None if the trace has none."
+
+    @property
+    def seconds(self) -> float:
+        """Length of the curves."""
+        return self.cpu_milli.shape[1] * self.step_s
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTasks:
+    """Batch pods in the order of their arrival.
+
+    Task k wants `use_milli[offset[k] : offset[k + 1]]`: one value for every `step_s` of its own progress. A task that
+    gets less than it wants progresses more slowly.
+    """
+
+    ids: tuple[str, ...]
+    arrival_s: NDArray[np.float64]
+    request_cpu_milli: NDArray[np.int64]
+    request_memory_bytes: NDArray[np.int64]
+    step_s: float
+    offset: NDArray[np.int64]
+    use_milli: NDArray[np.float32]
+    queue: tuple[str, ...] | None = None
+    "Name of the quota by task, empty for the default one; None if the trace has no queues."
+    gang: tuple[str, ...] | None = None
+    "Name of the gang by task, empty where it has none; None if the trace has no gangs."
+
+    @property
+    def duration_s(self) -> NDArray[np.float64]:
+        """How long each task runs if it gets all that it wants."""
+        return np.diff(self.offset) * self.step_s
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A change that a reader made to its input by a stated rule."""
+
+    rule: str
+    "What was done: gap filled, negative value set to 0, ..."
+    count: int
+    first: str
+    "File and line of the first one."
