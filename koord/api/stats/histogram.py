@@ -117,6 +117,11 @@ class DecayingHistogram:
             self.newest_s += seconds
             self._reference_s += seconds
 
+    def copy(self) -> DecayingHistogram:
+        made = DecayingHistogram(self.buckets, self.half_life_s)
+        made.newest_s, made._reference_s, made._weights = self.newest_s, self._reference_s, self._weights[:]
+        return made
+
     def merge(self, other: DecayingHistogram) -> None:
         """Adds the samples of another one, each with its own age."""
         if other.buckets != self.buckets or other.half_life_s != self.half_life_s:
