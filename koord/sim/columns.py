@@ -31,7 +31,7 @@ class ServiceCurves:
     @property
     def seconds(self) -> float:
         """Length of the curves."""
-        return self.cpu_milli.shape[1] * self.step_s
+        return float(self.cpu_milli.shape[1] * self.step_s)
 
 
 @dataclass(frozen=True, slots=True)
