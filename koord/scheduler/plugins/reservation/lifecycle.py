@@ -25,7 +25,7 @@ from koord.api.text.quantity import ResourceList, render
 from koord.api.text.stored import stored_duration, stored_timestamp
 from koord.api.text.timestamp import from_seconds
 from koord.scheduler.framework.writes import Delete, Patch
-from koord.scheduler.plugins.reservation.reserve_pod import ENDED, allocatable_of
+from koord.scheduler.plugins.reservation.reserve_pod import ENDED, allocatable_of, as_owners_ask
 
 SCHEDULED: Final = "Scheduled"
 READY: Final = "Ready"
@@ -98,12 +98,11 @@ def status_of(reservation: Reservation, around: Surroundings, now_s: float) -> d
         return {}
     wanted: dict[str, Any] = {}
     reserved = status.allocatable if around.reserved is None else around.reserved
-    has = amounts(status.allocatable)
-    if amounts(reserved) != has:
+    if amounts(reserved) != amounts(status.allocatable):
         wanted["allocatable"] = {**dict.fromkeys(status.allocatable), **reserved}
-        has = amounts(reserved)
     owners = sorted((each for each in around.owners if each.node == status.node_name), key=lambda each: each.uid)
-    allocated = {name: sum(each.requests.get(name, 0) for each in owners) for name in has} if owners else {}
+    counted = as_owners_ask(reserved) if owners else ()
+    allocated = {name: sum(owner.requests.get(name, 0) for owner in owners) for name in counted}
     allocated = {name: amount for name, amount in allocated.items() if amount}
     if allocated != amounts(status.allocated):
         said = {name: render(name, amount) for name, amount in sorted(allocated.items())}

@@ -150,7 +150,9 @@ class Reservation(Plugin):
                 if is_extended_resource(name)
                 and (name in args.ignored_resources or name.partition("/")[0] in args.ignored_resource_groups)
             )
-            known = Rooming(cluster, self.rooms.matching(wish, ask.meta), ask.requests, ignored)
+            # Over how many cards a request is spread is no amount: nodes have none of it, nor do reservations.
+            requests = tuple(request for request in ask.requests if request[0] != names.RESOURCE_GPU_SHARED)
+            known = Rooming(cluster, self.rooms.matching(wish, ask.meta), requests, ignored)
             self._roomings[wish, ask.requests] = known
         return known
 

@@ -48,9 +48,8 @@ def reserve_pod(reservation: Reservation) -> Pod:
         found = replace(found, annotations={**found.annotations, names.ANNOTATION_RESERVATION_NODE: spec.node_name})
     spec = replace(spec, node_name="", priority=_priority(meta, spec))
     try:
-        reserved = status.allocatable if status.node_name else None
-        if reserved or RESERVATION_RESIZE_ALLOCATABLE.is_on(meta):
-            spec = _sized(Pod(metadata=found, spec=spec), reserved or allocatable_of(reservation))
+        reserved = as_owners_ask(status.allocatable) if status.node_name else {}
+        spec = _sized(Pod(metadata=found, spec=spec), reserved or allocatable_of(reservation))
     except BadInput:
         # The code that decides about it meets the same error, and reports it.
         pass
@@ -71,7 +70,17 @@ def allocatable_of(reservation: Reservation) -> ResourceList:
     resize = RESERVATION_RESIZE_ALLOCATABLE.read(reservation.metadata, "Reservation")
     if resize is not None:
         found |= {name: render(name, amount) for name, amount in sorted(amounts(resize.resources).items())}
-    return found
+    return as_owners_ask(found)
+
+
+def as_owners_ask(resources: ResourceList) -> ResourceList:
+    """Resources by the names that owners ask for: the webhook gives a pod gpu-core and gpu-memory-ratio for
+    `koordinator.sh/gpu`, which is short for both."""
+    percent = resources.get(names.RESOURCE_GPU)
+    if percent is None:
+        return resources
+    others = {name: amount for name, amount in resources.items() if name != names.RESOURCE_GPU}
+    return {names.RESOURCE_GPU_CORE: percent, names.RESOURCE_GPU_MEMORY_RATIO: percent, **others}
 
 
 def _meta(reservation: Reservation, template: ObjectMeta) -> ObjectMeta:
