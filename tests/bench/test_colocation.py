@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from koord_bench import colocation, colocation_node, colocation_table
+from koord_bench import colocation, colocation_node, colocation_table, colocation_visit
 from koord_bench.colocation import Visits, add_rows
 from koord_bench.colocation_neighbours import NEIGHBOURS, Neighbour
-from koord_bench.colocation_node import CONTROLLED, NAME, PROTECTED, SUPPRESSED, UNPROTECTED, ServiceFigures, Visit
+from koord_bench.colocation_node import NAME
+from koord_bench.colocation_visit import CONTROLLED, PROTECTED, SUPPRESSED, UNPROTECTED, ServiceFigures, Visit
 from koord_bench.harness import Report, Result
 from tests.waiting import until
 
@@ -139,12 +140,12 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node of the test's own, and little time."""
     monkeypatch.setattr(colocation_node, "NAME", OWN_NAME)
     monkeypatch.setattr(colocation_node, "WINDOW_S", 0.2)
-    monkeypatch.setattr(colocation_node, "SETTLED_S", 0.2)
+    monkeypatch.setattr(colocation_visit, "SETTLED_S", 0.2)
 
 
 @pytest.mark.root
 def test_a_visit_measures_every_way_and_leaves_nothing(brief: None) -> None:
-    measured = colocation_node.visit(CPU, 0.5)
+    measured = colocation_visit.visit(CPU, 0.5)
     assert list(measured.ways) == ["alone", "alone again", CONTROLLED, PROTECTED, SUPPRESSED, UNPROTECTED]
     assert any(each.p99_ms > 0 for each in measured.ways.values())
     assert not left()
@@ -152,8 +153,8 @@ def test_a_visit_measures_every_way_and_leaves_nothing(brief: None) -> None:
 
 @pytest.mark.root
 def test_what_a_killed_run_left_is_taken_away_by_the_next(brief: None) -> None:
-    code = "from koord_bench import colocation_node as node, colocation_neighbours as neighbours;"
-    code += f"node.NAME = {OWN_NAME!r}; node.visit(neighbours.NEIGHBOURS[3], 30)"
+    code = "from koord_bench import colocation_node as node, colocation_neighbours as neighbours, colocation_visit;"
+    code += f"node.NAME = {OWN_NAME!r}; colocation_visit.visit(neighbours.NEIGHBOURS[3], 30)"
     run = subprocess.Popen([sys.executable, "-P", "-c", code])
     try:
         pids = until(_inside)

@@ -24,8 +24,17 @@ from typing import Final
 from koord.agent.host import resctrl
 from koord.agent.host.files import Files
 from koord_bench import colocation_node as node
+from koord_bench import colocation_visit
 from koord_bench.colocation_neighbours import NEIGHBOURS, Neighbour
-from koord_bench.colocation_node import ALONE, CONTROLLED, PROTECTED, SUPPRESSED, UNPROTECTED, ServiceFigures, Visit
+from koord_bench.colocation_visit import (
+    ALONE,
+    CONTROLLED,
+    PROTECTED,
+    SUPPRESSED,
+    UNPROTECTED,
+    ServiceFigures,
+    Visit,
+)
 from koord_bench.harness import Progress, Report, Result, silent, turns
 
 BENCH: Final = "colocation"
@@ -142,7 +151,7 @@ def run(quick: bool = False, progress: Progress = silent, options: Options | Non
     node.clean()
     for number, visits in turns(chosen, rounds):
         progress(f"round {number + 1} of {rounds}: a neighbour that {visits.neighbour.does}")
-        visits.of.append(node.visit(visits.neighbour, seconds))
+        visits.of.append(colocation_visit.visit(visits.neighbour, seconds))
     report = Report(BENCH, quick, progress)
     for visits in chosen:
         add_rows(report, visits)

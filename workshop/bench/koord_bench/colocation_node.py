@@ -1,8 +1,7 @@
-"""The node of the co-location figure: real cgroups, a service on every CPU, a neighbour, and koord's agent beside them.
+"""The node of the co-location figures: real cgroups, a service on every CPU, a neighbour, and koord's agent.
 
-One visit of a neighbour is one run of the same service: alone twice, then beside the neighbour with interference
-control, with protection alone, and with neither. The agent is the one of `koord agent`, without API and kubelet; its
-windows are of a second, so that a visit is short.
+The agent is the one of `koord agent`, without API and kubelet; its windows are of a second, so that a run is short.
+A visit (`colocation_visit`) drives it.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
@@ -30,10 +29,8 @@ from koord.agent.executor.ledger import Ledger
 from koord.agent.host import usage
 from koord.agent.host.knobs import CPU_SHARES
 from koord.agent.host.topology import topology
-from koord.agent.interference.episode import Step
 from koord.agent.pods import BATCH_CPU, BATCH_MEMORY, AgentPod, pods_of
 from koord.agent.qos.cpu_budget import cpu_budget
-from koord.agent.qos.cpu_suppress import YIELDING_OVER_S
 from koord.agent.qos.interference import strategy_of
 from koord.agent.qos.registry import STRATEGIES
 from koord.agent.series import names
@@ -51,84 +48,54 @@ from koord.kube.program import own_program
 from koord_bench.children import ends_with_this_process
 from koord_bench.colocation_neighbours import Neighbour
 from koord_bench.colocation_service import DATA_BYTES
-from koord_bench.harness import percentile
+from koord_bench.other_programs import other_programs_s
 from koord_minicluster.local.live.tree import DRIVER, Tree
 
 NAME: Final = "koord-bench-colocation"
-ALONE: Final = ("alone", "alone again")
-CONTROLLED: Final = "protected, controlled"
-PROTECTED: Final = "protected"
-SUPPRESSED: Final = "suppressed"
-UNPROTECTED: Final = "unprotected"
-LOAD: Final = 0.25
-"""The part of every CPU that the service uses."""
 REQUEST_MS: Final = 1.0
 CPUS: Final = frozenset(os.sched_getaffinity(0))
 """Those of the node: all that this process may use (`taskset` makes it fewer)."""
 MEMORY_BYTES: Final = len(CPUS) << 30
 """Of the node: services and neighbours have a process on every CPU."""
 NEIGHBOUR_BYTES: Final = MEMORY_BYTES // 2
-WAITED_MS: Final = 1.0
-"""Less is a switch between tasks, or a kernel thread."""
 WINDOW_S: Final = 1.0
-WATCHED: Final = 5
-"""Windows from a neighbour's arrival until what control made of it is measured."""
-SETTLED_S: Final = 1.0
 STARTED_WITHIN_S: Final = 60.0
 EQUAL_SHARES: Final = 1024 * len(CPUS)
 """Of a service that asked for the whole node, as kubelet writes them: what it leaves is lent."""
 LEAST_SHARES: Final = 2
 THRESHOLD: Final = THRESHOLD_STRATEGY.cpu_suppress_threshold_percent or 0
+BEST_EFFORT: Final = "kubepods/besteffort"
 
 
 class BusyError(BadInput):
     """Another run has the node."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceFigures:
-    """The service in one way of one visit, and the neighbour's share."""
+class Phase(NamedTuple):
+    """A time in which the service has one load. Its figures are of this time alone."""
 
-    p50_ms: float
-    p99_ms: float
-    waited: float
-    "Of the requests, those whose thread waited for a CPU. One holds up those behind it, so that few make a p99."
-    answered_s: float
-    "Requests a second that were answered."
-    worked_ms: float = 0.0
-    "Median CPU time of a request: a neighbour on the same caches, memory or core makes it longer."
-    best_effort: float | None = None
-    "The neighbour's share of the CPU time that nothing else used. None: the machine was too busy to measure in time."
-    off_budget: float | None = None
-    "By which part of it the neighbour missed what CPU suppress allowed."
-    written_s: float | None = None
-    "Bytes a second that the neighbour wrote to disk."
-    stolen: float | None = None
-    "Of the CPUs' time, what the hypervisor gave to others."
-
-
-@dataclass(slots=True)
-class Visit:
-    ways: dict[str, ServiceFigures] = field(default_factory=dict)
-    named_after: int | None = None
-    "The windows from its arrival until it was named as who slows the service down; None: it was not."
-    steps: list[str] = field(default_factory=list)
-    "What interference control did, in order."
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    way: str
     begins_s: float
     ends_s: float
+    load: float
+    "The part of every CPU that the service uses."
 
 
-def visit(neighbour: Neighbour, seconds: float) -> Visit:
-    with ExitStack() as stack:
-        directory = stack.enter_context(_directory())
-        tree = stack.enter_context(_tree())
-        stack.enter_context(_first_served())
-        return _Visiting(tree, directory, neighbour, seconds, stack).run()
+class Used(NamedTuple):
+    """Counters at one moment."""
+
+    at_s: float
+    service_s: float
+    "CPU time of the service."
+    guest_s: float
+    "Of the neighbour."
+    others_s: float
+    "Of programs that are no part of the benchmark, on all CPUs."
+    idle_s: float
+    "Of all CPUs. A CPU with a process that waits for a disk is not idle: more CPU would not help that process."
+    stolen_s: float
+    "Likewise, by the hypervisor."
+    written_bytes: int
+    "By the neighbour."
 
 
 def clean() -> None:
@@ -182,12 +149,21 @@ def _tree() -> Iterator[Tree]:
         tree.close()
 
 
-class _Visiting:
-    def __init__(self, tree: Tree, directory: Path, neighbour: Neighbour, seconds: float, stack: ExitStack) -> None:
-        self._tree, self._directory, self._neighbour, self._seconds = tree, directory, neighbour, seconds
-        self._stack = stack
-        self._service, self._guest = _pod("service", "LS"), _pod("neighbour", "BE")
-        for pod in (self._service, self._guest):
+@contextmanager
+def bench_node(neighbour: Neighbour) -> Iterator[BenchNode]:
+    with ExitStack() as stack:
+        directory = stack.enter_context(_directory())
+        tree = stack.enter_context(_tree())
+        stack.enter_context(_first_served())
+        yield BenchNode(tree, directory, neighbour, stack)
+
+
+class BenchNode:
+    def __init__(self, tree: Tree, directory: Path, neighbour: Neighbour, stack: ExitStack) -> None:
+        self.tree, self.neighbour = tree, neighbour
+        self._directory, self._stack = directory, stack
+        self.service, self.guest = _pod("service", "LS"), _pod("neighbour", "BE")
+        for pod in (self.service, self.guest):
             tree.directory(pod.directory)
             tree.directory(pod.containers[0].directory)
         self._weigh(LEAST_SHARES)
@@ -195,97 +171,48 @@ class _Visiting:
         # A little less than the time between rounds: one that comes a millisecond early ends its window, too.
         self._agent.strategies = (*STRATEGIES[:-1], strategy_of(0.8 * WINDOW_S))
         self._agent.waitings.every_s, self._agent.slowly_s = 0.0, 0.8 * WINDOW_S
-        self._states = {
-            CONTROLLED: self._state(controls=True),
-            PROTECTED: self._state(),
-            SUPPRESSED: self._state(suppresses=True),
-        }
         self._probes: list[mmap.mmap] = []
+        self._services: list[subprocess.Popen[bytes]] = []
         self._guests: list[subprocess.Popen[bytes]] = []
-        self._found = Visit()
-
-    def run(self) -> Visit:
-        services = self._start_services()
-        begins_s = time.monotonic() + 2 * WINDOW_S
-        phases = self._phases(begins_s)
-        for service in services:
-            _say(service, json.dumps([(phase.begins_s, phase.ends_s) for phase in phases]))
-        # What services say of their first second is of caches that are still cold.
-        time.sleep(WINDOW_S)
-        arrives_s = phases[1].ends_s
-        self._start_guests(arrives_s)
-        measured = {}
-        for phase in phases:
-            is_alone = phase.way in ALONE
-            if phase.way == UNPROTECTED:
-                self._agent.executor.restore_all(time.monotonic())
-                self._weigh(EQUAL_SHARES)
-            if not is_alone and phase.way != CONTROLLED and not self._guests:
-                self._start_guests(0.0)
-            state = self._states.get(CONTROLLED if is_alone else phase.way)
-            self._rounds(state, phase.begins_s, arrives_s)
-            before = self._used()
-            allowed = self._rounds(state, phase.ends_s, arrives_s)
-            measured[phase.way] = self._got(before, self._used(), allowed if phase.way == SUPPRESSED else ())
-        answers = [json.loads(service.communicate(timeout=STARTED_WITHIN_S)[0]) for service in services]
-        for number, phase in enumerate(phases):
-            own = [answer[number] for answer in answers]
-            self._found.ways[phase.way] = _figures(own, phase, measured[phase.way])
-        return self._found
-
-    def _phases(self, begins_s: float) -> list[Phase]:
-        phases, at_s = [], begins_s
-        ways = [(way, 0.0) for way in ALONE] + [(CONTROLLED, WATCHED * WINDOW_S), (PROTECTED, SETTLED_S)]
-        if self._neighbour.name == "cpu":
-            # Its second decision uses the load of services while best effort is suppressed.
-            ways.append((SUPPRESSED, SETTLED_S + YIELDING_OVER_S))
-        for way, before_s in (*ways, (UNPROTECTED, SETTLED_S)):
-            phases.append(Phase(way, at_s + before_s, at_s + before_s + self._seconds))
-            at_s = phases[-1].ends_s
-        return phases
 
     def _weigh(self, best_effort: int) -> None:
-        self._tree.set(CPU_SHARES, "kubepods/burstable", EQUAL_SHARES)
-        self._tree.set(CPU_SHARES, "kubepods/besteffort", best_effort)
+        self.tree.set(CPU_SHARES, "kubepods/burstable", EQUAL_SHARES)
+        self.tree.set(CPU_SHARES, BEST_EFFORT, best_effort)
 
-    def _state(self, *, controls: bool = False, suppresses: bool = False) -> NodeState:
+    def state(self, *, controls: bool = False, suppress_above: int | None = None) -> NodeState:
         gates = {**DEFAULT_GATES, AgentGate.INTERFERENCE_CONTROL: controls}
         slo = {
-            "resourceUsedThresholdWithBE": {"enable": suppresses, "cpuSuppressPolicy": "cfsQuota"},
+            "resourceUsedThresholdWithBE": {
+                "enable": suppress_above is not None,
+                "cpuSuppressThresholdPercent": suppress_above or THRESHOLD,
+                "cpuSuppressPolicy": "cfsQuota",
+            },
             "resourceQOSStrategy": {qos: {"cpuQOS": {"enable": True}} for qos in ("lsClass", "beClass")},
         }
-        pods = {pod.uid: pod for pod in (self._service, self._guest)}
-        shape, spec = topology(self._tree.files), convert(NodeSLOSpec, slo)
+        pods = {pod.uid: pod for pod in (self.service, self.guest)}
+        shape, spec = topology(self.tree.files), convert(NodeSLOSpec, slo)
         shape = replace(shape, cpus=tuple(cpu for cpu in shape.cpus if cpu.id in CPUS))
-        return state_of(self._tree.cgroups, shape, DRIVER, Node(), spec, pods, Kubelet(), gates)
+        return state_of(self.tree.cgroups, shape, DRIVER, Node(), spec, pods, Kubelet(), gates)
 
-    def _rounds(self, state: NodeState | None, until_s: float, arrives_s: float) -> list[float]:
-        """The agent's, each second; the cores that CPU suppress allowed in each."""
+    def release(self) -> None:
+        """The agent's settings taken back, and equal weights."""
+        self._agent.executor.restore_all(time.monotonic())
+        self._weigh(EQUAL_SHARES)
+
+    def rounds(self, state: NodeState | None, until_s: float, respond: Callable[[Done], None]) -> list[float]:
+        """The agent's, each second; the cores that CPU suppress allowed in each. No state: no agent."""
         allowed = []
         while state is not None and (now_s := time.monotonic()) < until_s - WINDOW_S / 2:
-            said = statistics.mean(struct.unpack_from("d", probe)[0] for probe in self._probes)
-            self._agent.samples.add(names.pod_probe(self._service.uid), now_s, said, SLOW_RING)
-            self._heed(self._agent.round(state, now_s), arrives_s)
+            slowest_ms = statistics.mean(struct.unpack_from("d", probe)[0] for probe in self._probes)
+            self._agent.samples.add(names.pod_probe(self.service.uid), now_s, slowest_ms, SLOW_RING)
+            respond(self._agent.round(state, now_s))
             if (budget := cpu_budget(state, self._agent.samples, THRESHOLD, None, now_s)) is not None:
                 allowed.append(budget.allowed / 1000)
             time.sleep(max(min(now_s + WINDOW_S, until_s) - time.monotonic(), 0))
         time.sleep(max(until_s - time.monotonic(), 0))
         return allowed
 
-    def _heed(self, done: Done, arrives_s: float) -> None:
-        for finding in done.findings:
-            taken, culprit = finding.taken, finding.episode.suspects.culprit
-            self._found.steps.append(f"{taken.step} by {finding.episode.signal.key}")
-            names_it = culprit is not None and culprit.uid == self._guest.uid
-            if names_it and taken.at_s > arrives_s and self._found.named_after is None:
-                self._found.named_after = round((taken.at_s - arrives_s) / WINDOW_S)
-        if done.evictions:
-            # As kubelet would.
-            self._end_guests()
-            self._found.steps.append(Step.EVICTED)
-
-    def _start_services(self) -> list[subprocess.Popen[bytes]]:
-        started = []
+    def start_services(self) -> None:
         for number in range(len(CPUS)):
             with (self._directory / f"data-{number}").open("wb") as file:
                 file.write(os.urandom(DATA_BYTES))
@@ -295,27 +222,39 @@ class _Visiting:
             probe.write_bytes(bytes(8))
             with probe.open("r+b") as file:
                 self._probes.append(mmap.mmap(file.fileno(), 8))
-            args = (str(number), str(self._directory), str(LOAD), str(REQUEST_MS))
-            started.append(self._started(self._service, "koord_bench.colocation_service", *args))
-        for process in started:
+            args = (str(number), str(self._directory), str(REQUEST_MS))
+            self._services.append(self._started(self.service, "koord_bench.colocation_service", *args))
+        for process in self._services:
             assert process.stdout is not None
             if process.stdout.readline() != b"ready\n":
                 raise RuntimeError("the service of the co-location figure did not start")
-        return started
 
-    def _start_guests(self, arrives_s: float) -> None:
-        args = (self._neighbour.name, str(self._directory), str(arrives_s))
+    def announce(self, phases: Sequence[Phase]) -> None:
+        """To the service: all phases, before the first begins."""
+        for process in self._services:
+            _say(process, json.dumps(phases))
+
+    def answers(self) -> list[list[Mapping[str, list[float]]]]:
+        """After the last phase: by process of the service, by phase, what `PhaseTimes` has."""
+        return [json.loads(process.communicate(timeout=STARTED_WITHIN_S)[0]) for process in self._services]
+
+    @property
+    def has_guests(self) -> bool:
+        return bool(self._guests)
+
+    def start_guests(self, arrives_s: float) -> None:
+        args = (self.neighbour.name, str(self._directory), str(arrives_s))
         module = "koord_bench.colocation_neighbours"
-        self._guests = [self._started(self._guest, module, *args) for _ in range(len(CPUS))]
+        self._guests = [self._started(self.guest, module, *args) for _ in range(len(CPUS))]
 
-    def _end_guests(self) -> None:
-        for pid in self._tree.processes(self._guest.containers[0].directory):
+    def end_guests(self) -> None:
+        for pid in self.tree.processes(self.guest.containers[0].directory):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._guests = []
 
     def _started(self, pod: AgentPod, module: str, *args: str) -> subprocess.Popen[bytes]:
-        doors, promise = self._tree.doors(pod.containers[0].directory), ends_with_this_process()
+        doors, promise = self.tree.doors(pod.containers[0].directory), ends_with_this_process()
 
         def enter() -> None:
             promise()
@@ -334,49 +273,21 @@ class _Visiting:
         self._stack.callback(_ended, process)
         return process
 
-    def _used(self) -> Used:
-        lines = [line.split() for line in self._tree.files.once("proc/stat").splitlines() if line.startswith(b"cpu")]
+    def used(self) -> Used:
+        lines = [line.split() for line in self.tree.files.once("proc/stat").splitlines() if line.startswith(b"cpu")]
         own = [line for line in lines if line[0][3:].isdigit() and int(line[0][3:]) in CPUS]
         tick_s = 1 / os.sysconf("SC_CLK_TCK")
+        guests = self.tree.processes(self.guest.containers[0].directory)
+        services = self.tree.processes(self.service.containers[0].directory)
         return Used(
             time.monotonic(),
-            usage.cpu_ns(self._tree.cgroups, self._guest.directory) / 1e9,
+            usage.cpu_ns(self.tree.cgroups, self.service.directory) / 1e9,
+            usage.cpu_ns(self.tree.cgroups, self.guest.directory) / 1e9,
+            other_programs_s({*guests, *services, os.getpid()}),
             sum(int(line[4]) for line in own) * tick_s,
             sum(int(line[8]) for line in own) * tick_s,
-            sum(map(_written_bytes, self._tree.processes(self._guest.containers[0].directory))),
+            sum(map(_written_bytes, guests)),
         )
-
-    def _got(self, before: Used, after: Used, allowed: Sequence[float]) -> Got:
-        took_s, used_s = after.at_s - before.at_s, after.guest_s - before.guest_s
-        if took_s < self._seconds / 2:
-            return Got()
-        return Got(
-            used_s / max(used_s + after.idle_s - before.idle_s, 1e-9),
-            used_s / took_s / statistics.mean(allowed) - 1 if allowed else None,
-            max(after.written_bytes - before.written_bytes, 0) / took_s,
-            (after.stolen_s - before.stolen_s) / took_s / len(CPUS),
-        )
-
-
-class Used(NamedTuple):
-    at_s: float
-    guest_s: float
-    "CPU time of the neighbour."
-    idle_s: float
-    "Of all CPUs. A CPU with a process that waits for a disk is not idle: more CPU would not help that process."
-    stolen_s: float
-    "Likewise, by the hypervisor."
-    written_bytes: int
-    "By the neighbour."
-
-
-class Got(NamedTuple):
-    """Between two looks, as in `ServiceFigures`."""
-
-    best_effort: float | None = None
-    off_budget: float | None = None
-    written_s: float | None = None
-    stolen: float | None = None
 
 
 def _written_bytes(pid: int) -> int:
@@ -386,20 +297,6 @@ def _written_bytes(pid: int) -> int:
     except OSError:
         return 0
     return int(fields["write_bytes"])
-
-
-def _figures(answers: Sequence[Mapping[str, list[float]]], phase: Phase, got: Got) -> ServiceFigures:
-    taken, delays, worked = (
-        [value for answer in answers for value in answer[which]] for which in ("taken_ms", "delays_ms", "worked_ms")
-    )
-    return ServiceFigures(
-        p50_ms=percentile(taken, 0.5),
-        p99_ms=percentile(taken, 0.99),
-        waited=sum(delay >= WAITED_MS for delay in delays) / max(len(delays), 1),
-        answered_s=len(delays) / (phase.ends_s - phase.begins_s),
-        worked_ms=percentile(worked, 0.5),
-        **got._asdict(),
-    )
 
 
 def _say(process: subprocess.Popen[bytes], line: str) -> None:

@@ -112,19 +112,19 @@ class Probe:
         self._said_s = now_s
 
 
-def main(number: int, data: Path, load: float, request_ms: float) -> None:
-    """Reads a line with the beginning and the end of each phase, by the clock that never jumps."""
+def main(number: int, data: Path, request_ms: float) -> None:
+    """Reads a line with the beginning, the end and the load of each phase, by the clock that never jumps."""
     cpus = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cpus[number % len(cpus)]})
     files, work, probe = Files("/"), Work(number, data, request_ms), Probe(data / f"probe-{number}")
     gc.disable()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    phases: list[tuple[float, float]] = json.loads(sys.stdin.readline())
-    rate = load / (request_ms / 1000)
+    phases: list[tuple[float, float, float]] = json.loads(sys.stdin.readline())
     figures = []
     arrival, waited_ns = time.monotonic(), run_queue_delay_ns(files, "thread-self")
-    for begins_s, ends_s in phases:
+    for begins_s, ends_s, load in phases:
+        rate = load / (request_ms / 1000)
         for is_seen, until_s in ((False, begins_s), (True, ends_s)):
             rng, seen = random.Random(number), PhaseTimes()
             while (arrival := arrival + rng.expovariate(rate)) < until_s:
@@ -158,4 +158,4 @@ def _given_up(rng: random.Random, arrival: float, rate: float, until_s: float) -
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]))
+    main(int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]))

@@ -19,7 +19,8 @@ from koord_bench.colocation import (
     WORKED,
     Metric,
 )
-from koord_bench.colocation_node import CONTROLLED, PROTECTED, SUPPRESSED, THRESHOLD, UNPROTECTED, WAITED_MS
+from koord_bench.colocation_node import THRESHOLD
+from koord_bench.colocation_visit import CONTROLLED, PROTECTED, SUPPRESSED, UNPROTECTED, WAITED_MS
 from koord_bench.harness import Result
 
 HEADINGS: Final = (
