@@ -56,7 +56,7 @@ class NodeMinutes:
     at_s: float
     "When the minute ended, in the time of the scenario."
     services_milli: Floats
-    "Mean over the minute."
+    "Mean over the minute. NaN where the node is down: policies learn nothing there."
     rise_milli: Floats
     "Mean over the minute of services' use less its mean over the 30 s before."
     services_memory_bytes: Floats
@@ -69,8 +69,10 @@ class NodeMinutes:
     services_request_memory_bytes: Floats
     services_peak_milli: Floats
     "Sum over services of the larger of what each requests and uses."
+    services_peak_memory_bytes: Floats
     system_milli: Floats
     "Part of `services_milli` that no pod uses."
+    system_memory_bytes: Floats
     reported: Flags
     "False where no report left the node in this minute: the manager keeps the figures of the last one."
     pods: BatchPodMinutes

@@ -32,6 +32,10 @@ class Series:
     batch_used_milli: Floats
     batch_wanted_milli: Floats
     "What batch pods that ran would have used if nothing had held them back."
+    room_milli: Floats
+    "What batch could have used with every node up to its mark: the sum of max(0, mark - services - system)."
+    arrived_milli_s: Floats
+    "Work of the batch pods that arrived."
     lent_milli: Floats
     "What the scheduler knew to be lent, of nodes that are up."
     requested_milli: Floats

@@ -26,7 +26,7 @@ LAST_S: Final = 1e11
 """No histogram has more samples, and no clock shows a later second."""
 LATE_S: Final = 3600.0
 """A sample that is older than the newest one by more than this shows that a clock was set back."""
-_ALMOST: Final = 1 - 1e-12
+ALMOST: Final = 1 - 1e-12
 """Sums of weights differ in their last bits by the order of adding."""
 
 
@@ -93,7 +93,7 @@ class DecayingHistogram:
             return 0.0
         least = EPSILON * self._fresh(self.newest_s)
         total = sum(weight for weight in self._weights if weight >= least)
-        wanted, reached, last = part * total * _ALMOST, 0.0, 0
+        wanted, reached, last = part * total * ALMOST, 0.0, 0
         for slot, weight in enumerate(self._weights):
             if weight >= least:
                 reached, last = reached + weight, slot

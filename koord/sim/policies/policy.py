@@ -20,7 +20,8 @@ M = TypeVar("M")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a user may set, in the words of `slo-controller-config`."""
+    """What a user may set, in the words of `slo-controller-config`, laid over the defaults: no field is absent that has
+    one."""
 
     mark_percent: float
     "The safety mark: use of a node above it is a violation."
@@ -64,6 +65,11 @@ class Policy(Protocol[M]):
         """Whose resources it publishes, and so which ones batch pods request."""
         ...
 
+    @property
+    def knows_now(self) -> bool:
+        """Whether `ceiling` is given what services use in the coming 10 s: only an oracle's is."""
+        ...
+
     def begin(self, nodes: NodeColumns, settings: Settings) -> M:
         """The memory before the first minute."""
         ...
@@ -73,8 +79,8 @@ class Policy(Protocol[M]):
         ...
 
     def ceiling(self, memory: M, services_milli: Floats) -> Floats:
-        """What batch may use now, by services' mean of the last 30 s; infinite where nothing holds it back. Called
-        every 10 s."""
+        """What batch may use now, by services' mean of the last 30 s (see `knows_now`); infinite where nothing holds it
+        back. Called every 10 s."""
         ...
 
     def lent(self, memory: M, minutes: NodeMinutes, future: Future) -> Lent | None:
