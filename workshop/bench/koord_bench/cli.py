@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 import msgspec
@@ -16,6 +16,9 @@ from koord.cli.options import Number, output_option
 from koord.cli.progress import Progress
 from koord_bench.children import ended_by_signals
 from koord_bench.harness import Result
+
+if TYPE_CHECKING:
+    from koord_bench.colocation_neighbours import Neighbour
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -67,7 +70,7 @@ PACKING: Final = "gpu-packing"
 PACKING_OPTIONS: Final = ("data", "trace", "seed", "policy", "load", "plot")
 RECOMMEND: Final = "recommend"
 COLOCATION: Final = "colocation"
-COLOCATION_OPTIONS: Final = ("neighbours", "rounds", "seconds")
+COLOCATION_OPTIONS: Final = ("neighbours", "rounds", "seconds", "record", "minutes")
 HEADINGS: Final = ("BENCH", "CASE", "METRIC", "VALUE", "UNIT", "BASELINE", "RATIO", "GOAL", "MET")
 
 
@@ -91,8 +94,13 @@ def colocation_options(command: F) -> F:
     """What `koord bench colocation` takes beside; no other benchmark does."""
     for option in reversed((
         click.option("--neighbours", metavar="LIST", help="colocation: which neighbours, as in cpu,fork; else all."),
-        click.option("--rounds", type=click.IntRange(1, 100), help="colocation: how often each is measured; else 5."),
-        click.option("--seconds", type=Number(1, 60), help="colocation: that each way is measured; else 4."),
+        click.option("--rounds", type=click.IntRange(1, 100),
+                     help="colocation: how often each is measured; else 5, with --record 1."),
+        click.option("--seconds", type=Number(0.2, 60),
+                     help="colocation: that each way is measured; else 4, with --record 2."),
+        click.option("--record", type=click.Path(dir_okay=False, path_type=Path),
+                     help="colocation: write response times at many loads to this file, or go on with it."),
+        click.option("--minutes", type=Number(1, 600), help="colocation: with --record, for so long; else 10."),
     )):  # fmt: skip
         command = option(command)
     return command
@@ -120,7 +128,7 @@ def bench(name: str | None, quick: bool, output: str, **own: Any) -> None:
             raise click.UsageError(f"{', '.join(written)} is for {of}: koord bench {of} {' '.join(written)} ...")
     results: list[Result] = []
     names = [name] if name else list(BENCHES)
-    for line in () if quick else _how_long(names):
+    for line in () if quick or colocation["record"] else _how_long(names):
         click.echo(f"note: {line}", err=True)
     with ended_by_signals(), Progress() as progress:
         for chosen in names:
@@ -128,6 +136,9 @@ def bench(name: str | None, quick: bool, output: str, **own: Any) -> None:
             say("starting")
             if chosen == PACKING:
                 results += _pack(quick, say, packing)
+            elif chosen == COLOCATION and colocation["record"] is not None:
+                _record(say, colocation)
+                return
             elif chosen == COLOCATION:
                 results += _colocate(quick, say, colocation)
             elif chosen == RECOMMEND:
@@ -166,13 +177,32 @@ def missing_peers(names: Sequence[str]) -> Iterator[str]:
 
 def _colocate(quick: bool, say: Callable[[str], None], given: Mapping[str, Any]) -> list[Result]:
     from koord_bench.colocation import Options, run
+
+    if given["minutes"]:
+        raise click.UsageError("--minutes needs --record FILE")
+    names = tuple(neighbour.name for neighbour in _neighbours(given["neighbours"]))
+    return run(quick, say, Options(names, given["rounds"] or 0, given["seconds"] or 0.0))
+
+
+def _record(say: Callable[[str], None], given: Mapping[str, Any]) -> None:
+    from koord_bench.colocation_recording import Order, record
+
+    order, neighbours = Order(given["record"]), _neighbours(given["neighbours"])
+    chosen: dict[str, Any] = {"neighbours": neighbours} if neighbours else {}
+    chosen |= {name: given[name] for name in ("rounds", "seconds", "minutes") if given[name]}
+    recording = record(replace(order, **chosen), say)
+    click.echo(f"{order.file}: {len(recording.points)} points", err=True)
+
+
+def _neighbours(names: str | None) -> tuple[Neighbour, ...]:
+    """In the order of the names; none without names."""
     from koord_bench.colocation_neighbours import NEIGHBOURS
 
-    known = [each.name for each in NEIGHBOURS]
-    chosen = tuple(each.strip() for each in (given["neighbours"] or "").split(",") if each.strip())
-    if unknown := [each for each in chosen if each not in known]:
-        raise click.UsageError(f"--neighbours: {', '.join(unknown)} is not known; use some of {', '.join(known)}")
-    return run(quick, say, Options(chosen, given["rounds"] or 0, given["seconds"] or 0.0))
+    by_name = {neighbour.name: neighbour for neighbour in NEIGHBOURS}
+    chosen = [name.strip() for name in (names or "").split(",") if name.strip()]
+    if unknown := [name for name in chosen if name not in by_name]:
+        raise click.UsageError(f"--neighbours: {', '.join(unknown)} is not known; use some of {', '.join(by_name)}")
+    return tuple(by_name[name] for name in chosen)
 
 
 def _pack(quick: bool, say: Callable[[str], None], packing: Mapping[str, Any]) -> list[Result]:

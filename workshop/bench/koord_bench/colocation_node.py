@@ -27,7 +27,8 @@ from koord.agent.core import Agent, Done
 from koord.agent.executor.executor import Executor
 from koord.agent.executor.ledger import Ledger
 from koord.agent.host import usage
-from koord.agent.host.knobs import CPU_SHARES
+from koord.agent.host.convert import PERIOD_US, UNLIMITED
+from koord.agent.host.knobs import CPU_PERIOD, CPU_QUOTA, CPU_QUOTA_IN_LONG_PERIODS, CPU_SHARES
 from koord.agent.host.topology import topology
 from koord.agent.pods import BATCH_CPU, BATCH_MEMORY, AgentPod, pods_of
 from koord.agent.qos.cpu_budget import cpu_budget
@@ -246,6 +247,13 @@ class BenchNode:
         args = (self.neighbour.name, str(self._directory), str(arrives_s))
         module = "koord_bench.colocation_neighbours"
         self._guests = [self._started(self.guest, module, *args) for _ in range(len(CPUS))]
+
+    def limit_guests(self, percent: int | None, period_us: int = PERIOD_US) -> None:
+        """To a part of the node; None: no limit."""
+        quota = UNLIMITED if percent is None else percent * len(CPUS) * PERIOD_US // 100
+        self.tree.set(CPU_QUOTA, BEST_EFFORT, UNLIMITED)
+        self.tree.set(CPU_PERIOD, BEST_EFFORT, period_us)
+        self.tree.set(CPU_QUOTA if period_us == PERIOD_US else CPU_QUOTA_IN_LONG_PERIODS, BEST_EFFORT, quota)
 
     def end_guests(self) -> None:
         for pid in self.tree.processes(self.guest.containers[0].directory):
