@@ -4,6 +4,11 @@ scenario   what a scenario file says, and what is wrong with it
 cluster    what a run begins with: nodes, services with their places, batch pods to come
 outcome    what a run came to
 columns    services and batch pods as arrays: what readers of traces and generators produce
-oracle     a policy that knows the next hour: the measure of the others
-fluid      the bound that no policy exceeds
+minutes    a minute of all nodes: what policies learn from
+mix        the cluster of a scenario, from traces: nodes packed with services, batch pods
+traces     readers of traces
+policies   what nodes lend, as values chosen by name
+oracle     a policy that knows the next hour
+fluid      the most that any policy could do
+chance     numbers from a seed and names
 """

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from koord.api.machinery.struct import EMPTY
 from koord.sim.columns import BatchTasks, Repair, ServiceCurves
 from koord.sim.minutes import NodeColumns
 
@@ -48,5 +47,5 @@ class Cluster:
     system_milli: NDArray[np.float64] | None = None
     "By node, what is used outside of pods; None: nothing."
     repairs: tuple[Repair, ...] = ()
-    labels: Mapping[str, Mapping[str, str]] = EMPTY
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     "Labels of nodes beside those that every node has, by the node's name."

@@ -73,13 +73,16 @@ class ClusterSource(Struct):
     "How much of a node's CPU its services request."
     request_over_peak: Range = Range(1.2, 2.0)
     "What a service requests, in multiples of the most that it uses."
+    service_cores: Range = Range(0.5, 8.0)
+    "The most that a service uses. Few are large: as many between 1 and 2 cores as between 2 and 4."
     pools: Mapping[str, Share] = EMPTY
     "Names of node pools, and their shares of the nodes. Empty: one pool without a name."
 
 
 class ServiceSource(Struct):
     trace: str = "synthetic"
-    "Name of the reader: `koord sim` lists them in an error message."
+    """Name of the reader: `koord sim` lists them in an error message. Several are joined by +, as in
+    bitbrains+planetlab: each gives as many services as the others."""
     path: str = ""
     "File or folder of the trace, below the folder of traces."
     machines: Literal["all", "first", "second"] = "all"
@@ -97,6 +100,17 @@ class BatchSource(Struct):
     "recorded: at the times of the trace. saturate: `pending` pods always wait, and the trace repeats."
     pending: Annotated[int, Meta(ge=1, le=100_000)] | None = None
     "Only with arrivals: saturate."
+    pods: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
+    """Services and batch pods together: the trace repeats, evenly over the duration, until there are that many. Only
+    with arrivals: recorded."""
+    cores: tuple[Annotated[int, Meta(ge=1, le=1024)], ...] = ()
+    "Sizes of batch pods, each as likely as any other: use is scaled with them. Empty: as in the trace."
+    memory_per_core: Memory = "1Gi"
+    "Only with cores."
+    shortest: AnyTime = "0s"
+    "Tasks that run for less are left out."
+    longest: SomeTime | None = None
+    "Tasks that run for more are left out."
     checkpoint: SomeTime = "30m"
     "Work since the last checkpoint is lost on eviction."
     start: AnyTime = "1m"
@@ -244,9 +258,15 @@ def _contradictions(scenario: Scenario) -> Iterable[Fault]:
     for field, given in (
         ("requestedPercent", cluster.requested_percent),
         ("requestOverPeak", cluster.request_over_peak),
+        ("serviceCores", cluster.service_cores),
     ):
         if given.least > given.most or given.most <= 0:
-            yield Fault(f"cluster.{field}", f"least ({given.least:g}) must not be above most ({given.most:g})")
+            yield Fault(
+                f"cluster.{field}",
+                f"least ({given.least:g}) must not be above most ({given.most:g}), most must be above 0",
+            )
+    if not cluster.service_cores.least:
+        yield Fault("cluster.serviceCores.least", "must be above 0")
     if not cluster.cores:
         yield Fault("cluster.cores", "must have at least one size")
     total = sum(cluster.pools.values())
@@ -270,6 +290,10 @@ def _batch_faults(batch: BatchSource) -> Iterable[Fault]:
         yield Fault("batch.pending", "needs arrivals: saturate; with arrivals: recorded the trace says when pods come")
     if batch.arrivals == "saturate" and batch.pending is None:
         yield Fault("batch.pending", "is required with arrivals: saturate")
+    if batch.arrivals == "saturate" and batch.pods is not None:
+        yield Fault("batch.pods", "needs arrivals: recorded; with arrivals: saturate pods come as long as they fit")
+    if batch.longest is not None and parse_duration(batch.shortest) > parse_duration(batch.longest):
+        yield Fault("batch.shortest", f"must not be above longest ({batch.longest}), not {batch.shortest}")
 
 
 def _over(own: Any, general: Any) -> Any:

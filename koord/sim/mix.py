@@ -1,0 +1,68 @@
+"""The cluster of a scenario, from what the traces have.
+
+A trace with nodes and places, as of a recording, gives its own cluster. Curves alone are packed on nodes: on each until
+services request a share of its CPU. A service is then a curve of a trace, drawn by chance (one with twice the peak is
+drawn twice as often, since it is twice the load), shifted by days and brought to a size. It requests its peak
+times a factor, as operators do. All follows from hash(seed, number): a node or service keeps its draw however many
+there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from koord.api.machinery.faults import BadInput
+from koord.api.text.duration import parse_duration
+from koord.api.text.quantity import value
+from koord.sim.chance import chance, choice
+from koord.sim.cluster import Cluster
+from koord.sim.minutes import NodeColumns
+from koord.sim.mix_services import drawn_services, placed_services
+from koord.sim.mix_tasks import no_tasks, sized_tasks
+from koord.sim.scenario import ClusterSource, Scenario
+from koord.sim.traces.trace import Trace
+
+
+def build(scenario: Scenario, services: Sequence[Trace], batch: Trace | None, seed: int) -> Cluster:
+    """`services`: a trace for each name in the scenario's `services.trace`, each with curves."""
+    length_s = parse_duration(scenario.duration)
+    curves = [trace.services for trace in services if trace.services is not None]
+    recorded = services[0].nodes if len(services) == 1 else None
+    if not curves:
+        raise BadInput(f"{scenario.name}: trace {scenario.services.trace} has no services")
+    if scenario.cluster.nodes is None:
+        if recorded is None:
+            raise BadInput(f"{scenario.name}: cluster.nodes is required: trace {scenario.services.trace} has no nodes")
+        nodes = recorded
+        placed = placed_services(scenario, curves[0], nodes, length_s, seed)
+    else:
+        nodes = _nodes(scenario.cluster, scenario.cluster.nodes, seed)
+        placed = drawn_services(scenario, curves, nodes, length_s, seed)
+    tasks = no_tasks()
+    if batch is not None:
+        if batch.tasks is None:
+            raise BadInput(f"{scenario.name}: trace {scenario.batch.trace} has no batch pods")
+        tasks = sized_tasks(scenario.batch, batch.tasks, len(placed.node), length_s, seed)
+    traces = [*services, *([batch] if batch is not None and all(batch is not trace for trace in services) else [])]
+    repairs = tuple(repair for trace in traces for repair in trace.repairs)
+    return Cluster(nodes, placed.services, placed.node, tasks, repairs=repairs)
+
+
+def _nodes(source: ClusterSource, count: int, seed: int) -> NodeColumns:
+    cores = np.array([choice(source.cores, chance(seed, "cores", node)) for node in range(count)], np.int64)
+    return NodeColumns(
+        names=tuple(f"node-{node:05}" for node in range(count)),
+        cpu_milli=cores * 1000,
+        memory_bytes=cores * value(source.memory_per_core),
+        pool=tuple(_pool(source, chance(seed, "pool", node)) for node in range(count)),
+    )
+
+
+def _pool(source: ClusterSource, share: float) -> str:
+    if not source.pools:
+        return ""
+    below = np.cumsum(list(source.pools.values()))
+    row = min(int(np.searchsorted(below, share, side="right")), len(source.pools) - 1)
+    return list(source.pools)[row]

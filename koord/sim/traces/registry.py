@@ -1,0 +1,47 @@
+"""The traces that koord reads, in the order in which tables show them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from koord.sim.traces import bitbrains, planetlab, surf, synthetic
+from koord.sim.traces.trace import TraceReader
+
+READERS: Final = (
+    TraceReader(
+        name="synthetic",
+        summary="services and batch pods from formulas; needs no files",
+        folder="",
+        files=(),
+        contents=("services", "batch"),
+        read=synthetic.read,
+    ),
+    TraceReader(
+        name="bitbrains",
+        summary="business virtual machines, 30 days of 5-minute CPU use",
+        folder="bitbrains",
+        files=(bitbrains.SAMPLES, bitbrains.MACHINES),
+        contents=("services",),
+        read=bitbrains.read,
+    ),
+    TraceReader(
+        name="planetlab",
+        summary="virtual machines of PlanetLab, 5 days of 5-minute CPU use",
+        folder="planetlab",
+        files=(planetlab.FILE,),
+        contents=("services",),
+        read=planetlab.read,
+    ),
+    TraceReader(
+        name="surf",
+        summary="a week of jobs of an HPC cluster, CPU use every 30 s",
+        folder="surf",
+        files=(surf.TASKS, surf.USE),
+        contents=("batch",),
+        read=surf.read,
+    ),
+)
+
+
+def reader(name: str) -> TraceReader | None:
+    return next((reader for reader in READERS if reader.name == name), None)
