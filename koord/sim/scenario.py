@@ -155,6 +155,19 @@ class DeschedulerSettings(Struct):
     "A DeschedulerConfiguration among the manifests, by file. Empty: the one that koord ships."
 
 
+class LatencySettings(Struct):
+    """Response times of services, by the model of `koord.sim.latency`."""
+
+    constants: str = ""
+    "File that `koord sim calibrate` wrote. Empty: the constants that koord ships."
+    neighbour: str = "mixed"
+    "What batch does: a kind of neighbour of the constants, as in cpu or disk; mixed is their mean."
+    protected: bool = True
+    "By the agent with its default gates; false: as if batch had the weight of services."
+    limit: Annotated[float, Meta(gt=1, le=1000)] = 3
+    "A service sample is slow if its p99 is above this multiple of that of a service alone on an idle node."
+
+
 class Pool(Struct):
     """What differs in a pool of nodes."""
 
@@ -186,6 +199,7 @@ class Scenario(Struct):
     thresholds: ResourceThresholdStrategy = ResourceThresholdStrategy()
     "As in slo-controller-config: suppression and eviction by Koordinator's policies."
     noise: Noise = Noise()
+    latency: LatencySettings = LatencySettings()
     faults: FaultSettings = FaultSettings()
     descheduler: DeschedulerSettings | None = None
     manifests: tuple[str, ...] = ()

@@ -185,13 +185,14 @@ def _colocate(quick: bool, say: Callable[[str], None], given: Mapping[str, Any])
 
 
 def _record(say: Callable[[str], None], given: Mapping[str, Any]) -> None:
-    from koord_bench.colocation_recording import Order, record
+    from koord_bench.colocation_recording import Order, record, summary
 
     order, neighbours = Order(given["record"]), _neighbours(given["neighbours"])
     chosen: dict[str, Any] = {"neighbours": neighbours} if neighbours else {}
     chosen |= {name: given[name] for name in ("rounds", "seconds", "minutes") if given[name]}
-    recording = record(replace(order, **chosen), say)
-    click.echo(f"{order.file}: {len(recording.points)} points", err=True)
+    order = replace(order, **chosen)
+    recording = record(order, say)
+    click.echo(f"{order.file}: {len(recording.points)} points; {summary(order, recording)}", err=True)
 
 
 def _neighbours(names: str | None) -> tuple[Neighbour, ...]:

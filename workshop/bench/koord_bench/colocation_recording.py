@@ -76,12 +76,12 @@ def record(order: Order, progress: Progress = silent) -> Recording:
         if not wanted:
             continue
         if time.monotonic() + duration_s(wanted, order.seconds) > until_s:
-            progress(f"the time is up: {_summary(order, recording)}")
+            progress(f"the time is up: {summary(order, recording)}")
             return recording
-        progress(f"a neighbour that {neighbour.does}: {len(wanted)} points; {_summary(order, recording)}")
+        progress(f"a neighbour that {neighbour.does}: {len(wanted)} points; {summary(order, recording)}")
         recording = replace(recording, points=(*recording.points, *_points(neighbour, wanted, order.seconds)))
         write(order.file, recording)
-    progress(_summary(order, recording))
+    progress(summary(order, recording))
     return recording
 
 
@@ -148,7 +148,7 @@ def _missing(recording: Recording, setting: Setting, rounds: int) -> bool:
     return undisturbed < rounds or (setting.neighbour == ALONE and undisturbed < ALONE_TIMES * rounds)
 
 
-def _summary(order: Order, recording: Recording) -> str:
+def summary(order: Order, recording: Recording) -> str:
     settings = {
         setting
         for index, neighbour in enumerate(order.neighbours)

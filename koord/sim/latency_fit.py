@@ -1,0 +1,219 @@
+"""The constants of the latency model from a recording: fitted on one half of its points, judged by the other.
+
+Neighbouring loads are in different halves, for each neighbour in turn, so that the judged points lie between fitted
+ones and at the ends. The fit minimises the squares of the logarithms of predicted / measured, far points weighted down
+(Levenberg and Marquardt's method on the logarithms of the constants, which keeps them positive).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Final
+
+import numpy as np
+
+from koord.api.machinery.faults import BadInput
+from koord.sim.latency import FULLEST, MIXED, FitError, Influence, LatencyModel, Quantile, formula
+from koord.sim.latency_recording import ALONE, UNLIMITED, Point, Recording, Setting, settled
+from koord.sim.minutes import Floats
+
+ANSWERED: Final = 0.97
+"""Share of the requests: a service that answers less falls behind, and its response time says how long for."""
+FEWEST_LOADS: Final = 4
+"""Of a recording: by fewer, a wait in the queue cannot be told from a slow request."""
+COMMON: Final = 3
+"""Constants that all neighbours share: base, wake, queue."""
+PRIOR: Final = 0.03
+"""Weight of the start: what the points say nothing about stays there."""
+CLOSE: Final = 0.1
+"""Logarithm of predicted / measured: points that are further off weigh less."""
+ROUNDS: Final = 60
+
+Kind = tuple[str, bool]
+"""A neighbour, and whether the service is protected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Points as columns, one row for each."""
+
+    services: Floats
+    "Share of the node that the service uses alone at this load."
+    presence: Floats
+    kind: tuple[int, ...]
+    "By row, the index of its kind; -1 alone."
+    p50_ms: Floats
+    p99_ms: Floats
+
+
+def fit(recording: Recording) -> LatencyModel:
+    """Raises `BadInput` if the recording has too few undisturbed points."""
+    points = settled(recording.points)
+    neighbours = sorted({point.neighbour for point in points} - {ALONE})
+    _check(recording, points, neighbours)
+    full = {name: _full(points, name) for name in neighbours}
+    kinds = [(name, protected) for name in neighbours for protected in (True, False)]
+    steady = [point for point in points if point.answered >= ANSWERED]
+    first = [point for point in steady if is_fitted(point.setting, points)]
+    second = [point for point in steady if not is_fitted(point.setting, points)]
+    behind = [point for point in points if point.answered < ANSWERED and not is_fitted(point.setting, points)]
+    columns = [_columns(half, points, kinds, full) for half in (first, second, behind)]
+    quantiles, errors = {}, {}
+    for name, quantile in (("p50", 0.5), ("p99", 0.99)):
+        measured = [getattr(half, f"{name}_ms") for half in columns]
+        constants = _fitted(quantile, columns[0], measured[0], len(kinds))
+        predicted = _predicted(quantile, columns[1], constants)
+        off = np.abs(predicted / measured[1] - 1) * 100
+        loads = columns[2].services * _work(columns[2], constants)
+        errors[name] = FitError(
+            points=len(off),
+            median_percent=round(float(np.median(off)), 1),
+            worst_percent=round(float(off.max()), 1),
+            overloaded=len(loads),
+            overloaded_predicted=int((loads > FULLEST).sum()),
+        )
+        quantiles[name] = _quantile(quantile, constants, kinds)
+    full[MIXED] = fmean(full.values())
+    return LatencyModel(
+        recording.machine,
+        {name: round(share, 4) for name, share in full.items()},
+        quantiles["p50"],
+        quantiles["p99"],
+        errors["p50"],
+        errors["p99"],
+    )
+
+
+def is_fitted(setting: Setting, points: Sequence[Point]) -> bool:
+    """Whether a setting is in the half that the model is fitted to."""
+    loads = sorted({point.load for point in points})
+    names = sorted({point.neighbour for point in points})
+    return (loads.index(setting.load) + names.index(setting.neighbour) + setting.protected) % 2 == 0
+
+
+def _check(recording: Recording, points: Sequence[Point], neighbours: Sequence[str]) -> None:
+    advice = "record again on a quieter machine, or longer (--minutes)"
+    disturbed = f"{len(recording.points)} points, {len(points)} settings with undisturbed ones"
+    loads = {point.load for point in points if point.neighbour == ALONE and point.answered >= ANSWERED}
+    if len(loads) < FEWEST_LOADS:
+        raise BadInput(
+            f"the recording has the service alone at {len(loads)} loads, {FEWEST_LOADS} are needed "
+            f"({disturbed}); {advice}"
+        )
+    if not neighbours:
+        raise BadInput(f"the recording has no neighbour ({disturbed}); {advice}")
+    for name in neighbours:
+        for protected in (True, False):
+            found = [
+                point
+                for point in points
+                if (point.neighbour, point.protected) == (name, protected)
+                and point.answered >= ANSWERED
+                and is_fitted(point.setting, points)
+            ]
+            if len(found) < 2:
+                way = "with" if protected else "without"
+                raise BadInput(
+                    f"the recording has {len(found)} usable points of the neighbour {name} {way} the agent to fit "
+                    f"to, 2 are needed ({disturbed}); {advice}"
+                )
+
+
+def _full(points: Sequence[Point], neighbour: str) -> float:
+    """The share of idle CPU that the neighbour uses without a limit: where services leave enough to measure it."""
+    shares = [
+        point.batch / max(1 - _alone(point, points), 1e-9)
+        for point in points
+        if point.neighbour == neighbour and point.ceiling_percent == UNLIMITED and point.load <= 0.5
+    ]
+    return min(max(float(np.median(shares)) if shares else 1.0, 0.01), 1.0)
+
+
+def _alone(point: Point, points: Sequence[Point]) -> float:
+    """What the service uses alone at the point's load."""
+    return next(
+        (other.services for other in points if other.neighbour == ALONE and other.load == point.load), point.load
+    )
+
+
+def _columns(half: Sequence[Point], points: Sequence[Point], kinds: Sequence[Kind], full: dict[str, float]) -> Columns:
+    services = np.array([_alone(point, points) for point in half])
+    batch = np.array([point.batch for point in half])
+    usable = np.array([full.get(point.neighbour, 1.0) for point in half])
+    return Columns(
+        services,
+        np.clip(batch / np.maximum(1 - services, 1e-9) / usable, 0.0, 1.0),
+        tuple(-1 if point.neighbour == ALONE else kinds.index((point.neighbour, point.protected)) for point in half),
+        np.array([point.p50_ms for point in half]),
+        np.array([point.p99_ms for point in half]),
+    )
+
+
+def _fitted(quantile: float, columns: Columns, measured_ms: Floats, kinds: int) -> Floats:
+    """Constants: base, wake and queue, then stretch and delay of each kind."""
+    least = float(measured_ms.min())
+    start = np.log(np.array([0.7 * least, 0.3 * least, 0.5 * least] + [0.1, 0.3 * least] * kinds))
+
+    def residuals(logs: Floats) -> Floats:
+        off = np.log(_predicted(quantile, columns, np.exp(logs)) / measured_ms)
+        weights = np.sqrt(1 / np.maximum(np.abs(off) / CLOSE, 1.0))
+        return np.concatenate([off * weights, PRIOR * (logs - start)])
+
+    return np.asarray(np.exp(least_squares(residuals, start)))
+
+
+def _predicted(quantile: float, columns: Columns, constants: Floats) -> Floats:
+    stretch, delay_ms = _by_row(columns, constants)
+    base, wake, queue = (float(constant) for constant in constants[:COMMON])
+    return formula(quantile, columns.services, columns.presence, (base, wake, queue), stretch, delay_ms)
+
+
+def _work(columns: Columns, constants: Floats) -> Floats:
+    return np.asarray(1 + _by_row(columns, constants)[0] * columns.presence)
+
+
+def _by_row(columns: Columns, constants: Floats) -> tuple[Floats, Floats]:
+    """Stretch and delay of each point; a service alone has presence 0, so that any would do."""
+    rows = np.maximum(np.array(columns.kind, dtype=np.int64), 0)
+    return constants[COMMON::2][rows], constants[COMMON + 1 :: 2][rows]
+
+
+def least_squares(residuals: Callable[[Floats], Floats], start: Floats) -> Floats:
+    """Where the sum of the squares is least, near the start."""
+    at, damping = start, 1.0
+    off = residuals(at)
+    for _ in range(ROUNDS):
+        slopes = _slopes(residuals, at, off)
+        normal, downhill = slopes.T @ slopes, slopes.T @ off
+        step = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-9), -downhill)
+        there = at + np.clip(step, -2.0, 2.0)
+        off_there = residuals(there)
+        if off_there @ off_there < off @ off:
+            at, off, damping = there, off_there, damping / 3
+            if np.abs(step).max() < 1e-6:
+                break
+        else:
+            damping *= 4
+    return at
+
+
+def _slopes(residuals: Callable[[Floats], Floats], at: Floats, off: Floats) -> Floats:
+    width = 1e-5
+    columns = [(residuals(at + width * unit) - off) / width for unit in np.eye(len(at))]
+    return np.stack(columns, axis=1)
+
+
+def _quantile(quantile: float, constants: Floats, kinds: Sequence[Kind]) -> Quantile:
+    base, wake, queue = (round(float(constant), 4) for constant in constants[:COMMON])
+    influences: dict[bool, dict[str, Influence]] = {True: {}, False: {}}
+    for index, (name, protected) in enumerate(kinds):
+        stretch, delay_ms = constants[COMMON + 2 * index : COMMON + 2 * index + 2]
+        influences[protected][name] = Influence(round(float(stretch), 4), round(float(delay_ms), 4))
+    for by_name in influences.values():
+        by_name[MIXED] = Influence(
+            round(fmean(influence.stretch for influence in by_name.values()), 4),
+            round(fmean(influence.delay_ms for influence in by_name.values()), 4),
+        )
+    return Quantile(quantile, base, wake, queue, influences[True], influences[False])
