@@ -60,6 +60,31 @@ class BatchTasks:
         return np.diff(self.offset) * self.step_s
 
 
+def joined(first: BatchTasks, more: BatchTasks) -> BatchTasks:
+    """Tasks after tasks. Both have the same `step_s`, unless the first are none."""
+    if first.ids and first.step_s != more.step_s:
+        raise ValueError(f"tasks by steps of {first.step_s:g} s and of {more.step_s:g} s cannot be joined")
+    return BatchTasks(
+        (*first.ids, *more.ids),
+        np.concatenate((first.arrival_s, more.arrival_s)),
+        np.concatenate((first.request_cpu_milli, more.request_cpu_milli)),
+        np.concatenate((first.request_memory_bytes, more.request_memory_bytes)),
+        more.step_s,
+        np.concatenate((first.offset, more.offset[1:] + first.offset[-1])),
+        np.concatenate((first.use_milli, more.use_milli)),
+        _joined_names(first, more, first.queue, more.queue),
+        _joined_names(first, more, first.gang, more.gang),
+    )
+
+
+def _joined_names(
+    first: BatchTasks, more: BatchTasks, names: tuple[str, ...] | None, others: tuple[str, ...] | None
+) -> tuple[str, ...] | None:
+    if names is None and others is None:
+        return None
+    return (*(names or ("",) * len(first.ids)), *(others or ("",) * len(more.ids)))
+
+
 @dataclass(frozen=True, slots=True)
 class Repair:
     """A change that a reader made to its input by a stated rule."""

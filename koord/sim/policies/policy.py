@@ -35,6 +35,10 @@ class Lent:
 
     cpu_milli: Floats
     memory_bytes: Floats
+    measured_milli: Floats | None = None
+    """How much of the figure was measured, and so goes up and down from one report to the next: the manager does not
+    write what this explains. None: nothing."""
+    measured_bytes: Floats | None = None
 
 
 class Future(Protocol):
