@@ -35,10 +35,10 @@ def build(scenario: Scenario, services: Sequence[Trace], batch: Trace | None, se
     if scenario.cluster.nodes is None:
         if recorded is None:
             raise BadInput(f"{scenario.name}: cluster.nodes is required: trace {scenario.services.trace} has no nodes")
-        nodes = recorded
+        nodes, system_milli = recorded, services[0].system_milli
         placed = placed_services(scenario, curves[0], nodes, length_s, seed)
     else:
-        nodes = _nodes(scenario.cluster, scenario.cluster.nodes, seed)
+        nodes, system_milli = _nodes(scenario.cluster, scenario.cluster.nodes, seed), None
         placed = drawn_services(scenario, curves, nodes, length_s, seed)
     tasks = no_tasks()
     if batch is not None:
@@ -47,7 +47,7 @@ def build(scenario: Scenario, services: Sequence[Trace], batch: Trace | None, se
         tasks = sized_tasks(scenario.batch, batch.tasks, len(placed.node), length_s, seed)
     traces = [*services, *([batch] if batch is not None and all(batch is not trace for trace in services) else [])]
     repairs = tuple(repair for trace in traces for repair in trace.repairs)
-    return Cluster(nodes, placed.services, placed.node, tasks, repairs=repairs)
+    return Cluster(nodes, placed.services, placed.node, tasks, system_milli, repairs)
 
 
 def _nodes(source: ClusterSource, count: int, seed: int) -> NodeColumns:

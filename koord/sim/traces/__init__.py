@@ -8,5 +8,6 @@ grid          samples at any time to means on a regular grid, with gaps
 synthetic     curves and tasks from formulas
 bitbrains     virtual machines of a service provider (services)
 planetlab     virtual machines of PlanetLab (services)
+table         the documented form of CSV and Parquet files, which recordings have
 surf          jobs of an HPC cluster (batch)
 """

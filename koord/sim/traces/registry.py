@@ -43,5 +43,14 @@ READERS: Final = (
 )
 
 
+TABLE: Final = "table"
+"The documented form of CSV and Parquet files: a folder with services, batch and nodes."
+
+
+def names() -> str:
+    """All traces, for messages."""
+    return ", ".join([*(reader.name for reader in READERS), TABLE])
+
+
 def reader(name: str) -> TraceReader | None:
     return next((reader for reader in READERS if reader.name == name), None)

@@ -80,7 +80,8 @@ def rows(stream: BinaryIO, file: str, needed: Iterable[str], columns: Sequence[s
     except csv.Error as error:
         raise TraceFault(file, reader.line_num, f"is not CSV: {error}") from None
     finally:
-        text.detach()
+        if not stream.closed:
+            text.detach()
 
 
 def _places(file: str, header: Sequence[str], needed: Iterable[str]) -> dict[str, int]:

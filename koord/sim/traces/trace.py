@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO, Literal, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from koord.api.machinery.faults import BadInput
 from koord.sim.columns import BatchTasks, Repair, ServiceCurves
 from koord.sim.minutes import NodeColumns
@@ -32,6 +35,8 @@ class Trace:
     tasks: BatchTasks | None = None
     nodes: NodeColumns | None = None
     repairs: tuple[Repair, ...] = ()
+    system_milli: NDArray[np.float64] | None = None
+    "What nodes use outside of pods, in the order of `nodes`."
 
 
 @dataclass(frozen=True, slots=True)
