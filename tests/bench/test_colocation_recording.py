@@ -115,7 +115,7 @@ def test_this_machine_is_recorded_and_nothing_is_left(monkeypatch: pytest.Monkey
     record(order)
     recording = parse(order.file.read_bytes(), "points.json")
     assert {point.setting for point in recording.points} == set(settings_of(CPU, order.loads, 0))
-    assert all(point.batch > 0 for point in recording.points if point.neighbour and point.load < 0.5)
+    assert any(point.batch > 0 for point in recording.points if point.neighbour)
     limited = [point for point in recording.points if point.ceiling_percent < UNLIMITED]
     assert all(point.batch < point.ceiling_percent / 100 + 0.25 for point in limited)
     assert not list(Path("/sys/fs/cgroup").glob(f"*/{NAME}-recording-{os.getpid()}"))
