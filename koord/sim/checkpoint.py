@@ -21,6 +21,7 @@ import numpy as np
 
 from koord.api.machinery.faults import BadInput
 from koord.sim.cluster import Cluster
+from koord.sim.latency import LatencyModel
 from koord.sim.policies.policy import Policy
 from koord.sim.publishing import Change, Figures, Report
 from koord.sim.recording import PoolSums
@@ -41,10 +42,17 @@ class CheckpointError(BadInput):
     """A checkpoint that cannot be used."""
 
 
-def digest(scenario: Scenario, cluster: Cluster, policies: Mapping[str, Policy[Any]], seed: int) -> str:
+def digest(
+    scenario: Scenario,
+    cluster: Cluster,
+    policies: Mapping[str, Policy[Any]],
+    seed: int,
+    latency: LatencyModel | None,
+) -> str:
     """Of everything that decides about a run."""
     made = hashlib.blake2b(digest_size=16)
     made.update(msgspec.json.encode(scenario))
+    made.update(msgspec.json.encode(latency))
     chosen = {pool: policy.name for pool, policy in sorted(policies.items())}
     made.update(json.dumps([seed, chosen]).encode())
     parts = (cluster.nodes, cluster.services, cluster.tasks)

@@ -30,6 +30,8 @@ class PoolSums:
     wasted_milli_s: float = 0.0
     evicted: int = 0
     fragmentation: float = 0.0
+    service_minutes: float = 0.0
+    "Of services with a response time; the two below are sums over these."
     slow: float = 0.0
     p99: float = 0.0
     moved: int = 0
@@ -152,8 +154,8 @@ def totals_of(
         wait_p99_s=_quantile(waits, 0.99),
         fragmentation_percent=100 * sums.fragmentation / counted,
         fairness=jain(shares) if len(shares) else 1.0,
-        slow_percent=100 * sums.slow / counted,
-        p99=sums.p99 / counted,
+        slow_percent=100 * sums.slow / sums.service_minutes if sums.service_minutes else np.nan,
+        p99=sums.p99 / sums.service_minutes if sums.service_minutes else np.nan,
         moved=sums.moved,
         decisions=sums.decisions,
     )

@@ -20,6 +20,7 @@ from koord.api.machinery.faults import BadInput
 from koord.api.text.manifest import Manifests
 from koord.sim import checkpoint
 from koord.sim.cluster import Arrivals, Cluster
+from koord.sim.latency import LatencyModel
 from koord.sim.lending import lenders
 from koord.sim.outcome import Outcome
 from koord.sim.policies.policy import Policy
@@ -47,19 +48,20 @@ def run(
     seed: int = 0,
     manifests: Manifests | None = None,
     arrivals: Arrivals | None = None,
+    latency: LatencyModel | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
     save: Callable[[bytes], None] | None = None,
     resume: bytes | None = None,
 ) -> Outcome:
     """Run a scenario. `policies`: by pool; "" is for pools that are not named. `arrivals`: instead of the times of the
-    cluster's tasks. `progress` and `stop` are asked after each minute; a run that is stopped gives what it has so far.
-    `save` gets a checkpoint at each restart of the scheduler (`Scenario.restart`); `resume` is one of them: the run
-    continues there."""
+    cluster's tasks. `latency`: the model of response times; None: they are NaN. `progress` and `stop` are asked after
+    each minute; a run that is stopped gives what it has so far. `save` gets a checkpoint at each restart of the
+    scheduler (`Scenario.restart`); `resume` is one of them: the run continues there."""
     if arrivals is not None and (save is not None or resume is not None):
         raise BadInput("a run whose pods come by what happens has no checkpoints")
-    stage = stage_of(scenario, cluster, lenders(scenario, cluster.nodes, policies), seed, manifests, arrivals)
-    digest = checkpoint.digest(scenario, cluster, policies, seed)
+    stage = stage_of(scenario, cluster, lenders(scenario, cluster.nodes, policies), seed, manifests, arrivals, latency)
+    digest = checkpoint.digest(scenario, cluster, policies, seed, latency)
     if resume is not None:
         checkpoint.restore(resume, stage, digest)
         restart(stage)

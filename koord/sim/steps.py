@@ -15,6 +15,7 @@ from koord.sim.cluster import Arrivals, ArrivalView, Cluster
 from koord.sim.columns import BatchTasks, joined
 from koord.sim.curves import NodeSums
 from koord.sim.faults import TOLERATED_S, Outages, outages, reporting
+from koord.sim.latency import LatencyModel
 from koord.sim.lending import Ahead, Lender, band_of, ceilings, learn
 from koord.sim.minutes import BatchPodMinutes, Floats, Ints, NodeMinutes
 from koord.sim.outcome import EvictedBy
@@ -23,6 +24,7 @@ from koord.sim.pods import on_node
 from koord.sim.policies.policy import Lent
 from koord.sim.publishing import Change, Gates, Report
 from koord.sim.recording import WHOLE, PoolSums
+from koord.sim.response_times import ResponseTimes, check_settings, response_times
 from koord.sim.scenario import TICK_S, Scenario
 from koord.sim.tasks import ENDED_S, Status, TaskSource, advance_s, source_of, wants
 from koord.sim.world import (
@@ -65,6 +67,7 @@ class Stage:
     start_s: float
     checkpoint_s: float
     most_decisions: int
+    latency: LatencyModel | None
     has_restarted: bool = False
     "Since the last minute."
     meanwhile: Meanwhile = field(default_factory=lambda: Meanwhile())
@@ -92,7 +95,10 @@ def stage_of(
     seed: int,
     manifests: Manifests | None,
     arrivals: Arrivals | None,
+    latency: LatencyModel | None = None,
 ) -> Stage:
+    if latency is not None:
+        check_settings(latency, scenario.latency)
     nodes, world = cluster.nodes, first(cluster)
     source = source_of(cluster.tasks)
     making = making_of(cluster, source, band_of(lenders))
@@ -126,6 +132,7 @@ def stage_of(
         start_s=parse_duration(scenario.batch.start),
         checkpoint_s=parse_duration(scenario.batch.checkpoint),
         most_decisions=max(1, round(scenario.scheduler.pods_per_second * TICK_S)),
+        latency=latency,
     )
 
 
@@ -444,6 +451,8 @@ def record(stage: Stage, minutes: NodeMinutes, minute: physics.Minute) -> None:
     capacity = np.where(world.up, stage.capacity, 0.0)
     shown = np.where(world.up, np.maximum(world.shown_milli, 0), 0)
     free = np.maximum(shown - world.requested_milli, 0.0)
+    times, services_of = _response_times(stage, minute)
+    slow, p99 = (np.nan, np.nan) if times is None else times.over(services_of)
     row = {
         "at_s": minutes.at_s,
         "capacity_milli": float(capacity.sum()),
@@ -461,8 +470,8 @@ def record(stage: Stage, minutes: NodeMinutes, minute: physics.Minute) -> None:
         "evicted": len(meanwhile.lost),
         "wasted_milli_s": float(lost_of.sum()),
         "fragmentation": _fragmentation(free, stage.mean_request_milli),
-        "slow": np.nan,
-        "p99": np.nan,
+        "slow": slow,
+        "p99": p99,
     }
     for name, figure in row.items():
         recorded.series[name].append(figure)
@@ -484,10 +493,22 @@ def record(stage: Stage, minutes: NodeMinutes, minute: physics.Minute) -> None:
         sums.wasted_milli_s += float(lost_of[rows].sum())
         sums.evicted += int(evicted_of[rows].sum())
         sums.fragmentation += _fragmentation(free[rows], stage.mean_request_milli)
-        sums.slow += np.nan
-        sums.p99 += np.nan
+        if times is not None:
+            sums.service_minutes += float(services_of[rows].sum())
+            sums.slow += float(times.slow[rows] @ services_of[rows])
+            sums.p99 += float(times.p99[rows] @ services_of[rows])
         sums.moved += meanwhile.moved
         sums.decisions += meanwhile.decisions
+
+
+def _response_times(stage: Stage, minute: physics.Minute) -> tuple[ResponseTimes | None, Floats]:
+    """Of services, by node, and how many each node has; none without a model."""
+    world, settings = stage.world, stage.scenario.latency
+    nodes = world.service_node[world.service_node >= 0]
+    services_of: Floats = np.where(world.up, np.bincount(nodes, minlength=len(world.up)), 0).astype(np.float64)
+    if stage.latency is None:
+        return None, services_of
+    return response_times(stage.latency, settings, minute.samples, minute.batch_samples, stage.capacity), services_of
 
 
 def _fragmentation(free: Floats, request_milli: float) -> float:
