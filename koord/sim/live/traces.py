@@ -16,12 +16,13 @@ from koord.sim.cluster import Cluster
 from koord.sim.live.parquet import chunks_of_parquet
 from koord.sim.mix import build
 from koord.sim.scenario import Scenario
-from koord.sim.traces.registry import TABLE, names, reader
+from koord.sim.traces.registry import SHIPPED, TABLE, names, reader
 from koord.sim.traces.table.chunks import Chunk, chunks_of_csv
 from koord.sim.traces.table.reading import FILES, read_table
 from koord.sim.traces.trace import Content, Trace, TraceFault, TraceReader
 
 JOINED_BY: Final = "+"
+SHIPPED_FOLDER: Final = Path(__file__).parents[1] / "traces" / "shipped"
 FORMS: Final = (".csv", ".csv.gz", ".parquet")
 
 
@@ -35,8 +36,8 @@ def cluster_of(scenario: Scenario, traces: Path, seed: int) -> Cluster:
 
 def read_trace(name: str, folder: Path) -> Trace:
     """A trace by the name of its reader."""
-    if name == TABLE:
-        return read_recording(folder)
+    if name in (TABLE, SHIPPED):
+        return read_recording(folder if name == TABLE else SHIPPED_FOLDER)
     source = reader(name)
     if source is None:
         raise TraceFault(name, None, f"is not a trace; valid: {names()}")

@@ -46,10 +46,13 @@ READERS: Final = (
 TABLE: Final = "table"
 "The documented form of CSV and Parquet files: a folder with services, batch and nodes."
 
+SHIPPED: Final = "shipped"
+"A small one in that form, which is a part of koord."
+
 
 def names() -> str:
     """All traces, for messages."""
-    return ", ".join([*(reader.name for reader in READERS), TABLE])
+    return ", ".join([*(reader.name for reader in READERS), TABLE, SHIPPED])
 
 
 def reader(name: str) -> TraceReader | None:
