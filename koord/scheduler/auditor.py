@@ -94,128 +94,132 @@ class Auditor:
 
     def came(self, uid: str, key: str, priority: str, now_s: float, *, gated: bool = False) -> None:
         if uid not in self._workloads:
-            found = self._workloads[uid] = _Workload(f"{key}/{uid}", priority, now_s)
-            found.counts[Record.CREATED] += 1
+            workload = self._workloads[uid] = _Workload(f"{key}/{uid}", priority, now_s)
+            workload.counts[Record.CREATED] += 1
             self.gate(uid, now_s, gated=gated)
 
     def gate(self, uid: str, now_s: float, *, gated: bool) -> None:
         """Whether a pod must not be tried: time does not count against it then."""
-        found = self._workloads.get(uid)
-        if found is None or gated == (found.since_s is None):
+        workload = self._workloads.get(uid)
+        if workload is None or gated == (workload.since_s is None):
             return
-        found.counts[Record.GATED if gated else Record.ADMITTED] += 1
-        found.since_s = None if gated else now_s
+        workload.counts[Record.GATED if gated else Record.ADMITTED] += 1
+        workload.since_s = None if gated else now_s
         if gated:
-            found.gone_s = None
+            workload.gone_s = None
 
     def happened(self, uid: str, record: Record, now_s: float, victims: Collection[str] = ()) -> None:
         """An attempt has ended. `victims`: uids of the pods to be preempted for this one."""
-        found = self._workloads.get(uid)
-        if found is None:
+        workload = self._workloads.get(uid)
+        if workload is None:
             return
-        found.counts[record] += 1
-        self._progress(found, now_s)
-        found.told.discard("progress")
+        workload.counts[record] += 1
+        self._progress(workload, now_s)
+        workload.told.discard("progress")
         if record in _IN_VAIN:
-            self._vain(found, record)
+            self._vain(workload, record)
         if record in _RESULTS:
-            if found.gone_s is not None:
-                self._room(found, now_s - found.gone_s)
-            self._close(uid, found, now_s, "preemption_cycle_interrupted_seconds")
+            if workload.gone_s is not None:
+                self._room(workload, now_s - workload.gone_s)
+            self._close(uid, workload, now_s, "preemption_cycle_interrupted_seconds")
         if record is Record.PROMISED:
-            self._promise(uid, found, now_s, victims)
+            self._promise(uid, workload, now_s, victims)
         elif record is Record.VICTIMS_GOING:
-            found.retries += 1
+            workload.retries += 1
         elif record is Record.SCHEDULED:
             self._end(uid, "scheduled")
 
     def left(self, uid: str, now_s: float) -> None:
         """A pod is gone: one that waited, or one that had to make room."""
         for waiting in self._waiting_for.pop(uid, ()):
-            found = self._workloads.get(waiting)
-            if found is not None:
-                found.victims.discard(uid)
-                if not found.victims and found.promised_s is not None:
-                    found.counts[Record.VICTIMS_GONE] += 1
-                    self._close(waiting, found, now_s, "preemption_to_victim_deleted_seconds")
-                    found.gone_s = now_s
-        found = self._workloads.get(uid)
-        if found is not None:
-            self._close(uid, found, now_s, "preemption_cycle_interrupted_seconds")
+            workload = self._workloads.get(waiting)
+            if workload is not None:
+                workload.victims.discard(uid)
+                if not workload.victims and workload.promised_s is not None:
+                    workload.counts[Record.VICTIMS_GONE] += 1
+                    self._close(waiting, workload, now_s, "preemption_to_victim_deleted_seconds")
+                    workload.gone_s = now_s
+        workload = self._workloads.get(uid)
+        if workload is not None:
+            self._close(uid, workload, now_s, "preemption_cycle_interrupted_seconds")
             self._end(uid, "deleted")
 
     def look(self, now_s: float) -> None:
         """What is late by now."""
-        for found in self._workloads.values():
-            if found.promised_s is not None:
-                self._victims(found, now_s - found.promised_s)
-            if found.gone_s is not None and now_s - found.gone_s > self._limits.room_s:
-                self._say(found, "room", f"its victims have been gone for {now_s - found.gone_s:.0f} s, not yet tried")
-            if found.since_s is not None and now_s - found.since_s > self._limits.progress_s:
-                self._say(found, "progress", f"no progress for {now_s - found.since_s:.0f} s")
+        for workload in self._workloads.values():
+            if workload.promised_s is not None:
+                self._victims(workload, now_s - workload.promised_s)
+            if workload.gone_s is not None and now_s - workload.gone_s > self._limits.room_s:
+                self._say(
+                    workload, "room", f"its victims have been gone for {now_s - workload.gone_s:.0f} s, not yet tried"
+                )
+            if workload.since_s is not None and now_s - workload.since_s > self._limits.progress_s:
+                self._say(workload, "progress", f"no progress for {now_s - workload.since_s:.0f} s")
 
-    def _progress(self, found: _Workload, now_s: float) -> None:
-        if found.since_s is not None:
-            took_s = now_s - found.since_s
-            self._measure("scheduling_event_interval_seconds", found.priority, took_s)
+    def _progress(self, workload: _Workload, now_s: float) -> None:
+        if workload.since_s is not None:
+            took_s = now_s - workload.since_s
+            self._measure("scheduling_event_interval_seconds", workload.priority, took_s)
             if took_s > self._limits.progress_s:
-                self._say(found, "progress", f"no progress for {took_s:.0f} s")
-            found.since_s = now_s
+                self._say(workload, "progress", f"no progress for {took_s:.0f} s")
+            workload.since_s = now_s
 
-    def _promise(self, uid: str, found: _Workload, now_s: float, victims: Collection[str]) -> None:
-        if found.counts[Record.PROMISED] > 1:
-            self._measure("repeated_preemptions", found.priority, 1)
-            self._say(found, "", f"room is made for it for the {found.counts[Record.PROMISED]}. time")
-            self._vain(found, Record.PROMISED)
-        found.in_vain, found.promised_s, found.retries, found.victims = False, now_s, 0, set(victims)
-        for victim in found.victims:
+    def _promise(self, uid: str, workload: _Workload, now_s: float, victims: Collection[str]) -> None:
+        if workload.counts[Record.PROMISED] > 1:
+            self._measure("repeated_preemptions", workload.priority, 1)
+            self._say(workload, "", f"room is made for it for the {workload.counts[Record.PROMISED]}. time")
+            self._vain(workload, Record.PROMISED)
+        workload.in_vain, workload.promised_s, workload.retries, workload.victims = False, now_s, 0, set(victims)
+        for victim in workload.victims:
             self._waiting_for.setdefault(victim, set()).add(uid)
 
-    def _vain(self, found: _Workload, by: Record) -> None:
-        if not found.in_vain:
-            found.in_vain = True
-            self._measure("preemption_invalidations", found.priority, 1)
-            self._say(found, "", f"room was made for it in vain, says {by}")
+    def _vain(self, workload: _Workload, by: Record) -> None:
+        if not workload.in_vain:
+            workload.in_vain = True
+            self._measure("preemption_invalidations", workload.priority, 1)
+            self._say(workload, "", f"room was made for it in vain, says {by}")
 
-    def _room(self, found: _Workload, took_s: float) -> None:
-        self._measure("victim_reschedule_duration_seconds", found.priority, took_s)
+    def _room(self, workload: _Workload, took_s: float) -> None:
+        self._measure("victim_reschedule_duration_seconds", workload.priority, took_s)
         if took_s > self._limits.room_s:
-            self._say(found, "room", f"its victims were gone for {took_s:.0f} s before it was tried")
-        found.gone_s = None
-        found.told.discard("room")
+            self._say(workload, "room", f"its victims were gone for {took_s:.0f} s before it was tried")
+        workload.gone_s = None
+        workload.told.discard("room")
 
-    def _victims(self, found: _Workload, took_s: float) -> None:
+    def _victims(self, workload: _Workload, took_s: float) -> None:
         if took_s > self._limits.victims_s:
-            left = len(found.victims)
-            self._say(found, "victims", f"preemption is stuck: {left} of its victims are not gone after {took_s:.0f} s")
+            left = len(workload.victims)
+            self._say(
+                workload, "victims", f"preemption is stuck: {left} of its victims are not gone after {took_s:.0f} s"
+            )
 
-    def _close(self, uid: str, found: _Workload, now_s: float, what: Measure) -> None:
+    def _close(self, uid: str, workload: _Workload, now_s: float, what: Measure) -> None:
         """A promise is kept, or is none any more."""
-        if found.promised_s is None:
+        if workload.promised_s is None:
             return
-        took_s, found.promised_s = now_s - found.promised_s, None
-        self._measure(what, found.priority, took_s)
-        self._measure("preemption_victim_deleting_retries", found.priority, found.retries)
-        if found.retries > self._limits.retries:
-            self._say(found, "", f"it was tried {found.retries} times while its victims went")
-        self._victims(found, took_s)
-        found.told.discard("victims")
-        for victim in found.victims:
+        took_s, workload.promised_s = now_s - workload.promised_s, None
+        self._measure(what, workload.priority, took_s)
+        self._measure("preemption_victim_deleting_retries", workload.priority, workload.retries)
+        if workload.retries > self._limits.retries:
+            self._say(workload, "", f"it was tried {workload.retries} times while its victims went")
+        self._victims(workload, took_s)
+        workload.told.discard("victims")
+        for victim in workload.victims:
             waiting = self._waiting_for.get(victim, set())
             waiting.discard(uid)
             if not waiting:
                 self._waiting_for.pop(victim, None)
-        found.victims = set()
+        workload.victims = set()
 
     def _end(self, uid: str, outcome: AuditOutcome) -> None:
-        found = self._workloads.pop(uid)
-        for record, times in found.counts.items():
-            self._ended(found.priority, outcome, record, times)
+        workload = self._workloads.pop(uid)
+        for record, times in workload.counts.items():
+            self._ended(workload.priority, outcome, record, times)
 
-    def _say(self, found: _Workload, once: str, what: str) -> None:
+    def _say(self, workload: _Workload, once: str, what: str) -> None:
         """`once`: what it is about, where that lasts."""
         if once:
-            if once in found.told:
+            if once in workload.told:
                 return
-            found.told.add(once)
-        self._alert(f"{found.key}: {what}")
+            workload.told.add(once)
+        self._alert(f"{workload.key}: {what}")

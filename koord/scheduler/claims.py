@@ -21,8 +21,8 @@ MOST_NAMED: Final = 3
 def claims_of(ask: Ask, cluster: Cluster) -> list[PersistentVolumeClaim]:
     """The existing claims behind a pod's volumes."""
     names = (*ask.claims, *ask.own_claims) if ask.spec.volumes else ()
-    found = cluster.storage.claims
-    return [found[key] for name in names if (key := f"{ask.meta.namespace}/{name}") in found]
+    claims = cluster.storage.claims
+    return [claims[key] for name in names if (key := f"{ask.meta.namespace}/{name}") in claims]
 
 
 def awaited(ask: Ask, cluster: Cluster) -> str:
@@ -31,14 +31,16 @@ def awaited(ask: Ask, cluster: Cluster) -> str:
         return ""
     claims, namespace = cluster.storage.claims, ask.meta.namespace
     missing = [name for name in ask.claims if f"{namespace}/{name}" not in claims]
-    told = [_missing(namespace, name, cluster.storage) for name in missing[:MOST_NAMED]]
-    told += [f"{len(missing) - MOST_NAMED} more of its claims do not exist."] if len(missing) > MOST_NAMED else []
-    told += [
+    messages = [_missing(namespace, name, cluster.storage) for name in missing[:MOST_NAMED]]
+    messages += [f"{len(missing) - MOST_NAMED} more of its claims do not exist."] if len(missing) > MOST_NAMED else []
+    messages += [
         f"The claim {namespace}/{name} of an ephemeral volume is made by Kubernetes' controller for them."
         for name in ask.own_claims
         if f"{namespace}/{name}" not in claims
     ]
-    return " ".join([*told, *(each for claim in claims_of(ask, cluster) if (each := _wait(claim, cluster.storage)))])
+    return " ".join(
+        [*messages, *(message for claim in claims_of(ask, cluster) if (message := _wait(claim, cluster.storage)))]
+    )
 
 
 def _missing(namespace: str, name: str, storage: Storage) -> str:

@@ -85,15 +85,15 @@ class Flags:
 
 def score_table(engine: Engine, ask: Ask, top: int) -> str | None:
     """The best nodes for a pod that is not placed yet, as a Markdown table; None where there is nothing to compare."""
-    found, weights, names = engine.class_of(ask), engine.profile.weights, engine.cluster.table.names
-    rows = found.feasible_rows().tolist()
+    pod_class, weights, names = engine.class_of(ask), engine.profile.weights, engine.cluster.table.names
+    rows = pod_class.feasible_rows().tolist()
     if len(rows) < 2:
         return None
-    scores = {names[row]: found.scores(row) for row in rows}
+    scores = {names[row]: pod_class.scores(row) for row in rows}
     given = next(iter(scores.values()))
     plugins = [name for name, weight in weights.items() if weight and name in given]
-    totals = {node: sum(weights[name] * each[name] for name in plugins) for node, each in scores.items()}
-    winner = found.best()
+    totals = {node: sum(weights[name] * by_plugin[name] for name in plugins) for node, by_plugin in scores.items()}
+    winner = pod_class.best()
     chosen = None if winner is None else names[winner]
     best = sorted(totals, key=lambda node: (-totals[node], node != chosen, node))[:top]
     lines = [
@@ -124,11 +124,11 @@ def filter_lines(engine: Engine, ask: Ask) -> list[str]:
 
 def _against(engine: Engine, ask: Ask) -> dict[Row, tuple[Part, list[str]]]:
     """By node, the plugin that rejects it and its reasons, exact checks included, sorted by node name."""
-    found, table = engine.class_of(ask), engine.cluster.table
+    pod_class, table = engine.class_of(ask), engine.cluster.table
     against: dict[Row, tuple[Part, list[str]]] = {}
     for name in sorted(table.row_of):
         row = table.row_of[name]
-        why = found.reasons(row) or found.objection(ask, row)
+        why = pod_class.reasons(row) or pod_class.objection(ask, row)
         if why is not None:
             against[row] = why
     return against
@@ -138,12 +138,12 @@ def _passes_with_promised(engine: Engine, ask: Ask, row: Row) -> bool:
     """Whether a rejected node would do if the pods that are nominated to it were there."""
     nominations = engine.cluster.nominations
     floor = nominations.floor(ask.priority) if nominations else None
-    promised = [] if floor is None else [each for each in nominations.at(row, floor) if each.key != ask.key]
+    promised = [] if floor is None else [record for record in nominations.at(row, floor) if record.key != ask.key]
     if not promised:
         return False
     with engine.cluster.transaction() as trial:
-        for each in promised:
-            engine.cluster.place(each, row)
+        for record in promised:
+            engine.cluster.place(record, row)
         passes = engine.judged_alone(ask).look(ask, row) is None
         trial.undo()
     return passes
@@ -189,18 +189,18 @@ class FailedNodes:
         self._known: tuple[Hashable, tuple[NodeFailedDetail, ...]] | None = None
 
     def of(self, engine: Engine, ask: Ask) -> tuple[NodeFailedDetail, ...]:
-        found, cluster = engine.class_of(ask), engine.cluster
-        key = (engine.profile.name, found.key, cluster.table.version, cluster.storage.version)
+        pod_class, cluster = engine.class_of(ask), engine.cluster
+        key = (engine.profile.name, pod_class.key, cluster.table.version, cluster.storage.version)
         if self._known is not None and self._known[0] == key:
             return self._known[1]
         nodes: dict[tuple[str, str, bool], list[str]] = {}
-        helped = set(found.resolvable().tolist())
+        helped = set(pod_class.resolvable().tolist())
         for row, (part, reasons) in _against(engine, ask).items():
             why = (part.plugin.name, ", ".join(reasons), row in helped)
             nodes.setdefault(why, []).append(cluster.table.names[row])
-        details = tuple(NodeFailedDetail(*why, tuple(each)) for why, each in sorted(nodes.items()))
+        details = tuple(NodeFailedDetail(*why, tuple(nodes_alike)) for why, nodes_alike in sorted(nodes.items()))
         # Exact checks look at the pod, not at its class.
-        self._known = None if found.exact else (key, details)
+        self._known = None if pod_class.exact else (key, details)
         return details
 
 
@@ -228,9 +228,9 @@ def diagnosis(
     )
 
 
-def diagnosis_line(ask: Ask, found: Diagnosis) -> str:
-    meta, text = ask.meta, msgspec.json.encode(found).decode()
-    return f"dump diagnosis for {found.questioned_key}, targetPod: {meta.namespace}/{meta.name}/{meta.uid}: ${text}"
+def diagnosis_line(ask: Ask, dumped: Diagnosis) -> str:
+    meta, text = ask.meta, msgspec.json.encode(dumped).decode()
+    return f"dump diagnosis for {dumped.questioned_key}, targetPod: {meta.namespace}/{meta.name}/{meta.uid}: ${text}"
 
 
 def node_told(cluster: Cluster, name: str) -> dict[str, object] | None:
@@ -269,7 +269,7 @@ def node_told(cluster: Cluster, name: str) -> dict[str, object] | None:
         },
         "allocatable": allocatable,
         "remaining": remaining,
-        "nominated": [each.record.key for each in cluster.nominations.on(row)],
+        "nominated": [nomination.record.key for nomination in cluster.nominations.on(row)],
         **_beside(cluster.pods_on[row].values()),
     }
 
@@ -278,17 +278,17 @@ def _beside(pods: Collection[PodRecord]) -> dict[str, object]:
     """Affinity, ports and claims of a node's pods, without empty entries."""
     ports: dict[str, list[dict[str, object]]] = {}
     claims: Counter[str] = Counter()
-    for each in pods:
-        use = noted_use(each, VolumeUsers.name)
-        claims.update(f"{each.namespace}/{name}" for name in (*use.claims, *use.own_claims))
-        for port in ports_of(each):
+    for record in pods:
+        use = noted_use(record, VolumeUsers.name)
+        claims.update(f"{record.namespace}/{name}" for name in (*use.claims, *use.own_claims))
+        for port in ports_of(record):
             ports.setdefault(port.ip, []).append({"Protocol": port.protocol, "Port": port.port})
-    found: dict[str, object] = {
-        "podsWithAffinity": sorted(each.key for each in pods if each.held),
+    parts: dict[str, object] = {
+        "podsWithAffinity": sorted(record.key for record in pods if record.held),
         "podsWithRequiredAntiAffinity": sorted(
-            each.key for each in pods if any(held.role is Role.ANTI_AFFINITY for held in each.held)
+            record.key for record in pods if any(held.role is Role.ANTI_AFFINITY for held in record.held)
         ),
         "usedPorts": ports,
         "pvcRefCounts": dict(sorted(claims.items())),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in parts.items() if value}

@@ -127,8 +127,8 @@ def explain(
         if placed is not None:
             cluster.remove_pod(ask.key)
         try:
-            found = _explained(engine, ask, here, top, examples, changes)
-            return _with_job(engine, found, job) if len(job) > 1 else found
+            explanation = _explained(engine, ask, here, top, examples, changes)
+            return _with_job(engine, explanation, job) if len(job) > 1 else explanation
         finally:
             transaction.undo()
 
@@ -138,30 +138,30 @@ def _with_job(engine: Engine, alone: Explanation, job: Sequence[Ask]) -> Explana
     with engine.cluster.transaction() as transaction:
         placements = engine.place_all(job)
         transaction.undo()
-    mine = next(each for each in placements if each.pod == alone.pod)
+    mine = next(placement for placement in placements if placement.pod == alone.pod)
     keys = tuple(sorted(ask.key for ask in job))
     if mine.node is not None:
         message = f"{mine.node} is where it goes, together with {len(job) - 1} other pods of its job"
-        standings = tuple(replace(each, chosen=each.node == mine.node) for each in alone.why_there)
+        standings = tuple(replace(standing, chosen=standing.node == mine.node) for standing in alone.why_there)
         return replace(alone, outcome="fits", chosen=mine.node, message=message, why_there=standings, job=keys)
-    against = mine if mine.why_not else next((each for each in placements if each.why_not), mine)
+    against = mine if mine.why_not else next((placement for placement in placements if placement.why_not), mine)
     message = fits_nowhere(against, alone.nodes)
-    standings = tuple(replace(each, chosen=False) for each in alone.why_there)
+    standings = tuple(replace(standing, chosen=False) for standing in alone.why_there)
     return replace(
         alone, outcome="unschedulable", chosen=None, message=message, why_there=standings, changes=(), job=keys
     )
 
 
 def _explained(engine: Engine, ask: Ask, here: str | None, top: int, examples: int, most: int) -> Explanation:
-    cluster, found = engine.cluster, engine.class_of(ask)
+    cluster, pod_class = engine.cluster, engine.class_of(ask)
     with cluster.transaction() as transaction:
         placement = engine.place(ask)
         gets = engine.told(ask.key)
         transaction.undo()
     # The trials below judge rows again, and nodes that an exact check has rejected would then seem feasible.
-    standings = _standings(engine, found, placement.node)
+    standings = _standings(engine, pod_class, placement.node)
     nodes = len(cluster.table)
-    told: tuple[ChangeTold, ...] = ()
+    changes_told: tuple[ChangeTold, ...] = ()
     preemption = suggestion = None
     if placement.node is None:
         remedy = engine.remedy(ask)
@@ -169,8 +169,8 @@ def _explained(engine: Engine, ask: Ask, here: str | None, top: int, examples: i
         if remedy.node is not None or remedy.message:
             preemption = Preemption(remedy.node, remedy.victims, remedy.message)
         message = fits_nowhere(placement, nodes, remedy.message)
-        if nodes and can_be_mended(placement, found):
-            told = tuple(_told(way) for way in ways(engine, ask, most=most))
+        if nodes and can_be_mended(placement, pod_class):
+            changes_told = tuple(_told(way) for way in ways(engine, ask, most=most))
     else:
         message = f"{placement.node} has the highest score of all nodes that would do"
     return Explanation(
@@ -183,16 +183,16 @@ def _explained(engine: Engine, ask: Ask, here: str | None, top: int, examples: i
         nodes=nodes,
         feasible=len(standings),
         refusal=placement.refusal,
-        why_not=_against(engine, found, ask, examples),
+        why_not=_against(engine, pod_class, ask, examples),
         weights={name: weight for name, weight in engine.profile.weights.items() if weight},
         why_there=tuple(standings[:top]),
-        changes=told,
+        changes=changes_told,
         preemption=preemption,
         suggestion=suggestion,
         volumes=awaited(ask, cluster),
         gets=gets,
         quota=_quota(engine, ask),
-        remarks=tuple(remark for part in found.parts if part.weight for remark in part.judge.remarks()),
+        remarks=tuple(remark for part in pod_class.parts if part.weight for remark in part.judge.remarks()),
     )
 
 
@@ -201,13 +201,13 @@ def _quota(engine: Engine, ask: Ask) -> QuotaPath | None:
     return path_of(quotas, ask) if isinstance(quotas, Quotas) else None
 
 
-def _against(engine: Engine, found: PodClass, ask: Ask, examples: int) -> tuple[Against, ...]:
+def _against(engine: Engine, pod_class: PodClass, ask: Ask, examples: int) -> tuple[Against, ...]:
     """In the order in which nodes meet the plugins."""
     names = engine.cluster.table.names
     where: dict[tuple[str, str], list[Row]] = {}
     judges: dict[str, Judge] = {}
     for row in sorted(engine.cluster.table.row_of.values(), key=names.__getitem__):
-        why = found.reasons(row) or found.objection(ask, row)
+        why = pod_class.reasons(row) or pod_class.objection(ask, row)
         if why is not None:
             judges[why[0].plugin.name] = why[0].judge
             for reason in why[1]:
@@ -226,15 +226,15 @@ def _against(engine: Engine, found: PodClass, ask: Ask, examples: int) -> tuple[
     )
 
 
-def _standings(engine: Engine, found: PodClass, chosen: str | None) -> list[Standing]:
+def _standings(engine: Engine, pod_class: PodClass, chosen: str | None) -> list[Standing]:
     """All nodes that would do, the best first, of equals the chosen one."""
     weights, names = engine.profile.weights, engine.cluster.table.names
     standings = []
-    for row in found.feasible_rows().tolist():
-        scores = found.scores(row)
+    for row in pod_class.feasible_rows().tolist():
+        scores = pod_class.scores(row)
         total = sum(weights.get(name, 0) * score for name, score in scores.items())
         standings.append(Standing(names[row], total, scores, names[row] == chosen))
-    return sorted(standings, key=lambda each: (-each.total, not each.chosen, each.node))
+    return sorted(standings, key=lambda standing: (-standing.total, not standing.chosen, standing.node))
 
 
 def _told(way: Way) -> ChangeTold:

@@ -38,9 +38,9 @@ class JobChange:
 def changes_for(engine: Engine, asks: Sequence[Ask]) -> list[JobChange]:
     """For a job that does not fit, the smallest first."""
     placements = _tried(engine, asks)
-    found = [_fewer(engine, asks, placements[0].fit), _less(engine, asks, placements)]
-    found.append(_more_nodes(engine, asks, placements))
-    return sorted((each for each in found if each is not None), key=lambda each: each.size)
+    changes = [_fewer(engine, asks, placements[0].fit), _less(engine, asks, placements)]
+    changes.append(_more_nodes(engine, asks, placements))
+    return sorted((change for change in changes if change is not None), key=lambda change: change.size)
 
 
 def _fewer(engine: Engine, asks: Sequence[Ask], fit: int) -> JobChange | None:
@@ -84,7 +84,7 @@ def _rounded(name: str, amount: int, asked: int) -> int:
 
 def _more_nodes(engine: Engine, asks: Sequence[Ask], placements: Sequence[Placement]) -> JobChange | None:
     """Nodes like one that there is."""
-    without = [ask for ask, each in zip(asks, placements, strict=True) if each.why_not]
+    without = [ask for ask, placement in zip(asks, placements, strict=True) if placement.why_not]
     if not without:
         return None
     cluster, seen = engine.cluster, set[Hashable]()
@@ -135,12 +135,12 @@ def _tried(engine: Engine, asks: Sequence[Ask], at_least: int | None = None) -> 
 
 
 def _goes(engine: Engine, asks: Sequence[Ask]) -> bool:
-    return any(each.node is not None for each in _tried(engine, asks))
+    return any(placement.node is not None for placement in _tried(engine, asks))
 
 
 def _short_of(placements: Sequence[Placement]) -> list[str]:
     """The resources that nodes have too little of, where that is why members have no place."""
-    reasons = next((each.why_not.get("NodeResourcesFit", {}) for each in placements if each.why_not), {})
+    reasons = next((placement.why_not.get("NodeResourcesFit", {}) for placement in placements if placement.why_not), {})
     return [reason.removeprefix("Insufficient ") for reason in reasons if reason.startswith("Insufficient ")]
 
 
@@ -154,18 +154,18 @@ class JobHints:
     def of(self, job: str, asks: Sequence[Ask], placements: Sequence[Placement]) -> str:
         """`job`: its key."""
         short_of = placements[0].short_of
-        known = self._known.get(job)
-        if known is not None and known[0] == short_of:
-            return known[1]
+        hint = self._known.get(job)
+        if hint is not None and hint[0] == short_of:
+            return hint[1]
         if len(self._known) >= MOST_HINTS:
             self._known.clear()
         smallest = _fewer(self._engine, asks, placements[0].fit)
-        without = sum(1 for each in placements if each.why_not)
+        without = sum(1 for placement in placements if placement.why_not)
         if smallest is None or without <= self._most_on_a_node(asks[0]):
             # More than one node would be a larger change than a lower minimum, and costs time to try out.
             nodes = _more_nodes(self._engine, asks, placements)
-            both = [each for each in (smallest, nodes) if each is not None]
-            smallest = min(both, key=lambda each: each.size, default=None)
+            both = [change for change in (smallest, nodes) if change is not None]
+            smallest = min(both, key=lambda change: change.size, default=None)
         sentence = "" if smallest is None else f"The smallest change: {smallest.text}."
         self._known[job] = short_of, sentence
         return sentence

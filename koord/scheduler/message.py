@@ -36,7 +36,7 @@ def fits_nowhere(placement: Placement, nodes: int, *more: str) -> str:
     else:
         why = ", ".join(sorted(f"{rows} {reason}" for reason, rows in placement.rejections.items()))
     job = f"{placement.short_of}." if placement.short_of else ""
-    return " ".join(each for each in (job, f"0/{nodes} nodes are available: {why}.", *more) if each)
+    return " ".join(part for part in (job, f"0/{nodes} nodes are available: {why}.", *more) if part)
 
 
 def for_an_event(text: str) -> str:

@@ -63,7 +63,7 @@ class Profiles:
         for plugin in self.plugins():
             reasons[plugin.name] = int(plugin.wakes_on) | reasons.get(plugin.name, 0)
             looking.setdefault(plugin.name, []).append(plugin)
-        wakers = {name: Waker(each, _hint(looking[name], cluster)) for name, each in reasons.items()}
+        wakers = {name: Waker(waker_reasons, _hint(looking[name], cluster)) for name, waker_reasons in reasons.items()}
         wakers[POD_BOUNDS.name] = Waker(int(POD_BOUNDS.wakes_on))
         gates = []
         for profile in self.profiles.values():
@@ -120,8 +120,8 @@ def profiles_of(
     if idle := configuration_warning(config):
         warnings.append(idle)
     # All profiles must sort alike, so that any of them has the one order.
-    queueing = (each for profile in profiles.values() for _, each in profile.at("queueSort", "queueing"))
-    orders: Iterator[Order] = (each.order for each in queueing if each.order is not None)
+    queueing = (queueing_ for profile in profiles.values() for _, queueing_ in profile.at("queueSort", "queueing"))
+    orders: Iterator[Order] = (queueing_.order for queueing_ in queueing if queueing_.order is not None)
     return Profiles(
         profiles,
         # No configuration can be without one, and those that koord lacks were warned of.
@@ -134,16 +134,16 @@ def profiles_of(
 
 def _without_effect(config: SchedulerConfiguration) -> list[str]:
     """Settings that the configuration has, and that change nothing here."""
-    found = []
-    set_ = [each.scheduler_name for each in config.profiles if each.percentage_of_nodes_to_score]
+    warnings = []
+    set_ = [profile.scheduler_name for profile in config.profiles if profile.percentage_of_nodes_to_score]
     if config.percentage_of_nodes_to_score or set_:
         whose = f" (of {', '.join(set_)})" if set_ and not config.percentage_of_nodes_to_score else ""
-        found.append(f"percentageOfNodesToScore has no effect{whose}: koord always looks at all nodes")
+        warnings.append(f"percentageOfNodesToScore has no effect{whose}: koord always looks at all nodes")
     if config.parallelism != SchedulerConfiguration().parallelism:
-        found.append("parallelism has no effect: koord decides on one core")
+        warnings.append("parallelism has no effect: koord decides on one core")
     if config.delay_cache_until_active:
-        found.append("delayCacheUntilActive has no effect: who stands by hears everything")
-    return found
+        warnings.append("delayCacheUntilActive has no effect: who stands by hears everything")
+    return warnings
 
 
 def profile_for(profiles: Collection[str], scheduler_name: str, *, alone: bool) -> str | None:
@@ -180,9 +180,9 @@ def _profile(
     weights = {name: weight for name, weight in resolved.weights.items() if name in registry.PLUGINS}
     if any(plugin.name == AVOIDING for plugin in plugins):
         weights.setdefault(AVOIDING, AVOIDING_WEIGHT)
-    for each in own:
-        plugins.append(each.make())
-        weights[each.kind.name] = each.weight
+    for own_plugin in own:
+        plugins.append(own_plugin.make())
+        weights[own_plugin.kind.name] = own_plugin.weight
     at = {point: tuple(names) for point, names in resolved.at.items()}
     return Profile(written.scheduler_name, tuple(plugins), weights, at, scores_only, frozenset(judging_not))
 
@@ -198,7 +198,7 @@ def _with_own(order: Collection[str], written: Written) -> Iterator[str]:
     added = [
         name
         for name, where in off.items()
-        if name not in order and not any(name in each.disabled_names for each in where)
+        if name not in order and not any(name in plugin_set.disabled_names for plugin_set in where)
     ]
     for name in order:
         yield name

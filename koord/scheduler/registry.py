@@ -77,8 +77,8 @@ def make(name: str, args: PluginArgs | None, gates: Mapping[SchedulerGate, bool]
 
 
 def _class(name: str) -> type:
-    found: type = getattr(import_module(PLUGINS[name]), name)
-    return found
+    class_: type = getattr(import_module(PLUGINS[name]), name)
+    return class_
 
 
 @cache

@@ -83,38 +83,40 @@ _OTHERS: Final[tuple[Side, ...]] = ("node", "storage", "others", "pod")
 _PREFERENCES: Final[tuple[Preference, ...]] = (the_smallest, of_the_pod, of_the_cluster)
 
 
-def can_be_mended(placement: Placement, found: PodClass) -> bool:
+def can_be_mended(placement: Placement, pod_class: PodClass) -> bool:
     """Whether judges may know what would let a pod in: not where it is refused before any of them looks at it."""
-    return not placement.refusal or found.refusal() is not None
+    return not placement.refusal or pod_class.refusal() is not None
 
 
 def ways(engine: Engine, ask: Ask, *, nodes: int = 24, most: int = 5) -> list[Way]:
     """The smallest changes that would let a pod in which fits nowhere, the smallest first; verified."""
-    found: dict[Hashable, Way] = {}
+    ways_by_key: dict[Hashable, Way] = {}
     for row in engine.class_of(ask).nearest(nodes):
         for preference in _PREFERENCES:
             way = way_to(engine, ask, row, preference)
             if way is None:
                 continue
             key = tuple(step.change.text for step in way.steps)
-            known = found.get(key)
-            if known is not None:
-                way = Way(known.steps, tuple(dict.fromkeys((*known.nodes, *way.nodes))))
-            found[key] = way
-    return _worth_telling(sorted(found.values(), key=lambda way: (len(way.steps), round(way.size, 3))))[:most]
+            alike = ways_by_key.get(key)
+            if alike is not None:
+                way = Way(alike.steps, tuple(dict.fromkeys((*alike.nodes, *way.nodes))))
+            ways_by_key[key] = way
+    return _worth_telling(sorted(ways_by_key.values(), key=lambda way: (len(way.steps), round(way.size, 3))))[:most]
 
 
 def _worth_telling(ways: list[Way]) -> list[Way]:
     """Without those that ask for all that another one asks for, and more; and not many of one kind."""
-    told: list[Way] = []
+    kept: list[Way] = []
     kinds: Counter[Hashable] = Counter()
     for way in ways:
         texts = {step.change.text for step in way.steps}
         kind = tuple((step.plugin, step.change.on) for step in way.steps)
-        if kinds[kind] < MOST_ALIKE and not any(texts > {step.change.text for step in each.steps} for each in told):
+        if kinds[kind] < MOST_ALIKE and not any(
+            texts > {step.change.text for step in way_kept.steps} for way_kept in kept
+        ):
             kinds[kind] += 1
-            told.append(way)
-    return told
+            kept.append(way)
+    return kept
 
 
 def way_to(engine: Engine, ask: Ask, row: Row, preference: Preference = the_smallest) -> Way | None:
@@ -209,17 +211,17 @@ class Hints:
         """A sentence, or nothing where no small change helps."""
         if placement.node is not None or not placement.rejections:
             return ""
-        found = self._engine.class_of(ask)
-        if not can_be_mended(placement, found):
+        pod_class = self._engine.class_of(ask)
+        if not can_be_mended(placement, pod_class):
             return ""
         against = frozenset(placement.rejections.items())
-        known = self._known.get(found.key)
-        if known is None or known[0] != against or not self._stands(known[1]):
+        former = self._known.get(pod_class.key)
+        if former is None or former[0] != against or not self._stands(former[1]):
             if len(self._known) >= MOST_HINTS:
                 self._known.clear()
-            ways = (way_to(self._engine, ask, row) for row in found.nearest(2))
-            known = self._known[found.key] = against, next((way for way in ways if way is not None), None)
-        way = known[1]
+            ways = (way_to(self._engine, ask, row) for row in pod_class.nearest(2))
+            former = self._known[pod_class.key] = against, next((way for way in ways if way is not None), None)
+        way = former[1]
         if way is None:
             return ""
         return way.sentence if self._sees_all else way.told_in(ask.meta.namespace)

@@ -57,8 +57,8 @@ def suggestion_for(engine: Engine, ask: Ask, placement: Placement, remedy: Remed
 
 
 def _of_victims(ask: Ask, victims: Sequence[str], node: str) -> Suggestion:
-    told = pods_told_in(ask.meta.namespace, victims)
-    return Suggestion("WaitingVictimReleased", f"{told} must be gone from {node} first")
+    names_told = pods_told_in(ask.meta.namespace, victims)
+    return Suggestion("WaitingVictimReleased", f"{names_told} must be gone from {node} first")
 
 
 def _under_way(cluster: Cluster, ask: Ask) -> Suggestion | None:
@@ -70,7 +70,7 @@ def _under_way(cluster: Cluster, ask: Ask) -> Suggestion | None:
     victims = [key for key, _ in promise.victims if key in cluster.pods] if promise is not None else []
     if not victims:
         on_node = cluster.pods_on[row].values()
-        victims = [each.key for each in on_node if each.preempted and each.priority < ask.priority]
+        victims = [record.key for record in on_node if record.preempted and record.priority < ask.priority]
     return _of_victims(ask, victims, cluster.table.names[row]) if victims else None
 
 
@@ -117,13 +117,13 @@ def _claim_key(ask: Ask, volume: Volume) -> str:
 
 def _fits_without(engine: Engine, ask: Ask, volumes: Sequence[Volume]) -> str | None:
     """A node that takes the pod but for these volumes, and that only volumes speak against."""
-    names = {each.name for each in volumes}
-    left = tuple(each for each in ask.pod.spec.volumes if each.name not in names)
+    names = {volume.name for volume in volumes}
+    left = tuple(volume for volume in ask.pod.spec.volumes if volume.name not in names)
     trial = Ask(replace(ask.pod, spec=replace(ask.pod.spec, volumes=left)))
     with engine.cluster.nominations.without(ask.key):
-        found = engine.class_of(ask)
+        pod_class = engine.class_of(ask)
         for row in engine.judged_alone(trial).feasible_rows().tolist():
-            why = found.reasons(row)
+            why = pod_class.reasons(row)
             if why is not None and why[0].plugin.name in OF_VOLUMES:
                 return str(engine.cluster.table.names[row])
     return None
@@ -137,10 +137,14 @@ def _only_nodes(ask: Ask) -> set[str]:
     required = affinity.node_affinity.required_during_scheduling_ignored_during_execution
     names: set[str] = set()
     for term in () if required is None else required.node_selector_terms:
-        named = [each for each in term.match_fields if each.key == NODE_NAME and each.operator == "In"]
+        named = [
+            requirement
+            for requirement in term.match_fields
+            if requirement.key == NODE_NAME and requirement.operator == "In"
+        ]
         if not named:
             return set()
-        names.update(value for each in named for value in each.values)
+        names.update(value for requirement in named for value in requirement.values)
     return names
 
 

@@ -96,7 +96,7 @@ class Core:
         self._cycle = Cycle(self.feed, observer, hints=hints, scores=scores, most_tries=most_tries)
         self._flights: dict[int, _Flight] = {}
         controllers = [(plugin.name, plugin.controller) for plugin in profiles.plugins()]
-        self._writing = [(name, each.writes) for name, each in controllers if each is not None]
+        self._writing = [(name, controller.writes) for name, controller in controllers if controller is not None]
         self.at(now)
 
     @property
@@ -129,20 +129,20 @@ class Core:
         self.feed.cluster.tidy()
         decision = self._cycle.step()
         if isinstance(decision, Bind):
-            self._flights[id(decision.attempt)] = _Flight(decision, {each.ask.key for each in decision.members})
+            self._flights[id(decision.attempt)] = _Flight(decision, {member.ask.key for member in decision.members})
         return decision
 
     def take_writes(self, plugin: str = "") -> list[Write | Tell]:
         """What plugins want written since the last call, besides bindings: the status of other kinds, and events on
         them. `plugin`: only plugins of this name."""
-        found: list[Write | Tell] = []
+        writes: list[Write | Tell] = []
         self.cluster.again_s = math.inf
         for name, write in self._writing:
             if plugin in ("", name):
                 with self.cluster.shield.about(f"write what {name} has to say"):
-                    found.extend(write())
+                    writes.extend(write())
         outbox = self.cluster.outbox
-        return found if plugin else [*(outbox.popleft() for _ in range(len(outbox))), *found]
+        return writes if plugin else [*(outbox.popleft() for _ in range(len(outbox))), *writes]
 
     def writes_in_s(self) -> float:
         """Seconds until plugins must be asked again for writes, even if nothing happens. 0 if a plugin may now admit a
@@ -157,8 +157,8 @@ class Core:
     def subject(self, ask: Ask) -> tuple[Kind[Any], Any]:
         """The object that shows a pod's progress to users: the pod itself, or the object that it stands for."""
         engine = self.feed.engine_of(ask) if is_stand_in(ask.meta.name) else None
-        found = None if engine is None else engine.stands_for(ask)
-        return (PODS, ask.pod) if found is None else found
+        stand_in = None if engine is None else engine.stands_for(ask)
+        return (PODS, ask.pod) if stand_in is None else stand_in
 
     def upcoming(self) -> Entity | None:
         """The entity to decide next, not counting entities that wait for others."""
@@ -226,7 +226,7 @@ class Core:
                 self._ended(bind, member.ask, "failed")
 
     def _is_held(self, bind: Bind, ask: Ask) -> bool:
-        return any(each.ask.key == ask.key and self.stands(ask, each.node) for each in bind.members)
+        return any(member.ask.key == ask.key and self.stands(ask, member.node) for member in bind.members)
 
     @property
     def _now_s(self) -> float:
@@ -267,7 +267,7 @@ class Core:
         attempt, now_s = bind.attempt, self._now_s
         # Other pods may have joined the job in the meantime.
         settled = flight.bound | flight.refused
-        left = tuple(each for each in attempt.entity.pods if each.key not in settled)
+        left = tuple(member_ask for member_ask in attempt.entity.pods if member_ask.key not in settled)
         if left and len(left) < len(attempt.entity.pods):
             self.queue.narrow(attempt, Entity.job(attempt.entity.key, left, attempt.entity.profile))
         if not left:

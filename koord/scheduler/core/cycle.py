@@ -44,8 +44,8 @@ class Cycle:
         most_tries: int | None = None,
     ) -> None:
         self._feed, self._observer, self._scores, self._most_tries = feed, observer or Observer(), scores, most_tries
-        self._hints = {each.profile.name: Hints(each) for each in feed.engines.values()} if hints else {}
-        self._job_hints = {each.profile.name: JobHints(each) for each in feed.engines.values()} if hints else {}
+        self._hints = {engine.profile.name: Hints(engine) for engine in feed.engines.values()} if hints else {}
+        self._job_hints = {engine.profile.name: JobHints(engine) for engine in feed.engines.values()} if hints else {}
         self.waiting = Waiting()
         self._out: deque[Decision] = deque()
 
@@ -80,7 +80,9 @@ class Cycle:
     def next_change_s(self) -> float | None:
         """When time alone may lead to a decision; None where nothing waits for time."""
         changes = [
-            each for each in (self._feed.queue.next_change_s(), self.waiting.next_change_s()) if each is not None
+            change_s
+            for change_s in (self._feed.queue.next_change_s(), self.waiting.next_change_s())
+            if change_s is not None
         ]
         return min(changes, default=None)
 
@@ -101,9 +103,9 @@ class Cycle:
         else:
             placements = engine.place_all(asks, explain=self._scores)
         engine.tried(asks, placements)
-        found = any(each.node is not None for each in placements)
-        observer.placed(engine, found=found)
-        if found:
+        has_place = any(placement.node is not None for placement in placements)
+        observer.placed(engine, has_place=has_place)
+        if has_place:
             return self._placed(attempt, asks, placements, engine, promises)
         return self._nowhere(attempt, asks, placements, engine)
 
@@ -120,7 +122,7 @@ class Cycle:
         wait, allows, keeps_s = Permit(), list[str](), 0.0
         placed = asks
         if len(asks) > 1:
-            placed = tuple(ask for ask, each in zip(asks, placements, strict=True) if each.node is not None)
+            placed = tuple(ask for ask, placement in zip(asks, placements, strict=True) if placement.node is not None)
         together = engine.plan_together(placed)
         for ask, placement in zip(asks, placements, strict=True):
             if placement.node is None:
@@ -138,7 +140,7 @@ class Cycle:
             feed.assume(member.ask, member.node, promises.get(member.ask.key))
         bind = Bind(attempt, engine.profile.name, tuple(members), tuple(unplaced), keeps_s)
         for group in dict.fromkeys(allows):
-            self._out.extend(self._released(each) for each in self.waiting.leave(group))
+            self._out.extend(self._released(bind) for bind in self.waiting.leave(group))
         if wait.wait_s <= 0:
             return bind
         return Wait(bind, self.waiting.add(bind, wait, feed.now.steady_s), wait.wait_s)
@@ -164,10 +166,10 @@ class Cycle:
         # While room is being made, users need not do anything.
         in_the_making = helped or (suggestion is not None and suggestion.type == "WaitingVictimReleased")
         hint = "" if in_the_making else self._hint(engine, attempt, asks, placements, ask)
-        told = "" if suggestion is None else suggestion.told
-        message = fits_nowhere(placement, len(feed.cluster.table), remedy.message, told, hint)
+        suggested = "" if suggestion is None else suggestion.told
+        message = fits_nowhere(placement, len(feed.cluster.table), remedy.message, suggested, hint)
         # Without nodes, no plugin rejected the entity, and any event may help.
-        by_whom = {name for each in placements for name in each.rejected_by}
+        by_whom = {name for placement in placements for name in placement.rejected_by}
         turned_away = by_whom or {plugin.name for plugin in profile.plugins}
         feed.queue.rejected(attempt, turned_away, now_s)
         outbid = self._promise(engine, asks, asks[0], remedy)
@@ -222,7 +224,7 @@ class Cycle:
 
     def _released(self, bind: Bind) -> Decision:
         """A bind that need not wait any more, if all of its places still stand."""
-        if all(self._feed.stands(each.ask, each.node) is not None for each in bind.members):
+        if all(self._feed.stands(member.ask, member.node) is not None for member in bind.members):
             return bind
         self._free(bind)
         return LetGo(bind, "a node that it was to go to went away")

@@ -51,7 +51,7 @@ class Bind:
     @property
     def turned_away(self) -> frozenset[str]:
         """The plugins that turned members away."""
-        return frozenset[str]().union(*(each.placement.rejected_by for each in self.unplaced))
+        return frozenset[str]().union(*(unplaced.placement.rejected_by for unplaced in self.unplaced))
 
     @property
     def ask(self) -> Ask:

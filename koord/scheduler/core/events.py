@@ -85,7 +85,7 @@ def _falls(before: Mapping[str, int], now: Mapping[str, int]) -> bool:
 
 
 def _ports(pod: Pod) -> list[tuple[ContainerPort, ...]]:
-    return [each.ports for each in (*pod.spec.containers, *pod.spec.init_containers)]
+    return [container.ports for container in (*pod.spec.containers, *pod.spec.init_containers)]
 
 
 def _told_to_plugins(pod: Pod) -> dict[str, str]:
@@ -144,9 +144,9 @@ def device_event(old: Device | None, new: Device | None) -> ClusterEvent | None:
     """A node's devices were added, changed or removed. The pods say which devices they have."""
     if old is not None and new is not None and _told(old) == _told(new):
         return None
-    found = old if new is None else new
-    assert found is not None
-    return ClusterEvent(int(Reason.EXACT), found.metadata.name, "DeviceUpdate")
+    device = old if new is None else new
+    assert device is not None
+    return ClusterEvent(int(Reason.EXACT), device.metadata.name, "DeviceUpdate")
 
 
 def _told(device: Device) -> tuple[object, ...]:
@@ -179,9 +179,9 @@ def _reported(report: NodeResourceTopology) -> tuple[object, ...]:
 
 
 def _node(old: _OfNode | None, new: _OfNode | None) -> str:
-    found = old if new is None else new
-    assert found is not None
-    return found.metadata.name
+    report = old if new is None else new
+    assert report is not None
+    return report.metadata.name
 
 
 def _takes_room(pod: Pod | None) -> bool:

@@ -126,17 +126,17 @@ class Feed:
         """Many objects of one kind were added: the same result as one by one, at less cost."""
         entry = BY_KIND[kind]
         if not entry.plugins_only:
-            for each in objects:
-                self.hear(kind, each)
+            for thing in objects:
+                self.hear(kind, thing)
             return
         for taking in self._taking.get(kind, ()):
             if taking.put_many is not None:
                 taking.put_many(objects)
                 continue
-            for each in objects:
-                self._tell(taking.put, taking, kind, each)
-        for each in objects:
-            event = entry.wakes(None, each)
+            for thing in objects:
+                self._tell(taking.put, taking, kind, thing)
+        for thing in objects:
+            event = entry.wakes(None, thing)
             if event is not None:
                 self._happened(event)
         if self.cluster.changed_jobs:
@@ -154,10 +154,10 @@ class Feed:
         for taking in self._taking.get(kind, ()):
             self._tell(taking.remove, taking, kind, thing)
 
-    def _tell(self, told: Callable[[Any], None], taking: Taking, kind: Kind[Any], thing: Any) -> None:
+    def _tell(self, tell_engine: Callable[[Any], None], taking: Taking, kind: Kind[Any], thing: Any) -> None:
         if taking.named is None or taking.named == (thing.metadata.namespace, thing.metadata.name):
             try:
-                told(thing)
+                tell_engine(thing)
             except Exception as error:  # noqa: BLE001 - other plugins still get the object, and the shield reports it
                 self._cannot_take_in(kind, thing, error)
 
@@ -241,7 +241,7 @@ class Feed:
             return
         for record in list(self.cluster.pods_on[row].values()):
             self._keep(record, name)
-        promised = [each.record.key for each in self.cluster.nominations.on(row)]
+        promised = [nomination.record.key for nomination in self.cluster.nominations.on(row)]
         self.cluster.remove_node(name)
         # Room may be made for them elsewhere.
         self.activate(promised)
@@ -256,8 +256,8 @@ class Feed:
     def take_over(self, other: Feed) -> None:
         """What another feed assumes, this one does too, with all that plugins noted of it."""
         for key, held in other.assumed.items():
-            known = other.cluster.pods.get(key)
-            record = known[0] if known is not None else other._homeless.get(held.node, {}).get(key)
+            entry = other.cluster.pods.get(key)
+            record = entry[0] if entry is not None else other._homeless.get(held.node, {}).get(key)
             if record is None:
                 continue
             self.assumed[key] = held
@@ -335,8 +335,8 @@ class Feed:
 
     def _is_in_queue(self, key: str) -> bool:
         """Whether a pod itself is in the entity that waits: members of a job that are bound have left it."""
-        known = self.queue.entity(self._entity(key))
-        return known is not None and any(ask.key == key for ask in known.pods)
+        entity = self.queue.entity(self._entity(key))
+        return entity is not None and any(ask.key == key for ask in entity.pods)
 
     def ask_again(self, ask: Ask) -> None:
         """Queue a pod in its current form."""
@@ -347,11 +347,11 @@ class Feed:
         if job is None:
             entity = Entity.of(ask, profile)
         else:
-            known = self.queue.entity(job)
-            if known is not None and ask.key not in self._job_of:
-                entity = known.joined_by(ask)
+            queued = self.queue.entity(job)
+            if queued is not None and ask.key not in self._job_of:
+                entity = queued.joined_by(ask)
             else:
-                others = [each for each in known.pods if each.key != ask.key] if known is not None else []
+                others = [member for member in queued.pods if member.key != ask.key] if queued is not None else []
                 entity = Entity.job(job, (*others, ask), profile)
             self._job_of[ask.key] = job
         self.queue.put(entity, self.now.steady_s)
@@ -361,19 +361,19 @@ class Feed:
         """Jobs are others than they were: their pods may belong to another one, or they may go."""
         changed, self.cluster.changed_jobs = self.cluster.changed_jobs, {}
         for job, regroup in changed.items():
-            known = self.queue.entity(job)
-            if known is not None:
-                with self.cluster.shield.about("queue its job anew", PODS, known.pods[0].meta):
-                    self._look_at_job(job, known, regroup=regroup)
+            entity = self.queue.entity(job)
+            if entity is not None:
+                with self.cluster.shield.about("queue its job anew", PODS, entity.pods[0].meta):
+                    self._look_at_job(job, entity, regroup=regroup)
 
-    def _look_at_job(self, job: str, known: Entity, *, regroup: bool) -> None:
-        moved = [ask for ask in known.pods if self._group(ask) != job] if regroup else []
+    def _look_at_job(self, job: str, entity: Entity, *, regroup: bool) -> None:
+        moved = [ask for ask in entity.pods if self._group(ask) != job] if regroup else []
         for ask in moved:
             if ask.key not in self.assumed:
                 self.ask_again(ask)
         # What a job needs is something else: it may fit, or must not be tried any more.
         if not moved and (regroup or self.queue.where(job) is Where.GATED):
-            self.queue.put(known, self.now.steady_s)
+            self.queue.put(entity, self.now.steady_s)
             self._wake()
 
     def _group(self, ask: Ask) -> str | None:
@@ -386,13 +386,13 @@ class Feed:
     def _leave_queue(self, key: str) -> None:
         """A pod waits no more; the other members of its job still do."""
         job = self._job_of.pop(key, None)
-        known = None if job is None else self.queue.entity(job)
-        if job is None or known is None:
+        entity = None if job is None else self.queue.entity(job)
+        if job is None or entity is None:
             self.queue.remove(key)
             return
-        left = tuple(each for each in known.pods if each.key != key)
+        left = tuple(member for member in entity.pods if member.key != key)
         if left:
-            self.queue.put(Entity.job(job, left, known.profile), self.now.steady_s)
+            self.queue.put(Entity.job(job, left, entity.profile), self.now.steady_s)
         else:
             self.queue.remove(job)
 
@@ -430,49 +430,49 @@ class Feed:
 
     def _count(self, pod: Pod) -> None:
         key, row = pod.metadata.key, self.cluster.table.row_of.get(pod.spec.node_name)
-        known = self.cluster.pods.get(key)
+        counted = self.cluster.pods.get(key)
         if row is None:
             missing = self._homeless.get(pod.spec.node_name, {}).get(key)
             self._forget_missing(key)
-            if known is not None:
+            if counted is not None:
                 self.cluster.remove_pod(key)
             record = self._record(pod, missing)
             if record is not None:
                 self._keep(record, pod.spec.node_name)
             return
         self._forget_missing(key)
-        same_place = known is not None and known[1] == row and known[0].uid == pod.metadata.uid
-        record = self._record(pod, known[0] if known is not None and same_place else None)
+        same_place = counted is not None and counted[1] == row and counted[0].uid == pod.metadata.uid
+        record = self._record(pod, counted[0] if counted is not None and same_place else None)
         if record is None:
             return
-        if known is not None:
-            if same_place and _same(record, known[0]):
+        if counted is not None:
+            if same_place and _same(record, counted[0]):
                 return
             if not same_place:
                 self.cluster.remove_pod(key)
         self.cluster.place(record, row)
 
-    def _record(self, pod: Pod, known: PodRecord | None = None) -> PodRecord | None:
+    def _record(self, pod: Pod, former: PodRecord | None = None) -> PodRecord | None:
         """What is kept of a pod that has a node. `known`: what was kept of it there. What cannot be understood of it is
         left out, and so are terms beyond what is supported, which would cost every other pod; its requests still
         count."""
-        if known is not None and known.uid != pod.metadata.uid:
-            known = None
+        if former is not None and former.uid != pod.metadata.uid:
+            former = None
         why = too_many_terms(pod.spec)
         if why is None:
             try:
-                return self._read(Ask(pod), known)
+                return self._read(Ask(pod), former)
             except BadInput as error:
                 why = f"which cannot be understood: {error}"
         log.warning("counted without its affinity: %s", why, extra=_fields(pod))
         try:
-            return self._read(Ask(replace(pod, spec=replace(pod.spec, affinity=None))), known)
+            return self._read(Ask(replace(pod, spec=replace(pod.spec, affinity=None))), former)
         except BadInput as error:
             log.error("not counted, since it cannot be understood: %s", error, extra=_fields(pod))
             return None
 
-    def _read(self, ask: Ask, known: PodRecord | None = None) -> PodRecord:
-        return ask.record(self.now.wall_s, self.cluster.noted(ask.pod, known, ask.template))
+    def _read(self, ask: Ask, former: PodRecord | None = None) -> PodRecord:
+        return ask.record(self.now.wall_s, self.cluster.noted(ask.pod, former, ask.template))
 
     def _keep(self, record: PodRecord, node: str) -> None:
         self._homeless.setdefault(node, {})[record.key] = record
@@ -523,12 +523,12 @@ class Feed:
             self._wake()
 
 
-def _same(record: PodRecord, known: PodRecord) -> bool:
+def _same(record: PodRecord, former: PodRecord) -> bool:
     """Whether two records say the same. That of a pod before it was bound has another shape, with the same amounts."""
-    new, old = record.shape, known.shape
+    new, old = record.shape, former.shape
     if new is not old and (new.requests, new.non_zero) != (old.requests, old.non_zero):
         return False
-    return replace(record, placed_s=known.placed_s, shape=old) == known
+    return replace(record, placed_s=former.placed_s, shape=old) == former
 
 
 def _fields(pod: Pod) -> dict[str, str]:

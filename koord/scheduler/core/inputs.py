@@ -134,4 +134,4 @@ INPUTS: Final[tuple[Input, ...]] = (
 )
 """Pods come last, so that pending pods are placed on the complete state."""
 
-BY_KIND: Final[Mapping[Kind[Any], Input]] = {each.kind: each for each in INPUTS}
+BY_KIND: Final[Mapping[Kind[Any], Input]] = {input_.kind: input_ for input_ in INPUTS}

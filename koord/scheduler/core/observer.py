@@ -19,7 +19,7 @@ class Observer:
     def placing(self, engine: Engine, asks: Sequence[Ask]) -> None:
         """A place is about to be looked for."""
 
-    def placed(self, engine: Engine, *, found: bool) -> None:
+    def placed(self, engine: Engine, *, has_place: bool) -> None:
         """That ended."""
 
     def helped(self, engine: Engine, remedy: Remedy, *, job: str = "") -> None:

@@ -112,7 +112,7 @@ class Queue:
 
     def __len__(self) -> int:
         """Entities that are here, those in flight not counted."""
-        return len(self._all) - sum(1 for each in self._in_flight.values() if self._is_current(each))
+        return len(self._all) - sum(1 for attempt in self._in_flight.values() if self._is_current(attempt))
 
     def __contains__(self, key: str) -> bool:
         return key in self._all
@@ -126,34 +126,34 @@ class Queue:
         return self._gated.values()
 
     def entity(self, key: str) -> Entity | None:
-        found = self._all.get(key)
-        return None if found is None else found.entity
+        attempt = self._all.get(key)
+        return None if attempt is None else attempt.entity
 
     def where(self, key: str) -> Where:
-        found = self._all.get(key)
-        return Where.GONE if found is None else found.where
+        attempt = self._all.get(key)
+        return Where.GONE if attempt is None else attempt.where
 
     def put(self, entity: Entity, now_s: float) -> None:
         """An entity came, or changed in something that scheduling looks at: its chance is new, its backoff stays."""
-        known = self._all.get(entity.key)
-        if known is None:
+        attempt = self._all.get(entity.key)
+        if attempt is None:
             self._arrivals += 1
-            known = self._all[entity.key] = Attempt(entity, self._arrivals, now_s, now_s)
-            self._ready(known, now_s, POD_CAME)
+            attempt = self._all[entity.key] = Attempt(entity, self._arrivals, now_s, now_s)
+            self._ready(attempt, now_s, POD_CAME)
             return
-        known.entity = entity
-        if known.where is Where.IN_FLIGHT:
-            known._helped = True
+        attempt.entity = entity
+        if attempt.where is Where.IN_FLIGHT:
+            attempt._helped = True
             return
-        was_active = known.where is Where.ACTIVE
-        self._leave(known)
-        self._ready(known, now_s, POD_CHANGED, at_once=was_active)
+        was_active = attempt.where is Where.ACTIVE
+        self._leave(attempt)
+        self._ready(attempt, now_s, POD_CHANGED, at_once=was_active)
 
     def remove(self, key: str) -> None:
         """An entity is gone, wherever it was in the queue; the outcome of an attempt in flight is ignored."""
-        known = self._all.pop(key, None)
-        if known is not None and known.where is not Where.IN_FLIGHT:
-            self._leave(known)
+        attempt = self._all.pop(key, None)
+        if attempt is not None and attempt.where is not Where.IN_FLIGHT:
+            self._leave(attempt)
 
     def upcoming(self, now_s: float) -> Entity | None:
         """The entity that `pop` would return."""
@@ -252,7 +252,7 @@ class Queue:
                 if _any_hint(hints, next(iter(pooled.values())).entity, event):
                     woken += pooled.values()
         if any(gate.wakes_on & event.reasons for gate in self._gates):
-            woken += [each for each in self._gated.values() if self._gate_of(each.entity) is None]
+            woken += [attempt for attempt in self._gated.values() if self._gate_of(attempt.entity) is None]
         woken = [attempt for attempt in woken if attempt.entity.key != besides] if besides else woken
         for attempt in woken:
             self._leave(attempt)
@@ -292,11 +292,11 @@ class Queue:
         if now_s - self._swept_s >= SWEEP_EVERY_S:
             self._swept_s = now_s
             late = [
-                each
+                attempt
                 for kinds in self._pool.values()
                 for pooled in kinds.values()
-                for each in pooled.values()
-                if now_s - each.queued_at_s > POOLED_AT_MOST_S
+                for attempt in pooled.values()
+                if now_s - attempt.queued_at_s > POOLED_AT_MOST_S
             ]
             for attempt in late:
                 self._leave(attempt)
@@ -380,14 +380,14 @@ class Queue:
 
     def _listening(self, plugins: frozenset[str], event: ClusterEvent) -> list[Hint | None]:
         """The hints of the plugins that this event concerns; None for one that needs no closer look."""
-        found: list[Hint | None] = []
+        hints: list[Hint | None] = []
         for name in plugins:
             waker = self._wakers.get(name)
             if waker is None:
-                found.append(None)
+                hints.append(None)
             elif waker.reasons & event.reasons:
-                found.append(waker.hint)
-        return found
+                hints.append(waker.hint)
+        return hints
 
     def _helps(self, attempt: Attempt, event: ClusterEvent) -> bool:
         return _any_hint(self._listening(attempt.rejected_by, event), attempt.entity, event)

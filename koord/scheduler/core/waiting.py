@@ -46,10 +46,10 @@ class Waiting:
     def leave(self, name: str) -> list[Bind]:
         """All who wait in a group, in the order in which they came: they wait no longer."""
         group = self._groups.pop(name, None)
-        found = list(group.binds.values()) if group is not None else []
-        for bind in found:
+        binds = list(group.binds.values()) if group is not None else []
+        for bind in binds:
             self._forget(bind)
-        return found
+        return binds
 
     def drop(self, pod: str) -> Bind | None:
         """The entity of a pod waits no longer: the pod went another way."""
@@ -57,7 +57,7 @@ class Waiting:
         if name is None:
             return None
         group = self._groups[name]
-        bind = next(each for each in group.binds.values() if any(member.ask.key == pod for member in each.members))
+        bind = next(bind for bind in group.binds.values() if any(member.ask.key == pod for member in bind.members))
         del group.binds[bind.attempt.entity.key]
         if not group.binds:
             del self._groups[name]

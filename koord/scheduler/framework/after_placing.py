@@ -42,7 +42,7 @@ class AfterPlacing:
             if permit is not None:
                 allows += permit.allows
                 keeps_s = max(keeps_s, permit.keeps_s)
-                longest = max(longest, permit, key=lambda each: each.wait_s)
+                longest = max(longest, permit, key=lambda answer: answer.wait_s)
         if not (allows or keeps_s or longest.wait_s):
             return NO_WAIT
         return replace(longest, allows=tuple(allows), keeps_s=keeps_s)
@@ -65,7 +65,7 @@ class AfterPlacing:
             return BindingPlan(binding)
         notes = dict(cluster.pods[ask.key][0].notes)
         own = (stand_ins.bind(ask, row) for _, stand_ins in self._binding)
-        write = next((each for each in own if each is not None), binding)
+        write = next((own_write for own_write in own if own_write is not None), binding)
         merged: dict[str, Any] = {}
         merge(merged, together, "")
         steps: list[Step] = []

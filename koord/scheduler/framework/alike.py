@@ -38,8 +38,8 @@ def merged(rows: Array, totals: Array, number: int, after: Callable[[Array, Arra
     while len(rows) and link + 1 < number:
         steps = max(1, min(LONGEST, AT_ONCE // len(rows), number - 1 - link))
         pods = np.arange(link + 1, link + 1 + steps)
-        found = after(np.repeat(rows, steps), np.tile(pods, len(rows))).reshape(len(rows), steps)
-        chain = np.minimum.accumulate(np.minimum(found, reach[:, np.newaxis]), axis=1)
+        worths = after(np.repeat(rows, steps), np.tile(pods, len(rows))).reshape(len(rows), steps)
+        chain = np.minimum.accumulate(np.minimum(worths, reach[:, np.newaxis]), axis=1)
         goes = chain > LOW
         taken = np.concatenate((taken, np.broadcast_to(rows[:, np.newaxis], chain.shape)[goes]))
         links = np.concatenate((links, np.broadcast_to(pods, chain.shape)[goes]))

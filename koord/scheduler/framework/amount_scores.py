@@ -178,9 +178,9 @@ class Ratio(ScoreShape):
                 capacity = capacities[row]
                 if capacity > 0:
                     used = used_of[row] + adds
-                    found = scores[0 if used <= 0 else used * 100 // capacity if used < capacity else 100]
-                    if found > 0:
-                        total += found * weight
+                    score = scores[0 if used <= 0 else used * 100 // capacity if used < capacity else 100]
+                    if score > 0:
+                        total += score * weight
                         weights += weight
             return (2 * total + weights) // (2 * weights) if weights else 0
 
@@ -211,11 +211,11 @@ class _Balanced(ScoreShape):
             deviation = abs(fractions[0] - fractions[1]) / 2
         else:
             total = squares = 0.0
-            for each in fractions:
-                total += each
+            for fraction in fractions:
+                total += fraction
             mean = total / len(fractions)
-            for each in fractions:
-                squares += (each - mean) * (each - mean)
+            for fraction in fractions:
+                squares += (fraction - mean) * (fraction - mean)
             deviation = math.sqrt(squares / len(fractions))
         return int((1.0 - deviation) * 100)
 
@@ -231,7 +231,7 @@ class _Balanced(ScoreShape):
                 if capacity > 0:
                     used = used_of[row] + adds
                     fractions.append(1.0 * used / capacity if used < capacity else 1.0)
-            return self.plain((1, each, 1) for each in fractions)
+            return self.plain((1, fraction, 1) for fraction in fractions)
 
         return score
 
@@ -271,10 +271,14 @@ class _Balanced(ScoreShape):
         """For any number of fractions; a row may lack some of them."""
         has: list[Numbers] = [1 if one is None else one for one in held]
         number = np.maximum(sum(has), 1)
-        mean = sum(each * there for each, there in zip(fractions, has, strict=True)) / number
-        squares = sum(((each - mean) * there) ** 2 for each, there in zip(fractions, has, strict=True))
-        highest = reduce(np.maximum, [np.where(there, each, 0.0) for each, there in zip(fractions, has, strict=True)])
-        lowest = reduce(np.minimum, [np.where(there, each, 1.0) for each, there in zip(fractions, has, strict=True)])
+        mean = sum(fraction * there for fraction, there in zip(fractions, has, strict=True)) / number
+        squares = sum(((fraction - mean) * there) ** 2 for fraction, there in zip(fractions, has, strict=True))
+        highest = reduce(
+            np.maximum, [np.where(there, fraction, 0.0) for fraction, there in zip(fractions, has, strict=True)]
+        )
+        lowest = reduce(
+            np.minimum, [np.where(there, fraction, 1.0) for fraction, there in zip(fractions, has, strict=True)]
+        )
         return np.where(number == 2, (highest - lowest) * 0.5, np.sqrt(squares / number))
 
     def of_block(self, capacity: Array, used: Array, adds: Array, weights: Sequence[int]) -> Array | None:

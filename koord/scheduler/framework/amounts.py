@@ -65,7 +65,7 @@ class AmountJudge(Judge):
             self.filters_on = table.reasons_of([column for columns in needed for column in columns[:2]])
         if shape is not None:
             self.scores_on = table.reasons_of([column for columns in filled for column in columns[:2]])
-        self._numbers = PodAmounts(tuple([need.adds for need in needs]), tuple([each.adds for each in shares]))
+        self._numbers = PodAmounts(tuple([need.adds for need in needs]), tuple([share.adds for share in shares]))
         self.fast = FastForms(
             (needed, filled, shape),
             self._numbers,
@@ -96,10 +96,10 @@ class AmountJudge(Judge):
 
     def _of_row(self, columns: dict[Hashable, Array]) -> _Views:
         """The forms for single rows, kept until the table grows: then columns are other arrays."""
-        found, first = self._views, next(iter(columns.values()))
-        if found is None or found.of is not first:
-            found = self._views = _Views(first, *_forms_of_row(self.needs, self._shares, self._shape, columns))
-        return found
+        views, first = self._views, next(iter(columns.values()))
+        if views is None or views.of is not first:
+            views = self._views = _Views(first, *_forms_of_row(self.needs, self._shares, self._shape, columns))
+        return views
 
     def left(self, cells: Cells) -> list[Numbers]:
         """What is left of each need, without the pod."""
@@ -118,11 +118,11 @@ class AmountJudge(Judge):
         )
 
     def unresolvable_rows(self, masks: Array, rows: Array) -> Array:
-        columns, found = self.columns(), np.zeros(len(rows), np.bool_)
+        columns, short = self.columns(), np.zeros(len(rows), np.bool_)
         for i, need in enumerate(self.needs):
             if need.lasts:
-                found |= ((masks >> i) & 1).astype(np.bool_) & (columns[need.has][rows] < need.adds)
-        return found
+                short |= ((masks >> i) & 1).astype(np.bool_) & (columns[need.has][rows] < need.adds)
+        return short
 
     def lack(self, cells: Cells) -> Numbers:
         total: Numbers = 0.0
@@ -148,7 +148,7 @@ def _forms_of_row(
     filter_of_row: OfRow = feasible
     if len(needs) == 3:
         filter_of_row = _quickly(feasible, *[(has, taken) for has, taken, _ in needs])
-    shares = [(columns[each.capacity].data, columns[each.used].data, each.weight) for each in filled]
+    shares = [(columns[share.capacity].data, columns[share.used].data, share.weight) for share in filled]
     return filter_of_row, _nothing if shape is None else shape.of_views(shares)
 
 
@@ -168,11 +168,15 @@ class _Together(Judge):
         self, needs: Sequence[Need], shares: Sequence[Share], shape: ScoreShape | None, of_class: Sequence[PodAmounts]
     ) -> None:
         self._needs, self._shares, self._shape = needs, shares, shape
-        self._needed = [np.array(each, np.int64) for each in zip(*[each.needed for each in of_class], strict=True)]
-        self._adds = [np.array(each, np.int64) for each in zip(*[each.adds for each in of_class], strict=True)]
+        self._needed = [
+            np.array(column, np.int64) for column in zip(*[amounts.needed for amounts in of_class], strict=True)
+        ]
+        self._adds = [
+            np.array(column, np.int64) for column in zip(*[amounts.adds for amounts in of_class], strict=True)
+        ]
         self._has, self._taken = tuple(need.has for need in needs), tuple(need.taken for need in needs)
-        self._capacities, self._used = tuple(each.capacity for each in shares), tuple(each.used for each in shares)
-        self._weights = [each.weight for each in shares]
+        self._capacities, self._used = tuple(share.capacity for share in shares), tuple(share.used for share in shares)
+        self._weights = [share.weight for share in shares]
         # In blocks: resource, row, class.
         self._needed_block = np.array(self._needed, np.float64)[:, np.newaxis]
         self._adds_block = np.array(self._adds, np.float64)[:, np.newaxis]
@@ -196,9 +200,9 @@ class _Together(Judge):
         if self._shares:
             capacity = cells.block(self._capacities)
             if all_positive(capacity) and are_exact(capacity):
-                found = self._shape.of_block(capacity, cells.block(self._used), self._adds_block, self._weights)
-                if found is not None:
-                    return found
+                scores = self._shape.of_block(capacity, cells.block(self._used), self._adds_block, self._weights)
+                if scores is not None:
+                    return scores
         return self._shape.of_rows(_filled(cells, self._shares, self._adds))
 
 

@@ -36,7 +36,7 @@ class Bound:
 def excess(spec: PodSpec) -> str | None:
     """What exceeds the bounds or is unsupported, for the pod's event and condition; None: the pod is within bounds."""
     if spec.resource_claims:
-        names = ", ".join(each.name for each in spec.resource_claims)
+        names = ", ".join(claim.name for claim in spec.resource_claims)
         return (
             f"the pod has resource claims ({names}), and dynamic resource allocation is not supported: "
             "take them out of spec.resourceClaims, or name another scheduler in spec.schedulerName"
@@ -48,7 +48,7 @@ def too_many_terms(spec: PodSpec) -> str | None:
     """As `excess`, of what a pod that has its node says about others."""
     if spec.affinity is None:
         return None
-    bounds = [each for each in BOUNDS if each.count in (pod_terms, _selector_words)]
+    bounds = [bound for bound in BOUNDS if bound.count in (pod_terms, _selector_words)]
     return next((why for bound in bounds if (why := bound.exceeded_by(spec))), None)
 
 
@@ -71,12 +71,12 @@ def _weight(spec: PodSpec) -> int:
 
 def pod_terms(spec: PodSpec) -> int:
     """How many affinity and anti-affinity terms there are, required and preferred."""
-    found, affinity = 0, spec.affinity
+    number, affinity = 0, spec.affinity
     for side in (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity is not None else ():
         if side is not None:
-            found += len(side.required_during_scheduling_ignored_during_execution)
-            found += len(side.preferred_during_scheduling_ignored_during_execution)
-    return found
+            number += len(side.required_during_scheduling_ignored_during_execution)
+            number += len(side.preferred_during_scheduling_ignored_during_execution)
+    return number
 
 
 def _terms(spec: PodSpec) -> Iterable[PodAffinityTerm]:
@@ -91,16 +91,16 @@ def _terms(spec: PodSpec) -> Iterable[PodAffinityTerm]:
 
 def _selector_words(spec: PodSpec) -> int:
     """Labels, conditions and values in all selectors of pods and namespaces."""
-    found = sum(_words(each.label_selector) for each in spec.topology_spread_constraints)
+    number = sum(_words(constraint.label_selector) for constraint in spec.topology_spread_constraints)
     for term in _terms(spec):
-        found += _words(term.label_selector) + _words(term.namespace_selector) + len(term.namespaces)
-    return found
+        number += _words(term.label_selector) + _words(term.namespace_selector) + len(term.namespaces)
+    return number
 
 
 def _words(selector: LabelSelector | None) -> int:
     if selector is None:
         return 0
-    return len(selector.match_labels) + sum(1 + len(each.values) for each in selector.match_expressions)
+    return len(selector.match_labels) + sum(1 + len(requirement.values) for requirement in selector.match_expressions)
 
 
 def _node_terms(spec: PodSpec) -> int:
@@ -109,8 +109,8 @@ def _node_terms(spec: PodSpec) -> int:
         return 0
     required = own.required_during_scheduling_ignored_during_execution
     terms = [*required.node_selector_terms] if required is not None else []
-    terms += [each.preference for each in own.preferred_during_scheduling_ignored_during_execution]
-    return len(terms) + sum(len(each.match_expressions) + len(each.match_fields) for each in terms)
+    terms += [preferred.preference for preferred in own.preferred_during_scheduling_ignored_during_execution]
+    return len(terms) + sum(len(term.match_expressions) + len(term.match_fields) for term in terms)
 
 
 def _resources(spec: PodSpec) -> int:
@@ -121,7 +121,9 @@ def _resources(spec: PodSpec) -> int:
 
 
 def _host_ports(spec: PodSpec) -> int:
-    return sum(1 for each in (*spec.containers, *spec.init_containers) for port in each.ports if port.host_port > 0)
+    return sum(
+        1 for container in (*spec.containers, *spec.init_containers) for port in container.ports if port.host_port > 0
+    )
 
 
 BOUNDS: Final = (

@@ -140,13 +140,15 @@ def smaller(pod: Pod, most: Mapping[str, int]) -> Pod | None:
         left = bound - _of(spec.overhead, name)
         if left < 0:
             return None
-        sidecars = sum(_asked(each, name) for each in spec.init_containers if _is_sidecar(each))
+        sidecars = sum(_asked(container, name) for container in spec.init_containers if _is_sidecar(container))
         if sidecars > left:
             return None
         containers = _cut(spec.containers, name, left - sidecars)
         inits = tuple(
-            each if _is_sidecar(each) or _asked(each, name) <= left - sidecars else _with(each, name, left - sidecars)
-            for each in spec.init_containers
+            container
+            if _is_sidecar(container) or _asked(container, name) <= left - sidecars
+            else _with(container, name, left - sidecars)
+            for container in spec.init_containers
         )
         whole = spec.resources
         if whole is not None and name in whole.requests:
@@ -177,15 +179,15 @@ def _grown(resources: ResourceRequirements, name: str, more: int) -> ResourceReq
 
 
 def _cut(containers: tuple[Container, ...], name: str, most: int) -> tuple[Container, ...]:
-    asked = [_asked(each, name) for each in containers]
+    asked = [_asked(container, name) for container in containers]
     over = sum(asked) - most
     for i in sorted(range(len(asked)), key=lambda i: -asked[i]):
         less = min(asked[i], max(0, over))
         asked[i] -= less
         over -= less
     return tuple(
-        each if _asked(each, name) == now else _with(each, name, now)
-        for each, now in zip(containers, asked, strict=True)
+        container if _asked(container, name) == now else _with(container, name, now)
+        for container, now in zip(containers, asked, strict=True)
     )
 
 

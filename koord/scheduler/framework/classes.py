@@ -34,12 +34,14 @@ class Classes:
 
     def __init__(self, cluster: Cluster, profile: Profile) -> None:
         self._cluster, self._profile = cluster, profile
-        plugins = [each for each in profile.plugins if each.name not in profile.judging_not]
-        self._judging = [each for each in plugins if each.compile is not None]
-        self._viewing = [(each.name, each.stand_ins) for each in plugins if each.stand_ins is not None]
-        self._telling_apart = [each for each in plugins if each.compile is not None or each.stand_ins is not None]
+        plugins = [plugin for plugin in profile.plugins if plugin.name not in profile.judging_not]
+        self._judging = [plugin for plugin in plugins if plugin.compile is not None]
+        self._viewing = [(plugin.name, plugin.stand_ins) for plugin in plugins if plugin.stand_ins is not None]
+        self._telling_apart = [
+            plugin for plugin in plugins if plugin.compile is not None or plugin.stand_ins is not None
+        ]
         preferring = {name for name, _ in profile.at("preFilter", "prefers")}
-        self._preferring = [each for each in profile.plugins if each.name in preferring]
+        self._preferring = [plugin for plugin in profile.plugins if plugin.name in preferring]
         self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._last: PodClass | None = None
         self._of_shape: dict[Shape, tuple[int, tuple[Plugin, ...]]] = {}
@@ -49,17 +51,17 @@ class Classes:
     @property
     def judging(self) -> list[str]:
         """The plugins that filter or score, in their order."""
-        return [each.name for each in self._judging]
+        return [plugin.name for plugin in self._judging]
 
     @property
     def rows_judged(self) -> int:
         """How many rows have been looked at so far, over all classes."""
-        return self._judged_before + sum(each.rows_judged for each in self._classes.values())
+        return self._judged_before + sum(pod_class.rows_judged for pod_class in self._classes.values())
 
     @property
     def bodies_run(self) -> int:
         """How many verdicts and scores plugins have given so far."""
-        return self._run_before + sum(each.bodies_run for each in self._classes.values())
+        return self._run_before + sum(pod_class.bodies_run for pod_class in self._classes.values())
 
     def floor(self, ask: Ask) -> int | None:
         """Which promises to other pods concern this one."""
@@ -69,18 +71,18 @@ class Classes:
     def of(self, ask: Ask, floor: int | None) -> PodClass:
         """The class of a pod, made when it is new; the least recently used ones are dropped."""
         key = self._key(ask) if floor is None else (floor, self._key(ask))
-        found = self._classes.get(key)
-        if found is None:
-            found = self._classes[key] = self.new(ask, floor)
+        pod_class = self._classes.get(key)
+        if pod_class is None:
+            pod_class = self._classes[key] = self.new(ask, floor)
             most = max(1, min(CLASSES_KEPT, CELLS_KEPT // self._cluster.table.capacity))
             while len(self._classes) > most:
                 _, dropped = self._classes.popitem(last=False)
                 self._judged_before += dropped.rows_judged
                 self._run_before += dropped.bodies_run
-        elif found is not self._last:
+        elif pod_class is not self._last:
             self._classes.move_to_end(key)
-        self._last = found
-        return found
+        self._last = pod_class
+        return pod_class
 
     def new(self, ask: Ask, floor: int | None) -> PodClass:
         """A new class for a pod, which is not kept."""
@@ -110,8 +112,8 @@ class Classes:
         if len(self._of_shape) >= SHAPES_KEPT or len(self._by_spec) >= SHAPES_KEPT:
             # Numbers are part of the classes' keys, so that all of it goes together.
             self._judged_before = self.rows_judged
-            for known in (self._of_shape, self._by_spec, self._classes):
-                known.clear()
+            for memo in (self._of_shape, self._by_spec, self._classes):
+                memo.clear()
         settled: list[Hashable] = [ask.excess]
         others: list[Plugin] = []
         for plugin in self._telling_apart if settled == [None] else ():
@@ -120,17 +122,17 @@ class Classes:
             else:
                 settled.append(...)
                 others.append(plugin)
-        found = self._by_spec.setdefault(tuple(settled), len(self._by_spec)), tuple(others)
+        result = self._by_spec.setdefault(tuple(settled), len(self._by_spec)), tuple(others)
         if ask.shape.of_spec:
-            self._of_shape[ask.shape] = found
-        return found
+            self._of_shape[ask.shape] = result
+        return result
 
     def _view(self, ask: Ask) -> View | None:
         """How pods like this one see the cluster. Two views of it are a fault of the plugins."""
-        found = [(name, view) for name, stand_ins in self._viewing if (view := stand_ins.view(ask))]
-        if len(found) > 1:
-            raise ValueError(f"{' and '.join(name for name, _ in found)} each have a view for {ask.key}: one may")
-        return found[0][1] if found else None
+        views = [(name, view) for name, stand_ins in self._viewing if (view := stand_ins.view(ask))]
+        if len(views) > 1:
+            raise ValueError(f"{' and '.join(name for name, _ in views)} each have a view for {ask.key}: one may")
+        return views[0][1] if views else None
 
     def _parts(self, ask: Ask, floor: int | None, view: View | None) -> list[Part]:
         profile, parts = self._profile, []

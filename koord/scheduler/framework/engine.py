@@ -65,9 +65,9 @@ class Engine:
         )
         self._helping_jobs: list[tuple[str, Jobs]] = profile.at("postFilter", "jobs")
         self._planning: list[tuple[str, Jobs]] = profile.at("permit", "jobs")
-        self._jobs = [each.jobs for each in profile.plugins if each.jobs is not None]
+        self._jobs = [plugin.jobs for plugin in profile.plugins if plugin.jobs is not None]
         self._stand_ins: list[tuple[str, StandIns]] = profile.at("bind", "stand_ins")
-        self._meeting = [each.meets for each in profile.plugins if each.meets is not None]
+        self._meeting = [plugin.meets for plugin in profile.plugins if plugin.meets is not None]
         self._after = AfterPlacing(cluster, profile)
 
     @property
@@ -127,19 +127,19 @@ class Engine:
         """An attempt has ended: plugins that refuse pods may note which."""
         self._refusals.tried(asks, placements)
 
-    def _place(self, ask: Ask, found: PodClass, first: Row | None, explain: bool) -> Placement:
+    def _place(self, ask: Ask, pod_class: PodClass, first: Row | None, explain: bool) -> Placement:
         spot = None if first is None else self._spot(ask, first)
         if spot is None and self._preferring:
             spot = self._first_preferred(ask)
         if spot is None:
-            spot = self._winner(ask, found)
+            spot = self._winner(ask, pod_class)
         if spot is None:
-            return self.nowhere(ask, found)
+            return self.nowhere(ask, pod_class)
         node = self.cluster.table.names[spot.row]
         if not explain:
             self._reserve(ask, spot)
             return Placement(ask.key, node)
-        scores, weights = found.scores(spot.row), self.profile.weights
+        scores, weights = pod_class.scores(spot.row), self.profile.weights
         self._reserve(ask, spot)
         total = sum(weights.get(name, 0) * score for name, score in scores.items())
         return Placement(ask.key, node, scores, total)
@@ -178,9 +178,9 @@ class Engine:
     def needs(self, asks: Sequence[Ask]) -> Sequence[JobNeed]:
         """What a job needs for any of its pods to be bound: all of them, if no plugin says otherwise."""
         for _, jobs in self._planning:
-            found = jobs.needs(asks)
-            if found is not None:
-                return found
+            job_needs = jobs.needs(asks)
+            if job_needs is not None:
+                return job_needs
         return (JobNeed("the job", tuple(range(len(asks))), len(asks)),)
 
     def planned(self, asks: Sequence[Ask]) -> Sequence[Row | None] | NoPlan | None:
@@ -198,16 +198,16 @@ class Engine:
 
         What is no amount (ports, spreading, exact checks) may let in fewer: `place_on` tells.
         """
-        found = self.class_of(ask)
+        pod_class = self.class_of(ask)
         table = self.cluster.table
         room = np.zeros(table.capacity, np.int64)
-        rows = found.feasible_rows()
+        rows = pod_class.feasible_rows()
         most = np.full(len(rows), np.iinfo(np.int64).max)
-        for part in found.parts:
+        for part in pod_class.parts:
             amounts = part.judge.amounts
             if amounts is None:
                 continue
-            for need, left in zip(amounts.needs, amounts.left(found.cells(rows)), strict=True):
+            for need, left in zip(amounts.needs, amounts.left(pod_class.cells(rows)), strict=True):
                 if need.adds > 0:
                     np.minimum(most, left // need.adds, out=most)
         room[rows] = np.maximum(most, 0)
@@ -215,13 +215,13 @@ class Engine:
 
     def by_domain(self, values: Array, label: str) -> dict[str, int]:
         """A number of every row, added up by the value of a label of nodes; rows without it are left out."""
-        found: dict[str, int] = {}
+        room_by_domain: dict[str, int] = {}
         for row in np.flatnonzero(values).tolist():
             node = self.cluster.nodes.get(row)
             domain = None if node is None else node.metadata.labels.get(label)
             if domain is not None:
-                found[domain] = found.get(domain, 0) + int(values[row])
-        return found
+                room_by_domain[domain] = room_by_domain.get(domain, 0) + int(values[row])
+        return room_by_domain
 
     def remedy(self, ask: Ask) -> Remedy:
         """What would help a pod that fits nowhere: the first plugin that knows decides, the others' words add up."""
@@ -240,7 +240,9 @@ class Engine:
                 nominations.withdraw(ask.key)
             return ()
         row = self.cluster.table.row_of[remedy.node]
-        lower = [each.record.key for each in nominations.on(row) if each.record.priority < ask.priority]
+        lower = [
+            nomination.record.key for nomination in nominations.on(row) if nomination.record.priority < ask.priority
+        ]
         for key in lower:
             nominations.withdraw(key)
         pods = self.cluster.pods
@@ -252,9 +254,9 @@ class Engine:
     def group(self, ask: Ask) -> str | None:
         """The job that a waiting pod belongs to; None: it goes alone."""
         for jobs in self._jobs:
-            found = jobs.group(ask)
-            if found is not None:
-                return found
+            group = jobs.group(ask)
+            if group is not None:
+                return group
         return None
 
     @property
@@ -265,11 +267,11 @@ class Engine:
     def stands_for(self, ask: Ask) -> tuple[Kind[Any], Any] | None:
         """The object that a pod stands for, if the API server does not have the pod."""
         objects = (stand_ins.object_of(ask) for _, stand_ins in self._stand_ins)
-        return next((each for each in objects if each is not None), None)
+        return next((stand_in for stand_in in objects if stand_in is not None), None)
 
     def about(self, asks: Sequence[Ask]) -> list[tuple[Kind[Any], Any]]:
         """Objects, besides the pods of a job, that show its progress to users."""
-        return [each for jobs in self._jobs for each in jobs.objects(asks)]
+        return [about for jobs in self._jobs for about in jobs.objects(asks)]
 
     def judged_alone(self, ask: Ask) -> PodClass:
         """A new class for a pod, which is not kept: to try out how a changed pod would be judged."""
@@ -291,9 +293,11 @@ class Engine:
         """What a pod on a node has by its notes, in words, by plugin."""
         placed = self.cluster.pods.get(key)
         having = () if placed is None else placed[0].notes
-        noting = {each.name: self.cluster.notes(each.notes) for each in self.profile.plugins if each.notes is not None}
-        found = {name: noting[name].words(note) for name, note in having if name in noting}
-        return {name: found[name] for name in noting if found.get(name)}
+        noting = {
+            plugin.name: self.cluster.notes(plugin.notes) for plugin in self.profile.plugins if plugin.notes is not None
+        }
+        words = {name: noting[name].words(note) for name, note in having if name in noting}
+        return {name: words[name] for name in noting if words.get(name)}
 
     def fits(self, ask: Ask, row: Row) -> bool:
         """Whether one row will do for a pod, by exact checks and beside the pods that are nominated to it."""
@@ -307,10 +311,10 @@ class Engine:
         return None if self.refuses and self.refusal(ask) is not None else self._room(ask, row)
 
     def _room(self, ask: Ask, row: Row) -> _Spot | None:
-        found = self.class_of(ask)
-        if not found.is_feasible(row):
+        pod_class = self.class_of(ask)
+        if not pod_class.is_feasible(row):
             return None
-        checked = self._checked(ask, found, row)
+        checked = self._checked(ask, pod_class, row)
         return None if isinstance(checked, tuple) else _Spot(row, checked)
 
     def words_against(self, ask: Ask, row: Row) -> list[str]:
@@ -322,29 +326,29 @@ class Engine:
         """The plugin that speaks against a row, and its words."""
         if self.refuses and (refused := self.refusal(ask)) is not None:
             return refused[0], [refused[1]]
-        found = self._crowded(ask, row) or self.class_of(ask).reasons(row)
-        if found is not None:
-            return found[0].plugin.name, found[1]
+        objection = self._crowded(ask, row) or self.class_of(ask).reasons(row)
+        if objection is not None:
+            return objection[0].plugin.name, objection[1]
         checked = self._checked(ask, self.class_of(ask), row)
         return (checked[0], [checked[1].reason]) if isinstance(checked, tuple) else None
 
-    def _winner(self, ask: Ask, found: PodClass) -> _Spot | None:
-        if not found.exact and not self.cluster.nominations.any:
-            row = found.best()
+    def _winner(self, ask: Ask, pod_class: PodClass) -> _Spot | None:
+        if not pod_class.exact and not self.cluster.nominations.any:
+            row = pod_class.best()
             return None if row is None else _Spot(row)
         # Each check that fails bars a row, until that changes.
-        while (row := found.best()) is not None:
-            checked = self._checked(ask, found, row)
+        while (row := pod_class.best()) is not None:
+            checked = self._checked(ask, pod_class, row)
             if not isinstance(checked, tuple):
                 return _Spot(row, checked)
-            found.bar(row, *checked)
+            pod_class.bar(row, *checked)
         return None
 
-    def _checked(self, ask: Ask, found: PodClass, row: Row) -> WorkedOut | tuple[str, Objection]:
+    def _checked(self, ask: Ask, pod_class: PodClass, row: Row) -> WorkedOut | tuple[str, Objection]:
         """The results of exact checks for a row that would do by its columns; or the plugin that objects, and why."""
         worked_out: WorkedOut = EMPTY
-        if found.exact:
-            checked = exact_checks(found.exact, found.doors, ask, row)
+        if pod_class.exact:
+            checked = exact_checks(pod_class.exact, pod_class.doors, ask, row)
             if isinstance(checked, tuple):
                 return checked
             worked_out = checked
@@ -362,11 +366,11 @@ class Engine:
         if floor is None:
             return None
         promised = self.cluster.nominations.at(row, floor)
-        if not any(self.meets(ask, each) for each in promised):
+        if not any(self.meets(ask, record) for record in promised):
             return None
         with self.cluster.transaction() as attempt:
-            for each in promised:
-                self.cluster.place(each, row)
+            for record in promised:
+                self.cluster.place(record, row)
             why = self._classes.of(ask, None).reasons(row)
             attempt.undo()
         return why
@@ -396,15 +400,17 @@ class Engine:
                 notes = with_note(notes, name, note)
         return notes
 
-    def nowhere(self, ask: Ask, found: PodClass, why_not: Mapping[str, Mapping[str, int]] | None = None) -> Placement:
+    def nowhere(
+        self, ask: Ask, pod_class: PodClass, why_not: Mapping[str, Mapping[str, int]] | None = None
+    ) -> Placement:
         """Why no row will do; `why_not`: where the caller has worked that out."""
         if why_not is None:
-            why_not = found.why_not()
+            why_not = pod_class.why_not()
         histogram: dict[str, int] = {}
         for counts in why_not.values():
             for reason, rows in counts.items():
                 histogram[reason] = histogram.get(reason, 0) + rows
-        refusal = found.refusal()
+        refusal = pod_class.refusal()
         why = ", ".join(refusal[1]) if refusal else ""
         return Placement(ask.key, None, rejections=histogram, why_not=why_not, refusal=why)
 
@@ -412,11 +418,11 @@ class Engine:
 def _first(remedies: Iterable[Remedy | None]) -> Remedy:
     """The first that helps, or stops here; else all words together."""
     words, clears, event = [], False, None
-    for found in remedies:
-        if found is None:
+    for remedy in remedies:
+        if remedy is None:
             continue
-        if found.helps or found.final:
-            return found
-        words.append(found.message)
-        clears, event = clears or found.clears, event or found.event
+        if remedy.helps or remedy.final:
+            return remedy
+        words.append(remedy.message)
+        clears, event = clears or remedy.clears, event or remedy.event
     return Remedy(message=" ".join(words), clears=clears, event=event)

@@ -34,23 +34,23 @@ def exact_checks(
     If there are several ways onto the row, the first one without an objection is taken, and its plugin finds it among
     the results. The objection to going beside all rooms is reported, or else the one to the best room.
     """
-    told: tuple[str, Objection] | None = None
+    refusal: tuple[str, Objection] | None = None
     for door in () if doors is None else doors(row):
-        found = _checked(parts, ask, row, door)
-        if not isinstance(found, tuple):
-            found[door.plugin] = door
-            return found
-        if told is None or not door.holders:
-            told = found[0], replace(found[1], reason=f"{door.words}{found[1].reason}")
-    return told or _checked(parts, ask, row, None)
+        checked = _checked(parts, ask, row, door)
+        if not isinstance(checked, tuple):
+            checked[door.plugin] = door
+            return checked
+        if refusal is None or not door.holders:
+            refusal = checked[0], replace(checked[1], reason=f"{door.words}{checked[1].reason}")
+    return refusal or _checked(parts, ask, row, None)
 
 
 def _checked(parts: Sequence[Part], ask: Ask, row: Row, door: Door | None) -> dict[str, object] | tuple[str, Objection]:
     checks = _checks_of(parts)
     if len(checks) == 1 and checks[0][1].joint is None:
         ((name, check),) = checks
-        found = check.check(ask, row, None, door)
-        return (name, found) if isinstance(found, Objection) else {name: found}
+        answer = check.check(ask, row, None, door)
+        return (name, answer) if isinstance(answer, Objection) else {name: answer}
     agreed = _agreed(checks, ask, row, lambda name, check: check.offer(ask, row, door))
     if isinstance(agreed, tuple):
         return agreed
@@ -79,7 +79,7 @@ def _agreed(
     """What each joint settles; or an objection, in the name of the first plugin that shares the joint."""
     agreed: dict[Joint, object] = {}
     for joint in dict.fromkeys(check.joint for _, check in checks if check.joint is not None):
-        sharing = [each for each in checks if each[1].joint is joint]
+        sharing = [named_check for named_check in checks if named_check[1].joint is joint]
         settled = joint.settle([offer(name, check) for name, check in sharing], ask, row)
         if isinstance(settled, Objection):
             return sharing[0][0], settled
@@ -95,8 +95,8 @@ def _each(
     """The result of each check; or the first objection."""
     worked_out: dict[str, object] = {}
     for name, check in checks:
-        found = run(name, check, None if check.joint is None else agreed[check.joint])
-        if isinstance(found, Objection):
-            return name, found
-        worked_out[name] = found
+        answer = run(name, check, None if check.joint is None else agreed[check.joint])
+        if isinstance(answer, Objection):
+            return name, answer
+        worked_out[name] = answer
     return worked_out

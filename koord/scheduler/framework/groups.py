@@ -184,7 +184,7 @@ class Groups:
         if len(self.facets) == 1:
             return self.facets[0].groups[rows]
         codes = zip(*[facet.groups[rows].tolist() for facet in self.facets], strict=True)
-        return np.array([self._numbered(each) for each in codes], np.int32)
+        return np.array([self._numbered(code) for code in codes], np.int32)
 
     def best_of_all(self, worth: Array) -> Row | None:
         """The row with the highest total, by a pass over all rows."""
@@ -300,7 +300,7 @@ class Groups:
         if group is None:
             group = self._ids[codes] = self.size
             self._widen(group + 1)
-            self.codes = [np.append(known, code) for known, code in zip(self.codes, codes, strict=True)]
+            self.codes = [np.append(of_dimension, code) for of_dimension, code in zip(self.codes, codes, strict=True)]
         return group
 
     def _widen(self, size: int) -> None:
@@ -355,11 +355,11 @@ def _order_of(of_row: Array, size: int, shared: MutableMapping[Hashable, object]
     # Numbers of 16 bits are sorted without comparing them.
     groups = of_row.astype(np.int16) if size < 1 << 15 else of_row
     name = (_Order, size, groups.tobytes())
-    found = shared.get(name)
-    if found is None:
-        found = shared[name] = _Order(groups, size)
-    assert isinstance(found, _Order)
-    return found
+    order = shared.get(name)
+    if order is None:
+        order = shared[name] = _Order(groups, size)
+    assert isinstance(order, _Order)
+    return order
 
 
 class _Sorted:

@@ -122,7 +122,7 @@ class JobPlacing:
 
     def _place_some(self, places: _Places, members: Iterable[int], at_least: int) -> int:
         """Place members of a job in order, as many as are needed, or all where none is; how many that were."""
-        engine, number, found = self._engine, 0, places.found
+        engine, number, placements_of = self._engine, 0, places.found
         turned_away, apart = dict[PodClass, Placement](), set[PodClass]()
         left = deque(members)
         most = at_least or len(left)
@@ -140,9 +140,9 @@ class JobPlacing:
                 i = left.popleft()
                 ask = places.asks[i]
                 class_ = engine.class_of(ask)
-                known = turned_away.get(class_)
+                refused = turned_away.get(class_)
                 # If nothing has changed since a pod that looks alike was rejected, this one is rejected too.
-                placement = engine.place(ask, explain=places.explain) if known is None else _also(known, ask)
+                placement = engine.place(ask, explain=places.explain) if refused is None else _also(refused, ask)
                 if placement.node is not None:
                     turned_away.clear()
                 elif not (
@@ -152,7 +152,7 @@ class JobPlacing:
                     or (placement.refusal and engine.refuses)
                 ):
                     turned_away[class_] = placement
-            found[i] = placement
+            placements_of[i] = placement
             number += placement.node is not None
         return number
 
@@ -177,10 +177,10 @@ class JobPlacing:
         def is_like(ask: Ask) -> bool:
             if has_twins and self._is_free(ask) and _is_twin(ask, first):
                 return True
-            found = self._is_like(ask, first, class_)
-            if found:
+            is_alike = self._is_like(ask, first, class_)
+            if is_alike:
                 others.append(ask)
-            return found
+            return is_alike
 
         members = list(takewhile(is_like, (asks[i] for i in islice(left, most))))
         twins = has_twins and not others
@@ -287,9 +287,9 @@ def _left_out(ask: Ask, placement: Placement | None, short_of: str, fit: int) ->
     return msgspec.structs.replace(placement, short_of=short_of, fit=fit)
 
 
-def _shortage(asks: Sequence[Ask], need: JobNeed, fit: int, found: Mapping[int, Placement]) -> str:
+def _shortage(asks: Sequence[Ask], need: JobNeed, fit: int, placements: Mapping[int, Placement]) -> str:
     """`gang shop/train needs 8 pods at once, 5 fit; short of 3 x (cpu 4, memory 8Gi)`."""
-    without = [i for i in need.members if i not in found or found[i].node is None][: need.at_least - fit]
+    without = [i for i in need.members if i not in placements or placements[i].node is None][: need.at_least - fit]
     rooms = Counter(asks[i].requests for i in without)
     listed = ", ".join(f"{number} x ({_room(requests)})" for requests, number in rooms.items())
     return f"{need.name} needs {need.at_least} pods at once, {fit} fit" + (f"; short of {listed}" if listed else "")

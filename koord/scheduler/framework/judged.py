@@ -153,13 +153,13 @@ class Judged:
         blocked: Array = self._own | self._bits_of.take(self._jointly)
         return blocked
 
-    def _ask(self, filters: Sequence[tuple[_Body, int]], cells: Many, known: Array) -> Array:
+    def _ask(self, filters: Sequence[tuple[_Body, int]], cells: Many, answers: Array) -> Array:
         """The bits of filters that reject rows, besides those that are known."""
         for feasible, bit in filters:
             out = np.asarray(feasible(cells))
             if np.count_nonzero(out):
-                known = known | (out != 0) * known.dtype.type(bit)
-        return known
+                answers = answers | (out != 0) * answers.dtype.type(bit)
+        return answers
 
     def _take_rows(self) -> None:
         lists = [(part, rows) for part in self.parts if part.pins and (rows := part.judge.only()) is not None]
@@ -262,10 +262,10 @@ class Judged:
             lists.append(self._view.rows)
         if not lists:
             return []
-        changed_rows, found = changed.rows, set[Row]()
+        changed_rows, apart = changed.rows, set[Row]()
         for rows in lists:
-            found |= rows.intersection(changed_rows)
-        return sorted(found) if len(found) <= FEW_APART else None
+            apart |= rows.intersection(changed_rows)
+        return sorted(apart) if len(apart) <= FEW_APART else None
 
     def _take_over(self, changed: Changes, first: int, apart: Sequence[Row]) -> tuple[Array, Array, Array | None]:
         """Take over answers unchanged, for rows that no other judge rejects. Rows `apart` are judged by themselves."""
@@ -313,8 +313,8 @@ class Judged:
 
     def _plan(self, reasons: int, answered: bool) -> _Plan:
         """`answered`: judges that are asked together with other classes have given their answers."""
-        found = self._plans.get((reasons, answered))
-        if found is None:
+        plan = self._plans.get((reasons, answered))
+        if plan is None:
             again = [(part, 1 << i) for i, part in enumerate(self.filters) if int(part.judge.filters_on) & reasons]
             filters: list[tuple[_Body, int]] = [
                 (part.judge.feasible, bit) for part, bit in again if part not in self._joining
@@ -332,9 +332,9 @@ class Judged:
                 kept_jointly ^= bit
             if answered:
                 joint, kept_jointly = [], 0
-            found = _Plan(filters, kept, joint, kept_jointly, others, len(filters) + len(joint) + len(others or ()))
-            self._plans[reasons, answered] = found
-        return found
+            plan = _Plan(filters, kept, joint, kept_jointly, others, len(filters) + len(joint) + len(others or ()))
+            self._plans[reasons, answered] = plan
+        return plan
 
     def _judge(self, rows: Array | slice, reasons: int, places: Array | None) -> tuple[Array, Array | None]:
         """Judge rows, and take the answers for changes at some places. Bases, and which rows were candidates."""
@@ -393,8 +393,8 @@ class Judged:
             for part in self.filters
             if part in self._joining
         ]
-        found = self._singles[reasons] = _Single(by_row, self._plan(reasons, False))
-        return found
+        single = self._singles[reasons] = _Single(by_row, self._plan(reasons, False))
+        return single
 
     def judge_one(self, row: Row, reasons: int) -> None:
         single = self._singles.get(reasons)
@@ -441,8 +441,8 @@ class Judged:
             self._unscored.discard(row)
             plan = self._plan(_ANY, False)
         if plan.others is None:
-            known: int = self._others.item(row)
-            return known
+            mask: int = self._others.item(row)
+            return mask
         cells = One(self.columns, row)
         total = sum(weight * int(score(cells)) for score, weight in plan.others)
         self._others[row] = total

@@ -46,7 +46,7 @@ def lead_of(facets: Sequence[tuple[Part, Facet]], parts: Sequence[Part]) -> Lead
     """The facet that may lead in a class, if any: one point of its score is worth more than all others give."""
     for part, facet in facets:
         if isinstance(facet, OfFewRows) and len(part.judge.facets) == 1 and not part.judge.scores_on:
-            others = sum(each.weight for each in parts if each is not part)
+            others = sum(other.weight for other in parts if other is not part)
             most = (HIGHEST * others + 1) << TIE_BITS
             return Lead(facet, most) if part.weight << TIE_BITS > most else None
     return None

@@ -42,9 +42,9 @@ class Objections:
     def resolvable(self) -> Array:
         """The rejected rows that might do if pods left them, by the word of the first judge that rejects each."""
         table, judged = self._table, self._judged
-        found, left = np.zeros(table.capacity, np.bool_), table.alive.copy()
+        resolvable, left = np.zeros(table.capacity, np.bool_), table.alive.copy()
         if self.refusing() is not None:
-            return np.flatnonzero(found)
+            return np.flatnonzero(resolvable)
         if judged.only is not None:
             allowed = np.zeros(table.capacity, np.bool_)
             allowed[list(judged.only)] = True
@@ -57,17 +57,17 @@ class Objections:
                 bit += 1
                 if len(out):
                     masks = np.asarray(judge.feasible(Many(judged.columns, out)))
-                    found[out] = ~judge.unresolvable_rows(np.broadcast_to(masks, out.shape), out)
+                    resolvable[out] = ~judge.unresolvable_rows(np.broadcast_to(masks, out.shape), out)
                     left[out] = False
             for facet in judge.facets:
                 if isinstance(facet, Gate):
                     closed = facet.table(None)
-                    lasting = [each and facet.unresolvable(i) for i, each in enumerate(closed.tolist())]
+                    lasting = [is_closed and facet.unresolvable(i) for i, is_closed in enumerate(closed.tolist())]
                     shut: Array = left & closed[facet.groups]
-                    found |= shut & ~np.array(lasting, np.bool_)[facet.groups]
+                    resolvable |= shut & ~np.array(lasting, np.bool_)[facet.groups]
                     left &= ~shut
-        found[[row for row, (_, why) in judged.barred.items() if left[row] and why.resolvable]] = True
-        return np.flatnonzero(found)
+        resolvable[[row for row, (_, why) in judged.barred.items() if left[row] and why.resolvable]] = True
+        return np.flatnonzero(resolvable)
 
     def counted(self) -> dict[str, dict[str, int]]:
         """How many rows each plugin turns away, by reason."""
@@ -89,21 +89,21 @@ class Objections:
         judged = self._judged
         if judged.verdicts is None:
             judged.verdicts = Verdicts(judged.blocked, self._table, judged.filters, judged.columns)
-        found: dict[str, dict[str, int]] = {}
+        counts_by_plugin: dict[str, dict[str, int]] = {}
         for (index, mask), rows in judged.verdicts.counts.items():
             part = judged.filters[index]
-            _note(found, part, part.judge.reasons(mask), rows)
-        return found
+            _note(counts_by_plugin, part, part.judge.reasons(mask), rows)
+        return counts_by_plugin
 
     def _looked_through(self, cells: Many) -> dict[str, dict[str, int]]:
         """Counted by groups of rows that get one verdict. The cells are those of all rows."""
         judged = self._judged
-        found: dict[str, dict[str, int]] = {}
+        counts_by_plugin: dict[str, dict[str, int]] = {}
         left = self._table.alive.copy()
         if judged.only is not None:
             others = left.copy()
             others[list(judged.only)] = False
-            _note(found, judged.pinning[0], self._pinned_words(), int(np.count_nonzero(others)))
+            _note(counts_by_plugin, judged.pinning[0], self._pinned_words(), int(np.count_nonzero(others)))
             left &= ~others
         for part in self._parts:
             judge = part.judge
@@ -112,19 +112,19 @@ class Objections:
                 out = left & (masks != 0)
                 if out.any():
                     for mask, rows in zip(*np.unique(masks[out], return_counts=True), strict=True):
-                        _note(found, part, judge.reasons(int(mask)), int(rows))
+                        _note(counts_by_plugin, part, judge.reasons(int(mask)), int(rows))
                     left &= ~out
             for facet in judge.facets:
                 if isinstance(facet, Gate):
                     closed = left & facet.table(None)[facet.groups]
                     for group, rows in zip(*np.unique(facet.groups[closed], return_counts=True), strict=True):
-                        _note(found, part, [facet.reason(int(group))], int(rows))
+                        _note(counts_by_plugin, part, [facet.reason(int(group))], int(rows))
                     left &= ~closed
         for row, (plugin, objection) in judged.barred.items():
             if left[row]:
-                counts = found.setdefault(plugin, {})
+                counts = counts_by_plugin.setdefault(plugin, {})
                 counts[objection.reason] = counts.get(objection.reason, 0) + 1
-        return found
+        return counts_by_plugin
 
     def _pinned_words(self) -> list[str]:
         """Found out before any filter, so it is the reason whatever else speaks against a row."""
@@ -198,8 +198,8 @@ class Objections:
         return list(dict.fromkeys(chosen))[:most]
 
 
-def _note(found: dict[str, dict[str, int]], part: Part, reasons: Iterable[str], rows: int) -> None:
+def _note(counts_by_plugin: dict[str, dict[str, int]], part: Part, reasons: Iterable[str], rows: int) -> None:
     if rows:
-        counts = found.setdefault(part.plugin.name, {})
+        counts = counts_by_plugin.setdefault(part.plugin.name, {})
         for reason in reasons:
             counts[reason] = counts.get(reason, 0) + rows

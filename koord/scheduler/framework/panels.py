@@ -297,16 +297,16 @@ class Panels:
     def _catch_up(self, panel: Panel) -> None:
         if not panel.catch_up():
             return
-        for key, each in list(self._panels.items()):
-            each.dismiss(self._table.version - WINDOW)
-            if not each.seats and not each.waiting:
+        for key, panel in list(self._panels.items()):
+            panel.dismiss(self._table.version - WINDOW)
+            if not panel.seats and not panel.waiting:
                 del self._panels[key]
 
 
 def panels_of(cluster: Cluster) -> Panels:
     """The panels of a cluster, which last as long as some class may have a seat."""
-    found = cluster.shared.get(Panels)
-    if found is None:
-        found = cluster.shared[Panels] = Panels(cluster.table)
-    assert isinstance(found, Panels)
-    return found
+    panels = cluster.shared.get(Panels)
+    if panels is None:
+        panels = cluster.shared[Panels] = Panels(cluster.table)
+    assert isinstance(panels, Panels)
+    return panels

@@ -26,8 +26,8 @@ class PendingStatuses(Generic[W]):
 
     def last(self, key: str, uid: str) -> W | None:
         """The status that was written and not seen yet; None if there is none, or the object is another one."""
-        found = self._statuses.get(key)
-        return None if found is None or found[0] != uid else found[1]
+        status = self._statuses.get(key)
+        return None if status is None or status[0] != uid else status[1]
 
     def sent(self, key: str, uid: str, status: W, now_s: float) -> None:
         self._statuses[key] = uid, status, now_s

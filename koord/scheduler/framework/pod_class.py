@@ -93,9 +93,9 @@ class PodClass:
         assert groups is not None
         is_calm = self._calm >= CALM
         if groups.lone is not None and self._has_few_points and not self._cluster.equal_hashes:
-            found = groups.best_of_few(self._facets[groups.lone][0].weight, calm=is_calm)
-            if found is not False:
-                return found
+            best_row = groups.best_of_few(self._facets[groups.lone][0].weight, calm=is_calm)
+            if best_row is not False:
+                return best_row
         worth = self._worths()
         if not self._cluster.equal_hashes:
             return groups.best_row(worth) if is_calm else groups.best_of_all(worth)
@@ -117,8 +117,8 @@ class PodClass:
         rows = np.flatnonzero(totals > LOW)
 
         def after(rows: Array, pods: Array) -> Array:
-            found = self._judged.with_more(rows, pods, gains)
-            return found if more is None else found + more[rows]
+            worths = self._judged.with_more(rows, pods, gains)
+            return worths if more is None else worths + more[rows]
 
         return merged(rows, totals[rows], number, after)
 
@@ -167,8 +167,8 @@ class PodClass:
         """What each row is worth; `LOW` or less where it will not do."""
         self._catch_up()
         assert self._groups is not None
-        found: Array = self._judged.base + self._worths()[self._groups.of_row]
-        return found
+        totals: Array = self._judged.base + self._worths()[self._groups.of_row]
+        return totals
 
     def feasible_rows(self) -> Array:
         return np.flatnonzero(self.totals() > LOW)
@@ -206,7 +206,7 @@ class PodClass:
         """The score of a row by plugin, 0..100, as they went into its total."""
         self._catch_up()
         self._worths()
-        found = self._judged.scores(row)
+        scores = self._judged.scores(row)
         for part, facet in self._facets:
             if not facet.gates:
                 table = self._tables.get(id(facet))
@@ -214,8 +214,8 @@ class PodClass:
                     # All are worth the same to it, however many candidates there are.
                     table = facet.table(np.ones(facet.size, np.int64) if facet.normalised else None)
                 name = part.plugin.name
-                found[name] = found.get(name, 0) + table.item(facet.groups.item(row))
-        return found
+                scores[name] = scores.get(name, 0) + table.item(facet.groups.item(row))
+        return scores
 
     def why_not(self) -> dict[str, dict[str, int]]:
         """How many rows each plugin turns away, by reason; a row counts for the first plugin that does so.
@@ -288,8 +288,8 @@ class PodClass:
         behind = table.version - self._version
         if not behind:
             return
-        known = self._version >= 0 and len(judged.base) == table.capacity
-        changed = judged.seen(table.changes(self._version) if known else None)
+        is_current = self._version >= 0 and len(judged.base) == table.capacity
+        changed = judged.seen(table.changes(self._version) if is_current else None)
         self._why = None
         if changed is None:
             judged.judge_all()

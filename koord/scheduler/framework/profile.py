@@ -42,13 +42,13 @@ class Profile:
     def at(self, point: str, attribute: str) -> list[tuple[str, Any]]:
         """The plugins that take part at a point and have the attribute, in the point's order: their names, and what the
         attribute is. Plugins that no configuration knows come last."""
-        having = [(each.name, found) for each in self.plugins if (found := getattr(each, attribute)) is not None]
+        having = [(plugin.name, value) for plugin in self.plugins if (value := getattr(plugin, attribute)) is not None]
         order = self.order.get(point)
         if order is None:
             return having
         place = {name: i for i, name in enumerate(order)}
-        told = [each for each in having if each[0] in place or each[0] not in IMPLEMENTS]
-        return sorted(told, key=lambda each: place.get(each[0], len(place)))
+        values = [named_value for named_value in having if named_value[0] in place or named_value[0] not in IMPLEMENTS]
+        return sorted(values, key=lambda named_value: place.get(named_value[0], len(place)))
 
     def rank_before_filters(self, plugin: str) -> int:
         """The place of a plugin among those that are asked before filters: if several refuse a pod on every node, the

@@ -42,8 +42,8 @@ def tie(name: int, salt: int) -> int:
 
 def _stable(part: object) -> object:
     if isinstance(part, tuple):
-        return [_stable(each) for each in part]
+        return [_stable(item) for item in part]
     if isinstance(part, frozenset):
-        return sorted(repr(_stable(each)) for each in part)
+        return sorted(repr(_stable(item)) for item in part)
     plain = part is None or type(part) in (str, bytes, int, bool, float)
     return part if plain else type(part).__name__

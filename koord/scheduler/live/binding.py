@@ -84,7 +84,7 @@ class Bindings:
         core: Core,
         clock: Clock,
         *,
-        told: BindingCallback,
+        on_outcome: BindingCallback,
         wake: Callable[[], None],
         settled: Callable[[str], Awaitable[None]] = _at_once,
         begun: Callable[[Bind, Placed], None] = lambda bind, placed: None,
@@ -94,7 +94,7 @@ class Bindings:
     ) -> None:
         # Attempts are made here, where it is known what has changed in between.
         self._client, self._core, self._clock = client.limited(attempts=1), core, clock
-        self._told, self._wake, self._settled, self._most = told, wake, settled, most_at_once
+        self._told, self._wake, self._settled, self._most = on_outcome, wake, settled, most_at_once
         self._begun, self._awaiting, self._spent = begun, awaiting, spent
         self._tasks: dict[asyncio.Task[None], tuple[Bind, Placed]] = {}
         self._idle: set[asyncio.Task[None]] = set()
@@ -242,9 +242,9 @@ class Bindings:
 
     def _heard_otherwise(self, bind: Bind, placed: Placed) -> BindingOutcome:
         """During the call, the informer reported the pod: it is on a node, or gone."""
-        known = self._core.cluster.pods.get(placed.ask.key)
+        placed_pod = self._core.cluster.pods.get(placed.ask.key)
         row = self._core.cluster.table.row_of.get(placed.node)
-        if known is not None and known[0].uid == placed.ask.meta.uid and known[1] == row:
+        if placed_pod is not None and placed_pod[0].uid == placed.ask.meta.uid and placed_pod[1] == row:
             return self._bound(bind, placed)
         return self._refused(bind, placed, "it went away, or elsewhere, meanwhile")
 

@@ -78,22 +78,22 @@ class Inspection:
         """A pod fits nowhere. What there is to say is found out now, as things are; it is written later."""
         with engine.cluster.nominations.without(ask.key):
             now_s = engine.cluster.now_s
-            found = diagnosis.diagnosis(engine, ask, placement, remedy, now_s, suggestion, self._failed)
+            report = diagnosis.diagnosis(engine, ask, placement, remedy, now_s, suggestion, self._failed)
         if self.flags.at_once:
-            _write(ask, found)
+            _write(ask, report)
         elif len(self._unwritten) >= MOST_UNWRITTEN:
             log.warning("too many diagnoses wait to be written: that of %s is dropped", ask.key)
         else:
-            self._unwritten.append((ask, found))
+            self._unwritten.append((ask, report))
             self._work.set()
 
     async def run(self) -> None:
         """Writes diagnoses until cancelled."""
         while True:
             while self._unwritten:
-                ask, found = self._unwritten.popleft()
+                ask, report = self._unwritten.popleft()
                 # A log that is slow to take them must not keep decisions waiting.
-                await asyncio.to_thread(_write, ask, found)
+                await asyncio.to_thread(_write, ask, report)
             self._work.clear()
             await self._work.wait()
 
@@ -132,8 +132,8 @@ class Inspection:
             asked, _, wanted = pattern.partition("?")
             values = _values(asked, path)
             if values and wanted in ("", query):
-                found = service("/".join(values.values()))
-                return _json({"message": _not_found(asked, values)}, 404) if found is None else _json(found)
+                answer = service("/".join(values.values()))
+                return _json({"message": _not_found(asked, values)}, 404) if answer is None else _json(answer)
         return _json({"message": f"there is nothing at {path}; {BASE}/__services__ says what there is"}, 404)
 
     def _services(self) -> Mapping[str, Service]:
@@ -141,13 +141,13 @@ class Inspection:
         if core is None:
             return {}
         cluster = core.cluster
-        found: dict[str, Service] = {f"{BASE}/nodes/:nodeName": lambda name: diagnosis.node_told(cluster, name)}
+        services: dict[str, Service] = {f"{BASE}/nodes/:nodeName": lambda name: diagnosis.node_told(cluster, name)}
         for engine in core.engines.values():
             for plugin in engine.profile.plugins:
                 for path, service in (plugin.controller.services if plugin.controller else {}).items():
                     # Of several profiles, the first one's plugin answers.
-                    found.setdefault(f"{BASE}/plugins/{plugin.name}/{path}", service)
-        return found
+                    services.setdefault(f"{BASE}/plugins/{plugin.name}/{path}", service)
+        return services
 
 
 def _values(pattern: str, path: str) -> dict[str, str]:
@@ -172,8 +172,8 @@ def _not_found(pattern: str, values: Mapping[str, str]) -> str:
     return f"cannot find {kind} {'/'.join(values.values())}"
 
 
-def _write(ask: Ask, found: Diagnosis) -> None:
-    log.info(diagnosis.diagnosis_line(ask, found))
+def _write(ask: Ask, report: Diagnosis) -> None:
+    log.info(diagnosis.diagnosis_line(ask, report))
 
 
 def _text(text: str, status: int = 200) -> web.Response:

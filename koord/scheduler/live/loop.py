@@ -61,7 +61,7 @@ class Loop:
             client,
             core,
             clock,
-            told=self._told,
+            on_outcome=self._told,
             wake=ready.set,
             settled=telling.settled,
             begun=self._begun,

@@ -242,11 +242,11 @@ class SchedulerMetrics:
 
     def looked_for_victims(self, job: str, result: str, took_s: float) -> None:
         """Victims were searched for a job. The jobs whose last search was longest ago are forgotten."""
-        known = self._preempting_jobs
-        known[job, result] = None
-        known.move_to_end((job, result))
-        if len(known) > MOST_JOBS:
-            oldest, _ = known.popitem(last=False)
+        jobs = self._preempting_jobs
+        jobs[job, result] = None
+        jobs.move_to_end((job, result))
+        if len(jobs) > MOST_JOBS:
+            oldest, _ = jobs.popitem(last=False)
             self._job_preemption.remove(*oldest)
         self._job_preemption.labels(job, result).observe(took_s)
 
@@ -264,10 +264,10 @@ class SchedulerMetrics:
     def spent(self, point: Point, status: Status, profile: str, seconds: float, plugin: str = "") -> None:
         """An extension point was passed, and took `seconds`."""
         key = (point, status, profile)
-        found = self._by_point.get(key)
-        if found is None:
-            found = self._by_point[key] = self._points.labels(*key)
-        found.observe(seconds)
+        histogram = self._by_point.get(key)
+        if histogram is None:
+            histogram = self._by_point[key] = self._points.labels(*key)
+        histogram.observe(seconds)
         if plugin:
             of_plugin = self._by_plugin.get((plugin, point, status))
             if of_plugin is None:
@@ -278,12 +278,12 @@ class SchedulerMetrics:
 
     def queued(self, where: Where, event: str) -> None:
         """A pod went into a queue, for that reason."""
-        found = self._by_move.get((where, event))
-        if found is None:
+        counter = self._by_move.get((where, event))
+        if counter is None:
             if where not in _QUEUES:
                 return
-            found = self._by_move[where, event] = self._incoming.labels(_QUEUES[where], event)
-        found.inc()
+            counter = self._by_move[where, event] = self._incoming.labels(_QUEUES[where], event)
+        counter.inc()
 
     def timed_out(self, profile: str) -> None:
         """An attempt takes, or took, too long."""
@@ -328,8 +328,8 @@ class SchedulerMetrics:
                     engine = core.feed.engine_of(ask)
                     profile = profiles[ask.spec.scheduler_name] = "" if engine is None else engine.profile.name
                 by.update((plugin, profile) for plugin in attempt.rejected_by)
-        for each, name in _QUEUES.items():
-            self._pending.labels(name).set(where[each])
+        for queue, name in _QUEUES.items():
+            self._pending.labels(name).set(where[queue])
         for band in PriorityClass:
             came = [came_s for priority, came_s in since.items() if class_of_priority(priority) is band]
             self._oldest.labels(band.value or NO_BAND).set(max(0.0, now_s - min(came, default=now_s)))
@@ -346,11 +346,11 @@ class SchedulerMetrics:
         self._cache.labels("assumed_pods").set(len(core.assumed))
 
     def _measure(self, measures: Iterable[Measure]) -> None:
-        for each in measures:
-            metric = self._of_plugins[each.name]
+        for measure in measures:
+            metric = self._of_plugins[measure.name]
             if isinstance(metric, Histogram):
-                (metric.labels(**each.labels) if each.labels else metric).observe(each.value or 0.0)
+                (metric.labels(**measure.labels) if measure.labels else metric).observe(measure.value or 0.0)
             elif isinstance(metric, Counted):
-                metric.labels(**each.labels).inc(each.value or 0.0)
+                metric.labels(**measure.labels).inc(measure.value or 0.0)
             else:
-                metric.put(each.labels, each.value)
+                metric.put(measure.labels, measure.value)

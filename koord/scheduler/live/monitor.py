@@ -51,9 +51,9 @@ class Monitor:
         self._under_way[ask.meta.uid] = _UnderWay(ask, profile, now_s)
 
     def ended(self, uid: str, now_s: float) -> None:
-        found = self._under_way.pop(uid, None)
-        if found is not None:
-            self._warn(found, now_s - found.began_s)
+        attempt = self._under_way.pop(uid, None)
+        if attempt is not None:
+            self._warn(attempt, now_s - attempt.began_s)
 
     def decided(self, ask: Ask, profile: str, seconds: float) -> None:
         """A decision was made, and took `seconds`."""
@@ -65,19 +65,19 @@ class Monitor:
         if now_s - self._looked_s < LOOK_EVERY_S:
             return
         self._looked_s = now_s
-        for found in list(self._under_way.values()):
-            self._warn(found, now_s - found.began_s)
+        for attempt in list(self._under_way.values()):
+            self._warn(attempt, now_s - attempt.began_s)
 
     def unattended(self, taken: Iterable[Attempt], attended: Iterable[Attempt], now_s: float) -> list[Attempt]:
         """Attempts taken from the queue that have not been handled for `UNATTENDED_S` seconds, and will not be."""
         if now_s - self._searched_s < UNATTENDED_S:
             return []
         self._searched_s = now_s
-        known = {id(attempt) for attempt in attended}
+        attended_ids = {id(attempt) for attempt in attended}
         before, self._unattended = self._unattended, {}
         late = []
         for attempt in taken:
-            if attempt.where is not Where.IN_FLIGHT or id(attempt) in known:
+            if attempt.where is not Where.IN_FLIGHT or id(attempt) in attended_ids:
                 continue
             key = attempt.entity.key
             was = before.get(key)
@@ -90,10 +90,10 @@ class Monitor:
                 self._unattended[key] = was
         return late
 
-    def _warn(self, found: _UnderWay, took_s: float) -> None:
+    def _warn(self, attempt: _UnderWay, took_s: float) -> None:
         if took_s <= LONGEST_ATTEMPT_S:
             return
-        meta = found.ask.meta
+        meta = attempt.ask.meta
         log.warning(
             "!!!CRITICAL TIMEOUT!!! scheduling pod %s/%s(%s) took longer (%.1fs) than the timeout %.0fs",
             meta.namespace,
@@ -102,4 +102,4 @@ class Monitor:
             took_s,
             LONGEST_ATTEMPT_S,
         )
-        self._timed_out(found.profile)
+        self._timed_out(attempt.profile)

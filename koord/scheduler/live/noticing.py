@@ -64,10 +64,10 @@ class Noticing:
         clock: Clock,
         owns: Callable[[str], bool],
         under: UnderNotice,
-        told: NoticeCallback,
+        on_notice: NoticeCallback,
         shield: Shield,
     ) -> None:
-        self._client, self._clock, self._owns, self._under, self._told = client, clock, owns, under, told
+        self._client, self._clock, self._owns, self._under, self._told = client, clock, owns, under, on_notice
         self._shield = shield
         self._began_s = clock.monotonic()
         self._lost_s: dict[str, float] = {}
@@ -102,7 +102,11 @@ class Noticing:
     ) -> None:
         meta = pod.metadata
         entry = next(
-            (each for each in EVICTION_ASKED_BY.read(meta) if each.by == COMPONENT and self._owns(each.reason)),
+            (
+                request
+                for request in EVICTION_ASKED_BY.read(meta)
+                if request.by == COMPONENT and self._owns(request.reason)
+            ),
             None,
         )
         if entry is None or meta.deletion_timestamp is not None or meta.uid in self._tasks:

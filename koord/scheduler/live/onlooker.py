@@ -38,9 +38,9 @@ class Onlooker(Observer):
                 self._inspection.before(engine, ask)
         self._began_s = self._clock.monotonic()
 
-    def placed(self, engine: Engine, *, found: bool) -> None:
+    def placed(self, engine: Engine, *, has_place: bool) -> None:
         now_s = self._clock.monotonic()
-        self._spent("Filter", "Success" if found else "Unschedulable", engine.profile.name, now_s - self._began_s)
+        self._spent("Filter", "Success" if has_place else "Unschedulable", engine.profile.name, now_s - self._began_s)
         self._began_s = now_s
 
     def helped(self, engine: Engine, remedy: Remedy, *, job: str = "") -> None:

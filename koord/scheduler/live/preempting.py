@@ -106,11 +106,11 @@ class Preempting:
         """Whether one of the victims that are waited for has to be asked again, or none is left."""
         victims = (self._pod_of(key) for key in move.victims)
         awaited = [
-            each
-            for each in victims
-            if each is not None and each.metadata.deletion_timestamp is None and concerns(each.metadata)
+            victim
+            for victim in victims
+            if victim is not None and victim.metadata.deletion_timestamp is None and concerns(victim.metadata)
         ]
-        return not awaited or any(self._noticing.is_due(each, _asker(ask, profile)) for each in awaited)
+        return not awaited or any(self._noticing.is_due(victim, _asker(ask, profile)) for victim in awaited)
 
     def _stands(self, victim: Pod, pod: str) -> bool | None:
         """Whether a pod that has notice still has to go, for another pod."""

@@ -149,7 +149,9 @@ class Runner:
             for kind in missing:
                 log.info("%s are not served here: decisions are made without them until they are", kind.plural)
                 tasks.create_task(self._await(kind), name=kind.plural)
-            log.info("scheduling", extra={"profiles": ", ".join(each.scheduler_name for each in self._config.profiles)})
+            log.info(
+                "scheduling", extra={"profiles": ", ".join(profile.scheduler_name for profile in self._config.profiles)}
+            )
             on_ready()
 
     async def _schedule(self) -> None:
@@ -198,7 +200,7 @@ class Runner:
 
     def _scheduler_names(self) -> list[str]:
         """The names that pods may give to be scheduled here."""
-        names = [each.scheduler_name for each in self._config.profiles]
+        names = [profile.scheduler_name for profile in self._config.profiles]
         return [*names, SCHEDULER_DEFAULT] if self._options.alone and SCHEDULER_DEFAULT not in names else names
 
     async def _keep_up(self, read: Callable[[], SchedulerConfiguration]) -> None:

@@ -23,9 +23,11 @@ from koord.scheduler.core.inputs import INPUTS
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.object_faults import ANNOTATED, FAULTS
 
-OPTIONAL: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in INPUTS if each.optional and not each.named_only)
+OPTIONAL: Final[tuple[Kind[Any], ...]] = tuple(
+    input_.kind for input_ in INPUTS if input_.optional and not input_.named_only
+)
 """Koord's own kinds, which a cluster may not serve, or not yet."""
-NAMED: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in INPUTS if each.named_only)
+NAMED: Final[tuple[Kind[Any], ...]] = tuple(input_.kind for input_ in INPUTS if input_.named_only)
 """Kinds where only single objects are followed. The start does not wait for these: they are missing until received."""
 
 
@@ -34,7 +36,7 @@ class Sources:
 
     def __init__(self, informers: Informers, clock: Clock) -> None:
         self._informers, self._clock = informers, clock
-        self._served = [each.kind for each in INPUTS if not each.optional]
+        self._served = [input_.kind for input_ in INPUTS if not input_.optional]
         for kind in self._served:
             informers.get(kind)
         self.pods: Informer[Pod] = informers.get(kinds.PODS)
@@ -98,7 +100,7 @@ class Sources:
                     self._tell_single(single, self._teller)
         return together(
             *(self._feed(single[0], self._of_single(single), core) for single in singles),
-            *(self.connect_added(each.kind, core) for each in INPUTS if each.kind in self._served),
+            *(self.connect_added(input_.kind, core) for input_ in INPUTS if input_.kind in self._served),
         )
 
     def connect_added(self, kind: Kind[Any], core: Core) -> Callable[[], None]:
@@ -124,7 +126,7 @@ def together(*ends: Callable[[], None]) -> Callable[[], None]:
     """All of it, one after the other."""
 
     def end() -> None:
-        for each in ends:
-            each()
+        for end in ends:
+            end()
 
     return end

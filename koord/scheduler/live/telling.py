@@ -99,9 +99,9 @@ class Telling:
 
     def left_out(self, decision: Bind) -> None:
         """Members that found no place, while their job goes ahead."""
-        for each in decision.unplaced:
-            theme = each.placement.refusal or ", ".join(sorted(each.placement.rejections))
-            self._say(each.ask, _Word(UNSCHEDULABLE, each.message), theme)
+        for unplaced in decision.unplaced:
+            theme = unplaced.placement.refusal or ", ".join(sorted(unplaced.placement.rejections))
+            self._say(unplaced.ask, _Word(UNSCHEDULABLE, unplaced.message), theme)
 
     def gated(self, asks: Iterable[Ask], why: str) -> None:
         """Pods of a job that is not tried yet. Those with gates of their own say so already."""

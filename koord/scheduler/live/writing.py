@@ -44,7 +44,7 @@ class Writing:
         clock: Clock,
         pod_of: Callable[[str], Pod | None] = lambda key: None,
         under: UnderNotice | None = None,
-        told: NoticeCallback = lambda pod, asker, deadline: None,
+        on_notice: NoticeCallback = lambda pod, asker, deadline: None,
         evicted: Callable[[Pod, Evict], None] = lambda pod, evict: None,
         written: Callable[[str, float], None] = lambda kind, took_s: None,
         shield: Shield | None = None,
@@ -54,7 +54,7 @@ class Writing:
         self._written = written
         self._client, self._clock, self._pod_of, self._evicted = client, clock, pod_of, evicted
         self._shield = shield or Shield()
-        self._noticing = Noticing(client, clock, PREEMPTED.__ne__, under or UnderNotice(), told, self._shield)
+        self._noticing = Noticing(client, clock, PREEMPTED.__ne__, under or UnderNotice(), on_notice, self._shield)
         self._noticed: dict[_Object, Evict] = {}
         "Pods that have notice."
         self._wanted: dict[_Object, Write] = {}
@@ -113,7 +113,7 @@ class Writing:
             del self._tasks[key]
 
     async def _write(self, key: _Object) -> None:
-        tries, told = 0, ""
+        tries, last_error = 0, ""
         while (write := self._wanted.pop(key, None)) is not None:
             try:
                 if not await self._waits(key, write):
@@ -128,7 +128,7 @@ class Writing:
                 # The object is gone or was replaced: the informer will say so. A pod that a budget protects stays.
                 log.info("%s was not written: %s", " ".join(key), error)
             except (ApiError, DecodeError) as error:
-                if told != (told := str(error)):
+                if last_error != (last_error := str(error)):
                     log.warning("%s was not written, retrying: %s", " ".join(key), error)
                 tries += 1
                 self._wanted.setdefault(key, write)

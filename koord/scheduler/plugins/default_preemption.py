@@ -83,11 +83,11 @@ class DefaultPreemption(Plugin):
         if ask.spec.preemption_policy == PreemptionPolicy.NEVER:
             return Remedy(message=f"preemption: {NEVER}")
         with cluster.nominations.without(ask.key) as promise:
-            found = engine.class_of(ask)
-            rows = found.resolvable()
-            if self._awaits_victims(ask, cluster, promise, rows, found.view):
+            pod_class = engine.class_of(ask)
+            rows = pod_class.resolvable()
+            if self._awaits_victims(ask, cluster, promise, rows, pod_class.view):
                 return Remedy(message=f"preemption: {AWAITED}")
-            return self._remedy(ask, engine, found, rows)
+            return self._remedy(ask, engine, pod_class, rows)
 
     def _awaits_victims(
         self, ask: Ask, cluster: Cluster, promise: Nomination | None, rows: Array, view: View | None
@@ -99,16 +99,16 @@ class DefaultPreemption(Plugin):
             return False
         victims = frozenset[tuple[str, str]]() if promise is None else promise.victims
         lower = less_important(cluster, row, ask.priority, view)
-        return any(each.preempted or (each.key, each.uid) in victims for each in lower)
+        return any(record.preempted or (record.key, record.uid) in victims for record in lower)
 
-    def _remedy(self, ask: Ask, engine: Engine, found: PodClass, rows: Array) -> Remedy:
+    def _remedy(self, ask: Ask, engine: Engine, pod_class: PodClass, rows: Array) -> Remedy:
         cluster, called = engine.cluster, engine.cluster.table.names
-        candidates, hopeless = self._candidates(ask, rows, cluster, self._trial(ask, engine, found))
+        candidates, hopeless = self._candidates(ask, rows, cluster, self._trial(ask, engine, pod_class))
         if candidates:
-            best = min(candidates, key=lambda each: each[:5])
+            best = min(candidates, key=lambda option: option[:5])
             return Remedy(called[best.row], best.victims)
         nodes = len(cluster.table)
-        counts = Counter(reason for each in hopeless for reason in each)
+        counts = Counter(reason for reasons in hopeless for reason in reasons)
         if len(hopeless) < nodes:
             counts[NO_HELP] += nodes - len(hopeless)
         why = ", ".join(sorted(f"{number} {reason}" for reason, number in counts.items()))
@@ -133,11 +133,11 @@ class DefaultPreemption(Plugin):
             hopeless += [(NOT_TRIED,)] * (len(rows) - most)
             rows = rows[:most]
         for i in range(0, len(rows), enough):
-            for found in trial(rows[i : i + enough]):
-                if not isinstance(found, Candidate):
-                    hopeless.append(found)
+            for outcome in trial(rows[i : i + enough]):
+                if not isinstance(outcome, Candidate):
+                    hopeless.append(outcome)
                     continue
-                (violating if found.violations else clean).append(found)
+                (violating if outcome.violations else clean).append(outcome)
                 if clean and len(clean) + len(violating) >= enough:
                     return [*clean, *violating[:enough]], hopeless
         return [*clean, *violating[:enough]], hopeless
@@ -146,19 +146,19 @@ class DefaultPreemption(Plugin):
         args = self._args
         return max(rows * args.min_candidate_nodes_percentage // 100, args.min_candidate_nodes_absolute)
 
-    def _trial(self, ask: Ask, engine: Engine, found: PodClass) -> Callable[[Array], Iterable[Outcome]]:
+    def _trial(self, ask: Ask, engine: Engine, pod_class: PodClass) -> Callable[[Array], Iterable[Outcome]]:
         cluster = engine.cluster
-        amounts = found.by_amounts()
+        amounts = pod_class.by_amounts()
         if amounts is None:
-            return lambda rows: (_tried_out(ask, engine, row, found.view) for row in rows.tolist())
+            return lambda rows: (_tried_out(ask, engine, row, pod_class.view) for row in rows.tolist())
         part, sure = amounts
-        by_priority = self._reckoned.setdefault(found, {})
+        by_priority = self._reckoned.setdefault(pod_class, {})
         reckoning = by_priority.get(ask.priority)
         if reckoning is None:
-            others = () if sure is not None else found.parts
-            reckoning = by_priority[ask.priority] = _Reckoning(ask.priority, part, others, cluster, found.view)
+            others = () if sure is not None else pod_class.parts
+            reckoning = by_priority[ask.priority] = _Reckoning(ask.priority, part, others, cluster, pod_class.view)
         reckoning.catch_up()
-        nominations, of, view = cluster.nominations, reckoning.of, found.view
+        nominations, of, view = cluster.nominations, reckoning.of, pod_class.view
         floor = nominations.floor(ask.priority) if nominations else None
         if floor is None and sure is None and view is None:
             return of
@@ -168,12 +168,12 @@ class DefaultPreemption(Plugin):
                 return False
             if view is not None and any(map(cluster.changes_views, less_important(cluster, row, ask.priority, view))):
                 return False
-            return floor is None or not any(engine.meets(ask, each) for each in nominations.at(row, floor))
+            return floor is None or not any(engine.meets(ask, record) for record in nominations.at(row, floor))
 
         def trial(rows: Array) -> Iterable[Outcome]:
-            known = [can_be_reckoned(row) for row in rows.tolist()]
-            reckoned = iter(of(rows[np.array(known, np.bool_)]))
-            for row, is_known in zip(rows.tolist(), known, strict=True):
+            can_reckon = [can_be_reckoned(row) for row in rows.tolist()]
+            reckoned = iter(of(rows[np.array(can_reckon, np.bool_)]))
+            for row, is_known in zip(rows.tolist(), can_reckon, strict=True):
                 yield next(reckoned) if is_known else _tried_out(ask, engine, row, view)
 
         return trial
@@ -186,7 +186,7 @@ class _Reckoning:
         self._priority, self._judge, self._cluster, self._view = priority, part.judge, cluster, view
         assert part.judge.amounts is not None
         self._needed = part.judge.amounts
-        self._others = [each.judge for each in parts if each is not part and each.judge.filters_on]
+        self._others = [other.judge for other in parts if other is not part and other.judge.filters_on]
         self._of_shape: dict[Shape, tuple[int, ...]] = {}
         self._found: dict[Row, Outcome] = {}
         self._version, self._budgets = -1, -1
@@ -204,18 +204,18 @@ class _Reckoning:
 
     def of(self, rows: Array) -> list[Outcome]:
         """In the order of the rows."""
-        known = self._found
-        new = [row for row in rows.tolist() if row not in known]
+        outcomes = self._found
+        new = [row for row in rows.tolist() if row not in outcomes]
         if new:
             self._reckon(new)
-        return [known[row] for row in rows.tolist()]
+        return [outcomes[row] for row in rows.tolist()]
 
     def _reckon(self, rows: list[Row]) -> None:
         """All rows at once: first all less important pods are gone, then they come back, the first of each row, the
         second of each row, and so on."""
-        found = self._found
+        outcomes = self._found
         lower = {row: less_important(self._cluster, row, self._priority, self._view) for row in rows}
-        found.update({row: (NO_VICTIMS,) for row in rows if not lower[row]})
+        outcomes.update({row: (NO_VICTIMS,) for row in rows if not lower[row]})
         rows = [row for row in rows if lower[row]]
         if not rows:
             return
@@ -223,8 +223,8 @@ class _Reckoning:
         number = np.array([len(lower[row]) for row in rows])
         start = np.cumsum(number) - number
         ordered = {row: self._in_order(lower[row]) for row in rows} if self._cluster.budgets else None
-        pods = [each for row in rows for each in (lower[row] if ordered is None else ordered[row][0])]
-        amounts = np.array([self._amounts(each.shape) for each in pods], np.int64)
+        pods = [record for row in rows for record in (lower[row] if ordered is None else ordered[row][0])]
+        amounts = np.array([self._amounts(record.shape) for record in pods], np.int64)
         spare = self._free(index) + np.add.reduceat(amounts, start)
         hopeless = self._hopeless(index, spare)
         goes = np.zeros(len(pods), np.bool_)
@@ -235,7 +235,7 @@ class _Reckoning:
             stays = (takes <= spare[here]).all(axis=1)
             spare[here[stays]] -= takes[stays]
             goes[start[here[~stays]] + i] = True
-        found.update(hopeless)
+        outcomes.update(hopeless)
         going, end = goes.tolist(), 0
         for row in rows:
             begin, end = end, end + len(lower[row])
@@ -246,42 +246,42 @@ class _Reckoning:
             if ordered is not None:
                 violations = sum(going[begin : begin + ordered[row][1]])
                 victims.sort(key=importance)
-            found[row] = candidate(row, victims, violations)
+            outcomes[row] = candidate(row, victims, violations)
 
     def _free(self, rows: Array) -> Array:
         """What is left of every amount on each row, with the pod."""
         left = self._needed.left(self._cells(rows))
-        return np.stack([each - need.adds for need, each in zip(self._needed.needs, left, strict=True)], axis=1)
+        return np.stack([amounts - need.adds for need, amounts in zip(self._needed.needs, left, strict=True)], axis=1)
 
     def _cells(self, rows: Array) -> Many:
         return Many(self._cluster.table.columns if self._view is None else self._view.columns, rows)
 
     def _hopeless(self, rows: Array, spare: Array) -> dict[Row, Reasons]:
         """Rows on which the pod would not fit even without all less important pods, and why."""
-        found: dict[Row, Reasons] = {}
+        hopeless: dict[Row, Reasons] = {}
         judges = [(self._judge, ((spare < 0) << np.arange(spare.shape[1])).sum(axis=1))]
         cells = self._cells(rows)
-        judges += [(each, np.broadcast_to(np.asarray(each.feasible(cells)), rows.shape)) for each in self._others]
+        judges += [(judge, np.broadcast_to(np.asarray(judge.feasible(cells)), rows.shape)) for judge in self._others]
         for judge, masks in judges:
             out = np.flatnonzero(masks)
             words = {mask: tuple(judge.reasons(mask)) for mask in set(masks[out].tolist())}
             for row, mask in zip(rows[out].tolist(), masks[out].tolist(), strict=True):
-                found.setdefault(row, words[mask])
-        return found
+                hopeless.setdefault(row, words[mask])
+        return hopeless
 
     def _in_order(self, lower: list[PodRecord]) -> tuple[list[PodRecord], int]:
         """Those first whose going would violate a budget, and how many they are."""
         violated = self._cluster.budgets.violated(lower)
         first = list(compress(lower, violated))
-        return [*first, *(each for each, violates in zip(lower, violated, strict=True) if not violates)], len(first)
+        return [*first, *(record for record, violates in zip(lower, violated, strict=True) if not violates)], len(first)
 
     def _amounts(self, shape: Shape) -> tuple[int, ...]:
         """What a pod of this shape takes of the amounts that the verdict depends on."""
-        found = self._of_shape.get(shape)
-        if found is None:
+        gains_of_shape = self._of_shape.get(shape)
+        if gains_of_shape is None:
             gains: dict[Hashable, int] = dict(shape.gains)
-            found = self._of_shape[shape] = tuple([gains.get(need.taken, 0) for need in self._needed.needs])
-        return found
+            gains_of_shape = self._of_shape[shape] = tuple([gains.get(need.taken, 0) for need in self._needed.needs])
+        return gains_of_shape
 
 
 def candidate(row: Row, victims: list[PodRecord], violations: int) -> Outcome:
@@ -289,14 +289,16 @@ def candidate(row: Row, victims: list[PodRecord], violations: int) -> Outcome:
     if not victims:
         return ()
     highest = victims[0].priority
-    since = min([started_s(each) for each in victims if each.priority == highest])
-    total = sum([each.priority for each in victims]) + _LEAST_PRIORITY * len(victims)
-    return Candidate(violations, highest, total, len(victims), -since, row, tuple([each.key for each in victims]))
+    since = min([started_s(record) for record in victims if record.priority == highest])
+    total = sum([record.priority for record in victims]) + _LEAST_PRIORITY * len(victims)
+    return Candidate(violations, highest, total, len(victims), -since, row, tuple([record.key for record in victims]))
 
 
 def less_important(cluster: Cluster, row: Row, priority: int, view: View | None) -> list[PodRecord]:
     """The pods of a row that may have to go for one of some priority, which sees no hidden ones."""
-    lower = [each for each in cluster.index(Ranking).of(row).below(priority) if not (each.labels and is_held(each))]
+    lower = [
+        record for record in cluster.index(Ranking).of(row).below(priority) if not (record.labels and is_held(record))
+    ]
     return lower if view is None else view.visible(lower, row)
 
 
@@ -317,19 +319,21 @@ def tried_out(ask: Ask, engine: Engine, row: Row, lower: list[PodRecord]) -> Out
     if not lower:
         return (NO_VICTIMS,)
     with cluster.transaction() as attempt:
-        for each in lower:
-            cluster.remove_pod(each.key)
+        for record in lower:
+            cluster.remove_pod(record.key)
         if not engine.fits(ask, row):
             why = tuple(engine.words_against(ask, row))
             attempt.undo()
             return why
         violated = cluster.budgets.violated(lower)
-        order = [each for each, violates in zip(lower, violated, strict=True) if violates]
-        order += [each for each, violates in zip(lower, violated, strict=True) if not violates]
+        order = [record for record, violates in zip(lower, violated, strict=True) if violates]
+        order += [record for record, violates in zip(lower, violated, strict=True) if not violates]
         stays = _kept(order, ask, engine, row)
         attempt.undo()
-    going = [each for each in lower if each.key not in stays]
-    violations = sum(1 for each, violates in zip(lower, violated, strict=True) if violates and each.key not in stays)
+    going = [record for record in lower if record.key not in stays]
+    violations = sum(
+        1 for record, violates in zip(lower, violated, strict=True) if violates and record.key not in stays
+    )
     return candidate(row, going, violations)
 
 

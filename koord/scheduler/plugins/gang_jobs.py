@@ -64,7 +64,7 @@ class GangJobs(Jobs):
         if gang is None:
             return None
         if len(asks) > 1:
-            told = {**dict.fromkeys(_SAID, ",".join(gang.group)), **dict.fromkeys(_COUNTED, str(len(asks)))}
-            return {"metadata": {"annotations": told}}
+            group_size = {**dict.fromkeys(_SAID, ",".join(gang.group)), **dict.fromkeys(_COUNTED, str(len(asks)))}
+            return {"metadata": {"annotations": group_size}}
         stale = {key: None for key in (*_SAID, *_COUNTED) if key in asks[0].meta.annotations}
         return {"metadata": {"annotations": stale}} if stale else None

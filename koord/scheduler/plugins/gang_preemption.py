@@ -77,8 +77,8 @@ class Checkpoints(Notes):
         """The checkpoint time assumed for pods that never report one: the median start of the pods that do."""
         pods = self.cluster.pods
         began = [pods[key][0].start_s for key in self.at_s if key in pods]
-        known = [each for each in began if each is not None]
-        return median(known) if known else 0.0
+        starts = [start_s for start_s in began if start_s is not None]
+        return median(starts) if starts else 0.0
 
 
 def is_preemptible(record: PodRecord) -> bool:
@@ -95,11 +95,11 @@ def remedy_for(asks: Sequence[Ask], engine: Engine, fields: Sequence[Sequence[Ro
         return Remedy(message=NEVER, final=True)
     if _awaits_victims(asks, engine.cluster):
         return Remedy(message=AWAITED, final=True)
-    found = _Search(asks, engine).run(fields)
-    if found is None:
+    moves = _Search(asks, engine).run(fields)
+    if moves is None:
         return Remedy(message=NO_HELP, clears=True, final=True)
-    first = next((each for each in found if each.pod == asks[0].key), None)
-    others = tuple(each for each in found if each is not first)
+    first = next((move for move in moves if move.pod == asks[0].key), None)
+    others = tuple(move for move in moves if move is not first)
     node, victims = (None, ()) if first is None else (first.node, first.victims)
     return Remedy(node, victims, others=others, final=True)
 
@@ -109,13 +109,13 @@ def _awaits_victims(asks: Iterable[Ask], cluster: Cluster) -> bool:
     for ask in asks:
         promise = cluster.nominations.of(ask.key)
         for key, uid in () if promise is None else promise.victims:
-            known = cluster.pods.get(key)
-            if known is not None and known[0].uid == uid:
+            placed_pod = cluster.pods.get(key)
+            if placed_pod is not None and placed_pod[0].uid == uid:
                 return True
         row = cluster.table.row_of.get(ask.pod.status.nominated_node_name)
         if row is not None:
             here = cluster.pods_on[row].values()
-            if any(each.preempted and each.priority < ask.priority for each in here):
+            if any(record.preempted and record.priority < ask.priority for record in here):
                 return True
     return False
 
@@ -151,7 +151,7 @@ class _Search:
                 plan = self._tried(None)
             else:
                 plans = (self._tried(rows) for rows in fields[:MOST_FIELDS])
-                plan = min((each for each in plans if each is not None), key=self._cost_of, default=None)
+                plan = min((plan for plan in plans if plan is not None), key=self._cost_of, default=None)
         return None if plan is None else self._moves(plan)
 
     @contextmanager
@@ -265,9 +265,9 @@ class _Search:
         with self._cluster.transaction() as step:
             units = list(plan.units)
             for record in self._freeing(ask):
-                known = self._cluster.pods.get(record.key)
-                unit = () if known is None else self._unit(record, known[1])
-                if unit and all(self._may_go(each) for each, _ in unit):
+                placed_pod = self._cluster.pods.get(record.key)
+                unit = () if placed_pod is None else self._unit(record, placed_pod[1])
+                if unit and all(self._may_go(member) for member, _ in unit):
                     self._take_off_unit(unit)
                     plan.units.append((unit, ask.key))
                     if refusal(ask) is None:
@@ -279,16 +279,16 @@ class _Search:
     def _freeing(self, ask: Ask) -> list[PodRecord]:
         """Pods whose going may let in a member that is refused, the cheapest first."""
         key = ask.meta.namespace, tuple(sorted(ask.meta.labels.items()))
-        known = self._freeing_of.get(key)
-        if known is None:
-            records = [each for each in self._engine.victims_of_refusal(ask) if self._may_go(each)]
-            known = self._freeing_of[key] = sorted(records, key=lambda each: (*self._cost([each]), each.key))
-        return known
+        freeing = self._freeing_of.get(key)
+        if freeing is None:
+            records = [record for record in self._engine.victims_of_refusal(ask) if self._may_go(record)]
+            freeing = self._freeing_of[key] = sorted(records, key=lambda record: (*self._cost([record]), record.key))
+        return freeing
 
     def _in_order(self, wanted: Sequence[Ask]) -> list[Row]:
         """Nodes that might help, those first whose pods matter least."""
-        classes = {id(found): found for found in (self._engine.class_of(ask) for ask in wanted)}
-        return self._ranked({row for found in classes.values() for row in found.resolvable().tolist()})
+        classes = {id(pod_class): pod_class for pod_class in (self._engine.class_of(ask) for ask in wanted)}
+        return self._ranked({row for pod_class in classes.values() for row in pod_class.resolvable().tolist()})
 
     def _ranked(self, rows: Iterable[Row]) -> list[Row]:
         """The rows with pods that may go, the cheapest first."""
@@ -301,9 +301,9 @@ class _Search:
 
     def _cost(self, going: Sequence[PodRecord]) -> tuple[float, ...]:
         violations = sum(self._cluster.budgets.violated(going))
-        highest = max(each.priority for each in going)
-        total = sum(each.priority + _LEAST_PRIORITY for each in going)
-        began, saved = min(started_s(each) for each in going), max(self._saved_s(each) for each in going)
+        highest = max(record.priority for record in going)
+        total = sum(record.priority + _LEAST_PRIORITY for record in going)
+        began, saved = min(started_s(record) for record in going), max(self._saved_s(record) for record in going)
         return violations, highest, total, len(going), -began, -saved
 
     def _cost_of(self, plan: _Plan) -> tuple[float, ...]:
@@ -315,21 +315,21 @@ class _Search:
 
     def _units(self, row: Row) -> list[Unit]:
         """The pods that may go from a row, each with the gang that is useless without it."""
-        found: dict[str, Unit] = {}
+        units: dict[str, Unit] = {}
         for record in self._cluster.index(Ranking).of(row).below(self._priority):
-            if record.key in found or record.key in self._by_key:
+            if record.key in units or record.key in self._by_key:
                 continue
             unit = self._unit(record, row)
-            if all(self._may_go(each) for each, _ in unit):
-                found.update({each.key: unit for each, _ in unit})
-        return list({id(unit): unit for unit in found.values()}.values())
+            if all(self._may_go(member) for member, _ in unit):
+                units.update({member.key: unit for member, _ in unit})
+        return list({id(unit): unit for unit in units.values()}.values())
 
     def _unit(self, record: PodRecord, row: Row) -> Unit:
         gang = self._gangs.of_pod.get(record.key)
         if gang is None or gang.settings is None or len(gang.placed) > gang.settings.min_available:
             return ((record, row),)
         gangs = (self._gangs.all.get(id_) for id_ in gang.group)
-        keys = sorted({key for each in gangs if each is not None for key in each.placed} | {record.key})
+        keys = sorted({key for gang in gangs if gang is not None for key in gang.placed} | {record.key})
         return tuple(self._cluster.pods[key] for key in keys if key in self._cluster.pods)
 
     def _may_go(self, record: PodRecord) -> bool:
@@ -342,7 +342,7 @@ class _Search:
         for record in self._cluster.index(Ranking).of(row).below(self._priority)[::-1]:
             if record.key in self._cluster.pods and record.key not in self._by_key:
                 unit = self._unit(record, row)
-                if all(self._may_go(each) for each, _ in unit):
+                if all(self._may_go(member) for member, _ in unit):
                     self._take_off_unit(unit)
                     going.append(unit)
         return going
@@ -384,27 +384,27 @@ class _Search:
     def _let_stay(self, plan: _Plan) -> None:
         """Put back pods that need not go: first those whose eviction violates a budget, then the most valuable."""
         records = [record for unit, _ in plan.units for record, _ in unit]
-        violated = dict(zip([each.key for each in records], self._cluster.budgets.violated(records), strict=True))
+        violated = dict(zip([record.key for record in records], self._cluster.budgets.violated(records), strict=True))
 
         def worth(unit: Unit) -> tuple[float, ...]:
             going = [record for record, _ in unit]
             return (
-                -sum(violated[each.key] for each in going),
-                -max(each.priority for each in going),
+                -sum(violated[record.key] for record in going),
+                -max(record.priority for record in going),
                 -len(going),
-                min(started_s(each) for each in going),
-                max(self._saved_s(each) for each in going),
+                min(started_s(record) for record in going),
+                max(self._saved_s(record) for record in going),
             )
 
         stays = []
-        for unit, _ in sorted(plan.units, key=lambda each: worth(each[0])):
+        for unit, _ in sorted(plan.units, key=lambda freed: worth(freed[0])):
             with self._cluster.transaction() as step:
                 self._put_back(unit)
                 if self._all_fit({row for _, row in unit}, plan):
                     stays.append(unit)
                 else:
                     step.undo()
-        plan.units = [each for each in plan.units if each[0] not in stays]
+        plan.units = [freed for freed in plan.units if freed[0] not in stays]
 
     def _all_fit(self, rows: set[Row], plan: _Plan) -> bool:
         """Whether members still fit on some rows, beside the pods there."""

@@ -36,15 +36,15 @@ def needs(gangs: Gangs, asks: Sequence[Ask]) -> tuple[JobNeed, ...] | None:
     started = has_started(gangs, by_gang, keys)
     passing = [id_ for id_ in by_gang if started and _passes(gangs.all[id_])]
     waits = _missing(gangs, by_gang, keys, started=started) if 0 < len(passing) < len(by_gang) else None
-    found = []
+    job_needs = []
     for id_, members in by_gang.items():
         members.sort(key=lambda i: (-asks[i].priority, i))
         if waits is not None and id_ not in passing:
-            found.append(JobNeed(f"gang {id_}", tuple(members), 0, f"waiting: {waits}"))
+            job_needs.append(JobNeed(f"gang {id_}", tuple(members), 0, f"waiting: {waits}"))
             continue
         at_least = required(gangs.all[id_], keys, started=started)
-        found.append(JobNeed(f"gang {id_}", tuple(members), len(members) if at_least is None else at_least))
-    return tuple(found)
+        job_needs.append(JobNeed(f"gang {id_}", tuple(members), len(members) if at_least is None else at_least))
+    return tuple(job_needs)
 
 
 def why_it_waits(gangs: Gangs, asks: Sequence[Ask]) -> str | None:

@@ -9,7 +9,7 @@ def gang_told(gang: Gang) -> dict[str, object]:
     """Members by how far they have come; one that is being bound waits for its binding."""
     settings = gang.settings
     binding = gang.placed - gang.bound
-    told: dict[str, object] = {
+    figures: dict[str, object] = {
         "name": gang.id,
         "gangFrom": "GangFromPodAnnotation" if gang.pod_group is None else "GangFromPodGroupCrd",
         "hasGangInit": settings is not None,
@@ -22,10 +22,10 @@ def gang_told(gang: Gang) -> dict[str, object]:
         "onceResourceSatisfied": bool(gang.bound or gang.placed),
     }
     if settings is not None:
-        told |= {
+        figures |= {
             "mode": settings.mode,
             "minRequiredNumber": settings.min_available,
             "gangMatchPolicy": settings.match_policy,
             "waitTime": settings.waiting_time_s,
         }
-    return told
+    return figures

@@ -123,16 +123,16 @@ def _step(status: PodGroupStatus, group: PodGroup, members: list[Member], now_s:
     running, succeeded, failed = status.running, status.succeeded, status.failed
     if status.scheduled < least:
         started = status.schedule_start_time or from_seconds(now_s)
-        status, found = replace(status, schedule_start_time=started), PodGroupPhase.SCHEDULING
+        status, phase = replace(status, schedule_start_time=started), PodGroupPhase.SCHEDULING
     else:
-        found = PodGroupPhase.SCHEDULED
+        phase = PodGroupPhase.SCHEDULED
         if succeeded + running >= least:
-            found = PodGroupPhase.RUNNING
+            phase = PodGroupPhase.RUNNING
     if failed and failed + running + succeeded >= least:
-        found = PodGroupPhase.FAILED
+        phase = PodGroupPhase.FAILED
     if succeeded >= least:
-        found = PodGroupPhase.FINISHED
-    return replace(status, phase=found)
+        phase = PodGroupPhase.FINISHED
+    return replace(status, phase=phase)
 
 
 def _counted(status: PodGroupStatus, members: list[Member]) -> PodGroupStatus:

@@ -109,19 +109,19 @@ class Gangs(Notes):
 
     def among(self, asks: Sequence[Ask]) -> dict[str, list[int]]:
         """Which of some pods are in which gang, by their numbers."""
-        found: dict[str, list[int]] = {}
+        members: dict[str, list[int]] = {}
         for i, ask in enumerate(asks):
             gang = self.of_pod.get(ask.key)
             if gang is not None:
-                found.setdefault(gang.id, []).append(i)
-        return found
+                members.setdefault(gang.id, []).append(i)
+        return members
 
     def put_pod(self, pod: Pod) -> None:
         meta = pod.metadata
         id_ = protocol.gang_id(meta)
-        known = self.of_pod.get(meta.key)
-        if known is not None and known.id != id_:
-            self._leave(meta.key, known)
+        gang = self.of_pod.get(meta.key)
+        if gang is not None and gang.id != id_:
+            self._leave(meta.key, gang)
         if not id_:
             return
         gang = self._gang(id_)
@@ -158,10 +158,10 @@ class Gangs(Notes):
             self._forget_empty(gang.id)
 
     def _gang(self, id_: str) -> Gang:
-        found = self.all.get(id_)
-        if found is None:
-            found = self.all[id_] = Gang(id_)
-        return found
+        gang = self.all.get(id_)
+        if gang is None:
+            gang = self.all[id_] = Gang(id_)
+        return gang
 
     def _member(self, pod: Pod, before: Member | None) -> Member:
         meta = pod.metadata
@@ -206,7 +206,7 @@ class Gangs(Notes):
             self._settle(gang)
 
     def _find_speaker(self, gang: Gang) -> None:
-        saying = ((each.made, each.key) for each in gang.members.values() if each.settings is not None)
+        saying = ((member.made, member.key) for member in gang.members.values() if member.settings is not None)
         gang.speaker = min(saying, default=None)
         self._settle(gang)
 

@@ -42,8 +42,8 @@ class ImagesOnNodes(Index):
 
     def node_put(self, row: Row) -> None:
         images = self.cluster.nodes[row].status.images
-        known = self._of_row.get(row)
-        if known is not None and known[0] == images:
+        images_of_row = self._of_row.get(row)
+        if images_of_row is not None and images_of_row[0] == images:
             return
         self.node_removed(row)
         held: list[str] = []
@@ -79,8 +79,8 @@ class ImageLocality(Plugin):
             return None
         spec = ask.spec
         containers = (*spec.init_containers, *spec.containers) if spec.init_containers else spec.containers
-        known = [name for name in [full_name(each.image) for each in containers] if name in sizes]
-        return (len(containers), *sorted(known)) if known else None
+        sized = [name for name in [full_name(container.image) for container in containers] if name in sizes]
+        return (len(containers), *sorted(sized)) if sized else None
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         key = self.key(ask, cluster)
@@ -114,7 +114,7 @@ class _Holdings(KeepsGroups, OfNodes):
         by_image = [self._index.sizes.get(name, {}) for name, _ in self._images]
         self._number = {self._none: 0}
         for row in set().union(*by_image):
-            sizes = tuple([each.get(row) for each in by_image])
+            sizes = tuple([of_image.get(row) for of_image in by_image])
             self._groups[row] = self._number.setdefault(sizes, len(self._number))
         return True
 

@@ -69,7 +69,9 @@ class InterPodAffinity(Plugin):
         if not terms.held:
             return others or None
         itself = bool(terms.affinity) and _matches_itself(terms.affinity, ask, cluster)
-        chosen = tuple([_namespaces(each.term, cluster) for each in terms.held if _chooses_namespaces(each.term)])
+        chosen = tuple(
+            [_namespaces(held_term.term, cluster) for held_term in terms.held if _chooses_namespaces(held_term.term)]
+        )
         return terms, itself, chosen, others
 
     def meets(self, ask: Ask, promised: PodRecord) -> bool:
@@ -79,16 +81,16 @@ class InterPodAffinity(Plugin):
         terms, meta, view, counts = ask.terms, ask.meta, ask.view, cluster.counts
         others = counts.held(counts.face(meta.namespace, meta.labels))
         facets: list[Facet] = []
-        shunning = [each for each in others if each.held.role is Role.ANTI_AFFINITY]
+        shunning = [tally for tally in others if tally.held.role is Role.ANTI_AFFINITY]
         if terms.affinity or terms.anti_affinity or shunning:
             facets.append(_Near(ask, shunning, cluster, view))
-        sources = [each for weight, term in terms.preferred for each in _sources(term, cluster, view, weight)]
+        sources = [source for weight, term in terms.preferred for source in _sources(term, cluster, view, weight)]
         if terms.preferred or not self._own_only:
             sources += [
                 source
-                for each in others
-                if each.held.role is not Role.ANTI_AFFINITY and self._weight(each)
-                for source in _holders(each, view, self._weight(each))
+                for tally in others
+                if tally.held.role is not Role.ANTI_AFFINITY and self._weight(tally)
+                for source in _holders(tally, view, self._weight(tally))
             ]
         if sources:
             facets.append(_Attraction(sources, cluster))
@@ -127,13 +129,13 @@ class _Affine(Judge):
         if why == _SHUNNING:
             counts = cluster.counts
             others = counts.held(counts.face(ask.meta.namespace, ask.meta.labels))
-            shunning = [each for each in others if each.held.role is Role.ANTI_AFFINITY]
+            shunning = [tally for tally in others if tally.held.role is Role.ANTI_AFFINITY]
             keys = [
                 key
-                for each in shunning
-                for at in _pods_near(row, each.held.term.key, each, cluster)
+                for tally in shunning
+                for at in _pods_near(row, tally.held.term.key, tally, cluster)
                 for key, record in cluster.pods_on[at].items()
-                if each.held in record.held
+                if tally.held in record.held
             ]
             return [without_pods(set(keys), "whose anti-affinity keeps it away")] if keys else []
         return []
@@ -182,19 +184,19 @@ def _tally(term: Term, cluster: Cluster) -> Tally:
 
 def _sources(term: Term, cluster: Cluster, view: View | None, weight: int) -> list[Source]:
     """The pods that a term means, without those that a view hides."""
-    found: list[Source] = [(term.key, _tally(term, cluster), weight)]
+    sources: list[Source] = [(term.key, _tally(term, cluster), weight)]
     if view is not None:
-        found.append((term.key, view.counts.selection(_namespaces(term, cluster), term.matcher), -weight))
-    return found
+        sources.append((term.key, view.counts.selection(_namespaces(term, cluster), term.matcher), -weight))
+    return sources
 
 
 def _holders(tally: HeldTally, view: View | None, weight: int) -> list[Source]:
     """The pods that hold a term, without those that a view hides."""
     held = tally.held
-    found: list[Source] = [(held.term.key, tally, weight)]
+    sources: list[Source] = [(held.term.key, tally, weight)]
     if view is not None:
-        found.append((held.term.key, view.counts.holding(held), -weight))
-    return found
+        sources.append((held.term.key, view.counts.holding(held), -weight))
+    return sources
 
 
 def _tally_of_all(terms: Sequence[Term], cluster: Cluster, counts: Counts) -> Tally:
@@ -205,7 +207,7 @@ def _tally_of_all(terms: Sequence[Term], cluster: Cluster, counts: Counts) -> Ta
         where = namespaces if where is None else where if namespaces is None else where & namespaces
     if any(term.matcher is NOTHING for term in terms):
         return counts.selection(where, NOTHING)
-    requirements = dict.fromkeys(each for term in terms for each in term.matcher.requirements)
+    requirements = dict.fromkeys(requirement for term in terms for requirement in term.matcher.requirements)
     return counts.selection(where, LabelMatcher(tuple(requirements)))
 
 
@@ -220,10 +222,10 @@ def _matches_itself(terms: Sequence[Term], ask: Ask, cluster: Cluster) -> bool:
 
 
 def _by_key(sources: Iterable[Source]) -> Mapping[str, list[tuple[Tally, int]]]:
-    found: dict[str, list[tuple[Tally, int]]] = {}
+    by_key: dict[str, list[tuple[Tally, int]]] = {}
     for key, tally, weight in sources:
-        found.setdefault(key, []).append((tally, weight))
-    return found
+        by_key.setdefault(key, []).append((tally, weight))
+    return by_key
 
 
 class _Near(DomainGate):
@@ -239,10 +241,10 @@ class _Near(DomainGate):
                 wanted.append((_tally_of_all(terms.affinity, cluster, view.counts), -1))
             for key in dict.fromkeys(term.key for term in terms.affinity):
                 dimensions.append((_NOT_NEAR, Dimension(cluster, key, wanted, most=1)))
-        shunned = _by_key(each for term in terms.anti_affinity for each in _sources(term, cluster, view, 1))
+        shunned = _by_key(source for term in terms.anti_affinity for source in _sources(term, cluster, view, 1))
         for key, sources in shunned.items():
             dimensions.append((_SHUNNED, Dimension(cluster, key, sources, most=1)))
-        for key, sources in _by_key(each for tally in shunning for each in _holders(tally, view, 1)).items():
+        for key, sources in _by_key(source for tally in shunning for source in _holders(tally, view, 1)).items():
             dimensions.append((_SHUNNING, Dimension(cluster, key, sources, most=1)))
         self._roles = [role for role, _ in dimensions]
         super().__init__(cluster, [dimension for _, dimension in dimensions])
@@ -285,7 +287,9 @@ class _Attraction(Grouped):
     normalised = True
 
     def __init__(self, sources: Iterable[Source], cluster: Cluster) -> None:
-        super().__init__(cluster, [Dimension(cluster, key, each) for key, each in _by_key(sources).items()])
+        super().__init__(
+            cluster, [Dimension(cluster, key, sources_of_key) for key, sources_of_key in _by_key(sources).items()]
+        )
         self._raw: Array | None = None
         self._shape = (-1, -1)
 

@@ -58,14 +58,14 @@ class Pairs(Index):
             self._changed()
 
     def _changed(self) -> None:
-        found: dict[PairedWorkload, dict[PairedWorkload, int]] = {}
+        by_workload: dict[PairedWorkload, dict[PairedWorkload, int]] = {}
         for pair in self._pairs.values():
             victim, culprit, weight = pair.spec.victim, pair.spec.culprit, pair.status.weight
             if weight > 0 and victim != culprit:
                 for one, other in ((victim, culprit), (culprit, victim)):
-                    others = found.setdefault(one, {})
+                    others = by_workload.setdefault(one, {})
                     others[other] = max(others.get(other, 0), weight)
-        self.partners = {each: tuple(sorted(others.items(), key=str)) for each, others in found.items()}
+        self.partners = {workload: tuple(sorted(others.items(), key=str)) for workload, others in by_workload.items()}
         if self.partners.keys() != self._rows.keys():
             # Counted on the next read: pairs may come by the hundred.
             self._is_counted = False
@@ -76,10 +76,10 @@ class Pairs(Index):
         return self._rows.get(workload, {})
 
     def _count(self) -> None:
-        self._rows = {each: {} for each in self.partners}
+        self._rows = {workload: {} for workload in self.partners}
         self._is_counted = True
-        for each in self._rows:
-            self.version[each] = self.version.get(each, 0) + 1
+        for workload in self._rows:
+            self.version[workload] = self.version.get(workload, 0) + 1
         for row, pods in self.cluster.pods_on.items():
             for record in pods.values():
                 self.pod_moved(record, row, 1)
@@ -147,12 +147,12 @@ class _Avoiding(Judge):
         self.facets = (_Penalties(partners, cluster),)
 
     def remarks(self) -> Sequence[str]:
-        told = [
-            f"InterferenceAvoidance: nodes with pods of {each} lose {weight} points: the two disturb each other"
-            for each, weight in sorted(self._partners, key=lambda item: -item[1])
+        remarks = [
+            f"InterferenceAvoidance: nodes with pods of {workload} lose {weight} points: the two disturb each other"
+            for workload, weight in sorted(self._partners, key=lambda item: -item[1])
         ]
-        more = len(told) - MOST_REMARKS
-        return [*told[:MOST_REMARKS], f"InterferenceAvoidance: and {more} more"] if more > 0 else told
+        more = len(remarks) - MOST_REMARKS
+        return [*remarks[:MOST_REMARKS], f"InterferenceAvoidance: and {more} more"] if more > 0 else remarks
 
 
 class _Penalties(KeepsGroups):
@@ -167,8 +167,8 @@ class _Penalties(KeepsGroups):
         self._points: list[int] = [0]
 
     def refresh(self, changed: Changes | None) -> bool:
-        by_partner = [(self._index.rows(each), weight) for each, weight in self._partners]
-        seen = (self._cluster.table.capacity, *(self._index.version.get(each, 0) for each, _ in self._partners))
+        by_partner = [(self._index.rows(workload), weight) for workload, weight in self._partners]
+        seen = (self._cluster.table.capacity, *(self._index.version.get(workload, 0) for workload, _ in self._partners))
         if changed is not None and seen == self._seen:
             return False
         self._seen = seen

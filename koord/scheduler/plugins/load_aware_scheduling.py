@@ -173,14 +173,14 @@ class _Load(Judge):
                 allowed = ceiling_of(limit.percent[name], capacity)
                 asked = real_names.get(name, name)
                 excess.append(Excess(name, limit.percent[name], allowed - left + adds, capacity, adds, left, asked))
-        found = (higher_limit(node, limit, excess), smaller_load(ask.pod, excess)) if excess else ()
-        return [each for each in found if each is not None]
+        changes = (higher_limit(node, limit, excess), smaller_load(ask.pod, excess)) if excess else ()
+        return [change for change in changes if change is not None]
 
 
 def _resources(args: LoadAwareSchedulingArgs) -> tuple[str, ...]:
     """The resources that the plugin looks at: cpu, memory and all that its arguments name."""
-    found = {"cpu", "memory", *args.usage_thresholds, *args.prod_usage_thresholds, *args.resource_weights}
-    found |= {*args.estimated_scaling_factors, *args.supported_resources}
+    names = {"cpu", "memory", *args.usage_thresholds, *args.prod_usage_thresholds, *args.resource_weights}
+    names |= {*args.estimated_scaling_factors, *args.supported_resources}
     if args.aggregated is not None:
-        found |= {*args.aggregated.usage_thresholds}
-    return tuple(sorted(found))
+        names |= {*args.aggregated.usage_thresholds}
+    return tuple(sorted(names))

@@ -27,32 +27,32 @@ def load_told(
     report says of `prod`, the node's pods that are prod by their class and by the report, and of the system where that
     counts; prodDelta is added to it.
     """
-    records = sorted(pods, key=lambda each: (each.placed_s or 0.0, each.key))
-    told: dict[str, object] = {}
+    records = sorted(pods, key=lambda record: (record.placed_s or 0.0, record.key))
+    figures: dict[str, object] = {}
     if records:
-        told["pods"] = [{"timestamp": from_seconds(each.placed_s or 0.0), "pod": each.key} for each in records]
+        figures["pods"] = [{"timestamp": from_seconds(record.placed_s or 0.0), "pod": record.key} for record in records]
     if report is None or report.usage is None:
-        return told
+        return figures
 
     def total(vectors: Iterable[Iterable[int]]) -> list[int]:
-        return [sum(each) for each in zip([0] * len(resources), *vectors, strict=True)]
+        return [sum(amounts) for amounts in zip([0] * len(resources), *vectors, strict=True)]
 
     measured = total(report.used_by(key) for key in prod)
-    in_all = total(each.prod for each in shares.values())
+    in_all = total(share.prod for share in shares.values())
     for name, vector in (
         ("nodeUsage", report.usage),
         ("prodUsage", total((measured, report.system))),
-        ("nodeDelta", total(each.delta for each in shares.values())),
+        ("nodeDelta", total(share.delta for share in shares.values())),
         ("prodDelta", [a - b for a, b in zip(in_all, measured, strict=True)]),
-        ("nodeEstimated", total(each.full for each in shares.values())),
+        ("nodeEstimated", total(share.full for share in shares.values())),
     ):
-        told[name] = {resource: render(resource, n) for resource, n in zip(resources, vector, strict=True)}
+        figures[name] = {resource: render(resource, n) for resource, n in zip(resources, vector, strict=True)}
     nothing = [0] * len(resources)
-    told["nodeDeltaPods"] = sorted(key for key, each in shares.items() if any(each.delta))
-    told["prodDeltaPods"] = sorted(
+    figures["nodeDeltaPods"] = sorted(key for key, share in shares.items() if any(share.delta))
+    figures["prodDeltaPods"] = sorted(
         key
-        for key, each in shares.items()
-        if any(a > b for a, b in zip(each.prod, report.used_by(key) if key in prod else nothing, strict=True))
+        for key, share in shares.items()
+        if any(a > b for a, b in zip(share.prod, report.used_by(key) if key in prod else nothing, strict=True))
     )
-    told["nodeEstimatedPods"] = sorted(key for key, each in shares.items() if any(each.full))
-    return told
+    figures["nodeEstimatedPods"] = sorted(key for key, share in shares.items() if any(share.full))
+    return figures

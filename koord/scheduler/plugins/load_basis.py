@@ -56,24 +56,24 @@ def load_basis_of(pod: Pod, template: Template) -> LoadBasis:
     said = tuple([annotations.get(key, "") for key in _ANNOTATIONS]) if annotations else ("", "", "")
     qos = labels.get(names.LABEL_PRIORITY_CLASS), labels.get(names.LABEL_QOS_CLASS), pod.status.qos_class
     key = (template, *qos, said)
-    known = _bases_of_templates.get(key)
-    if known is None:
+    basis = _bases_of_templates.get(key)
+    if basis is None:
         if len(_bases_of_templates) >= KEPT:
             _bases_of_templates.clear()
-        known = _bases_of_templates[key] = _new_basis(pod, said)
-    return known
+        basis = _bases_of_templates[key] = _new_basis(pod, said)
+    return basis
 
 
 def _new_basis(pod: Pod, said: tuple[str, ...]) -> LoadBasis:
     requests = counted(pod_requests(pod, use_status=False))
     limits = counted(pod_limits(pod, use_status=False))
     key = (requests, limits, priority_class(pod), said)
-    known = _bases.get(key)
-    if known is None:
+    basis = _bases.get(key)
+    if basis is None:
         if len(_bases) >= KEPT:
             _bases.clear()
-        known = _bases[key] = LoadBasis(requests, limits, priority_class(pod), said[0], said[1], said[2])
-    return known
+        basis = _bases[key] = LoadBasis(requests, limits, priority_class(pod), said[0], said[1], said[2])
+    return basis
 
 
 class Counting(Protocol):
@@ -117,7 +117,7 @@ class Loads(Notes):
 
     def cells(self, note: object, row: Row) -> Iterable[tuple[Hashable, int]]:
         assert isinstance(note, LoadBasis)
-        return [cell for each in self.counting for cell in each.load_cells(note, row)]
+        return [cell for counting in self.counting for cell in counting.load_cells(note, row)]
 
     def counts_as(self, record: PodRecord, row: Row) -> LoadBasis | None:
         note = record.note(self.name)
@@ -130,18 +130,18 @@ class Loads(Notes):
         if len(record.notes) == 1 or _runs_in_its_room(record):
             self._count(note, record, row, sign)
             return
-        for each, basis, by in self._insiders.moved(note, record, row, sign):
-            self._count(basis, each, row, by)
+        for pod, basis, by in self._insiders.moved(note, record, row, sign):
+            self._count(basis, pod, row, by)
 
     def _count(self, note: LoadBasis, record: PodRecord, row: Row, sign: int) -> None:
-        told = 0
+        heard = 0
         try:
-            for each in self.counting:
-                each.load_moved(note, record, row, sign)
-                told += 1
+            for counting in self.counting:
+                counting.load_moved(note, record, row, sign)
+                heard += 1
         except BaseException:
-            for each in self.counting[:told]:
-                each.load_moved(note, record, row, -sign)
+            for counting in self.counting[:heard]:
+                counting.load_moved(note, record, row, -sign)
             raise
 
 

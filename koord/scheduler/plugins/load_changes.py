@@ -44,7 +44,7 @@ class Limit(NamedTuple):
 
 def higher_limit(node: Node, limit: Limit, excess: Sequence[Excess]) -> Change | None:
     """The node with limits that let the pod in; None where that would be more than it has."""
-    needed = {each.resource: needed_percent(each.load, each.capacity) for each in excess}
+    needed = {over.resource: needed_percent(over.load, over.capacity) for over in excess}
     if max(needed.values()) > 100:
         return None
     own = USAGE_THRESHOLDS.read(node.metadata, "Node")
@@ -58,7 +58,7 @@ def higher_limit(node: Node, limit: Limit, excess: Sequence[Excess]) -> Change |
     else:
         own = replace(own, usage_thresholds=wanted)
     said = {**node.metadata.annotations, USAGE_THRESHOLDS.key: USAGE_THRESHOLDS.render(own)}
-    words = [f"{needed[each.resource]}% {each.resource} usage instead of {each.percent}%" for each in excess]
+    words = [f"{needed[over.resource]}% {over.resource} usage instead of {over.percent}%" for over in excess]
     changed = replace(node, metadata=replace(node.metadata, annotations=said))
     return Change(f"a limit of {listed(words)} there, or that much less usage", node=changed, size=2.0)
 
@@ -66,32 +66,34 @@ def higher_limit(node: Node, limit: Limit, excess: Sequence[Excess]) -> Change |
 def smaller_load(pod: Pod, excess: Sequence[Excess]) -> Change | None:
     """The pod with requests and limits so low that its estimated usage is within what is left."""
     words, size = [], 1.0
-    for each in excess:
-        asks = [_most(container, each.asked) for container in pod.spec.containers]
+    for over in excess:
+        asks = [_most(container, over.asked) for container in pod.spec.containers]
         now = sum(asks)
-        less = now * each.left // each.adds if each.adds else 0
+        less = now * over.left // over.adds if over.adds else 0
         if less <= 0 or less >= now:
             return None
         containers = tuple(
-            _with(container, each.asked, own * less // now) if own else container
+            _with(container, over.asked, own * less // now) if own else container
             for container, own in zip(pod.spec.containers, asks, strict=True)
         )
         pod = replace(pod, spec=replace(pod.spec, containers=containers))
-        words.append(f"{render(each.asked, less)} {each.asked} instead of {render(each.asked, now)}")
+        words.append(f"{render(over.asked, less)} {over.asked} instead of {render(over.asked, now)}")
         size += 1 - less / now
     return Change(f"requests and limits of {listed(words)}", pod=pod, size=size)
 
 
 def _most(container: Container, name: str) -> int:
-    found = container.resources
-    return max(amount(name, each.get(name, 0)) for each in (found.requests, found.limits))
+    resources = container.resources
+    return max(amount(name, amounts_of.get(name, 0)) for amounts_of in (resources.requests, resources.limits))
 
 
 def _with(container: Container, name: str, most: int) -> Container:
     """The container with its requests and limits capped at `most`."""
-    found = container.resources
+    resources = container.resources
     requests, limits = (
-        {**each, name: render(name, min(most, amount(name, each[name])))} if name in each else each
-        for each in (found.requests, found.limits)
+        {**amounts_of, name: render(name, min(most, amount(name, amounts_of[name])))}
+        if name in amounts_of
+        else amounts_of
+        for amounts_of in (resources.requests, resources.limits)
     )
-    return replace(container, resources=replace(found, requests=requests, limits=limits))
+    return replace(container, resources=replace(resources, requests=requests, limits=limits))

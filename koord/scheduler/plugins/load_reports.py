@@ -42,8 +42,8 @@ class Report:
         """The node's usage by a kind of aggregation; None where a wanted length of time is not reported."""
         if by is None:
             return self.usage
-        found = self._reader.aggregated(self._aggregated, by)
-        return self.usage if found is None and by[1] == 0 else found
+        aggregate = self._reader.aggregated(self._aggregated, by)
+        return self.usage if aggregate is None and by[1] == 0 else aggregate
 
     def used_by(self, pod: str) -> Vector:
         """What a reported pod uses; nothing where that cannot be understood."""
@@ -71,12 +71,12 @@ class ReportReader:
         info = status.node_metric or NO_DATA
         of_pods: dict[str, ResourceList] = {}
         prod: list[str] = []
-        for each in status.pods_metric:
-            resources = each.pod_usage.resources
+        for pod_metric in status.pods_metric:
+            resources = pod_metric.pod_usage.resources
             if resources:
-                key = f"{each.namespace}/{each.name}" if each.namespace else each.name
+                key = f"{pod_metric.namespace}/{pod_metric.name}" if pod_metric.namespace else pod_metric.name
                 of_pods[key] = resources
-                if each.priority == names.PRIORITY_CLASS_PROD:
+                if pod_metric.priority == names.PRIORITY_CLASS_PROD:
                     prod.append(key)
         return Report(
             parse_timestamp(status.update_time) if status.update_time else None,
@@ -92,8 +92,8 @@ class ReportReader:
     def aggregated(self, parts: Sequence[AggregatedUsage], by: Aggregation) -> Vector | None:
         """The usage by an aggregation, the last of several; None where there is none."""
         kind, wanted_s = by
-        found = [(stored_duration(each.duration or "0s"), each.usage.get(kind)) for each in parts]
-        having = [(duration_s, usage.resources) for duration_s, usage in found if usage and usage.resources]
+        usages = [(stored_duration(usage_part.duration or "0s"), usage_part.usage.get(kind)) for usage_part in parts]
+        having = [(duration_s, usage.resources) for duration_s, usage in usages if usage and usage.resources]
         longest_s = max((duration_s for duration_s, _ in having), default=0.0)
         for duration_s, resources in reversed(having):
             if duration_s == (wanted_s or longest_s):
@@ -101,13 +101,13 @@ class ReportReader:
         return None
 
     def amounts(self, resources: ResourceList) -> Vector:
-        found = list(self._zero)
+        numbers = list(self._zero)
         for name, quantity in resources.items():
             place, number = self._place.get(name), _plain(name, quantity)
             if place is None or number is None:
                 return self.vector(amounts(resources))
-            found[place] = number
-        return tuple(found)
+            numbers[place] = number
+        return tuple(numbers)
 
 
 _UNITS: Final[Mapping[str, int]] = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}

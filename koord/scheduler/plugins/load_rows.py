@@ -197,7 +197,9 @@ class LoadRows(Index):
         records = {} if row is None else self.cluster.pods_on[row]
         measured = report is not None and report.usage is not None
         bases = {
-            key: basis for key, each in records.items() if measured and (basis := self._counted(each, row)) is not None
+            key: basis
+            for key, record in records.items()
+            if measured and (basis := self._counted(record, row)) is not None
         }
         if report is None or not bases:
             return load_told(self.resources, records.values(), report if measured else None, {}, ())
@@ -242,8 +244,8 @@ class LoadRows(Index):
         by_prod = self.by_prod or any(self._vector(own.prod_usage_thresholds))
         if by_prod and not self.by_prod:
             self.filters, self.by_prod = filters, by_prod
-            for each in self._facts:
-                self._load_row(each)
+            for stale in self._facts:
+                self._load_row(stale)
             return
         self.filters = filters
         self._load_row(row)
@@ -340,7 +342,7 @@ class LoadRows(Index):
             turns_s = updated_s - counts_s if is_old else updated_s + counts_s
             if turns_s >= self._now_s:
                 self._next_expiry_s = min(self._next_expiry_s, turns_s)
-        found: list[int | float] = [updated_s, checks, prod_checks, *(self._zero if is_old else capacity)]
+        cells: list[int | float] = [updated_s, checks, prod_checks, *(self._zero if is_old else capacity)]
         unchecked = [UNCHECKED] * len(capacity)
         ceiling, prod_ceiling = unchecked, unchecked
         if report is None or report.usage is None:
@@ -354,18 +356,20 @@ class LoadRows(Index):
             most = [ceiling_of(percent, whole) for percent, whole in zip(limits.percent, capacity, strict=True)]
             ceiling = _as_if(most, checked, load)
             if any(prod_limits):
-                prod_ceiling = [ceiling_of(each, whole) for each, whole in zip(prod_limits, capacity, strict=True)]
+                prod_ceiling = [
+                    ceiling_of(percent, whole) for percent, whole in zip(prod_limits, capacity, strict=True)
+                ]
             else:
                 prod_ceiling = _as_if(most, checked, prod)
         if is_old and self._when_old is not None:
             old = [self._when_old] * len(capacity)
             ceiling, prod_ceiling = old if checks else ceiling, old if prod_checks else prod_ceiling
-        found += load
-        found += ceiling
+        cells += load
+        cells += ceiling
         if self.by_prod:
-            found += prod
-            found += prod_ceiling
-        return found
+            cells += prod
+            cells += prod_ceiling
+        return cells
 
     def _is_old(self, updated_s: float) -> bool:
         return report_age_s(updated_s, self._now_s) >= self.args.node_metric_expiration_seconds
@@ -440,20 +444,20 @@ class LoadRows(Index):
     def wish(self, basis: LoadBasis) -> PodLoad:
         if basis.whole is not None:
             return self._rest(basis.whole, basis.inside)
-        known = self._wishes.get(basis)
-        if known is None:
+        load_wish = self._wishes.get(basis)
+        if load_wish is None:
             if len(self._wishes) >= ESTIMATES_KEPT:
                 self._wishes.clear()
-            known = self._wishes[basis] = self._new_wish(basis)
-        return known
+            load_wish = self._wishes[basis] = self._new_wish(basis)
+        return load_wish
 
     def _rest(self, whole: LoadBasis, inside: Iterable[LoadBasis]) -> PodLoad:
         """Of a reservation with owners: what these do not use of it by their estimates."""
-        found = self.wish(whole)
-        rest = list(found.estimate)
-        for each in inside:
-            rest = [max(0, left - more) for left, more in zip(rest, self.wish(each).estimate, strict=True)]
-        return found._replace(estimate=tuple(rest), gains=(), prod_gains=())
+        load_wish = self.wish(whole)
+        rest = list(load_wish.estimate)
+        for inner in inside:
+            rest = [max(0, left - more) for left, more in zip(rest, self.wish(inner).estimate, strict=True)]
+        return load_wish._replace(estimate=tuple(rest), gains=(), prod_gains=())
 
     def _new_wish(self, basis: LoadBasis) -> PodLoad:
         args, factors = self.args, dict(self.args.estimated_scaling_factors)

@@ -62,26 +62,26 @@ class NodeAffinity(Plugin):
         if not ask.spec.node_selector and terms is None and self._added is None:
             return None
         selector = match_labels(ask.spec.node_selector).requirements
-        found = _Chosen(selector, terms or Terms(), self._added or Terms(), cluster)
-        return Refused(CONFLICT) if found.names == set() else found
+        chosen = _Chosen(selector, terms or Terms(), self._added or Terms(), cluster)
+        return Refused(CONFLICT) if chosen.names == set() else chosen
 
 
 class _Chosen(Judge):
     def __init__(self, selector: Sequence[Requirement], terms: Terms, added: Terms, cluster: Cluster) -> None:
         self._selector, self._cluster = selector, cluster
         enforced = added.required_during_scheduling_ignored_during_execution
-        self._enforced = None if enforced is None else [_term(each) for each in enforced.node_selector_terms]
+        self._enforced = None if enforced is None else [_term(term) for term in enforced.node_selector_terms]
         required = terms.required_during_scheduling_ignored_during_execution
-        self._required = None if required is None else [_term(each) for each in required.node_selector_terms]
+        self._required = None if required is None else [_term(term) for term in required.node_selector_terms]
         if selector or self._required is not None or self._enforced is not None:
             self.filters_on = Reason.NODE | Reason.LABELS
         preferred = [
-            (each.weight, _term(each.preference))
-            for each in (
+            (preferred.weight, _term(preferred.preference))
+            for preferred in (
                 *terms.preferred_during_scheduling_ignored_during_execution,
                 *added.preferred_during_scheduling_ignored_during_execution,
             )
-            if each.weight
+            if preferred.weight
         ]
         if preferred:
             self.facets = (_Preferred(preferred, cluster),)
@@ -104,10 +104,10 @@ class _Chosen(Judge):
         """Where every term pins names of nodes: all that there are. One that pins different names at once has none."""
         names: set[str] = set()
         for _, fields in self._required or ():
-            pinned = [each for each in fields if each.operator == "In"]
+            pinned = [requirement for requirement in fields if requirement.operator == "In"]
             if not pinned:
                 return None
-            names |= set.intersection(*(set(each.values) for each in pinned))
+            names |= set.intersection(*(set(requirement.values) for requirement in pinned))
         return names if self._required else None
 
     def only(self) -> list[Row] | None:
@@ -122,11 +122,11 @@ class _Chosen(Judge):
 
     def mend(self, ask: Ask, row: Row) -> list[Change]:
         """Labels that the node lacks; or a pod that does not ask for them."""
-        found: list[Change] = []
+        changes: list[Change] = []
         node = self._cluster.nodes[row]
         labels, fields_match = self._labels_for(row)
         if labels and fields_match:
-            found += relabelled(node, labels)
+            changes += relabelled(node, labels)
         spec, words = ask.pod.spec, []
         selector = {key: value for key, value in spec.node_selector.items() if node.metadata.labels.get(key) == value}
         dropped = [f"{key}={value}" for key, value in spec.node_selector.items() if key not in selector]
@@ -141,8 +141,8 @@ class _Chosen(Judge):
             affinity = replace(affinity, node_affinity=own)
         if words:
             pod = replace(ask.pod, spec=replace(spec, node_selector=selector, affinity=affinity))
-            found.append(Change(listed(words), pod=pod, size=1.0 + len(words)))
-        return found
+            changes.append(Change(listed(words), pod=pod, size=1.0 + len(words)))
+        return changes
 
     def _labels_for(self, row: Row) -> tuple[dict[str, str | None], bool]:
         """The labels with which a row would match, as few as can be; and whether labels alone would do."""
@@ -152,7 +152,11 @@ class _Chosen(Judge):
         for terms in (self._required, self._enforced):
             if terms is None:
                 continue
-            within = [_needed(each, labels) for each, fields in terms if (each or fields) and _named(fields, name)]
+            within = [
+                _needed(requirements, labels)
+                for requirements, fields in terms
+                if (requirements or fields) and _named(fields, name)
+            ]
             possible = possible and bool(within)
             if within:
                 wanted.update(sorted(within, key=len)[0])
@@ -161,49 +165,54 @@ class _Chosen(Judge):
 
 def _needed(requirements: Sequence[Requirement], labels: Mapping[str, str]) -> dict[str, str | None]:
     """Labels to set, or with None to remove, to fulfil requirements."""
-    found: dict[str, str | None] = {}
-    for each in requirements:
-        if each.matches(labels):
+    needed: dict[str, str | None] = {}
+    for requirement in requirements:
+        if requirement.matches(labels):
             continue
-        match each.operator:
+        match requirement.operator:
             case Operator.EXISTS:
-                found.setdefault(each.key, "true")
+                needed.setdefault(requirement.key, "true")
             case Operator.DOES_NOT_EXIST | Operator.NOT_IN | Operator.NOT_EQUALS:
-                found[each.key] = None
+                needed[requirement.key] = None
             case Operator.GREATER | Operator.LESS:
-                found[each.key] = str(int(each.values[0]) + (1 if each.operator is Operator.GREATER else -1))
-            case _ if each.values:
-                found[each.key] = each.values[0]
-    return found
+                needed[requirement.key] = str(
+                    int(requirement.values[0]) + (1 if requirement.operator is Operator.GREATER else -1)
+                )
+            case _ if requirement.values:
+                needed[requirement.key] = requirement.values[0]
+    return needed
 
 
 def _named(fields: Sequence[NodeSelectorRequirement], name: str) -> bool:
-    return all((name in each.values) == (each.operator == "In") for each in fields)
+    return all((name in requirement.values) == (requirement.operator == "In") for requirement in fields)
 
 
 _Compiled = tuple[list[Requirement], tuple[NodeSelectorRequirement, ...]]
 
 
 def _term(term: NodeSelectorTerm) -> _Compiled:
-    labels = [Requirement(each.key, OPERATORS[each.operator], each.values) for each in term.match_expressions]
+    labels = [
+        Requirement(requirement.key, OPERATORS[requirement.operator], requirement.values)
+        for requirement in term.match_expressions
+    ]
     return labels, term.match_fields
 
 
 def _any_term(terms: Sequence[_Compiled], rows: Array | slice, cluster: Cluster) -> Array:
     """Which rows match one of the terms. A term without conditions matches none."""
-    found = np.zeros(len(cluster.table.alive[rows]), np.bool_)
+    matching = np.zeros(len(cluster.table.alive[rows]), np.bool_)
     for labels, fields in terms:
         if not labels and not fields:
             continue
-        matches = np.ones(len(found), np.bool_)
+        matches = np.ones(len(matching), np.bool_)
         for requirement in labels:
             matches &= cluster.labels.matches(requirement, rows)
         for field in fields:
             named = np.zeros(cluster.table.capacity, np.bool_)
             named[[cluster.table.row_of[name] for name in field.values if name in cluster.table.row_of]] = True
             matches &= named[rows] if field.operator == "In" else ~named[rows]
-        found |= matches
-    return found
+        matching |= matches
+    return matching
 
 
 class _Preferred(KeepsGroups, OfNodes):

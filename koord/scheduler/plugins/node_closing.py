@@ -61,8 +61,8 @@ class _Usage(NamedTuple):
 def rungs_of(strategy: ResourceThresholdStrategy | None) -> Rungs:
     """By dimension and band, the usage in percent of a node at which the node is closed."""
     report = check(strategy=strategy_layers(NodeSLOSpec(resource_used_threshold_with_be=strategy)))
-    found = {key: rungs.closes_at for key, rungs in report.thresholds.items()}
-    return {key: percent for key, percent in found.items() if percent is not None}
+    thresholds = {key: rungs.closes_at for key, rungs in report.thresholds.items()}
+    return {key: percent for key, percent in thresholds.items() if percent is not None}
 
 
 class Closings(Index):
@@ -118,8 +118,8 @@ class Closings(Index):
 
     def node_removed(self, row: Row) -> None:
         self._close_to(row, ())
-        for known in (self._said, self._evicted_s, self._until_s):
-            known.pop(row, None)
+        for memo in (self._said, self._evicted_s, self._until_s):
+            memo.pop(row, None)
 
     def advance(self) -> None:
         """Time has passed: look again at the rows for which that matters."""
@@ -156,19 +156,19 @@ class Closings(Index):
 
     def _note_evictions(self, row: Row) -> None:
         """What is news counts from now, so that clocks need not agree; what was there at first, as it says."""
-        said, known = LAST_EVICTIONS.read(self.cluster.nodes[row].metadata, "Node"), self._said.get(row)
-        if known == said:
+        said, former = LAST_EVICTIONS.read(self.cluster.nodes[row].metadata, "Node"), self._said.get(row)
+        if former == said:
             return
         now_s, evicted_s = self.cluster.now_s, self._evicted_s.setdefault(row, {})
         for name, time in said.items():
             is_meant = name in _CLASSES or name.startswith(OF_OWNER)
-            if not is_meant or (known is not None and known.get(name) == time):
+            if not is_meant or (former is not None and former.get(name) == time):
                 continue
             try:
                 at_s = parse_timestamp(time)
             except TimestampError:
                 continue
-            evicted_s[name] = min(at_s, now_s) if known is None else now_s
+            evicted_s[name] = min(at_s, now_s) if former is None else now_s
         for name in [name for name in evicted_s if name.startswith(OF_OWNER) and name not in said]:
             del evicted_s[name]
         self._said[row] = said

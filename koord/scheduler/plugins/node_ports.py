@@ -47,8 +47,8 @@ def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
 
 def ports_of(record: PodRecord) -> tuple[HostPort, ...]:
     """The same of a pod that is on a node."""
-    found = record.note(PortsInUse.name)
-    return found if isinstance(found, tuple) else ()
+    ports = record.note(PortsInUse.name)
+    return ports if isinstance(ports, tuple) else ()
 
 
 class Uses:
@@ -136,11 +136,11 @@ class _Free(Judge):
     def feasible(self, cells: Cells) -> Numbers:
         if isinstance(cells.rows, int):
             return int(any(self._is_taken(port, cells.rows) for port in self._wanted))
-        found = np.zeros(self._table.capacity, np.bool_)
+        taken = np.zeros(self._table.capacity, np.bool_)
         for port in self._wanted:
             for rows, hidden in self._taken(port):
-                found[[row for row, uses in rows.items() if uses > hidden.get(row, 0)] if hidden else list(rows)] = True
-        return found[cells.rows]
+                taken[[row for row, uses in rows.items() if uses > hidden.get(row, 0)] if hidden else list(rows)] = True
+        return taken[cells.rows]
 
     def _is_taken(self, port: HostPort, row: Row) -> bool:
         return any(rows.get(row, 0) > hidden.get(row, 0) for rows, hidden in self._taken(port))
@@ -164,13 +164,13 @@ class _Free(Judge):
         containers, inits = (
             tuple(
                 replace(
-                    each,
+                    container,
                     ports=tuple(
                         replace(port, host_port=0) if (port.protocol, port.host_port) in numbers else port
-                        for port in each.ports
+                        for port in container.ports
                     ),
                 )
-                for each in group
+                for container in group
             )
             for group in (spec.containers, spec.init_containers)
         )

@@ -32,7 +32,7 @@ class NodeResourcesBalancedAllocation(Plugin):
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         asked = dict(ask.requests)
-        names = [each.name for each in self._args.resources]
+        names = [resource.name for resource in self._args.resources]
         if not any(asked.get(name) for name in names):
             return None
         wanted = [name for name in names if name in ("cpu", "memory", "ephemeral-storage") or asked.get(name)]

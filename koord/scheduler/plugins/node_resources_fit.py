@@ -76,11 +76,11 @@ class NodeResourcesFit(Plugin):
         strategy = self._args.scoring_strategy
         requests, non_zero = _by_containers(ask)
         asked, shares = dict(requests), []
-        for each in strategy.resources:
-            cluster.resource(each.name)
-            if each.name in _NATIVE or asked.get(each.name):
-                adds = _adds(each.name, asked, non_zero)
-                shares.append(Share(("allocatable", each.name), used_column(each.name), adds, each.weight))
+        for resource in strategy.resources:
+            cluster.resource(resource.name)
+            if resource.name in _NATIVE or asked.get(resource.name):
+                adds = _adds(resource.name, asked, non_zero)
+                shares.append(Share(("allocatable", resource.name), used_column(resource.name), adds, resource.weight))
         return _Fit(cluster, needed, shares, _shape(strategy))
 
     def _is_ignored(self, name: str) -> bool:
@@ -112,8 +112,8 @@ class _Fit(AmountJudge):
         self._cluster, self._requests = cluster, requests
 
     def reasons(self, mask: int) -> list[str]:
-        found = ["Too many pods"] if mask & 1 else []
-        return found + [f"Insufficient {name}" for i, (name, _) in enumerate(self._requests, 1) if mask & (1 << i)]
+        reasons = ["Too many pods"] if mask & 1 else []
+        return reasons + [f"Insufficient {name}" for i, (name, _) in enumerate(self._requests, 1) if mask & (1 << i)]
 
     def mend(self, ask: Ask, row: Row) -> list[Change]:
         """A pod that asks for less, or a node that has more."""
@@ -121,13 +121,13 @@ class _Fit(AmountJudge):
         free = {name: int(left) for (name, _), left in zip(self._requests, others, strict=True)}
         short = {name: amount for name, amount in self._requests if free[name] < amount}
         free["pods"] = int(pods)
-        found = []
+        changes = []
         if short and min(free[name] for name in short) > 0:
             pod = smaller(ask.pod, {name: free[name] for name in short})
             if pod is not None:
                 parts = [1 - free[name] / asked for name, asked in short.items()]
                 requests = {name: (free[name], asked) for name, asked in short.items()}
-                found.append(asking_for_less(pod, requests, size=1 + sum(parts)))
+                changes.append(asking_for_less(pod, requests, size=1 + sum(parts)))
         more = {name: asked - free[name] for name, asked in short.items()}
         if free["pods"] < 1:
             more["pods"] = 1 - free["pods"]
@@ -138,7 +138,7 @@ class _Fit(AmountJudge):
         wanted = {name: amount_of(name, has.get(name, 0)) + added for name, added in more.items()}
         if max(wanted.values()) > MOST_OF_A_POD:
             # No node has that much.
-            return found
+            return changes
         grown = {name: render(name, amount) for name, amount in wanted.items()}
         words = [
             f"room for {added} more pod{'s' if added > 1 else ''}"
@@ -149,7 +149,7 @@ class _Fit(AmountJudge):
         changed = replace(node, status=replace(node.status, allocatable={**has, **grown}))
         asked_in_all = {**dict(self._requests), "pods": 1}
         size = 1 + sum(added / asked_in_all[name] for name, added in more.items())
-        return [*found, Change(f"{listed(words)} there", node=changed, size=size)]
+        return [*changes, Change(f"{listed(words)} there", node=changed, size=size)]
 
 
 def _shape(strategy: FitScoringStrategy) -> ScoreShape:

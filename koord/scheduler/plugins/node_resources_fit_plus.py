@@ -50,8 +50,8 @@ def _adds(ask: Ask, name: str) -> int:
     """What a pod adds: its containers and sidecars together, or the largest of its init containers where that is more.
     Containers that do not say how much cpu or memory they want count with the usual amounts."""
     spec, missing = ask.spec, NON_ZERO_REQUESTS.get(name, 0)
-    total = sum(amounts(each.resources.requests).get(name, missing) for each in spec.containers)
-    for each in spec.init_containers:
-        wanted = amounts(each.resources.requests).get(name, missing)
-        total = total + wanted if each.is_sidecar else max(total, wanted)
+    total = sum(amounts(container.resources.requests).get(name, missing) for container in spec.containers)
+    for container in spec.init_containers:
+        wanted = amounts(container.resources.requests).get(name, missing)
+        total = total + wanted if container.is_sidecar else max(total, wanted)
     return stored_amount(total + amounts(spec.overhead).get(name, 0))

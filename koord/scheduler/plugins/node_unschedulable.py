@@ -30,7 +30,7 @@ class NodeUnschedulable(Plugin):
         return KeyedBy.SPEC
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
-        return any(tolerates(each, CORDONED) for each in ask.spec.tolerations)
+        return any(tolerates(toleration, CORDONED) for toleration in ask.spec.tolerations)
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         return None if self.key(ask, cluster) is True else _Schedulable(cluster)
@@ -45,7 +45,7 @@ class _Schedulable(Judge):
     def mend(self, ask: Ask, row: Row) -> list[Change]:
         # A cordoned node has the taint too, mostly: it goes with the cordon, and so does what tolerates it.
         node, pod = self._cluster.nodes[row], ask.pod
-        taints = tuple(each for each in node.spec.taints if each.key != CORDONED.key)
+        taints = tuple(taint for taint in node.spec.taints if taint.key != CORDONED.key)
         open_ = replace(node, spec=replace(node.spec, unschedulable=False, taints=taints))
         toleration = Toleration(CORDONED.key, TolerationOperator.EXISTS, "", CORDONED.effect)
         tolerant = replace(pod, spec=replace(pod.spec, tolerations=(*pod.spec.tolerations, toleration)))

@@ -157,8 +157,8 @@ class NodeVolumeLimits(Plugin):
             return None
         # Of volumes that are on no node yet only the number matters, so that pods which bring their own are alike.
         new = Counter(driver for driver, volume in limited if not attached.is_somewhere((driver, volume)))
-        known = tuple(disk for disk in limited if attached.is_somewhere(disk))
-        return tuple(sorted(new.items())), known, Version(storage.limits_version)
+        present = tuple(disk for disk in limited if attached.is_somewhere(disk))
+        return tuple(sorted(new.items())), present, Version(storage.limits_version)
 
     def meets(self, ask: Ask, promised: PodRecord) -> bool:
         use = noted_use(promised, self.name)
@@ -167,8 +167,8 @@ class NodeVolumeLimits(Plugin):
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         hidden = None if ask.view is None else ask.view.keep(ClaimUses)
         match self.key(ask, cluster):
-            case (tuple(new), tuple(known), int()):
-                return _Attachable(dict(new), known, cluster, hidden)
+            case (tuple(new), tuple(present), int()):
+                return _Attachable(dict(new), present, cluster, hidden)
         return None
 
 
@@ -177,11 +177,11 @@ class _Attachable(Judge):
     eased = True
 
     def __init__(
-        self, new: dict[str, int], known: tuple[Disk, ...], cluster: Cluster, hidden: ClaimUses | None
+        self, new: dict[str, int], present: tuple[Disk, ...], cluster: Cluster, hidden: ClaimUses | None
     ) -> None:
         self._cluster, self._attached, self._new, self._hidden = cluster, cluster.notes(Attached), new, hidden
         self._known: dict[str, set[str]] = {driver: set() for driver in new}
-        for driver, volume in known:
+        for driver, volume in present:
             self._known.setdefault(driver, set()).add(volume)
 
     def feasible(self, cells: Cells) -> Numbers:
@@ -189,13 +189,13 @@ class _Attachable(Judge):
         if isinstance(cells.rows, int):
             name = table.names[cells.rows]
             return int(any(self._exceeds(d, cells.rows, limits[d][name]) for d in self._known if name in limits[d]))
-        found = np.zeros(table.capacity, np.bool_)
+        feasible = np.zeros(table.capacity, np.bool_)
         for driver in self._known:
             for name, limit in limits[driver].items():
                 row = table.row_of.get(name)
                 if row is not None and self._exceeds(driver, row, limit):
-                    found[row] = True
-        return found[cells.rows]
+                    feasible[row] = True
+        return feasible[cells.rows]
 
     def _exceeds(self, driver: str, row: Row, limit: int) -> bool:
         return self._excess(driver, row, limit) > 0
@@ -216,9 +216,9 @@ class _Attachable(Judge):
                 continue
             volumes = f"{excess} more volume{'s' if excess > 1 else ''} of {driver}"
             raised = partial(storage.tried, _raised(storage.csi_nodes[name], driver, limit + excess))
-            found = [Change(f"room for {volumes} there", trial=raised, whose="node", size=3.0)]
+            changes = [Change(f"room for {volumes} there", trial=raised, whose="node", size=3.0)]
             users = self._users(driver, row, excess)
-            return [*found, without_pods(users, f"to make room for {volumes}")] if users else found
+            return [*changes, without_pods(users, f"to make room for {volumes}")] if users else changes
         return []
 
     def _users(self, driver: str, row: Row, number: int) -> list[str]:
@@ -228,11 +228,15 @@ class _Attachable(Judge):
         there = list(records.values())
         for record in there if self.view is None else self.view.visible(there, row):
             key, claims = record.key, noted_use(record, Attached.name).of_claims(record.namespace)
-            found = {disk for claim in claims if (disk := storage.disk_of(claim)) is not None and disk[0] == driver}
-            if found:
-                disks[key] = found
-                used_by.update(found)
-        alone = {key: sum(1 for disk in found if used_by[disk] == 1) for key, found in disks.items()}
+            disks_of_claims = {
+                disk for claim in claims if (disk := storage.disk_of(claim)) is not None and disk[0] == driver
+            }
+            if disks_of_claims:
+                disks[key] = disks_of_claims
+                used_by.update(disks_of_claims)
+        alone = {
+            key: sum(1 for disk in disks_of_claims if used_by[disk] == 1) for key, disks_of_claims in disks.items()
+        }
         chosen, freed = [], 0
         for key in sorted(alone, key=lambda key: (-min(alone[key], number), records[key].priority, key)):
             if freed < number and alone[key]:
@@ -247,9 +251,9 @@ class _Attachable(Judge):
 def _raised(node: CSINode, driver: str, limit: int) -> CSINode:
     """The node with another limit of one driver."""
     drivers = tuple(
-        replace(each, allocatable=replace(each.allocatable, count=limit))
-        if each.name == driver and each.allocatable is not None
-        else each
-        for each in node.spec.drivers
+        replace(driver_, allocatable=replace(driver_.allocatable, count=limit))
+        if driver_.name == driver and driver_.allocatable is not None
+        else driver_
+        for driver_ in node.spec.drivers
     )
     return replace(node, spec=replace(node.spec, drivers=drivers))

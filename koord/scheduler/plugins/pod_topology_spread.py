@@ -65,8 +65,10 @@ class PodTopologySpread(Plugin):
         args = args or PodTopologySpreadArgs()
         self._system = args.defaulting_type == "System"
         self._defaults = SYSTEM_DEFAULTS if self._system else args.default_constraints
-        self._some_hard = any(each.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE for each in self._defaults)
-        self._honor_taints = any(each.node_taints_policy == NodeInclusion.HONOR for each in self._defaults)
+        self._some_hard = any(
+            constraint.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE for constraint in self._defaults
+        )
+        self._honor_taints = any(constraint.node_taints_policy == NodeInclusion.HONOR for constraint in self._defaults)
         self._where = NodeAffinity()
         self._labels: dict[Template, tuple[str, ...]] = {}
         "By template, the labels that its pods' own constraints look at."
@@ -83,8 +85,8 @@ class PodTopologySpread(Plugin):
             if named is None:
                 named = self._look_at(ask)
             seen = (ask.template, meta.namespace, *[labels.get(key) for key in named])
-            found = self._keys.get(seen)
-            return self._own_key(seen, ask, cluster) if found is None else found
+            class_key = self._keys.get(seen)
+            return self._own_key(seen, ask, cluster) if class_key is None else class_key
         if not self._defaults:
             return None
         owners = cluster.owners.selector(meta.namespace, meta.labels, meta.controller)
@@ -102,20 +104,24 @@ class PodTopologySpread(Plugin):
         if len(self._labels) >= REMEMBERED:
             self._labels.clear()
         own = ask.spec.topology_spread_constraints
-        named = [each.key for raw in own for each in compile_labels(raw.label_selector, absent=NOTHING).requirements]
+        named = [
+            requirement.key
+            for raw in own
+            for requirement in compile_labels(raw.label_selector, absent=NOTHING).requirements
+        ]
         named += [key for raw in own for key in raw.match_label_keys]
-        found = self._labels[ask.template] = tuple(dict.fromkeys(named))
-        return found
+        keys = self._labels[ask.template] = tuple(dict.fromkeys(named))
+        return keys
 
     def _own_key(self, seen: tuple[Template | str | None, ...], ask: Ask, cluster: Cluster) -> Hashable:
         if len(self._keys) >= REMEMBERED:
             self._keys.clear()
         own, meta = ask.spec.topology_spread_constraints, ask.meta
-        values = tuple([meta.labels.get(key) for each in own for key in each.match_label_keys])
-        itself = tuple([each.pods.matches(meta.labels) for each in _constraints(own, meta.labels)])
+        values = tuple([meta.labels.get(key) for constraint in own for key in constraint.match_label_keys])
+        itself = tuple([constraint.pods.matches(meta.labels) for constraint in _constraints(own, meta.labels)])
         where = self._where.key(ask, cluster)
-        found = self._keys[seen] = (_encode(own), meta.namespace, itself, values, where, ask.spec.tolerations)
-        return found
+        class_key = self._keys[seen] = (_encode(own), meta.namespace, itself, values, where, ask.spec.tolerations)
+        return class_key
 
     def meets(self, ask: Ask, promised: PodRecord) -> bool:
         return bool(ask.spec.topology_spread_constraints)
@@ -128,9 +134,9 @@ class PodTopologySpread(Plugin):
             owners = cluster.owners.selector(meta.namespace, meta.labels, meta.controller)
             if owners is None:
                 return None
-            constraints = [_constraint(each, owners.matcher) for each in self._defaults]
-        hard = [each for each in constraints if each.hard]
-        soft = [each for each in constraints if not each.hard]
+            constraints = [_constraint(constraint, owners.matcher) for constraint in self._defaults]
+        hard = [constraint for constraint in constraints if constraint.hard]
+        soft = [constraint for constraint in constraints if not constraint.hard]
         facets: list[Facet] = []
         if hard:
             facets.append(_Even(hard, ask, cluster, view))
@@ -150,7 +156,9 @@ class _Spread(Judge):
         """Constraints that allow as much as it takes, or are left out; or the labels that the node lacks."""
         own = ask.pod.spec.topology_spread_constraints
         gates = [facet for facet in self.facets if isinstance(facet, _Even)]
-        hard = [i for i, each in enumerate(own) if each.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE]
+        hard = [
+            i for i, constraint in enumerate(own) if constraint.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE
+        ]
         if not gates or not hard:
             return []
         allowed: dict[int, int | None] = {}
@@ -165,11 +173,11 @@ class _Spread(Judge):
                 words.append(f"a maxSkew of {needed} instead of {most} over {key}")
         if not words:
             return []
-        kept = [replace(each, max_skew=allowed.get(i) or each.max_skew) for i, each in enumerate(own)]
-        spread = tuple(each for i, each in enumerate(kept) if allowed.get(i, 0) is not None)
+        kept = [replace(constraint, max_skew=allowed.get(i) or constraint.max_skew) for i, constraint in enumerate(own)]
+        spread = tuple(constraint for i, constraint in enumerate(kept) if allowed.get(i, 0) is not None)
         pod = replace(ask.pod, spec=replace(ask.pod.spec, topology_spread_constraints=spread))
-        found = [Change(listed(words), pod=pod, size=1.0 + len(words))]
-        return [*found, *relabelled(self._cluster.nodes[row], labels)] if len(labels) == len(words) else found
+        changes = [Change(listed(words), pod=pod, size=1.0 + len(words))]
+        return [*changes, *relabelled(self._cluster.nodes[row], labels)] if len(labels) == len(words) else changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +192,7 @@ class _Constraint:
 
 
 def _constraints(own: Sequence[TopologySpreadConstraint], labels: Mapping[str, str]) -> list[_Constraint]:
-    return [_constraint(each, counted_pods(each, labels)) for each in own]
+    return [_constraint(constraint, counted_pods(constraint, labels)) for constraint in own]
 
 
 def _constraint(raw: TopologySpreadConstraint, pods: LabelMatcher) -> _Constraint:
@@ -263,14 +271,16 @@ class _Even(DomainGate):
     """The hard constraints of a pod."""
 
     def __init__(self, constraints: Sequence[_Constraint], ask: Ask, cluster: Cluster, view: View | None) -> None:
-        self._constraints = [(each, int(each.pods.matches(ask.meta.labels))) for each in constraints]
+        self._constraints = [(constraint, int(constraint.pods.matches(ask.meta.labels))) for constraint in constraints]
         self._labels = cluster.labels
-        keys = tuple({each.key: None for each in constraints})
+        keys = tuple({constraint.key: None for constraint in constraints})
         super().__init__(
             cluster,
             [
-                _dimension(each, ask, cluster, view, by_row=None, counted=_Eligible(each, keys, ask, cluster).of())
-                for each in constraints
+                _dimension(
+                    constraint, ask, cluster, view, by_row=None, counted=_Eligible(constraint, keys, ask, cluster).of()
+                )
+                for constraint in constraints
             ],
         )
 
@@ -302,12 +312,12 @@ class _Even(DomainGate):
 
     def skews(self, row: Row) -> list[tuple[str, int, int | None]]:
         """By constraint: its label, the skew it allows, and the one that there would be; None without the label."""
-        found: list[tuple[str, int, int | None]] = []
+        skews: list[tuple[str, int, int | None]] = []
         for (constraint, itself), dimension in zip(self._constraints, self.grouping.dimensions, strict=True):
             code = dimension.codes.item(row)
             there = dimension.values.item(code) + itself - self._least(dimension, constraint)
-            found.append((constraint.key, constraint.max_skew, there if code else None))
-        return found
+            skews.append((constraint.key, constraint.max_skew, there if code else None))
+        return skews
 
     def emptiest(self, key: str) -> str:
         """The domain with the fewest pods; none where rows are their own domains."""
@@ -351,19 +361,19 @@ class _Evener(Grouped, FewGroups):
         self._scored: Array | None = None
         self._present, self._numbers = b"", list[int | None]()
         self._few: Few | None = None
-        self._by_domain = [each.key != _HOSTNAME for each in constraints]
-        self._skews = [each.max_skew - 1 for each in constraints]
-        keys = tuple({each.key: None for each in constraints}) if needs_labels else ()
+        self._by_domain = [constraint.key != _HOSTNAME for constraint in constraints]
+        self._skews = [constraint.max_skew - 1 for constraint in constraints]
+        keys = tuple({constraint.key: None for constraint in constraints}) if needs_labels else ()
         super().__init__(
             cluster,
             [
                 # On a host its own pods count, whatever policies say.
-                _dimension(each, ask, cluster, view, by_row=True, counted=None)
-                if each.key == _HOSTNAME
+                _dimension(constraint, ask, cluster, view, by_row=True, counted=None)
+                if constraint.key == _HOSTNAME
                 else _dimension(
-                    each, ask, cluster, view, by_row=False, counted=_Eligible(each, keys, ask, cluster).of()
+                    constraint, ask, cluster, view, by_row=False, counted=_Eligible(constraint, keys, ask, cluster).of()
                 )
-                for each in constraints
+                for constraint in constraints
             ],
         )
 
@@ -411,12 +421,12 @@ class _Evener(Grouped, FewGroups):
                 domains = sum([candidates[group] for group in present])
             by_code = self._by_code(i, domains)
             raw = [others + by_code[code] for others, code in zip(raw, self._codes[i].tolist(), strict=True)]
-        whole = [int(each + 0.5) for each in raw]
+        whole = [int(worth + 0.5) for worth in raw]
         those = [whole[group] for group in present]
         most, top = max(those), max(those) + min(those)
         if most == 0:
             return np.array([100 * here for here in scored])
-        return np.array([(top - each) * 100 // most * here for each, here in zip(whole, scored, strict=True)])
+        return np.array([(top - worth) * 100 // most * here for worth, here in zip(whole, scored, strict=True)])
 
     def few(self, groups: list[int], candidates: int) -> list[int] | None:
         if self._shape != self.grouping.shape:
@@ -436,21 +446,24 @@ class _Evener(Grouped, FewGroups):
         if most == 0:
             return [100] * len(whole)
         top = most + min(whole)
-        return [(top - each) * 100 // most for each in whole]
+        return [(top - worth) * 100 // most for worth in whole]
 
     def _look_at(self, groups: list[int]) -> Few:
         """What depends on which groups have candidates."""
-        codes = [[each[group] for group in groups] for each in self._code_lists]
-        numbers = [None if each is None else len({each[group] for group in groups}) for each in self._domain_lists]
-        is_scored = self._scored is None or all(min(each) > 0 for each in codes)
+        codes = [[of_dimension[group] for group in groups] for of_dimension in self._code_lists]
+        numbers = [
+            None if of_dimension is None else len({of_dimension[group] for group in groups})
+            for of_dimension in self._domain_lists
+        ]
+        is_scored = self._scored is None or all(min(of_dimension) > 0 for of_dimension in codes)
         return Few(groups, codes, numbers, is_scored)
 
     def _few_worth(self, i: int, few: Few, domains: int) -> list[float]:
         """What a constraint adds for every group, as `_worth` has it."""
         dimension = self.grouping.dimensions[i]
-        known = few.known[i]
-        if known is not None and known[0] is dimension.values and known[1] == domains:
-            return known[2]
+        former = few.known[i]
+        if former is not None and former[0] is dimension.values and former[1] == domains:
+            return former[2]
         by_code = self._by_code(i, domains)
         worth = [by_code[code] for code in few.codes[i]]
         if dimension.by_row and self._unnamed[i] is None:
@@ -478,9 +491,9 @@ class _Evener(Grouped, FewGroups):
         """What a constraint adds for every group."""
         dimension = self.grouping.dimensions[i]
         numbers = dimension.values
-        known = self._known[i]
-        if known is not None and known[0] is numbers and known[1] == domains:
-            return known[2]
+        former = self._known[i]
+        if former is not None and former[0] is numbers and former[1] == domains:
+            return former[2]
         unnamed = self._unnamed[i]
         if unnamed is not None and unnamed < dimension.size:
             numbers = numbers.copy()
@@ -499,15 +512,16 @@ class _Evener(Grouped, FewGroups):
         self._present, self._few = b"", None
         grouping = self.grouping
         self._codes = codes = [grouping.codes(i) for i in range(len(self._skews))]
-        self._scored = np.logical_and.reduce([each > 0 for each in codes]) if self._needs_labels else None
+        self._scored = np.logical_and.reduce([codes_of > 0 for codes_of in codes]) if self._needs_labels else None
         # By default, nodes without the label are together one domain, the one with an empty name.
-        self._unnamed = [None if self._needs_labels else each.code_of("") for each in grouping.dimensions]
+        self._unnamed = [None if self._needs_labels else dimension.code_of("") for dimension in grouping.dimensions]
         self._domains = [
-            each if unnamed is None else np.where(each == 0, unnamed, each)
-            for each, unnamed in zip(codes, self._unnamed, strict=True)
+            codes_of if unnamed is None else np.where(codes_of == 0, unnamed, codes_of)
+            for codes_of, unnamed in zip(codes, self._unnamed, strict=True)
         ]
-        self._code_lists: list[list[int]] = [each.tolist() for each in codes]
+        self._code_lists: list[list[int]] = [codes_of.tolist() for codes_of in codes]
         self._domain_lists: list[list[int] | None] = [
-            each.tolist() if by_domain else None for each, by_domain in zip(self._domains, self._by_domain, strict=True)
+            codes_of.tolist() if by_domain else None
+            for codes_of, by_domain in zip(self._domains, self._by_domain, strict=True)
         ]
         self._shape = grouping.shape

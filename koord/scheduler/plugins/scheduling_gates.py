@@ -15,7 +15,7 @@ def blocks(entity: Entity) -> str | None:
     """Which gates an entity waits for, or None."""
     for ask in entity.pods:
         if ask.spec.scheduling_gates:
-            names = [gate.name for each in entity.pods for gate in each.spec.scheduling_gates]
+            names = [gate.name for member in entity.pods for gate in member.spec.scheduling_gates]
             return f"waiting for scheduling gates: [{' '.join(names)}]"
     return None
 

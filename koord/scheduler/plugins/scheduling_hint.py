@@ -78,8 +78,8 @@ class _Hinted(Judge):
         return [Change(f"nodeNames of {key.partition('/')[2]} left out", pod=pod)]
 
     def detail(self, reason: str, rows: Sequence[Row]) -> str:
-        known = self._cluster.table.row_of
-        absent = [name for name in self._nodes if name not in known]
+        row_of = self._cluster.table.row_of
+        absent = [name for name in self._nodes if name not in row_of]
         said = f"the scheduling-hint allows {_few(self._nodes)} alone"
         return f"{said}; there is no node {_few(absent)}" if absent else said
 

@@ -63,16 +63,19 @@ class _Tolerant(Judge):
 
     def mend(self, ask: Ask, row: Row) -> list[Change]:
         node, pod = self._cluster.nodes[row], ask.pod
-        missed = [each for each in node.spec.taints if untolerated((each,), pod.spec.tolerations, HARD) is not None]
+        missed = [taint for taint in node.spec.taints if untolerated((taint,), pod.spec.tolerations, HARD) is not None]
         more = [
             Toleration(
-                each.key, TolerationOperator.EQUAL if each.value else TolerationOperator.EXISTS, each.value, each.effect
+                taint.key,
+                TolerationOperator.EQUAL if taint.value else TolerationOperator.EXISTS,
+                taint.value,
+                taint.effect,
             )
-            for each in missed
+            for taint in missed
         ]
         spec = replace(pod.spec, tolerations=(*pod.spec.tolerations, *more))
-        kept = tuple(each for each in node.spec.taints if each not in missed)
-        named = f"taint{'s' if len(missed) > 1 else ''} {listed(taint_text(each) for each in missed)}"
+        kept = tuple(taint for taint in node.spec.taints if taint not in missed)
+        named = f"taint{'s' if len(missed) > 1 else ''} {listed(taint_text(taint) for taint in missed)}"
         size = float(len(missed))
         return [
             Change(f"a toleration for the {named}", pod=replace(pod, spec=spec), size=size),
@@ -83,7 +86,7 @@ class _Tolerant(Judge):
         """Whether each set of taints repels the pod."""
         sets = self._cluster.taint_sets
         if len(self._verdicts) < len(sets):
-            self._verdicts = np.array([untolerated(each, self._tolerations, HARD) is not None for each in sets])
+            self._verdicts = np.array([untolerated(taint, self._tolerations, HARD) is not None for taint in sets])
         return self._verdicts
 
 
@@ -95,7 +98,7 @@ class _SoftTaints(OfNodes):
     flat = True
 
     def __init__(self, tolerations: tuple[Toleration, ...], cluster: Cluster) -> None:
-        self._tolerations = [each for each in tolerations if each.effect in ("", "PreferNoSchedule")]
+        self._tolerations = [toleration for toleration in tolerations if toleration.effect in ("", "PreferNoSchedule")]
         self._cluster = cluster
         self._raw = np.zeros(0, np.int64)
 
@@ -103,13 +106,13 @@ class _SoftTaints(OfNodes):
         sets = self._cluster.taint_sets
         if len(self._raw) == len(sets):
             return False
-        self._raw = np.array([self._number(each) for each in sets], np.int64)
+        self._raw = np.array([self._number(taint_set) for taint_set in sets], np.int64)
         self.flat = not self._raw.any()
         return True
 
     def _number(self, taints: tuple[Taint, ...]) -> int:
         soft = [taint for taint in taints if taint.effect == SOFT]
-        return sum(1 for taint in soft if not any(tolerates(each, taint) for each in self._tolerations))
+        return sum(1 for taint in soft if not any(tolerates(toleration, taint) for toleration in self._tolerations))
 
     @property
     def groups(self) -> Array:

@@ -108,7 +108,7 @@ class VolumeBinding(Plugin):
         claims = _claims(ask, cluster)
         return _Bindable(_reach(claims, cluster), claims, cluster)
 
-    def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster, checked: object) -> object:
         if not ask.spec.volumes:
             return None
         claims = _claims(ask, cluster)
@@ -141,28 +141,28 @@ class PromisedVolumes(Notes):
 
 def _claims(ask: Ask, cluster: Cluster) -> list[PersistentVolumeClaim]:
     """The claims behind a pod's volumes, in their order."""
-    found = cluster.storage.claims
+    claims = cluster.storage.claims
     keys = []
     for volume in ask.spec.volumes:
         if volume.persistent_volume_claim is not None:
             keys.append(f"{ask.meta.namespace}/{volume.persistent_volume_claim.claim_name}")
         elif volume.ephemeral is not None:
             keys.append(f"{ask.meta.namespace}/{ask.meta.name}-{volume.name}")
-    return [found[key] for key in keys if key in found]
+    return [claims[key] for key in keys if key in claims]
 
 
 def _reach(claims: Sequence[PersistentVolumeClaim], cluster: Cluster) -> tuple[_Reach, ...]:
     """Where the volumes of bound claims can be reached, as far as that is not everywhere."""
-    found: list[_Reach] = []
+    selectors: list[_Reach] = []
     for claim in claims:
         if is_bound(claim):
             volume = cluster.storage.volumes.get(claim.spec.volume_name)
             if volume is None:
-                return (*found, NOWHERE)
+                return (*selectors, NOWHERE)
             selector = _affinity(volume)
             if selector is not None:
-                found.append(selector)
-    return tuple(found)
+                selectors.append(selector)
+    return tuple(selectors)
 
 
 def _affinity(volume: PersistentVolume) -> NodeSelector | None:
@@ -189,7 +189,7 @@ def _refusal(ask: Ask, cluster: Cluster) -> str | None:
         owner = claim.metadata.controller
         if named is None and (owner is None or owner.uid != ask.meta.uid):
             return f"PVC {claim.metadata.key} was not created for pod {ask.key} (pod is not owner)"
-    unready = (each for each in _claims(ask, cluster) if not is_bound(each) and not _waits(each, cluster))
+    unready = (claim for claim in _claims(ask, cluster) if not is_bound(claim) and not _waits(claim, cluster))
     return "pod has unbound immediate PersistentVolumeClaims" if any(unready) else None
 
 
@@ -220,9 +220,9 @@ class _Bindable(Judge):
         taken, missed = self._found(np.array([row], np.intp))
         by_claim = {claim: name for (claim, name), here in taken.items() if here[0]}
         missing = [self._to_find[i].metadata.key for i, here in enumerate(missed) if here[0]]
-        found = [(each, by_claim[each.metadata.key]) for each in self._to_find if each.metadata.key not in missing]
-        made = [*self._to_make, *(each for each in self._to_find if each.metadata.key in missing)]
-        return [*found, *((each, None) for each in made)]
+        pairs = [(claim, by_claim[claim.metadata.key]) for claim in self._to_find if claim.metadata.key not in missing]
+        made = [*self._to_make, *(claim for claim in self._to_find if claim.metadata.key in missing)]
+        return [*pairs, *((claim, None) for claim in made)]
 
     def reasons(self, mask: int) -> list[str]:
         return [words for bit, words in _REASONS.items() if mask & bit]
@@ -261,9 +261,9 @@ class _Bindable(Judge):
             return []
         most_bytes = max(
             (
-                _largest_bytes(each)
-                for each in self._capacities(class_)
-                if self._reaches(each, index)[0] and _largest_bytes(each) > 0
+                _largest_bytes(capacity)
+                for capacity in self._capacities(class_)
+                if self._reaches(capacity, index)[0] and _largest_bytes(capacity) > 0
             ),
             default=0,
         )
@@ -350,14 +350,14 @@ class _Bindable(Judge):
             if volume is not None and volume_bytes(volume) >= size and self._is_for(volume, claim):
                 return [volume]
         matcher = None if claim.spec.selector is None else compile_labels(claim.spec.selector, absent=NOTHING)
-        found = []
+        volumes = []
         for _, name in sorted((free[name], name) for name in free if free[name] >= size):
             volume = storage.volumes[name]
             if name in storage.kept_for or volume.status.phase != "Available" or not _is_alike(volume, claim):
                 continue
             if matcher is None or matcher.matches(volume.metadata.labels):
-                found.append(volume)
-        return found
+                volumes.append(volume)
+        return volumes
 
     def _is_for(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
         """Whether a volume that is kept for a claim of that name can be had by this one."""
@@ -370,13 +370,13 @@ class _Bindable(Judge):
         """Where a class may make volumes: anywhere, or where one of its terms holds. An empty term never does."""
         if not class_.allowed_topologies:
             return np.ones(len(rows), np.bool_)
-        found = np.zeros(len(rows), np.bool_)
+        allowed = np.zeros(len(rows), np.bool_)
         for term in class_.allowed_topologies:
             holds = np.full(len(rows), bool(term.match_label_expressions))
-            for each in term.match_label_expressions:
-                holds &= self._cluster.labels.matches(Requirement(each.key, Operator.IN, each.values), rows)
-            found |= holds
-        return found
+            for expression in term.match_label_expressions:
+                holds &= self._cluster.labels.matches(Requirement(expression.key, Operator.IN, expression.values), rows)
+            allowed |= holds
+        return allowed
 
     def _has_room(self, class_: StorageClass, claim: PersistentVolumeClaim, rows: Array) -> Array:
         """Where a driver that publishes what it has left can make a volume of that size."""
@@ -384,16 +384,18 @@ class _Bindable(Judge):
         published = driver is not None and driver.spec.storage_capacity
         if not published or "storage" not in claim.spec.resources.requests:
             return np.ones(len(rows), np.bool_)
-        found = np.zeros(len(rows), np.bool_)
+        has_room = np.zeros(len(rows), np.bool_)
         for capacity in self._capacities(class_):
             if _largest_bytes(capacity) >= wanted_bytes(claim):
-                found |= self._reaches(capacity, rows)
-        return found
+                has_room |= self._reaches(capacity, rows)
+        return has_room
 
     def _capacities(self, class_: StorageClass) -> list[CSIStorageCapacity]:
         """What is known to be left of a class, part of the cluster by part."""
         every, name = self._storage.capacities.values(), class_.metadata.name
-        return [each for each in every if each.storage_class_name == name and each.node_topology is not None]
+        return [
+            capacity for capacity in every if capacity.storage_class_name == name and capacity.node_topology is not None
+        ]
 
     def _reaches(self, capacity: CSIStorageCapacity, rows: Array) -> Array:
         here = np.ones(len(rows), np.bool_)

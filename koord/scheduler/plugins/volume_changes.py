@@ -48,8 +48,8 @@ def in_its_zone(volume: PersistentVolume, claim: str, labels: tuple[str, ...], s
 def back(claim: PersistentVolumeClaim, storage: Storage) -> Change:
     """The volume that a claim is bound to, and that is gone."""
     name = claim.spec.volume_name
-    found = PersistentVolume(ObjectMeta(name=name), VolumeSpec(storage_class_name=class_name(claim)))
-    return _change(f"the volume {name} back, which the claim {claim.metadata.name} is bound to", 2.0, storage, found)
+    volume = PersistentVolume(ObjectMeta(name=name), VolumeSpec(storage_class_name=class_name(claim)))
+    return _change(f"the volume {name} back, which the claim {claim.metadata.name} is bound to", 2.0, storage, volume)
 
 
 def free_volume(claim: PersistentVolumeClaim, storage: Storage) -> Change:

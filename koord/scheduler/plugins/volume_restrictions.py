@@ -102,7 +102,7 @@ class VolumeRestrictions(Plugin):
             if "ReadWriteOncePod" in claim.spec.access_modes:
                 alone.append((claim.metadata.key, cluster.notes(VolumeUsers).users.of_claim.get(claim.metadata.key, 0)))
         disks = disks_of(ask.pod)
-        used = tuple(each for each in alone if each[1])
+        used = tuple(disk_use for disk_use in alone if disk_use[1])
         return (disks, used) if disks or used else None
 
     def meets(self, ask: Ask, promised: PodRecord) -> bool:
@@ -132,10 +132,10 @@ class _Restricted(Judge):
         otherwise = CLAIM_IN_USE if any(map(self._is_used, self._alone)) else 0
         if isinstance(cells.rows, int):
             return DISK_TAKEN if self._conflicts(cells.rows) else otherwise
-        found = np.full(self._table.capacity, otherwise, np.int64)
+        verdicts = np.full(self._table.capacity, otherwise, np.int64)
         if self._disks:
-            found[[row for row in self._users.disks_on if self._conflicts(row)]] = DISK_TAKEN
-        return found[cells.rows]
+            verdicts[[row for row in self._users.disks_on if self._conflicts(row)]] = DISK_TAKEN
+        return verdicts[cells.rows]
 
     def _is_used(self, claim: str) -> bool:
         """By a pod that is not hidden."""
@@ -161,9 +161,9 @@ class _Restricted(Judge):
         namespace, pods = ask.meta.namespace, self._cluster.pods
         if self._conflicts(row):
             users = [
-                each.key
-                for each in self._seen(row)
-                if any(conflict(a, b) for a in noted_use(each, VolumeUsers.name).disks for b in self._disks)
+                record.key
+                for record in self._seen(row)
+                if any(conflict(a, b) for a in noted_use(record, VolumeUsers.name).disks for b in self._disks)
             ]
             return [without_pods(users, "to free the disk")]
         claims = self._cluster.storage.claims

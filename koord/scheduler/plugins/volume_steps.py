@@ -54,13 +54,13 @@ def _writes(promises: Sequence[Promise], cluster: Cluster) -> tuple[Patch, ...]:
                 body = {"metadata": {"uid": meta.uid, "annotations": {SELECTED_NODE_ANNOTATION: node}}}
                 wanted.append(Patch(PERSISTENT_VOLUME_CLAIMS, meta.name, body, meta.namespace))
             continue
-        known = cluster.storage.volumes.get(volume)
-        if known is None:
+        volume_object = cluster.storage.volumes.get(volume)
+        if volume_object is None:
             raise CannotBind(f"the volume {volume} is gone")
         claimed = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": meta.namespace, "name": meta.name}
         metadata = {
             # Another scheduler may have given it away: then this is a conflict.
-            "resourceVersion": known.metadata.resource_version,
+            "resourceVersion": volume_object.metadata.resource_version,
             "annotations": {BOUND_BY_CONTROLLER: "yes"},
         }
         wanted.append(

@@ -28,14 +28,14 @@ def disks_of(pod: Pod) -> tuple[Volume, ...]:
     """Volumes reduced to their disk sources. API servers allow one source a volume, but do not check a template."""
     return tuple(
         Volume(
-            each.name,
-            gce_persistent_disk=each.gce_persistent_disk,
-            aws_elastic_block_store=each.aws_elastic_block_store,
-            iscsi=each.iscsi,
-            rbd=each.rbd,
+            volume.name,
+            gce_persistent_disk=volume.gce_persistent_disk,
+            aws_elastic_block_store=volume.aws_elastic_block_store,
+            iscsi=volume.iscsi,
+            rbd=volume.rbd,
         )
-        for each in pod.spec.volumes
-        if each.gce_persistent_disk or each.aws_elastic_block_store or each.iscsi or each.rbd
+        for volume in pod.spec.volumes
+        if volume.gce_persistent_disk or volume.aws_elastic_block_store or volume.iscsi or volume.rbd
     )
 
 
@@ -43,16 +43,16 @@ def volume_use_of(pod: Pod) -> VolumeUse | None:
     """None where it uses none that matters to others."""
     if not pod.spec.volumes:
         return None
-    found = VolumeUse(named_claims_of(pod), own_claims_of(pod), disks_of(pod))
-    return found if any(found) else None
+    use = VolumeUse(named_claims_of(pod), own_claims_of(pod), disks_of(pod))
+    return use if any(use) else None
 
 
 def is_said_by_spec(spec: PodSpec) -> bool:
     """Whether the spec says all of it. Claims of ephemeral volumes are named by the pod."""
-    return not any(each.ephemeral for each in spec.volumes)
+    return not any(volume.ephemeral for volume in spec.volumes)
 
 
 def noted_use(record: PodRecord, name: str) -> VolumeUse:
     """What a plugin noted of a pod on a node."""
-    found = record.note(name)
-    return found if isinstance(found, VolumeUse) else NOTHING
+    note = record.note(name)
+    return note if isinstance(note, VolumeUse) else NOTHING

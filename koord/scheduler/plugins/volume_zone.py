@@ -46,10 +46,10 @@ class VolumeZone(Plugin):
             return None
         places: list[Place] = []
         for name in ask.claims:
-            found = _places(ask.meta.namespace, name, cluster)
-            if isinstance(found, str):
-                return found
-            places += found
+            places_of_claim = _places(ask.meta.namespace, name, cluster)
+            if isinstance(places_of_claim, str):
+                return places_of_claim
+            places += places_of_claim
         return tuple(places) or None
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
@@ -100,8 +100,8 @@ class _There(Judge):
         labels = self._cluster.labels
         has = {label: labels.matches(Requirement(label, Operator.EXISTS), rows) for label in PRESENT_NAMES}
         zoned = np.zeros(len(rows), np.bool_)
-        for each in has.values():
-            zoned |= each
+        for of_key in has.values():
+            zoned |= of_key
         fits = np.ones(len(rows), np.bool_)
         for label, values in self._places:
             by_label = labels.matches(Requirement(label, Operator.IN, values), rows)
@@ -113,10 +113,10 @@ class _There(Judge):
         """The first volume that is elsewhere, there."""
         index, storage = np.array([row], np.intp), self._cluster.storage
         for name in ask.claims:
-            found = _places(ask.meta.namespace, name, self._cluster)
-            if isinstance(found, str):
+            places = _places(ask.meta.namespace, name, self._cluster)
+            if isinstance(places, str):
                 return []
-            elsewhere = [place for place in found if _There((place,), self._cluster)._elsewhere(index)[0]]
+            elsewhere = [place for place in places if _There((place,), self._cluster)._elsewhere(index)[0]]
             if elsewhere:
                 claim = storage.claims[f"{ask.meta.namespace}/{name}"]
                 labels = tuple(label for label, _ in elsewhere)

@@ -72,18 +72,18 @@ class Budgets:
             return []
         budgets, pod = self._budgets[record.namespace], record.key.rpartition("/")[2]
         likely = [budgets[name] for name in dict.fromkeys(index.likely(record.labels))]
-        return [each for each in likely if each.pods.matches(record.labels) and pod not in each.granted]
+        return [budget for budget in likely if budget.pods.matches(record.labels) and pod not in budget.granted]
 
     def violated(self, records: Sequence[PodRecord]) -> list[bool]:
         """Whether each of some pods would be one too many, if they were taken away in this order."""
         if not self._budgets:
             return [False] * len(records)
         left: dict[Budget, int] = {}
-        found = []
+        violated = []
         for record in records:
             too_many = False
             for budget in self.of(record):
                 left[budget] = left.get(budget, budget.allowed) - 1
                 too_many = too_many or left[budget] < 0
-            found.append(too_many)
-        return found
+            violated.append(too_many)
+        return violated

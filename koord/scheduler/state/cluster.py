@@ -202,13 +202,13 @@ class Cluster:
             self.equal_hashes = len(self._hashes) != len(self.table)
             self.pods_on.setdefault(row, {})
         self._write_node(row, self._kept(node), has)
-        told = 0
+        watched = 0
         try:
             for watcher in self._watchers:
                 watcher.node_put(row)
-                told += 1
+                watched += 1
         except BaseException:
-            self._take_node_back(name, row, old, told)
+            self._take_node_back(name, row, old, watched)
             raise
         return row
 
@@ -224,15 +224,15 @@ class Cluster:
         if old is None or old.status.images != node.status.images:
             self.table.touch(row, int(Reason.IMAGES))
 
-    def _take_node_back(self, name: str, row: Row, old: Node | None, told: int) -> None:
+    def _take_node_back(self, name: str, row: Row, old: Node | None, watched: int) -> None:
         """A watcher failed: the watchers before it are told to undo the change."""
         if old is None:
-            for watcher in self._watchers[:told]:
+            for watcher in self._watchers[:watched]:
                 watcher.node_removed(row)
             self._forget_node(name, row)
             return
         self._write_node(row, old, allocatable_of(old))
-        for watcher in self._watchers[:told]:
+        for watcher in self._watchers[:watched]:
             watcher.node_put(row)
 
     def remove_node(self, name: str) -> None:
@@ -359,29 +359,29 @@ class Cluster:
 
     def index(self, kind: type[AnIndex]) -> AnIndex:
         """The one index of a kind, made on first use and kept up to date."""
-        found = self._indexes.get(kind)
-        if found is None:
-            found = self._indexes[kind] = kind(self)
-            self.watch(found)
-        assert isinstance(found, kind)
-        return found
+        index = self._indexes.get(kind)
+        if index is None:
+            index = self._indexes[kind] = kind(self)
+            self.watch(index)
+        assert isinstance(index, kind)
+        return index
 
     def notes(self, kind: type[SomeNotes]) -> SomeNotes:
         """The one counter of a kind of notes, made on first use: before any pod that it concerns is added."""
-        found = self.noting.get(kind.name)
-        if found is None:
-            found = self.noting[kind.name] = kind(self)
-            if found.from_pod and found.heeds:
-                self._by_annotation.append(found)
-                self._heeded |= found.heeds
-            elif found.from_pod:
-                self._reading.append(found)
+        notes = self.noting.get(kind.name)
+        if notes is None:
+            notes = self.noting[kind.name] = kind(self)
+            if notes.from_pod and notes.heeds:
+                self._by_annotation.append(notes)
+                self._heeded |= notes.heeds
+            elif notes.from_pod:
+                self._reading.append(notes)
                 self._settled.clear()
-            self.watch(found)
-        assert isinstance(found, kind)
-        return found
+            self.watch(notes)
+        assert isinstance(notes, kind)
+        return notes
 
-    def noted(self, pod: Pod, known: PodRecord | None = None, template: Template | None = None) -> NotesOf:
+    def noted(self, pod: Pod, former: PodRecord | None = None, template: Template | None = None) -> NotesOf:
         """What all who make notes say of a pod. `known`: what is kept of it, on the node where it is put. `template`:
         what it has in common with others, where that is known."""
         if template is None:
@@ -393,21 +393,27 @@ class Cluster:
         said = pod.metadata.annotations
         if said and not self._heeded.isdisjoint(said):
             asking = [*asking, *self._by_annotation]
-        kept = [each for each in known.notes if not self.noting[each[0]].from_pod] if known is not None else None
+        kept = (
+            [named_note for named_note in former.notes if not self.noting[named_note[0]].from_pod]
+            if former is not None
+            else None
+        )
         if not asking and not kept:
             return notes
-        found = [(each.name, note) for each in asking if (note := each.of_alike(pod, template)) is not None]
+        named_notes = [
+            (notes_kind.name, note) for notes_kind in asking if (note := notes_kind.of_alike(pod, template)) is not None
+        ]
         if not kept:
-            if not found:
+            if not named_notes:
                 return notes
-            if not notes and len(found) == 1 and self.noting[found[0][0]].shared:
-                return self._shared(found[0])
-        return tuple(sorted([*notes, *found, *(kept or ())], key=itemgetter(0)))
+            if not notes and len(named_notes) == 1 and self.noting[named_notes[0][0]].shared:
+                return self._shared(named_notes[0])
+        return tuple(sorted([*notes, *named_notes, *(kept or ())], key=itemgetter(0)))
 
     def noted_by_name(self, pod: Pod, template: Template) -> bool:
         """Whether notes of a pod may differ from those of its twins: see `Notes.by_name`."""
         settled = self._settled.get(template) or self._settle(pod, template)
-        return any(each.by_name(pod) for each in settled[1])
+        return any(notes_kind.by_name(pod) for notes_kind in settled[1])
 
     def settle_anew(self) -> None:
         """Indexes that make notes from the spec alone would make different ones from now on."""
@@ -418,13 +424,13 @@ class Cluster:
         if len(self._settled) >= TEMPLATES_KEPT:
             self._settled.clear()
         spec, said, asking = scheduled_spec(pod.spec), list[tuple[str, object]](), list[Notes]()
-        for each in self._reading:
-            if not each.by_spec(spec):
-                asking.append(each)
-            elif (note := each.of(pod)) is not None:
-                said.append((each.name, note))
-        found = self._settled[template] = tuple(sorted(said, key=itemgetter(0))), asking
-        return found
+        for notes_kind in self._reading:
+            if not notes_kind.by_spec(spec):
+                asking.append(notes_kind)
+            elif (note := notes_kind.of(pod)) is not None:
+                said.append((notes_kind.name, note))
+        result = self._settled[template] = tuple(sorted(said, key=itemgetter(0))), asking
+        return result
 
     def _shared(self, note: tuple[str, object]) -> NotesOf:
         """One note alone, as one object for all pods that have it."""
@@ -472,27 +478,27 @@ class Cluster:
 
     def tell_of_pod(self, record: PodRecord, row: Row, sign: int) -> None:
         """Report a pod that came or left to all that count pods. If one fails, those before it get the opposite."""
-        told = 0
+        listened = 0
         try:
             self.counts.moved(record, row, sign)
-            told += 1
+            listened += 1
             for moved in self._told_of_pods:
                 moved(record, row, sign)
-                told += 1
+                listened += 1
             for name, note in record.notes:
                 self.noting[name].moved(note, record, row, sign)
-                told += 1
+                listened += 1
         except BaseException:
             noted = [partial(self.noting[name].moved, note) for name, note in record.notes]
             listeners: list[Callable[[PodRecord, Row, int], None]] = [self.counts.moved, *self._told_of_pods, *noted]
-            for listener in listeners[:told]:
+            for listener in listeners[:listened]:
                 listener(record, row, -sign)
             raise
 
     def tell_of_homeless(self, record: PodRecord, sign: int) -> None:
         """A pod has a node that is not known, or no longer: it takes no room here, and exists all the same."""
-        for told in self._told_of_homeless:
-            told(record, sign)
+        for listener in self._told_of_homeless:
+            listener(record, sign)
 
     def ask_again(self, at_s: float) -> None:
         """A plugin has more to write at a time, though nothing may happen until then."""
@@ -500,9 +506,9 @@ class Cluster:
 
     def expect(self, record: PodRecord, sign: int = 1) -> None:
         """In a trial: a pod that goes will be made again by its owner, and then asks for what it asks for now."""
-        for told in self._told_of_expected:
-            told(record, sign)
-            self.undoable(partial(told, record, -sign))
+        for listener in self._told_of_expected:
+            listener(record, sign)
+            self.undoable(partial(listener, record, -sign))
 
     def _kept(self, node: Node) -> Node:
         """A node without what no decision looks at. Nodes have the same images: those are kept once."""
@@ -512,7 +518,7 @@ class Cluster:
         status = NodeStatus(
             capacity=node.status.capacity,
             allocatable=node.status.allocatable,
-            images=tuple([images.setdefault(each, each) for each in node.status.images]),
+            images=tuple([images.setdefault(image, image) for image in node.status.images]),
         )
         return replace(node, status=status)
 
@@ -527,11 +533,11 @@ class Cluster:
                 self.table.set(column, row, wanted.get(column[1], 0))
 
     def _taint_set(self, taints: tuple[Taint, ...]) -> int:
-        known = self._taint_ids.get(taints)
-        if known is None:
-            known = self._taint_ids[taints] = len(self.taint_sets)
+        set_id = self._taint_ids.get(taints)
+        if set_id is None:
+            set_id = self._taint_ids[taints] = len(self.taint_sets)
             self.taint_sets.append(taints)
-        return known
+        return set_id
 
 
 class Transaction:

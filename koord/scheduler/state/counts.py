@@ -195,17 +195,17 @@ class Counts:
     ) -> Selection:
         """The pods that a selector chooses; namespaces None: in all of them. Counted as long as a reader holds it."""
         name = (namespaces, matcher, live_only)
-        found = self._selections.get(name)
-        if found is None:
+        selection = self._selections.get(name)
+        if selection is None:
             self.see(_keys(matcher))
-            found = Selection(namespaces, matcher, live_only)
+            selection = Selection(namespaces, matcher, live_only)
             for face in self._faces_for(matcher):
-                if found.matches(face.namespace, face.labels):
-                    found.take_in(face)
-            self._selections[name] = found
-            self._chosen.add(ref(found, _Forget(self, matcher)), matcher)
+                if selection.matches(face.namespace, face.labels):
+                    selection.take_in(face)
+            self._selections[name] = selection
+            self._chosen.add(ref(selection, _Forget(self, matcher)), matcher)
             self._selections_at += 1
-        return found
+        return selection
 
     def moved(self, pod: PodRecord, row: Row, sign: int) -> None:
         """A pod came to a row, or left it."""
@@ -216,8 +216,8 @@ class Counts:
                 self._move_held(held, row, sign)
         face = self.face(pod.namespace, pod.labels)
         face.move(row, sign, pod.terminating)
-        for each in self._concerned(face):
-            selection = each()
+        for reference in self._concerned(face):
+            selection = reference()
             if selection is not None and not (selection.live_only and pod.terminating):
                 selection.move(row, sign)
         if sign < 0:
@@ -233,15 +233,15 @@ class Counts:
         keys = self._keys
         visible = [item for item in labels.items() if item[0] in keys]
         name = (namespace, *visible)
-        found = self._faces.get(name)
-        if found is None:
+        face = self._faces.get(name)
+        if face is None:
             if len(self._faces) >= self._most_faces:
                 self._forget_faces()
-            found = self._faces[name] = Face(namespace, dict(visible))
+            face = self._faces[name] = Face(namespace, dict(visible))
             for item in visible:
-                self._faces_with.setdefault(item, {})[found] = None
-        self._faced = (namespace, labels, found)
-        return found
+                self._faces_with.setdefault(item, {})[face] = None
+        self._faced = (namespace, labels, face)
+        return face
 
     def see(self, keys: Iterable[str]) -> None:
         """A selector names these labels of pods: they count."""
@@ -270,12 +270,12 @@ class Counts:
     def _split(self, new: list[str]) -> None:
         """Pods with labels that did not count before have another face now."""
         self._faced = None
-        known = {key: uses for key, uses in self._keys.items() if key not in new}
+        kept = {key: uses for key, uses in self._keys.items() if key not in new}
         for row, pods in self._pods_on.items():
             for pod in pods.values():
                 for key in new:
                     if key in pod.labels and pod.key != self._moving:
-                        visible = [item for item in pod.labels.items() if item[0] in known]
+                        visible = [item for item in pod.labels.items() if item[0] in kept]
                         self._faces[(pod.namespace, *visible)].move(row, -1, pod.terminating)
                         self.face(pod.namespace, pod.labels).move(row, +1, pod.terminating)
                         break
@@ -327,10 +327,10 @@ class Counts:
 
     def holding(self, held: HeldTerm) -> HeldTally:
         """The pods that hold a term; none if no pod does yet. Counted as long as the tally is referenced."""
-        found = self._tallies.get(held)
-        if found is None:
-            found = self._tallies[held] = HeldTally(held)
-        return found
+        tally = self._tallies.get(held)
+        if tally is None:
+            tally = self._tallies[held] = HeldTally(held)
+        return tally
 
     def put_namespace(self, name: str, labels: Mapping[str, str]) -> None:
         if self._namespaces.get(name) != labels:
@@ -359,8 +359,8 @@ class Counts:
     def _concerned(self, face: Face) -> list[ref[Selection]]:
         """The selections that choose pods with this face."""
         if face._selections_at != self._selections_at:
-            likely = [(each, each()) for each in self._chosen.likely(face.labels)]
-            face._selections = [each for each, it in likely if it and it.matches(face.namespace, face.labels)]
+            likely = [(reference, reference()) for reference in self._chosen.likely(face.labels)]
+            face._selections = [reference for reference, it in likely if it and it.matches(face.namespace, face.labels)]
             face._selections_at = self._selections_at
         return face._selections
 

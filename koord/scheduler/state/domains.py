@@ -212,12 +212,12 @@ class Dimension:
 
 def grouping_of(cluster: Cluster, dimensions: Sequence[Dimension]) -> Grouping:
     """The grouping by these dimensions, shared by all classes of pods that need the same one."""
-    identity = tuple([each.identity for each in dimensions])
-    found = cluster.shared.get(identity)
-    if found is None:
-        found = cluster.shared[identity] = Grouping(cluster, dimensions)
-    assert isinstance(found, Grouping)
-    return found
+    identity = tuple([dimension.identity for dimension in dimensions])
+    grouping = cluster.shared.get(identity)
+    if grouping is None:
+        grouping = cluster.shared[identity] = Grouping(cluster, dimensions)
+    assert isinstance(grouping, Grouping)
+    return grouping
 
 
 class Grouping:
@@ -230,7 +230,7 @@ class Grouping:
         self.moves = 0
         "Counts the times that rows went to another group, while groups kept their numbers."
         self._cluster, self.dimensions = cluster, tuple(dimensions)
-        self._reasons = _NODES | (_TAINTS if any(each.looks_at_taints for each in dimensions) else 0)
+        self._reasons = _NODES | (_TAINTS if any(dimension.looks_at_taints for dimension in dimensions) else 0)
         self.groups: Array = np.zeros(0, np.int32)
         self._codes: list[Array] = []
         self._group_of: dict[tuple[int, ...], int] = {}
@@ -260,8 +260,8 @@ class Grouping:
         table = self._cluster.table
         if self._version == table.version:
             return
-        known = self._version >= 0 and len(self.groups) == table.capacity
-        reasons = table.reasons(self._version) if known else None
+        is_current = self._version >= 0 and len(self.groups) == table.capacity
+        reasons = table.reasons(self._version) if is_current else None
         if reasons is None or not self._follow(reasons):
             self._rebuild()
         if len(self.dimensions) == 1:
@@ -298,29 +298,29 @@ class Grouping:
         return True
 
     def _regroup(self, row: Row) -> None:
-        codes = tuple([each.codes.item(row) for each in self.dimensions])
+        codes = tuple([dimension.codes.item(row) for dimension in self.dimensions])
         group = self._group_of.get(codes)
         if group is None:
             group = self._group_of[codes] = self.size
             self.size += 1
-            self._codes = [np.append(known, code) for known, code in zip(self._codes, codes, strict=True)]
+            self._codes = [np.append(former, code) for former, code in zip(self._codes, codes, strict=True)]
         self.groups[row] = group
 
     def _rebuild(self) -> None:
-        for each in self.dimensions:
-            each.rebuild()
+        for dimension in self.dimensions:
+            dimension.rebuild()
         self._epoch += 1
         self.changed_at += 1
         if len(self.dimensions) == 1:
             self.groups = self.dimensions[0].codes
             return
         groups = self.dimensions[0].codes.astype(np.int64)
-        for each in self.dimensions[1:]:
-            _, groups = distinct(groups * each.size + each.codes)
+        for dimension in self.dimensions[1:]:
+            _, groups = distinct(groups * dimension.size + dimension.codes)
         self.groups = groups.astype(np.int32)
         member = np.zeros(int(groups.max()) + 1, np.intp)
         member[groups] = np.arange(len(groups))
-        self._codes = [each.codes[member] for each in self.dimensions]
+        self._codes = [dimension.codes[member] for dimension in self.dimensions]
         self._group_of = {tuple(codes): group for group, codes in enumerate(np.stack(self._codes, axis=1).tolist())}
         self.size = len(member)
         # Groups that no row is in any more stay until they are too many.

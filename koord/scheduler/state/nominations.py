@@ -67,32 +67,32 @@ class Nominations:
 
     def withdraw(self, key: str) -> Nomination | None:
         """A pod is promised nothing any more: it has its place, is gone, or lost it to a more important one."""
-        found = self._of_pod.pop(key, None)
-        if found is None:
+        nomination = self._of_pod.pop(key, None)
+        if nomination is None:
             return None
         self.any = bool(self._of_pod)
-        on, priority = self._on[found.row], found.record.priority
+        on, priority = self._on[nomination.row], nomination.record.priority
         del on[key]
         if not on:
-            del self._on[found.row]
+            del self._on[nomination.row]
         self._number[priority] -= 1
         if not self._number[priority]:
             del self._number[priority]
             self._priorities = sorted(self._number)
             # Who comes after a long time finds a new floor; old ones are not worth keeping.
             self._held.pop(priority, None)
-        self._count(found, -1)
-        return found
+        self._count(nomination, -1)
+        return nomination
 
     @contextmanager
     def without(self, key: str) -> Iterator[Nomination | None]:
         """As if a pod were promised nothing, while the block lasts: it does not stand in its own way."""
-        found = self.withdraw(key)
+        nomination = self.withdraw(key)
         try:
-            yield found
+            yield nomination
         finally:
-            if found is not None and self._table.alive.item(found.row):
-                self.put(found)
+            if nomination is not None and self._table.alive.item(nomination.row):
+                self.put(nomination)
 
     def forget_row(self, row: Row) -> None:
         """The node is gone."""
@@ -110,17 +110,19 @@ class Nominations:
     def at(self, row: Row, floor: int) -> list[PodRecord]:
         """The pods that are promised a row, as far as they concern pods of some floor."""
         here = self._on.get(row)
-        return [each.record for each in here.values() if each.record.priority >= floor] if here else []
+        return (
+            [nomination.record for nomination in here.values() if nomination.record.priority >= floor] if here else []
+        )
 
     def held(self, floor: int) -> dict[Hashable, dict[Row, int]]:
         """What the promises of a floor add to the columns of their rows. Read it, do not keep it."""
-        found = self._held.get(floor)
-        if found is None:
-            found = self._held[floor] = {}
-            for each in self._of_pod.values():
-                if each.record.priority >= floor:
-                    _add(found, each, +1)
-        return found
+        amounts = self._held.get(floor)
+        if amounts is None:
+            amounts = self._held[floor] = {}
+            for nomination in self._of_pod.values():
+                if nomination.record.priority >= floor:
+                    _add(amounts, nomination, +1)
+        return amounts
 
     def _count(self, nomination: Nomination, sign: int) -> None:
         for floor, columns in self._held.items():

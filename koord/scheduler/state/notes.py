@@ -70,7 +70,7 @@ class Notes(Index):
 
 def with_note(notes: NotesOf, name: str, note: object | None) -> NotesOf:
     """The same with another note under a name, or without one."""
-    others = [each for each in notes if each[0] != name]
+    others = [named_note for named_note in notes if named_note[0] != name]
     if note is not None:
         others.append((name, note))
     if len(others) > 1:

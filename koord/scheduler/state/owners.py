@@ -96,13 +96,13 @@ class Owners:
         services = self._services_of(self._counts.face(namespace, labels)) if self._services else ()
         owner = None if controller is None else (controller.api_version, controller.kind, controller.name)
         name = (namespace, services, owner)
-        found = self._found.get(name, False)
-        if found is False:
+        selector = self._found.get(name, False)
+        if selector is False:
             if len(self._found) >= REMEMBERED:
                 self._found.clear()
             workload = None if owner is None else self._workloads.get((namespace, *owner))
-            found = self._found[name] = _merged(dict(services), workload)
-        return found
+            selector = self._found[name] = _merged(dict(services), workload)
+        return selector
 
     def _services_of(self, face: Face) -> tuple[tuple[str, str], ...]:
         """The labels that the Services which choose a pod ask for, sorted."""

@@ -101,7 +101,7 @@ def scheduled_spec(spec: PodSpec) -> PodSpec:
     """
     if not spec.volumes:
         return spec
-    kept = tuple([each for each in spec.volumes if _matters(each)])
+    kept = tuple([volume for volume in spec.volumes if _matters(volume)])
     return spec if len(kept) == len(spec.volumes) else replace(spec, volumes=kept)
 
 
@@ -128,12 +128,12 @@ def template_of(pod: Pod, spec: PodSpec) -> Template:
     is_bound = bool(spec.node_name)
     text = _encode(replace(spec, node_name="") if is_bound else spec)
     name = (text, granted, is_bound)
-    known = _templates.get(name)
-    if known is None:
+    template = _templates.get(name)
+    if template is None:
         if len(_templates) >= _KEPT:
             _templates.clear()
-        known = _templates[name] = Template(_new_shape(pod, of_spec=not (is_bound or granted)))
-    return known
+        template = _templates[name] = Template(_new_shape(pod, of_spec=not (is_bound or granted)))
+    return template
 
 
 def _granted(pod: Pod) -> bytes:
@@ -141,12 +141,12 @@ def _granted(pod: Pod) -> bytes:
     status = pod.status
     if not status.container_statuses and not status.init_container_statuses:
         return b""
-    found = [
-        (each.name, each.resources, each.allocated_resources)
-        for each in (*status.container_statuses, *status.init_container_statuses)
-        if each.resources is not None
+    granted = [
+        (status_of.name, status_of.resources, status_of.allocated_resources)
+        for status_of in (*status.container_statuses, *status.init_container_statuses)
+        if status_of.resources is not None
     ]
-    return _encode((found, status.condition(PodConditionType.RESIZE_PENDING))) if found else b""
+    return _encode((granted, status.condition(PodConditionType.RESIZE_PENDING))) if granted else b""
 
 
 def _new_shape(pod: Pod, *, of_spec: bool) -> Shape:
@@ -195,8 +195,8 @@ def non_zero_of(pod: Pod) -> tuple[int, int]:
     if pod.spec.resources is not None and pod.spec.resources.requests:
         stated = pod_requests(pod)
         missing = {name: amount for name, amount in missing.items() if name not in stated}
-    found = pod_requests(pod, missing=missing)
-    return stored_amount(found.get("cpu", 0)), stored_amount(found.get("memory", 0))
+    requests = pod_requests(pod, missing=missing)
+    return stored_amount(requests.get("cpu", 0)), stored_amount(requests.get("memory", 0))
 
 
 _labels: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
@@ -230,29 +230,29 @@ def shared_word(word: str) -> str:
 
 def since_s(pod: Pod, condition: str) -> float | None:
     """Since when a condition of a pod has been true."""
-    found = pod.status.condition(condition) if pod.status.conditions else None
-    if found is None or found.status != "True" or not found.last_transition_time:
+    condition_ = pod.status.condition(condition) if pod.status.conditions else None
+    if condition_ is None or condition_.status != "True" or not condition_.last_transition_time:
         return None
-    return parse_timestamp(found.last_transition_time)
+    return parse_timestamp(condition_.last_transition_time)
 
 
 def is_preempted(pod: Pod) -> bool:
     """Whether a pod is being deleted because the scheduler made room for a more important one."""
     if pod.metadata.deletion_timestamp is None or not pod.status.conditions:
         return False
-    found = pod.status.condition(PodConditionType.DISRUPTION_TARGET)
-    return found is not None and found.status == "True" and found.reason == PREEMPTED
+    condition_ = pod.status.condition(PodConditionType.DISRUPTION_TARGET)
+    return condition_ is not None and condition_.status == "True" and condition_.reason == PREEMPTED
 
 
 def brings_claims(pod: Pod) -> bool:
     """Whether a pod has volumes behind claims, its own or others'."""
-    return any(each.persistent_volume_claim or each.ephemeral for each in pod.spec.volumes)
+    return any(volume.persistent_volume_claim or volume.ephemeral for volume in pod.spec.volumes)
 
 
 def named_claims_of(pod: Pod) -> tuple[str, ...]:
     volumes = pod.spec.volumes
-    return tuple(each.persistent_volume_claim.claim_name for each in volumes if each.persistent_volume_claim)
+    return tuple(volume.persistent_volume_claim.claim_name for volume in volumes if volume.persistent_volume_claim)
 
 
 def own_claims_of(pod: Pod) -> tuple[str, ...]:
-    return tuple(f"{pod.metadata.name}-{each.name}" for each in pod.spec.volumes if each.ephemeral)
+    return tuple(f"{pod.metadata.name}-{volume.name}" for volume in pod.spec.volumes if volume.ephemeral)

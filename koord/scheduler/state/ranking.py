@@ -39,15 +39,15 @@ class Ranking(Index):
             self._rows.pop(row, None)
 
     def of(self, row: Row) -> Ranked:
-        found = self._rows.get(row)
-        if found is None:
+        ranked = self._rows.get(row)
+        if ranked is None:
             pods = self.cluster.pods_on.get(row)
             if not pods:
                 return NOBODY
                 # Held room cannot be preempted.
-            records = sorted((each for each in pods.values() if not is_stand_in(each.key)), key=importance)
-            found = self._rows[row] = Ranked(records, [-each.priority for each in records])
-        return found
+            records = sorted((record for record in pods.values() if not is_stand_in(record.key)), key=importance)
+            ranked = self._rows[row] = Ranked(records, [-record.priority for record in records])
+        return ranked
 
 
 def importance(record: PodRecord) -> tuple[int, float, str]:

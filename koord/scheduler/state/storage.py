@@ -124,11 +124,11 @@ class Storage:
     def _settle(self, claim: str) -> None:
         """A claim has its volume, or is gone: nothing is promised to it any more."""
         for pod, promises in list(self._promises.items()):
-            if any(each[0] == claim for each in promises):
-                kept = [each for each in promises if each[0] != claim]
+            if any(promise[0] == claim for promise in promises):
+                kept = [promise for promise in promises if promise[0] != claim]
                 self.take_back(pod)
-                for each in kept:
-                    self.promise(pod, *each)
+                for promise in kept:
+                    self.promise(pod, *promise)
 
     def disk_of(self, claim_key: str) -> Disk | None:
         """What a driver attaches to a node for a claim, or will once it is made."""
@@ -144,9 +144,9 @@ class Storage:
 
     def take_changed_claims(self) -> list[str]:
         """Claims whose disk may be another one than when this was last asked."""
-        found = list(self._changed_claims)
+        claims = list(self._changed_claims)
         self._changed_claims.clear()
-        return found
+        return claims
 
     def _replace(self, thing: StorageObject, now: StorageObject | None) -> None:
         key = thing.metadata.key
@@ -185,9 +185,9 @@ class Storage:
             CSIDriver: self.drivers,
             CSIStorageCapacity: self.capacities,
         }
-        found = by_type[type(thing)]
-        assert isinstance(found, dict)
-        return found
+        store = by_type[type(thing)]
+        assert isinstance(store, dict)
+        return store
 
     def _index_claim(self, key: str, claim: StorageObject | None, sign: int) -> None:
         if not isinstance(claim, PersistentVolumeClaim):
@@ -242,17 +242,19 @@ def volume_bytes(volume: PersistentVolume) -> int:
 
 def matching_rows(selector: NodeSelector, labels: Labels, rows: Array) -> Array:
     """Which rows a volume's node affinity allows. It looks at labels only; a term without conditions matches none."""
-    found = np.zeros(len(rows), np.bool_)
+    matching = np.zeros(len(rows), np.bool_)
     for term in selector.node_selector_terms:
         if term.match_fields:
             matcher = compile_nodes(term)
-            found |= np.array([matcher.matches(_labels(labels, int(row))) for row in rows], np.bool_)
+            matching |= np.array([matcher.matches(_labels(labels, int(row))) for row in rows], np.bool_)
         elif term.match_expressions:
             matches = np.ones(len(rows), np.bool_)
-            for each in term.match_expressions:
-                matches &= labels.matches(Requirement(each.key, OPERATORS[each.operator], each.values), rows)
-            found |= matches
-    return found
+            for expression in term.match_expressions:
+                matches &= labels.matches(
+                    Requirement(expression.key, OPERATORS[expression.operator], expression.values), rows
+                )
+            matching |= matches
+    return matching
 
 
 def _labels(labels: Labels, row: Row) -> Mapping[str, str]:

@@ -233,12 +233,12 @@ class Table:
 
     def declare(self, column: Column) -> Array:
         """The array of a column, made on first use. Ask again after the table may have grown."""
-        known = self._declared.get(column.name)
-        if known is None:
+        declared = self._declared.get(column.name)
+        if declared is None:
             self._declared[column.name] = column
             self._reasons[column.name] = int(column.reason)
             self.columns[column.name] = np.full(self.capacity, column.fill, column.dtype)
-        elif known != column:
+        elif declared != column:
             raise ValueError(f"column {column.name!r} is declared twice, differently")
         return self.columns[column.name]
 
@@ -257,15 +257,15 @@ class Table:
     def reasons_of(self, names: Iterable[Hashable]) -> Reason:
         """After which changes some columns may be others: those of nodes are."""
         names = tuple(names)
-        known = self._reasons_of.get(names)
-        if known is None:
+        reason = self._reasons_of.get(names)
+        if reason is None:
             if len(self._reasons_of) >= MOST_GAINS:
                 self._reasons_of.clear()
-            found = int(Reason.NODE)
+            reason_bits = int(Reason.NODE)
             for name in names:
-                found |= self.reason_of(name)
-            known = self._reasons_of[names] = Reason(found)
-        return known
+                reason_bits |= self.reason_of(name)
+            reason = self._reasons_of[names] = Reason(reason_bits)
+        return reason
 
     def add_row(self, name: str) -> Row:
         if not self._free:
@@ -352,28 +352,28 @@ class Table:
     def gain(self, row: Row, gains: Gains, sign: int, reasons: int) -> None:
         """Add to several cells of a row what a pod brings (+1), or takes away (-1), which is a change for some more
         reasons. Missing columns are made."""
-        found = self._gaining.get(id(gains))
-        if found is None:
-            found = self._find_columns(gains)
-        if found.large or self._beyond:
+        gaining = self._gaining.get(id(gains))
+        if gaining is None:
+            gaining = self._find_columns(gains)
+        if gaining.large or self._beyond:
             for name, amount in gains:
                 self._add_whole(name, row, sign * amount)
-            self.touch(row, found.reasons | reasons)
+            self.touch(row, gaining.reasons | reasons)
             return
         if self._undo is not None:
-            self._undo += [(name, row, cells[row]) for (name, _), (cells, _) in zip(gains, found.cells, strict=True)]
+            self._undo += [(name, row, cells[row]) for (name, _), (cells, _) in zip(gains, gaining.cells, strict=True)]
         if sign > 0:
-            for cells, amount in found.cells:
+            for cells, amount in gaining.cells:
                 cells[row] += amount
         else:
-            for cells, amount in found.cells:
+            for cells, amount in gaining.cells:
                 cells[row] -= amount
-        self.touch(row, found.reasons | reasons)
+        self.touch(row, gaining.reasons | reasons)
 
     def gain_many(self, rows: Array, gains: Gains, reasons: int) -> None:
         """As `gain`, of as many equal pods as there are rows; amounts are small, and so are all sums."""
-        found = self._gaining.get(id(gains)) or self._find_columns(gains)
-        assert not found.large
+        gaining = self._gaining.get(id(gains)) or self._find_columns(gains)
+        assert not gaining.large
         assert not self._beyond
         different, numbers = np.unique(rows, return_counts=True)
         listed = different.tolist()
@@ -384,7 +384,7 @@ class Table:
                 self._undo += [(name, row, old) for row, old in zip(listed, before.tolist(), strict=True)]
             column[different] = before + amount * numbers
         for row in listed:
-            self.touch(row, found.reasons | reasons)
+            self.touch(row, gaining.reasons | reasons)
 
     @property
     def sums_are_small(self) -> bool:
@@ -412,8 +412,8 @@ class Table:
             reasons |= self._reasons[name]
         cells = [(self.columns[name].data, amount) for name, amount in gains]
         is_large = any(amount > SMALL for _, amount in gains)
-        found = self._gaining[id(gains)] = _Gaining(gains, cells, reasons, is_large)
-        return found
+        gaining = self._gaining[id(gains)] = _Gaining(gains, cells, reasons, is_large)
+        return gaining
 
     def reason_of(self, name: Hashable) -> int:
         """Why a row changes when a column does."""
@@ -451,8 +451,8 @@ class Table:
     def last_change(self, row: Row) -> int:
         """The number of a row's last change. While it is the same, results about the row stay valid."""
         self._known_to = self.version
-        found: int = self._last_of[row]
-        return found
+        last: int = self._last_of[row]
+        return last
 
     def reasons(self, since: int) -> int | None:
         """Why rows changed after a version, all together; None where that is too long ago to tell."""

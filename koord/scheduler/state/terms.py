@@ -84,12 +84,12 @@ def terms_of(pod: Pod) -> PodTerms:
         keys = _label_keys[text] = tuple(dict.fromkeys(_keys_read(near))) + tuple(dict.fromkeys(_keys_read(far)))
     labels, namespace = pod.metadata.labels, pod.metadata.namespace
     name = (text, namespace, *[labels.get(key) for key in keys])
-    found = _compiled.get(name)
-    if found is None:
+    terms = _compiled.get(name)
+    if terms is None:
         if len(_compiled) >= REMEMBERED:
             _compiled.clear()
-        found = _compiled[name] = _compile(near, far, namespace, labels)
-    return found
+        terms = _compiled[name] = _compile(near, far, namespace, labels)
+    return terms
 
 
 def _compile(near: PodAffinity, far: PodAffinity, namespace: str, labels: Mapping[str, str]) -> PodTerms:
@@ -99,25 +99,25 @@ def _compile(near: PodAffinity, far: PodAffinity, namespace: str, labels: Mappin
     affinity = tuple(map(term, near.required_during_scheduling_ignored_during_execution))
     anti_affinity = tuple(map(term, far.required_during_scheduling_ignored_during_execution))
     preferred = [
-        (sign * each.weight, term(each.pod_affinity_term))
+        (sign * weighted.weight, term(weighted.pod_affinity_term))
         for sign, part in ((1, near), (-1, far))
-        for each in part.preferred_during_scheduling_ignored_during_execution
-        if each.weight
+        for weighted in part.preferred_during_scheduling_ignored_during_execution
+        if weighted.weight
     ]
     held = [
-        *(_intern(Role.ANTI_AFFINITY, 0, each) for each in anti_affinity),
-        *(_intern(Role.AFFINITY, 0, each) for each in affinity),
-        *(_intern(Role.PREFERRED, weight, each) for weight, each in preferred),
+        *(_intern(Role.ANTI_AFFINITY, 0, own_term) for own_term in anti_affinity),
+        *(_intern(Role.AFFINITY, 0, own_term) for own_term in affinity),
+        *(_intern(Role.PREFERRED, weight, own_term) for weight, own_term in preferred),
     ]
     return PodTerms(affinity, anti_affinity, tuple(preferred), tuple(held))
 
 
 def _intern(role: Role, weight: int, term: Term) -> HeldTerm:
     name = (role, weight, term)
-    found = _held.get(name)
-    if found is None:
-        found = _held[name] = HeldTerm(role, weight, term)
-    return found
+    held_term = _held.get(name)
+    if held_term is None:
+        held_term = _held[name] = HeldTerm(role, weight, term)
+    return held_term
 
 
 def _term(raw: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> Term:
@@ -142,14 +142,14 @@ def _term(raw: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> Te
 
 def _is_written(selector: LabelSelector, key: str, operator: Operator) -> bool:
     wanted = "In" if operator is Operator.IN else "NotIn"
-    return any(each.key == key and each.operator == wanted for each in selector.match_expressions)
+    return any(requirement.key == key and requirement.operator == wanted for requirement in selector.match_expressions)
 
 
 def _keys_read(part: PodAffinity) -> Iterator[str]:
     """The labels of its own pod that an affinity looks at."""
     terms = [
         *part.required_during_scheduling_ignored_during_execution,
-        *(each.pod_affinity_term for each in part.preferred_during_scheduling_ignored_during_execution),
+        *(weighted.pod_affinity_term for weighted in part.preferred_during_scheduling_ignored_during_execution),
     ]
     for term in terms:
         yield from term.match_label_keys

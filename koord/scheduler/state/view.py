@@ -81,8 +81,8 @@ class View:
 
     def added(self, column: Hashable, row: Row) -> int:
         """What it adds to a cell."""
-        found = self._added.get(column)
-        return 0 if found is None or row >= len(found) else int(found[row])
+        added = self._added.get(column)
+        return 0 if added is None or row >= len(added) else int(added[row])
 
     def hide(self, record: PodRecord, row: Row) -> None:
         """A pod on a row is not there, except for its amounts: those are for `add`."""
@@ -105,23 +105,23 @@ class View:
     def visible(self, records: list[PodRecord], row: Row) -> list[PodRecord]:
         """Of pods on a row, those that are not hidden."""
         here = self._hidden.get(row)
-        return [each for each in records if each.key not in here] if here else records
+        return [record for record in records if record.key not in here] if here else records
 
     def keep(self, kind: type[Kept]) -> Kept:
         """What a kind of counter knows of the hidden pods, made on first use and kept up to date."""
-        found = self._kept.get(kind)
-        if found is None:
-            found = self._kept[kind] = kind()
+        counter = self._kept.get(kind)
+        if counter is None:
+            counter = self._kept[kind] = kind()
             for row, records in self._hidden.items():
                 for record in records.values():
-                    found.pod_moved(record, row, +1)
-        assert isinstance(found, kind)
-        return found
+                    counter.pod_moved(record, row, +1)
+        assert isinstance(counter, kind)
+        return counter
 
     def _move(self, record: PodRecord, row: Row, sign: int) -> None:
         self.counts.moved(record, row, sign)
-        for each in self._kept.values():
-            each.pod_moved(record, row, sign)
+        for counter in self._kept.values():
+            counter.pod_moved(record, row, sign)
         self._table.touch(row, _PODS)
 
     @property
@@ -195,5 +195,5 @@ class _Columns(dict[Hashable, Array]):
         self._table = table
 
     def __missing__(self, name: Hashable) -> Array:
-        found = self[name] = self._table.columns[name][:]
-        return found
+        column = self[name] = self._table.columns[name][:]
+        return column

@@ -78,7 +78,7 @@ class Bench:
             cast(Client, self.client),
             self.fed.core,
             self.fed.clock,
-            told=lambda bind, placed, outcome, why: self.told.append((placed.ask.key, outcome, why)),
+            on_outcome=lambda bind, placed, outcome, why: self.told.append((placed.ask.key, outcome, why)),
             wake=lambda: None,
             **more,
         )

@@ -41,7 +41,7 @@ def annotated(granted: Granted, machine: Machine, now_s: float) -> dict[str, str
         case "cambricon":
             said |= _cambricon(gpus)
         case "metax":
-            cards = [{"uuid": each.id, "compute": _of(each, CORE), "vRam": _of(each, MEMORY) // _MI} for each in gpus]
+            cards = [{"uuid": gpu.id, "compute": _of(gpu, CORE), "vRam": _of(gpu, MEMORY) // _MI} for gpu in gpus]
             said[names.ANNOTATION_METAX_GPU_DEVICES_ALLOCATED] = json.dumps([cards], separators=(",", ":"))
     return said
 
@@ -54,11 +54,13 @@ def cannot_tell(gpus: Sequence[Grant], machine: Machine) -> Objection | None:
         return None
     if vendor == "cambricon" and len(gpus) > 1:
         return Objection(f"node(s) with the device plugin of {vendor}, which gives a pod one card", resolvable=False)
-    if not all(_of(each, CORE) for each in gpus):
+    if not all(_of(gpu, CORE) for gpu in gpus):
         return Objection(f"node(s) with the device plugin of {vendor}, which needs {CORE}", resolvable=False)
-    if any(_of(each, MEMORY) < least for each in gpus):
-        told = f"{least // _MI}Mi of {MEMORY}"
-        return Objection(f"node(s) with the device plugin of {vendor}, which gives at least {told}", resolvable=False)
+    if any(_of(gpu, MEMORY) < least for gpu in gpus):
+        least_memory = f"{least // _MI}Mi of {MEMORY}"
+        return Objection(
+            f"node(s) with the device plugin of {vendor}, which gives at least {least_memory}", resolvable=False
+        )
     return None
 
 

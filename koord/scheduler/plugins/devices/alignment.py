@@ -60,9 +60,9 @@ def hints(room: Room, wanted: Wanted, score: Score) -> Mapping[str, Hints]:
         return {}
     feasible: list[tuple[int, int]] = []
     for mask in sorted(_subsets(nodes), key=lambda mask: (mask.bit_count(), mask)):
-        found = most if mask == nodes else allocate(replace(room, numa_nodes=mask), wanted, score)
-        if not isinstance(found, Objection):
-            feasible.append((mask, SAME_GPUS if _gpus(found) == _gpus(most) else 0))
+        grants = most if mask == nodes else allocate(replace(room, numa_nodes=mask), wanted, score)
+        if not isinstance(grants, Objection):
+            feasible.append((mask, SAME_GPUS if _gpus(grants) == _gpus(most) else 0))
     smallest = min(mask.bit_count() for mask, _ in feasible)
     offered = tuple(Hint(mask, mask.bit_count() == smallest, points) for mask, points in feasible)
     return {request.type: offered for request in wanted.requests}
@@ -70,13 +70,13 @@ def hints(room: Room, wanted: Wanted, score: Score) -> Mapping[str, Hints]:
 
 def numa_nodes_of(machine: Machine, granted: Granted) -> int:
     """The NUMA nodes that some devices are on."""
-    found = 0
+    mask = 0
     for type_, grants in granted.by_type:
         for grant in grants:
             unit = machine.unit(type_, grant.minor)
             if unit is not None and unit.place is not None and unit.place.numa != ANY_NUMA:
-                found |= 1 << unit.place.numa
-    return found
+                mask |= 1 << unit.place.numa
+    return mask
 
 
 def _subsets(nodes: int) -> Iterator[int]:
@@ -91,5 +91,5 @@ def _subsets(nodes: int) -> Iterator[int]:
         mask = (mask - 1) & nodes
 
 
-def _gpus(found: Grants) -> tuple[int, ...]:
-    return tuple(grant.minor for grant in found.get(GPU, ()))
+def _gpus(grants: Grants) -> tuple[int, ...]:
+    return tuple(grant.minor for grant in grants.get(GPU, ()))

@@ -43,22 +43,22 @@ def allocate(room: Room, wanted: Wanted, score: Score) -> Grants | Objection:
             return Objection(f"Insufficient {request.type} VirtualFunctions", resolvable=False)
         if request.templates is not None and _template(room, request) is None:
             return Objection(NO_TEMPLATE, resolvable=False)
-    found: Grants = {}
+    granted: Grants = {}
     if wanted.joint:
         joint = _jointly(room, wanted, score)
         if isinstance(joint, Objection):
             return joint
-        found |= joint
+        granted |= joint
     for request in wanted.requests:
-        if request.type not in found:
+        if request.type not in granted:
             grants = _alone(room, wanted, request, score)
             if isinstance(grants, Objection):
                 return grants
-            found[request.type] = grants
+            granted[request.type] = grants
         if request.templates is not None:
             name = _template(room, request) or ""
-            found[request.type] = tuple(grant._replace(template=name) for grant in found[request.type])
-    return found
+            granted[request.type] = tuple(grant._replace(template=name) for grant in granted[request.type])
+    return granted
 
 
 def _template(room: Room, request: Request) -> str | None:
@@ -147,13 +147,13 @@ def _round_robin(units: Sequence[Unit], pcies: frozenset[str]) -> list[Unit]:
 def _jointly(room: Room, wanted: Wanted, score: Score) -> Grants | Objection:
     """Devices of the joint types; or why there are none."""
     requests = [request for type_ in wanted.joint if (request := wanted.of(type_)) is not None]
-    found = _led(room, wanted, requests, score)
-    if isinstance(found, Objection) and wanted.same_pcie:
+    grants = _led(room, wanted, requests, score)
+    if isinstance(grants, Objection) and wanted.same_pcie:
         for switches in _switches(room, requests):
             elsewhere = _led(replace(room, switches=switches), wanted, requests, score)
             if not isinstance(elsewhere, Objection):
                 return elsewhere
-    return found
+    return grants
 
 
 def _led(room: Room, wanted: Wanted, requests: Sequence[Request], score: Score) -> Grants | Objection:
@@ -162,7 +162,7 @@ def _led(room: Room, wanted: Wanted, requests: Sequence[Request], score: Score) 
     leading = _alone(room, wanted, first, score)
     if isinstance(leading, Objection):
         return leading
-    found: Grants = {first.type: leading}
+    by_type: Grants = {first.type: leading}
     pcies = _pcies(room, first.type, leading)
     for request in others:
         count = max(request.count, len(pcies)) if wanted.same_pcie else request.count
@@ -172,8 +172,8 @@ def _led(room: Room, wanted: Wanted, requests: Sequence[Request], score: Score) 
             return grants
         if wanted.same_pcie and _pcies(room, request.type, grants) != pcies:
             return Objection("node(s) Device Joint-Allocate rules violation")
-        found[request.type] = grants
-    return found
+        by_type[request.type] = grants
+    return by_type
 
 
 def _switches(room: Room, requests: Sequence[Request]) -> Iterator[frozenset[str]]:
@@ -200,8 +200,8 @@ def _pcie(unit: Unit) -> str:
 
 
 def _granted(room: Room, request: Request, units: Iterable[Unit]) -> tuple[Grant, ...]:
-    found = []
+    grants = []
     for unit in sorted(units, key=lambda unit: unit.minor):
         vf = None if request.vf_selector is None else room.free_vf(unit, request)
-        found.append(Grant(unit.minor, filled(request.each, unit), unit.id, () if vf is None else (vf,)))
-    return tuple(found)
+        grants.append(Grant(unit.minor, filled(request.each, unit), unit.id, () if vf is None else (vf,)))
+    return tuple(grants)

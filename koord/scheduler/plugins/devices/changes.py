@@ -46,7 +46,7 @@ def _gone(room: Room, request: Request, fitting: int) -> Iterator[Change]:
         return
     chosen = sorted(crowded)[:missing]
     leaving = {pod for _, _, of_device in chosen for pod in of_device}
-    minors = listed(str(minor) for _, minor, _ in sorted(chosen, key=lambda each: each[1]))
+    minors = listed(str(minor) for _, minor, _ in sorted(chosen, key=lambda device: device[1]))
     yield without_pods(leaving, f"which would free {request.type} {minors}")
 
 
@@ -66,10 +66,10 @@ def _less(room: Room, request: Request, pod: Pod, asked: Amounts, fitting: int) 
     if changed is None:
         return
     before = dict(asked)
-    told = [name for name in most if name != names.RESOURCE_GPU_SHARED and most[name] < before[name]]
-    if told:
-        part = max(1 - most[name] / before[name] for name in told)
-        yield asking_for_less(changed, {name: (most[name], before[name]) for name in told}, size=1 + part)
+    lowered = [name for name in most if name != names.RESOURCE_GPU_SHARED and most[name] < before[name]]
+    if lowered:
+        part = max(1 - most[name] / before[name] for name in lowered)
+        yield asking_for_less(changed, {name: (most[name], before[name]) for name in lowered}, size=1 + part)
 
 
 def _fewer(request: Request, asked: Amounts, fitting: int) -> dict[str, int]:
@@ -127,5 +127,5 @@ def _annotated(pod: Pod, annotations: Mapping[str, str], text: str) -> Change:
 def _dropped(value: Any, field: str) -> Any:
     """A JSON value without a field, wherever it is."""
     if isinstance(value, dict):
-        return {key: _dropped(each, field) for key, each in value.items() if key != field}
+        return {key: _dropped(part, field) for key, part in value.items() if key != field}
     return value

@@ -52,17 +52,17 @@ class DeviceCheck(ExactCheck):
         room = self.room(ask, row, agreed.nodes if isinstance(agreed, Agreed) else None, door)
         if room is None:
             return None
-        found = allocate(room, self._wanted, self.score_in(room))
-        if isinstance(found, Objection):
-            return found
+        grants = allocate(room, self._wanted, self.score_in(room))
+        if isinstance(grants, Objection):
+            return grants
         if self._locks is not None:
-            why = cannot_tell(found.get(GPU, ()), room.machine)
+            why = cannot_tell(grants.get(GPU, ()), room.machine)
             if why is None and lock_of(room.machine) is not None:
                 holder = self._locks.holder(row, ask.key)
                 why = None if holder is None else Objection(LOCKED)
             if why is not None:
                 return why
-        return granted(found.items(), alone_on_pcie(ask.meta))
+        return granted(grants.items(), alone_on_pcie(ask.meta))
 
     def offer_more(self, ask: Ask, row: Row, having: object) -> object:
         if self._devices.machine(row) is None:
@@ -74,16 +74,16 @@ class DeviceCheck(ExactCheck):
         room = self.room(ask, row)
         if room is None:
             return {}
-        found = alignment.hints(room, self._wanted, self.score_in(room))
+        hints = alignment.hints(room, self._wanted, self.score_in(room))
         nodes = 0 if kept is None else alignment.numa_nodes_of(room.machine, kept)
-        return {name: keeping(each, nodes) for name, each in found.items()}
+        return {name: keeping(of_type, nodes) for name, of_type in hints.items()}
 
     def check_more(self, ask: Ask, row: Row, agreed: object, having: object) -> Granted | Objection | None:
         room = self.room(ask, row, agreed.nodes if isinstance(agreed, Agreed) else None)
         if room is None or not isinstance(having, Granted):
             return self.check(ask, row, agreed)
-        found = allocate_more(room, self._wanted, self.score_in, having, ask.key)
-        return found if isinstance(found, Objection) else granted(found.items(), alone_on_pcie(ask.meta))
+        grants = allocate_more(room, self._wanted, self.score_in, having, ask.key)
+        return grants if isinstance(grants, Objection) else granted(grants.items(), alone_on_pcie(ask.meta))
 
     def room(self, ask: Ask, row: Row, numa_nodes: int | None = None, door: Door | None = None) -> Room | None:
         """The devices of a row as a pod sees them; None where no Device object is known. With a door, it sees what is
@@ -94,7 +94,7 @@ class DeviceCheck(ExactCheck):
         hidden = self._given_up(row, door)
         usage = self._devices.usage(row, hidden)
         labels = self._cluster.nodes[row].metadata.labels
-        rests = [rest for each in hidden if (rest := self._devices.counts_as(each, row)) is not None]
+        rests = [rest for record in hidden if (rest := self._devices.counts_as(record, row)) is not None]
         preferred = frozenset((type_, grant.minor) for rest in rests for type_, of in rest.by_type for grant in of)
         most = EMPTY if door is None or not door.limited or not rests else _limits(hidden[0], rests[0], door.limited)
         mates = frozenset[int]() if usage is None else self._mates(ask, row)
@@ -139,9 +139,9 @@ class ShareCheck(DeviceCheck):
 
     def check(self, ask: Ask, row: Row, agreed: object = None, door: Door | None = None) -> Granted | Objection | None:
         if self._is_plain and door is None and not isinstance(agreed, Agreed):
-            found = self._whole_at_once(row) if self._wanted.requests[0].is_whole else self._at_once(row)
-            if found is not None:
-                return found
+            share = self._whole_at_once(row) if self._wanted.requests[0].is_whole else self._at_once(row)
+            if share is not None:
+                return share
         return super().check(ask, row, agreed, door)
 
     def _at_once(self, row: Row) -> Granted | None:
@@ -196,9 +196,9 @@ def _limits(holder: PodRecord, rest: Granted, limited: frozenset[str]) -> Mappin
 
 def _held(records: Collection[PodRecord]) -> frozenset[tuple[str, int]]:
     """The devices of some pods."""
-    found = set()
+    devices = set()
     for record in records:
         for name, note in record.notes:
             if name == Devices.name and isinstance(note, Granted):
-                found |= {(type_, grant.minor) for type_, grants in note.by_type for grant in grants}
-    return frozenset(found)
+                devices |= {(type_, grant.minor) for type_, grants in note.by_type for grant in grants}
+    return frozenset(devices)

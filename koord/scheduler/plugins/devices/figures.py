@@ -58,18 +58,18 @@ def figures(
             for grant in grants:
                 key = (pod.spec.node_name, type_, grant.minor)
                 taken.setdefault(key, []).append((told_name(pod.metadata.key), dict(grant.amounts)))
-    found = []
-    for device in sorted(devices, key=lambda each: each.metadata.name):
+    figures_here = []
+    for device in sorted(devices, key=lambda device: device.metadata.name):
         node, machine = device.metadata.name, machine_of(device)
         state = "" if nodes is None or node in nodes else "no node"
         for units in machine.units.values():
             here = [_of(node, unit, taken.pop((node, *unit.key), []), _linked(machine, unit)) for unit in units]
-            found += [replace(each, state=state or each.state) for each in here]
+            figures_here += [replace(figure, state=state or figure.state) for figure in here]
     missing = [
         DeviceFigures(node, type_, minor, "missing", pods=tuple(Holder(pod, _largest(has)) for pod, has in holders))
         for (node, type_, minor), holders in taken.items()
     ]
-    return tuple(sorted([*found, *missing], key=lambda each: (each.node, _order(each.type), each.minor)))
+    return tuple(sorted([*figures_here, *missing], key=lambda figure: (figure.node, _order(figure.type), figure.minor)))
 
 
 def _of(
@@ -91,7 +91,7 @@ def _of(
         of(RATIO if is_gpu else OTHERS.get(unit.type, "")),
         of(MEMORY) if is_gpu else None,
         unit.total.get(MEMORY) if is_gpu else None,
-        tuple(Holder(pod, _largest(has)) for pod, has in sorted(holders, key=lambda each: each[0])),
+        tuple(Holder(pod, _largest(has)) for pod, has in sorted(holders, key=lambda holder: holder[0])),
         linked_with,
     )
 
@@ -101,7 +101,7 @@ def _linked(machine: Machine, unit: Unit) -> tuple[int, ...]:
     if unit.type != GPU or not machine.partitions:
         return ()
     for size in sorted(size for size in machine.partitions if size > 1):
-        sets = [set(each.minors) for each in machine.partitions[size] if unit.minor in each.minors]
+        sets = [set(partition.minors) for partition in machine.partitions[size] if unit.minor in partition.minors]
         if sets:
             return tuple(sorted(set().union(*sets) - {unit.minor}))
     return ()

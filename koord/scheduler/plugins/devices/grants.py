@@ -67,7 +67,7 @@ def held_by(pod: Pod) -> Granted | None:
     if said is None or is_stand_in(pod.metadata.name):
         return said
     asked_for = {name for name, amount in pod_requests(pod, capped=True).items() if amount}
-    by_type = tuple(each for each in said.by_type if not asked_for.isdisjoint(NAMES_OF.get(each[0], ())))
+    by_type = tuple(of_type for of_type in said.by_type if not asked_for.isdisjoint(NAMES_OF.get(of_type[0], ())))
     return said._replace(by_type=by_type) if by_type else None
 
 
@@ -77,10 +77,10 @@ def read(meta: ObjectMeta) -> Granted | None:
         return None
     try:
         said = DEVICE_ALLOCATED.read(meta)
-        found = [(type_, tuple(map(_grant, devices))) for type_, devices in said.items() if devices]
+        by_type = [(type_, tuple(map(_grant, devices))) for type_, devices in said.items() if devices]
     except BadInput:
         return None
-    return Granted(tuple(sorted(found)), alone_on_pcie(meta)) if found else None
+    return Granted(tuple(sorted(by_type)), alone_on_pcie(meta)) if by_type else None
 
 
 def alone_on_pcie(meta: ObjectMeta) -> tuple[str, ...]:
@@ -114,15 +114,17 @@ def _some(type_: str, grants: tuple[Grant, ...]) -> str:
 
 def _grant(device: AllocatedDevice) -> Grant:
     extension = device.extension or AllocationExtension()
-    vfs = tuple(VF(each.minor, each.bus_id) for each in extension.vfs)
-    taken = tuple(sorted((name, each) for name, each in stored_amounts(device.resources).items() if each > 0))
+    vfs = tuple(VF(vf.minor, vf.bus_id) for vf in extension.vfs)
+    taken = tuple(
+        sorted((name, quantity) for name, quantity in stored_amounts(device.resources).items() if quantity > 0)
+    )
     return Grant(device.minor, taken, device.id, vfs, extension.gpu_shared_resource_template)
 
 
 def _device(grant: Grant) -> AllocatedDevice:
     extension = None
     if grant.vfs or grant.template:
-        extension = AllocationExtension(tuple(AllocatedVF(*each) for each in grant.vfs), grant.template)
+        extension = AllocationExtension(tuple(AllocatedVF(*vf) for vf in grant.vfs), grant.template)
     resources = {name: from_value(amount, binary=name in _IN_BYTES) for name, amount in grant.amounts}
     return AllocatedDevice(grant.minor, resources, grant.id, extension)
 
@@ -131,8 +133,8 @@ def rest_of(held: Granted, inside: Iterable[Granted]) -> Granted:
     """What is left of some devices when others have theirs out of them: nothing of it is there twice."""
     had: dict[tuple[str, int], dict[str, int]] = {}
     vfs: dict[tuple[str, int], set[str]] = {}
-    for each in inside:
-        for type_, grants in each.by_type:
+    for note in inside:
+        for type_, grants in note.by_type:
             for grant in grants:
                 of_device = had.setdefault((type_, grant.minor), {})
                 for name, amount in grant.amounts:

@@ -23,9 +23,9 @@ def allocate_more(
     """As `allocate`: all devices that a pod has afterwards. `room`: without what it has; `key`: the pod's."""
     own = frozenset((type_, grant.minor) for type_, grants in having.by_type for grant in grants)
     room = replace(room, preferred=own)
-    found = allocate(room, wanted, score_in(room))
-    if isinstance(found, Objection) or has_all(found, having):
-        return found
+    grants = allocate(room, wanted, score_in(room))
+    if isinstance(grants, Objection) or has_all(grants, having):
+        return grants
     usage = deepcopy(room.usage)
     usage.count(having, key, +1)
     mates = room.mates | {minor for type_, minor in own if type_ == GPU}
@@ -34,16 +34,16 @@ def allocate_more(
     if isinstance(more, Objection):
         return more
     room = replace(room, most={type_: _both(room, wanted, type_, having, more) for type_ in {*more, *dict(own)}})
-    found = allocate(room, wanted, score_in(room))
-    if isinstance(found, Objection) or has_all(found, having):
-        return found
+    grants = allocate(room, wanted, score_in(room))
+    if isinstance(grants, Objection) or has_all(grants, having):
+        return grants
     return Objection("node(s) no devices beside those that it has")
 
 
-def has_all(found: Grants, having: Granted) -> bool:
+def has_all(offered: Grants, having: Granted) -> bool:
     """Whether nothing of what it has is given up."""
     for type_, grants in having.by_type:
-        after = {grant.minor: grant for grant in found.get(type_, ())}
+        after = {grant.minor: grant for grant in offered.get(type_, ())}
         for grant in grants:
             same = after.get(grant.minor)
             if same is None or not set(grant.vfs) <= set(same.vfs):
@@ -56,9 +56,9 @@ def has_all(found: Grants, having: Granted) -> bool:
 
 def _missing(wanted: Wanted, having: Granted) -> Wanted:
     """The devices that it lacks."""
-    asked = [(each, each.count - len(having.of(each.type))) for each in wanted.requests]
-    less = tuple(replace(each, count=count) for each, count in asked if each.count and count > 0)
-    types = {each.type for each in less}
+    asked = [(request, request.count - len(having.of(request.type))) for request in wanted.requests]
+    less = tuple(replace(request, count=count) for request, count in asked if request.count and count > 0)
+    types = {request.type for request in less}
     joint = tuple(type_ for type_ in wanted.joint if type_ in types)
     return replace(wanted, requests=less, joint=joint if len(joint) > 1 else (), partition=None)
 
@@ -66,13 +66,13 @@ def _missing(wanted: Wanted, having: Granted) -> Wanted:
 def _both(room: Room, wanted: Wanted, type_: str, having: Granted, more: Grants) -> Mapping[int, Grant]:
     """What it has and what is new, of one type: no other devices, and of its own the same virtual functions."""
     request = wanted.of(type_)
-    each = {} if request is None else request.amounts
+    amounts = {} if request is None else request.amounts
     minors = {grant.minor: grant.vfs for grant in more.get(type_, ())} | {
         grant.minor: grant.vfs for grant in having.of(type_)
     }
-    found = {}
+    by_minor = {}
     for minor, vfs in minors.items():
         unit = room.machine.unit(type_, minor)
         total = {} if unit is None else unit.total
-        found[minor] = Grant(minor, tuple(sorted({**each, **total}.items())), vfs=vfs)
-    return found
+        by_minor[minor] = Grant(minor, tuple(sorted({**amounts, **total}.items())), vfs=vfs)
+    return by_minor

@@ -119,27 +119,27 @@ UNTOLD: Final = Machine({})
 def machine_of(device: Device) -> Machine:
     """What a Device object says."""
     claimed = _claims(device)
-    found: dict[tuple[str, int], Unit] = {}
+    units: dict[tuple[str, int], Unit] = {}
     elsewhere = _on_several(device)
     for info in device.spec.devices:
         if info.minor is not None and info.minor >= 0:
             usable = info.health and claimed[info.type, info.minor] == 1
-            found[info.type, info.minor] = _unit(info, info.minor, usable, elsewhere)
-    for key in _beyond(found):
-        del found[key]
+            units[info.type, info.minor] = _unit(info, info.minor, usable, elsewhere)
+    for key in _beyond(units):
+        del units[key]
     try:
         partitions = GPU_PARTITIONS.read(device.metadata, "Device")
     except AnnotationError:
         partitions = None
-    return _machine(found.values(), device.metadata.labels, partitions)
+    return _machine(units.values(), device.metadata.labels, partitions)
 
 
 def lost(machine: Machine) -> Machine:
     """The same after its Device object is gone: nothing of it is given out any more, and what pods have stays known."""
     units = (
-        Unit(each.type, each.minor, each.id, {}, each.place, each.labels)
+        Unit(unit.type, unit.minor, unit.id, {}, unit.place, unit.labels)
         for of in machine.units.values()
-        for each in of
+        for unit in of
     )
     return _machine(units, machine.labels, machine.partitions)
 
@@ -147,7 +147,7 @@ def lost(machine: Machine) -> Machine:
 def faults(device: Device) -> Iterator[Fault]:
     """What is wrong with a Device object."""
     claimed = _claims(device)
-    told = set[tuple[str, int]]()
+    reported = set[tuple[str, int]]()
     beyond = set(_beyond(claimed))
     elsewhere = _on_several(device)
     for i, info in enumerate(device.spec.devices):
@@ -156,8 +156,8 @@ def faults(device: Device) -> Iterator[Fault]:
             yield Fault(f"{where}.minor", "is missing: the device is not used")
         elif info.minor < 0:
             yield Fault(f"{where}.minor", f"{info.minor} must be 0 or more: the device is not used")
-        elif claimed[info.type, info.minor] > 1 and (info.type, info.minor) not in told:
-            told.add((info.type, info.minor))
+        elif claimed[info.type, info.minor] > 1 and (info.type, info.minor) not in reported:
+            reported.add((info.type, info.minor))
             number = claimed[info.type, info.minor]
             yield Fault(
                 f"{where}.minor", f"{info.minor} is the minor of {number} {info.type} devices: none of them is used"
@@ -173,8 +173,8 @@ def faults(device: Device) -> Iterator[Fault]:
             )
         at = info.topology
         if at is not None and not ANY_NUMA <= at.node_id < MOST_NUMA_NODES:
-            known = f"from 0 to {MOST_NUMA_NODES - 1}, or {ANY_NUMA} if unknown"
-            yield Fault(f"{where}.topology.nodeID", f"must be {known}, not {at.node_id}: it counts as unknown")
+            valid = f"from 0 to {MOST_NUMA_NODES - 1}, or {ANY_NUMA} if unknown"
+            yield Fault(f"{where}.topology.nodeID", f"must be {valid}, not {at.node_id}: it counts as unknown")
         yield from _function_faults(where, info, elsewhere)
         try:
             below = {name: amount for name, amount in amounts(info.resources).items() if amount < 0}
@@ -197,17 +197,17 @@ def _function_faults(where: str, info: DeviceInfo, elsewhere: Set[str]) -> Itera
 def _on_several(device: Device) -> frozenset[str]:
     """Virtual functions that more than one device claims: given to two pods, they would be one."""
     claimed: dict[str, int] = {}
-    found = set[str]()
+    repeated = set[str]()
     for i, info in enumerate(device.spec.devices):
         for bus_id in {function.bus_id for group in info.vf_groups for function in group.vfs if function.bus_id}:
             if claimed.setdefault(bus_id, i) != i:
-                found.add(bus_id)
-    return frozenset(found)
+                repeated.add(bus_id)
+    return frozenset(repeated)
 
 
 def _without(groups: tuple[VirtualFunctionGroup, ...], unusable: Set[str]) -> tuple[VirtualFunctionGroup, ...]:
     return tuple(
-        msgspec.structs.replace(group, vfs=tuple(each for each in group.vfs if each.bus_id not in unusable))
+        msgspec.structs.replace(group, vfs=tuple(vf for vf in group.vfs if vf.bus_id not in unusable))
         for group in groups
     )
 
@@ -221,8 +221,8 @@ def _beyond(keys: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
 
 
 def _claims(device: Device) -> Counter[tuple[str, int]]:
-    told = ((info.type, info.minor) for info in device.spec.devices)
-    return Counter((type_, minor) for type_, minor in told if minor is not None and minor >= 0)
+    listed = ((info.type, info.minor) for info in device.spec.devices)
+    return Counter((type_, minor) for type_, minor in listed if minor is not None and minor >= 0)
 
 
 def _machine(units: Iterable[Unit], labels: Mapping[str, str], partitions: Partitions | None) -> Machine:
@@ -244,8 +244,8 @@ def _scopes(units: Sequence[Unit]) -> Scope:
         numa.setdefault(unit.place.numa, {}).setdefault(unit.place.pcie, []).append(unit)
     children = []
     for _, switches in sorted(numa.items()):
-        below = tuple(_scope(2, each) for _, each in sorted(switches.items()))
-        children.append(_scope(1, [unit for each in below for unit in each.units], below))
+        below = tuple(_scope(2, units) for _, units in sorted(switches.items()))
+        children.append(_scope(1, [unit for scope in below for unit in scope.units], below))
     return _scope(0, units, tuple(children))
 
 
@@ -265,9 +265,9 @@ def _unit(info: DeviceInfo, minor: int, usable: bool, elsewhere: Set[str]) -> Un
 def _total(resources: ResourceList) -> Mapping[str, int]:
     """Empty if one of the amounts is invalid: without it, the size of the device is unknown."""
     try:
-        found = amounts(resources)
+        total = amounts(resources)
     except BadInput:
         return {}
-    if any(amount < 0 for amount in found.values()):
+    if any(amount < 0 for amount in total.values()):
         return {}
-    return {name: stored_amount(amount) for name, amount in found.items() if amount}
+    return {name: stored_amount(amount) for name, amount in total.items() if amount}

@@ -81,7 +81,7 @@ class DeviceJudge(Judge):
         self._devices = cluster.notes(Devices)
         aligns = not args.disable_device_numa_topology_alignment
         self.exact = self._check = DeviceCheck(wanted, policy, cluster, view, adapts=adapts, aligns=aligns)
-        self._counting = [_counting(each, self._devices.slots[each.type], view) for each in wanted.requests]
+        self._counting = [_counting(request, self._devices.slots[request.type], view) for request in wanted.requests]
         self.facets, self._rows = policy.facets, policy.rows
         self.scores_on = Reason(0) if policy.rows is None else policy.rows.scores_on
         self.view = view
@@ -101,11 +101,11 @@ class DeviceJudge(Judge):
     def feasible(self, cells: Cells) -> Numbers:
         mask: Numbers = 0
         if self._isolation:
-            found = self._cluster.labels.values(names.LABEL_GPU_ISOLATION_PROVIDER).get(self._isolation)
-            mask = mask | (cells["label", names.LABEL_GPU_ISOLATION_PROVIDER] != found) * _ISOLATION
-        for each in self._unsupported:
-            vendor = self._cluster.labels.values(names.LABEL_GPU_VENDOR).get(each.vendor)
-            model = self._cluster.labels.values(names.LABEL_GPU_MODEL).get(each.model)
+            isolation_value = self._cluster.labels.values(names.LABEL_GPU_ISOLATION_PROVIDER).get(self._isolation)
+            mask = mask | (cells["label", names.LABEL_GPU_ISOLATION_PROVIDER] != isolation_value) * _ISOLATION
+        for unsupported in self._unsupported:
+            vendor = self._cluster.labels.values(names.LABEL_GPU_VENDOR).get(unsupported.vendor)
+            model = self._cluster.labels.values(names.LABEL_GPU_MODEL).get(unsupported.model)
             listed = (cells["label", names.LABEL_GPU_VENDOR] == vendor) & (
                 cells["label", names.LABEL_GPU_MODEL] == model
             )
@@ -128,18 +128,18 @@ class DeviceJudge(Judge):
         return self._policy.remarks()
 
     def reasons(self, mask: int) -> list[str]:
-        found = []
+        reasons = []
         if mask & _ISOLATION:
-            found.append(f"node(s) do not isolate pods on shared GPUs by {self._isolation}")
+            reasons.append(f"node(s) do not isolate pods on shared GPUs by {self._isolation}")
         if mask & _UNSUPPORTED:
-            found.append("node(s) have GPUs of a model that cannot be shared")
+            reasons.append("node(s) have GPUs of a model that cannot be shared")
         bits = mask // _FIRST
-        found += [
+        reasons += [
             f"Insufficient {request.type} devices"
             for i, request in enumerate(self.wanted.requests)
             if bits >> 2 * i & 3
         ]
-        return found
+        return reasons
 
     def unresolvable(self, mask: int, row: Row) -> bool:
         if mask & (_ISOLATION | _UNSUPPORTED):
@@ -151,7 +151,7 @@ class DeviceJudge(Judge):
         room = self._check.room(ask, row)
         if room is None:
             return ()
-        asked = tuple([each for each in ask.requests if each[0] in DEVICE_NAMES])
+        asked = tuple([quantity for quantity in ask.requests if quantity[0] in DEVICE_NAMES])
         return list(changes(room, self.wanted, ask.pod, asked))
 
     def detail(self, reason: str, rows: Sequence[Row]) -> str:
@@ -163,7 +163,7 @@ class DeviceJudge(Judge):
                 return self._shortage(request, counting, cells, rows)
         gpu = self.wanted.of(GPU)
         if gpu is not None and reason in (NO_SUCH_SET, NO_FREE_SET):
-            tables = [table_of(*told)[0] for row in rows if (told := self._told(row)) is not None]
+            tables = [table_of(*figures_on_row)[0] for row in rows if (figures_on_row := self._told(row)) is not None]
             sizes = listed(map(str, sorted({size for table in tables for size in table or ()})))
             return f"sets are of {sizes} GPUs, {gpu.count} needed" if reason == NO_SUCH_SET else _no_set(gpu.count)
         return ""
@@ -233,13 +233,13 @@ def _forms_of_row(rows: RowScores | None, columns: dict[Hashable, Array]) -> tup
 
 
 def _together(rows: RowScores | None, numbers: Sequence[tuple[Least, Any]]) -> Judge:
-    scores = None if rows is None else rows.together([each for _, each in numbers])
+    scores = None if rows is None else rows.together([amounts for _, amounts in numbers])
     return _Together([least for least, _ in numbers], scores)
 
 
 class _Together(Judge):
     def __init__(self, least: Sequence[Least], scores: Callable[[Many], Array] | None) -> None:
-        self._part, self._whole = (np.array(each, np.int64) for each in zip(*least, strict=True))
+        self._part, self._whole = (np.array(least_of_type, np.int64) for least_of_type in zip(*least, strict=True))
         self._scores = scores
 
     def feasible(self, cells: Cells) -> Numbers:
@@ -282,14 +282,14 @@ def _fitting(cells: Cells, counting: _Counting) -> Numbers:
     """Of how many devices enough is left."""
     if type(cells) is One:
         columns, row = cells.columns, cells.rows
-        found = 0
+        count = 0
         for slot in counting.of_slot:
             for column, amount in slot:
                 if columns[column].item(row) < amount:
                     break
             else:
-                found += 1
-        return found
+                count += 1
+        return count
     enough = None
     for names_, amount in counting.slots:
         if not names_:

@@ -167,8 +167,8 @@ class Devices(Notes):
         return self._insiders.counted(note, record, row) if isinstance(note, Granted) else None
 
     def moved(self, note: Any, record: PodRecord, row: Row, sign: int) -> None:
-        for each, counted, by in self._insiders.moved(note, record, row, sign):
-            self._count(counted, each.key, row, by)
+        for pod, counted, by in self._insiders.moved(note, record, row, sign):
+            self._count(counted, pod.key, row, by)
 
     def _count(self, note: Granted, key: str, row: Row, sign: int) -> None:
         usage = self._usage.get(row)
@@ -213,16 +213,16 @@ class Devices(Notes):
     def _gains(self, type_: str, slot: int, amounts: Amounts, offered: Collection[str]) -> Gains:
         """The cells that a grant changes. Few kinds of grants are given out again and again."""
         key = (type_, slot, amounts, tuple(offered))
-        found = self._cells.get(key)
-        if found is None:
+        cells = self._cells.get(key)
+        if cells is None:
             if len(self._cells) >= CELLS_KEPT:
                 self._cells.clear()
-            found = self._cells[key] = tuple(_cells(type_, slot, amounts, offered))
-        return found
+            cells = self._cells[key] = tuple(_cells(type_, slot, amounts, offered))
+        return cells
 
     def machine(self, row: Row) -> Machine | None:
-        known = self.machines.get(self.cluster.table.names[row])
-        return UNTOLD if known is None and self._offers(row) else known
+        machine = self.machines.get(self.cluster.table.names[row])
+        return UNTOLD if machine is None and self._offers(row) else machine
 
     def _offers(self, row: Row) -> bool:
         """Whether a node says that it has devices to share."""
@@ -231,15 +231,15 @@ class Devices(Notes):
 
     def usage(self, row: Row, without: Iterable[PodRecord] = ()) -> Usage | None:
         """What pods have of a row's devices; `without`: some of them not counted. None: nothing."""
-        found = self._usage.get(row)
-        if found is None or not without:
-            return found
-        gone = {each.key for each in without if each.note(self.name) is not None}
+        usage = self._usage.get(row)
+        if usage is None or not without:
+            return usage
+        gone = {record.key for record in without if record.note(self.name) is not None}
         if not gone:
-            return found
+            return usage
         rest = Usage()
         here = self.cluster.pods_on[row]
-        for key in {pod for pods in found.holders.values() for pod in pods} - gone:
+        for key in {pod for pods in usage.holders.values() for pod in pods} - gone:
             counted = self.counts_as(here[key], row)
             assert counted is not None
             rest.count(counted, key, +1)
@@ -253,11 +253,11 @@ class Devices(Notes):
     def remove_device(self, device: Device) -> None:
         """A node no longer has a Device object: its devices are no longer allocated."""
         name = device.metadata.name
-        known = self.machines.get(name)
+        machine = self.machines.get(name)
         if name not in self.cluster.table.row_of:
             self.machines.pop(name, None)
-        elif known is not None:
-            self.put_machine(name, lost(known))
+        elif machine is not None:
+            self.put_machine(name, lost(machine))
             self._lost.add(name)
 
     def put_machine(self, node: str, machine: Machine) -> None:

@@ -46,8 +46,8 @@ class Locks(Index):
         now_s, pods = self.cluster.now_s, self.cluster.pods
         for lock in (self._told.get(row), self._taken.get(row)):
             if lock is not None and lock.pod != besides and now_s - lock.at_s <= HOLDS_S:
-                known = pods.get(lock.pod)
-                if known is not None and known[1] == row:
+                holder = pods.get(lock.pod)
+                if holder is not None and holder[1] == row:
                     return lock.pod
         return None
 
@@ -58,17 +58,17 @@ class Locks(Index):
     def node_put(self, row: Row) -> None:
         """A node came or has changed."""
         meta = self.cluster.nodes[row].metadata
-        told = next((lock for each in LOCKS.values() if (lock := each.read(meta)) is not None), None)
-        if told == self._told.get(row):
+        current = next((lock for annotation in LOCKS.values() if (lock := annotation.read(meta)) is not None), None)
+        if current == self._told.get(row):
             return
         # Pods that were rejected because of the lock may go there.
         self.cluster.table.touch(row, int(Reason.EXACT))
-        if told is None:
+        if current is None:
             del self._told[row]
             return
-        self._told[row] = told
+        self._told[row] = current
         taken = self._taken.get(row)
-        if taken is not None and taken.pod == told.pod:
+        if taken is not None and taken.pod == current.pod:
             del self._taken[row]
 
     def node_removed(self, row: Row) -> None:

@@ -28,7 +28,7 @@ _WEIGHTS: Final = ((8, 10000), (4, 100), (2, 1))
 
 
 def _of(*sets: Sequence[int]) -> tuple[GPUPartition, ...]:
-    return tuple(GPUPartition(tuple(each), "NVLink", None, 1) for each in sets)
+    return tuple(GPUPartition(tuple(minors), "NVLink", None, 1) for minors in sets)
 
 
 BUILT_IN: Final[Partitions] = {
@@ -57,10 +57,10 @@ def partitioned(room: Room, wanted: Wanted, request: Request) -> tuple[Unit, ...
     of_size = table.get(request.count)
     if not of_size:
         return Objection(NO_SUCH_SET, resolvable=False) if must else None
-    found = _best(room, wanted, request, table, of_size)
-    if found is None:
+    units = _best(room, wanted, request, table, of_size)
+    if units is None:
         return Objection(NO_FREE_SET) if must else None
-    return found
+    return units
 
 
 def _best(
@@ -69,10 +69,14 @@ def _best(
     free = {unit.minor: unit for unit in room.units(request) if not room.is_used(unit) and room.fits(unit, request)}
     bandwidth = bandwidth_of(wanted.partition)
     for group in _by_score(of_size):
-        feasible = [each for each in group if free.keys() >= set(each.minors) and _has_bandwidth(each, bandwidth)]
+        feasible = [
+            partition
+            for partition in group
+            if free.keys() >= set(partition.minors) and _has_bandwidth(partition, bandwidth)
+        ]
         if feasible:
             unused = {unit.minor for unit in room.machine.units[GPU] if unit.total and not room.is_used(unit)}
-            best = max(feasible, key=lambda each: _value(each, table, request.count, unused, room.mates))
+            best = max(feasible, key=lambda partition: _value(partition, table, request.count, unused, room.mates))
             return tuple(free[minor] for minor in sorted(best.minors))
         if wanted.partition is not None and wanted.partition.is_restricted:
             break
@@ -81,8 +85,8 @@ def _best(
 
 def _by_score(partitions: Sequence[GPUPartition]) -> Iterator[list[GPUPartition]]:
     """Groups of equal scores, the highest first, each in the order of the table."""
-    ordered = sorted(partitions, key=lambda each: -each.allocation_score)
-    return (list(group) for _, group in groupby(ordered, key=lambda each: each.allocation_score))
+    ordered = sorted(partitions, key=lambda partition: -partition.allocation_score)
+    return (list(group) for _, group in groupby(ordered, key=lambda partition: partition.allocation_score))
 
 
 def _value(
@@ -94,7 +98,7 @@ def _value(
     for size, weight in _WEIGHTS:
         if size >= count and table.get(size):
             first = next(_by_score(table[size]))
-            whole += sum(weight * each.allocation_score for each in first if left >= set(each.minors))
+            whole += sum(weight * partition.allocation_score for partition in first if left >= set(partition.minors))
     return _linked(taken, table, mates), whole
 
 
@@ -103,7 +107,7 @@ def _linked(taken: GPUPartition, table: Mapping[int, Sequence[GPUPartition]], ma
     if not mates:
         return 0
     together = {*taken.minors, *mates}
-    sizes = [size for size, of_size in table.items() if any(set(each.minors) >= together for each in of_size)]
+    sizes = [size for size, of_size in table.items() if any(set(partition.minors) >= together for partition in of_size)]
     return -min(sizes, default=1 << 16)
 
 

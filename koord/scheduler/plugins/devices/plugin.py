@@ -134,22 +134,22 @@ class DeviceShare(Plugin):
         meta = ask.meta
         said = tuple([meta.annotations.get(key, "") for key in _LOOKED_AT]) if meta.annotations else ()
         slots = tuple(self._devices.slots.values())
-        known = None if self._templates.needed_for.isdisjoint([name for name, _ in asked]) else self._template_version
+        version = None if self._templates.needed_for.isdisjoint([name for name, _ in asked]) else self._template_version
         packed = cluster.notes(Demand).of_shape(ask.shape, ask.spec) if self._packs else None
-        return asked, said, meta.labels.get(names.LABEL_GPU_ISOLATION_PROVIDER, ""), slots, packed, known
+        return asked, said, meta.labels.get(names.LABEL_GPU_ISOLATION_PROVIDER, ""), slots, packed, version
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         asked, view = self._of(ask), ask.view
         if not asked:
             return PackingJudge(packing_of(self._packs, ask, cluster, view)) if self._packs else None
         try:
-            found = wanted(asked, ask.meta, self._templates)
+            devices_wanted = wanted(asked, ask.meta, self._templates)
         except InvalidRequest as error:
             return Refused(str(error))
-        if found is None:
+        if devices_wanted is None:
             return None
-        policy = policy_of(self._args, ask, found, cluster, view)
-        return DeviceJudge(found, policy, self._args, cluster, view, adapts=self._adapts).quickest()
+        policy = policy_of(self._args, ask, devices_wanted, cluster, view)
+        return DeviceJudge(devices_wanted, policy, self._args, cluster, view, adapts=self._adapts).quickest()
 
     def helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
         """A pod that leaves is of no help unless it had devices."""
@@ -159,8 +159,8 @@ class DeviceShare(Plugin):
             return isinstance(subject, Node)
         return not isinstance(subject, Pod) or names.ANNOTATION_DEVICE_ALLOCATED in subject.metadata.annotations
 
-    def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
-        return found if isinstance(found, Granted) else None
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster, checked: object) -> object:
+        return checked if isinstance(checked, Granted) else None
 
     def pre_bind(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Mapping[str, Any] | PreBind | None:
         key = names.ANNOTATION_DEVICE_ALLOCATED
@@ -191,10 +191,10 @@ class DeviceShare(Plugin):
 
     def _of(self, ask: Ask) -> Amounts:
         """What a pod asks of devices, as it says it."""
-        known = self._asked.get(ask.shape)
-        if known is None:
+        of_devices = self._asked.get(ask.shape)
+        if of_devices is None:
             if len(self._asked) >= SHAPES_KEPT:
                 self._asked.clear()
-            known = tuple([each for each in ask.requests if each[0] in DEVICE_NAMES])
-            self._asked[ask.shape] = known
-        return known
+            of_devices = tuple([quantity for quantity in ask.requests if quantity[0] in DEVICE_NAMES])
+            self._asked[ask.shape] = of_devices
+        return of_devices

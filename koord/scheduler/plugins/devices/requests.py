@@ -59,7 +59,7 @@ NAMES_OF: Final[Mapping[str, frozenset[str]]] = {
 _ALONE: Final[tuple[frozenset[str], ...]] = tuple(
     map(frozenset, ({MEMORY}, {RATIO}, {CORE, MEMORY}, {CORE, RATIO}, {_NPU_CORE, RATIO}))
 )
-_WITH_SHARED: Final = tuple(each | {_SHARED} for each in _ALONE[:4])
+_WITH_SHARED: Final = tuple(names_alone | {_SHARED} for names_alone in _ALONE[:4])
 _TEMPLATED: Final = tuple(
     map(frozenset, ({_SHARED, _NPU_CORE, _NPU_CPU, MEMORY}, {_SHARED, _NPU_CORE, _NPU_CPU, MEMORY, _NPU_DVPP}))
 )
@@ -118,7 +118,7 @@ class Wanted:
     "The isolation provider that must isolate pods on a shared GPU."
 
     def of(self, type_: str) -> Request | None:
-        return next((each for each in self.requests if each.type == type_), None)
+        return next((request for request in self.requests if request.type == type_), None)
 
     @property
     def shares_gpu(self) -> bool:
@@ -142,14 +142,14 @@ def wanted(requests: Amounts, meta: ObjectMeta, templates: Templates | None = No
         partition = GPU_PARTITION_SPEC.read(meta)
     except AnnotationError as error:
         raise InvalidRequest(str(error)) from None
-    found = [*_gpu(asked, hints.get(GPU) or DeviceHint(), templates)]
+    wanted_devices = [*_gpu(asked, hints.get(GPU) or DeviceHint(), templates)]
     for type_, name in OTHERS.items():
         if name in asked:
-            found.append(_other(type_, asked[name], hints.get(type_) or DeviceHint()))
-    alone = {each.type for each in found if each.count}
-    types = tuple(dict.fromkeys(each for each in (joint.device_types if joint else ()) if each in alone))
+            wanted_devices.append(_other(type_, asked[name], hints.get(type_) or DeviceHint()))
+    alone = {request.type for request in wanted_devices if request.count}
+    types = tuple(dict.fromkeys(type_ for type_ in (joint.device_types if joint else ()) if type_ in alone))
     return Wanted(
-        tuple(found),
+        tuple(wanted_devices),
         types if len(types) > 1 else (),
         bool(joint and joint.required_scope == "SamePCIe"),
         partition,
@@ -183,14 +183,14 @@ def _gpu(asked: Mapping[str, int], hint: DeviceHint, templates: Templates | None
         raise InvalidRequest(f"requests: {asked_for} cannot be asked for in this combination; valid is {_SETS}")
     ratio = amounts.get(RATIO, 0)
     count = amounts.pop(_SHARED, 0) or (ratio // WHOLE if ratio > WHOLE else 1)
-    each = tuple(sorted((name, amount // count) for name, amount in amounts.items()))
-    request = _hinted(GPU, count, each, hint)
+    per_device = tuple(sorted((name, amount // count) for name, amount in amounts.items()))
+    request = _hinted(GPU, count, per_device, hint)
     if templates is None or request.is_whole or templates.needed_for.isdisjoint(amounts):
         yield request
         return
-    matching = templates.matching(each)
+    matching = templates.matching(per_device)
     if not matching:
-        part = ", ".join(f"{render(name, amount)} {name}" for name, amount in each)
+        part = ", ".join(f"{render(name, amount)} {name}" for name, amount in per_device)
         raise InvalidRequest(f"requests: {part} matches no template of any model; {templates.told()}")
     yield replace(request, templates=matching)
 
@@ -218,11 +218,11 @@ def _other(type_: str, amount: int, hint: DeviceHint) -> Request:
     return _hinted(type_, 1, ((name, amount),), hint)
 
 
-def _hinted(type_: str, count: int, each: Amounts, hint: DeviceHint) -> Request:
+def _hinted(type_: str, count: int, per_device: Amounts, hint: DeviceHint) -> Request:
     return Request(
         type_,
         count,
-        each,
+        per_device,
         compile_labels(hint.selector, absent=EVERYTHING),
         None if hint.vf_selector is None else compile_labels(hint.vf_selector, absent=EVERYTHING),
         hint.required_topology_scope,
@@ -241,5 +241,5 @@ def _invalid(name: str, amount: int, rule: str) -> InvalidRequest:
 
 def bandwidth_of(partition: GPUPartitionSpec | None) -> int:
     """Bytes a second that linked GPUs must have between them; 0: it does not matter."""
-    found = None if partition is None else partition.ring_bus_bandwidth
-    return 0 if found is None else value(found)
+    bandwidth = None if partition is None else partition.ring_bus_bandwidth
+    return 0 if bandwidth is None else value(bandwidth)

@@ -46,21 +46,21 @@ class Room:
 
     def units(self, request: Request) -> list[Unit]:
         """The devices that a request may be met from, whether or not enough is left of them."""
-        found = [each for each in self.machine.units.get(request.type, ()) if each.total]
+        units = [unit for unit in self.machine.units.get(request.type, ()) if unit.total]
         if request.selector.requirements:
-            found = [each for each in found if request.selector.matches(each.labels)]
+            units = [unit for unit in units if request.selector.matches(unit.labels)]
         if request.type in self.most:
-            found = [each for each in found if each.minor in self.most[request.type]]
+            units = [unit for unit in units if unit.minor in self.most[request.type]]
         if self.numa_nodes is not None:
-            found = [each for each in found if self._is_on(each, self.numa_nodes)]
+            units = [unit for unit in units if self._is_on(unit, self.numa_nodes)]
         if self.switches is not None:
-            found = [each for each in found if each.place is not None and each.place.pcie in self.switches]
+            units = [unit for unit in units if unit.place is not None and unit.place.pcie in self.switches]
         if request.exclusive:
-            found = [each for each in found if not self._is_taken(each, request)]
+            units = [unit for unit in units if not self._is_taken(unit, request)]
         if self.usage.alone:
             kept = {self._pcie(key) for key in self.usage.alone if key[0] == request.type}
-            found = [each for each in found if each.place is None or each.place.pcie not in kept]
-        return found
+            units = [unit for unit in units if unit.place is None or unit.place.pcie not in kept]
+        return units
 
     def fits(self, unit: Unit, request: Request) -> bool:
         """Whether enough is left of a device. A resource that it does not name is not limited, unless nothing is left
@@ -117,16 +117,16 @@ def has_left(unit: Unit, asked: Amounts, used: Mapping[str, int], within: Mappin
     return limited or any(whole > used.get(name, 0) for name, whole in total.items())
 
 
-def filled(each: Amounts, unit: Unit) -> Amounts:
+def filled(per_device: Amounts, unit: Unit) -> Amounts:
     """What a request takes of one device: of memory and its ratio, the one that is missing follows from the other."""
-    return _filled(each, unit.total.get(MEMORY, 0))
+    return _filled(per_device, unit.total.get(MEMORY, 0))
 
 
 @lru_cache(maxsize=4096)
-def _filled(each: Amounts, memory: int) -> Amounts:
-    asked = dict(each)
+def _filled(per_device: Amounts, memory: int) -> Amounts:
+    asked = dict(per_device)
     if not memory or (MEMORY in asked) == (RATIO in asked):
-        return each
+        return per_device
     if RATIO in asked:
         asked[MEMORY] = asked[RATIO] * memory // WHOLE
     else:

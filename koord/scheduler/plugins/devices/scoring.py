@@ -104,7 +104,7 @@ def policy_of(args: DeviceShareArgs, ask: Ask, wanted: Wanted, cluster: Cluster,
     if strategy.type == "FGD" or strategy.type == "ShadowPrices":
         return packing_of(strategy.type, ask, cluster, view)
     return ByAllocation(
-        _SHAPES[strategy.type], {each.name: each.weight for each in strategy.resources}, wanted, cluster, view
+        _SHAPES[strategy.type], {weight.name: weight.weight for weight in strategy.resources}, wanted, cluster, view
     )
 
 
@@ -165,11 +165,11 @@ class _Relative:
         self._raw = np.arange(self.size)
 
     def raw(self, cells: Cells) -> Numbers:
-        found: Numbers = 0
+        worth: Numbers = 0
         for filling in self._fillings:
             amounts = ((cells[has], cells[used] + adds, weight) for has, used, adds, weight in filling)
-            found = found + (self._shape.plain(amounts) if type(cells) is One else self._shape.of_rows(amounts))
-        return found
+            worth = worth + (self._shape.plain(amounts) if type(cells) is One else self._shape.of_rows(amounts))
+        return worth
 
     def refresh(self, changed: Changes | None) -> bool:
         table = self._cluster.table

@@ -20,15 +20,15 @@ def machine_told(machine: Machine, usage: Usage) -> dict[str, object]:
         for (type_, minor), pods in sorted(usage.holders.items())
         if machine.unit(type_, minor) is None
     }
-    told: dict[str, object] = {"devices": by_type}
+    figures: dict[str, object] = {"devices": by_type}
     if gone:
-        told["allocatedOnMissingDevices"] = gone
-    return told
+        figures["allocatedOnMissingDevices"] = gone
+    return figures
 
 
 def _unit_told(unit: Unit, usage: Usage) -> dict[str, object]:
     used = usage.amounts.get(unit.key, {})
-    told: dict[str, object] = {
+    figures: dict[str, object] = {
         "id": unit.id,
         "healthy": bool(unit.total),
         "total": _rendered(unit.total),
@@ -37,11 +37,11 @@ def _unit_told(unit: Unit, usage: Usage) -> dict[str, object]:
         "pods": sorted(usage.holders.get(unit.key, ())),
     }
     if unit.place is not None:
-        told["topology"] = {"nodeID": unit.place.numa, "pcieID": unit.place.pcie}
+        figures["topology"] = {"nodeID": unit.place.numa, "pcieID": unit.place.pcie}
     if unit.vf_groups:
         taken = usage.vfs.get(unit.key, {})
-        told["vfs"] = {vf.bus_id: vf.bus_id in taken for group in unit.vf_groups for vf in group.vfs}
-    return told
+        figures["vfs"] = {vf.bus_id: vf.bus_id in taken for group in unit.vf_groups for vf in group.vfs}
+    return figures
 
 
 def _rendered(amounts: Mapping[str, int]) -> dict[str, str]:

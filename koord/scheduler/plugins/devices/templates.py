@@ -40,14 +40,14 @@ class Templates:
     by_model: Mapping[str, Mapping[str, Amounts]] = field(default_factory=dict)
     "By vendor and model, and by name."
 
-    def matching(self, each: Amounts) -> tuple[tuple[str, str], ...]:
+    def matching(self, per_device: Amounts) -> tuple[tuple[str, str], ...]:
         """The models that have a template of exactly these amounts, and its name there."""
-        found: dict[str, str] = {}
+        matching_names: dict[str, str] = {}
         for model, templates in sorted(self.by_model.items()):
             for name, offers in sorted(templates.items()):
-                if offers == each:
-                    found.setdefault(model, name)
-        return tuple(found.items())
+                if offers == per_device:
+                    matching_names.setdefault(model, name)
+        return tuple(matching_names.items())
 
     def told(self) -> str:
         """For people whose pod asks for something else."""
@@ -78,9 +78,9 @@ def read(config: ConfigMap) -> Mapping[str, Mapping[str, Amounts]]:
 
 def faults(config: ConfigMap) -> Iterator[Fault]:
     """What is wrong with the ConfigMap."""
-    for _, found in _read(config):
-        if isinstance(found, Invalid):
-            yield from found.faults
+    for _, offer in _read(config):
+        if isinstance(offer, Invalid):
+            yield from offer.faults
 
 
 def _read(config: ConfigMap) -> Iterator[tuple[str, Mapping[str, Amounts] | Invalid]]:

@@ -52,8 +52,8 @@ def closest(
         return None
     # GPUs that the pod cannot have are in the tree, too: a switch that has a used one is in use.
     used = frozenset(minor for type_, minor in room.usage.holders if type_ == GPU)
-    found = _search(_Search(fitting, count, DEPTHS[scope], score, room.mates, used), tree, 0, 0)
-    return None if found is None else found.units
+    candidate = _search(_Search(fitting, count, DEPTHS[scope], score, room.mates, used), tree, 0, 0)
+    return None if candidate is None else candidate.units
 
 
 def _search(wanted: _Search, scope: Scope, mates: int, in_use: int) -> _Candidate | None:
@@ -64,9 +64,9 @@ def _search(wanted: _Search, scope: Scope, mates: int, in_use: int) -> _Candidat
     in_use += not wanted.used.isdisjoint(scope.minors)
     best: _Candidate | None = None
     for child in scope.children:
-        found = _search(wanted, child, mates, in_use)
-        if found is not None and (best is None or found.rank > best.rank):
-            best = found
+        candidate = _search(wanted, child, mates, in_use)
+        if candidate is not None and (best is None or candidate.rank > best.rank):
+            best = candidate
     if best is not None or scope.depth < wanted.least_depth:
         return best
     able = [unit for unit in scope.units if unit.minor in wanted.fitting]

@@ -34,11 +34,11 @@ def offers_of(tree: Tree, wish: NetworkTopologySpec, number: int, offer: Array, 
     if not multiples:
         return Offers(tree.summed(np.minimum(offer, number)), tree.summed(exist), tree.summed(score))
     levels = tree.levels
-    found = [_rounded(np.minimum(offer, number), multiples.get(levels[-1].layer, 1))]
+    offers = [_rounded(np.minimum(offer, number), multiples.get(levels[-1].layer, 1))]
     for i in range(len(levels) - 1, 0, -1):
-        above = np.bincount(levels[i].parent, found[0], len(levels[i - 1].names)).astype(np.int64)
-        found.insert(0, _rounded(above, multiples.get(levels[i - 1].layer, 1)))
-    return Offers(found, tree.summed(exist), tree.summed(score))
+        above = np.bincount(levels[i].parent, offers[0], len(levels[i - 1].names)).astype(np.int64)
+        offers.insert(0, _rounded(above, multiples.get(levels[i - 1].layer, 1)))
+    return Offers(offers, tree.summed(exist), tree.summed(score))
 
 
 def gathered(tree: Tree, wish: NetworkTopologySpec, number: int, offers: Offers) -> list[tuple[int, int]] | str:
@@ -59,7 +59,7 @@ def gathered(tree: Tree, wish: NetworkTopologySpec, number: int, offers: Offers)
             break
         at, kept = at + 1, below
     multiples = _multiples(wish)
-    ranked = sorted(kept.tolist(), key=lambda each: _rank(tree, offers, at, each, fullest=True))
+    ranked = sorted(kept.tolist(), key=lambda domain: _rank(tree, offers, at, domain, fullest=True))
     for domain in ranked:
         handed_out: list[tuple[int, int]] = []
         if _hand_out(tree, offers, multiples, at, domain, number, handed_out) == number:
@@ -110,8 +110,8 @@ def _hand_out(
         return takes
     below = np.flatnonzero((tree.levels[level + 1].parent == domain) & (offers.offer[level + 1] > 0)).tolist()
     given = 0
-    for each in sorted(below, key=lambda one: _rank(tree, offers, level + 1, one, fullest=False)):
+    for domain in sorted(below, key=lambda one: _rank(tree, offers, level + 1, one, fullest=False)):
         if given >= takes:
             break
-        given += _hand_out(tree, offers, multiples, level + 1, each, takes - given, to)
+        given += _hand_out(tree, offers, multiples, level + 1, domain, takes - given, to)
     return given

@@ -57,8 +57,8 @@ class _Nearness(KeepsGroups):
 
     def table(self, candidates: Array | None) -> Array:
         worth = np.zeros(self.size, np.int64)
-        asked = [each for each in range(self.size) if candidates is None or candidates[each]]
-        asked.sort(key=lambda each: self._ranks[each])
+        asked = [domain for domain in range(self.size) if candidates is None or candidates[domain]]
+        asked.sort(key=lambda domain: self._ranks[domain])
         for rank, group in enumerate(asked):
             worth[group] = BEST * rank // (len(asked) - 1) if len(asked) > 1 else 0
         return worth

@@ -94,7 +94,7 @@ class Network(Notes):
             return NO_OBJECT
         nodes = self.cluster.nodes.values()
         try:
-            return tree_of(self._layers.spec, {each.metadata.name: each.metadata.labels for each in nodes})
+            return tree_of(self._layers.spec, {node.metadata.name: node.metadata.labels for node in nodes})
         except BadLayers as error:
             return f"the ClusterNetworkTopology {NAME} cannot be used: {error}"
 

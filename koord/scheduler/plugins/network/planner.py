@@ -50,11 +50,11 @@ class Planner:
 
     def rows(self) -> list[Row | None] | str:
         """Where its pods go: all of them, or as many as it needs; or why that is nowhere."""
-        found = self._plan(range(len(self._asks)))
+        rows = self._plan(range(len(self._asks)))
         least = [i for need in self._engine.needs(self._asks) for i in need.members[: need.at_least]]
-        if isinstance(found, str) and least and len(least) < len(self._asks):
-            found = self._plan(least)
-        return found
+        if isinstance(rows, str) and least and len(least) < len(self._asks):
+            rows = self._plan(least)
+        return rows
 
     def domains(self) -> Domains | str:
         """What each domain could take of all of its pods."""
@@ -66,17 +66,17 @@ class Planner:
     def fields(self) -> list[list[Row]]:
         """Where room could be made: the rows of each domain that the gang may be in, domains first that could take most
         of it already."""
-        found = self.domains()
-        if isinstance(found, str):
+        domains = self.domains()
+        if isinstance(domains, str):
             return []
-        tree, offers = found.tree, found.offers
+        tree, offers = domains.tree, domains.offers
         level = lowest_must(tree, self._wish)
         domain = tree.ancestors(level)
         fields: dict[int, list[Row]] = {}
         for i, row in enumerate(self._network.rows.tolist()):
             fields.setdefault(int(domain[i]), []).append(row)
         names, offer = tree.levels[level].names, offers.offer[level]
-        return [fields[each] for each in sorted(fields, key=lambda each: (-int(offer[each]), names[each]))]
+        return [fields[domain] for domain in sorted(fields, key=lambda domain: (-int(offer[domain]), names[domain]))]
 
     def _plan(self, which: Iterable[int]) -> list[Row | None] | str:
         tree = self._network.tree()
@@ -88,10 +88,10 @@ class Planner:
             return places
         of_node = self._network.rows
         rows = [int(of_node[node]) for node, number in places for _ in range(number)]
-        found: list[Row | None] = [None] * len(self._asks)
+        row_of_ask: list[Row | None] = [None] * len(self._asks)
         for i, row in zip(members, rows, strict=True):
-            found[i] = row
-        return found
+            row_of_ask[i] = row
+        return row_of_ask
 
     def _in_order(self, which: Iterable[int]) -> list[int]:
         """Those first that have an index, by it; then by name."""
@@ -158,11 +158,11 @@ def drawn(domains: Domains, most: int = 40) -> list[str]:
         below = np.flatnonzero(tree.levels[level + 1].parent == number).tolist()
         if level + 2 == len(tree.levels):
             names, offer = tree.levels[level + 1].names, offers.offer[level + 1]
-            told = [f"{names[each]} {int(offer[each])}" for each in below[:8]]
-            lines.append(f"{indent}  {', '.join(told)}" + (f" and {len(below) - 8} more" if len(below) > 8 else ""))
+            offered = [f"{names[domain]} {int(offer[domain])}" for domain in below[:8]]
+            lines.append(f"{indent}  {', '.join(offered)}" + (f" and {len(below) - 8} more" if len(below) > 8 else ""))
             return
-        for each in below:
-            draw(level + 1, each, f"{indent}  ")
+        for domain in below:
+            draw(level + 1, domain, f"{indent}  ")
 
     draw(0, 0, "")
     if len(lines) > most:

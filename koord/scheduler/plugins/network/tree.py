@@ -54,36 +54,36 @@ class Tree:
     def ancestors(self, level: int) -> Array:
         """Of every node, the number of its domain in a level."""
         domain: Array = np.arange(len(self.levels[-1].names))
-        for each in range(len(self.levels) - 1, level, -1):
-            domain = self.levels[each].parent[domain]
+        for depth in range(len(self.levels) - 1, level, -1):
+            domain = self.levels[depth].parent[domain]
         return domain
 
     def summed(self, of_nodes: Array) -> list[Array]:
         """By level, a number of every node added up for every domain."""
-        found = [of_nodes]
+        sums = [of_nodes]
         for i in range(len(self.levels) - 1, 0, -1):
-            above = np.bincount(self.levels[i].parent, found[0], len(self.levels[i - 1].names))
-            found.insert(0, above.astype(np.int64))
-        return found
+            above = np.bincount(self.levels[i].parent, sums[0], len(self.levels[i - 1].names))
+            sums.insert(0, above.astype(np.int64))
+        return sums
 
 
 def layers_of(spec: ClusterNetworkTopologySpec) -> list[tuple[str, tuple[str, ...]]]:
     """Layers above the nodes, with their labels, the lowest first; without the cluster as a whole."""
-    by_name = {each.topology_layer: each for each in spec.network_topology_spec}
+    by_name = {layer.topology_layer: layer for layer in spec.network_topology_spec}
     if len(by_name) != len(spec.network_topology_spec):
         raise BadLayers("spec.networkTopologySpec names a layer twice")
     if NODE not in by_name:
         raise BadLayers(f"spec.networkTopologySpec has no layer {NODE}, where the chain of layers starts")
-    found: list[tuple[str, tuple[str, ...]]] = []
+    labels: list[tuple[str, tuple[str, ...]]] = []
     above = by_name[NODE].parent_topology_layer
     while above and above != ROOT:
         if above not in by_name:
             raise BadLayers(f"spec.networkTopologySpec has no layer {above}, which another one has as its parent")
-        if any(above == layer for layer, _ in found) or above == NODE:
+        if any(above == layer for layer, _ in labels) or above == NODE:
             raise BadLayers(f"spec.networkTopologySpec: layer {above} is above itself")
-        found.append((above, by_name[above].label_key))
+        labels.append((above, by_name[above].label_key))
         above = by_name[above].parent_topology_layer
-    return found
+    return labels
 
 
 def tree_of(spec: ClusterNetworkTopologySpec, nodes: Mapping[str, Mapping[str, str]]) -> Tree:
@@ -102,8 +102,8 @@ def tree_of(spec: ClusterNetworkTopologySpec, nodes: Mapping[str, Mapping[str, s
         for i, name in enumerate(path):
             above[i].setdefault(name, path[i + 1] if i + 1 < len(path) else "")
     levels, number_of = [Level(ROOT, ("",), np.zeros(1, np.intp))], {"": 0}
-    for (layer, _), known in zip(reversed(layers), reversed(above), strict=True):
-        levels.append(_level(layer, known, number_of))
+    for (layer, _), codes in zip(reversed(layers), reversed(above), strict=True):
+        levels.append(_level(layer, codes, number_of))
         number_of = {name: i for i, name in enumerate(levels[-1].names)}
     levels.append(_level(NODE, of_node, number_of))
     return Tree(tuple(levels), tuple(outside))

@@ -49,19 +49,19 @@ class Free:
 
 def take(free: Free, number: int, wish: BindRule, preferred: int = 0) -> int | None:
     """The CPUs for a pod, those of `preferred` first; None where there are not enough."""
-    found = 0
+    chosen = 0
     for cpus in _in_order(free, wish, free.cpus & preferred):
-        mine = replace(free, cpus=cpus & ~found)
-        taken = _take(mine, min(number - found.bit_count(), mine.cpus.bit_count()), wish)
+        mine = replace(free, cpus=cpus & ~chosen)
+        taken = _take(mine, min(number - chosen.bit_count(), mine.cpus.bit_count()), wish)
         if taken is None:
             return None
-        found |= taken
+        chosen |= taken
         if wish.exclusive == "PCPULevel":
             # A core that it has a CPU of is shunned like any other; on its NUMA node is where the rest belongs.
             free = replace(free, marked=free.marked | taken)
-    if found.bit_count() < number or (wish.required and not _is_kept(free.topology, found, wish)):
+    if chosen.bit_count() < number or (wish.required and not _is_kept(free.topology, chosen, wish)):
         return None
-    return found
+    return chosen
 
 
 def _in_order(free: Free, wish: BindRule, preferred: int) -> tuple[int, ...]:
@@ -194,10 +194,10 @@ class _Selection:
     def _full(self, cores: Iterable[int], free: int) -> list[int]:
         """The cores that are free as a whole, the least used first, then by their numbers."""
         size = self._topology.cpus_per_core
-        found = [core for core in cores if core & free == core and core.bit_count() == size]
+        whole = [core for core in cores if core & free == core and core.bit_count() == size]
         if self._refs:
-            found.sort(key=self._uses)
-        return found
+            whole.sort(key=self._uses)
+        return whole
 
     def _uses(self, cpus: int) -> int:
         return sum(self._refs.get(cpu, 0) for cpu in cpus_in(cpus))
@@ -234,14 +234,16 @@ class _Selection:
     def _cpus_by_socket(self, shuns: bool) -> list[list[int]]:
         free = self._open(("PCPULevel",), shuns)
         lists = [(number, self._listed(cpus & free, shuns)) for number, cpus in self._topology.sockets.items()]
-        return [cpus for _, cpus in sorted(lists, key=lambda each: (self._direction * len(each[1]), each[0])) if cpus]
+        return [
+            cpus for _, cpus in sorted(lists, key=lambda socket: (self._direction * len(socket[1]), socket[0])) if cpus
+        ]
 
     def _listed(self, cpus: int, one_per_core: bool) -> list[int]:
         """CPUs in order, the least used first."""
-        found = cpus_in(cpus)
+        listed_cpus = cpus_in(cpus)
         if self._refs:
-            found.sort(key=lambda cpu: (self._refs.get(cpu, 0), cpu))
-        return self._sweeps(found)[0] if one_per_core and found else found
+            listed_cpus.sort(key=lambda cpu: (self._refs.get(cpu, 0), cpu))
+        return self._sweeps(listed_cpus)[0] if one_per_core and listed_cpus else listed_cpus
 
     def _near(self, free: int) -> list[int]:
         """CPUs core by core, in the order in which they are taken singly."""
@@ -263,7 +265,7 @@ class _Selection:
             for i, core in enumerate(topology.cores)
             if (mine := core.cpus & free)
         ]
-        return [cpu for each in sorted(listed) for cpu in self._listed(each[-1], False)]
+        return [cpu for key in sorted(listed) for cpu in self._listed(key[-1], False)]
 
     def _swept(self, cpus: list[int]) -> list[int]:
         """One CPU of each core, then another one of each, until all are there."""

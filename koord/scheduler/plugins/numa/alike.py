@@ -46,15 +46,15 @@ class Alike:
     def choice(self, cells: Cells, work: Callable[[Cells], Choice]) -> Choice:
         return self._found(self._choices, cells, work)
 
-    def _found(self, known: dict[Hashable, T], cells: Cells, work: Callable[[Cells], T]) -> T:
+    def _found(self, memo: dict[Hashable, T], cells: Cells, work: Callable[[Cells], T]) -> T:
         columns, row = cells.columns, cells.rows
         first = columns[POLICY]
         if first is not self._of:
             self._of, self._views = first, [columns[name].data for name in self._names]
         key = tuple([view[row] for view in self._views])
-        found = known.get(key)
-        if found is None:
-            if len(known) >= MOST:
-                known.clear()
-            found = known[key] = work(cells)
-        return found
+        result = memo.get(key)
+        if result is None:
+            if len(memo) >= MOST:
+                memo.clear()
+            result = memo[key] = work(cells)
+        return result

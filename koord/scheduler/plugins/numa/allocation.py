@@ -53,7 +53,7 @@ def held_by(pod: Pod) -> Allocation | None:
         return None
     try:
         status = RESOURCE_STATUS.read(meta)
-        zones = tuple((each.node, counted(stored_amounts(each.resources))) for each in status.numa_node_resources)
+        zones = tuple((zone.node, counted(stored_amounts(zone.resources))) for zone in status.numa_node_resources)
     except BadInput:
         return None
     held = Allocation(status.cpus.mask, tuple(sorted(zones)))
@@ -67,9 +67,9 @@ def held_by(pod: Pod) -> Allocation | None:
 def _asked_for(held: Allocation, pod: Pod) -> Allocation:
     """As it is, of what a pod asks for: one that asks for less since then still has what it got."""
     requests = pod_requests(pod, capped=True)
-    zones = [(zone, tuple(each for each in listed if requests.get(each[0]))) for zone, listed in held.zones]
+    zones = [(zone, tuple(quantity for quantity in listed if requests.get(quantity[0]))) for zone, listed in held.zones]
     cpus = held.cpus if requests.get(CPU) and _asks_for_cpus(pod) else 0
-    return Allocation(cpus, tuple(each for each in zones if each[1]))
+    return Allocation(cpus, tuple(zone for zone in zones if zone[1]))
 
 
 def _asks_for_cpus(pod: Pod) -> bool:
@@ -129,11 +129,11 @@ def status_of(held: Allocation) -> ResourceStatus:
 def held_in_words(held: Allocation) -> str:
     """`CPUs 0-3 of NUMA node 0`, `2 cpu and 1Gi memory of NUMA node 1`."""
     status = status_of(held)
-    nodes = [str(each.node) for each in status.numa_node_resources]
+    nodes = [str(zone.node) for zone in status.numa_node_resources]
     of = f" of NUMA node{'s' if len(nodes) > 1 else ''} {' and '.join(nodes)}" if nodes else ""
     if status.cpuset:
         return f"CPU{'s' if held.cpus.bit_count() > 1 else ''} {status.cpuset}{of}"
     return "; ".join(
-        f"{' and '.join(f'{amount} {name}' for name, amount in each.resources.items())} of NUMA node {each.node}"
-        for each in status.numa_node_resources
+        f"{' and '.join(f'{amount} {name}' for name, amount in zone.resources.items())} of NUMA node {zone.node}"
+        for zone in status.numa_node_resources
     )

@@ -97,7 +97,7 @@ class Allocations(Notes):
         if state is None or not isinstance(note, Allocation):
             return
         facts, topology = state.facts, state.facts.topology
-        own = {} if topology is None else {zone: 1000 * each.bit_count() for zone, each in topology.nodes_of(note.cpus)}
+        own = {} if topology is None else {zone: 1000 * cpus.bit_count() for zone, cpus in topology.nodes_of(note.cpus)}
         for zone, name, number in state.amounts(note):
             if (zone, name) in self._resources:
                 bound = own.get(zone, 0) if name == CPU else 0
@@ -119,8 +119,8 @@ class Allocations(Notes):
     def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
         assert isinstance(note, Allocation)
         state = self.on[row]
-        for each, held, by in self._insiders.moved(note, record, row, sign):
-            state.count(held, each.key, by)
+        for pod, held, by in self._insiders.moved(note, record, row, sign):
+            state.count(held, pod.key, by)
             self._write(row, state, held)
 
     def put_report(self, report: NodeResourceTopology) -> None:
@@ -139,8 +139,8 @@ class Allocations(Notes):
     def node_put(self, row: Row) -> None:
         node = self.cluster.nodes[row]
         facts = facts_of(node, self.reports.get(node.metadata.name))
-        known = self.on.get(row)
-        if known is None or known.facts != facts:
+        on_node = self.on.get(row)
+        if on_node is None or on_node.facts != facts:
             self.put_facts(row, facts)
 
     def put_facts(self, row: Row, facts: Facts) -> None:

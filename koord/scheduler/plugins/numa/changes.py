@@ -54,9 +54,9 @@ def weaker_policy(node: Node, wants: Wants, facts: Facts, *, aligned: bool) -> I
 def fewer_cpus(pod: Pod, milli: int, most: int) -> Iterator[Change]:
     """A request that there is room for."""
     if 0 < most < milli:
-        found = smaller(pod, {CPU: most})
-        if found is not None:
-            yield asking_for_less(found, {CPU: (most, milli)}, size=1 + (1 - most / milli))
+        smaller_pod = smaller(pod, {CPU: most})
+        if smaller_pod is not None:
+            yield asking_for_less(smaller_pod, {CPU: (most, milli)}, size=1 + (1 - most / milli))
 
 
 def whole_cpus(pod: Pod, milli: int, free: int) -> Iterator[Change]:

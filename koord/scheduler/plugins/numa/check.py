@@ -80,7 +80,7 @@ class NUMACheck(ExactCheck):
             hidden: Collection[PodRecord] = () if self._formulas.view is None else self._formulas.view.hidden(row)
         else:
             hidden = door.holders
-        lent = {each.key: held for each in hidden if (held := self._allocations.counts_as(each, row)) is not None}
+        lent = {record.key: held for record in hidden if (held := self._allocations.counts_as(record, row)) is not None}
         preferred = 0
         for held in lent.values():
             preferred |= held.cpus
@@ -109,17 +109,17 @@ class NUMACheck(ExactCheck):
         seen = self._through(row, door)
         if self._wants.exactly is not None:
             return exactly(self._wants.exactly, seen[0])
-        found = self._allocate(seen, wish, nodes)
-        if isinstance(found, Objection) and (facts.policy or self._wants.policy) == "BestEffort":
-            found = self._allocate(seen, wish, None)
-        return found if isinstance(found, Objection) or found.cpus or found.zones else None
+        allocation = self._allocate(seen, wish, nodes)
+        if isinstance(allocation, Objection) and (facts.policy or self._wants.policy) == "BestEffort":
+            allocation = self._allocate(seen, wish, None)
+        return allocation if isinstance(allocation, Objection) or allocation.cpus or allocation.zones else None
 
     def offer_more(self, ask: Ask, row: Row, having: object) -> Offer | None:
         offer = self.offer(ask, row)
         if offer is None or not isinstance(having, Allocation):
             return offer
         zones = sum(1 << zone for zone, _ in having.zones)
-        return offer._replace(hints={name: keeping(each, zones) for name, each in offer.hints.items()})
+        return offer._replace(hints={name: keeping(hints, zones) for name, hints in offer.hints.items()})
 
     def check_more(self, ask: Ask, row: Row, agreed: object, having: object) -> Allocation | Objection | None:
         """Chosen once more with its own CPUs first, on the same NUMA nodes where these suffice. Where that would give
@@ -137,9 +137,9 @@ class NUMACheck(ExactCheck):
             beside = having if isinstance(taken, Objection) else having._replace(cpus=taken, exclusive=wish.exclusive)
             if beside is not having and has_all(beside, having):
                 return beside
-        found = self._allocate((state, self._formulas.cells(row), having.cpus), wish, nodes)
-        if isinstance(found, Objection) or has_all(found, having):
-            return found
+        allocation = self._allocate((state, self._formulas.cells(row), having.cpus), wish, nodes)
+        if isinstance(allocation, Objection) or has_all(allocation, having):
+            return allocation
         after = state.with_more(ask.key, having)
         cells = ThroughDoor(self._cluster.table.columns, row, self._allocations.overlay(row, after))
         more = self._allocate((after, cells, 0), wish, nodes, missing(self._formulas.needs, having, after))
@@ -158,10 +158,10 @@ class NUMACheck(ExactCheck):
         needs = self._formulas.needs if needs is None else needs
         facts, zones = state.facts, dict[int, dict[str, int]]()
         if nodes is not None:
-            found = split(needs, self._left(cells, nodes), _step(wish, facts))
-            if isinstance(found, Objection):
-                return found
-            zones = found
+            amounts_by_zone = split(needs, self._left(cells, nodes), _step(wish, facts))
+            if isinstance(amounts_by_zone, Objection):
+                return amounts_by_zone
+            zones = amounts_by_zone
         listed = tuple((zone, tuple(sorted(zones[zone].items()))) for zone in sorted(zones))
         if wish is None:
             return Allocation(0, listed, "", self._wants.alone)
@@ -177,14 +177,14 @@ class NUMACheck(ExactCheck):
         return taken if isinstance(taken, Objection) else Allocation(taken, listed, wish.exclusive, self._wants.alone)
 
     def _left(self, cells: Cells, nodes: int) -> dict[int, dict[str, int]]:
-        bound, found = self._formulas.bound(cells), dict[int, dict[str, int]]()
+        bound, left_by_zone = self._formulas.bound(cells), dict[int, dict[str, int]]()
         for name in self._zones.needs:
             if not cells[REPORTS, name]:
                 continue
             for zone, left in zip(self._zones.zones, self._zones.left(cells, name, bound), strict=True):
                 if nodes >> zone & 1:
-                    found.setdefault(zone, {})[name] = int(left)
-        return found
+                    left_by_zone.setdefault(zone, {})[name] = int(left)
+        return left_by_zone
 
 
 def _step(wish: BindRule | None, facts: Facts) -> int:
@@ -200,7 +200,7 @@ def hints_of(sets: Choice, name: str, *, is_restricted: bool) -> Hints:
     open_ = sets.fits[0] & ~sets.lacking[name][0]
     sizes = sets.members.sum(axis=1)
     smallest = sizes[open_].min() if open_.any() else 0
-    found = np.flatnonzero(open_).tolist()
+    open_sets = np.flatnonzero(open_).tolist()
     return tuple(
-        Hint(int(sets.sets[i]), bool(is_restricted or sizes[i] == smallest), int(sets.scores[0, i])) for i in found
+        Hint(int(sets.sets[i]), bool(is_restricted or sizes[i] == smallest), int(sets.scores[0, i])) for i in open_sets
     )

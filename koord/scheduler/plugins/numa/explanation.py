@@ -60,66 +60,75 @@ class Explanation:
 
     def mend(self, ask: Ask, row: Row) -> Sequence[Change]:
         cells, facts, node = self._formulas.cells(row), self._allocations.on[row].facts, self._cluster.nodes[row]
-        mask, wish, found = int(self._formulas.verdict(cells)), self._formulas.wish(facts), list[Change]()
+        mask, wish, changes_possible = int(self._formulas.verdict(cells)), self._formulas.wish(facts), list[Change]()
         bound = self._formulas.bound(cells)
         if mask & MISMATCH:
-            found += changes.other_policy(ask.pod, node, self._wants, facts)
+            changes_possible += changes.other_policy(ask.pod, node, self._wants, facts)
         if mask & FRACTION:
             columns = self._cluster.table.columns
             free = columns["allocatable", CPU].item(row) - columns["requested", CPU].item(row)
-            found += changes.whole_cpus(ask.pod, self._cpu_milli, free)
+            changes_possible += changes.whole_cpus(ask.pod, self._cpu_milli, free)
         if mask & UNEVEN and facts.topology is not None:
             step = 1000 * facts.topology.cpus_per_core
-            found += changes.fewer_cpus(ask.pod, self._cpu_milli, self._cpu_milli // step * step)
+            changes_possible += changes.fewer_cpus(ask.pod, self._cpu_milli, self._cpu_milli // step * step)
         if mask & TOO_FEW:
-            found += changes.fewer_cpus(ask.pod, self._cpu_milli, int(self._formulas.free(cells, bound)) * 1000)
+            changes_possible += changes.fewer_cpus(
+                ask.pod, self._cpu_milli, int(self._formulas.free(cells, bound)) * 1000
+            )
         if mask & AMPLIFIED:
-            found += changes.fewer_cpus(ask.pod, self._cpu_milli, self._cpu_milli - 1000)
+            changes_possible += changes.fewer_cpus(ask.pod, self._cpu_milli, self._cpu_milli - 1000)
         if mask & (UNEVEN | TOO_FEW | CONFLICT) and wish is not None:
-            found += changes.no_requirement(ask.pod, wish)
+            changes_possible += changes.no_requirement(ask.pod, wish)
         if mask & (FRACTION | UNEVEN | CONFLICT | TOO_FEW):
-            found += changes.no_node_binding(node)
+            changes_possible += changes.no_node_binding(node)
         if mask & TOO_FEW:
-            found += self._others_gone(row, self._cpu_milli // 1000 - int(self._formulas.free(cells, bound)))
+            changes_possible += self._others_gone(row, self._cpu_milli // 1000 - int(self._formulas.free(cells, bound)))
         elif CPU in self._zones.needs and mask >> FIRST_RESOURCE:
             most = self._most_left(cells, CPU, facts.policy or self._wants.policy)
-            found += self._others_gone(row, -(-(self._cpu_milli - most) // 1000))
+            changes_possible += self._others_gone(row, -(-(self._cpu_milli - most) // 1000))
         if not mask:
-            found += changes.not_alone(ask.pod, self._wants)
+            changes_possible += changes.not_alone(ask.pod, self._wants)
         if mask >> FIRST_RESOURCE or not mask:
-            found += changes.weaker_policy(node, self._wants, facts, aligned=bool(mask))
+            changes_possible += changes.weaker_policy(node, self._wants, facts, aligned=bool(mask))
             if CPU in self._zones.needs:
                 policy = facts.policy or self._wants.policy
                 most = self._most_left(cells, CPU, policy)
                 # CPUs of its own are whole ones, whatever is left beside them.
-                found += changes.fewer_cpus(ask.pod, self._cpu_milli, most // 1000 * 1000 if bound.binding else most)
-        return found
+                changes_possible += changes.fewer_cpus(
+                    ask.pod, self._cpu_milli, most // 1000 * 1000 if bound.binding else most
+                )
+        return changes_possible
 
     def _others_gone(self, row: Row, lacking: int) -> Iterator[Change]:
         """One pod gone that has enough CPUs of its own: those with the fewest of them."""
         pods = self._cluster.pods_on[row].values()
-        held = sorted((each.cpus.bit_count(), pod.key) for pod in pods for each in held_among([pod]) if each.cpus)
-        for number, key in [each for each in held if each[0] >= lacking > 0][:MOST_TRIED]:
+        held = sorted(
+            (allocation.cpus.bit_count(), pod.key)
+            for pod in pods
+            for allocation in held_among([pod])
+            if allocation.cpus
+        )
+        for number, key in [holding for holding in held if holding[0] >= lacking > 0][:MOST_TRIED]:
             yield without_pods({key}, f"which would free {number} CPU{'s' if number > 1 else ''}")
 
     def _most_left(self, cells: Cells, name: str, policy: str) -> int:
         """What a pod could get of a resource under a policy."""
-        left = [int(each) for each in self._zones.left(cells, name, self._formulas.bound(cells))]
+        left = [int(amount) for amount in self._zones.left(cells, name, self._formulas.bound(cells))]
         return max(left, default=0) if policy == "SingleNUMANode" else sum(left)
 
     def detail(self, reason: str, rows: Sequence[Row]) -> str:
         """How near the nearest of some rows is."""
         name = reason.removeprefix(UNSATISFIED)
-        told = {self._in_words(reason, row) for row in rows}
-        if told != {""}:
-            return told.pop() if len(told) == 1 else ""
+        details = {self._in_words(reason, row) for row in rows}
+        if details != {""}:
+            return details.pop() if len(details) == 1 else ""
         if reason == NOT_ENOUGH:
             most = max(
                 int(self._formulas.free(cells, self._formulas.bound(cells)))
                 for cells in map(self._formulas.cells, rows)
             )
             kind = {"FullPCPUs": "free CPUs in whole cores", "SpreadByPCPUs": "cores with a free CPU"}
-            required = {each.policy for row in rows if (each := self._wish_on(row)) is not None and each.required}
+            required = {rule.policy for row in rows if (rule := self._wish_on(row)) is not None and rule.required}
             what = kind[required.pop()] if len(required) == 1 else "free CPUs"
             return f"at most {most} {what}, {self._cpu_milli // 1000} needed"
         if name == reason or name not in self._zones.needs:

@@ -36,7 +36,7 @@ MOST_ZONES: Final = 8
 """NUMA nodes with higher numbers have no amounts: no pod is placed by them."""
 ROUNDING: Final = 1e-6
 """Far more than a division is off by, far less than a thousandth of a CPU."""
-_NUMBERS: Final = frozenset(str(each) for each in range(MOST_ZONES))
+_NUMBERS: Final = frozenset(str(zone) for zone in range(MOST_ZONES))
 _ZONE_PREFIX: Final = "node-"
 _KUBELET_POLICIES: Final[tuple[tuple[str, Policy], ...]] = (
     ("SingleNUMANode", "SingleNUMANode"),
@@ -99,11 +99,11 @@ def facts_of(node: Node, report: NodeResourceTopology | None) -> Facts:
     wanted = _policy_named(_read(cpu.NUMA_TOPOLOGY_POLICY, meta, ""))
     if report is None:
         return Facts(policy=wanted, bind=bind, most=most, ratio=ratio)
-    told = report.metadata
-    kubelet = _read(cpu.CPU_MANAGER_POLICY, told, cpu.KubeletCPUManagerPolicy())
+    report_meta = report.metadata
+    kubelet = _read(cpu.CPU_MANAGER_POLICY, report_meta, cpu.KubeletCPUManagerPolicy())
     topology = cpus_of(report)
-    reserved = _reserved(meta) | _reserved(told) | kubelet.cpus.mask
-    for alloc in _read(cpu.POD_CPU_ALLOCS, told, ()):
+    reserved = _reserved(meta) | _reserved(report_meta) | kubelet.cpus.mask
+    for alloc in _read(cpu.POD_CPU_ALLOCS, report_meta, ()):
         if alloc.managed_by_kubelet:
             reserved |= alloc.cpus.mask
     return Facts(
@@ -159,14 +159,17 @@ def _policy_named(name: str) -> Policy | Literal[""]:
 
 
 def _kubelets_policy(report: NodeResourceTopology) -> Policy | Literal[""]:
-    told = [*report.topology_policies, *(each.value for each in report.attributes if each.name == _POLICY_ATTRIBUTE)]
-    return next((policy for name in told if (policy := _policy_named(name))), "")
+    policies = [
+        *report.topology_policies,
+        *(attribute.value for attribute in report.attributes if attribute.name == _POLICY_ATTRIBUTE),
+    ]
+    return next((policy for name in policies if (policy := _policy_named(name))), "")
 
 
 def _zones(
     report: NodeResourceTopology, topology: Topology | None, reserved: int, ratios: Mapping[str, float]
 ) -> dict[int, dict[str, int]]:
-    found = {}
+    amounts_by_zone = {}
     for zone in report.zones:
         number = number_of(zone)
         if number is None:
@@ -175,15 +178,17 @@ def _zones(
         if CPU in has and topology is not None:
             taken_off = (topology.nodes.get(number, 0) & reserved).bit_count() * 1000
             has[CPU] = max(0, has[CPU] - taken_off)
-        found[number] = {name: stored_amount(amplified(each, ratios.get(name, 1.0))) for name, each in has.items()}
-    return dict(sorted(found.items()))
+        amounts_by_zone[number] = {
+            name: stored_amount(amplified(quantity, ratios.get(name, 1.0))) for name, quantity in has.items()
+        }
+    return dict(sorted(amounts_by_zone.items()))
 
 
 def _amounts(zone: Zone) -> dict[str, int]:
-    found = {}
-    for each in zone.resources:
+    amounts = {}
+    for resource in zone.resources:
         try:
-            found[each.name] = max(0, amount(each.name, each.allocatable))
+            amounts[resource.name] = max(0, amount(resource.name, resource.allocatable))
         except QuantityError:
             continue
-    return found
+    return amounts

@@ -59,13 +59,13 @@ def figures(
     nodes: Iterable[Node], reports: Iterable[NodeResourceTopology], pods: Iterable[Pod]
 ) -> tuple[CPUFigures, ...]:
     """By the names of nodes."""
-    by_name = {each.metadata.name: each for each in reports}
+    by_name = {report.metadata.name: report for report in reports}
     holding: dict[str, dict[str, Allocation]] = {}
     for pod in pods:
         held = None if pod.is_finished or not pod.spec.node_name else held_by(pod)
         if held is not None:
             holding.setdefault(pod.spec.node_name, {})[told_name(pod.metadata.key)] = held
-    ordered = sorted(nodes, key=lambda each: each.metadata.name)
+    ordered = sorted(nodes, key=lambda node: node.metadata.name)
     return tuple(_of(node, by_name.get(node.metadata.name), holding.get(node.metadata.name, {})) for node in ordered)
 
 

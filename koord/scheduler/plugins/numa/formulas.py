@@ -149,10 +149,10 @@ class Formulas:
             return plain
         rows = np.flatnonzero(by_zones)
         if len(rows):
-            found = np.asarray(plain).copy() if isinstance(plain, np.ndarray) else np.full(len(by_zones), plain)
+            scores = np.asarray(plain).copy() if isinstance(plain, np.ndarray) else np.full(len(by_zones), plain)
             some = Many(cells.columns, _row_numbers(cells, len(by_zones))[rows])
-            found[rows] = self._score_zones(some, len(rows), policy[rows], self.bound(some))
-            return found
+            scores[rows] = self._score_zones(some, len(rows), policy[rows], self.bound(some))
+            return scores
         return plain
 
     def _score_node(self, cells: Cells, bound: Bound) -> Numbers:
@@ -199,8 +199,8 @@ class Formulas:
                 used = used + bound.binding * (ceil(own * np.asarray(cells[RATIO], np.float64)) - used)
                 more = self._adds(cells, bound)
             filled.append((has, used + more, weight))
-        found: Array = np.asarray(self._node_score.shape.of_rows(filled)) if filled else np.zeros(rows, np.int64)
-        return found
+        scores: Array = np.asarray(self._node_score.shape.of_rows(filled)) if filled else np.zeros(rows, np.int64)
+        return scores
 
     def wish(self, facts: Facts) -> BindRule | None:
         """How the pod's CPUs are chosen on a node; None: it has none of its own there."""
@@ -219,5 +219,5 @@ def _scored(shape: ScoreShape, filled: list[tuple[Numbers, Numbers, int]], cells
 
 def _row_numbers(cells: Many, length: int) -> Array:
     rows = cells.rows
-    found: Array = np.arange(rows.start or 0, (rows.start or 0) + length) if isinstance(rows, slice) else rows
-    return found
+    numbers: Array = np.arange(rows.start or 0, (rows.start or 0) + length) if isinstance(rows, slice) else rows
+    return numbers

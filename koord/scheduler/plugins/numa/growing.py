@@ -9,10 +9,10 @@ from koord.scheduler.plugins.numa.facts import CPU
 from koord.scheduler.plugins.numa.on_node import OnNode
 
 
-def has_all(found: Allocation, having: Allocation) -> bool:
+def has_all(allocation: Allocation, having: Allocation) -> bool:
     """Whether nothing of what it has is given up."""
-    amounts = {(zone, name): number for zone, listed in found.zones for name, number in listed}
-    return not having.cpus & ~found.cpus and all(
+    amounts = {(zone, name): number for zone, listed in allocation.zones for name, number in listed}
+    return not having.cpus & ~allocation.cpus and all(
         number <= amounts.get((zone, name), 0) for zone, listed in having.zones for name, number in listed
     )
 

@@ -71,11 +71,11 @@ class _Merging(Joint):
     """Settles on NUMA nodes for one pod and row. An offer that is None has nothing to say."""
 
     def settle(self, offers: Sequence[object], ask: Ask, row: Row) -> Agreed | Objection:
-        made = [each for each in offers if isinstance(each, Offer)]
-        rule = next((each.rule for each in made if each.rule is not None), None)
+        made = [offer for offer in offers if isinstance(offer, Offer)]
+        rule = next((offer.rule for offer in made if offer.rule is not None), None)
         if rule is None:
             return ANYWHERE
-        return merged({name: hints for each in made for name, hints in each.hints.items()}, rule)
+        return merged({name: hints for offer in made for name, hints in offer.hints.items()}, rule)
 
 
 NUMA: Final = _Merging()
@@ -83,16 +83,18 @@ NUMA: Final = _Merging()
 
 def merged(hints: Mapping[str, Hints], rule: Rule) -> Agreed | Objection:
     """The nodes that suit all resources best, by the policy; or why there are none."""
-    cared = {name: each for name, each in hints.items() if each is not None}
+    cared = {name: of_resource for name, of_resource in hints.items() if of_resource is not None}
     if not cared:
         return ANYWHERE
     if rule.policy == "BestEffort":
         return Agreed(_best_effort(cared, rule))
-    missing = [f"Unsatisfied NUMA {name}" for name, each in sorted(cared.items()) if not each]
+    missing = [f"Unsatisfied NUMA {name}" for name, of_resource in sorted(cared.items()) if not of_resource]
     if missing:
         return Objection(", ".join(missing))
     is_single = rule.policy == "SingleNUMANode"
-    aligned = _aligned({name: tuple(_single(each)) for name, each in cared.items()} if is_single else cared, rule)
+    aligned = _aligned(
+        {name: tuple(_single(of_resource)) for name, of_resource in cared.items()} if is_single else cared, rule
+    )
     return Objection(_unaligned(cared, rule)) if aligned is None else Agreed(aligned)
 
 
@@ -100,9 +102,9 @@ def keeping(hints: Hints, nodes: int) -> Hints:
     """Those of a pod that has something on some nodes, and keeps it: only sets with all of them."""
     if not hints or not nodes:
         return hints
-    found = [hint for hint in hints if not nodes & ~hint.nodes]
-    smallest = min((hint.nodes.bit_count() for hint in found), default=0)
-    return tuple(hint._replace(preferred=hint.preferred or hint.nodes.bit_count() == smallest) for hint in found)
+    kept = [hint for hint in hints if not nodes & ~hint.nodes]
+    smallest = min((hint.nodes.bit_count() for hint in kept), default=0)
+    return tuple(hint._replace(preferred=hint.preferred or hint.nodes.bit_count() == smallest) for hint in kept)
 
 
 def _single(hints: Iterable[Hint]) -> Iterator[Hint]:
@@ -112,16 +114,16 @@ def _single(hints: Iterable[Hint]) -> Iterator[Hint]:
 def _aligned(hints: Mapping[str, tuple[Hint, ...]], rule: Rule) -> int | None:
     """The best nodes that every resource prefers: the fewest, then the highest score, then the lowest numbers."""
     scores: dict[int, list[int]] = {}
-    for each in hints.values():
-        for hint in each:
+    for of_resource in hints.values():
+        for hint in of_resource:
             if hint.preferred and not hint.nodes & ~rule.all_nodes:
                 scores.setdefault(hint.nodes, []).append(hint.score)
-    found = [
+    ranked = [
         (nodes.bit_count(), -sum(of_nodes), nodes)
         for nodes, of_nodes in scores.items()
         if len(of_nodes) == len(hints) and is_open(nodes, rule)
     ]
-    return min(found)[2] if found else None
+    return min(ranked)[2] if ranked else None
 
 
 def _best_effort(hints: Mapping[str, tuple[Hint, ...]], rule: Rule) -> int:
@@ -133,12 +135,12 @@ def _best_effort(hints: Mapping[str, tuple[Hint, ...]], rule: Rule) -> int:
     if aligned is not None:
         return aligned
     common = {rule.all_nodes}
-    for each in hints.values():
-        common = {nodes & hint.nodes for nodes in common for hint in each} - {0}
-    offered = [{hint.nodes: hint.score for hint in each} for each in hints.values()]
-    found = [(nodes.bit_count(), -sum(each.get(nodes, 0) for each in offered), nodes) for nodes in common]
-    narrowest = min(found)[2] if found else rule.all_nodes
-    return narrowest if all(narrowest in each for each in offered) else rule.all_nodes
+    for of_resource in hints.values():
+        common = {nodes & hint.nodes for nodes in common for hint in of_resource} - {0}
+    offered = [{hint.nodes: hint.score for hint in of_resource} for of_resource in hints.values()]
+    ranked = [(nodes.bit_count(), -sum(scores.get(nodes, 0) for scores in offered), nodes) for nodes in common]
+    narrowest = min(ranked)[2] if ranked else rule.all_nodes
+    return narrowest if all(narrowest in scores for scores in offered) else rule.all_nodes
 
 
 def is_open(nodes: int, rule: Rule) -> bool:
@@ -157,21 +159,21 @@ _CAUSE: Final = re.compile(r"(\S+) prefer \[([01 ]*)\]")
 def in_words(unaligned: str) -> str:
     """An UNALIGNED reason in words: `cpu prefers NUMA node 1, gpu prefers NUMA node 0`."""
     causes = re.split(r",| & ", unaligned.removeprefix(UNALIGNED))
-    told = []
+    preferences = []
     for match in filter(None, map(_CAUSE.match, causes)):
-        sets = [[str(i) for i, bit in enumerate(reversed(each)) if bit == "1"] for each in match[2].split()]
-        told.append(f"{match[1]} prefers NUMA node {' or '.join('+'.join(each) for each in sets)}")
-    return ", ".join(told)
+        sets = [[str(i) for i, bit in enumerate(reversed(masks)) if bit == "1"] for masks in match[2].split()]
+        preferences.append(f"{match[1]} prefers NUMA node {' or '.join('+'.join(numbers) for numbers in sets)}")
+    return ", ".join(preferences)
 
 
 def _unaligned(hints: Mapping[str, tuple[Hint, ...]], rule: Rule) -> str:
     width = rule.all_nodes.bit_length()
 
     def told(nodes: Iterable[int]) -> str:
-        return f"[{' '.join(format(each, f'0{width}b') for each in nodes)}]"
+        return f"[{' '.join(format(mask, f'0{width}b') for mask in nodes)}]"
 
     causes = [
-        f"{name} prefer {told(h.nodes for h in each if h.preferred)} among {told(h.nodes for h in each)}"
-        for name, each in sorted(hints.items())
+        f"{name} prefer {told(h.nodes for h in of_resource if h.preferred)} among {told(h.nodes for h in of_resource)}"
+        for name, of_resource in sorted(hints.items())
     ]
     return f"{UNALIGNED}{(',' if rule.policy == 'SingleNUMANode' else ' & ').join(causes)}"

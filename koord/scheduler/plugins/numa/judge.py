@@ -52,16 +52,16 @@ class NUMAJudge(Judge):
         return self.formulas.score(cells)
 
     def reasons(self, mask: int) -> list[str]:
-        found = [words for bit, words in REASONS.items() if mask & bit]
+        reasons = [words for bit, words in REASONS.items() if mask & bit]
         named = enumerate(self.formulas.zones.needs, FIRST_RESOURCE)
-        return found[:1] or [f"{UNSATISFIED}{name}" for i, name in named if mask >> i & 1]
+        return reasons[:1] or [f"{UNSATISFIED}{name}" for i, name in named if mask >> i & 1]
 
     def unresolvable(self, mask: int, row: Row) -> bool:
         return bool(mask & LASTING)
 
     def unresolvable_rows(self, masks: Array, rows: Array) -> Array:
-        found: Array = (masks & LASTING) != 0
-        return found
+        lasting: Array = (masks & LASTING) != 0
+        return lasting
 
     def lack(self, cells: Cells) -> Numbers:
         cpus = self.formulas.cpu_milli // 1000

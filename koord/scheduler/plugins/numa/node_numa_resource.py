@@ -57,10 +57,10 @@ class NodeNUMAResource(Plugin):
         self._is_first = False
 
     def attach(self, cluster: Cluster) -> None:
-        known = Allocations.name in cluster.noting
+        is_noted = Allocations.name in cluster.noting
         self._allocations = cluster.notes(Allocations)
         # Allocations belong to the cluster: the plugin of the first profile gets topologies for all.
-        self._is_first = self._is_first or not known
+        self._is_first = self._is_first or not is_noted
         self.controller = Controller(services=services_of(self._allocations))
 
     def helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
@@ -112,9 +112,9 @@ class NodeNUMAResource(Plugin):
     def _wants(self, ask: Ask) -> Wants:
         return wants_of(ask, self._args.default_cpu_bind_policy)
 
-    def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
-        if isinstance(found, Allocation):
-            return found
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster, checked: object) -> object:
+        if isinstance(checked, Allocation):
+            return checked
         # What it says of another attempt, on another node, is not so here.
         return Allocation() if RESOURCE_STATUS.key in ask.meta.annotations else None
 
@@ -127,6 +127,6 @@ class NodeNUMAResource(Plugin):
 def _weighed(strategy: ScoringStrategy, requests: Amounts) -> Weighed:
     """Extended resources that a pod does not ask for have no say."""
     asked = dict(requests)
-    weights = [(each.name, asked.get(each.name, 0), each.weight) for each in strategy.resources]
-    counted = tuple(each for each in weights if each[0] in _NATIVE or each[1])
+    weights = [(resource.name, asked.get(resource.name, 0), resource.weight) for resource in strategy.resources]
+    counted = tuple(weight for weight in weights if weight[0] in _NATIVE or weight[1])
     return Weighed(_SHAPES[strategy.type], counted)

@@ -88,16 +88,16 @@ class OnNode:
 
     def without(self, others: Mapping[str, Allocation]) -> OnNode:
         """The same node as if some pods were not there: by their keys, what they are counted with."""
-        found = self._copy()
+        changed = self._copy()
         for key, held in others.items():
-            found.count(held, key, -1)
-        return found
+            changed.count(held, key, -1)
+        return changed
 
     def with_more(self, key: str, held: Allocation) -> OnNode:
         """The same node with one more pod, by its key."""
-        found = self._copy()
-        found.count(held, key, +1)
-        return found
+        changed = self._copy()
+        changed.count(held, key, +1)
+        return changed
 
     def _copy(self) -> OnNode:
         return replace(
@@ -202,9 +202,9 @@ def rest_of(held: Allocation, inside: Collection[Allocation], state: OnNode) -> 
     if not inside:
         return held
     cpus, had = held.cpus, dict[tuple[int, str], int]()
-    for each in inside:
-        cpus &= ~each.cpus
-        for zone, name, number in state.amounts(each):
+    for allocation in inside:
+        cpus &= ~allocation.cpus
+        for zone, name, number in state.amounts(allocation):
             had[zone, name] = had.get((zone, name), 0) + number
     zones: dict[int, dict[str, int]] = {}
     for zone, name, number in state.amounts(held):

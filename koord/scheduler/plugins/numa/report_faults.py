@@ -21,8 +21,8 @@ _MOST_TOLD: Final = 8
 
 def faults(report: NodeResourceTopology) -> Iterator[Fault]:
     """The first few: one event has to hold them."""
-    for told, fault in enumerate(_faults(report)):
-        if told == _MOST_TOLD:
+    for number, fault in enumerate(_faults(report)):
+        if number == _MOST_TOLD:
             yield Fault("", "and more")
             return
         yield fault
@@ -36,8 +36,8 @@ def _faults(report: NodeResourceTopology) -> Iterator[Fault]:
             continue
         at, number = f"zones[{i}]", number_of(zone)
         if number is None:
-            known = f"node-0 to node-{MOST_ZONES - 1}"
-            yield Fault(f"{at}.name", f"must be one of {known}, not {zone.name[:60]!r}: no pod is placed by it")
+            valid = f"node-0 to node-{MOST_ZONES - 1}"
+            yield Fault(f"{at}.name", f"must be one of {valid}, not {zone.name[:60]!r}: no pod is placed by it")
             continue
         if number in seen:
             yield Fault(f"{at}.name", f"there is another zone with the name {zone.name}: the last one counts")
@@ -52,23 +52,23 @@ def _faults(report: NodeResourceTopology) -> Iterator[Fault]:
 
 
 def _amount_faults(at: str, zone: Zone) -> Iterator[Fault]:
-    for i, each in enumerate(zone.resources):
+    for i, resource in enumerate(zone.resources):
         where = f"{at}.resources[{i}].allocatable"
         try:
-            if amount(each.name, each.allocatable) < 0:
-                yield Fault(where, f"must not be negative, as {each.allocatable} is: it counts as 0")
+            if amount(resource.name, resource.allocatable) < 0:
+                yield Fault(where, f"must not be negative, as {resource.allocatable} is: it counts as 0")
         except QuantityError as error:
-            yield Fault(where, f"{error}: the zone has no {each.name[:60]}")
+            yield Fault(where, f"{error}: the zone has no {resource.name[:60]}")
 
 
 def _against_the_cpus(at: str, number: int, zone: Zone, topology: Topology) -> Iterator[Fault]:
     listed = topology.nodes.get(number, 0).bit_count() * 1000
-    for i, each in enumerate(zone.resources):
-        if each.name == CPU:
+    for i, resource in enumerate(zone.resources):
+        if resource.name == CPU:
             try:
-                told = amount(CPU, each.allocatable)
+                milli = amount(CPU, resource.allocatable)
             except QuantityError:
                 continue
-            if told > listed:
+            if milli > listed:
                 where = f"{at}.resources[{i}].allocatable"
-                yield Fault(where, f"is {render(CPU, told)}, and the list of CPUs has {listed // 1000} there")
+                yield Fault(where, f"is {render(CPU, milli)}, and the list of CPUs has {listed // 1000} there")

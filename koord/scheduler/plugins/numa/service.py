@@ -23,27 +23,27 @@ def services_of(allocations: Allocations) -> Mapping[str, Callable[[str], object
 
 def cpu_topology_options(allocations: Allocations, node: str) -> object | None:
     """The node's CPUs and what rules them; None where the node is not known."""
-    found = _on(allocations, node)
-    return None if found is None else _options(found)
+    on_node = _on(allocations, node)
+    return None if on_node is None else _options(on_node)
 
 
 def available_cpus(allocations: Allocations, node: str) -> object | None:
     """The CPUs that a pod could get, and those that pods hold."""
-    found = _on(allocations, node)
-    if found is None:
+    on_node = _on(allocations, node)
+    if on_node is None:
         return None
-    return {"availableCPUs": _list(found.available), "allocated": _allocated(found)}
+    return {"availableCPUs": _list(on_node.available), "allocated": _allocated(on_node)}
 
 
 def node_told(allocations: Allocations, node: str) -> object | None:
     """Everything about a node: rules, what is left and what each pod holds."""
-    found = _on(allocations, node)
-    if found is None:
+    on_node = _on(allocations, node)
+    if on_node is None:
         return None
     cluster = allocations.cluster
     records = cluster.pods_on[cluster.table.row_of[node]]
-    facts = found.facts
-    taken = {zone: {name: found.charged(zone, name) for name in has} for zone, has in facts.zones.items()}
+    facts = on_node.facts
+    taken = {zone: {name: on_node.charged(zone, name) for name in has} for zone, has in facts.zones.items()}
     left = {
         zone: {name: max(0, number - taken[zone][name]) for name, number in has.items()}
         for zone, has in facts.zones.items()
@@ -57,16 +57,16 @@ def node_told(allocations: Allocations, node: str) -> object | None:
             "cpuExclusivePolicy": held.exclusive,
             "numaNodeResources": _by_zone({zone: dict(listed) for zone, listed in held.zones}),
         }
-        for record in sorted(records.values(), key=lambda each: each.key)
+        for record in sorted(records.values(), key=lambda record: record.key)
         for held in held_among([record])
     ]
     return {
         "name": node,
-        **_options(found),
+        **_options(on_node),
         "remainingNUMANodeResources": _by_zone(left),
         "allocatedNUMANodeResources": _by_zone(taken),
-        "availableCPUs": _list(found.available),
-        "allocatedCPUs": _allocated(found),
+        "availableCPUs": _list(on_node.available),
+        "allocatedCPUs": _allocated(on_node),
         "allocatedPods": pods,
     }
 
@@ -76,8 +76,8 @@ def _on(allocations: Allocations, node: str) -> OnNode | None:
     return None if row is None else allocations.on.get(row)
 
 
-def _options(found: OnNode) -> dict[str, object]:
-    facts = found.facts
+def _options(on_node: OnNode) -> dict[str, object]:
+    facts = on_node.facts
     return {
         "cpuTopology": None if facts.topology is None else _topology(facts.topology),
         "reservedCPUs": _list(facts.reserved),
@@ -95,7 +95,7 @@ def _topology(topology: Topology) -> dict[str, object]:
         "numCores": len(topology.cores),
         "numNodes": len(topology.nodes),
         "numSockets": len(topology.sockets),
-        "cpuDetails": {str(each.id): _detail(topology, each.id) for each in topology.details},
+        "cpuDetails": {str(info.id): _detail(topology, info.id) for info in topology.details},
     }
 
 
@@ -104,20 +104,20 @@ def _detail(topology: Topology, cpu: int) -> dict[str, object]:
     return {"cpuID": cpu, "coreID": topology.core_of[cpu], "nodeID": core.node, "socketID": core.socket}
 
 
-def _allocated(found: OnNode) -> dict[str, object]:
-    topology = found.facts.topology
+def _allocated(on_node: OnNode) -> dict[str, object]:
+    topology = on_node.facts.topology
     if topology is None:
         return {}
     marks: dict[int, str] = {}
-    for policy, cpus in found.exclusive.values():
+    for policy, cpus in on_node.exclusive.values():
         marks |= dict.fromkeys(cpus_in(cpus), policy)
     return {
         str(cpu): {
             **_detail(topology, cpu),
-            "refCount": 1 + found.more.get(cpu, 0),
+            "refCount": 1 + on_node.more.get(cpu, 0),
             **({"exclusivePolicy": marks[cpu]} if cpu in marks else {}),
         }
-        for cpu in cpus_in(found.taken & topology.cpus)
+        for cpu in cpus_in(on_node.taken & topology.cpus)
     }
 
 

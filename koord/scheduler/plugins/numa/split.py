@@ -18,7 +18,7 @@ def split(
     """By NUMA node, what it gives. `left`: what each of them has, of the resources that NUMA nodes report at all;
     `cpu_step`: thousandths of CPUs that stay together."""
     reported = {name for has in left.values() for name in has}
-    found: dict[int, dict[str, int]] = {}
+    given_by_zone: dict[int, dict[str, int]] = {}
     short = []
     for name, number in sorted(requests.items()):
         if name not in reported:
@@ -29,8 +29,8 @@ def split(
             share = number // step // (len(nodes) - i) * step
             given = min(left[zone].get(name, 0), share)
             if given > 0:
-                found.setdefault(zone, {})[name] = given
+                given_by_zone.setdefault(zone, {})[name] = given
                 number -= given
         if number:
             short.append(f"Insufficient NUMA {name}")
-    return Objection(", ".join(short)) if short else found
+    return Objection(", ".join(short)) if short else given_by_zone

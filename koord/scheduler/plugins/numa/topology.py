@@ -50,19 +50,19 @@ class Topology:
 
     def whole(self, cpus: int) -> int:
         """The CPUs of cores that are in a set with all their CPUs."""
-        found = 0
+        chosen = 0
         for core in self.whole_cores:
             if cpus & core == core:
-                found |= core
-        return found
+                chosen |= core
+        return chosen
 
     def one_per_core(self, cpus: int) -> int:
         """The lowest CPU of each core, of those in a set."""
-        found = 0
+        chosen = 0
         for core in self.cores:
             mine = cpus & core.cpus
-            found |= mine & -mine
-        return found
+            chosen |= mine & -mine
+        return chosen
 
     def same_cores(self, cpus: int) -> int:
         """All CPUs of the cores that have one of these."""
@@ -83,9 +83,9 @@ def topology_of(details: tuple[CPUInfo, ...]) -> Topology | None:
     if not details:
         return None
     cores: dict[tuple[int, int, int], int] = {}
-    for each in details:
-        place = each.socket, each.core, each.node
-        cores[place] = cores.get(place, 0) | 1 << each.id
+    for info in details:
+        place = info.socket, info.core, info.node
+        cores[place] = cores.get(place, 0) | 1 << info.id
     listed = tuple(Core(cores[place], place[2], place[0]) for place in sorted(cores))
     nodes = _grouped((core.node, core.cpus) for core in listed)
     sockets = _grouped((core.socket, core.cpus) for core in listed)
@@ -108,19 +108,19 @@ def topology_of(details: tuple[CPUInfo, ...]) -> Topology | None:
 
 def cpus_in(mask: int) -> list[int]:
     """The numbers of the CPUs in a set, ascending."""
-    found = []
+    cpus = []
     while mask:
         low = mask & -mask
-        found.append(low.bit_length() - 1)
+        cpus.append(low.bit_length() - 1)
         mask ^= low
-    return found
+    return cpus
 
 
 def _grouped(parts: Iterable[tuple[int, int]]) -> dict[int, int]:
-    found: dict[int, int] = {}
+    by_number: dict[int, int] = {}
     for number, cpus in parts:
-        found[number] = found.get(number, 0) | cpus
-    return dict(sorted(found.items()))
+        by_number[number] = by_number.get(number, 0) | cpus
+    return dict(sorted(by_number.items()))
 
 
 def _socket(cpus: int, sockets: dict[int, int]) -> int:

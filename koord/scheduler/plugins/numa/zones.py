@@ -72,10 +72,10 @@ class Zones:
     def left(self, cells: Cells, name: str, bound: Bound) -> list[Numbers]:
         """Of every NUMA node, what the pod could get of a resource. CPUs of its own count in thousandths, too."""
         has, taken = self.numbers(cells, HAS, name), self.numbers(cells, TAKEN, name)
-        found = [(a - b) * (a > b) for a, b in zip(has, taken, strict=True)]
+        lefts = [(a - b) * (a > b) for a, b in zip(has, taken, strict=True)]
         if name != CPU or (isinstance(bound.binding, int) and not bound.binding):
-            return found
-        return [self._whole(cells, zone, left, bound) for zone, left in zip(self.zones, found, strict=True)]
+            return lefts
+        return [self._whole(cells, zone, left, bound) for zone, left in zip(self.zones, lefts, strict=True)]
 
     def _whole(self, cells: Cells, zone: int, left: Numbers, bound: Bound) -> Numbers:
         enough = least(free_on(cells, zone, bound), _by_amount(left, bound))
@@ -83,7 +83,7 @@ class Zones:
 
     def promised(self, cells: Cells, bound: Bound) -> Numbers:
         """Free CPUs that no pod may bind, since NUMA nodes have promised them to pods that share CPUs."""
-        found: Numbers = 0
+        promised: Numbers = 0
         columns = zip(self.zones, self.columns(HAS, CPU), self.columns(TAKEN, CPU), strict=True)
         for zone, has, taken in columns:
             if has is None or taken is None:
@@ -91,8 +91,8 @@ class Zones:
             left = cells[has] - cells[taken]
             is_shared = cells[taken] > ceil(cells[BOUND, zone] * bound.ratio)
             over = free_on(cells, zone, bound) - _by_amount(left * (left > 0), bound)
-            found = found + is_shared * (cells[has] > 0) * (over > 0) * over
-        return found
+            promised = promised + is_shared * (cells[has] > 0) * (over > 0) * over
+        return promised
 
     def short_of(self, cells: Cells, policy: Numbers, bound: Bound) -> Numbers:
         """The resources that NUMA nodes are short of under a policy, as a mask in the order of `needs`."""
@@ -105,17 +105,19 @@ class Zones:
         for i, (name, need) in enumerate(self.needs.items()):
             left = self.left(cells, name, bound)
             is_reported = cells[REPORTS, name] * 1
-            alone = [each & (1 - is_reported * (got < need)) for each, got in zip(alone, left, strict=True)]
-            some = [each & (1 - is_reported * (got <= 0)) for each, got in zip(some, left, strict=True)]
-            enough = is_single * _any([each * (got >= need) for each, got in zip(every, left, strict=True)])
-            enough = enough + (1 - is_single) * (sum(each * got for each, got in zip(every, left, strict=True)) >= need)
+            alone = [of_set & (1 - is_reported * (got < need)) for of_set, got in zip(alone, left, strict=True)]
+            some = [of_set & (1 - is_reported * (got <= 0)) for of_set, got in zip(some, left, strict=True)]
+            enough = is_single * _any([of_set * (got >= need) for of_set, got in zip(every, left, strict=True)])
+            enough = enough + (1 - is_single) * (
+                sum(of_set * got for of_set, got in zip(every, left, strict=True)) >= need
+            )
             mask = mask | is_reported * (1 - enough) * (1 << i)
             reported.append(is_reported)
             lefts.append(left)
         fits: Numbers = is_single * _any(alone)
         together: Numbers = 1
         for is_reported, left, need in zip(reported, lefts, self.needs.values(), strict=True):
-            got = sum(each * amount for each, amount in zip(some, left, strict=True))
+            got = sum(of_set * amount for of_set, amount in zip(some, left, strict=True))
             together = together * (1 - is_reported * (got < need))
         fits = fits + (1 - is_single) * together
         # Each by itself would do, but not at the same place.
@@ -225,9 +227,11 @@ def amounts_of(zones: Zones, cells: Cells, rows: int, kind: str, name: str) -> A
 
 @lru_cache(maxsize=64)
 def _sets(zones: tuple[int, ...]) -> tuple[Array, Array]:
-    places = sorted(range(1, 1 << len(zones)), key=lambda each: (each.bit_count(), each))
-    members = np.array([[each >> i & 1 for i in range(len(zones))] for each in places], np.int64)
-    sets = np.array([sum(1 << zones[i] for i in range(len(zones)) if each >> i & 1) for each in places], np.int64)
+    places = sorted(range(1, 1 << len(zones)), key=lambda numbered: (numbered.bit_count(), numbered))
+    members = np.array([[numbered >> i & 1 for i in range(len(zones))] for numbered in places], np.int64)
+    sets = np.array(
+        [sum(1 << zones[i] for i in range(len(zones)) if numbered >> i & 1) for numbered in places], np.int64
+    )
     return sets, members
 
 
@@ -239,10 +243,10 @@ def _places(zones: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 def _lines(numbers: Sequence[Numbers], rows: int) -> Array:
     """A line for each row, of numbers or arrays of them."""
-    found = np.empty((rows, len(numbers)), np.int64)
-    for i, each in enumerate(numbers):
-        found[:, i] = each
-    return found
+    table = np.empty((rows, len(numbers)), np.int64)
+    for i, line in enumerate(numbers):
+        table[:, i] = line
+    return table
 
 
 def free_on(cells: Cells, zone: int | None, bound: Bound) -> Numbers:
@@ -260,10 +264,10 @@ def _by_amount(left: Numbers, bound: Bound) -> Numbers:
 
 def _any(numbers: Sequence[Numbers]) -> Numbers:
     """1 where one of them is above 0."""
-    found: Numbers = 0
-    for each in numbers:
-        found = found | (each > 0) * 1
-    return found
+    any_: Numbers = 0
+    for number in numbers:
+        any_ = any_ | (number > 0) * 1
+    return any_
 
 
 def ceil(number: Numbers) -> Numbers:

@@ -26,10 +26,10 @@ def effective_sizes(demand: Mapping[int, float]) -> dict[int, float]:
     """By the milli of a share, the part of a device that it takes. `demand`: how often each comes."""
     sizes = sorted(milli for milli, number in demand.items() if 0 < milli < WHOLE and number > 0)
     duals = device_duals([-(-milli // STEP) for milli in sizes], [demand[milli] for milli in sizes])
-    found = {
+    sizes_by_milli = {
         milli: TRUST * dual + (1 - TRUST) * milli / WHOLE for milli, dual in zip(sizes, duals.tolist(), strict=True)
     }
-    return {**found, WHOLE: 1.0}
+    return {**sizes_by_milli, WHOLE: 1.0}
 
 
 def device_duals(widths: list[int], demand: list[float], device: int = WHOLE // STEP) -> Array:

@@ -88,8 +88,8 @@ class Demand(Notes):
             return self._shapes[shape]
         if len(self._shapes) >= SHAPES_KEPT:
             self._shapes.clear()
-        found = self._shapes[shape] = shape_of(shape.requests, spec, self._device_bytes)
-        return found
+        pod_shape = self._shapes[shape] = shape_of(shape.requests, spec, self._device_bytes)
+        return pod_shape
 
     def moved(self, note: Any, record: PodRecord, row: Row, sign: int) -> None:
         key, now_s = record.key, self.cluster.now_s
@@ -155,7 +155,7 @@ def _parts(weights: dict[PodShape, float]) -> dict[PodShape, float]:
 
 
 def _sums(weights: Iterator[tuple[PodShape, float]]) -> dict[PodShape, float]:
-    found: dict[PodShape, float] = {}
+    sums: dict[PodShape, float] = {}
     for shape, weight in weights:
-        found[shape] = found.get(shape, 0.0) + weight
-    return found
+        sums[shape] = sums.get(shape, 0.0) + weight
+    return sums

@@ -30,21 +30,21 @@ GRID: Final = np.stack(np.meshgrid(CPU_PRICES, MEMORY_PRICES, indexing="ij"), ax
 
 def fill_values(groups: Sequence[NodeGroup], shapes: Sequence[PodShape], often: Array, worth: Array) -> Array:
     """By group, what is left of a device in steps, and point of the grid. `often` sums to 1 over GPU pods."""
-    found = np.zeros((len(groups), LEVELS, len(GRID)))
+    values = np.zeros((len(groups), LEVELS, len(GRID)))
     cpu = np.array([shape.cpu_milli for shape in shapes], np.float64)
     memory = np.array([shape.memory_mib for shape in shapes], np.float64)
     # What shape t gives beside what is left after it, by shape and grid point.
     alone = (worth[:, np.newaxis] - np.outer(cpu, GRID[:, 0]) - np.outer(memory, GRID[:, 1])) / TAU_V
     logs = np.log(np.maximum(often, 1e-300))[:, np.newaxis]
     widths = np.array([-(-shape.gpu_milli // STEP) for shape in shapes], np.int64)
-    known: dict[bytes, Array] = {}
+    filled: dict[bytes, Array] = {}
     for k, group in enumerate(groups):
         hosted = np.array([shape.gpus == 1 and group.could_host(shape) for shape in shapes], np.bool_) & (often > 0)
         key = hosted.tobytes()
-        if key not in known:
-            known[key] = _fill(widths[hosted], (alone + logs)[hosted])
-        found[k] = known[key]
-    return np.rint(found * ROUGH) / ROUGH
+        if key not in filled:
+            filled[key] = _fill(widths[hosted], (alone + logs)[hosted])
+        values[k] = filled[key]
+    return np.rint(values * ROUGH) / ROUGH
 
 
 def _fill(widths: Array, gains: Array) -> Array:
@@ -66,5 +66,5 @@ def _fill(widths: Array, gains: Array) -> Array:
 
 def _log_sum(exponents: Array) -> Array:
     most = exponents.max(axis=0)
-    found: Array = most + np.log(np.exp(exponents - most).sum(axis=0))
-    return found
+    log_sum: Array = most + np.log(np.exp(exponents - most).sum(axis=0))
+    return log_sum

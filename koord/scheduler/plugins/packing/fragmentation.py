@@ -27,13 +27,13 @@ def typical(mix: Mix) -> dict[PodShape, float]:
     for shape, number in mix.items():
         key = shape._replace(memory_mib=0)
         merged[key] = merged.get(key, 0.0) + number
-    total, covered, found = sum(merged.values()), 0.0, dict[PodShape, float]()
-    for shape, number in sorted(merged.items(), key=lambda each: (-each[1], _order(each[0]))):
-        found[shape] = number
+    total, covered, often = sum(merged.values()), 0.0, dict[PodShape, float]()
+    for shape, number in sorted(merged.items(), key=lambda shape_share: (-shape_share[1], _order(shape_share[0]))):
+        often[shape] = number
         covered += number
         if covered >= TYPICAL * total:
             break
-    return {shape: number / covered for shape, number in found.items()}
+    return {shape: number / covered for shape, number in often.items()}
 
 
 def _order(shape: PodShape) -> tuple[object, ...]:
@@ -46,10 +46,10 @@ class Fragmentation:
     def __init__(self, fleet: Fleet, shapes: Mix) -> None:
         self._fleet, self._shapes = fleet, shapes
         self._often = np.array(list(shapes.values()), np.float64)
-        self._cpu = np.array([each.cpu_milli for each in shapes], np.int64)
-        self._gpus = np.array([each.gpus for each in shapes], np.int64)
-        milli = np.array([each.gpu_milli for each in shapes], np.int64)
-        self._allowed = np.stack([allowed(each, fleet.groups) for each in shapes], axis=1) & (self._gpus > 0)
+        self._cpu = np.array([shape.cpu_milli for shape in shapes], np.int64)
+        self._gpus = np.array([shape.gpus for shape in shapes], np.int64)
+        milli = np.array([shape.gpu_milli for shape in shapes], np.int64)
+        self._allowed = np.stack([allowed(shape, fleet.groups) for shape in shapes], axis=1) & (self._gpus > 0)
         "By group and typical shape."
         left = np.arange(WHOLE + 1)[:, np.newaxis]
         self._fits = (left >= milli).astype(np.int64)
@@ -86,8 +86,8 @@ class Fragmentation:
 
     def fragments(self, rows: Array) -> Array:
         """F of rows, in milli."""
-        found: Array = self._fragments[rows]
-        return found
+        fragments: Array = self._fragments[rows]
+        return fragments
 
     def score(self, shape: PodShape, rows: Array) -> Scores:
         """Of rows that the pod fits on, and the device of a share: the one with the best score."""
@@ -127,10 +127,10 @@ class Fragmentation:
     def _sum(self, idle: Array, fitting: Array, usable: Array, cpu: Array, group: Array) -> Array:
         """F of rows with these amounts left."""
         hosts = self._allowed[group] & (fitting >= self._gpus) & (cpu[:, np.newaxis] >= self._cpu)
-        found: Array = ((idle[:, np.newaxis] - usable * hosts) * self._often).sum(axis=1)
-        return found
+        total: Array = ((idle[:, np.newaxis] - usable * hosts) * self._often).sum(axis=1)
+        return total
 
 
 def _score(gain: Array) -> Array:
-    found: Array = np.floor(100 / (1 + np.exp(-gain / WHOLE))).astype(np.int64)
-    return found
+    scores: Array = np.floor(100 / (1 + np.exp(-gain / WHOLE))).astype(np.int64)
+    return scores

@@ -57,16 +57,16 @@ class Market:
 
     def costs(self, prices: Array) -> Array:
         """Of a pod of each shape in each group."""
-        found: Array = self.needs @ prices.reshape(-1, 3).T
-        return found
+        costs: Array = self.needs @ prices.reshape(-1, 3).T
+        return costs
 
     def exponents(self, prices: Array, tau: float) -> Array:
         return self._log_share - self.costs(prices) / tau
 
     def inside(self, prices: Array, tau: float) -> Array:
         """Under the logarithm: ln of what each group adds to 1."""
-        found: Array = self.exponents(prices, tau) + (self.worth_alone / tau)[:, np.newaxis]
-        return found
+        logs: Array = self.exponents(prices, tau) + (self.worth_alone / tau)[:, np.newaxis]
+        return logs
 
     def value(self, prices: Array, tau: float) -> float:
         """What prices are to make as small as can be."""
@@ -96,8 +96,8 @@ class Market:
         hosted = np.isfinite(most)
         safe = np.where(hosted, most, 0.0)
         total = np.exp(hosts - safe[:, np.newaxis]).sum(axis=1)
-        found = -tau * (safe + np.log(np.where(hosted, total, 1.0)))
-        return np.where(hosted, np.clip(found, 0.0, self.worth_alone), 0.0)
+        worths_raw = -tau * (safe + np.log(np.where(hosted, total, 1.0)))
+        return np.where(hosted, np.clip(worths_raw, 0.0, self.worth_alone), 0.0)
 
 
 def worths(
@@ -114,8 +114,8 @@ def worths(
 def _log_one_plus_sum(inside: Array) -> Array:
     """ln(1 + sum exp), by lines."""
     most = np.maximum(inside.max(axis=1), 0.0)
-    found: Array = most + np.log(np.exp(-most) + np.exp(inside - most[:, np.newaxis]).sum(axis=1))
-    return found
+    log_sum: Array = most + np.log(np.exp(-most) + np.exp(inside - most[:, np.newaxis]).sum(axis=1))
+    return log_sum
 
 
 def _smallest(value: Value, slopes: Slopes, number: int) -> Array:

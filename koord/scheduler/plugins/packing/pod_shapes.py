@@ -25,38 +25,38 @@ def shape_of(requests: Amounts, spec: PodSpec, device_bytes: int) -> PodShape | 
     bytes into a share."""
     asked = dict(requests)
     try:
-        found = wanted(requests, _NOBODY)
+        gpu_request = wanted(requests, _NOBODY)
     except InvalidRequest:
         return None
-    gpu = None if found is None else found.of(GPU)
+    gpu = None if gpu_request is None else gpu_request.of(GPU)
     cpu, memory = asked.get("cpu", 0), -(-asked.get("memory", 0) // MIB)
     if gpu is None:
         return PodShape(cpu, memory)
-    each = gpu.amounts
-    percent = max(each.get(CORE, 0), each.get(RATIO, 0))
+    per_device = gpu.amounts
+    percent = max(per_device.get(CORE, 0), per_device.get(RATIO, 0))
     milli = percent * WHOLE // 100
-    if MEMORY in each and device_bytes:
-        milli = max(milli, -(-each[MEMORY] * WHOLE // device_bytes))
+    if MEMORY in per_device and device_bytes:
+        milli = max(milli, -(-per_device[MEMORY] * WHOLE // device_bytes))
     return PodShape(cpu, memory, max(1, gpu.count), min(max(milli, 1), WHOLE), models_of(spec))
 
 
 def models_of(spec: PodSpec) -> frozenset[str]:
     """The GPU models that a pod can be on; none: all."""
     chosen = spec.node_selector.get(names.LABEL_GPU_MODEL)
-    found = frozenset() if chosen is None else frozenset({chosen})
+    allowed = frozenset() if chosen is None else frozenset({chosen})
     affinity = None if spec.affinity is None else spec.affinity.node_affinity
     required = None if affinity is None else affinity.required_during_scheduling_ignored_during_execution
     if required is None:
-        return found
+        return allowed
     by_term = []
     for term in required.node_selector_terms:
         listed = [
-            frozenset(each.values)
-            for each in term.match_expressions
-            if each.key == names.LABEL_GPU_MODEL and each.operator == "In"
+            frozenset(requirement.values)
+            for requirement in term.match_expressions
+            if requirement.key == names.LABEL_GPU_MODEL and requirement.operator == "In"
         ]
         if not listed:
-            return found
+            return allowed
         by_term.append(frozenset.intersection(*listed))
     models = frozenset[str]().union(*by_term)
-    return models & found or found if found else models
+    return models & allowed or allowed if allowed else models

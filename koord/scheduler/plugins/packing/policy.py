@@ -28,11 +28,11 @@ from koord.scheduler.state.view import View
 
 def rows_of(cluster: Cluster, policy: PolicyName) -> PackingRows:
     """The rows of a cluster under a policy, which all its classes share."""
-    found = cluster.shared.get((PackingRows, policy))
-    if found is None:
-        found = cluster.shared[PackingRows, policy] = PackingRows(cluster, policy)
-    assert isinstance(found, PackingRows)
-    return found
+    rows = cluster.shared.get((PackingRows, policy))
+    if rows is None:
+        rows = cluster.shared[PackingRows, policy] = PackingRows(cluster, policy)
+    assert isinstance(rows, PackingRows)
+    return rows
 
 
 def packing_of(policy: PolicyName, ask: Ask, cluster: Cluster, view: View | None) -> ByPacking:
@@ -88,11 +88,11 @@ class ByPacking:
     def device(self, room: Room, request: Request, unit: Unit) -> float:
         if not self._shape.is_share or request.type != GPU or room.row is None:
             return 0
-        known = self._worked_out
-        if known is None or known[0] != room.row or known[1] != self._table.version:
+        worked_out = self._worked_out
+        if worked_out is None or worked_out[0] != room.row or worked_out[1] != self._table.version:
             self._rows.follow()
-            known = self._worked_out = room.row, self._table.version, self._rows.values(self._shape, room.row)
-        return known[2][room.machine.slots[GPU, unit.minor]]
+            worked_out = self._worked_out = room.row, self._table.version, self._rows.values(self._shape, room.row)
+        return worked_out[2][room.machine.slots[GPU, unit.minor]]
 
     def slot(self, row: Row) -> int | None:
         """The device of a row where a share would go."""
@@ -110,8 +110,8 @@ class ByPacking:
         many = Many(cells.columns, np.array([cells.rows])) if type(cells) is One else cells
         if isinstance(many.rows, slice):
             many = Many(many.columns, self._index(many))
-        found = self._rows.seen_through(many).score(self._shape, np.arange(len(many.rows))).score
-        return found.item(0) if type(cells) is One else found
+        scores = self._rows.seen_through(many).score(self._shape, np.arange(len(many.rows))).score
+        return scores.item(0) if type(cells) is One else scores
 
     def _index(self, cells: Many) -> Array:
         rows: Array = np.arange(len(self._table.alive))[cells.rows] if isinstance(cells.rows, slice) else cells.rows

@@ -147,11 +147,11 @@ class PackingRows:
         if self._scores >= SCORES_KEPT:
             self._forget_scores()
         of_row = self._scored.setdefault(row, {})
-        found = of_row.get(shape)
-        if found is None:
-            found = of_row[shape] = self._score_one(shape, row)
+        score = of_row.get(shape)
+        if score is None:
+            score = of_row[shape] = self._score_one(shape, row)
             self._scores += 1
-        return found
+        return score
 
     def _score_one(self, shape: PodShape, row: Row) -> tuple[int, int]:
         fleet, milli, scorer = self._fleet, shape.gpu_milli, self._scorer
@@ -164,8 +164,8 @@ class PackingRows:
             return 0, -1
         if isinstance(scorer, Valuation):
             return min(max(scorer.score_one(shape, row)[0] + TOP, 0), TOP), -1
-        found = self._scorer.score(shape, np.array([row]))
-        return found.score.item(0), found.device.item(0)
+        one = self._scorer.score(shape, np.array([row]))
+        return one.score.item(0), one.device.item(0)
 
     def score_many(self, batch: Batch, rows: Array) -> Array:
         """The scores of some rows for many shapes, by row and shape: as `score`."""
@@ -173,11 +173,11 @@ class PackingRows:
         if not isinstance(self._scorer, Valuation):
             return np.stack([self.score(shape, rows).score for shape in batch.shapes], axis=1)
         room = batch.room(fleet.cpu.take(rows), fleet.devices.take(rows, axis=0))
-        found = self._scorer.score_many(batch, room, rows)
-        found += TOP
-        np.maximum(found, 0, out=found)
-        found *= room
-        return found
+        scores = self._scorer.score_many(batch, room, rows)
+        scores += TOP
+        np.maximum(scores, 0, out=scores)
+        scores *= room
+        return scores
 
     def score(self, shape: PodShape, rows: Array) -> Scores:
         """Scores rows that may or may not have room: rows without room, or without known devices, have 0."""
@@ -189,12 +189,12 @@ class PackingRows:
         score, device = np.zeros(len(rows), np.int64), np.full(len(rows), -1, np.int64)
         for start in range(0, len(places), ROWS_AT_ONCE):
             some = places[start : start + ROWS_AT_ONCE]
-            found = self._scorer.score(shape, rows[some])
-            device[some] = found.device
+            scored = self._scorer.score(shape, rows[some])
+            device[some] = scored.device
             if isinstance(self._scorer, Valuation):
-                score[some] = np.minimum(np.maximum(found.score + TOP, 0), TOP)
+                score[some] = np.minimum(np.maximum(scored.score + TOP, 0), TOP)
             else:
-                score[some] = found.score
+                score[some] = scored.score
         return Scores(score, device)
 
     def values(self, shape: PodShape, row: Row) -> list[float]:
@@ -206,13 +206,13 @@ class PackingRows:
 
     def seen_through(self, cells: Many) -> PackingRows:
         """The same for pods that see rows otherwise than all others do: rows by their place among the cells."""
-        found = object.__new__(PackingRows)
+        through = object.__new__(PackingRows)
         rows = np.arange(len(cells[_CPU]))
-        fleet = found._fleet = _no_fleet(len(rows), self._slots)
+        fleet = through._fleet = _no_fleet(len(rows), self._slots)
         fleet.groups, fleet.group = self._fleet.groups, self._fleet.group[cells.rows]
         _write(fleet, rows, cells, self._slots)
-        found._scorer = self._scorer.over(fleet)
-        return found
+        through._scorer = self._scorer.over(fleet)
+        return through
 
     def renew(self) -> None:
         """Between decisions: begin a new epoch if the tables in force do not suit nodes and pods any more."""
@@ -232,18 +232,18 @@ class PackingRows:
     @property
     def remark(self) -> str:
         """What scores rows, in words, for who asks why."""
-        known = self.demand.gpu_pods
+        gpu_pods = self.demand.gpu_pods
         if self.in_force == self._policy:
-            return f"GPU packing: {self.in_force}, from the shapes of {known} GPU pods"
+            return f"GPU packing: {self.in_force}, from the shapes of {gpu_pods} GPU pods"
         begins = f"GPU packing: {self.in_force} for now; {self._policy} begins"
         needed = FEWEST_PODS if self._policy == "ShadowPrices" else 1
-        if known >= needed:
+        if gpu_pods >= needed:
             return f"{begins} when prices are made again, within {RENEW_S / 60:.0f} minutes"
-        return f"{begins} when {needed} GPU pods are known, {known} are: of fewer, the usual mix cannot be told"
+        return f"{begins} when {needed} GPU pods are known, {gpu_pods} are: of fewer, the usual mix cannot be told"
 
     def told(self) -> dict[str, object]:
         """The same for programs."""
-        shapes = sorted(self._known.items(), key=lambda each: -each[1])[:TOLD]
+        shapes = sorted(self._known.items(), key=lambda shape_share: -shape_share[1])[:TOLD]
         return {
             "policy": self._policy,
             "inForce": self.in_force,
@@ -265,8 +265,8 @@ class PackingRows:
 
     def _mix(self) -> dict[PodShape, float]:
         """What is priced is what stands; FGD counts what comes."""
-        known = self.demand.standing if self._name() == "ShadowPrices" else self.demand.mix
-        return known(self._cluster.now_s)
+        mix = self.demand.standing if self._name() == "ShadowPrices" else self.demand.mix
+        return mix(self._cluster.now_s)
 
     def _start(self) -> None:
         """Read everything, and make tables: at first, and when the table has grown."""
@@ -368,28 +368,32 @@ class PackingRows:
 
     def _device_bytes(self) -> int:
         """The memory of a usual GPU."""
-        found = Counter(
+        sizes = Counter(
             unit.total[MEMORY]
             for machine in self._devices().machines.values()
             for unit in machine.units.get(GPU, ())
             if unit.total.get(MEMORY)
         )
-        return found.most_common(1)[0][0] if found else 0
+        return sizes.most_common(1)[0][0] if sizes else 0
 
     def _capacity_by_group(self, rows: Array) -> Array:
         """Devices, CPU and memory of all nodes: prices are those of an empty cluster, whatever runs now."""
         columns = self._cluster.table.columns
         fleet = self._fleet
-        devices = np.array([max(0, each) for each in columns[number(GPU)][rows].tolist()], np.float64)
+        devices = np.array(
+            [max(0, devices_of_row) for devices_of_row in columns[number(GPU)][rows].tolist()], np.float64
+        )
         amounts = (devices, columns[_CPU][rows], columns[_MEMORY][rows] // MIB)
-        return np.stack([np.bincount(fleet.group[rows], each, len(fleet.groups)) for each in amounts], axis=1)
+        return np.stack(
+            [np.bincount(fleet.group[rows], amounts_of_row, len(fleet.groups)) for amounts_of_row in amounts], axis=1
+        )
 
 
 def drift(before: Mapping[Any, float], after: Mapping[Any, float]) -> float:
     """How much of a mix of shapes, or of nodes, is another: 0 none, 1 all of it."""
     sums = [max(sum(mix.values()), 1e-12) for mix in (before, after)]
     shapes = before.keys() | after.keys()
-    return sum(abs(before.get(each, 0.0) / sums[0] - after.get(each, 0.0) / sums[1]) for each in shapes) / 2
+    return sum(abs(before.get(shape, 0.0) / sums[0] - after.get(shape, 0.0) / sums[1]) for shape in shapes) / 2
 
 
 def _nearest(kind: _Kind, groups: Sequence[NodeGroup]) -> int:

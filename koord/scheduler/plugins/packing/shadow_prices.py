@@ -62,7 +62,7 @@ def work_out(
         if shape.gpus == 1:
             shares[shape.gpu_milli] = shares.get(shape.gpu_milli, 0.0) + number
     sizes = effective_sizes(shares)
-    takes = np.array([sizes[each.gpu_milli] if each.gpus == 1 else float(each.gpus) for each in shapes])
+    takes = np.array([sizes[shape.gpu_milli] if shape.gpus == 1 else float(shape.gpus) for shape in shapes])
     with_gpu = np.array([shape.gpus > 0 for shape in shapes], np.bool_)
     worth = worths(groups, shapes, often, takes, idle, load)
     among = np.where(with_gpu, often, 0.0) / max(float(often[with_gpu].sum()), 1e-12)
@@ -143,13 +143,13 @@ class Valuation:
     def _sum(self, group: int, free: list[int]) -> Array:
         """What devices are worth together, by grid point. Rows whose devices are as full are many."""
         key = (group, *sorted(free))
-        found = self._sums.get(key)
-        if found is None:
+        sums = self._sums.get(key)
+        if sums is None:
             if len(self._sums) * GRID.nbytes >= MOST_BYTES:
                 self._sums.clear()
-            places = [group * LEVELS + each // STEP for each in free]
-            found = self._sums[key] = np.add.reduce(self._values.take(places, axis=0), axis=0)
-        return found
+            places = [group * LEVELS + cpu_free // STEP for cpu_free in free]
+            sums = self._sums[key] = np.add.reduce(self._values.take(places, axis=0), axis=0)
+        return sums
 
     def losses(self, shape: PodShape, rows: Array) -> tuple[Array, Array]:
         """By how much the value of rows falls with a pod that fits there; and the device of a share, else -1."""
@@ -215,7 +215,7 @@ class Valuation:
         lines = []
         for i, row in enumerate(rows.tolist()):
             lines.append((i, -1, WHOLE, -1 - self._fleet.group.item(row)))
-            lines += [(i, *each) for each in self._distinct[row] or self._tell_apart(row)]
+            lines += [(i, *device) for device in self._distinct[row] or self._tell_apart(row)]
         of_row, slot, free, place = np.array(lines).T
         is_device = slot >= 0
         fits = free[:, np.newaxis] >= batch.milli
@@ -239,8 +239,8 @@ class Valuation:
         after = self._brackets[row] + self._fall(shape.gpu_milli)[group * LEVELS + devices // STEP] - self.cost(shape)
         whole = np.maximum(self._whole[row] - (devices == WHOLE), 0)
         values = after.min(axis=1) + self._slots_after(shape, np.full(len(devices), row), whole)
-        found: list[float] = np.where(devices >= shape.gpu_milli, values, -np.inf).tolist()
-        return found
+        by_slot: list[float] = np.where(devices >= shape.gpu_milli, values, -np.inf).tolist()
+        return by_slot
 
     def _slots_of(self, tables: _Tables, row: Array, shape: Array, whole: Array) -> Array:
         """B of rows after a pod of each shape, with `whole` free devices left, pair by pair."""
@@ -254,58 +254,58 @@ class Valuation:
         for slot, free in enumerate(self._fleet.devices[row].tolist()):
             if free and free not in first:
                 first[free] = _Device(slot, free, start + free // STEP)
-        found = self._distinct[row] = tuple(first.values())
-        return found
+        distinct = self._distinct[row] = tuple(first.values())
+        return distinct
 
     def _of_batch(self, batch: Batch) -> _Tables:
-        found = self._tables.get(batch)
-        if found is None:
+        tables = self._tables.get(batch)
+        if tables is None:
             if len(self._tables) >= MOST_BATCHES:
                 self._tables.clear()
-            found = self._tables[batch] = _Tables(batch, self)
-        return found
+            tables = self._tables[batch] = _Tables(batch, self)
+        return tables
 
     def cost(self, shape: PodShape) -> Array:
         """What its CPU and memory cost, by grid point."""
         key = shape.cpu_milli, shape.memory_mib
-        found = self._costs.get(key)
-        if found is None:
+        cost = self._costs.get(key)
+        if cost is None:
             if len(self._costs) * GRID.nbytes >= MOST_BYTES:
                 self._costs.clear()
-            found = self._costs[key] = shape.cpu_milli * CPU_PRICE + shape.memory_mib * MEMORY_PRICE
-        return found
+            cost = self._costs[key] = shape.cpu_milli * CPU_PRICE + shape.memory_mib * MEMORY_PRICE
+        return cost
 
     def _falls_of(self, shape: PodShape) -> dict[int, Array]:
         """By place, what a row gains when a pod goes to a device: its CPU and memory included."""
-        found = self._of_shape.get(shape)
-        if found is None:
+        falls = self._of_shape.get(shape)
+        if falls is None:
             if len(self._of_shape) >= MOST_SHAPES:
                 self._of_shape.clear()
-            found = self._of_shape[shape] = {}
-        return found
+            falls = self._of_shape[shape] = {}
+        return falls
 
     def whole_falls(self, gpus: int) -> Array:
         """What a row gains, which is never above 0, when whole devices are taken: by group and grid point."""
-        found = self._of_whole.get(gpus)
-        if found is None:
+        falls = self._of_whole.get(gpus)
+        if falls is None:
             empty, full = self._values[::LEVELS], self._values[LEVELS - 1 :: LEVELS]
-            found = self._of_whole[gpus] = gpus * (empty - full)
-        return found
+            falls = self._of_whole[gpus] = gpus * (empty - full)
+        return falls
 
     def _fall(self, milli: int) -> Array:
         """The same when a share goes to a device: by place and grid point. Shapes with equal shares have one table in
         common."""
-        found = self._falls.get(milli)
-        if found is None:
+        fall = self._falls.get(milli)
+        if fall is None:
             if len(self._falls) * self._values.nbytes >= MOST_BYTES:
                 self._falls.clear()
-            found = self._falls[milli] = self.falls_at(np.arange(len(self._values)), -(-milli // STEP))
-        return found
+            fall = self._falls[milli] = self.falls_at(np.arange(len(self._values)), -(-milli // STEP))
+        return fall
 
     def falls_at(self, places: Array, widths: Array | int) -> Array:
         """The same for some places, by widths of shares in steps."""
-        found: Array = self._values[places - np.minimum(widths, places % LEVELS)] - self._values[places]
-        return found
+        falls: Array = self._values[places - np.minimum(widths, places % LEVELS)] - self._values[places]
+        return falls
 
 
 class _Tables:
@@ -325,27 +325,27 @@ class _Tables:
     def falls_at(self, places: Sequence[int], line: Array, shape: Array) -> Array:
         """What a row gains by a pod, its CPU and memory included: pair by pair of places (by their line) and shapes,
         and by grid point. A place below 0 is that of a group, for pods that take whole devices or none."""
-        known = self._numbers
-        new = [place for place in dict.fromkeys(places) if place not in known]
+        numbers = self._numbers
+        new = [place for place in dict.fromkeys(places) if place not in numbers]
         if new:
-            if len(known) + len(new) > self._most:
-                known.clear()
+            if len(numbers) + len(new) > self._most:
+                numbers.clear()
                 new = list(dict.fromkeys(places))
             self._learn(new)
-        first = np.array([known[place] * len(self._costs) for place in places])
-        found: Array = self._falls.take(first.take(line) + shape, axis=0)
-        return found
+        first = np.array([numbers[place] * len(self._costs) for place in places])
+        falls: Array = self._falls.take(first.take(line) + shape, axis=0)
+        return falls
 
     def _learn(self, places: Sequence[int]) -> None:
-        shapes, known = len(self._costs), self._numbers
-        needed = (len(known) + len(places)) * shapes
+        shapes, numbers = len(self._costs), self._numbers
+        needed = (len(numbers) + len(places)) * shapes
         if needed > len(self._falls):
             wider = np.zeros((2 * needed, len(GRID)))
-            wider[: len(known) * shapes] = self._falls[: len(known) * shapes]
+            wider[: len(numbers) * shapes] = self._falls[: len(numbers) * shapes]
             self._falls = wider
         for place in places:
-            start = len(known) * shapes
-            known[place] = len(known)
+            start = len(numbers) * shapes
+            numbers[place] = len(numbers)
             falls = self._valuation.falls_at(np.full(shapes, place), self._widths) if place >= 0 else self._whole(place)
             np.subtract(falls, self._costs, out=self._falls[start : start + shapes])
 
@@ -358,8 +358,8 @@ def _least(by_point: Array) -> Array:
     """Of every line the smallest: faster than along an axis."""
     if not len(by_point):
         return np.zeros(0)
-    found: Array = np.minimum.reduceat(by_point.ravel(), np.arange(0, by_point.size, by_point.shape[1]))
-    return found
+    least: Array = np.minimum.reduceat(by_point.ravel(), np.arange(0, by_point.size, by_point.shape[1]))
+    return least
 
 
 def _score(losses: Array, whole: Array) -> Array:

@@ -77,8 +77,8 @@ class Fleet:
 
     def whole(self, rows: Array | slice) -> Array:
         """How many devices are wholly free."""
-        found: Array = np.count_nonzero(self.devices[rows] == WHOLE, axis=-1)
-        return found
+        whole: Array = np.count_nonzero(self.devices[rows] == WHOLE, axis=-1)
+        return whole
 
     def fits(self, shape: PodShape, rows: Array | slice) -> Array:
         """Whether rows have room for a pod, on devices too."""

@@ -60,17 +60,17 @@ class Slots:
         steps *= STEPS
         steps //= self._of_group.take(group, axis=1)
         np.minimum(steps, STEPS, out=steps)
-        found: Array = self._table[group, np.minimum(whole, self.most), steps[0], steps[1]]
-        return found
+        values: Array = self._table[group, np.minimum(whole, self.most), steps[0], steps[1]]
+        return values
 
     def of_one(self, group: int, whole: int, cpu: int, memory: int) -> float:
         """The same of one row."""
-        found: float = self.by_whole(group, cpu, memory).item(min(whole, self.most))
-        return found
+        value: float = self.by_whole(group, cpu, memory).item(min(whole, self.most))
+        return value
 
     def by_whole(self, group: int, cpu: int, memory: int) -> Array:
         """The same by how many devices are wholly free."""
         cpu_step = min(max(cpu, 0) * STEPS // self._cpu[group], STEPS)
         memory_step = min(max(memory, 0) * STEPS // self._memory[group], STEPS)
-        found: Array = self._table[group, :, cpu_step, memory_step]
-        return found
+        values: Array = self._table[group, :, cpu_step, memory_step]
+        return values

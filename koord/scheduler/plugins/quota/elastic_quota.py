@@ -130,16 +130,26 @@ class ElasticQuota(Plugin):
         if not (args.monitor_all_quotas and args.enable_runtime_quota) or cluster.now_s < self._revoke_again_s:
             return
         self._revoke_again_s = cluster.now_s + parse_duration(args.revoke_pod_interval)
-        for found in self._overuse.look(self.quotas, cluster):
+        for revocation in self._overuse.look(self.quotas, cluster):
             if args.only_report_overuse:
-                pods = ", ".join(record.key for record in found.pods)
-                self.quotas.overuse[found.quota] = f"it uses more than its share; these pods would be evicted: {pods}"
+                pods = ", ".join(record.key for record in revocation.pods)
+                self.quotas.overuse[revocation.quota] = (
+                    f"it uses more than its share; these pods would be evicted: {pods}"
+                )
                 continue
-            for record in found.pods:
+            for record in revocation.pods:
                 namespace, _, name = record.key.partition("/")
-                why = f"quota {found.quota} has used more than its share for longer than {args.delay_evict_time}"
-                yield Evict(namespace, name, record.uid, REVOKED, why, found.quota, partial(self._is_over, found.quota))
-        for name in [each for each in self.quotas.overuse if not self._is_over(each)]:
+                why = f"quota {revocation.quota} has used more than its share for longer than {args.delay_evict_time}"
+                yield Evict(
+                    namespace,
+                    name,
+                    record.uid,
+                    REVOKED,
+                    why,
+                    revocation.quota,
+                    partial(self._is_over, revocation.quota),
+                )
+        for name in [name for name in self.quotas.overuse if not self._is_over(name)]:
             del self.quotas.overuse[name]
 
     def _is_over(self, name: str) -> bool:

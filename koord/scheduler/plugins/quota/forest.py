@@ -59,10 +59,10 @@ class Forest:
 
     def remove(self, key: str, name: str) -> set[str]:
         """An object is gone; as `put`."""
-        known = self._of_name.get(name, {})
-        if known.pop(key, None) is None:
+        specs = self._of_name.get(name, {})
+        if specs.pop(key, None) is None:
             return set()
-        if not known:
+        if not specs:
             del self._of_name[name]
         return self._settle(name)
 
@@ -74,9 +74,9 @@ class Forest:
         """Whose a pod is, by the name that its label says and its namespace. `default`: those that no quota claims are
         the default quota's, and namespaces count; otherwise only the label does."""
         if label:
-            found = self.quotas.get(label) or self.quotas.get(names.OLD_QUOTAS.get(label, label))
-            if found is not None or not default:
-                return found
+            quota = self.quotas.get(label) or self.quotas.get(names.OLD_QUOTAS.get(label, label))
+            if quota is not None or not default:
+                return quota
             return self.quotas[names.QUOTA_DEFAULT]
         if not default:
             return None
@@ -120,35 +120,35 @@ class Forest:
         counts = self.specs.get(name)
         if counts is not None and counts.key != key:
             return [f"the ElasticQuota {counts.key} has the same name and is older, so that it counts instead"]
-        found = [why] if (why := self.why_not(name)) else []
+        complaints = [why] if (why := self.why_not(name)) else []
         if counts is None:
-            return found
+            return complaints
         if counts.fault and (below := self._below(name)):
-            found.append(f"so its pods wait, and so do those of the quotas below it: {some(below)}")
+            complaints.append(f"so its pods wait, and so do those of the quotas below it: {some(below)}")
         for namespace in counts.namespaces:
             winner = self._claimed_by(namespace)
             if winner is not None and winner.name != name:
-                found.append(f"namespace {namespace} belongs to the older quota {winner.name}")
+                complaints.append(f"namespace {namespace} belongs to the older quota {winner.name}")
         above = self.specs.get(counts.parent)
         if above is not None and not above.fault and counts.parent != names.QUOTA_ROOT:
             high = {key: amount for key, amount in counts.bounds.min.items() if amount > above.bounds.min.get(key, 0)}
             if high:
-                found.append(f"its min ({listed(high)}) is above that of its parent {above.name}")
-        return found
+                complaints.append(f"its min ({listed(high)}) is above that of its parent {above.name}")
+        return complaints
 
     def _below(self, name: str) -> list[str]:
         """All quotas below one, attached or not."""
-        found, todo = dict[str, None](), [name]
+        below, todo = dict[str, None](), [name]
         while todo:
-            children = [each for each in sorted(self._children.get(todo.pop(), ())) if each not in found]
-            found.update(dict.fromkeys(children))
+            children = [child for child in sorted(self._children.get(todo.pop(), ())) if child not in below]
+            below.update(dict.fromkeys(children))
             todo += children
-        return [each for each in found if each != name]
+        return [child for child in below if child != name]
 
     def objects(self) -> Iterator[QuotaSpec]:
         """All existing quota objects, including those that do not count."""
-        for known in self._of_name.values():
-            yield from known.values()
+        for specs in self._of_name.values():
+            yield from specs.values()
 
     def others_have(self) -> Amounts:
         """What other trees took from the default one."""
@@ -168,8 +168,8 @@ class Forest:
         return min(claims.values(), key=lambda spec: (spec.made, spec.name)) if claims else None
 
     def _settle(self, name: str) -> set[str]:
-        known = self._of_name.get(name)
-        new = min(known.values(), key=lambda spec: (spec.made, spec.key)) if known else None
+        specs = self._of_name.get(name)
+        new = min(specs.values(), key=lambda spec: (spec.made, spec.key)) if specs else None
         old = self.specs.get(name)
         if new == old:
             return set()
@@ -253,8 +253,8 @@ class Forest:
         tree = self._tree_of.get(quota.name)
         if tree is None:
             return
-        for each in list(quota.below()):
-            del self._tree_of[each.name]
+        for below in list(quota.below()):
+            del self._tree_of[below.name]
         tree.detach(quota)
 
     def _tree_changed(self, id_: str) -> None:

@@ -39,11 +39,11 @@ class Measured:
     def measures(self, quotas: Quotas) -> Iterator[Measure]:
         for key in list(islice(self.changed, AT_ONCE)):
             del self.changed[key]
-            before, known = self._told.pop(key, {}), quotas.objects.get(key)
+            before, quota = self._told.pop(key, {}), quotas.objects.get(key)
             now: dict[Series, int] = {}
-            if known is not None:
-                with quotas.cluster.shield.about("tell its figures", ELASTIC_QUOTAS, known.metadata):
-                    now = _figures(quotas, key, known.metadata.name)
+            if quota is not None:
+                with quotas.cluster.shield.about("tell its figures", ELASTIC_QUOTAS, quota.metadata):
+                    now = _figures(quotas, key, quota.metadata.name)
             if now:
                 self._told[key] = now
             for series in before.keys() - now.keys():
@@ -58,7 +58,7 @@ def _figures(quotas: Quotas, key: str, name: str) -> dict[Series, int]:
     spec = quotas.forest.specs.get(name)
     if spec is None or spec.key != key:
         return {}
-    found: dict[Series, int] = {}
+    series: dict[Series, int] = {}
     for field, listed in _fields(quotas, spec).items():
         for resource, amount in listed.items():
             labels = {
@@ -69,8 +69,8 @@ def _figures(quotas: Quotas, key: str, name: str) -> dict[Series, int]:
                 "parent": spec.parent,
                 "field": field,
             }
-            found[tuple(labels.items())] = amount
-    return found
+            series[tuple(labels.items())] = amount
+    return series
 
 
 def _fields(quotas: Quotas, spec: QuotaSpec) -> dict[str, Mapping[str, int]]:

@@ -40,11 +40,11 @@ def remedy(quotas: Quotas, ask: Ask, engine: Engine) -> Remedy | None:
         going = frozenset[tuple[str, str]]() if promise is None else promise.victims
         if row is not None:
             there = victims_on(quotas, quota, ask, engine, row)
-            if any(each.preempted or (each.key, each.uid) in going for each in there):
+            if any(record.preempted or (record.key, record.uid) in going for record in there):
                 return Remedy(message=f"preemption: {AWAITED}")
-        found = _best(quotas, quota, ask, engine)
-    if found is not None:
-        return Remedy(engine.cluster.table.names[found.row], found.victims)
+        outcome = _best(quotas, quota, ask, engine)
+    if outcome is not None:
+        return Remedy(engine.cluster.table.names[outcome.row], outcome.victims)
     if not is_refused:
         return None
     why = f"preemption: no less important pods of quota {quota.name} on one node would make enough room."
@@ -58,19 +58,21 @@ def _best(quotas: Quotas, quota: Quota, ask: Ask, engine: Engine) -> Candidate |
     candidates: list[Candidate] = []
     for row in sorted(rows, key=lambda row: int(hashes[row])):
         lower = victims_on(quotas, quota, ask, engine, row)
-        found = tried_out(ask, engine, row, lower) if lower else ()
-        if isinstance(found, Candidate):
-            candidates.append(found)
+        outcome = tried_out(ask, engine, row, lower) if lower else ()
+        if isinstance(outcome, Candidate):
+            candidates.append(outcome)
             if len(candidates) >= MOST_ROWS:
                 break
-    return min(candidates, key=lambda each: each[:5], default=None)
+    return min(candidates, key=lambda candidate: candidate[:5], default=None)
 
 
 def victims_on(quotas: Quotas, quota: Quota, ask: Ask, engine: Engine, row: Row) -> list[PodRecord]:
     """Pods of a quota on a row that may have to go for one, the most important first."""
     view = engine.class_of(ask).view
     return [
-        each for each in less_important(engine.cluster, row, ask.priority, view) if _bucket(quotas, each).quota is quota
+        record
+        for record in less_important(engine.cluster, row, ask.priority, view)
+        if _bucket(quotas, record).quota is quota
     ]
 
 

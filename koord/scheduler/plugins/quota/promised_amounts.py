@@ -49,10 +49,10 @@ def held_for(quotas: Quotas, ask: Ask) -> PromisedAmounts:
         if quota is None:
             continue
         amounts = quotas.counted(record)
-        for each in quota.path() if quota.parent is not None else (quota,):
-            whole[each.name] = _sum(whole.get(each.name, {}), amounts)
+        for above in quota.path() if quota.parent is not None else (quota,):
+            whole[above.name] = _sum(whole.get(above.name, {}), amounts)
             if is_fixed_record(record):
-                fixed[each.name] = _sum(fixed.get(each.name, {}), amounts)
+                fixed[above.name] = _sum(fixed.get(above.name, {}), amounts)
     return PromisedAmounts(whole, fixed)
 
 

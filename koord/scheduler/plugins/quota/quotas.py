@@ -149,23 +149,23 @@ class Quotas(Notes):
         key = pod.metadata.key
         if pod.metadata.deletion_timestamp is not None and self.rules is not None and self.rules.ignores_overdue:
             self._leaves(pod)
-        known = self._waiting.get(key)
+        former = self._waiting.get(key)
         if pod.spec.node_name or pod.is_finished or pod.spec.scheduling_gates or self._is_ignored(pod):
-            if known is not None:
-                self._wait_no_more(key, known)
+            if former is not None:
+                self._wait_no_more(key, former)
             return
         try:
-            found = Waiting(self.bucket(pod.metadata.labels, pod.metadata.namespace), self._asked(pod), is_fixed(pod))
+            waiting = Waiting(self.bucket(pod.metadata.labels, pod.metadata.namespace), self._asked(pod), is_fixed(pod))
         except BadInput:
             return
-        if found == known:
+        if waiting == former:
             return
-        if known is not None:
-            self._wait_no_more(key, known)
+        if former is not None:
+            self._wait_no_more(key, former)
         else:
             self._ask_by_record(key, -1)
-        self._waiting[key] = found
-        self._count(found.bucket, found.amounts, +1, fixed=found.fixed)
+        self._waiting[key] = waiting
+        self._count(waiting.bucket, waiting.amounts, +1, fixed=waiting.fixed)
 
     def _leaves(self, pod: Pod) -> None:
         """A pod is being deleted. Its timestamp says when its grace period is over."""
@@ -198,9 +198,9 @@ class Quotas(Notes):
 
     def remove_pod(self, pod: Pod) -> None:
         self._leaving.pop(pod.metadata.key, None)
-        known = self._waiting.get(pod.metadata.key)
-        if known is not None:
-            self._wait_no_more(pod.metadata.key, known)
+        former = self._waiting.get(pod.metadata.key)
+        if former is not None:
+            self._wait_no_more(pod.metadata.key, former)
         if len(self._buckets) > self._buckets_expected:
             self._forget_empty()
 
@@ -255,28 +255,28 @@ class Quotas(Notes):
 
     def bucket(self, labels: Mapping[str, str], namespace: str) -> Bucket:
         label = labels.get(names.LABEL_QUOTA_NAME, "") if labels else ""
-        found = self._buckets.get((label, namespace))
-        if found is None:
+        bucket = self._buckets.get((label, namespace))
+        if bucket is None:
             quota = self._resolve(label, namespace)
-            found = self._buckets[label, namespace] = Bucket(label, namespace, quota)
-            self._of_label.setdefault(label, []).append(found)
-            self._of_namespace.setdefault(namespace, []).append(found)
+            bucket = self._buckets[label, namespace] = Bucket(label, namespace, quota)
+            self._of_label.setdefault(label, []).append(bucket)
+            self._of_namespace.setdefault(namespace, []).append(bucket)
             if quota is not None:
-                self._of_quota.setdefault(quota.name, []).append(found)
-        return found
+                self._of_quota.setdefault(quota.name, []).append(bucket)
+        return bucket
 
     def _forget_empty(self) -> None:
         """Namespaces come and go, and pods may name any quota: empty buckets are dropped, and made again if needed."""
-        held = {id(each.bucket) for each in self._waiting.values()}
-        held |= {id(each.bucket) for each in self._reserved.values()}
+        held = {id(waiting.bucket) for waiting in self._waiting.values()}
+        held |= {id(reserved.bucket) for reserved in self._reserved.values()}
 
         def is_needed(bucket: Bucket) -> bool:
             return bool(bucket.rows) or id(bucket) in held or any(any(part.values()) for part in bucket.sums.parts())
 
-        self._buckets = {place: each for place, each in self._buckets.items() if is_needed(each)}
+        self._buckets = {place: bucket for place, bucket in self._buckets.items() if is_needed(bucket)}
         for index in (self._of_label, self._of_namespace, self._of_quota):
             for name, those in list(index.items()):
-                those[:] = [each for each in those if is_needed(each)]
+                those[:] = [bucket for bucket in those if is_needed(bucket)]
                 if not those:
                     del index[name]
         self._buckets_expected = 2 * len(self._buckets) + EMPTY_KEPT
@@ -332,12 +332,12 @@ class Quotas(Notes):
         """Of a quota's own pods."""
         if quota.name not in OUTSIDE:
             return quota.own
-        found = Sums()
+        sums = Sums()
         for bucket in self.buckets_of(quota.name):
-            for into, part in zip(found.parts(), bucket.sums.parts(), strict=True):
+            for into, part in zip(sums.parts(), bucket.sums.parts(), strict=True):
                 for key, amount in part.items():
                     into[key] = into.get(key, 0) + amount
-        return found
+        return sums
 
     def used(self, quota: Quota) -> Amounts:
         """What a quota's pods use, of what its max speaks of."""
@@ -418,10 +418,10 @@ class Quotas(Notes):
                 return dict(note)
         return dict(record.shape.requests)
 
-    def _wait_no_more(self, key: str, known: Waiting) -> None:
+    def _wait_no_more(self, key: str, former: Waiting) -> None:
         """Where it counts on a node, it goes on asking for what it has there."""
         del self._waiting[key]
-        self._count(known.bucket, known.amounts, -1, fixed=known.fixed)
+        self._count(former.bucket, former.amounts, -1, fixed=former.fixed)
         self._ask_by_record(key, +1)
 
     def _ask_by_record(self, key: str, sign: int) -> None:
@@ -480,10 +480,10 @@ class Quotas(Notes):
         self._may_ease()
         self.uses += 1
         self._total_is_stale = True
-        stale = {id(each): each for name in changed for each in self._of_label.get(name, ())}
+        stale = {id(bucket): bucket for name in changed for bucket in self._of_label.get(name, ())}
         old = (old for old, current in names.OLD_QUOTAS.items() if current in changed)
-        stale |= {id(each): each for name in old for each in self._of_label.get(name, ())}
-        stale |= {id(each): each for name in changed for each in self._of_namespace.get(name, ())}
+        stale |= {id(bucket): bucket for name in old for bucket in self._of_label.get(name, ())}
+        stale |= {id(bucket): bucket for name in changed for bucket in self._of_namespace.get(name, ())}
         for bucket in stale.values():
             quota = self._resolve(bucket.label, bucket.namespace)
             if quota is bucket.quota:

@@ -88,7 +88,7 @@ class QuotaRefusals(Refusals):
 
     def tried(self, asks: Sequence[Ask], placements: Sequence[Placement]) -> None:
         quotas, refused_pods = self._quotas, self._refused
-        refused = [ask for ask, each in zip(asks, placements, strict=True) if quotas.name in each.why_not]
+        refused = [ask for ask, placement in zip(asks, placements, strict=True) if quotas.name in placement.why_not]
         if refused_pods:
             refused_pods.were_tried(ask.key for ask in asks)
         for ask in refused:

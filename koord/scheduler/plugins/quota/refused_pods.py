@@ -141,7 +141,7 @@ class RefusedPods(Index):
         nominations = self.cluster.nominations
         if not nominations.any and not self._promised:
             return
-        before, self._promised = self._promised, {each.record.key for each in nominations}
+        before, self._promised = self._promised, {nomination.record.key for nomination in nominations}
         if any(key not in self.cluster.pods for key in before - self._promised):
             for closed in self._closed.values():
                 closed.begin_anew()

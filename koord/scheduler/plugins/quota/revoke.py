@@ -78,9 +78,9 @@ class Overuse:
 
     def look(self, quotas: Quotas, cluster: Cluster) -> list[Revocation]:
         """The pods to evict now. The delay of a quota that is returned starts again."""
-        found: list[Revocation] = []
-        over = [each for each in quotas.forest.quotas.values() if _is_over(quotas, each, cluster)]
-        self.since_s = {each.name: self.since_s.get(each.name, cluster.now_s) for each in over}
+        revocations: list[Revocation] = []
+        over = [quota for quota in quotas.forest.quotas.values() if _is_over(quotas, quota, cluster)]
+        self.since_s = {quota.name: self.since_s.get(quota.name, cluster.now_s) for quota in over}
         for quota in over:
             if cluster.now_s - self.since_s[quota.name] <= self.delay_s:
                 continue
@@ -88,8 +88,8 @@ class Overuse:
             with _shielded(quotas, quota, cluster):
                 pods = revoked(quotas, quota, cluster)
                 if pods:
-                    found.append(Revocation(quota.name, pods))
-        return found
+                    revocations.append(Revocation(quota.name, pods))
+        return revocations
 
 
 def _is_over(quotas: Quotas, quota: Quota, cluster: Cluster) -> bool:
@@ -112,7 +112,7 @@ def is_over(quotas: Quotas, quota: Quota) -> bool:
 def revoked(quotas: Quotas, quota: Quota, cluster: Cluster) -> tuple[PodRecord, ...]:
     """The pods that would bring a quota back within its share, the most important first."""
     pods = list(pods_of(quotas, quota, cluster))
-    records = sorted((each for each in pods if not each.terminating), key=importance)
+    records = sorted((record for record in pods if not record.terminating), key=importance)
     by_key = {record.key: record for record in records}
     holders = [Holder(record.key, quotas.counted(record), is_held(record)) for record in records]
     used = dict(quota.used)

@@ -42,15 +42,15 @@ def rooms_reserved(quotas: Quotas, rooms: Rooms, ask: Ask, quota: Quota) -> tupl
     asked, fixed = quotas.asked(ask), is_fixed(ask.pod)
     if shortage(quotas, quota, asked, fixed=fixed) is None:
         return ()
-    found: set[RoomOnRow] = set()
+    reserved: set[RoomOnRow] = set()
     for room in rooms.usable(wish):
         record = room.record
         if record is None or quotas.bucket(record.labels, record.namespace).quota is not quota:
             continue
         more = {key: max(0, amount - room.lent_of(key)) for key, amount in asked.items()}
         if shortage(quotas, quota, more, fixed=fixed) is None:
-            found.add((room.row, record.key))
-    return tuple(sorted(found))
+            reserved.add((room.row, record.key))
+    return tuple(sorted(reserved))
 
 
 class OnlyReserved(Judge):
@@ -79,4 +79,4 @@ class ByItsDoor(ExactCheck):
 
     def check(self, ask: Ask, row: Row, agreed: object = None, door: Door | None = None) -> object:
         holders = () if door is None else door.holders
-        return None if any((row, each.key) in self._reserved for each in holders) else Objection(NOT_RESERVED)
+        return None if any((row, record.key) in self._reserved for record in holders) else Objection(NOT_RESERVED)

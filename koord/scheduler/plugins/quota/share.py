@@ -59,7 +59,7 @@ def _level(given: list[int], claims: Sequence[Claim]) -> None:
         got = [given[i] for i in equals]
         if max(got) - min(got) > 1:
             part, more = divmod(sum(got), len(equals))
-            for rank, i in enumerate(sorted(equals, key=lambda each: claims[each].name)):
+            for rank, i in enumerate(sorted(equals, key=lambda index: claims[index].name)):
                 given[i] = part + (rank < more)
 
 

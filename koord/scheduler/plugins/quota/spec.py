@@ -49,8 +49,8 @@ def quota_spec(quota: ElasticQuota) -> QuotaSpec:
     total: Mapping[str, int] | None = None
     try:
         namespaces = protocol.namespaces_of(meta)
-        told = protocol.TOTAL_RESOURCE.read(meta)
-        total = None if told is None else amounts(told, capped=True)
+        total_written = protocol.TOTAL_RESOURCE.read(meta)
+        total = None if total_written is None else amounts(total_written, capped=True)
     except (AnnotationError, BadInput) as error:
         fault = fault or str(error)
     parent = protocol.parent_of(meta)

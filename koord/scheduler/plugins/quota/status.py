@@ -106,7 +106,7 @@ def _of_root(quotas: Quotas) -> QuotaStatus:
 def said_by(quota: ElasticQuota) -> QuotaStatus:
     """What an object says. What cannot be read says nothing."""
     read = {name: _read(annotation, quota) for name, annotation in ANNOTATIONS.items()}
-    conditions = {each.type: each for each in quota.status.conditions}
+    conditions = {condition.type: condition for condition in quota.status.conditions}
     usable, over = conditions.get(USABLE), conditions.get(OVERUSED)
     complaint = usable.message if usable is not None and usable.status == "False" else ""
     overuse = over.message if over is not None and over.status == "True" else ""
@@ -126,7 +126,7 @@ def _read(annotation: Annotation[ResourceList, Any], quota: ElasticQuota) -> Map
 
 def differing(said: QuotaStatus, wanted: QuotaStatus) -> frozenset[Part]:
     """The parts of a status that must change."""
-    parts = {(each.name, "") for each in fields(wanted) if getattr(said, each.name) != getattr(wanted, each.name)}
+    parts = {(part.name, "") for part in fields(wanted) if getattr(said, part.name) != getattr(wanted, part.name)}
     if _USED in parts:
         parts |= {(_USED[0], resource) for resource in (*said.used, *wanted.used)}
     return frozenset(parts)

@@ -35,40 +35,40 @@ def quota_summaries(quotas: Quotas, *, pods: bool = False) -> dict[str, dict[str
 
 
 def _summary(quotas: Quotas, quota: Quota, *, pods: bool) -> dict[str, object]:
-    told, spec, own = figures(quotas, quota), quotas.forest.specs.get(quota.name), quotas.sums(quota)
+    own_figures, spec, own = figures(quotas, quota), quotas.forest.specs.get(quota.name), quotas.sums(quota)
     tree = quotas.forest.tree_of(quota.name)
     most = quota.bounds.max
     guaranteed: Amounts = (
         dict(quota.bounds.min) if tree is None else {key: tree.least_of(quota, key) for key in quota.bounds.min}
     )
-    found: dict[str, object] = {
-        "name": told.name,
-        "parentName": told.parent,
+    parts: dict[str, object] = {
+        "name": own_figures.name,
+        "parentName": own_figures.parent,
         "isParent": spec is not None and spec.is_parent,
-        "tree": told.tree,
-        "allowLentResource": told.allow_lent_resource,
+        "tree": own_figures.tree,
+        "allowLentResource": own_figures.allow_lent_resource,
         "runtimeVersion": 0 if tree is None else tree.version,
-        "max": told.max,
-        "min": told.min,
+        "max": own_figures.max,
+        "min": own_figures.min,
         "autoScaleMin": written(guaranteed),
-        "sharedWeight": told.shared_weight,
-        "request": told.request,
-        "childRequest": told.child_request,
-        "used": told.used,
-        "runtime": told.runtime,
-        "nonPreemptibleRequest": told.non_preemptible_request,
-        "nonPreemptibleUsed": told.non_preemptible_used,
-        "allocated": told.allocated,
-        "guaranteed": told.guaranteed,
+        "sharedWeight": own_figures.shared_weight,
+        "request": own_figures.request,
+        "childRequest": own_figures.child_request,
+        "used": own_figures.used,
+        "runtime": own_figures.runtime,
+        "nonPreemptibleRequest": own_figures.non_preemptible_request,
+        "nonPreemptibleUsed": own_figures.non_preemptible_used,
+        "allocated": own_figures.allocated,
+        "guaranteed": own_figures.guaranteed,
         "selfRequest": written(masked(own.request, most)),
         "selfUsed": written(masked(own.used, most)),
         "selfNonPreemptibleRequest": written(masked(own.fixed_request, most)),
         "selfNonPreemptibleUsed": written(masked(own.fixed_used, most)),
-        "unusable": told.unusable,
+        "unusable": own_figures.unusable,
     }
     if pods:
-        found["podCache"] = _pods(quotas, quota)
-    return found
+        parts["podCache"] = _pods(quotas, quota)
+    return parts
 
 
 def _pods(quotas: Quotas, quota: Quota) -> dict[str, Mapping[str, object]]:

@@ -123,16 +123,16 @@ class QuotaTelling:
 
     def _above(self, touched: dict[str, None]) -> dict[str, None]:
         """Objects of some quotas and of all above them."""
-        quotas, found = self._quotas.forest.quotas, dict[str, None]()
+        quotas, keys = self._quotas.forest.quotas, dict[str, None]()
         for name in touched:
             quota = quotas.get(name)
-            for each in [] if quota is None else [quota, *quota.path()]:
-                spec = self._quotas.forest.specs.get(each.name)
+            for above in [] if quota is None else [quota, *quota.path()]:
+                spec = self._quotas.forest.specs.get(above.name)
                 if spec is not None:
-                    found[spec.key] = None
+                    keys[spec.key] = None
         if touched and (root := self._quotas.forest.specs.get(names.QUOTA_ROOT)) is not None:
-            found[root.key] = None
-        return found
+            keys[root.key] = None
+        return keys
 
     def _shielded(self, key: str, now_s: float, *, unless_same: bool = False) -> Sequence[Write]:
         heard = self._quotas.objects.get(key)
@@ -161,12 +161,12 @@ class QuotaTelling:
             for known_of in (self._said, self._looked, self._wanted):
                 known_of.pop(key, None)
             return
-        known, wanted = self._said.get(key), status_of(self._quotas, key, heard.metadata.name)
-        if known is None or _measured(known[0]) != _measured(heard) or self._wanted.get(key) != wanted:
+        former, wanted = self._said.get(key), status_of(self._quotas, key, heard.metadata.name)
+        if former is None or _measured(former[0]) != _measured(heard) or self._wanted.get(key) != wanted:
             self._changed[key], self._wanted[key] = None, wanted
-        if known is None or known[0] is not heard:
-            known = self._said[key] = heard, said_by(heard)
-        said = known[1]
+        if former is None or former[0] is not heard:
+            former = self._said[key] = heard, said_by(heard)
+        said = former[1]
         if (basis := self._basis(heard)) is not None:
             self._looked[key] = basis
         else:

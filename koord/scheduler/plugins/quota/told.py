@@ -94,8 +94,8 @@ def figures(quotas: Quotas, quota: Quota) -> QuotaFigures:
 
 def quota_told(quotas: Quotas, name: str) -> QuotaFigures | None:
     """One quota by its name; None where there is none."""
-    found = quotas.forest.quotas.get(name)
-    return None if found is None else figures(quotas, found)
+    quota = quotas.forest.quotas.get(name)
+    return None if quota is None else figures(quotas, quota)
 
 
 def path_of(quotas: Quotas, ask: Ask) -> QuotaPath | None:
@@ -104,7 +104,7 @@ def path_of(quotas: Quotas, ask: Ask) -> QuotaPath | None:
     if quota is None or (quota.name in OUTSIDE and quota.name not in quotas.forest.specs):
         return None
     asked, fixed = quotas.asked(ask), is_fixed(ask.pod)
-    way = tuple(figures(quotas, each) for each in (quota.path() if quota.parent is not None else [quota]))
+    way = tuple(figures(quotas, above) for above in (quota.path() if quota.parent is not None else [quota]))
     short = shortage(quotas, quota, asked, fixed=fixed)
     if short is None:
         return QuotaPath(quota.name, way, "")
@@ -113,21 +113,25 @@ def path_of(quotas: Quotas, ask: Ask) -> QuotaPath | None:
     if tree is None or not short.resource:
         return QuotaPath(quota.name, way, why)
     fits = lambda: shortage(quotas, quota, asked, fixed=fixed) is None  # noqa: E731
-    borrowers = sorted(_borrowers(tree, quota, short), key=lambda each: (-each[2], each[1].name))[:MOST_BORROWERS]
+    borrowers = sorted(_borrowers(tree, quota, short), key=lambda borrower: (-borrower[2], borrower[1].name))[
+        :MOST_BORROWERS
+    ]
     frees = tuple(_frees(quotas, tree, quota, asked, short, _rivals(quota, short), fits))
-    return QuotaPath(quota.name, way, why, tuple(_borrower(tree, *each, short.resource) for each in borrowers), frees)
+    return QuotaPath(
+        quota.name, way, why, tuple(_borrower(tree, *borrower, short.resource) for borrower in borrowers), frees
+    )
 
 
 def _borrowers(tree: Tree, quota: Quota, short: Shortage) -> Iterator[tuple[Quota, Quota, int]]:
     """Siblings of quotas on the path that use more than they are guaranteed, and how much more."""
     if short.what == "guarantee":
         return
-    for each in quota.path():
-        assert each.parent is not None
-        for other in each.parent.children.values():
+    for above in quota.path():
+        assert above.parent is not None
+        for other in above.parent.children.values():
             more = other.used.get(short.resource, 0) - tree.least_of(other, short.resource)
-            if other is not each and more > 0 and short.resource in other.bounds.max:
-                yield each, other, more
+            if other is not above and more > 0 and short.resource in other.bounds.max:
+                yield above, other, more
 
 
 def _rivals(quota: Quota, short: Shortage) -> list[Quota]:
@@ -135,14 +139,14 @@ def _rivals(quota: Quota, short: Shortage) -> list[Quota]:
     if short.what == "guarantee":
         return []
     key = short.resource
-    found = [
+    rivals = [
         other
-        for each in quota.path()
-        if each.parent is not None
-        for other in each.parent.children.values()
-        if other is not each and not other.children and other.own.request.get(key, 0) > 0
+        for above in quota.path()
+        if above.parent is not None
+        for other in above.parent.children.values()
+        if other is not above and not other.children and other.own.request.get(key, 0) > 0
     ]
-    return sorted(found, key=lambda other: (-other.own.request[key], other.name))[:MOST_BORROWERS]
+    return sorted(rivals, key=lambda other: (-other.own.request[key], other.name))[:MOST_BORROWERS]
 
 
 def _borrower(tree: Tree, beside: Quota, other: Quota, more: int, key: str) -> Borrower:

@@ -134,12 +134,12 @@ class Tree:
         self._leave(quota)
         del parent.children[quota.name]
         parent.contended.clear()
-        for each in list(quota.below()):
-            each.parent, each.children = None, {}
-            each.child_request, each.limit_request, each.used = {}, {}, {}
-            each.fixed_request, each.fixed_used, each.allocated = {}, {}, {}
-            each.demand, each.demands, each.mins, each.unweighted, each.least = {}, {}, {}, {}, {}
-            each.contended, each._seen = {}, -1
+        for below in list(quota.below()):
+            below.parent, below.children = None, {}
+            below.child_request, below.limit_request, below.used = {}, {}, {}
+            below.fixed_request, below.fixed_used, below.allocated = {}, {}, {}
+            below.demand, below.demands, below.mins, below.unweighted, below.least = {}, {}, {}, {}, {}
+            below.contended, below._seen = {}, -1
         self.version += 1
 
     def bind(self, quota: Quota, bounds: Bounds) -> None:
@@ -170,14 +170,14 @@ class Tree:
         if parent is None:
             return self._total
         has = self.runtime(parent)
-        found: Amounts = {}
+        runtime: Amounts = {}
         for key in quota.bounds.max:
             if parent.parent is None:
-                found[key] = self._of(quota, parent, key, has.get(key, 0))
+                runtime[key] = self._of(quota, parent, key, has.get(key, 0))
             elif key in has:
-                found[key] = self._of(quota, parent, key, has[key])
-        quota._runtime, quota._seen = found, self.version
-        return found
+                runtime[key] = self._of(quota, parent, key, has[key])
+        quota._runtime, quota._seen = runtime, self.version
+        return runtime
 
     def least_of(self, quota: Quota, key: str) -> int:
         """What a quota is guaranteed of a resource, scaled where its parent has too little."""
@@ -192,22 +192,22 @@ class Tree:
             and (self._keeps or not self._scales or parent.mins.get(key, 0) <= total)
         ):
             return quota.demand.get(key, 0)
-        known = parent.contended.get(key)
-        if known is None or known[0] != total:
-            known = parent.contended[key] = total, self._shared(parent, key, total)
-        return known[1][quota.name]
+        shared = parent.contended.get(key)
+        if shared is None or shared[0] != total:
+            shared = parent.contended[key] = total, self._shared(parent, key, total)
+        return shared[1][quota.name]
 
     def _shared(self, parent: Quota, key: str, total: int) -> dict[str, int]:
         claims = [
             Claim(
-                each.name,
-                each.limit_request.get(key, 0),
-                self._least(each, parent, key, total),
-                each.bounds.weight.get(key, 0),
-                each.bounds.lends and not self._keeps,
+                child.name,
+                child.limit_request.get(key, 0),
+                self._least(child, parent, key, total),
+                child.bounds.weight.get(key, 0),
+                child.bounds.lends and not self._keeps,
             )
-            for each in parent.children.values()
-            if key in each.bounds.max
+            for child in parent.children.values()
+            if key in child.bounds.max
         ]
         given = shares(total, claims)
         return {claim.name: amount for claim, amount in zip(claims, given, strict=True)}
@@ -243,10 +243,10 @@ class Tree:
         if self._keeps:
             self._allocate(parent, quota.least)
         self._ask_above(quota, quota.limit_request)
-        for each in (*quota.path(), self.root):
-            _add(each.used, used)
-            _add(each.fixed_request, fixed_request)
-            _add(each.fixed_used, fixed_used)
+        for above in (*quota.path(), self.root):
+            _add(above.used, used)
+            _add(above.fixed_request, fixed_request)
+            _add(above.fixed_used, fixed_used)
         parent.contended.clear()
         self.version += 1
 
@@ -260,10 +260,10 @@ class Tree:
             parent.mins[key] -= quota.least[key]
         if self._keeps:
             self._allocate(parent, {key: -amount for key, amount in quota.least.items()})
-        for each in (*parent.path(), self.root) if parent is not self.root else (self.root,):
-            _add(each.used, quota.used, -1)
-            _add(each.fixed_request, quota.fixed_request, -1)
-            _add(each.fixed_used, quota.fixed_used, -1)
+        for above in (*parent.path(), self.root) if parent is not self.root else (self.root,):
+            _add(above.used, quota.used, -1)
+            _add(above.fixed_request, quota.fixed_request, -1)
+            _add(above.fixed_used, quota.fixed_used, -1)
 
     def _ask(self, quota: Quota, changes: Mapping[str, int], *, fixed: bool) -> None:
         for key, change in changes.items():
@@ -271,8 +271,8 @@ class Tree:
                 quota.child_request[key] = quota.child_request.get(key, 0) + change
                 self._settle(quota, key)
         if fixed:
-            for each in (*quota.path(), self.root):
-                _add(each.fixed_request, changes)
+            for above in (*quota.path(), self.root):
+                _add(above.fixed_request, changes)
 
     def _settle(self, quota: Quota, key: str) -> None:
         """What a quota asks for of a resource has changed, and so may what all above it do."""
@@ -315,12 +315,12 @@ class Tree:
             parent.unweighted[key] = parent.unweighted.get(key, 0) + sign
 
     def _use(self, quota: Quota, changes: Mapping[str, int], *, fixed: bool) -> None:
-        each: Quota | None = quota
-        while each is not None:
-            _add(each.used, changes)
+        above: Quota | None = quota
+        while above is not None:
+            _add(above.used, changes)
             if fixed:
-                _add(each.fixed_used, changes)
-            each = each.parent
+                _add(above.fixed_used, changes)
+            above = above.parent
         if self._keeps:
             self._allocate(quota, changes)
 

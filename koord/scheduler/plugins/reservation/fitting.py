@@ -65,7 +65,7 @@ def alone(requests: Amounts, free: Free, ignored: frozenset[str] = frozenset()) 
 def candidates(requests: Amounts, rooms: Iterable[Room], *, must: bool) -> list[Room]:
     """Rooms that are of use to a pod: a pod that need not come out of one passes over those that have nothing of what
     it asks for, or restrict nothing of it."""
-    return [each for each in rooms if must or any(each.has(name) and each.tracks(name) for name, _ in requests)]
+    return [room for room in rooms if must or any(room.has(name) and room.tracks(name) for name, _ in requests)]
 
 
 def look(
@@ -73,22 +73,22 @@ def look(
 ) -> tuple[int, list[Room]]:
     """What speaks against a node with rooms of the pod, as a mask, 0 where it will do; and the rooms that the pod may
     take there, the best first: by order, then by how well it fills them, by name."""
-    found, against, nodes = list[Room](), 0, 0
+    matches, against, nodes = list[Room](), 0, 0
     for room in candidates(requests, rooms, must=must):
         mask = shortage(requests, room, free, ignored)
         against |= mask
         if not mask:
-            found.append(room)
-    if found:
-        if len(found) > 1:
-            found.sort(key=lambda each: (not each.terms.order, each.terms.order, -score(requests, each), each.name))
-        return 0, found
+            matches.append(room)
+    if matches:
+        if len(matches) > 1:
+            matches.sort(key=lambda room: (not room.terms.order, room.terms.order, -score(requests, room), room.name))
+        return 0, matches
     if must:
-        return against or NOTHING_FITS, found
+        return against or NOTHING_FITS, matches
     for i in range(len(requests)):
         nodes |= against & by_node(i)
     nodes |= against & TOO_MANY_PODS_BY_NODE
-    return nodes or alone(requests, free, ignored), found
+    return nodes or alone(requests, free, ignored), matches
 
 
 def score(requests: Amounts, room: Room) -> int:
@@ -104,25 +104,25 @@ def score(requests: Amounts, room: Room) -> int:
 
 def words(mask: int, requests: Amounts, named: Room | None = None) -> list[str]:
     """For users. `named`: the reservation that the pod asks for by name, where that is known."""
-    found = []
+    words_for = []
     if mask & NO_ROOM:
-        found.append("node(s) no reservations match reservation affinity")
+        words_for.append("node(s) no reservations match reservation affinity")
     if mask & TOO_MANY_PODS_BY_NODE:
-        found.append("Insufficient pods by node")
+        words_for.append("Insufficient pods by node")
     if mask & TOO_MANY_PODS:
         figures = ""
         if named is not None:
             figures = f", requested: 1, used: {len(named.owners)}, capacity: {named.capacity_of('pods')}"
-        found.append(f"Reservation(s) Too many pods{figures}")
+        words_for.append(f"Reservation(s) Too many pods{figures}")
     if mask & NOTHING_FITS:
-        found.append("node(s) no reservation(s) to meet the requirements")
+        words_for.append("node(s) no reservation(s) to meet the requirements")
     for i, (name, asked) in enumerate(requests):
         if mask & by_node(i):
-            found.append(f"Insufficient {name} by node")
+            words_for.append(f"Insufficient {name} by node")
         if mask & by_room(i):
             figures = ""
             if named is not None:
                 used, capacity = named.used_of(name), named.capacity_of(name)
                 figures = f", requested: {asked}, used: {used}, capacity: {capacity}"
-            found.append(f"Reservation(s) Insufficient {name}{figures}")
-    return found
+            words_for.append(f"Reservation(s) Insufficient {name}{figures}")
+    return words_for

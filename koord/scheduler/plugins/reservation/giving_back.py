@@ -55,7 +55,7 @@ def kept_of(
     granted = record.note(Devices.name)
     if isinstance(granted, Granted):
         notes = [owner.note(Devices.name) for owner in room.owners.values()]
-        inside = [each for each in notes if isinstance(each, Granted)]
+        inside = [granted for granted in notes if isinstance(granted, Granted)]
         kept[Devices.name] = _devices_kept(granted, inside, requests, annotations)
     return kept
 
@@ -65,10 +65,14 @@ def cpus_kept(
 ) -> Allocation:
     """What a reservation keeps of CPUs and NUMA amounts that now asks for less."""
     cpus, dropped = _cpus_kept(held.cpus, _union(inside), -(-asked.get(CPU, 0) // 1000), topology)
-    lost = {} if topology is None else {zone: 1000 * each.bit_count() for zone, each in topology.nodes_of(dropped)}
+    lost = (
+        {}
+        if topology is None
+        else {zone: 1000 * cpus_of_zone.bit_count() for zone, cpus_of_zone in topology.nodes_of(dropped)}
+    )
     had: dict[tuple[int, str], int] = {}
-    for each in inside:
-        for zone, listed in each.zones:
+    for allocation in inside:
+        for zone, listed in allocation.zones:
             for name, amount in listed:
                 had[zone, name] = had.get((zone, name), 0) + amount
     zones = {zone: dict(listed) for zone, listed in held.zones}
@@ -77,7 +81,7 @@ def cpus_kept(
             continue
         over = sum(listed.get(name, 0) for listed in zones.values()) - asked[name]
         # CPUs that are given back leave their own NUMA nodes; else the last one gives first.
-        for zone in sorted(zones, key=lambda each: (name != CPU or not lost.get(each), -each)):
+        for zone in sorted(zones, key=lambda left_of_zone: (name != CPU or not lost.get(left_of_zone), -left_of_zone)):
             most = lost[zone] if name == CPU and lost.get(zone) else over
             spare = zones[zone].get(name, 0) - had.get((zone, name), 0)
             less = max(0, min(over, most, spare))
@@ -85,7 +89,12 @@ def cpus_kept(
                 zones[zone][name] -= less
                 over -= less
     kept = tuple((zone, tuple(sorted((name, n) for name, n in zones[zone].items() if n))) for zone in sorted(zones))
-    return Allocation(cpus, tuple(each for each in kept if each[1]), held.exclusive if cpus else "", held.alone)
+    return Allocation(
+        cpus,
+        tuple(zone_amounts for zone_amounts in kept if zone_amounts[1]),
+        held.exclusive if cpus else "",
+        held.alone,
+    )
 
 
 def _cpus_kept(held: int, had: int, most: int, topology: Topology | None) -> tuple[int, int]:
@@ -101,10 +110,10 @@ def _cpus_kept(held: int, had: int, most: int, topology: Topology | None) -> tup
 
 
 def _union(inside: Iterable[Allocation]) -> int:
-    found = 0
-    for each in inside:
-        found |= each.cpus
-    return found
+    cpus = 0
+    for allocation in inside:
+        cpus |= allocation.cpus
+    return cpus
 
 
 def _devices_kept(
@@ -127,8 +136,8 @@ def devices_kept(held: Granted, inside: Sequence[Granted], asks: Wanted | None) 
             by_type.append((type_, having))
             continue
         had: dict[int, dict[str, int]] = {}
-        for each in inside:
-            for grant in each.of(type_):
+        for granted in inside:
+            for grant in granted.of(type_):
                 of_device = had.setdefault(grant.minor, {})
                 for name, amount in grant.amounts:
                     of_device[name] = of_device.get(name, 0) + amount
@@ -143,14 +152,14 @@ def devices_kept(held: Granted, inside: Sequence[Granted], asks: Wanted | None) 
 def _smaller(grant: Grant, request: Request | None, had: Mapping[str, int]) -> Grant:
     """No more of a device than the request asks of each. Memory is given in bytes and as a ratio: one follows from the
     other."""
-    has, each = dict(grant.amounts), {} if request is None else request.amounts
-    basis = next((name for name in (RATIO, MEMORY) if name in each and has.get(name)), None)
+    has, per_device = dict(grant.amounts), {} if request is None else request.amounts
+    basis = next((name for name in (RATIO, MEMORY) if name in per_device and has.get(name)), None)
     amounts = {}
     for name, amount in has.items():
-        if name in each:
-            most = each[name]
+        if name in per_device:
+            most = per_device[name]
         elif basis is not None and name in (RATIO, MEMORY):
-            most = amount * min(each[basis], has[basis]) // has[basis]
+            most = amount * min(per_device[basis], has[basis]) // has[basis]
         else:
             most = 0 if request is None else amount
         amounts[name] = max(min(amount, most), min(amount, had.get(name, 0)))

@@ -110,12 +110,12 @@ def grown(reservation: Reservation, target: ResourceList, room: Room, engine: En
             cluster.remove_pod(key)
         # A quota gives by what is asked for.
         cluster.expect(ask.record(cluster.now_s, cluster.noted(ask.pod, record, ask.template)))
-        found = _tried(ask, row, engine, having)
+        grown_parts = _tried(ask, row, engine, having)
         trial.undo()
-    if isinstance(found, str):
-        return found
+    if isinstance(grown_parts, str):
+        return grown_parts
     patch: dict[str, Any] = {}
-    for part, note in found:
+    for part, note in grown_parts:
         if part.plugin.pre_bind is not None:
             merge(patch, patch_of(part.plugin.pre_bind(ask, row, cluster, note)), part.plugin.name)
     growth = Growth(amounts(target), target, patch.get("metadata", {}).get("annotations", {}))
@@ -138,14 +138,14 @@ def _tried(ask: Ask, row: Row, engine: Engine, having: Mapping[str, object]) -> 
         if mask:
             return ", ".join(judge.reasons(mask))
     exact = [part for part in parts if part.judge.exact is not None]
-    found = checks_of_more(exact, ask, row, having)
-    if isinstance(found, tuple):
-        return found[1].reason
-    return [(part, found[part.plugin.name]) for part in exact]
+    checked = checks_of_more(exact, ask, row, having)
+    if isinstance(checked, tuple):
+        return checked[1].reason
+    return [(part, checked[part.plugin.name]) for part in exact]
 
 
 def _count(reservation: Reservation, row: Row, cluster: Cluster) -> None:
     ask = Ask(reserve_pod(reservation))
-    known, _ = cluster.pods[ask.key]
-    record = ask.record(cluster.now_s, cluster.noted(ask.pod, known, ask.template))
-    cluster.place(replace(record, placed_s=known.placed_s), row)
+    former, _ = cluster.pods[ask.key]
+    record = ask.record(cluster.now_s, cluster.noted(ask.pod, former, ask.template))
+    cluster.place(replace(record, placed_s=former.placed_s), row)

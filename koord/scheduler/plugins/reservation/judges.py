@@ -58,11 +58,11 @@ class Rooming:
         return Free(pods, amounts)
 
     def _look(self, row: Row, here: Sequence[Room]) -> RowRooms:
-        known, at = self._looks.get(row), self._cluster.table.last_change(row)
-        if known is None or known.at != at:
+        row_rooms, at = self._looks.get(row), self._cluster.table.last_change(row)
+        if row_rooms is None or row_rooms.at != at:
             mask, rooms = fitting.look(self.requests, here, self.free(row), must=self.must, ignored=self._ignored)
-            known = self._looks[row] = RowRooms(at, mask, rooms)
-        return known
+            row_rooms = self._looks[row] = RowRooms(at, mask, rooms)
+        return row_rooms
 
     def verdict(self, row: Row) -> int:
         here = self.matching.at.get(row)
@@ -78,10 +78,10 @@ class Rooming:
     def doors(self, row: Row) -> list[Door]:
         """The rooms that a pod may take, the best first; last, to go beside them."""
         here = self.matching.at.get(row)
-        found = [_door(room) for room in self._look(row, here).rooms] if here else []
+        doors = [_door(room) for room in self._look(row, here).rooms] if here else []
         if not self.must and not fitting.alone(self.requests, self.free(row), self._ignored):
-            found.append(BESIDE)
-        return found
+            doors.append(BESIDE)
+        return doors
 
     def raw(self, row: Row) -> int:
         """The score before it is compared with other nodes'."""
@@ -131,8 +131,8 @@ class OwnerJudge(Judge):
             verdict, listed = rooming.verdict, rows.ravel().tolist()
             if not rooming.must and at.keys().isdisjoint(listed):
                 return 0
-            found = [verdict(row) if row in at else elsewhere for row in listed]
-            return np.array(found, np.int64).reshape(rows.shape)
+            verdicts = [verdict(row) if row in at else elsewhere for row in listed]
+            return np.array(verdicts, np.int64).reshape(rows.shape)
         masks = np.full(self._cluster.table.capacity, elsewhere, np.int64)
         for row in at:
             masks[row] = rooming.verdict(row)

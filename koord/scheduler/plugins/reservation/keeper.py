@@ -165,8 +165,8 @@ class Keeper:
                 continue
             reservation = rooms.objects.get(uid)
             if reservation is None:
-                for known in (self._sent, self._missing_since_s, self._due_of, self._growing, self._refused):
-                    known.pop(uid, None)
+                for memo in (self._sent, self._missing_since_s, self._due_of, self._growing, self._refused):
+                    memo.pop(uid, None)
                 continue
             with cluster.shield.about("keep its status", RESERVATIONS, reservation.metadata):
                 yield from list(self._look(uid, reservation, cluster, now_s))
@@ -238,22 +238,22 @@ class Keeper:
     def _grow(self, uid: str, reservation: Reservation, target: ResourceList, cluster: Cluster) -> str:
         """Have a reservation hold more, or say why it cannot."""
         room, table = self._rooms.all[uid], cluster.table
-        known = self._refused.get(uid)
-        if known is not None and known.target == target and known.at == table.last_change(room.row):
-            return known.why
+        refused = self._refused.get(uid)
+        if refused is not None and refused.target == target and refused.at == table.last_change(room.row):
+            return refused.why
         engine = self.engine_of(Ask(reserve_pod(reservation)))
-        found = (
+        resized = (
             "no profile of this scheduler decides about it"
             if engine is None
             else grown(reservation, target, room, engine)
         )
-        if isinstance(found, str):
+        if isinstance(resized, str):
             # What was tried out touched it.
             self._rooms.touched.discard(uid)
-            self._refused[uid] = _Refused(target, room.row, table.last_change(room.row), found)
-            return found
+            self._refused[uid] = _Refused(target, room.row, table.last_change(room.row), resized)
+            return resized
         self._refused.pop(uid, None)
-        self._growing[uid] = found
+        self._growing[uid] = resized
         return ""
 
     def _given_back(self, uid: str, reservation: Reservation, cluster: Cluster) -> Mapping[str, str | None]:

@@ -24,8 +24,8 @@ KEPT: Final = names.OWN_ANNOTATION_KEPT_FOR_RESERVATIONS
 
 def holding(reservations: Iterable[Reservation]) -> frozenset[str]:
     """The nodes that Reservations have their room on."""
-    statuses = (each.status for each in reservations)
-    return frozenset(each.node_name for each in statuses if each.node_name and each.phase not in ENDED)
+    statuses = (reservation.status for reservation in reservations)
+    return frozenset(status.node_name for status in statuses if status.node_name and status.phase not in ENDED)
 
 
 def change(annotations: Mapping[str, str], *, holds: bool) -> dict[str, str | None]:

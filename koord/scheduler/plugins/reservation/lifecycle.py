@@ -85,8 +85,8 @@ def made_available(reservation: Reservation, node: str, now_s: float) -> Patch:
 
 def status_of_unusable(reservation: Reservation, fault: str, now_s: float) -> dict[str, Any]:
     """The status of a reservation that is unusable; empty if it already says so."""
-    for each in reservation.status.conditions:
-        if each.type == SCHEDULED and each.status == "False" and each.message == fault:
+    for condition in reservation.status.conditions:
+        if condition.type == SCHEDULED and condition.status == "False" and condition.message == fault:
             return {}
     return {"conditions": [_condition(SCHEDULED, "False", "Invalid", from_seconds(now_s), fault)]}
 
@@ -100,16 +100,16 @@ def status_of(reservation: Reservation, around: Surroundings, now_s: float) -> d
     reserved = status.allocatable if around.reserved is None else around.reserved
     if amounts(reserved) != amounts(status.allocatable):
         wanted["allocatable"] = {**dict.fromkeys(status.allocatable), **reserved}
-    owners = sorted((each for each in around.owners if each.node == status.node_name), key=lambda each: each.uid)
+    owners = sorted((owner for owner in around.owners if owner.node == status.node_name), key=lambda owner: owner.uid)
     counted = as_owners_ask(reserved) if owners else ()
     allocated = {name: sum(owner.requests.get(name, 0) for owner in owners) for name in counted}
     allocated = {name: amount for name, amount in allocated.items() if amount}
     if allocated != amounts(status.allocated):
         said = {name: render(name, amount) for name, amount in sorted(allocated.items())}
         wanted["allocated"] = {**dict.fromkeys(status.allocated), **said}
-    current = [(each.namespace, each.name, each.uid) for each in status.current_owners]
-    if current != [(each.namespace, each.name, each.uid) for each in owners]:
-        wanted["currentOwners"] = [each.reference for each in owners]
+    current = [(reference.namespace, reference.name, reference.uid) for reference in status.current_owners]
+    if current != [(owner.namespace, owner.name, owner.uid) for owner in owners]:
+        wanted["currentOwners"] = [owner.reference for owner in owners]
     conditions = _with_pending(reservation, around.pending, now_s)
     if conditions is not None:
         wanted["conditions"] = conditions
@@ -134,21 +134,25 @@ def expires_s(reservation: Reservation) -> float | None:
         return None
     made_s = stored_timestamp(meta.creation_timestamp)
     ttl_ends_s = None if lives_s is None or made_s is None else made_s + lives_s
-    return min((each for each in (stored_timestamp(spec.expires), ttl_ends_s) if each is not None), default=None)
+    return min((time_s for time_s in (stored_timestamp(spec.expires), ttl_ends_s) if time_s is not None), default=None)
 
 
 def ended_s(reservation: Reservation) -> float | None:
     """When a reservation ended: when it failed, or was last seen to have succeeded. Where it does not say so: when it
     last said anything."""
     times = [reservation.metadata.creation_timestamp]
-    for each in reservation.status.conditions:
-        if each.type == READY and each.status == "False":
+    for condition in reservation.status.conditions:
+        if condition.type == READY and condition.status == "False":
             failed = reservation.status.phase is ReservationPhase.FAILED
-            said = each.last_transition_time if failed else each.last_probe_time or each.last_transition_time
+            said = (
+                condition.last_transition_time
+                if failed
+                else condition.last_probe_time or condition.last_transition_time
+            )
             if (ended := stored_timestamp(said)) is not None:
                 return ended
-        times.append(each.last_transition_time)
-    return max((time_s for each in times if (time_s := stored_timestamp(each)) is not None), default=None)
+        times.append(condition.last_transition_time)
+    return max((time_s for time in times if (time_s := stored_timestamp(time)) is not None), default=None)
 
 
 def is_garbage(reservation: Reservation, now_s: float, *, node_is_gone: bool, kept_s: float) -> bool:
@@ -198,10 +202,14 @@ def in_words(resources: ResourceList) -> str:
 
 def _with_pending(reservation: Reservation, pending: str | None, now_s: float) -> list[dict[str, Any]] | None:
     """All conditions, if the one about its size must change; None if it need not."""
-    said = next((each for each in reservation.status.conditions if each.type == RESIZE_PENDING), None)
+    said = next((condition for condition in reservation.status.conditions if condition.type == RESIZE_PENDING), None)
     if pending is None or pending == ("" if said is None else said.message):
         return None
-    others = [msgspec.to_builtins(each) for each in reservation.status.conditions if each.type != RESIZE_PENDING]
+    others = [
+        msgspec.to_builtins(condition)
+        for condition in reservation.status.conditions
+        if condition.type != RESIZE_PENDING
+    ]
     if not pending:
         return others
     since = from_seconds(now_s) if said is None or not said.last_transition_time else said.last_transition_time
@@ -214,11 +222,13 @@ def _ended(
 ) -> dict[str, Any]:
     now = from_seconds(now_s)
     others = [
-        msgspec.to_builtins(each) for each in reservation.status.conditions if each.type not in (READY, RESIZE_PENDING)
+        msgspec.to_builtins(condition)
+        for condition in reservation.status.conditions
+        if condition.type not in (READY, RESIZE_PENDING)
     ]
     return {"phase": str(phase), "conditions": [*others, _condition(READY, "False", reason, now, message)]}
 
 
 def _condition(type_: str, status: str, reason: str, now: str, message: str = "") -> dict[str, Any]:
-    found = {"type": type_, "status": status, "reason": reason, "lastProbeTime": now, "lastTransitionTime": now}
-    return {**found, "message": message} if message else found
+    condition = {"type": type_, "status": status, "reason": reason, "lastProbeTime": now, "lastTransitionTime": now}
+    return {**condition, "message": message} if message else condition

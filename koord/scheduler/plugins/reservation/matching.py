@@ -66,17 +66,17 @@ def wish_of(ask: Ask, lists: OwnerLists) -> RoomRequest | None:
     meta = ask.meta
     if RESERVATION_IGNORED.key in meta.labels and RESERVATION_IGNORED.read(meta):
         return RoomRequest(frozenset(), ignores=True)
-    found = lists.of(meta)
+    lists_with_pod = lists.of(meta)
     affinity, exact = None, tuple[str, ...]()
     if meta.annotations:
         affinity = meta.annotations.get(RESERVATION_AFFINITY.key)
         if EXACT_MATCH_RESERVATION.key in meta.annotations:
             exact = EXACT_MATCH_RESERVATION.read(meta).resource_names
-    if affinity is None and not found:
+    if affinity is None and not lists_with_pod:
         return None
     if affinity is not None:
         RESERVATION_AFFINITY.read(meta)
-    return RoomRequest(found, affinity, exact, ask.requests if exact else ())
+    return RoomRequest(lists_with_pod, affinity, exact, ask.requests if exact else ())
 
 
 class Rules:
@@ -90,7 +90,7 @@ class Rules:
         required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
         self._terms: tuple[NodeMatcher, ...] | None = None
         if required is not None:
-            self._terms = tuple(compile_nodes(each) for each in required.reservation_selector_terms)
+            self._terms = tuple(compile_nodes(term) for term in required.reservation_selector_terms)
         self._asked = dict(wish.requests)
 
     def mismatch(self, room: Room, node_labels: Mapping[str, str]) -> Mismatch | None:
@@ -123,7 +123,7 @@ class Rules:
         labels = {**node_labels, **room.terms.labels}
         if any(labels.get(key) != value for key, value in self.selector.items()):
             return False
-        return self._terms is None or any(each.matches(labels, room.name) for each in self._terms)
+        return self._terms is None or any(matcher.matches(labels, room.name) for matcher in self._terms)
 
     def _is_exact(self, room: Room) -> bool:
         """Whether the pod asks for exactly what is reserved, of the resources that it names."""
@@ -147,7 +147,7 @@ class Matching:
         assert room.record is not None
         here = self.at.setdefault(room.row, [])
         here.append(room)
-        here.sort(key=lambda each: each.name)
+        here.sort(key=lambda room: room.name)
         room.seen_by.add(self)
         self.number += 1
         self.view.hide(room.record, room.row)
@@ -182,19 +182,19 @@ class Matching:
     def _noted(self, record: PodRecord, row: Row) -> None:
         """Give back what plugins count for a room, its devices for example; what owners have counts with them."""
         noting = self._cluster.noting
-        found: list[tuple[Hashable, int]] = []
+        cells: list[tuple[Hashable, int]] = []
         for name, _ in record.notes:
             notes = noting.get(name)
             if notes is not None and (note := notes.counts_as(record, row)) is not None:
-                found += notes.cells(note, row)
+                cells += notes.cells(note, row)
         before = self._given_back.pop(record.key, ())
-        if found:
-            self._given_back[record.key] = found
-        if found == before:
+        if cells:
+            self._given_back[record.key] = cells
+        if cells == before:
             return
         for column, amount in before:
             self.view.add(column, row, amount)
-        for column, amount in found:
+        for column, amount in cells:
             self.view.add(column, row, -amount)
 
     def lends(self, room: Room, lent: Iterable[tuple[Hashable, int]], sign: int) -> None:
@@ -204,7 +204,7 @@ class Matching:
     def _find_first(self) -> None:
         before = self.first
         ordered = [room for here in self.at.values() for room in here if room.terms.order]
-        self.first = min(ordered, key=lambda each: (each.terms.order, each.name), default=None)
+        self.first = min(ordered, key=lambda room: (room.terms.order, room.name), default=None)
         for room in (before, self.first):
             if room is not None and room.row >= 0 and before is not self.first:
                 self._cluster.table.touch(room.row, _EXACT)

@@ -51,7 +51,7 @@ def owner_write(pod: Pod, owners: list[Owner]) -> Patch | None:
     said = meta.annotations.get(key)
     wanted = None
     if owners:
-        first = min(owners, key=lambda each: each.uid)
+        first = min(owners, key=lambda owner: owner.uid)
         reference = ObjectReference(namespace=first.namespace, name=first.name, uid=first.uid)
         wanted = RESERVATION_CURRENT_OWNER.form.render(reference)
     if said == wanted:

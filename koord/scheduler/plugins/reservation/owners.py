@@ -51,7 +51,7 @@ def faults(owners: Owners) -> str:
 
 def owns(owners: Owners, pod: ObjectMeta) -> bool:
     """Whether a pod is on a list."""
-    return any(Entry(each).owns(pod) for each in owners)
+    return any(Entry(owner).owns(pod) for owner in owners)
 
 
 def came_out_of(pod: Pod) -> str:
@@ -59,10 +59,10 @@ def came_out_of(pod: Pod) -> str:
     if not pod.spec.node_name or pod.is_finished or RESERVATION_ALLOCATED.key not in pod.metadata.annotations:
         return ""
     try:
-        found = RESERVATION_ALLOCATED.read(pod.metadata)
+        allocated = RESERVATION_ALLOCATED.read(pod.metadata)
     except BadInput:
         return ""
-    return "" if found is None else found.uid or found.name
+    return "" if allocated is None else allocated.uid or allocated.name
 
 
 class OwnerLists:
@@ -84,17 +84,17 @@ class OwnerLists:
     def put(self, owners: Owners) -> OwnersId:
         """One more reservation has this list."""
         text = _encode(owners)
-        found = self._ids.get(text)
-        if found is None:
-            entries = tuple(Entry(each) for each in owners)
-            found = self._ids[text] = self._next
+        list_id = self._ids.get(text)
+        if list_id is None:
+            entries = tuple(Entry(owner) for owner in owners)
+            list_id = self._ids[text] = self._next
             self._next += 1
-            self._lists[found], self._used[found] = (text, owners, entries), 0
+            self._lists[list_id], self._used[list_id] = (text, owners, entries), 0
             for owner in owners:
-                self._by_mark.setdefault(_mark(owner), {})[found] = None
+                self._by_mark.setdefault(_mark(owner), {})[list_id] = None
             self._changed()
-        self._used[found] += 1
-        return found
+        self._used[list_id] += 1
+        return list_id
 
     def drop(self, id_: OwnersId) -> None:
         """One reservation less has it."""
@@ -127,15 +127,15 @@ class OwnerLists:
             self._looked_at = _LookedAt.by(owner for _, owners, _ in self._lists.values() for owner in owners)
         is_named = ("uid", pod.uid) in self._by_mark or ("name", pod.name) in self._by_mark
         known_as = (pod.key, pod.uid) if is_named else self._looked_at.of(pod)
-        found = self._known.get(known_as)
-        if found is None:
+        ids = self._known.get(known_as)
+        if ids is None:
             marks = [mark for mark in _marks(pod) if mark in self._by_mark]
             candidates = dict.fromkeys(id_ for mark in marks for id_ in self._by_mark[mark])
-            found = frozenset(id_ for id_ in candidates if any(each.owns(pod) for each in self._lists[id_][2]))
+            ids = frozenset(id_ for id_ in candidates if any(entry.owns(pod) for entry in self._lists[id_][2]))
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            self._known[known_as] = found
-        return found
+            self._known[known_as] = ids
+        return ids
 
 
 class _LookedAt(NamedTuple):
@@ -150,7 +150,7 @@ class _LookedAt(NamedTuple):
         for owner in owners:
             selector = owner.label_selector
             if selector is not None:
-                labels.update(selector.match_labels, (each.key for each in selector.match_expressions))
+                labels.update(selector.match_labels, (requirement.key for requirement in selector.match_expressions))
             references = references or owner.controller is not None
         return cls(frozenset(labels), references)
 
@@ -206,10 +206,10 @@ def _is_of(wanted: ReservationControllerReference | None, pod: ObjectMeta) -> bo
     if wanted.namespace not in ("", pod.namespace):
         return False
     return any(
-        (not wanted.controller or each.controller)
-        and wanted.uid in ("", each.uid)
-        and wanted.name in ("", each.name)
-        and wanted.kind in ("", each.kind)
-        and wanted.api_version in ("", each.api_version)
-        for each in pod.owner_references
+        (not wanted.controller or reference.controller)
+        and wanted.uid in ("", reference.uid)
+        and wanted.name in ("", reference.name)
+        and wanted.kind in ("", reference.kind)
+        and wanted.api_version in ("", reference.api_version)
+        for reference in pod.owner_references
     )

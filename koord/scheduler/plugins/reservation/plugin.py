@@ -87,7 +87,12 @@ class Reservation(Plugin):
             return ()
         rooms, keeper = self.rooms, self.keeper
         return (
-            Taking(RESERVATIONS, rooms.put, rooms.remove, stand_in=lambda each: reserve_pod(keeper.as_held(each))),
+            Taking(
+                RESERVATIONS,
+                rooms.put,
+                rooms.remove,
+                stand_in=lambda reservation: reserve_pod(keeper.as_held(reservation)),
+            ),
             Taking(PODS, keeper.put_pod, keeper.remove_pod),
         )
 
@@ -104,33 +109,33 @@ class Reservation(Plugin):
 
     def _pre_allocation(self, ask: Ask, cluster: Cluster) -> tuple[PreAllocation, int] | None:
         """What a reservation may take over, as things are now, and a number for that."""
-        found = self.rooms.of_stand_in(ask.meta)
-        if found is None or not found.spec.pre_allocation or why_not(found):
+        reservation = self.rooms.of_stand_in(ask.meta)
+        if reservation is None or not reservation.spec.pre_allocation or why_not(reservation):
             return None
-        known = self._taking_over.get(ask.key)
-        if known is None or known[0] != cluster.table.version or known[1] is not found:
-            policy, args = found.spec.pre_allocation_policy, self._args.pre_allocation_config
+        former = self._taking_over.get(ask.key)
+        if former is None or former[0] != cluster.table.version or former[1] is not reservation:
+            policy, args = reservation.spec.pre_allocation_policy, self._args.pre_allocation_config
             everywhere = policy is not None and policy.mode == "Cluster" and args.enable_cluster_mode
             marked = self.rooms.marked if everywhere else None
             for name, _ in ask.requests:
                 cluster.resource(name)
             spares = args.prefer_no_pre_allocated_pods
-            wanted = PreAllocation(found, ask.requests, cluster, marked, self.rooms.is_free, spares=spares)
-            known = cluster.table.version, found, wanted, next(self._numbers)
-            self._taking_over = {ask.key: known}
-        return known[2], known[3]
+            wanted = PreAllocation(reservation, ask.requests, cluster, marked, self.rooms.is_free, spares=spares)
+            former = cluster.table.version, reservation, wanted, next(self._numbers)
+            self._taking_over = {ask.key: former}
+        return former[2], former[3]
 
     def _of_stand_in(self, ask: Ask) -> tuple[str, str, bool]:
-        found = self.rooms.of_stand_in(ask.meta)
-        policy = "" if found is None else found.spec.allocate_policy or ""
-        takes = found is not None and found.spec.pre_allocation
+        reservation = self.rooms.of_stand_in(ask.meta)
+        policy = "" if reservation is None else reservation.spec.allocate_policy or ""
+        takes = reservation is not None and reservation.spec.pre_allocation
         return policy, ask.meta.annotations.get(names.ANNOTATION_RESERVATION_NODE, ""), takes
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         if is_stand_in(ask.meta.name):
-            found, wanted = self.rooms.of_stand_in(ask.meta), self._pre_allocation(ask, cluster)
-            if found is not None and found.spec.pre_allocation and wanted is None:
-                return Refused(why_not(found))
+            reservation, wanted = self.rooms.of_stand_in(ask.meta), self._pre_allocation(ask, cluster)
+            if reservation is not None and reservation.spec.pre_allocation and wanted is None:
+                return Refused(why_not(reservation))
             policy, node = self._of_stand_in(ask)[:2]
             if wanted is None:
                 return HolderJudge(policy, node, cluster)
@@ -141,8 +146,8 @@ class Reservation(Plugin):
         return OwnerJudge(self._rooming(ask, wish, cluster), cluster)
 
     def _rooming(self, ask: Ask, wish: RoomRequest, cluster: Cluster) -> Rooming:
-        known = self._roomings.get((wish, ask.requests))
-        if known is None:
+        rooming = self._roomings.get((wish, ask.requests))
+        if rooming is None:
             args = self._args
             ignored = frozenset(
                 name
@@ -152,22 +157,22 @@ class Reservation(Plugin):
             )
             # Over how many cards a request is spread is no amount: nodes have none of it, nor do reservations.
             requests = tuple(request for request in ask.requests if request[0] != names.RESOURCE_GPU_SHARED)
-            known = Rooming(cluster, self.rooms.matching(wish, ask.meta), requests, ignored)
-            self._roomings[wish, ask.requests] = known
-        return known
+            rooming = Rooming(cluster, self.rooms.matching(wish, ask.meta), requests, ignored)
+            self._roomings[wish, ask.requests] = rooming
+        return rooming
 
-    def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster, checked: object) -> object:
         if is_stand_in(ask.meta.name):
             note, wanted = self.rooms.of(ask.pod), self._pre_allocation(ask, cluster)
             if wanted is None or not isinstance(note, StandsFor):
                 return note
-            pods = found.holders if isinstance(found, Door) else wanted[0].taken(row).pods
-            return note._replace(takes=tuple((each.key, each.uid) for each in pods))
+            pods = checked.holders if isinstance(checked, Door) else wanted[0].taken(row).pods
+            return note._replace(takes=tuple((record.key, record.uid) for record in pods))
         wish = self.rooms.wish(ask)
         if wish is None or wish.ignores:
             return None
-        if isinstance(found, Door):
-            room = self.rooms.of_holder(found.holders[0]) if found.holders else None
+        if isinstance(checked, Door):
+            room = self.rooms.of_holder(checked.holders[0]) if checked.holders else None
         else:
             room = self._rooming(ask, wish, cluster).chosen(row)
         return None if room is None else CameOutOf(room.terms.uid, room.name)
@@ -175,11 +180,11 @@ class Reservation(Plugin):
     def pre_bind(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Mapping[str, Any] | PreBind | None:
         key = RESERVATION_ALLOCATED.key
         if isinstance(note, CameOutOf):
-            found = self.rooms.objects.get(note.uid)
+            reservation = self.rooms.objects.get(note.uid)
             # Objects of manifests need not have a uid.
-            uid = note.uid if found is None else found.metadata.uid
-            told = RESERVATION_ALLOCATED.form.render(ReservationAllocated(note.name, uid))
-            return {"metadata": {"annotations": {key: told}}}
+            uid = note.uid if reservation is None else reservation.metadata.uid
+            allocated = RESERVATION_ALLOCATED.form.render(ReservationAllocated(note.name, uid))
+            return {"metadata": {"annotations": {key: allocated}}}
         if isinstance(note, StandsFor):
             return PreBind(steps=self._steps(ask, note))
         # An attempt that came to nothing may have said something else.
@@ -187,10 +192,10 @@ class Reservation(Plugin):
 
     def _steps(self, ask: Ask, note: StandsFor) -> tuple[Step, ...]:
         """Pods that a reservation takes over say so."""
-        found = self.rooms.of_stand_in(ask.meta)
-        if found is None or not note.takes:
+        reservation = self.rooms.of_stand_in(ask.meta)
+        if reservation is None or not note.takes:
             return ()
-        allocated = ReservationAllocated(found.metadata.name, found.metadata.uid)
+        allocated = ReservationAllocated(reservation.metadata.name, reservation.metadata.uid)
         said = {RESERVATION_ALLOCATED.key: RESERVATION_ALLOCATED.form.render(allocated)}
         writes = []
         for key, uid in note.takes:
@@ -210,8 +215,8 @@ class Reservation(Plugin):
         def against(room: Room) -> Sequence[str]:
             return engine.words_against(ask, room.row)
 
-        told = diagnosis(rules, self.rooms.usable(wish), self.rooms.node_labels, against)
-        return Remedy(message=told.message, event=told.event) if told.message else None
+        diagnosed = diagnosis(rules, self.rooms.usable(wish), self.rooms.node_labels, against)
+        return Remedy(message=diagnosed.message, event=diagnosed.event) if diagnosed.message else None
 
     def _writes(self, cluster: Cluster) -> Iterable[Write | Tell]:
         """What Reservations are to say, of all profiles once."""
@@ -242,14 +247,14 @@ class ReservePods(StandIns):
         return None if wish is None else self._rooms.matching(wish, ask.meta).view
 
     def bind(self, ask: Ask, row: Row) -> Write | None:
-        found, cluster = self._rooms.of_stand_in(ask.meta), self._rooms.cluster
-        if found is None:
+        reservation, cluster = self._rooms.of_stand_in(ask.meta), self._rooms.cluster
+        if reservation is None:
             return None
-        return lifecycle.made_available(found, cluster.table.names[row], cluster.now_s)
+        return lifecycle.made_available(reservation, cluster.table.names[row], cluster.now_s)
 
     def object_of(self, ask: Ask) -> tuple[Kind[Any], Any] | None:
-        found = self._rooms.of_stand_in(ask.meta)
-        return None if found is None else (RESERVATIONS, found)
+        reservation = self._rooms.of_stand_in(ask.meta)
+        return None if reservation is None else (RESERVATIONS, reservation)
 
     def use_engines(self, engine_of: Callable[[Ask], Engine | None]) -> None:
         self._keeper.engine_of = engine_of

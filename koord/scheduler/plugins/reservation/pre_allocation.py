@@ -76,7 +76,7 @@ class PreAllocation:
             if is_free(record):
                 self.candidates.setdefault(row, []).append(record)
         for records in self.candidates.values():
-            records.sort(key=lambda each: (-(marked or {}).get(each.key, 0), each.uid))
+            records.sort(key=lambda record: (-(marked or {}).get(record.key, 0), record.uid))
         self.view = View(cluster)
         for row, records in self.candidates.items():
             for column, amount in self._lent(records).items():
@@ -88,23 +88,23 @@ class PreAllocation:
         pods = self._cluster.pods
         if marked is not None:
             return [(pods[key][1], pods[key][0]) for key in marked if key in pods]
-        by_labels = [each for each in reservation.spec.owners if each.label_selector is not None]
-        entries = [Entry(each) for each in by_labels if each.object is None and each.controller is None]
+        by_labels = [owner for owner in reservation.spec.owners if owner.label_selector is not None]
+        entries = [Entry(owner) for owner in by_labels if owner.object is None and owner.controller is None]
         return [
             (row, record)
             for record, row in pods.values()
-            if any(each.owns(ObjectMeta(namespace=record.namespace, labels=record.labels)) for each in entries)
+            if any(entry.owns(ObjectMeta(namespace=record.namespace, labels=record.labels)) for entry in entries)
         ]
 
     def _lent(self, records: Sequence[PodRecord]) -> dict[Hashable, int]:
         """What the room of pods could add to a row: of all together, or of one at most."""
-        found: dict[Hashable, int] = {}
+        lent: dict[Hashable, int] = {}
         for record in records:
             for column, amount in record.shape.gains:
                 if column != "pod count":
-                    before = found.get(column, 0)
-                    found[column] = before + amount if self.many else max(before, amount)
-        return found
+                    before = lent.get(column, 0)
+                    lent[column] = before + amount if self.many else max(before, amount)
+        return lent
 
     def _noted(self, records: Sequence[PodRecord], row: Row) -> Iterator[tuple[Hashable, int]]:
         """Devices, CPUs and NUMA amounts of pods: of all together, since exact checks look at each."""
@@ -124,15 +124,15 @@ class PreAllocation:
     def doors(self, row: Row) -> list[Door]:
         """The pods whose room the reservation may take, the best first; also none, if there is room without."""
         free, records = self._free(row), self.candidates.get(row, ())
-        found: list[Door] = []
+        doors: list[Door] = []
         if self.many:
             several = self._several(records, free).pods if records else ()
-            found += [Door(NAME, several)] if several else []
+            doors += [Door(NAME, several)] if several else []
         else:
-            found += [Door(NAME, (each,)) for each in self._able(records, free)]
+            doors += [Door(NAME, (record,)) for record in self._able(records, free)]
         if not self.required and not self._short(free):
-            found.insert(0 if self._spares else len(found), BESIDE)
-        return found
+            doors.insert(0 if self._spares else len(doors), BESIDE)
+        return doors
 
     def taken(self, row: Row) -> Takeover:
         """The pods that the reservation takes over on a row, where nothing but amounts matters."""
@@ -142,12 +142,12 @@ class PreAllocation:
         records = self.candidates.get(row, ())
         if not records or (does_without and self._spares):
             return Takeover(by_node=short, nobody=not short and self.required)
-        found = self._several(records, free) if self.many else self._one(records, free)
-        return Takeover() if found.is_none and does_without else found
+        takeover = self._several(records, free) if self.many else self._one(records, free)
+        return Takeover() if takeover.is_none and does_without else takeover
 
     def _able(self, records: Sequence[PodRecord], free: Mapping[str, int]) -> list[PodRecord]:
         """The pods that are each enough alone, the best first."""
-        able = [each for each in records if not any(self._lacks(each, free))]
+        able = [record for record in records if not any(self._lacks(record, free))]
         return able if self._by_priority else sorted(able, key=self._filled, reverse=True)
 
     def _lacks(self, record: PodRecord, free: Mapping[str, int]) -> tuple[int, int]:
@@ -182,20 +182,20 @@ class PreAllocation:
         return 100 // (1 + len(taken)) if self.many else self._filled(taken[0])
 
     def _several(self, records: Sequence[PodRecord], free: Mapping[str, int]) -> Takeover:
-        left, inside, found = dict(free), dict[str, int](), list[PodRecord]()
+        left, inside, chosen = dict(free), dict[str, int](), list[PodRecord]()
         for record in records:
-            if found and not self._short(left):
+            if chosen and not self._short(left):
                 break
             asked = {name: inside.get(name, 0) + amount for name, amount in record.requests}
             if self._too_large(asked):
                 continue
-            found.append(record)
+            chosen.append(record)
             inside |= asked
             for name, amount in record.requests:
                 if name in left:
                     left[name] += amount
         short = self._short(left)
-        return Takeover(tuple(found)) if found and not short else Takeover(by_node=short, nobody=not short)
+        return Takeover(tuple(chosen)) if chosen and not short else Takeover(by_node=short, nobody=not short)
 
     def _short(self, free: Mapping[str, int]) -> int:
         return sum(1 << i for i, (name, amount) in enumerate(self.requests) if amount > free[name])
@@ -223,8 +223,8 @@ class PreAllocationJudge(HolderJudge):
         concerned = self._wanted.candidates
         everywhere = self._wanted.required
         alive = self._table.alive
-        found = [self._mask(row) if alive[row] and (everywhere or row in concerned) else 0 for row in rows.tolist()]
-        return np.where(before, before, np.array(found, np.int64))
+        verdicts = [self._mask(row) if alive[row] and (everywhere or row in concerned) else 0 for row in rows.tolist()]
+        return np.where(before, before, np.array(verdicts, np.int64))
 
     def _mask(self, row: Row) -> int:
         taken = self._wanted.taken(row)
@@ -236,13 +236,13 @@ class PreAllocationJudge(HolderJudge):
     def reasons(self, mask: int) -> list[str]:
         if mask & 3:
             return super().reasons(mask)
-        found = [NOBODY] if mask & _NOBODY else []
+        reasons = [NOBODY] if mask & _NOBODY else []
         for i, (name, _) in enumerate(self._wanted.requests):
             if mask >> (_FIRST + 2 * i) & 1:
-                found.append(f"Insufficient {name} by node")
+                reasons.append(f"Insufficient {name} by node")
             if mask >> (_FIRST + 2 * i + 1) & 1:
-                found.append(f"Reservation(s) Insufficient {name}")
-        return found
+                reasons.append(f"Reservation(s) Insufficient {name}")
+        return reasons
 
 
 def why_not(reservation: Reservation) -> str:

@@ -40,23 +40,25 @@ def reserve_pod(reservation: Reservation) -> Pod:
         template = reservation.spec.pod_template
     except DecodeError:
         return Pod(metadata=_meta(reservation, ObjectMeta()), status=PodStatus(phase=PodPhase.FAILED))
-    found = _meta(reservation, template.metadata)
+    pod_meta = _meta(reservation, template.metadata)
     spec = template.spec
     if fault_of(reservation, template):
-        return Pod(metadata=found, spec=spec, status=PodStatus(phase=PodPhase.FAILED))
+        return Pod(metadata=pod_meta, spec=spec, status=PodStatus(phase=PodPhase.FAILED))
     if spec.node_name:
-        found = replace(found, annotations={**found.annotations, names.ANNOTATION_RESERVATION_NODE: spec.node_name})
+        pod_meta = replace(
+            pod_meta, annotations={**pod_meta.annotations, names.ANNOTATION_RESERVATION_NODE: spec.node_name}
+        )
     spec = replace(spec, node_name="", priority=_priority(meta, spec))
     try:
         reserved = as_owners_ask(status.allocatable) if status.node_name else {}
-        spec = _sized(Pod(metadata=found, spec=spec), reserved or allocatable_of(reservation))
+        spec = _sized(Pod(metadata=pod_meta, spec=spec), reserved or allocatable_of(reservation))
     except BadInput:
         # The code that decides about it meets the same error, and reports it.
         pass
     if status.phase in ENDED:
-        return Pod(metadata=found, spec=spec, status=PodStatus(phase=PodPhase.SUCCEEDED))
+        return Pod(metadata=pod_meta, spec=spec, status=PodStatus(phase=PodPhase.SUCCEEDED))
     return Pod(
-        metadata=found,
+        metadata=pod_meta,
         spec=replace(spec, node_name=status.node_name),
         status=PodStatus(conditions=_conditions(reservation)),
     )
@@ -66,11 +68,11 @@ def allocatable_of(reservation: Reservation) -> ResourceList:
     """What a reservation reserves: what its template asks for, but for what its annotation says instead. An explicit 0
     stays: owners of a Restricted one get none of that."""
     requests = pod_requests(Pod(spec=reservation.spec.pod_template.spec))
-    found: dict[str, str] = {name: render(name, amount) for name, amount in sorted(requests.items())}
+    allocatable: dict[str, str] = {name: render(name, amount) for name, amount in sorted(requests.items())}
     resize = RESERVATION_RESIZE_ALLOCATABLE.read(reservation.metadata, "Reservation")
     if resize is not None:
-        found |= {name: render(name, amount) for name, amount in sorted(amounts(resize.resources).items())}
-    return as_owners_ask(found)
+        allocatable |= {name: render(name, amount) for name, amount in sorted(amounts(resize.resources).items())}
+    return as_owners_ask(allocatable)
 
 
 def as_owners_ask(resources: ResourceList) -> ResourceList:
@@ -112,7 +114,7 @@ def _sized(pod: Pod, wanted: ResourceList) -> PodSpec:
     """A spec that asks for other amounts; the same where they are the same."""
     if _some(amounts(wanted)) == _some(pod_requests(pod)):
         return pod.spec
-    ports = tuple(port for each in pod.spec.containers for port in each.ports)
+    ports = tuple(port for container in pod.spec.containers for port in container.ports)
     container = Container(name="reservation", ports=ports, resources=ResourceRequirements(requests=wanted))
     return replace(pod.spec, containers=(container,), init_containers=(), resources=None, overhead={})
 
@@ -122,9 +124,9 @@ def _some(listed: Mapping[str, int]) -> dict[str, int]:
 
 
 def _conditions(reservation: Reservation) -> tuple[PodCondition, ...]:
-    for each in reservation.status.conditions:
-        if each.type == _SCHEDULED and each.status is not None:
-            status = ConditionStatus(each.status)
-            since = each.last_transition_time
-            return (PodCondition(PodConditionType.SCHEDULED, status, each.reason, each.message, since),)
+    for condition in reservation.status.conditions:
+        if condition.type == _SCHEDULED and condition.status is not None:
+            status = ConditionStatus(condition.status)
+            since = condition.last_transition_time
+            return (PodCondition(PodConditionType.SCHEDULED, status, condition.reason, condition.message, since),)
     return ()

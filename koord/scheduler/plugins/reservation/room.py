@@ -201,7 +201,7 @@ class Room:
         if not self.is_restricted or not self.reserves(resource):
             return False
         named = self.terms.restricted
-        return named is None or resource in named or not any(self.reserves(each) for each in named)
+        return named is None or resource in named or not any(self.reserves(name) for name in named)
 
     def tracks(self, resource: str) -> bool:
         """Whether it counts what owners use of a resource: of a Restricted one, only what it restricts."""

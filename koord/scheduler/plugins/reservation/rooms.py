@@ -210,23 +210,23 @@ class Rooms(Notes):
         """What matters of a pod; None where reservations mean nothing to it. Asked several times for each placement."""
         if not self.lists and not ask.meta.annotations and names.LABEL_RESERVATION_IGNORED not in ask.meta.labels:
             return None
-        known, version, found = self._last
-        if known is not ask or version != self.lists.version:
-            found = None if is_stand_in(ask.meta.name) else wish_of(ask, self.lists)
-            self._last = ask, self.lists.version, found
-        return found
+        former, version, wish = self._last
+        if former is not ask or version != self.lists.version:
+            wish = None if is_stand_in(ask.meta.name) else wish_of(ask, self.lists)
+            self._last = ask, self.lists.version, wish
+        return wish
 
     def matching(self, wish: RoomRequest, meta: ObjectMeta) -> Matching:
         """`meta`: of any pod with this wish."""
-        found = self._matchings.get(wish)
-        if found is None:
+        matching = self._matchings.get(wish)
+        if matching is None:
             affinity = None if wish.affinity is None else RESERVATION_AFFINITY.read(meta)
-            found = self._matchings[wish] = Matching(Rules(wish, affinity), self.cluster)
-            listed = self.index.candidates(found.rules.selector)
+            matching = self._matchings[wish] = Matching(Rules(wish, affinity), self.cluster)
+            listed = self.index.candidates(matching.rules.selector)
             for room in self.usable(wish) if listed is None else listed:
-                if found.rules.mismatch(room, self.node_labels(room)) is None:
-                    found.enter(room)
-        return found
+                if matching.rules.mismatch(room, self.node_labels(room)) is None:
+                    matching.enter(room)
+        return matching
 
     def usable(self, wish: RoomRequest) -> list[Room]:
         """Rooms of the owners' lists that pods of a wish are on, and that can be used."""

@@ -63,10 +63,10 @@ class SelectorIndex:
         if not lists:
             return None
         shortest = min(lists, key=len)
-        found = [room for uid, room in shortest.items() if all(uid in rooms for rooms in lists)]
-        if found:
-            self._found.append(len({room.row for room in found}))
-        return found
+        rooms_listed = [room for uid, room in shortest.items() if all(uid in rooms for rooms in lists)]
+        if rooms_listed:
+            self._found.append(len({room.row for room in rooms_listed}))
+        return rooms_listed
 
     def told(self, names: Sequence[str], *, detail: bool) -> dict[str, object]:
         """For people who look into a running scheduler. `names`: of nodes, by row."""
@@ -74,9 +74,9 @@ class SelectorIndex:
         def counted(rooms: Iterable[Room]) -> dict[str, object]:
             return _told(rooms, names, detail)
 
-        found: dict[str, object] = {"enabled": self.is_on, "prefixes": list(self._prefixes), "keys": list(self._keys)}
+        figures: dict[str, object] = {"enabled": self.is_on, "prefixes": list(self._prefixes), "keys": list(self._keys)}
         if not self.is_on:
-            return found
+            return figures
         by_key: dict[str, dict[str, dict[str, Room]]] = {}
         for (key, value), rooms in sorted(self._by_value.items()):
             if rooms:
@@ -84,14 +84,16 @@ class SelectorIndex:
         of_keys = {
             key: {uid: room for rooms in of.values() for uid, room in rooms.items()} for key, of in by_key.items()
         }
-        found["indexedReservations"] = len(self._entries)
-        found["byPrefix"] = {each: counted(rooms.values()) for each, rooms in sorted(self._by_prefix.items()) if rooms}
-        found["byKey"] = {key: counted(rooms.values()) for key, rooms in of_keys.items()}
+        figures["indexedReservations"] = len(self._entries)
+        figures["byPrefix"] = {
+            prefix: counted(rooms.values()) for prefix, rooms in sorted(self._by_prefix.items()) if rooms
+        }
+        figures["byKey"] = {key: counted(rooms.values()) for key, rooms in of_keys.items()}
         if detail:
-            found["byKeyValue"] = {
+            figures["byKeyValue"] = {
                 key: {value: counted(rooms.values()) for value, rooms in of.items()} for key, of in by_key.items()
             }
-        return found
+        return figures
 
     def measures(self) -> Iterator[Measure]:
         """How often it was asked since the last call, and how many nodes it left."""
@@ -99,8 +101,8 @@ class SelectorIndex:
             if number:
                 self._asked[result] = 0
                 yield Measure(QUERIES, {"result": result}, number)
-        found, self._found = self._found, []
-        for number in found:
+        numbers, self._found = self._found, []
+        for number in numbers:
             yield Measure(CANDIDATES, {}, number)
 
 
@@ -108,5 +110,5 @@ def _told(rooms: Iterable[Room], names: Sequence[str], detail: bool) -> dict[str
     by_node: dict[str, list[str]] = {}
     for room in rooms:
         by_node.setdefault(names[room.row], []).append(room.terms.uid)
-    found: dict[str, object] = {"nodes": len(by_node), "reservations": sum(map(len, by_node.values()))}
-    return {**found, "byNode": {node: sorted(uids) for node, uids in sorted(by_node.items())}} if detail else found
+    figures: dict[str, object] = {"nodes": len(by_node), "reservations": sum(map(len, by_node.values()))}
+    return {**figures, "byNode": {node: sorted(uids) for node, uids in sorted(by_node.items())}} if detail else figures

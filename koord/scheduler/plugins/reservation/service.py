@@ -50,7 +50,7 @@ def node_told(rooms: Rooms, node: str) -> dict[str, object] | None:
     row = rooms.cluster.table.row_of.get(node)
     if row is None:
         return None
-    return {"items": [room_told(each) for each in sorted(rooms.on(row), key=lambda each: each.name)]}
+    return {"items": [room_told(room) for room in sorted(rooms.on(row), key=lambda room: room.name)]}
 
 
 def measures(rooms: Rooms) -> Iterator[Measure]:
@@ -59,9 +59,9 @@ def measures(rooms: Rooms) -> Iterator[Measure]:
     for uid, name in changed.items():
         reservation, room = rooms.objects.get(uid), rooms.all.get(uid)
         phase = None if reservation is None else reservation.status.phase
-        for each in ReservationPhase:
-            value = None if phase is None else float(each is phase)
-            yield Measure(PHASE, {"name": name, "phase": str(each)}, value)
+        for phase_name in ReservationPhase:
+            value = None if phase is None else float(phase_name is phase)
+            yield Measure(PHASE, {"name": name, "phase": str(phase_name)}, value)
         held = {} if room is None or room.record is None else dict(room.resources())
         for resource in {*held, *rooms.measured.get(uid, ())}:
             yield from _resource(name, resource, room if resource in held else None)

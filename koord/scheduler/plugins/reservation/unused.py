@@ -25,12 +25,14 @@ def unused(reservations: Iterable[Reservation], pods: Iterable[Pod]) -> Iterator
     for pod in pods:
         if uid := came_out_of(pod):
             inside.setdefault((uid, pod.spec.node_name), []).append(pod)
-    for each in reservations:
-        node = each.status.node_name
-        if each.status.phase in OPEN and node:
-            said = _rest(reserve_pod(each), inside.get((each.metadata.uid or each.metadata.name, node), []))
+    for reservation in reservations:
+        node = reservation.status.node_name
+        if reservation.status.phase in OPEN and node:
+            said = _rest(
+                reserve_pod(reservation), inside.get((reservation.metadata.uid or reservation.metadata.name, node), [])
+            )
             if said:
-                meta = ObjectMeta(name=stand_in_name("Reservation", each.metadata.name), annotations=said)
+                meta = ObjectMeta(name=stand_in_name("Reservation", reservation.metadata.name), annotations=said)
                 yield Pod(metadata=meta, spec=PodSpec(node_name=node))
 
 
@@ -38,16 +40,19 @@ def _rest(holder: Pod, owners: list[Pod]) -> dict[str, str]:
     said: dict[str, str] = {}
     devices = grants.held_by(holder)
     if devices is not None:
-        had = [granted for each in owners if (granted := grants.held_by(each)) is not None]
+        had = [granted for owner in owners if (granted := grants.held_by(owner)) is not None]
         rest = grants.rest_of(devices, had)
         if rest.by_type:
             said[DEVICE_ALLOCATED.key] = grants.render(rest)
     held = held_by(holder)
     if held is not None:
-        theirs = [mine for each in owners if (mine := held_by(each)) is not None]
+        theirs = [mine for owner in owners if (mine := held_by(owner)) is not None]
         left = on_node.rest_of(held, theirs, OnNode())
-        zones = ((zone, tuple(each for each in listed if each[1])) for zone, listed in left.zones)
-        kept = Allocation(left.cpus, tuple(each for each in zones if each[1]))
+        zones = (
+            (zone, tuple(amount_of_zone for amount_of_zone in listed if amount_of_zone[1]))
+            for zone, listed in left.zones
+        )
+        kept = Allocation(left.cpus, tuple(zone for zone in zones if zone[1]))
         if kept.cpus or kept.zones:
             said[RESOURCE_STATUS.key] = RESOURCE_STATUS.render(status_of(kept))
     return said

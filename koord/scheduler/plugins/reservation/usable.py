@@ -26,9 +26,9 @@ def fault_of(reservation: Reservation, template: PodTemplateSpec | None = None) 
         return "spec.owners: must have at least one entry; no pod could use it"
     if not (spec.ttl or spec.expires):
         return "spec.ttl: must be a duration, or spec.expires a time"
-    found = owners.faults(spec.owners)
-    if found:
-        return found
+    fault = owners.faults(spec.owners)
+    if fault:
+        return fault
     try:
         requests = pod_requests(Pod(spec=(template or spec.pod_template).spec))
     except BadInput as error:
