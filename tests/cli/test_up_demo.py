@@ -15,7 +15,7 @@ from rich.console import Console
 from koord_minicluster.cli.hollow import Fleet
 from koord_minicluster.cli.up import up
 from koord_minicluster.cli.up_demo import Demo
-from koord_minicluster.cli.up_demo_view import clock, line, screen, told
+from koord_minicluster.cli.up_demo_view import clock, line, outcome_text, screen
 from koord_minicluster.demo.ledger import ClusterSample, Ledger, PodSeen
 from koord_minicluster.demo.live.watching import Watching
 from koord_minicluster.demo.scenario import Scenario
@@ -106,7 +106,7 @@ def test_a_line_says_it_without_colours() -> None:
 def test_the_summary_compares_and_fits_80_columns() -> None:
     seen = busy()
     plain = course([look(100 + 4.0 * i, prod=30, batch=8) for i in range(30)], 12)
-    text = told(summary(seen, plain), Scenario(), seen.looks)
+    text = outcome_text(summary(seen, plain), Scenario(), seen.looks)
     assert max(map(len, text.splitlines())) <= 80
     assert ["all", "52%", "40%"] in [each.split() for each in text.splitlines()]
     assert "violations none" in text

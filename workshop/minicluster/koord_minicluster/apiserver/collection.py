@@ -146,11 +146,11 @@ class Collection:
             newer = self.entries(prefix, start_after, limit + len(undone) if limit else 0)
             then: dict[str, Entry | None] = {entry.key: entry for entry in newer}
             then |= undone
-            found = [was for key in sorted(then) if (was := then[key]) is not None]
-            return found[:limit] if limit else found
-        found = await self._store.reading(self._entries_from_disk, rev, prefix, start_after, limit)
+            page = [was for key in sorted(then) if (was := then[key]) is not None]
+            return page[:limit] if limit else page
+        page = await self._store.reading(self._entries_from_disk, rev, prefix, start_after, limit)
         self._store.check_revision(rev)
-        return found
+        return page
 
     async def count_at(self, rev: int, prefix: str = "", start_after: str = "") -> int:
         """How many `entries_at` there are."""

@@ -29,7 +29,7 @@ class ComponentStatuses:
         asked = [name for name in PORTS if request.info.verb != "get" or request.info.name == name]
         faults = dict(zip(asked, await asyncio.gather(*(_fault(PORTS[name]) for name in asked)), strict=True))
         faults[STORE] = self._store_fault()
-        return computed.answer(request, resource, [_status(*each) for each in faults.items()], "componentstatus")
+        return computed.answer(request, resource, [_status(*fault) for fault in faults.items()], "componentstatus")
 
 
 def _status(name: str, fault: str | None) -> Obj:

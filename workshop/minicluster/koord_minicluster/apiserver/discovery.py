@@ -84,7 +84,7 @@ class Discovery:
         if resources is None:
             return None
         entries: list[Document] = []
-        for resource in sorted(resources, key=lambda each: each.plural):
+        for resource in sorted(resources, key=lambda resource: resource.plural):
             entries.append(_entry(resource))
             entries += [_subresource_entry(resource, name) for name in sorted(resource.subresources)]
         group_version = f"{group}/{version}" if group else version
@@ -137,7 +137,7 @@ class Discovery:
                     "version": version,
                     "resources": [
                         _aggregated_entry(resource)
-                        for resource in sorted(versions[version], key=lambda each: each.plural)
+                        for resource in sorted(versions[version], key=lambda resource: resource.plural)
                     ],
                     "freshness": "Current",
                 }

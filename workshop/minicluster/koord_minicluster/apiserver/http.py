@@ -184,10 +184,10 @@ class HttpApi:
                 raise why
             if self._registry.has_built_in(info.group):
                 raise no_such_path()
-        found = await self._otherwise(request)
-        if found is not None and http.method != "GET":
+        answer = await self._otherwise(request)
+        if answer is not None and http.method != "GET":
             raise not_allowed()
-        return found or page_not_found()
+        return answer or page_not_found()
 
     def _authorize(self, user: UserInfo, info: RequestInfo) -> None:
         access = Access(info.verb, info.group, info.resource, info.subresource, info.name, info.namespace, info.path)

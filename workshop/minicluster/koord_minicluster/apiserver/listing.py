@@ -48,7 +48,7 @@ class Filter:
     def one_name(self) -> bool:
         """Whether at most one object of a namespace can match."""
         requirements = self.fields.requirements if self.fields is not None else ()
-        return any(each.field == "metadata.name" and each.equal for each in requirements)
+        return any(requirement.field == "metadata.name" and requirement.equal for requirement in requirements)
 
     @property
     def all(self) -> bool:
@@ -72,8 +72,8 @@ def parse_filter(resource: Resource, info: RequestInfo, query: Mapping[str, str]
     fields: FieldMatcher | None = None
     if fields_text:
         nothing: Obj = {"metadata": {}, "spec": {}, "status": {}}
-        known = resource.strategy.selectable or resource.strategy.fields(nothing)
-        fields = field_matcher(fields_text, known, kind=resource.kind, custom=resource.custom)
+        selectable = resource.strategy.selectable or resource.strategy.fields(nothing)
+        fields = field_matcher(fields_text, selectable, kind=resource.kind, custom=resource.custom)
     if info.name:
         if fields is None or not fields.requirements:
             fields = FieldMatcher((FieldRequirement("metadata.name", info.name),))
@@ -197,8 +197,8 @@ def _opened(token: str) -> tuple[int, str]:
     except ValueError as error:
         raise bad_request(f"{invalid}{error}") from None
     if not isinstance(opened, dict) or opened.get("v") != "meta.k8s.io/v1":
-        found = opened.get("v", "") if isinstance(opened, dict) else ""
-        raise bad_request(f"{invalid}server does not recognize this encoded version {found}")
+        version = opened.get("v", "") if isinstance(opened, dict) else ""
+        raise bad_request(f"{invalid}server does not recognize this encoded version {version}")
     rev, start = opened.get("rv"), opened.get("start")
     if not isinstance(rev, int) or not isinstance(start, str) or not start:
         raise bad_request(f"{invalid}{token[:60]}")

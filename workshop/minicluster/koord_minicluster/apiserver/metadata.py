@@ -169,8 +169,8 @@ def faults_by(
         faults += [invalid("metadata.namespace", namespace, text) for text in formats.dns_label(namespace)]
     _content(faults, meta)
     finalizers = meta.get("finalizers") or ()
-    for each in finalizers:
-        faults += [invalid("metadata.finalizers", each, text) for text in formats.label_key(each)]
+    for finalizer in finalizers:
+        faults += [invalid("metadata.finalizers", finalizer, text) for text in formats.label_key(finalizer)]
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         text = "finalizer orphan and foregroundDeletion cannot be both set"
         faults.append(invalid("metadata.finalizers", list(finalizers), text))
@@ -182,7 +182,7 @@ def _as_change(meta: Mapping[str, Any], was: Mapping[str, Any]) -> list[Cause]:
     if was.get("deletionTimestamp"):
         added = sorted(set(meta.get("finalizers") or ()) - set(was.get("finalizers") or ()))
         if added:
-            listed = ", ".join(f'"{each}"' for each in added)
+            listed = ", ".join(f'"{finalizer}"' for finalizer in added)
             text = "no new finalizers can be added if the object is being deleted, found new finalizers "
             faults.append(forbidden("metadata.finalizers", f"{text}[]string{{{listed}}}"))
     for key in _FIXED:

@@ -35,8 +35,8 @@ class MetricsApi:
 
     async def pods(self, request: Request, resource: Resource) -> Answer:
         namespace = request.info.namespace
-        found = (item for item in self._pods() if not namespace or item["metadata"]["namespace"] == namespace)
-        return computed.answer(request, resource, found)
+        items = (item for item in self._pods() if not namespace or item["metadata"]["namespace"] == namespace)
+        return computed.answer(request, resource, items)
 
     def _reports(self) -> Iterator[Obj]:
         reports = self._collection(NODE_METRICS)
@@ -57,8 +57,8 @@ class MetricsApi:
                 namespace, name = pod.get("namespace", ""), pod.get("name", "")
                 usage = (pod.get("podUsage") or {}).get("resources") or {}
                 labels = self._labels("pods", f"{namespace}/{name}")
-                told = (pod.get("extensions") or {}).get("containers") or {self._container(namespace, name): usage}
-                containers = [{"name": each, "usage": used} for each, used in told.items()]
+                used_by = (pod.get("extensions") or {}).get("containers") or {self._container(namespace, name): usage}
+                containers = [{"name": container, "usage": used} for container, used in used_by.items()]
                 yield {**_head(report, name, namespace, labels), "containers": containers}
 
     def _labels(self, collection: str, key: str) -> dict[str, str]:

@@ -47,16 +47,16 @@ class NotAcceptable(Exception):
 @short_cache(256)
 def negotiate(accept: str) -> Form:
     """The first form in the header that can be given."""
-    known = False
-    for _, kind, parameters in sorted(_ranges(accept), key=lambda each: -each[0]):
+    is_known_kind = False
+    for _, kind, parameters in sorted(_ranges(accept), key=lambda range_: -range_[0]):
         if kind in ("*/*", "application/json"):
             yaml = False
         elif kind == "application/yaml":
             yaml = True
         else:
-            known = known or kind == "application/vnd.kubernetes.protobuf"
+            is_known_kind = is_known_kind or kind == "application/vnd.kubernetes.protobuf"
             continue
-        known = True
+        is_known_kind = True
         wanted = parameters.get("as", "")
         if not wanted:
             return Form("object", yaml)
@@ -66,7 +66,7 @@ def negotiate(accept: str) -> Form:
             return Form("table", yaml, parameters["v"])
         if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
             return Form("partial", yaml, parameters["v"], wanted.endswith("List"))
-    raise NotAcceptable(known)
+    raise NotAcceptable(is_known_kind)
 
 
 def not_acceptable(refused: NotAcceptable, *, custom: bool, collection: bool) -> StatusError:

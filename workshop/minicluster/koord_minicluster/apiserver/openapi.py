@@ -98,12 +98,12 @@ class OpenApi:
     def _known(self) -> dict[str, tuple[Resource, ...]]:
         if self._generation != self._registry.generation:
             self._generation = self._registry.generation
-            found: dict[str, list[Resource]] = {}
+            by_path: dict[str, list[Resource]] = {}
             for resource in self._registry:
                 path = f"apis/{resource.group}/{resource.version}" if resource.group else f"api/{resource.version}"
-                found.setdefault(path, []).append(resource)
-            self._by_path = {path: tuple(resources) for path, resources in found.items()}
-            for path in self._documents.keys() - found.keys():
+                by_path.setdefault(path, []).append(resource)
+            self._by_path = {path: tuple(resources) for path, resources in by_path.items()}
+            for path in self._documents.keys() - by_path.keys():
                 del self._documents[path]
         return self._by_path
 
@@ -234,9 +234,9 @@ def _restrictions(schema: Schema, components: _Components) -> Json:
         "maxItems": schema.max_items,
         "minProperties": schema.min_properties,
         "maxProperties": schema.max_properties,
-        "allOf": [components.inline(each) for each in schema.all_of] or None,
-        "anyOf": [components.inline(each) for each in schema.any_of] or None,
-        "oneOf": [components.inline(each) for each in schema.one_of] or None,
+        "allOf": [components.inline(subschema) for subschema in schema.all_of] or None,
+        "anyOf": [components.inline(subschema) for subschema in schema.any_of] or None,
+        "oneOf": [components.inline(subschema) for subschema in schema.one_of] or None,
         "not": components.inline(schema.not_) if schema.not_ is not None else None,
     }
     return {key: value for key, value in out.items() if value is not None}
@@ -322,7 +322,7 @@ def _operations(
         if verb in ("create", "update"):
             operation["requestBody"] = {"content": _content(item_ref), "required": True}
         elif verb == "patch":
-            served = [each for each in _PATCH_TYPES if not (resource.custom and "strategic" in each)]
+            served = [patch_type for patch_type in _PATCH_TYPES if not (resource.custom and "strategic" in patch_type)]
             anything = {"schema": {"type": "object"}}
             operation["requestBody"] = {"content": dict.fromkeys(served, anything), "required": True}
         operations[method] = operation

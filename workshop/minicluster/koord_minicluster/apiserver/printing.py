@@ -75,10 +75,10 @@ def at(*path: str, default: object = "") -> Callable[[Obj, float], object]:
     """A cell that shows one field."""
 
     def cell(obj: Obj, _now_s: float) -> object:
-        found: Any = obj
+        value: Any = obj
         for part in path:
-            found = (found or {}).get(part)
-        return default if found is None else found
+            value = (value or {}).get(part)
+        return default if value is None else value
 
     return cell
 
@@ -125,12 +125,12 @@ def template_columns(*path: str) -> tuple[Column, Column]:
     """Containers and images of a workload's pod template."""
 
     def containers(obj: Obj) -> Iterable[Mapping[str, Any]]:
-        found: Any = obj
+        value: Any = obj
         for part in path:
-            found = (found or {}).get(part)
-        return ((found or {}).get("spec") or {}).get("containers") or ()
+            value = (value or {}).get(part)
+        return ((value or {}).get("spec") or {}).get("containers") or ()
 
     return (
-        text("Containers", of(lambda obj: ",".join(each.get("name", "") for each in containers(obj))), 1),
-        text("Images", of(lambda obj: ",".join(each.get("image", "") for each in containers(obj))), 1),
+        text("Containers", of(lambda obj: ",".join(container.get("name", "") for container in containers(obj))), 1),
+        text("Images", of(lambda obj: ",".join(container.get("image", "") for container in containers(obj))), 1),
     )

@@ -32,7 +32,7 @@ class Registry:
 
     def has_built_in(self, group: str) -> bool:
         """Whether a group is one of the server's own, not one that definitions made."""
-        return any(each.group == group and not each.custom for each in self)
+        return any(resource.group == group and not resource.custom for resource in self)
 
     def add(self, resource: Resource) -> None:
         self._by_gvr[resource.group, resource.version, resource.plural] = resource

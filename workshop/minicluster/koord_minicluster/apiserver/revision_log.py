@@ -162,7 +162,7 @@ class RevisionLog:
         """The newest row of every key that exists, in the order of their revisions."""
         query = f"""SELECT {_COLUMNS} FROM revision WHERE deleted = 0
                     AND rev NOT IN (SELECT prev FROM revision) ORDER BY rev"""
-        return (_row(found) for found in self._db.execute(query))
+        return (_row(row) for row in self._db.execute(query))
 
     def since(self, rev: int, until: int, collection: str) -> list[tuple[Row, Row | None]]:
         """The rows of a collection after `rev`, up to and including `until`, each with the row that it replaced."""
@@ -171,16 +171,16 @@ class RevisionLog:
                           old.rev, old.key, old.prev, old.deleted, old.value
                    FROM revision AS new LEFT JOIN revision AS old ON old.rev = new.prev
                    WHERE new.rev > ? AND new.rev <= ? AND +new.key >= ? AND +new.key < ? ORDER BY new.rev"""
-        found = self._reader.execute(query, (rev, until, f"{collection}/", _after(f"{collection}/")))
-        return [(_row(each[:5]), _row(each[5:]) if each[5] is not None else None) for each in found]
+        rows = self._reader.execute(query, (rev, until, f"{collection}/", _after(f"{collection}/")))
+        return [(_row(row[:5]), _row(row[5:]) if row[5] is not None else None) for row in rows]
 
     def at(self, rev: int, prefix: str, start_after: str, limit: int = 0) -> list[Row]:
         """The rows that were live at `rev`, in key order, beginning after a key; up to `limit` rows (0: all)."""
         query = f"""SELECT {_COLUMNS} FROM revision WHERE rev IN
                       (SELECT MAX(rev) FROM revision WHERE key > ? AND key >= ? AND key < ? AND rev <= ? GROUP BY key)
                     AND deleted = 0 ORDER BY key LIMIT ?"""
-        found = self._reader.execute(query, (start_after, prefix, _after(prefix), rev, limit or -1))
-        return [_row(each) for each in found]
+        rows = self._reader.execute(query, (start_after, prefix, _after(prefix), rev, limit or -1))
+        return [_row(row) for row in rows]
 
     def compact(self, horizon: int) -> None:
         """Forget what was replaced or deleted at or before `horizon`. On an error nothing is forgotten."""
@@ -221,8 +221,8 @@ class RevisionLog:
             raise Damaged(self.path, "it has no tables of koord")
 
     def _meta(self, name: str) -> int:
-        found = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-        return int(found[0]) if found else 0
+        row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return int(row[0]) if row else 0
 
     def _set_meta(self, name: str, value: int) -> None:
         self._db.execute("INSERT OR REPLACE INTO meta(name, value) VALUES (?, ?)", (name, value))
@@ -233,8 +233,8 @@ def _insertion(rows: int) -> str:
     return f"INSERT INTO revision({_COLUMNS}) VALUES {', '.join(['(?, ?, ?, ?, ?)'] * rows)}"
 
 
-def _row(found: tuple[int, str, int, int, bytes]) -> Row:
-    rev, key, prev, deleted, value = found
+def _row(row: tuple[int, str, int, int, bytes]) -> Row:
+    rev, key, prev, deleted, value = row
     return Row(rev, key, prev, bool(deleted), value)
 
 

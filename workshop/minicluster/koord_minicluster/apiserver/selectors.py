@@ -36,25 +36,25 @@ def label_matcher(text: str) -> LabelMatcher:
         raise bad_request(_LabelFaults(text).first() or str(error)) from None
 
 
-def field_matcher(text: str, known: Iterable[str], *, kind: str = "", custom: bool = False) -> FieldMatcher:
+def field_matcher(text: str, selectable: Iterable[str], *, kind: str = "", custom: bool = False) -> FieldMatcher:
     """The matcher; 400 for a text that is none, or names a field that this kind cannot be selected by."""
     try:
         matcher = parse_fields(text)
     except FieldSelectorError:
         raise _field_fault(text) from None
-    known = {*known, *EVERY_KIND}
+    selectable_fields = {*selectable, *EVERY_KIND}
     if kind in _WITHOUT_NAMESPACE and not custom:
-        known.discard("metadata.namespace")
+        selectable_fields.discard("metadata.namespace")
     for requirement in matcher.requirements:
-        if requirement.field not in known:
-            raise bad_request(_unknown_field(requirement.field, known, kind, custom))
+        if requirement.field not in selectable_fields:
+            raise bad_request(_unknown_field(requirement.field, selectable_fields, kind, custom))
     return matcher
 
 
-def _unknown_field(field: str, known: set[str], kind: str, custom: bool) -> str:
+def _unknown_field(field: str, selectable: set[str], kind: str, custom: bool) -> str:
     if kind == "Job" and not custom:
         return f'field label "{field}" not supported for Job'
-    if known == EVERY_KIND and not custom:
+    if selectable == EVERY_KIND and not custom:
         return f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
     return f"field label not supported: {field}"
 
@@ -152,9 +152,9 @@ class _LabelFaults:
 
 
 def _value_faults(key: str, values: list[str]) -> str | None:
-    found = [
+    faulty = [
         f'values[{index}][{key}]: Invalid value: "{value}": {"; ".join(faults)}'
         for index, value in enumerate(values)
         if (faults := formats.label_value(value))
     ]
-    return None if not found else found[0] if len(found) == 1 else f"[{', '.join(found)}]"
+    return None if not faulty else faulty[0] if len(faulty) == 1 else f"[{', '.join(faulty)}]"

@@ -193,13 +193,13 @@ class ApiServer:
         )
 
     def collection(self, name: str) -> Collection:
-        found = self.find_collection(name)
-        assert found is not None, name
-        return found
+        collection = self.find_collection(name)
+        assert collection is not None, name
+        return collection
 
     def find_collection(self, name: str) -> Collection | None:
         """The collection of that name, if something is served from it."""
-        resource = next((each for each in self.registry if each.collection == name), None)
+        resource = next((resource for resource in self.registry if resource.collection == name), None)
         return collection_of(self.store, resource) if resource is not None else None
 
     async def _bootstrap(self) -> None:
@@ -222,8 +222,8 @@ class ApiServer:
         data = {"client-ca-file": pem}
         await self._ensure({"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta, "data": data})
 
-        def published(found: Obj) -> Obj:
-            return {**found, "data": {**(found.get("data") or {}), **data}}
+        def published(config_map: Obj) -> Obj:
+            return {**config_map, "data": {**(config_map.get("data") or {}), **data}}
 
         context = Context(ADMIN, MANAGER)
         await self.objects.update(resource, meta["namespace"], meta["name"], published, context)

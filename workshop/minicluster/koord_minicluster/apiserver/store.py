@@ -145,11 +145,11 @@ class Store:
 
     def collection(self, name: str, index_of: IndexOf) -> Collection:
         """The collection of that name, loaded from disk when first asked for."""
-        found = self._collections.get(name)
-        if found is None:
-            found = self._collections[name] = Collection(self, name, index_of)
-            found.load(self._unclaimed.pop(name, ()))
-        return found
+        collection = self._collections.get(name)
+        if collection is None:
+            collection = self._collections[name] = Collection(self, name, index_of)
+            collection.load(self._unclaimed.pop(name, ()))
+        return collection
 
     def collections(self) -> Iterable[Collection]:
         return self._collections.values()
@@ -281,14 +281,14 @@ class Store:
             wake(waiter)
 
     def _publish(self, group: list[Write]) -> None:
-        told: dict[Collection, list[Change]] = {}
+        by_collection: dict[Collection, list[Change]] = {}
         for write in group:
             self.revision = write.entry.rev
             event = write.collection.publish(write)
             self._history_order.append(write.collection)
             self._history_bytes += event.weight_bytes
-            told.setdefault(write.collection, []).append(event)
-        for collection, events in told.items():
+            by_collection.setdefault(write.collection, []).append(event)
+        for collection, events in by_collection.items():
             collection.tell(events)
         for write in group:
             write.succeed()

@@ -71,8 +71,11 @@ def coerce_embedded(schema: Schema, obj: dict[str, Any]) -> list[str]:
 
 
 def _has_embedded(schema: Schema) -> bool:
-    inner = (*schema.properties.values(), *(each for each in (schema.items, schema.values) if each is not None))
-    return schema.embedded or any(_has_embedded(each) for each in inner)
+    inner = (
+        *schema.properties.values(),
+        *(subschema for subschema in (schema.items, schema.values) if subschema is not None),
+    )
+    return schema.embedded or any(_has_embedded(subschema) for subschema in inner)
 
 
 def _coerce(schema: Schema, value: object, path: str, unknown: list[str]) -> None:
@@ -118,12 +121,12 @@ def _default(schema: Schema, value: object) -> None:
             if inner.default is not MISSING and (key not in value or (value[key] is None and not inner.nullable)):
                 value[key] = copy.deepcopy(inner.default)
         for key, item in value.items():
-            found = schema.properties.get(key, schema.values)
-            if found is None:
+            property_ = schema.properties.get(key, schema.values)
+            if property_ is None:
                 continue
-            if item is None and not found.nullable and found.default is not MISSING:
-                item = value[key] = copy.deepcopy(found.default)
-            _default(found, item)
+            if item is None and not property_.nullable and property_.default is not MISSING:
+                item = value[key] = copy.deepcopy(property_.default)
+            _default(property_, item)
     elif isinstance(value, list) and schema.items is not None:
         items = schema.items
         for i, item in enumerate(value):
@@ -173,8 +176,8 @@ def _filler(schema: Schema) -> Fill | None:
 
 def _plan(schema: Schema) -> Fill | None:
     if (elements := schema.items or schema.values) is not None:
-        each = _inner_filler(elements)
-        return _fill_all(each) if each is not None else None
+        element_fill = _inner_filler(elements)
+        return _fill_all(element_fill) if element_fill is not None else None
     constants = {key: field.default for key, field in schema.properties.items() if field.default is not MISSING}
     deeper = [(key, inner) for key, field in schema.properties.items() if (inner := _inner_filler(field)) is not None]
     if not constants and not deeper:

@@ -135,7 +135,7 @@ class _Collector(Collector):
         watches = GaugeMetricFamily(
             "apiserver_longrunning_requests", "Watches that are open, by resource", labels=["verb", "resource"]
         )
-        for collection in sorted(self._store.collections(), key=lambda each: each.name):
+        for collection in sorted(self._store.collections(), key=lambda collection: collection.name):
             objects.add_metric([collection.name], len(collection))
             if collection.subscriptions:
                 watches.add_metric(["WATCH", collection.name], len(collection.subscriptions))

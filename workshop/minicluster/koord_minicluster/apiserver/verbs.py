@@ -180,7 +180,7 @@ class Verbs:
         if content_type not in PATCH_TYPES or (resource.custom and "strategic" in content_type):
             if not resource.custom:
                 raise Unrouted(415, "UnsupportedMediaType", "415: Unsupported Media Type")
-            served = [each for each in PATCH_TYPES if "strategic" not in each]
+            served = [patch_type for patch_type in PATCH_TYPES if "strategic" not in patch_type]
             raise StatusError(
                 415,
                 "UnsupportedMediaType",
@@ -240,7 +240,7 @@ class Verbs:
             )
             # What it made of the stored object is read as if it had been sent whole.
             retyped, warnings = decoding.retype(resource, merged, options.validation, live)
-            context.warnings.extend(each for each in warnings if each not in context.warnings)
+            context.warnings.extend(warning for warning in warnings if warning not in context.warnings)
             # After the merge: a conflict with other managers is reported before a name that differs from the path's.
             check_name(retyped, info.name, info.namespace if resource.namespaced else "")
             return retyped

@@ -49,7 +49,7 @@ def fleet_options(command: F) -> F:
 
     @wraps(command)
     def with_fleet(**given: Any) -> Any:
-        return command(fleet=Fleet(**{each.name: given.pop(each.name) for each in fields(Fleet)}), **given)
+        return command(fleet=Fleet(**{field.name: given.pop(field.name) for field in fields(Fleet)}), **given)
 
     for option in reversed(
         (

@@ -56,8 +56,8 @@ def local(node_name: str, cpu: str | None, memory: str | None, cgroup_root: str,
         ]
 
         def answered(qos: str, seconds: float) -> None:
-            for each in answers:
-                each.labels(qos).observe(seconds)
+            for histogram in answers:
+                histogram.labels(qos).observe(seconds)
 
         def is_ready(port: int) -> None:
             ready({"kubelet": f"https://127.0.0.1:{port}"})

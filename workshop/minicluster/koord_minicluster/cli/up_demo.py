@@ -97,7 +97,7 @@ class Demo:
 
     def end(self) -> None:
         """Says what it came to, and what the same load would have come to without co-location."""
-        from koord_minicluster.cli.up_demo_view import told
+        from koord_minicluster.cli.up_demo_view import outcome_text
         from koord_minicluster.demo.summary import TOLD_S, course, steady, summary
         from koord_minicluster.demo.without import Machines, simulate
         from koord_minicluster.hollow.load_model import SeededLoad
@@ -117,10 +117,10 @@ class Demo:
         machines = Machines(*size_of(self.fleet))
         alone, done = simulate(self.scenario, model, began_s, looks[-1].time_s - began_s, machines)
         compared = [look for look in alone if look.time_s >= counted[0].time_s]
-        found = summary(self.ledger, course(compared, done))
-        click.echo(told(found, self.scenario, looks))
+        result = summary(self.ledger, course(compared, done))
+        click.echo(outcome_text(result, self.scenario, looks))
         if self.report is not None:
             from koord_minicluster.demo.page import page
 
-            self.report.write_text(page(found, self.scenario.nodes, looks, alone, self.course), encoding="utf-8")
+            self.report.write_text(page(result, self.scenario.nodes, looks, alone, self.course), encoding="utf-8")
             click.echo(f"\nThe same with plots: {self.report}")

@@ -86,14 +86,14 @@ def screen(watched: Watching, course: Course, up: Up, now_s: float, columns: int
     ledger = watched.ledger
     look = ledger.looks[-1]
     nodes = watched.picture.nodes.total()
-    told = (
+    status_line = (
         f"   {clock(course, now_s)}   {nodes} nodes, {_cores(look.capacity)} cores   {lasted(now_s - ledger.began_s)}"
     )
-    head = Text("koord demo", "bold").append(told, "dim")
+    head = Text("koord demo", "bold").append(status_line, "dim")
     story = [*_story(ledger, look, watched.scenario), *this_node(watched.here)]
     sections = [[head], _bands(ledger.looks), story, _try_next(up, watched.scenario, columns)]
     room = lines - sum(map(len, sections))
-    happened = [each for each in watched.picture.recent() if each.reason in (MOVED, *EVICTED)]
+    happened = [event for event in watched.picture.recent() if event.reason in (MOVED, *EVICTED)]
     events = events_shown(happened[: max(0, room - len(sections))], now_s, columns)
     if events:
         sections.insert(3, events)
@@ -105,22 +105,22 @@ def screen(watched: Watching, course: Course, up: Up, now_s: float, columns: int
             spare -= 1
         shown += section
     shown += [Text()] * spare
-    for each in shown:
-        each.truncate(columns, overflow="ellipsis")
+    for row in shown:
+        row.truncate(columns, overflow="ellipsis")
     return Group(*shown[:lines])
 
 
 def _bands(looks: Sequence[ClusterSample]) -> list[Text]:
     last = looks[-BARS:]
     look = last[-1]
-    found = [Text(f"{'CPU':<{LABEL}}{'CORES':>6}{'OF ALL':>8}  LAST {int(BARS * LOOK_S)} s", "bold")]
+    rows = [Text(f"{'CPU':<{LABEL}}{'CORES':>6}{'OF ALL':>8}  LAST {int(BARS * LOOK_S)} s", "bold")]
     for band, name in NAMES.items():
-        if any(each.used.get(band) for each in last):
+        if any(sample.used.get(band) for sample in last):
             text = Text(f"{name:<{LABEL}}", BAND_STYLES[band])
             text.append(f"{_cores(look.used.get(band, 0)):>6}{_part(look, band):>8.0%}  ", "default")
-            found.append(text.append(bars([_part(each, band) for each in last], FULL)))
+            rows.append(text.append(bars([_part(sample, band) for sample in last], FULL)))
     text = Text(f"{'all':<{LABEL}}{_cores(look.total):>6}{_whole(look):>8.0%}  ", "bold")
-    return [*found, text.append(bars([_whole(each) for each in last], FULL), "default")]
+    return [*rows, text.append(bars([_whole(sample) for sample in last], FULL), "default")]
 
 
 def _story(ledger: Ledger, look: ClusterSample, scenario: Scenario) -> list[Text]:
@@ -134,12 +134,12 @@ def _story(ledger: Ledger, look: ClusterSample, scenario: Scenario) -> list[Text
         ),
         ("services", services_told(look)),
         ("batch", f"{runs} pods run, {waits} wait, {ledger.done} done"),
-        ("tenants", "   ".join(tenant_told(each, scenario) for each in ledger.tenants())),
+        ("tenants", "   ".join(tenant_told(tenant, scenario) for tenant in ledger.tenants())),
         ("gang", gang_told(ledger)),
         ("hot node", hot_told(ledger, look, scenario)),
         ("evicted", evicted_told(ledger.evicted)),
     ]
-    return [Text(f"{label:<{LABEL}}", "bold").append(told, "default") for label, told in lines]
+    return [Text(f"{label:<{LABEL}}", "bold").append(text, "default") for label, text in lines]
 
 
 def services_told(look: ClusterSample) -> str:
@@ -191,42 +191,42 @@ def _try_next(up: Up, scenario: Scenario, columns: int) -> list[Text]:
         (f"koord explain node/{hot_node(scenario)}", "why it lends as much as it does"),
     )
     width = max(len(command) for command, _ in commands)
-    found = [Text("Try in another terminal:", "bold")]
+    rows = [Text("Try in another terminal:", "bold")]
     for setting in (f"KUBECONFIG={up.data.kubeconfig}", *_path()):
-        found += [Text(text.plain, "cyan") for text in wrapped(f"  export {setting}", columns)]
+        rows += [Text(text.plain, "cyan") for text in wrapped(f"  export {setting}", columns)]
     for command, why in commands:
-        found.append(Text(f"  {command:<{width}}", "cyan").append(f"   {why}", "dim"))
-    return [*found, Text("Ctrl-C ends it with a summary", "dim")]
+        rows.append(Text(f"  {command:<{width}}", "cyan").append(f"   {why}", "dim"))
+    return [*rows, Text("Ctrl-C ends it with a summary", "dim")]
 
 
 def _path() -> list[str]:
     """What else a shell needs to find this program."""
     if shutil.which("koord"):
         return []
-    folders = (Path(each).absolute().parent for each in (sys.argv[0], sys.executable))
+    folders = (Path(path).absolute().parent for path in (sys.argv[0], sys.executable))
     return [f"PATH={folder}:$PATH" for folder in folders if (folder / "koord").exists()][:1]
 
 
-def told(found: Summary, scenario: Scenario, looks: Sequence[ClusterSample]) -> str:
+def outcome_text(result: Summary, scenario: Scenario, looks: Sequence[ClusterSample]) -> str:
     """The summary, in words and one table."""
-    came, without = found.colocated, found.without
+    came, without = result.colocated, result.without
     both = (came, without)
     rows = [
         ("CPU USED", ["WITH CO-LOCATION", "WITHOUT"]),
-        *((NAMES[band], [_percent(each, band) for each in both]) for band in ("prod", "batch", "system")),
-        ("all", [_percent(each) for each in both]),
-        ("batch work", [f"{each.batch_core_hours:.1f} core-hours" if each else "-" for each in both]),
-        ("batch pods done", [str(each.done) if each else "-" for each in both]),
+        *((NAMES[band], [_percent(course, band) for course in both]) for band in ("prod", "batch", "system")),
+        ("all", [_percent(course) for course in both]),
+        ("batch work", [f"{course.batch_core_hours:.1f} core-hours" if course else "-" for course in both]),
+        ("batch pods done", [str(course.done) if course else "-" for course in both]),
     ]
     table = [f"{name:<17}" + "".join(f"{cell:>17}" for cell in cells) for name, cells in rows]
     cores = looks[-1].capacity
     parts = [
-        ("peak", f"{found.peak:.0%} of all CPU in use"),
-        ("reclaimed", f"{found.lent_cores:.0f} cores on average were lent to batch pods"),
-        ("held back", f"{found.held_back_cores:.0f} cores on average, which services needed or might have"),
-        ("moved", f"{counted(found.moved, 'pod')}, away from hot nodes"),
-        ("evicted", evicted_told(found.evicted)),
-        ("violations", "; ".join(found.violations) or "none: services had their CPU and their pods all the time"),
+        ("peak", f"{result.peak:.0%} of all CPU in use"),
+        ("reclaimed", f"{result.lent_cores:.0f} cores on average were lent to batch pods"),
+        ("held back", f"{result.held_back_cores:.0f} cores on average, which services needed or might have"),
+        ("moved", f"{counted(result.moved, 'pod')}, away from hot nodes"),
+        ("evicted", evicted_told(result.evicted)),
+        ("violations", "; ".join(result.violations) or "none: services had their CPU and their pods all the time"),
     ]
     return "\n".join(
         [

@@ -94,8 +94,8 @@ def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
                 tasks.create_task(run_fleet(client, fleet, on_ready=lambda _: serving[1].set()), name="hollow")
                 if options.descheduler != "off":
                     tasks.create_task(run_descheduler(client, balanced, options=moving), name="descheduler")
-                for each in serving:
-                    await each.wait()
+                for event in serving:
+                    await event.wait()
                 say_state("ready")
                 say_ready(data)
 

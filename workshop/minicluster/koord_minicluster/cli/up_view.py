@@ -92,9 +92,9 @@ def view(up: Up, picture: Picture, here: ThisNode, now_s: float, columns: int, l
     if len(bands) <= room - LEAST_EVENTS:
         middle.insert(2, bands)
         room -= len(bands)
-    separators = sum(1 for each in middle if each) + 1
+    separators = sum(1 for section in middle if section) + 1
     events = events_shown(picture.recent(max(min(room, LEAST_EVENTS), room - separators)), now_s, columns)
-    sections = [each for each in (top, *middle, events) if each]
+    sections = [section for section in (top, *middle, events) if section]
     spare = room - len(events)
     shown: list[Text] = []
     for number, section in enumerate(sections):
@@ -122,13 +122,13 @@ def _components(children: Sequence[Child], now_s: float, columns: int) -> list[T
         restarts = f"{child.restarts} ({ended})" if child.restarts else "0"
         rows.append((child.name, child.state, age(now_s - child.since_s), str(child.pid), address, restarts))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    found = [_line(rows[0], widths, "bold")]
+    lines = [_line(rows[0], widths, "bold")]
     for child, row in zip(children, rows[1:], strict=True):
         line = _line(row, widths)
         start = widths[0] + len(GAP)
         line.stylize(_STYLES.get(child.state, ""), start, start + len(child.state))
-        found.append(line)
-    return found
+        lines.append(line)
+    return lines
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], style: str = "") -> Text:
@@ -143,17 +143,17 @@ def events_shown(events: Sequence[Event], now_s: float, columns: int) -> list[Te
     """The reason and the object get what they need up to a bound; the note, which says most, all the rest."""
     rows = [
         (
-            _event_age(event_time(each), now_s),
-            each.reason,
-            f"{each.regarding.kind}/{each.regarding.name}",
-            " ".join(each.note.split()),
+            _event_age(event_time(event), now_s),
+            event.reason,
+            f"{event.regarding.kind}/{event.regarding.name}",
+            " ".join(event.note.split()),
         )
-        for each in events
+        for event in events
     ]
     bounds = (6, LONGEST_REASON, max(16, columns * 3 // 10))
     widths = [min(bound, max((len(row[i]) for row in rows), default=0)) for i, bound in enumerate(bounds)]
     widths.append(columns - sum(widths) - len(GAP) * len(widths))
-    styles = ["yellow" if each.type == "Warning" else "dim" for each in events]
+    styles = ["yellow" if event.type == "Warning" else "dim" for event in events]
     return [_line(row, widths, style) for row, style in zip(rows, styles, strict=True)]
 
 
@@ -162,29 +162,29 @@ def _bands(bands: Bands) -> list[Text]:
     rows = bands.rows()
     if not rows:
         return []
-    found = [Text(f"{'CPU BY BAND':<12}{'CORES':>7}{'OF ALL':>8}  LAST {int(KEPT * LOOK_S)} s", "bold")]
+    lines = [Text(f"{'CPU BY BAND':<12}{'CORES':>7}{'OF ALL':>8}  LAST {int(KEPT * LOOK_S)} s", "bold")]
     for band, cpu_milli, part, course in rows:
         line = Text(f"{band:<12}", BAND_STYLES[band])
         line.append(f"{cpu_milli / 1000:>7.1f}{part:>8.0%}  ", "default")
-        found.append(line.append(course))
+        lines.append(line.append(course))
     cores, lent = bands.room.cpu_milli / 1000, bands.room.lent_milli / 1000
     yarn = f", {bands.room.yarn_milli / 1000:.0f} to YARN" if bands.room.yarn_milli else ""
-    return [*found, Text(f"{lent:.1f} of {cores:.0f} cores are lent to batch pods{yarn}", "dim")]
+    return [*lines, Text(f"{lent:.1f} of {cores:.0f} cores are lent to batch pods{yarn}", "dim")]
 
 
 def this_node(here: ThisNode) -> list[Text]:
     """How services perform beside best effort, if this machine is a node."""
-    found = []
+    lines = []
     median_s, worst_s = here.answer_s(0.5), here.answer_s(0.99)
     if median_s is not None and worst_s is not None:
         answers = f" answer their probes in {_ms(median_s)}, 99% within {_ms(worst_s)}"
-        found.append(Text("services", "green").append(answers, "default"))
+        lines.append(Text("services", "green").append(answers, "default"))
     if here.held is not None:
         used, limit = here.held.used / 1000, here.held.limit / 1000
         evicted = f"; {here.evicted} evicted" if here.evicted else ""
-        told = f" uses {used:.2f} of the {limit:.2f} cores that it may have{evicted}"
-        found.append(Text("best effort", "yellow").append(told, "default"))
-    return found
+        words = f" uses {used:.2f} of the {limit:.2f} cores that it may have{evicted}"
+        lines.append(Text("best effort", "yellow").append(words, "default"))
+    return lines
 
 
 def _ms(seconds: float) -> str:

@@ -59,18 +59,20 @@ def _due(cron_job: CronJob, schedule: Schedule, jobs: Sequence[Job], now_s: floa
     time_s = latest(schedule, since_s, now_s)
     if time_s is None or any(job.metadata.name == job_name(cron_job, time_s) for job in jobs):
         return []
-    told: list[Action] = []
+    actions: list[Action] = []
     if _is_many(schedule, since_s, now_s):
         note = f"Missed more than {MOST_MISSED} start times; only the latest, {from_seconds(time_s)}, is made up for."
-        told.append(Tell("TooManyMissedTimes", note, "Warning"))
+        actions.append(Tell("TooManyMissedTimes", note, "Warning"))
     active = [job for job in jobs if not is_finished(job)]
     if active and spec.concurrency_policy == "Forbid":
-        told.append(Tell("JobAlreadyActive", f"Not starting a job, because {active[0].metadata.name} is still active."))
-        return told
+        actions.append(
+            Tell("JobAlreadyActive", f"Not starting a job, because {active[0].metadata.name} is still active.")
+        )
+        return actions
     name = job_name(cron_job, time_s)
     replaced = [_delete(job) for job in active] if spec.concurrency_policy == "Replace" else []
     made = Create(JOBS, meta.namespace, new_job(cron_job, time_s))
-    return [*told, *replaced, made, Tell("SuccessfulCreate", f"Created job {name}")]
+    return [*actions, *replaced, made, Tell("SuccessfulCreate", f"Created job {name}")]
 
 
 def latest(schedule: Schedule, since_s: float, now_s: float) -> float | None:
@@ -83,12 +85,12 @@ def latest(schedule: Schedule, since_s: float, now_s: float) -> float | None:
         periods = int(now_s - int(since_s)) // schedule.every_s
         return float(int(since_s) + periods * schedule.every_s) if periods > 0 else None
     for window_s in (*_WINDOWS_S, now_s - since_s):
-        found = None
+        latest_s = None
         time_s = schedule.next_after(max(since_s, now_s - window_s))
         while time_s is not None and time_s <= now_s:
-            found, time_s = time_s, schedule.next_after(time_s)
-        if found is not None or window_s >= now_s - since_s:
-            return found
+            latest_s, time_s = time_s, schedule.next_after(time_s)
+        if latest_s is not None or window_s >= now_s - since_s:
+            return latest_s
     return None
 
 
@@ -125,16 +127,16 @@ def _status(cron_job: CronJob, jobs: Sequence[Job]) -> CronJobStatus:
 
 def _completed(cron_job: CronJob, jobs: Sequence[Job]) -> list[Tell]:
     """Jobs that were active when last noted, and have ended or are gone."""
-    known = {job.metadata.uid: job for job in jobs}
-    told = []
+    by_uid = {job.metadata.uid: job for job in jobs}
+    events = []
     for reference in cron_job.status.active:
-        job = known.get(reference.uid)
+        job = by_uid.get(reference.uid)
         if job is None:
-            told.append(Tell("MissingJob", f"Active job went missing: {reference.name}"))
+            events.append(Tell("MissingJob", f"Active job went missing: {reference.name}"))
         elif is_finished(job):
             how = "Complete" if conditions.is_true(job.status.conditions, "Complete") else "Failed"
-            told.append(Tell("SawCompletedJob", f"Saw completed job: {job.metadata.name}, condition: {how}"))
-    return told
+            events.append(Tell("SawCompletedJob", f"Saw completed job: {job.metadata.name}, condition: {how}"))
+    return events
 
 
 def _outlived(cron_job: CronJob, jobs: Sequence[Job]) -> list[Delete]:

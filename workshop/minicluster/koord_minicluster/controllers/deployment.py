@@ -193,15 +193,15 @@ def _synced_revision(deployment: Deployment, new: ReplicaSet, old: Sequence[Repl
         actions.append(Patch(REPLICA_SETS, meta.namespace, meta.name, body))
     if deployment.metadata.annotations.get(REVISION) != str(number_):
         # Through the status, because any other change of annotations is a new generation.
-        told = {"metadata": {"annotations": {REVISION: str(number_)}}}
-        actions.append(Patch(DEPLOYMENTS, meta.namespace, deployment.metadata.name, told, "status"))
+        body = {"metadata": {"annotations": {REVISION: str(number_)}}}
+        actions.append(Patch(DEPLOYMENTS, meta.namespace, deployment.metadata.name, body, "status"))
     return actions
 
 
-def collided(deployment: Deployment, found: ReplicaSet) -> list[Patch]:
+def collided(deployment: Deployment, existing: ReplicaSet) -> list[Patch]:
     """What to do when the new ReplicaSet's name is taken: nothing if it is that one, else another name next time."""
-    owner = found.metadata.controller
-    same = plain(found.spec.template) == plain(deployment.spec.template)
+    owner = existing.metadata.controller
+    same = plain(existing.spec.template) == plain(deployment.spec.template)
     if owner is not None and owner.uid == deployment.metadata.uid and same:
         return []
     change = {"collisionCount": (deployment.status.collision_count or 0) + 1}

@@ -39,9 +39,9 @@ def status(
         terminating_replicas=None if None in terminating else sum(n for n in terminating if n is not None),
         collision_count=deployment.status.collision_count,
     )
-    found = _availability(deployment, available, now_s)
-    found = _progress(deployment, counted, found, new.metadata.name if new else "", created, now_s)
-    return _with_conditions(counted, _failures(found, new, old))
+    current = _availability(deployment, available, now_s)
+    progressed = _progress(deployment, counted, current, new.metadata.name if new else "", created, now_s)
+    return _with_conditions(counted, _failures(progressed, new, old))
 
 
 def complete(deployment: Deployment, now: DeploymentStatus) -> bool:
@@ -64,43 +64,43 @@ def check_progress_in_s(deployment: Deployment, now: DeploymentStatus, now_s: fl
 
 
 def _availability(deployment: Deployment, available: int, now_s: float) -> Conditions:
-    found = deployment.status.conditions
+    current = deployment.status.conditions
     if available >= deployment.spec.replicas - limits(deployment).unavailable:
-        return _set(found, "Available", "True", "MinimumReplicasAvailable", "Enough pods are available.", now_s)
+        return _set(current, "Available", "True", "MinimumReplicasAvailable", "Enough pods are available.", now_s)
     note = "Fewer pods are available than there must be at least."
-    return _set(found, "Available", "False", "MinimumReplicasUnavailable", note, now_s)
+    return _set(current, "Available", "False", "MinimumReplicasUnavailable", note, now_s)
 
 
 def _progress(
-    deployment: Deployment, now: DeploymentStatus, found: Conditions, new: str, created: str, now_s: float
+    deployment: Deployment, now: DeploymentStatus, listed: Conditions, new: str, created: str, now_s: float
 ) -> Conditions:
     if not _has_deadline(deployment):
-        return conditions.without(found, "Progressing")
-    current = conditions.find(found, "Progressing")
+        return conditions.without(listed, "Progressing")
+    current = conditions.find(listed, "Progressing")
     reason = current.reason if current else ""
     if deployment.spec.paused:
         if reason in (PAUSED, TIMED_OUT):
-            return found
-        return _set(found, "Progressing", "Unknown", PAUSED, "The deployment is paused.", now_s)
+            return listed
+        return _set(listed, "Progressing", "Unknown", PAUSED, "The deployment is paused.", now_s)
     if created:
-        return _set(found, "Progressing", "True", "NewReplicaSetCreated", f"Made replica set {created}.", now_s)
+        return _set(listed, "Progressing", "True", "NewReplicaSetCreated", f"Made replica set {created}.", now_s)
     if reason == PAUSED:
-        return _set(found, "Progressing", "Unknown", "DeploymentResumed", "The deployment goes on.", now_s)
+        return _set(listed, "Progressing", "Unknown", "DeploymentResumed", "The deployment goes on.", now_s)
     if reason == COMPLETE and now.replicas == now.updated_replicas:
-        return found
+        return listed
     what = f"Replica set {new}" if new else f"Deployment {deployment.metadata.name}"
     if complete(deployment, now):
-        return _set(found, "Progressing", "True", COMPLETE, f"{what} is rolled out.", now_s)
+        return _set(listed, "Progressing", "True", COMPLETE, f"{what} is rolled out.", now_s)
     if _moved(deployment.status, now):
         # Every move counts, also where the words stay the same.
-        return _set(found, "Progressing", "True", "ReplicaSetUpdated", f"{what} gets on.", now_s, touch=True)
+        return _set(listed, "Progressing", "True", "ReplicaSetUpdated", f"{what} gets on.", now_s, touch=True)
     if current is None:
-        return _set(found, "Progressing", "True", "FoundNewReplicaSet", f"{what} is there.", now_s) if new else found
+        return _set(listed, "Progressing", "True", "FoundNewReplicaSet", f"{what} is there.", now_s) if new else listed
     deadline_s = _time(current.last_update_time) + deployment.spec.progress_deadline_seconds
     if reason not in (TIMED_OUT, COMPLETE) and now_s > deadline_s:
         note = f"{what} has not moved for {deployment.spec.progress_deadline_seconds} seconds."
-        return _set(found, "Progressing", "False", TIMED_OUT, note, now_s)
-    return found
+        return _set(listed, "Progressing", "False", TIMED_OUT, note, now_s)
+    return listed
 
 
 def _moved(before: DeploymentStatus, now: DeploymentStatus) -> bool:
@@ -112,29 +112,31 @@ def _moved(before: DeploymentStatus, now: DeploymentStatus) -> bool:
     )
 
 
-def _failures(found: Conditions, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> Conditions:
+def _failures(current: Conditions, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> Conditions:
     """Pods that could not be made, as their ReplicaSet tells; the new one's trouble counts most."""
     for rs in (*([new] if new else []), *old):
         failure = conditions.find(rs.status.conditions, "ReplicaFailure")
         if failure is not None:
             since = failure.last_transition_time
-            told = DeploymentCondition("ReplicaFailure", failure.status, failure.reason, failure.message, since, since)
-            return (*conditions.without(found, "ReplicaFailure"), told)
-    return conditions.without(found, "ReplicaFailure")
+            condition = DeploymentCondition(
+                "ReplicaFailure", failure.status, failure.reason, failure.message, since, since
+            )
+            return (*conditions.without(current, "ReplicaFailure"), condition)
+    return conditions.without(current, "ReplicaFailure")
 
 
 def _set(
-    found: Conditions, type_: str, status: str, reason: str, message: str, now_s: float, *, touch: bool = False
+    current: Conditions, type_: str, status: str, reason: str, message: str, now_s: float, *, touch: bool = False
 ) -> Conditions:
-    old = conditions.find(found, type_)
+    old = conditions.find(current, type_)
     if old is not None and old.status == status and old.reason == reason and not touch:
-        return found
+        return current
     now = from_seconds(now_s)
     since = old.last_transition_time if old is not None and old.status == status else now
-    return (*conditions.without(found, type_), DeploymentCondition(type_, status, reason, message, now, since))
+    return (*conditions.without(current, type_), DeploymentCondition(type_, status, reason, message, now, since))
 
 
-def _with_conditions(counted: DeploymentStatus, found: Conditions) -> DeploymentStatus:
+def _with_conditions(counted: DeploymentStatus, current: Conditions) -> DeploymentStatus:
     return DeploymentStatus(
         counted.observed_generation,
         counted.replicas,
@@ -144,7 +146,7 @@ def _with_conditions(counted: DeploymentStatus, found: Conditions) -> Deployment
         counted.unavailable_replicas,
         counted.terminating_replicas,
         counted.collision_count,
-        found,
+        current,
     )
 
 

@@ -65,7 +65,7 @@ def decide(budget: PodDisruptionBudget, pods: Sequence[Pod], wanted: Expected, n
     granted, forget_in_s = _granted(budget, pods, now_s)
     old = budget.status
     if wanted.fault:
-        told = conditions.with_condition(
+        current = conditions.with_condition(
             old.conditions, "DisruptionAllowed", "False", "SyncFailed", wanted.fault, now_s
         )
         new = PodDisruptionBudgetStatus(
@@ -75,15 +75,15 @@ def decide(budget: PodDisruptionBudget, pods: Sequence[Pod], wanted: Expected, n
             old.desired_healthy,
             old.expected_pods,
             granted,
-            _at(told, budget),
+            _at(current, budget),
         )
         return Plan(tuple(_patch(budget, new)), forget_in_s)
     healthy = sum(is_active(pod) and is_ready(pod) and pod.metadata.name not in granted for pod in pods)
     allowed = max(0, healthy - wanted.healthy) if wanted.pods > 0 else 0
     word, reason = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
-    told = conditions.with_condition(old.conditions, "DisruptionAllowed", word, reason, "", now_s)
+    current = conditions.with_condition(old.conditions, "DisruptionAllowed", word, reason, "", now_s)
     new = PodDisruptionBudgetStatus(
-        budget.metadata.generation, allowed, healthy, wanted.healthy, wanted.pods, granted, _at(told, budget)
+        budget.metadata.generation, allowed, healthy, wanted.healthy, wanted.pods, granted, _at(current, budget)
     )
     return Plan(tuple(_patch(budget, new)), forget_in_s)
 
@@ -104,14 +104,14 @@ def _granted(
     return kept, min(waits_s, default=None)
 
 
-def _at(found: tuple[Condition, ...], budget: PodDisruptionBudget) -> tuple[Condition, ...]:
+def _at(current: tuple[Condition, ...], budget: PodDisruptionBudget) -> tuple[Condition, ...]:
     """This condition says for which generation it holds."""
     generation = budget.metadata.generation
     return tuple(
         Condition(c.type, c.status, generation, c.last_transition_time, c.reason, c.message)
         if c.type == "DisruptionAllowed"
         else c
-        for c in found
+        for c in current
     )
 
 

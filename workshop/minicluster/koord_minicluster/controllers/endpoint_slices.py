@@ -35,8 +35,8 @@ Group = tuple[str, tuple[EndpointPort, ...]]
 """What all endpoints of a slice share: the family of their addresses, and their ports."""
 
 
-def is_ours(found: EndpointSlice) -> bool:
-    return found.metadata.labels.get(MANAGED_BY) == MANAGER
+def is_ours(piece: EndpointSlice) -> bool:
+    return piece.metadata.labels.get(MANAGED_BY) == MANAGER
 
 
 def has_endpoints(service: Service) -> bool:
@@ -52,9 +52,9 @@ def decide(
         return []
     wanted = _wanted(service, pods, zones)
     ours: dict[Group, list[EndpointSlice]] = {}
-    for each in sorted(slices, key=lambda each: each.metadata.name):
-        if is_ours(each) and each.metadata.deletion_timestamp is None:
-            ours.setdefault((each.address_type, each.ports), []).append(each)
+    for piece in sorted(slices, key=lambda piece: piece.metadata.name):
+        if is_ours(piece) and piece.metadata.deletion_timestamp is None:
+            ours.setdefault((piece.address_type, piece.ports), []).append(piece)
     actions: list[Action] = []
     for group in {**wanted, **ours}:
         actions += _slices(service, group, wanted.get(group), ours.get(group, []))
@@ -66,11 +66,11 @@ def _slices(
 ) -> list[Action]:
     """What makes the slices of one group right. `endpoints` by address; None where the group is not wanted at all."""
     if endpoints is None:
-        return [delete(ENDPOINT_SLICES, each.metadata) for each in there]
+        return [delete(ENDPOINT_SLICES, piece.metadata) for piece in there]
     kept: list[list[Endpoint]] = []
     placed: set[str] = set()
-    for each in there:
-        own = [endpoints[address] for address in _addresses(each) if address in endpoints and address not in placed]
+    for piece in there:
+        own = [endpoints[address] for address in _addresses(piece) if address in endpoints and address not in placed]
         placed |= {endpoint.addresses[0] for endpoint in own}
         kept.append(own)
     new = [endpoint for address, endpoint in endpoints.items() if address not in placed]
@@ -80,14 +80,14 @@ def _slices(
         del new[:room]
     actions: list[Action] = []
     is_first_empty = True
-    for each, own in zip(there, kept, strict=True):
+    for piece, own in zip(there, kept, strict=True):
         if not own and (endpoints or not is_first_empty):
-            actions.append(delete(ENDPOINT_SLICES, each.metadata))
+            actions.append(delete(ENDPOINT_SLICES, piece.metadata))
             continue
         is_first_empty = is_first_empty and bool(own)
-        if tuple(own) != each.endpoints or not _labels(service).items() <= each.metadata.labels.items():
-            body = {"metadata": {"uid": each.metadata.uid, "labels": _labels(service)}, "endpoints": _plain(own)}
-            actions.append(Patch(ENDPOINT_SLICES, each.metadata.namespace, each.metadata.name, body, type="merge"))
+        if tuple(own) != piece.endpoints or not _labels(service).items() <= piece.metadata.labels.items():
+            body = {"metadata": {"uid": piece.metadata.uid, "labels": _labels(service)}, "endpoints": _plain(own)}
+            actions.append(Patch(ENDPOINT_SLICES, piece.metadata.namespace, piece.metadata.name, body, type="merge"))
     parts = [new[start : start + MOST] for start in range(0, len(new), MOST)]
     if not endpoints and not there:
         parts = [[]]
@@ -128,7 +128,7 @@ def _labels(service: Service) -> dict[str, str]:
 def _wanted(service: Service, pods: Iterable[Pod], zones: Mapping[str, str]) -> dict[Group, dict[str, Endpoint]]:
     """Endpoints by group and address, in the order of the pods' names. Every family has at least one group."""
     selector = match_labels(service.spec.selector)
-    found: dict[Group, dict[str, Endpoint]] = {}
+    endpoints: dict[Group, dict[str, Endpoint]] = {}
     for pod in sorted(pods, key=lambda pod: pod.metadata.name):
         address = pod.status.pod_ip
         if not address or pod.is_finished or not selector.matches(pod.metadata.labels):
@@ -136,11 +136,11 @@ def _wanted(service: Service, pods: Iterable[Pod], zones: Mapping[str, str]) -> 
         family = _family(address)
         if family in _families(service):
             group = (family, _ports(service, pod))
-            found.setdefault(group, {})[address] = _endpoint(service, pod, zones)
+            endpoints.setdefault(group, {})[address] = _endpoint(service, pod, zones)
     for family in _families(service):
-        if not any(group[0] == family for group in found):
-            found[family, ()] = {}
-    return found
+        if not any(group[0] == family for group in endpoints):
+            endpoints[family, ()] = {}
+    return endpoints
 
 
 def _families(service: Service) -> tuple[str, ...]:
@@ -181,9 +181,9 @@ def _number(port: ServicePort, pod: Pod) -> int | None:
     target = port.target_port
     if isinstance(target, int) or not target:
         return target or port.port
-    sidecars = (each for each in pod.spec.init_containers if each.restart_policy is RestartPolicy.ALWAYS)
+    sidecars = (sidecar for sidecar in pod.spec.init_containers if sidecar.restart_policy is RestartPolicy.ALWAYS)
     for container in (*pod.spec.containers, *sidecars):
-        for each in container.ports:
-            if each.name == target and each.protocol == port.protocol:
-                return each.container_port
+        for container_port in container.ports:
+            if container_port.name == target and container_port.protocol == port.protocol:
+                return container_port.container_port
     return None

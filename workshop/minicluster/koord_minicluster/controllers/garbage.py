@@ -148,10 +148,10 @@ class Graph:
         return [uid for uid in touched if uid in self._items and self._items[uid].waits]
 
     def _unlink(self, owner: str, dependent: str) -> None:
-        known = self._dependents.get(owner)
-        if known is not None:
-            known.discard(dependent)
-            if not known:
+        dependents = self._dependents.get(owner)
+        if dependents is not None:
+            dependents.discard(dependent)
+            if not dependents:
                 del self._dependents[owner]
 
     def found_absent(self, item: Item, ref: OwnerReference) -> None:
@@ -181,11 +181,11 @@ class Graph:
         standing: dict[str, Standing] = {}
         asked: list[OwnerReference] = []
         for ref in item.owners:
-            known = self._standing_in_graph(item, ref) or answers.get(ref.uid)
-            if known is None:
+            standing_of_owner = self._standing_in_graph(item, ref) or answers.get(ref.uid)
+            if standing_of_owner is None:
                 asked.append(ref)
             else:
-                standing[ref.uid] = known
+                standing[ref.uid] = standing_of_owner
         if asked:
             return Ask(item, tuple(asked))
         return self._judged(item, standing)

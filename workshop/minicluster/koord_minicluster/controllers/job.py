@@ -123,8 +123,8 @@ def expiry(job: Job, now_s: float) -> Plan:
 
 def _look(job: Job, pods: Sequence[Pod]) -> _Picture:
     uncounted = job.status.uncounted_terminated_pods or UncountedPods()
-    known = {*uncounted.succeeded, *uncounted.failed}
-    new = [pod for pod in pods if is_tracked(pod) and pod.metadata.uid not in known]
+    counted = {*uncounted.succeeded, *uncounted.failed}
+    new = [pod for pod in pods if is_tracked(pod) and pod.metadata.uid not in counted]
     new_failed = [p for p in new if has_failed(job, p) and _in_range(job, p) and verdict(job, p)[0] != "ignore"]
     completed: frozenset[int] = frozenset()
     failed_indexes: frozenset[int] = frozenset()
@@ -150,24 +150,24 @@ def _failed_indexes(job: Job, pods: Sequence[Pod]) -> frozenset[int]:
     limit = job.spec.backoff_limit_per_index
     if limit is None:
         return frozenset()
-    found = set(job_indexes.parse(job.status.failed_indexes, job.spec.completions or 0))
+    failed = set(job_indexes.parse(job.status.failed_indexes, job.spec.completions or 0))
     for pod in pods:
         index = index_of(job, pod)
         if index is None or not is_tracked(pod) or not has_failed(job, pod):
             continue
         word, _ = verdict(job, pod)
         if word == "fail-index" or (word != "ignore" and index_failures(pod) >= limit):
-            found.add(index)
-    return frozenset(found)
+            failed.add(index)
+    return frozenset(failed)
 
 
 def _end(picture: _Picture, now_s: float) -> End | None:
     """The Job's fate, if it is decided: as the status has it already, else failures before successes."""
     job = picture.job
     for type_ in ("SuccessCriteriaMet", "FailureTarget"):
-        told = conditions.find(job.status.conditions, type_)
-        if told is not None and told.status == "True":
-            return End(type_, told.reason, told.message)
+        condition = conditions.find(job.status.conditions, type_)
+        if condition is not None and condition.status == "True":
+            return End(type_, condition.reason, condition.message)
     return _failure(picture, now_s) or _success(picture)
 
 
@@ -240,9 +240,9 @@ def _status(picture: _Picture, end: End | None, now_s: float) -> JobStatus:
         elif _counts_as_failed(picture, pod, end):
             failed.append(uid)
     left = UncountedPods(tuple(succeeded), tuple(failed))
-    found = _conditions(picture, end, left, now_s)
-    start = _start_time(job, found, now_s)
-    complete = conditions.find(found, "Complete")
+    current = _conditions(picture, end, left, now_s)
+    start = _start_time(job, current, now_s)
+    complete = conditions.find(current, "Complete")
     return JobStatus(
         active=len(picture.active),
         ready=sum(map(is_ready, picture.active)),
@@ -254,7 +254,7 @@ def _status(picture: _Picture, end: End | None, now_s: float) -> JobStatus:
         uncounted_terminated_pods=left,
         start_time=start,
         completion_time=complete.last_transition_time if complete is not None else old.completion_time,
-        conditions=found,
+        conditions=current,
     )
 
 
@@ -266,9 +266,9 @@ def _counts_as_failed(picture: _Picture, pod: Pod, end: End | None) -> bool:
     return not has_failed(job, pod) or verdict(job, pod)[0] != "ignore"
 
 
-def _start_time(job: Job, found: tuple[Condition, ...], now_s: float) -> str | None:
+def _start_time(job: Job, current: tuple[Condition, ...], now_s: float) -> str | None:
     """A Job that is resumed starts again."""
-    resumed = conditions.is_true(job.status.conditions, "Suspended") and not conditions.is_true(found, "Suspended")
+    resumed = conditions.is_true(job.status.conditions, "Suspended") and not conditions.is_true(current, "Suspended")
     if job.status.start_time is None or resumed:
         return None if job.spec.suspend else from_seconds(now_s)
     return job.status.start_time
@@ -276,16 +276,18 @@ def _start_time(job: Job, found: tuple[Condition, ...], now_s: float) -> str | N
 
 def _conditions(picture: _Picture, end: End | None, left: UncountedPods, now_s: float) -> tuple[Condition, ...]:
     job = picture.job
-    found = job.status.conditions
+    current = job.status.conditions
     if end is not None:
-        found = conditions.with_condition(found, end.type, "True", end.reason, end.message, now_s)
+        current = conditions.with_condition(current, end.type, "True", end.reason, end.message, now_s)
         if not picture.active and not picture.terminating and not left.succeeded and not left.failed:
-            found = conditions.with_condition(found, end.final, "True", end.reason, end.message, now_s)
+            current = conditions.with_condition(current, end.final, "True", end.reason, end.message, now_s)
     elif job.spec.suspend:
-        found = conditions.with_condition(found, "Suspended", "True", "JobSuspended", "The job is suspended.", now_s)
-    elif conditions.is_true(found, "Suspended"):
-        found = conditions.with_condition(found, "Suspended", "False", "JobResumed", "The job goes on.", now_s)
-    return found
+        current = conditions.with_condition(
+            current, "Suspended", "True", "JobSuspended", "The job is suspended.", now_s
+        )
+    elif conditions.is_true(current, "Suspended"):
+        current = conditions.with_condition(current, "Suspended", "False", "JobResumed", "The job goes on.", now_s)
+    return current
 
 
 def _counted(picture: _Picture, status: JobStatus, end: End | None) -> list[Patch]:

@@ -9,14 +9,14 @@ from koord.api.text.whole_number import natural_number
 
 def parse(text: str, completions: int) -> frozenset[int]:
     """The indexes below `completions`. Parsing stops at the first invalid part, which another writer added."""
-    found: set[int] = set()
+    indexes: set[int] = set()
     for part in text.split(",") if text else ():
         first, _, last = part.partition("-")
         begins, ends = natural_number(first), natural_number(last or first)
         if begins is None or ends is None:
             break
-        found.update(range(begins, min(ends + 1, completions)))
-    return frozenset(found)
+        indexes.update(range(begins, min(ends + 1, completions)))
+    return frozenset(indexes)
 
 
 def text(indexes: Iterable[int]) -> str:

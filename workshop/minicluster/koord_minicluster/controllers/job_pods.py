@@ -92,9 +92,9 @@ def finished_at_s(pod: Pod) -> float:
     """When it ended: its last container's end, else when it stopped being ready, was deleted, or was made."""
     ends = [status.state.terminated for status in pod.status.container_statuses]
     times = [_time(end.finished_at) if end is not None else None for end in ends]
-    known = [time_s for time_s in times if time_s is not None]
-    if known and len(known) == len(times):
-        return max(known)
+    ended_s = [time_s for time_s in times if time_s is not None]
+    if ended_s and len(ended_s) == len(times):
+        return max(ended_s)
     ready = pod.status.condition("Ready")
     if ready is not None and ready.status == "False" and (since_s := _time(ready.last_transition_time)) is not None:
         return since_s
@@ -136,15 +136,15 @@ def restarts(pods: Iterable[Pod]) -> int:
 
 def last_failed(job: Job, pods: Sequence[Pod], settled: frozenset[int]) -> dict[int, Pod]:
     """For each index that is still to do, its last failed pod: it remembers how often the index has failed."""
-    found: dict[int, Pod] = {}
+    last_of_index: dict[int, Pod] = {}
     for pod in pods:
         index = index_of(job, pod)
         if index is None or index in settled or not is_tracked(pod) or not has_failed(job, pod):
             continue
-        known = found.get(index)
-        if known is None or _failure_order(pod) >= _failure_order(known):
-            found[index] = pod
-    return found
+        last = last_of_index.get(index)
+        if last is None or _failure_order(pod) >= _failure_order(last):
+            last_of_index[index] = pod
+    return last_of_index
 
 
 def _failure_order(pod: Pod) -> tuple[int, float]:

@@ -37,10 +37,10 @@ def is_leaving(namespace: Namespace) -> bool:
 
 
 def status(namespace: Namespace, left: Left, now_s: float) -> NamespaceStatus:
-    found = namespace.status.conditions
+    current = namespace.status.conditions
     remaining = _listed(left.counts, "{} has {} objects")
     held = _listed(left.finalizers, "{} on {} objects")
-    told: tuple[tuple[str, str, str, str], ...] = (
+    checks: tuple[tuple[str, str, str, str], ...] = (
         (
             "NamespaceDeletionDiscoveryFailure",
             "DiscoveryFailed",
@@ -57,20 +57,22 @@ def status(namespace: Namespace, left: Left, now_s: float) -> NamespaceStatus:
         ("NamespaceContentRemaining", "SomeResourcesRemain", "ContentRemoved", remaining),
         ("NamespaceFinalizersRemaining", "SomeFinalizersRemain", "ContentHasNoFinalizers", held),
     )
-    for type_, bad, good, trouble in told:
-        found = _set(found, type_, "True" if trouble else "False", bad if trouble else good, trouble or "None.", now_s)
-    return NamespaceStatus("Terminating", found)
+    for type_, bad, good, trouble in checks:
+        current = _set(
+            current, type_, "True" if trouble else "False", bad if trouble else good, trouble or "None.", now_s
+        )
+    return NamespaceStatus("Terminating", current)
 
 
 def _set(
-    found: tuple[Condition, ...], type_: str, status: str, reason: str, message: str, now_s: float
+    current: tuple[Condition, ...], type_: str, status: str, reason: str, message: str, now_s: float
 ) -> tuple[Condition, ...]:
     """As with all conditions; but here the message has the counts, so it moves too."""
-    old = next((c for c in found if c.type == type_), None)
+    old = next((c for c in current if c.type == type_), None)
     if old is not None and (old.status, old.message) != (status, message) and old.status == status:
         moved = Condition(type_, status, last_transition_time=old.last_transition_time, reason=reason, message=message)
-        return tuple(moved if c.type == type_ else c for c in found)
-    return with_condition(found, type_, status, reason, message, now_s)
+        return tuple(moved if c.type == type_ else c for c in current)
+    return with_condition(current, type_, status, reason, message, now_s)
 
 
 def _listed(counts: Mapping[str, int], form: str) -> str:

@@ -68,16 +68,16 @@ def unknown(node: Node, now_s: float) -> list[Patch]:
 
 
 def wanted_taints(node: Node) -> set[tuple[TaintKey, TaintEffect]]:
-    found: set[tuple[TaintKey, TaintEffect]] = set()
+    taints: set[tuple[TaintKey, TaintEffect]] = set()
     for condition in node.status.conditions:
         key = BY_CONDITION.get((condition.type, condition.status))
         if key is not None:
-            found.add((key, TaintEffect.NO_SCHEDULE))
+            taints.add((key, TaintEffect.NO_SCHEDULE))
             if key in NO_EXECUTE:
-                found.add((key, TaintEffect.NO_EXECUTE))
+                taints.add((key, TaintEffect.NO_EXECUTE))
     if node.spec.unschedulable:
-        found.add((TaintKey.UNSCHEDULABLE, TaintEffect.NO_SCHEDULE))
-    return found
+        taints.add((TaintKey.UNSCHEDULABLE, TaintEffect.NO_SCHEDULE))
+    return taints
 
 
 def tainted(node: Node, now_s: float) -> list[Patch]:
@@ -122,7 +122,12 @@ def not_ready(pod: Pod, now_s: float) -> list[Patch]:
     condition = pod.status.condition("Ready")
     if condition is None or condition.status != "True":
         return []
-    told = {"type": "Ready", "status": "False", "reason": "NodeNotReady", "lastTransitionTime": from_seconds(now_s)}
+    unready = {
+        "type": "Ready",
+        "status": "False",
+        "reason": "NodeNotReady",
+        "lastTransitionTime": from_seconds(now_s),
+    }
     meta = pod.metadata
-    body = {"metadata": {"uid": meta.uid}, "status": {"conditions": [told]}}
+    body = {"metadata": {"uid": meta.uid}, "status": {"conditions": [unready]}}
     return [Patch(PODS, meta.namespace, meta.name, body, "status", gone_ok=True)]

@@ -15,7 +15,7 @@ Counted = tuple[str, str]
 def counted(hard: Iterable[str], served: Iterable[Counted]) -> list[Counted]:
     """The resources whose objects a quota with these names counts."""
     names = list(hard)
-    return [each for each in served if countable(*each, names)]
+    return [resource for resource in served if countable(*resource, names)]
 
 
 def status(quota: Obj, objects: Mapping[Counted, Iterable[Obj]]) -> dict[str, Any]:

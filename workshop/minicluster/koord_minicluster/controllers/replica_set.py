@@ -48,13 +48,13 @@ def status(rs: ReplicaSet, owned: Sequence[Pod], failure: tuple[str, str] | None
     """The new status. `failure` is the reason and message of a create or delete that was refused just now."""
     active = [pod for pod in owned if is_active(pod)]
     labels: Mapping[str, str] = (rs.spec.template.get("metadata") or {}).get("labels") or {}
-    found: tuple[Condition, ...] = conditions.without(rs.status.conditions, "ReplicaFailure")
+    current: tuple[Condition, ...] = conditions.without(rs.status.conditions, "ReplicaFailure")
     if failure is not None:
         reason, message = failure
         old = conditions.find(rs.status.conditions, "ReplicaFailure")
         since = old.last_transition_time if old is not None else from_seconds(now_s)
         new = Condition("ReplicaFailure", "True", last_transition_time=since, reason=reason, message=message)
-        found = (*found, new)
+        current = (*current, new)
     return ReplicaSetStatus(
         observed_generation=rs.metadata.generation,
         replicas=len(active),
@@ -62,7 +62,7 @@ def status(rs: ReplicaSet, owned: Sequence[Pod], failure: tuple[str, str] | None
         ready_replicas=sum(map(is_ready, active)),
         available_replicas=sum(is_available(pod, rs.spec.min_ready_seconds, now_s) for pod in active),
         terminating_replicas=sum(map(is_terminating, owned)),
-        conditions=found,
+        conditions=current,
     )
 
 

@@ -46,14 +46,14 @@ def revise(
     same = [revision for revision in ordered if canonical(revision.data) == wanted]
     actions: list[Action] = []
     if same:
-        found = same[-1]
-        number = found.revision
-        if found is not ordered[-1]:
+        revision = same[-1]
+        number = revision.revision
+        if revision is not ordered[-1]:
             number = highest + 1
             actions.append(
-                Patch(CONTROLLER_REVISIONS, meta.namespace, found.metadata.name, {"revision": number}, type="merge")
+                Patch(CONTROLLER_REVISIONS, meta.namespace, revision.metadata.name, {"revision": number}, type="merge")
             )
-        update = Revision(found.metadata.name, hash_of(meta, found), template, number)
+        update = Revision(revision.metadata.name, hash_of(meta, revision), template, number)
     else:
         update = new_revision(meta, template, highest + 1, collisions)
         actions.append(_create(kind, meta, update, data))

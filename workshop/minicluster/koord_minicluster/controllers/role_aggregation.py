@@ -15,7 +15,7 @@ from koord_minicluster.controllers.actions import Patch
 def gathered(role: ClusterRole, others: Iterable[ClusterRole]) -> tuple[PolicyRule, ...]:
     """The rules that a role has by aggregation, each once: by selector, then by the name of the role they are from."""
     rules: dict[PolicyRule, None] = {}
-    by_name = sorted(others, key=lambda each: each.metadata.name)
+    by_name = sorted(others, key=lambda role: role.metadata.name)
     for selector in role.aggregation_rule.cluster_role_selectors if role.aggregation_rule else ():
         matcher = compile_labels(selector, absent=NOTHING)
         for other in by_name:

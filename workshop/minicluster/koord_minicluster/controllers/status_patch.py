@@ -60,5 +60,5 @@ def _conditions(before: Iterable[Struct], after: Iterable[Struct]) -> list[dict[
 def condition_body(condition: Struct) -> dict[str, Any]:
     """Every field, also an empty one: a merge would otherwise leave what it was before."""
     fields = msgspec.structs.fields(type(condition))
-    found = {field.encode_name: getattr(condition, field.name) for field in fields}
-    return {name: value for name, value in found.items() if value is not None and value != 0}
+    values = {field.encode_name: getattr(condition, field.name) for field in fields}
+    return {name: value for name, value in values.items() if value is not None and value != 0}

@@ -43,8 +43,8 @@ def decide(pod: Pod, taints: Sequence[Taint], seen_s: float, now_s: float) -> Pl
         return Plan()
     if deadline_s > now_s:
         return Plan(again_in_s=deadline_s - now_s)
-    told = disrupted(pod, "DeletionByTaintManager", "Its node drives pods away.", now_s)
-    return Plan((*told, delete(PODS, pod.metadata)))
+    actions = disrupted(pod, "DeletionByTaintManager", "Its node drives pods away.", now_s)
+    return Plan((*actions, delete(PODS, pod.metadata)))
 
 
 def disrupted(pod: Pod, reason: str, message: str, now_s: float) -> list[Action]:

@@ -113,8 +113,8 @@ class Ledger:
 
     def services(self) -> tuple[int, int]:
         """How many of the services' pods are ready, of how many."""
-        found = [pod for pod in self.pods.values() if pod.is_service and pod.state != "Terminating"]
-        return sum(pod.is_ready for pod in found), len(found)
+        pods = [pod for pod in self.pods.values() if pod.is_service and pod.state != "Terminating"]
+        return sum(pod.is_ready for pod in pods), len(pods)
 
     def tenants(self) -> list[Tenant]:
         return [
@@ -132,10 +132,10 @@ class Ledger:
 
     def gang(self) -> tuple[int, int]:
         """How many pods of the gang have a place, and how many wait."""
-        found = [pod for pod in self.pods.values() if pod.is_gang]
-        return sum(pod.holds for pod in found), sum(pod.waits for pod in found)
+        pods = [pod for pod in self.pods.values() if pod.is_gang]
+        return sum(pod.holds for pod in pods), sum(pod.waits for pod in pods)
 
     def batch(self) -> tuple[int, int]:
         """Batch pods that have a place, and that wait."""
-        found = [pod for pod in self.pods.values() if pod.is_batch]
-        return sum(pod.holds for pod in found), sum(pod.waits for pod in found)
+        pods = [pod for pod in self.pods.values() if pod.is_batch]
+        return sum(pod.holds for pod in pods), sum(pod.waits for pod in pods)

@@ -20,10 +20,10 @@ LENT: Final = "#1f5fa8"
 
 
 def page(
-    found: Summary, nodes: int, looks: Sequence[ClusterSample], alone: Sequence[ClusterSample], course: Course
+    result: Summary, nodes: int, looks: Sequence[ClusterSample], alone: Sequence[ClusterSample], course: Course
 ) -> str:
     """`looks`: what was seen; `alone`: what was worked out without co-location; `course`: the load's own time."""
-    came, without = found.colocated, found.without
+    came, without = result.colocated, result.without
     cores = looks[-1].capacity // 1000
     first_s = looks[0].time_s
     plots = [
@@ -40,7 +40,7 @@ def page(
         "<h2>What it came to</h2>",
         _table(came, without),
         "<dl>",
-        *(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in _facts(found)),
+        *(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in _facts(result)),
         "</dl>",
         "<footer>Without co-location: simulated with the same nodes, seeded load and jobs, placed by the same"
         " scheduler; nothing is lent, and batch pods ask for CPU as services do.</footer>",
@@ -48,14 +48,14 @@ def page(
     return svg.page("koord demo", body)
 
 
-def _facts(found: Summary) -> list[tuple[str, str]]:
-    evicted = [f"{count} {cause}" for cause, count in found.evicted.items()]
+def _facts(result: Summary) -> list[tuple[str, str]]:
+    evicted = [f"{count} {cause}" for cause, count in result.evicted.items()]
     return [
-        ("Reclaimed", f"{_number(found.lent_cores, 'core')} on average lent to batch pods"),
-        ("Held back", f"{_number(found.held_back_cores, 'core')} on average that batch pods would have used"),
-        ("Moved", f"{_number(found.moved, 'pod')}, away from hot nodes"),
+        ("Reclaimed", f"{_number(result.lent_cores, 'core')} on average lent to batch pods"),
+        ("Held back", f"{_number(result.held_back_cores, 'core')} on average that batch pods would have used"),
+        ("Moved", f"{_number(result.moved, 'pod')}, away from hot nodes"),
         ("Evicted", ", ".join(evicted) or "none"),
-        ("Violations", "; ".join(found.violations) or "none"),
+        ("Violations", "; ".join(result.violations) or "none"),
     ]
 
 
@@ -65,12 +65,14 @@ def _number(amount: float, what: str) -> str:
 
 def _table(came: Came, without: Came | None) -> str:
     rows = [
-        (name, *(f"{each.by_band.get(band, 0.0):.0%}" if each else "-" for each in (came, without)))
+        (name, *(f"{course.by_band.get(band, 0.0):.0%}" if course else "-" for course in (came, without)))
         for band, name, _ in reversed(BANDS)
     ]
-    rows.append(("all", *(f"{each.total:.0%}" if each else "-" for each in (came, without))))
-    rows.append(("batch core-hours", *(f"{each.batch_core_hours:.1f}" if each else "-" for each in (came, without))))
-    rows.append(("batch pods done", *(str(each.done) if each else "-" for each in (came, without))))
+    rows.append(("all", *(f"{course.total:.0%}" if course else "-" for course in (came, without))))
+    rows.append(
+        ("batch core-hours", *(f"{course.batch_core_hours:.1f}" if course else "-" for course in (came, without)))
+    )
+    rows.append(("batch pods done", *(str(course.done) if course else "-" for course in (came, without))))
     cells = "".join(
         f'<tr class="{escape(name)}"><td>{escape(name)}</td>' + "".join(f"<td>{cell}</td>" for cell in rest) + "</tr>"
         for name, *rest in rows
@@ -108,8 +110,8 @@ def _stack(looks: Sequence[ClusterSample], alone: Sequence[ClusterSample], first
         under, over = (list(zip(times, amounts, strict=True)) for amounts in (below, above))
         parts.append(axes.area(under, over, colour, name))
         below = above
-    within = [each for each in alone if each.time_s >= first_s]
-    points = [(each.time_s, 100 * each.total / max(each.capacity, 1)) for each in within]
+    within = [sample for sample in alone if sample.time_s >= first_s]
+    points = [(sample.time_s, 100 * sample.total / max(sample.capacity, 1)) for sample in within]
     return "".join([*parts, axes.line(points, WITHOUT, "5 3")])
 
 

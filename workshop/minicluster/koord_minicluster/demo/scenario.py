@@ -123,9 +123,9 @@ class Scenario:
 
     def pools(self) -> dict[str, str]:
         """The pool of each node. The last nodes have GPUs: the first of them serves models, and the others train."""
-        found = dict.fromkeys(self.node_names(), "general")
+        pool_of_node = dict.fromkeys(self.node_names(), "general")
         gpus = self.node_names()[self.nodes - self.gpu_nodes :]
-        return {**found, **dict.fromkeys(gpus, "training"), **dict.fromkeys(gpus[:1], "serving")}
+        return {**pool_of_node, **dict.fromkeys(gpus, "training"), **dict.fromkeys(gpus[:1], "serving")}
 
     def replicas(self, wanted: int) -> int:
         """Replicas of a service or a job, scaled to this cluster's number of nodes without GPUs."""
@@ -137,7 +137,7 @@ class Scenario:
             *_namespaces(),
             *self._quotas(),
             *self._devices(),
-            *(_service(each, self.replicas(each.replicas)) for each in SERVICES),
+            *(_service(service, self.replicas(service.replicas)) for service in SERVICES),
             _chat(),
             *(_real_pods(self.local) if self.local else ()),
         ]
@@ -285,4 +285,4 @@ def _gpu(node: str, minor: int) -> Json:
 
 def service_pods(scenario: Scenario) -> int:
     """How many pods services have in all."""
-    return sum(scenario.replicas(each.replicas) for each in SERVICES) + CHAT
+    return sum(scenario.replicas(service.replicas) for service in SERVICES) + CHAT

@@ -84,7 +84,8 @@ def scheduler() -> dict[str, Any]:
         quota_group_namespace=names.NAMESPACE_KOORDINATOR, monitor_all_quotas=True, delay_evict_time="30s"
     )
     configs = tuple(
-        PluginConfig(each.name, quotas if each.name == "ElasticQuota" else each.args) for each in profile.plugin_config
+        PluginConfig(plugin.name, quotas if plugin.name == "ElasticQuota" else plugin.args)
+        for plugin in profile.plugin_config
     )
     config: SchedulerConfiguration = replace(SHIPPED, profiles=(replace(profile, plugin_config=configs),))
     return config.manifest()

@@ -51,25 +51,25 @@ def due(
 ) -> list[Submission]:
     """The jobs to submit now. `submitted`: how many of each kind since the start; `active`: unfinished jobs of
     research; `first`: the number of the first job of a kind, if the cluster has jobs from an earlier run."""
-    found = [
+    submissions = [
         Submission(shape, first.get(shape, 1) + number)
         for shape, wanted in times(elapsed_s).items()
         for number in range(submitted.get(shape, 0), wanted)
     ]
     more = research_jobs(elapsed_s) - active
     begun = submitted.get(ENCODE, 0)
-    found += [Submission(ENCODE, first.get(ENCODE, 1) + begun + i) for i in range(max(0, more))]
-    return found
+    submissions += [Submission(ENCODE, first.get(ENCODE, 1) + begun + i) for i in range(max(0, more))]
+    return submissions
 
 
 def numbers_after(
     names: Iterable[str], shapes: Iterable[JobShape] = (ENCODE, REPORT, TRAIN, TUNE)
 ) -> dict[JobShape, int]:
     """The first free number of each kind of job, in a cluster that has these."""
-    found = dict.fromkeys(shapes, 1)
+    numbers = dict.fromkeys(shapes, 1)
     for name in names:
         kind, _, number = name.rpartition("-")
-        for shape in found:
+        for shape in numbers:
             if shape.name == kind and number.isdigit():
-                found[shape] = max(found[shape], int(number) + 1)
-    return found
+                numbers[shape] = max(numbers[shape], int(number) + 1)
+    return numbers

@@ -53,17 +53,21 @@ class Summary:
 
     @property
     def violations(self) -> list[str]:
-        found = []
+        violations = []
         if self.short_s:
-            found.append(f"services got less CPU than they wanted for {self.short_s:.0f} s")
+            violations.append(f"services got less CPU than they wanted for {self.short_s:.0f} s")
         if self.unready_s:
-            found.append(f"fewer than {LEAST_READY:.0%} of the services' pods were ready for {self.unready_s:.0f} s")
-        return found
+            violations.append(
+                f"fewer than {LEAST_READY:.0%} of the services' pods were ready for {self.unready_s:.0f} s"
+            )
+        return violations
 
 
 def steady(looks: Sequence[ClusterSample]) -> list[ClusterSample]:
     """When all services were running and nodes had reported usage. None if that was not reached."""
-    ready_s = next((each.time_s for each in looks if each.services and each.services_ready == each.services), math.inf)
+    ready_s = next(
+        (sample.time_s for sample in looks if sample.services and sample.services_ready == sample.services), math.inf
+    )
     return [look for look in looks if look.time_s >= ready_s + TOLD_S]
 
 
@@ -85,8 +89,8 @@ def summary(ledger: Ledger, without: Course | None = None) -> Summary:
     lasted = _seconds(looks)
 
     def mean(amount: Callable[[ClusterSample], int]) -> float:
-        seconds = sum(each for _, each in lasted)
-        return sum(amount(look) * each for look, each in lasted) / seconds / 1000 if seconds else 0.0
+        seconds = sum(lasted_s for _, lasted_s in lasted)
+        return sum(amount(look) * lasted_s for look, lasted_s in lasted) / seconds / 1000 if seconds else 0.0
 
     return Summary(
         colocated=course(looks, ledger.done),
@@ -96,8 +100,8 @@ def summary(ledger: Ledger, without: Course | None = None) -> Summary:
         held_back_cores=mean(lambda look: look.held_back),
         moved=ledger.moved,
         evicted=dict(ledger.evicted.most_common()),
-        short_s=sum(each for look, each in lasted if look.services_short > SHORT * look.used.get("prod", 0)),
-        unready_s=sum(each for look, each in lasted if look.services_ready < LEAST_READY * look.services),
+        short_s=sum(lasted_s for look, lasted_s in lasted if look.services_short > SHORT * look.used.get("prod", 0)),
+        unready_s=sum(lasted_s for look, lasted_s in lasted if look.services_ready < LEAST_READY * look.services),
     )
 
 

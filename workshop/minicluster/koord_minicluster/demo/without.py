@@ -87,9 +87,9 @@ def simulate(
         now_s = began_s + elapsed_s
         core.at(Moment(now_s, elapsed_s))
         _finish(world, now_s)
-        for each in due(elapsed_s, submitted, len(world.jobs), {}):
-            submitted[each.shape] += 1
-            _submit(world, each.shape, each.number, now_s)
+        for submission in due(elapsed_s, submitted, len(world.jobs), {}):
+            submitted[submission.shape] += 1
+            _submit(world, submission.shape, submission.number, now_s)
         _place(world, now_s)
         looks.append(_look(world, load, machines, now_s))
     return looks, world.done
@@ -123,32 +123,32 @@ def _place(world: _World, now_s: float) -> None:
 
 
 def _finish(world: _World, now_s: float) -> None:
-    for key, each in list(world.started.items()):
-        if each.run_s is None or now_s < each.shape.started_s + each.run_s:
+    for key, running_pod in list(world.started.items()):
+        if running_pod.run_s is None or now_s < running_pod.shape.started_s + running_pod.run_s:
             continue
         del world.started[key]
-        world.driver.end(each.pod)
-        world.done += each.pod.metadata.namespace in TENANTS
-        if each.job in world.jobs:
-            world.jobs[each.job] -= 1
-            if not world.jobs[each.job]:
-                del world.jobs[each.job]
+        world.driver.end(running_pod.pod)
+        world.done += running_pod.pod.metadata.namespace in TENANTS
+        if running_pod.job in world.jobs:
+            world.jobs[running_pod.job] -= 1
+            if not world.jobs[running_pod.job]:
+                del world.jobs[running_pod.job]
 
 
 def _look(world: _World, load: Load, machines: Machines, now_s: float) -> ClusterSample:
     used = {"prod": 0, "batch": 0, "system": 0}
     on: dict[str, list[_Running]] = {name: [] for name in world.scenario.node_names()}
-    for each in world.started.values():
-        on[each.node].append(each)
+    for running_pod in world.started.values():
+        on[running_pod.node].append(running_pod)
     short = 0
     for name, running in on.items():
         node = NodeShape(name, Usage(machines.cpu_milli, machines.memory_bytes))
-        usage = usage_at(load, node, [each.shape for each in running], now_s)
+        usage = usage_at(load, node, [running_pod.shape for running_pod in running], now_s)
         used["system"] += usage.system.cpu_milli
         short += usage.asked.services_milli - usage.asked.services_got_milli
-        for each, one in zip(running, usage.pods, strict=True):
-            used["batch" if each.pod.metadata.namespace in TENANTS else "prod"] += one.cpu_milli
-    services = sum(each.run_s is None for each in world.started.values())
+        for running_pod, one in zip(running, usage.pods, strict=True):
+            used["batch" if running_pod.pod.metadata.namespace in TENANTS else "prod"] += one.cpu_milli
+    services = sum(running_pod.run_s is None for running_pod in world.started.values())
     waiting = sum(run_s is None for _, run_s, _ in world.waiting.values())
     return ClusterSample(
         time_s=now_s,

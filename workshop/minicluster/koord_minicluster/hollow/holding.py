@@ -68,7 +68,7 @@ class Patience:
     ) -> list[Leaving]:
         """The pods to evict now. The shortage must exist both on average and at the last look: pods that have just been
         satisfied stay."""
-        held = [each for each in pods if each[1].band is Band.BEST_EFFORT]
+        held = [pod_and_shape for pod_and_shape in pods if pod_and_shape[1].band is Band.BEST_EFFORT]
         if strategy is None or not strategy.enable or asked.limit_milli is None or not held:
             self.looks.clear()
             return []
@@ -90,9 +90,9 @@ class Patience:
     def _release(strategy: ResourceThresholdStrategy, looks: Sequence[_Look]) -> int:
         count = len(looks)
         return to_release(
-            sum(each.request for each in looks) / count,
-            sum(each.limit for each in looks) / count,
-            sum(each.used for each in looks) / count,
+            sum(look.request for look in looks) / count,
+            sum(look.limit for look in looks) / count,
+            sum(look.used for look in looks) / count,
             strategy.cpu_evict_be_satisfaction_lower_percent or 0,
             strategy.cpu_evict_be_satisfaction_upper_percent or 0,
             strategy.cpu_evict_be_usage_threshold_percent or CPU_EVICT_BE_USAGE_THRESHOLD_PERCENT,
@@ -101,10 +101,17 @@ class Patience:
 
 def _least_important(held: Sequence[tuple[Pod, PodShape]], need_milli: int, why: str) -> list[Leaving]:
     """The pods to evict. Among equal priorities, the pod that started last goes first."""
-    found: list[Leaving] = []
-    for pod, shape in sorted(held, key=lambda each: (each[0].spec.priority or 0, -each[1].started_s, each[1].key)):
+    leaving: list[Leaving] = []
+    for pod, shape in sorted(
+        held,
+        key=lambda pod_and_shape: (
+            pod_and_shape[0].spec.priority or 0,
+            -pod_and_shape[1].started_s,
+            pod_and_shape[1].key,
+        ),
+    ):
         if need_milli <= 0:
             break
-        found.append(Leaving(pod, f"BECPUEvict: {why} that they asked for"))
+        leaving.append(Leaving(pod, f"BECPUEvict: {why} that they asked for"))
         need_milli -= shape.request.cpu_milli
-    return found
+    return leaving

@@ -172,7 +172,10 @@ def _life(pod: Pod, started_s: float, now_s: float, pace: Pace) -> Life:
     sandbox_s = started_s + spread(pace.seed, "start", pod.metadata.uid, around=pace.start_s)
     times_s = _init_times(pod.spec.init_containers, sandbox_s, pace)
     run_s = times_s[-1]
-    init = tuple(_init_life(*each, now_s) for each in zip(pod.spec.init_containers, times_s, times_s[1:], strict=False))
+    init = tuple(
+        _init_life(*container_times, now_s)
+        for container_times in zip(pod.spec.init_containers, times_s, times_s[1:], strict=False)
+    )
     if script.waiting is not None:
         return Life(
             phase=PodPhase.PENDING,

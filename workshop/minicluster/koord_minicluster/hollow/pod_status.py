@@ -84,12 +84,12 @@ def _patch(pod: Pod, life: Life, started_s: float, now_s: float, addresses: Addr
     ):
         if lives and not _says(was, lives):
             status[field] = [_container(pod, container) for container in lives]
-    incomplete = [each.container.name for each in life.init if not each.ready]
-    told = conditions_told(
+    incomplete = [container_life.container.name for container_life in life.init if not container_life.ready]
+    changes = conditions_told(
         old, life.phase, unready=life.unready, incomplete=incomplete, is_initialized=life.initialized,
         has_sandbox=life.has_sandbox, now_s=now_s,
     )  # fmt: skip
-    if conditions := list(told):
+    if conditions := list(changes):
         status["conditions"] = conditions
     return {"metadata": {"uid": pod.metadata.uid}, "status": status} if status else None
 
@@ -108,8 +108,8 @@ def _says(statuses: tuple[ContainerStatus, ...], lives: tuple[ContainerLife, ...
     )
 
 
-def _has(told: ResourceRequirements | None, wanted: ResourceRequirements) -> bool:
-    return told is not None and told.requests == wanted.requests and told.limits == wanted.limits
+def _has(resources: ResourceRequirements | None, wanted: ResourceRequirements) -> bool:
+    return resources is not None and resources.requests == wanted.requests and resources.limits == wanted.limits
 
 
 def _kind_of_status(status: ContainerStatus) -> tuple[str, str]:

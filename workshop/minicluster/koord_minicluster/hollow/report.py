@@ -143,7 +143,7 @@ def _dealt(amount: int, weights: Sequence[int]) -> list[int]:
 def _aggregated(
     history: History, windows_s: Sequence[float], part: Callable[[Sample], Usage]
 ) -> tuple[AggregatedUsage, ...]:
-    found = []
+    windows = []
     for window_s in windows_s:
         samples = history.within(window_s)
         if len(samples) < 2 or samples[-1].time_s - samples[0].time_s < window_s / 2:
@@ -153,8 +153,8 @@ def _aggregated(
         usage = {"avg": _map(_average(usages))}
         for name, percent in PERCENTILES.items():
             usage[name] = _map(Usage(_percentile(cpu, percent), _percentile(memory, percent)))
-        found.append(AggregatedUsage(usage, duration(window_s)))
-    return tuple(found)
+        windows.append(AggregatedUsage(usage, duration(window_s)))
+    return tuple(windows)
 
 
 def _percentile(ordered: Sequence[int], percent: int) -> int:

@@ -64,14 +64,14 @@ def node_object(own: OwnNode, now_s: float, *, kubelet_port: int) -> Json:
     }
 
 
-def node_status(own: OwnNode, known: Node | None, now_s: float, *, kubelet_port: int) -> Json:
+def node_status(own: OwnNode, node: Node | None, now_s: float, *, kubelet_port: int) -> Json:
     """The whole status. `known` is the current node: conditions keep their transition time. Entries that other
     components have added, for example batch resources, belong to those components."""
     identity = uuid.uuid5(_IDENTITY, f"{own.provider}/{own.name}")
     return {
         "capacity": dict(own.resources),
         "allocatable": dict(own.resources),
-        "conditions": conditions(known, now_s),
+        "conditions": conditions(node, now_s),
         # No Hostname: API servers would prefer it, and nothing resolves it.
         "addresses": [{"type": "InternalIP", "address": HOST_IP}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}},

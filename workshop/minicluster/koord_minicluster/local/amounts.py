@@ -24,8 +24,8 @@ def class_settings(pods: Iterable[AgentPod], capacity_cpu_milli: int, driver: Cg
 def pod_settings(pod: AgentPod, capacity_cpu_milli: int) -> Iterator[Setting]:
     """A limit holds for the pod only where every container has one."""
     yield CPU_SHARES, pod.directory, shares_of_milli(pod.requests.get(CPU, 0))
-    all_cpu = all(each.limits.get(CPU, 0) > 0 for each in pod.containers)
-    all_memory = all(each.limits.get(MEMORY, 0) > 0 for each in pod.containers)
+    all_cpu = all(container.limits.get(CPU, 0) > 0 for container in pod.containers)
+    all_memory = all(container.limits.get(MEMORY, 0) > 0 for container in pod.containers)
     yield CPU_QUOTA, pod.directory, _quota(pod.limits, capacity_cpu_milli) if all_cpu else UNLIMITED
     yield MEMORY_LIMIT, pod.directory, pod.limits.get(MEMORY, 0) or UNLIMITED if all_memory else UNLIMITED
 

@@ -35,7 +35,7 @@ class Around:
 
 
 def environment(pod: RunnablePod, container: RunnableContainer, around: Around) -> dict[str, str]:
-    found = {**around.base, "HOSTNAME": pod.spec.hostname or pod.metadata.name}
+    values = {**around.base, "HOSTNAME": pod.spec.hostname or pod.metadata.name}
     for source in container.env_from:
         if source.config_map_ref is not None:
             name, optional, where = source.config_map_ref.name, source.config_map_ref.optional, around.config_maps
@@ -46,43 +46,43 @@ def environment(pod: RunnablePod, container: RunnableContainer, around: Around) 
         else:
             continue
         if name in where:
-            found |= {f"{source.prefix}{key}": text for key, text in where[name].items()}
+            values |= {f"{source.prefix}{key}": text for key, text in where[name].items()}
         elif not optional:
             raise ConfigError(f"{kind} {name!r} of envFrom is not there")
-    for each in container.env:
-        text = _value(pod, container, each, around, found)
+    for env in container.env:
+        text = _value(pod, container, env, around, values)
         if text is not None:
-            found[each.name] = text
-    return found
+            values[env.name] = text
+    return values
 
 
 def command_line(container: RunnableContainer, env: Mapping[str, str]) -> list[str]:
     """The image is not looked at, so the command must be there."""
     if not container.command:
         raise ConfigError("no command is set: a local node runs commands of this machine, not images")
-    return [expanded(each, env) for each in (*container.command, *container.args)]
+    return [expanded(word, env) for word in (*container.command, *container.args)]
 
 
 def expanded(text: str, env: Mapping[str, str]) -> str:
-    def meant(found: re.Match[str]) -> str:
-        if found["name"] is None:
+    def meant(match_: re.Match[str]) -> str:
+        if match_["name"] is None:
             return "$"
-        return env.get(found["name"], found[0])
+        return env.get(match_["name"], match_[0])
 
     return _REFERENCE.sub(meant, text)
 
 
 def _value(
-    pod: RunnablePod, container: RunnableContainer, env: EnvVar, around: Around, found: Mapping[str, str]
+    pod: RunnablePod, container: RunnableContainer, env: EnvVar, around: Around, values: Mapping[str, str]
 ) -> str | None:
     source = env.value_from
     if source is None:
-        return expanded(env.value, found)
+        return expanded(env.value, values)
     if source.field_ref is not None:
         return field_of(pod, source.field_ref.field_path, around)
     if source.resource_field_ref is not None:
         asked = source.resource_field_ref
-        others = {each.name: each for each in (*pod.spec.containers, *pod.spec.init_containers)}
+        others = {other.name: other for other in (*pod.spec.containers, *pod.spec.init_containers)}
         return _resource(others.get(asked.container_name, container), asked.resource, str(asked.divisor))
     if source.config_map_key_ref is not None:
         return _key("ConfigMap", source.config_map_key_ref, around.config_maps)

@@ -15,15 +15,15 @@ CUDA_VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 
 def given(inventory: Inventory, pod: AgentPod) -> tuple[UsableGpu, ...]:
     """Raises ConfigError where this machine has not what the scheduler gave the pod."""
-    known = {gpu.minor: gpu for gpu in inventory.usable_gpus()}
-    found = []
-    for each in gpus_of(pod):
-        gpu = known.get(each.minor)
-        if gpu is None or (each.id and each.id != gpu.uuid):
-            named = f"{each.minor} ({each.id})" if each.id else str(each.minor)
+    by_minor = {gpu.minor: gpu for gpu in inventory.usable_gpus()}
+    gpus = []
+    for device in gpus_of(pod):
+        gpu = by_minor.get(device.minor)
+        if gpu is None or (device.id and device.id != gpu.uuid):
+            named = f"{device.minor} ({device.id})" if device.id else str(device.minor)
             raise ConfigError(f"GPU {named}, which the scheduler gave it, is not on this machine")
-        found.append(gpu)
-    return tuple(found)
+        gpus.append(gpu)
+    return tuple(gpus)
 
 
 def gpu_environment(inventory: Inventory, pod: AgentPod) -> dict[str, str]:

@@ -49,15 +49,17 @@ class Life:
     @staticmethod
     def of(pod: RunnablePod) -> Life:
         waits = ContainerLife(Waiting("ContainerCreating" if not pod.spec.init_containers else "PodInitializing"))
-        return Life({each.name: waits for each in (*pod.spec.init_containers, *pod.spec.containers)})
+        return Life({container.name: waits for container in (*pod.spec.init_containers, *pod.spec.containers)})
 
     @staticmethod
     def resumed(pod: RunnablePod, now_s: float) -> Life:
         """Of a pod that ran here before this process: what its status says ran counts as killed, unless it is
         `adopted`."""
-        told = {each.name: each for each in (*pod.status.init_container_statuses, *pod.status.container_statuses)}
+        statuses = {
+            status.name: status for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)
+        }
         life = Life.of(pod)
-        for name, status in told.items():
+        for name, status in statuses.items():
             own = life.containers.get(name)
             if own is None:
                 continue
@@ -103,27 +105,27 @@ def todo(pod: RunnablePod, life: Life, now_s: float) -> Todo:
     if phase_of(pod, life) in (PodPhase.SUCCEEDED, PodPhase.FAILED):
         return Todo()
     candidates: list[RunnableContainer] = []
-    for each in pod.spec.init_containers:
-        own = life.containers[each.name]
-        if each.is_sidecar:
+    for container in pod.spec.init_containers:
+        own = life.containers[container.name]
+        if container.is_sidecar:
             if not isinstance(own.state, Running):
-                candidates.append(each)
+                candidates.append(container)
             if not (isinstance(own.state, Running) and own.state.started):
                 return _startable(candidates, life, pod, now_s)
         elif not (isinstance(own.state, Ended) and own.state.ok):
-            if not isinstance(own.state, Running) and _runs_again(pod, each, own):
-                candidates.append(each)
+            if not isinstance(own.state, Running) and _runs_again(pod, container, own):
+                candidates.append(container)
             return _startable(candidates, life, pod, now_s)
-    for each in pod.spec.containers:
-        own = life.containers[each.name]
-        if not isinstance(own.state, Running) and _runs_again(pod, each, own):
-            candidates.append(each)
+    for container in pod.spec.containers:
+        own = life.containers[container.name]
+        if not isinstance(own.state, Running) and _runs_again(pod, container, own):
+            candidates.append(container)
     return _startable(candidates, life, pod, now_s)
 
 
 def _startable(candidates: list[RunnableContainer], life: Life, pod: RunnablePod, now_s: float) -> Todo:
-    due = [each for each in candidates if life.containers[each.name].not_before_s <= now_s]
-    later = [life.containers[each.name].not_before_s for each in candidates if each not in due]
+    due = [container for container in candidates if life.containers[container.name].not_before_s <= now_s]
+    later = [life.containers[container.name].not_before_s for container in candidates if container not in due]
     return Todo(tuple(due), min(later, default=None))
 
 
@@ -133,7 +135,7 @@ def _runs_again(pod: RunnablePod, container: RunnableContainer, own: ContainerLi
         return True
     if container.is_sidecar:
         return True
-    is_init = any(each.name == container.name for each in pod.spec.init_containers)
+    is_init = any(init.name == container.name for init in pod.spec.init_containers)
     policy = pod.spec.restart_policy
     if policy == RestartPolicy.NEVER:
         return False
@@ -178,44 +180,50 @@ def probed(own: ContainerLife, *, ready: bool | None = None, is_started: bool | 
 
 
 def adopted(
-    own: ContainerLife, container: RunnableContainer, run: Run, container_id: str, told: RunnableContainerStatus | None
+    own: ContainerLife,
+    container: RunnableContainer,
+    run: Run,
+    container_id: str,
+    status: RunnableContainerStatus | None,
 ) -> ContainerLife:
     """A container that outlived the process that started it. `told` is its status in the API, which may be that of the
     run before; then its probes have said nothing yet."""
-    is_told = told is not None and told.container_id == container_id
+    is_told = status is not None and status.container_id == container_id
     state = Running(
         run.since_s,
-        ready=told.ready if told is not None and is_told else container.readiness_probe is None,
-        started=bool(told.started) if told is not None and is_told else container.startup_probe is None,
+        ready=status.ready if status is not None and is_told else container.readiness_probe is None,
+        started=bool(status.started) if status is not None and is_told else container.startup_probe is None,
     )
-    before = told.last_state.terminated if told is not None and is_told else None
+    before = status.last_state.terminated if status is not None and is_told else None
     last = None if before is None else Ended(before.exit_code, *_times(before, run.since_s), before.reason)
     return replace(own, state=state, restarts=run.restarts, last=last, backoff_s=run.backoff_s, id=container_id)
 
 
-def _times(told: ContainerTerminated, otherwise_s: float) -> tuple[float, float]:
-    began, finished = (parse_timestamp(at) if at else otherwise_s for at in (told.started_at, told.finished_at))
+def _times(terminated: ContainerTerminated, otherwise_s: float) -> tuple[float, float]:
+    began, finished = (
+        parse_timestamp(at) if at else otherwise_s for at in (terminated.started_at, terminated.finished_at)
+    )
     return began, finished
 
 
 def phase_of(pod: RunnablePod, life: Life) -> PodPhase:
     if life.ending is not None:
-        states = [life.containers[each.name].state for each in pod.spec.containers]
-        is_ok = life.ending is not DEADLINE_EXCEEDED and all(isinstance(each, Ended) and each.ok for each in states)
+        states = [life.containers[container.name].state for container in pod.spec.containers]
+        is_ok = life.ending is not DEADLINE_EXCEEDED and all(isinstance(state, Ended) and state.ok for state in states)
         return PodPhase.SUCCEEDED if is_ok else PodPhase.FAILED
-    for each in pod.spec.init_containers:
-        own = life.containers[each.name]
+    for container in pod.spec.init_containers:
+        own = life.containers[container.name]
         if (
-            not each.is_sidecar
+            not container.is_sidecar
             and isinstance(own.state, Ended)
             and not own.state.ok
-            and not _runs_again(pod, each, own)
+            and not _runs_again(pod, container, own)
         ):
             return PodPhase.FAILED
-    main = [(each, life.containers[each.name]) for each in pod.spec.containers]
+    main = [(container, life.containers[container.name]) for container in pod.spec.containers]
     if any(not own.has_begun for _, own in main):
         return PodPhase.PENDING
-    over = [own for each, own in main if isinstance(own.state, Ended) and not _runs_again(pod, each, own)]
+    over = [own for container, own in main if isinstance(own.state, Ended) and not _runs_again(pod, container, own)]
     if len(over) < len(main):
         return PodPhase.RUNNING
     is_ok = all(isinstance(own.state, Ended) and own.state.ok for own in over)

@@ -41,19 +41,19 @@ def status_patch(pod: RunnablePod, life: Life, host_ip: str, now_s: float) -> Js
 
 def _says(old: PodStatus, wanted: Json) -> bool:
     """Whether what is known of the old status is what is wanted; what koord does not read counts as the same."""
-    told = msgspec.convert(wanted, type(old), strict=False)
+    read_back = msgspec.convert(wanted, type(old), strict=False)
     return (
-        old.phase == told.phase
-        and old.reason == told.reason
-        and old.pod_ip == told.pod_ip
-        and old.start_time == told.start_time
-        and old.container_statuses == told.container_statuses
-        and old.init_container_statuses == told.init_container_statuses
+        old.phase == read_back.phase
+        and old.reason == read_back.reason
+        and old.pod_ip == read_back.pod_ip
+        and old.start_time == read_back.start_time
+        and old.container_statuses == read_back.container_statuses
+        and old.init_container_statuses == read_back.init_container_statuses
     )
 
 
 def _statuses(pod: RunnablePod, containers: Sequence[RunnableContainer], life: Life, now_s: float) -> list[Json]:
-    return [_container(each, shown(pod, each, life, now_s)) for each in containers]
+    return [_container(container, shown(pod, container, life, now_s)) for container in containers]
 
 
 def _container(container: RunnableContainer, own: ContainerLife) -> Json:
@@ -62,8 +62,12 @@ def _container(container: RunnableContainer, own: ContainerLife) -> Json:
 
 
 def _conditions(pod: RunnablePod, life: Life, phase: PodPhase, now_s: float) -> Iterator[Json]:
-    unready = [each.name for each in pod.spec.containers if not _is_ready(life.containers[each.name])]
-    unfinished = [each.name for each in pod.spec.init_containers if not _is_done(each, life.containers[each.name])]
+    unready = [container.name for container in pod.spec.containers if not _is_ready(life.containers[container.name])]
+    unfinished = [
+        container.name
+        for container in pod.spec.init_containers
+        if not _is_done(container, life.containers[container.name])
+    ]
     return conditions_told(
         pod.status, phase, unready=unready, incomplete=unfinished, is_initialized=not unfinished, has_sandbox=True,
         now_s=now_s,

@@ -43,12 +43,12 @@ def band_of(priority: str) -> str:
 
 
 def used_of(metric: NodeMetric) -> Used:
-    found = dict.fromkeys(BANDS, 0)
+    used = dict.fromkeys(BANDS, 0)
     for pod in metric.status.pods_metric:
-        found[band_of(pod.priority)] += milli(pod.pod_usage.resources.get("cpu", 0))
+        used[band_of(pod.priority)] += milli(pod.pod_usage.resources.get("cpu", 0))
     if metric.status.node_metric is not None:
-        found["system"] = milli(metric.status.node_metric.system_usage.resources.get("cpu", 0))
-    return Used(found)
+        used["system"] = milli(metric.status.node_metric.system_usage.resources.get("cpu", 0))
+    return Used(used)
 
 
 def room_of(node: Node) -> Room:
@@ -59,7 +59,9 @@ def room_of(node: Node) -> Room:
 def _yarn(node: Node) -> int:
     try:
         held = THIRD_PARTY_ALLOCATIONS.read(node.metadata).allocations
-        return sum(value(each.resources.get(RESOURCE_BATCH_CPU, 0)) for each in held if each.name == YARN)
+        return sum(
+            value(allocation.resources.get(RESOURCE_BATCH_CPU, 0)) for allocation in held if allocation.name == YARN
+        )
     except (AnnotationError, QuantityError):
         return 0
 
@@ -74,15 +76,15 @@ class Bands:
 
     def look(self, rooms: Iterable[Room], used: Iterable[Used]) -> None:
         """Adds the current sums to the course."""
-        known = list(rooms)
+        rooms_now = list(rooms)
         self.room = Room(
-            sum(each.cpu_milli for each in known),
-            sum(each.lent_milli for each in known),
-            sum(each.yarn_milli for each in known),
+            sum(room.cpu_milli for room in rooms_now),
+            sum(room.lent_milli for room in rooms_now),
+            sum(room.yarn_milli for room in rooms_now),
         )
         sums = dict.fromkeys(BANDS, 0)
-        for each in used:
-            for band, amount in each.cpu_milli.items():
+        for of_node in used:
+            for band, amount in of_node.cpu_milli.items():
                 sums[band] += amount
         self.used = sums
         for band in BANDS:

@@ -175,8 +175,8 @@ async def _all_there(client: Client, settings: Mapping[str, object]) -> str:
     uid, _ = await asyncio.gather(
         _within_namespace(client, settings, turns),
         asyncio.gather(
-            *(_define(client, each, turns) for each in definitions()),
-            *(_create(client, PRIORITY_CLASSES, each, turns) for each in priority_classes()),
+            *(_define(client, definition, turns) for definition in definitions()),
+            *(_create(client, PRIORITY_CLASSES, priority_class, turns) for priority_class in priority_classes()),
         ),
     )
     return uid
@@ -185,8 +185,8 @@ async def _all_there(client: Client, settings: Mapping[str, object]) -> str:
 async def _within_namespace(client: Client, settings: Mapping[str, object], turns: asyncio.Semaphore) -> str:
     uid = await _namespace(client)
     await _create(client, CONFIG_MAPS, settings, turns)
-    for kind, each in monitoring():
-        await _create(client, kind, each, turns)
+    for kind, object_ in monitoring():
+        await _create(client, kind, object_, turns)
     return uid
 
 
@@ -199,13 +199,13 @@ async def _namespace(client: Client) -> str:
             new = {"metadata": {"name": NAMESPACE_KOORDINATOR}}
             return (await client.create(NAMESPACES, new, field_manager=FIELD_MANAGER)).metadata.uid
         try:
-            found = await client.get(NAMESPACES, NAMESPACE_KOORDINATOR)
+            namespace = await client.get(NAMESPACES, NAMESPACE_KOORDINATOR)
         except NotFound:
             continue
-        if found.metadata.deletion_timestamp is None:
-            return found.metadata.uid
+        if namespace.metadata.deletion_timestamp is None:
+            return namespace.metadata.uid
         if time.monotonic() >= next_word_s:
-            held = "; ".join(found.status.holding_up) or "its content is being deleted"
+            held = "; ".join(namespace.status.holding_up) or "its content is being deleted"
             log.warning("waiting until namespace %s is gone, to make it again: %s", NAMESPACE_KOORDINATOR, held)
             next_word_s = time.monotonic() + REMIND_S
         await asyncio.sleep(LOOK_S)
@@ -221,13 +221,15 @@ async def _define(client: Client, definition: Mapping[str, Any], turns: asyncio.
     name = definition["metadata"]["name"]
     async with turns:
         try:
-            found = await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition, field_manager=FIELD_MANAGER)
+            definition_stored = await client.create(
+                CUSTOM_RESOURCE_DEFINITIONS, definition, field_manager=FIELD_MANAGER
+            )
         except AlreadyExists:
-            found = await client.patch(
+            definition_stored = await client.patch(
                 CUSTOM_RESOURCE_DEFINITIONS, name, definition, type="apply", field_manager=FIELD_MANAGER, force=True
             )
     async with asyncio.timeout(ESTABLISHED_WITHIN_S):
-        while not found.is_established:
+        while not definition_stored.is_established:
             await asyncio.sleep(0.02)
             async with turns:
-                found = await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+                definition_stored = await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)

@@ -107,16 +107,16 @@ def _yarn(options: UpOptions, path: Path, port: int, kubeconfig: tuple[str, ...]
     conf = ("--hadoop-conf-dir", str(path / "yarn" / "conf"))
     hadoop = (*conf, "--hadoop", str(options.hadoop))
     declared = ("--node", options.first_node, *kubeconfig)
-    told = (*kubeconfig, *HEALTH, *conf, "--no-leader-elect", "--pace", YARN_PACE_S)
-    found = [
+    arguments = (*kubeconfig, *HEALTH, *conf, "--no-leader-elect", "--pace", YARN_PACE_S)
+    parts = [
         _late("yarn resourcemanager", hadoop, YARN_STOP_S),
         _late("yarn nodemanager", (*hadoop, *declared), YARN_STOP_S),
-        _late("yarn operator", told),
+        _late("yarn operator", arguments),
     ]
     if options.local_args is not None:
         placed = (*conf, *_own_cgroup(port), "--socket", str(_copilot_socket(path)))
-        found.append(_late("yarn copilot", placed))
-    return tuple(found)
+        parts.append(_late("yarn copilot", placed))
+    return tuple(parts)
 
 
 def _late(command: str, args: tuple[str, ...], stop_within_s: float = 3.0) -> Component:

@@ -172,7 +172,7 @@ class Supervisor:
         child.endpoints = {}
         self._change(child, "starting")
         child.started.set()
-        if all(each.started.is_set() for each in self.children.values() if not each.component.late):
+        if all(child.started.is_set() for child in self.children.values() if not child.component.late):
             self.spawned.set()
         log.debug("started %s", child.name, extra={"pid": child.pid})
         return process, read

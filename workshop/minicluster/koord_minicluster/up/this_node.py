@@ -51,20 +51,22 @@ class ThisNode:
     def look(self, node: Iterable[Sample], agent: Iterable[Sample]) -> None:
         """Updates the figures from the samples of both endpoints. A missing endpoint has no samples."""
         standing: dict[float, float] = {}
-        for each in node:
-            if each.name == f"{ANSWERED}_bucket" and each.labels["qos"] != BEST_EFFORT:
-                bound = float(each.labels["le"])
-                standing[bound] = standing.get(bound, 0.0) + each.value
+        for sample in node:
+            if sample.name == f"{ANSWERED}_bucket" and sample.labels["qos"] != BEST_EFFORT:
+                bound = float(sample.labels["le"])
+                standing[bound] = standing.get(bound, 0.0) + sample.value
         if self._answers and standing.get(_ALL, 0.0) < self._answers[-1].get(_ALL, 0.0):
             # The node restarted.
             self._answers.clear()
         self._answers.append(standing)
-        told = list(agent)
-        self.used = _used(told)
-        of = {each.labels["what"]: each.value for each in told if each.name == "koordlet_be_cpu_milli"}
+        samples = list(agent)
+        self.used = _used(samples)
+        of = {sample.labels["what"]: sample.value for sample in samples if sample.name == "koordlet_be_cpu_milli"}
         self.held = BestEffortCpu(of["used"], of["limit"]) if {"used", "limit"} <= of.keys() else None
-        evictions = [each for each in told if each.name == "koordlet_actions_total" and each.labels["what"] == "evict"]
-        self.evicted = int(sum(each.value for each in evictions))
+        evictions = [
+            sample for sample in samples if sample.name == "koordlet_actions_total" and sample.labels["what"] == "evict"
+        ]
+        self.evicted = int(sum(sample.value for sample in evictions))
 
     def answer_s(self, part: float) -> float | None:
         """The time within which this share of the window's answers arrived; None if there were none."""
@@ -77,19 +79,19 @@ class ThisNode:
 _ALL: Final = float("inf")
 
 
-def _used(told: Iterable[Sample]) -> Used | None:
-    found, node_milli = dict.fromkeys(BANDS, 0), None
-    for each in told:
-        if each.labels.get("resource") != "cpu":
+def _used(samples: Iterable[Sample]) -> Used | None:
+    used, node_milli = dict.fromkeys(BANDS, 0), None
+    for sample in samples:
+        if sample.labels.get("resource") != "cpu":
             continue
-        if each.name == "koordlet_node_usage":
-            node_milli = int(each.value * 1000)
-        elif each.name == "koordlet_pod_usage":
-            found[band_of(each.labels["priority"])] += int(each.value * 1000)
+        if sample.name == "koordlet_node_usage":
+            node_milli = int(sample.value * 1000)
+        elif sample.name == "koordlet_pod_usage":
+            used[band_of(sample.labels["priority"])] += int(sample.value * 1000)
     if node_milli is None:
         return None
-    found["system"] = max(node_milli - sum(found.values()), 0)
-    return Used(found)
+    used["system"] = max(node_milli - sum(used.values()), 0)
+    return Used(used)
 
 
 def quantile(cumulative: Mapping[float, float], part: float) -> float | None:

@@ -72,15 +72,15 @@ class Authenticator:
         issuer = self._service_accounts.issuer if self._service_accounts is not None else ""
         user = self._tokens.get(token)
         if user is not None:
-            matching = tuple(each for each in audiences or (issuer,) if each == issuer)
+            matching = tuple(audience for audience in audiences or (issuer,) if audience == issuer)
             return (user, matching, "") if matching else (None, (), "invalid bearer token")
         if self._service_accounts is None:
             return None, (), "invalid bearer token"
         try:
             user, matching = self._service_accounts.check(token, audiences)
         except InvalidToken as error:
-            known = str(error)
-            return None, (), f"[invalid bearer token, {known}]" if known else "invalid bearer token"
+            reason = str(error)
+            return None, (), f"[invalid bearer token, {reason}]" if reason else "invalid bearer token"
         return user, matching, ""
 
     def _certified(self, certificate: Mapping[str, Any], transport: BaseTransport | None) -> UserInfo | None:

@@ -122,11 +122,11 @@ class Authorizer:
         rules: list[RbacRule] = []
         faults: list[str] = []
         for binding, _ in self._bindings_of(user, namespace):
-            found = self.role_rules(binding.role_kind, binding.role_name, binding.key[0])
-            if found is None:
+            role = self.role_rules(binding.role_kind, binding.role_name, binding.key[0])
+            if role is None:
                 faults.append(_role_not_found(binding.role_kind, binding.role_name))
             else:
-                rules += found
+                rules += role
         return rules, faults
 
     def role_rules(self, kind: str, name: str, namespace: str) -> tuple[RbacRule, ...] | None:
@@ -206,9 +206,9 @@ def aggregate(faults: list[str]) -> str:
 
 
 def _selectors(aggregation: Mapping[str, Any]) -> Iterator[LabelMatcher]:
-    for each in aggregation.get("clusterRoleSelectors") or ():
+    for selector in aggregation.get("clusterRoleSelectors") or ():
         try:
-            yield compile_labels(msgspec.convert(each, LabelSelector), absent=NOTHING)
+            yield compile_labels(msgspec.convert(selector, LabelSelector), absent=NOTHING)
         except (msgspec.ValidationError, SelectorError):
             yield NOTHING  # Validation refuses these; one that slipped through selects no role.
 

@@ -47,7 +47,7 @@ class RbacRule:
         return (
             _has_all(self.verbs, atom.verbs)
             and _has_all(self.groups, atom.groups)
-            and all(self._has_resource(*_split(each)) or each in self.resources for each in atom.resources)
+            and all(self._has_resource(*_split(resource)) or resource in self.resources for resource in atom.resources)
             and (not self.names or (bool(atom.names) and set(atom.names) <= set(self.names)))
             and all(any(url_covers(mine, url) for mine in self.urls) for url in atom.urls)
         )

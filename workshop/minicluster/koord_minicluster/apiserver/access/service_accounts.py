@@ -88,7 +88,7 @@ class ServiceAccountTokens:
         expires = now + lifetime_s
         private: dict[str, Any] = {
             "namespace": namespace,
-            **{each.kind: {"name": each.name, "uid": each.uid} for each in bound},
+            **{bound_object.kind: {"name": bound_object.name, "uid": bound_object.uid} for bound_object in bound},
             "serviceaccount": {"name": name, "uid": uid},
         }
         claims = {
@@ -118,7 +118,7 @@ class ServiceAccountTokens:
         if now < verified.not_before_s or now >= verified.expires_s:
             self._verified.pop(token, None)
             raise InvalidToken("the token is not yet, or no longer, valid")
-        matching = tuple(each for each in audiences or (self.issuer,) if each in verified.audiences)
+        matching = tuple(audience for audience in audiences or (self.issuer,) if audience in verified.audiences)
         if not matching:
             mine, asked = quoted(sorted(verified.audiences)), quoted(audiences or (self.issuer,))
             raise InvalidToken(f"token audiences {mine} is invalid for the target audiences {asked}")

@@ -71,11 +71,11 @@ class TokenRequests:
         if kind not in _BINDABLE or ref.get("apiVersion", "v1") != "v1":
             group, _, version = ref.get("apiVersion", "").rpartition("/")
             raise bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
-        found = self._object(_BINDABLE[kind], "" if kind == "Node" else namespace, name)
-        uid = found["metadata"]["uid"]
+        live = self._object(_BINDABLE[kind], "" if kind == "Node" else namespace, name)
+        uid = live["metadata"]["uid"]
         bound = [Bound(kind.lower(), name, uid)]
         if kind == "Pod":
-            spec = found.get("spec") or {}
+            spec = live.get("spec") or {}
             if spec.get("serviceAccountName") != account:
                 detail = "to pod running with different serviceaccount name."
                 raise bad_request(f'cannot bind token for serviceaccount "{account}" {detail}')

@@ -151,11 +151,11 @@ class Admission:
         if self._equivalent_at != self._registry.generation:
             self._equivalent_at = self._registry.generation
             self._equivalent.clear()
-        found = self._equivalent.get(resource.collection)
-        if found is None:
-            found = tuple(each for each in self._registry if each.collection == resource.collection)
-            self._equivalent[resource.collection] = found
-        return found
+        equivalents = self._equivalent.get(resource.collection)
+        if equivalents is None:
+            equivalents = tuple(other for other in self._registry if other.collection == resource.collection)
+            self._equivalent[resource.collection] = equivalents
+        return equivalents
 
 
 class _Decoded:

@@ -19,10 +19,10 @@ def complete(claim: Obj, classes: Iterable[Obj]) -> None:
     spec = claim.setdefault("spec", {})
     if spec.get("storageClassName") is not None or _CLASS_ANNOTATION in (claim["metadata"].get("annotations") or {}):
         return
-    defaults = [each for each in classes if _is_default(each)]
+    defaults = [class_ for class_ in classes if _is_default(class_)]
     if defaults:
-        by_name = sorted(defaults, key=lambda each: str(each["metadata"]["name"]))
-        newest = max(by_name, key=lambda each: str(each["metadata"].get("creationTimestamp", "")))
+        by_name = sorted(defaults, key=lambda class_: str(class_["metadata"]["name"]))
+        newest = max(by_name, key=lambda class_: str(class_["metadata"].get("creationTimestamp", "")))
         spec["storageClassName"] = newest["metadata"]["name"]
 
 

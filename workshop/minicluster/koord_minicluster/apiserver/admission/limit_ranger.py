@@ -29,9 +29,9 @@ def check(attributes: Attributes, ranges: Iterable[Obj]) -> None:
     if attributes.old is not None and attributes.old["metadata"].get("deletionTimestamp"):
         return
     faults = _claim_faults if attributes.resource.plural == "persistentvolumeclaims" else _pod_faults
-    for each in ranges:
+    for range_ in ranges:
         assert attributes.obj is not None
-        if texts := list(dict.fromkeys(faults(attributes.obj, each))):
+        if texts := list(dict.fromkeys(faults(attributes.obj, range_))):
             raise refusal(attributes, texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
 
 
@@ -74,7 +74,7 @@ def _bound_faults(bound: Obj, requests: Amounts, limits: Amounts) -> Iterator[st
             yield f"{head}, but request is {canonical(requests[name])}"
     for name, ratio in sorted((bound.get("maxLimitRequestRatio") or {}).items()):
         head = f"{name} max limit to request ratio per {kind} is {canonical(ratio)}"
-        request, limit = (milli(each[name]) if name in each else 0 for each in (requests, limits))
+        request, limit = (milli(amounts_of[name]) if name in amounts_of else 0 for amounts_of in (requests, limits))
         if not request:
             yield f"{head}, but no request is specified or request is 0"
         elif not limit:

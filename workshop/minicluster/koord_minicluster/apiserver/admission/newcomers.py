@@ -29,5 +29,5 @@ def admit(collection: str, obj: Obj, disabled: frozenset[str] = frozenset()) -> 
 def _taint(node: Obj) -> None:
     spec = node.setdefault("spec", {})
     taints = list(spec.get("taints") or ())
-    if not any(each.get("key") == NOT_READY and each.get("effect") == "NoSchedule" for each in taints):
+    if not any(taint.get("key") == NOT_READY and taint.get("effect") == "NoSchedule" for taint in taints):
         spec["taints"] = [*taints, {"key": NOT_READY, "effect": "NoSchedule"}]

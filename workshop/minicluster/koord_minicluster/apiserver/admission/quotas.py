@@ -84,14 +84,14 @@ def _refuse_unsaid(attributes: Attributes, quota: Obj) -> None:
     assert attributes.obj is not None
     if resource.collection == "pods" and (text := unsaid(attributes.obj, limited)):
         raise refusal(attributes, f"failed quota: {name}: {text}")
-    if any(each not in used for each in limited):
+    if any(name not in used for name in limited):
         raise refusal(attributes, f"status unknown for quota: {name}, resources: {','.join(sorted(limited))}")
 
 
 def _refuse_excess(attributes: Attributes, quota: Obj, more: Amounts, then: Amounts) -> None:
     hard, used = quota["status"].get("hard") or {}, quota["status"].get("used") or {}
     if names := over(then, hard):
-        requested, taken, limited = (_listed(each, names) for each in (more, used, hard))
+        requested, taken, limited = (_listed(amounts, names) for amounts in (more, used, hard))
         text = f"exceeded quota: {quota['metadata']['name']}"
         raise refusal(attributes, f"{text}, requested: {requested}, used: {taken}, limited: {limited}")
 

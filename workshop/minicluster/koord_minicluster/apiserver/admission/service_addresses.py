@@ -21,7 +21,9 @@ def service_address(service: ServiceRef, collection: Callable[[str], Collection]
     spec = msgspec.json.decode(entry.value).get("spec") or {}
     if spec.get("type") == "ExternalName":
         return str(spec.get("externalName", "")), service.port
-    port = next((each for each in spec.get("ports") or () if each.get("port") == service.port), None)
+    port = next(
+        (service_port for service_port in spec.get("ports") or () if service_port.get("port") == service.port), None
+    )
     if port is None:
         raise LookupError(f'no service port {service.port} found for service "{service.name}"')
     for host, number in _endpoints(service, port.get("name") or "", collection):
@@ -35,11 +37,15 @@ def _endpoints(
     for entry in collection("endpointslices.discovery.k8s.io").entries(f"{service.namespace}/"):
         if entry.index.labels.get(_SERVICE_NAME) == service.name:
             piece = msgspec.json.decode(entry.value)
-            ready = [each for each in piece.get("endpoints") or () if (each.get("conditions") or {}).get("ready", True)]
-            yield from _paired(port_name, piece.get("ports"), [each["addresses"][0] for each in ready])
+            ready = [
+                endpoint
+                for endpoint in piece.get("endpoints") or ()
+                if (endpoint.get("conditions") or {}).get("ready", True)
+            ]
+            yield from _paired(port_name, piece.get("ports"), [endpoint["addresses"][0] for endpoint in ready])
     entry_ = collection("endpoints").get(f"{service.namespace}/{service.name}")
     for subset in (msgspec.json.decode(entry_.value).get("subsets") or ()) if entry_ is not None else ():
-        yield from _paired(port_name, subset.get("ports"), [each["ip"] for each in subset.get("addresses") or ()])
+        yield from _paired(port_name, subset.get("ports"), [address["ip"] for address in subset.get("addresses") or ()])
 
 
 def _paired(port_name: str, ports: list[Mapping[str, Any]] | None, addresses: list[str]) -> Iterator[tuple[str, int]]:

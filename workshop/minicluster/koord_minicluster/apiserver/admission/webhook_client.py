@@ -62,7 +62,7 @@ class WebhookClient:
         except TimeoutError as error:
             raise CallFailed(failed + "context deadline exceeded") from error
         except (aiohttp.ClientError, OSError, ValueError, LookupError) as error:
-            raise CallFailed(failed + told(error)) from error
+            raise CallFailed(failed + cause_of(error)) from error
         if not 200 <= status < 300:
             raise CallFailed("failed to call webhook: " + _refusal(status, answer))
         if not answer:
@@ -109,7 +109,7 @@ class WebhookClient:
             return response.status, response.headers.get("Content-Type", ""), b"".join(chunks)
 
 
-def told(error: Exception) -> str:
+def cause_of(error: Exception) -> str:
     """A failure to reach a server, as Go tells it."""
     import aiohttp
 
@@ -139,7 +139,7 @@ def _certificate_fault(error: Exception) -> str:
 def _refusal(status: int, answer: bytes) -> str:
     """What client libraries say of a status that came without an explanation."""
     text = answer[:2048].decode(errors="replace").strip()
-    known = {
+    reasons = {
         400: "the server rejected our request for an unknown reason",
         401: "the server has asked for the client to provide credentials",
         403: text or "forbidden",
@@ -147,8 +147,8 @@ def _refusal(status: int, answer: bytes) -> str:
         405: text or "the server does not allow this method on the requested resource",
         503: text or "the server is currently unable to handle the request",
     }
-    if status in known:
-        return known[status]
+    if status in reasons:
+        return reasons[status]
     if status >= 500:
         return f"an error on the server ({shown(text)}) has prevented the request from succeeding"
     return f"the server responded with the status code {status} but did not return more information"

@@ -180,7 +180,9 @@ def _compile(hook: Mapping[str, Any], uid: str) -> Hook:
         equivalent=hook.get("matchPolicy", "Equivalent") == "Equivalent",
         namespaces=_selector(hook.get("namespaceSelector")),
         objects=_selector(hook.get("objectSelector")),
-        conditions=tuple((each["name"], each["expression"]) for each in hook.get("matchConditions") or ()),
+        conditions=tuple(
+            (condition["name"], condition["expression"]) for condition in hook.get("matchConditions") or ()
+        ),
         ignore_failure=hook.get("failurePolicy") == "Ignore",
         side_effects=hook.get("sideEffects") or "",
         timeout_s=int(hook.get("timeoutSeconds") or _DEFAULT_TIMEOUT_S),

@@ -48,15 +48,15 @@ _shapes: dict[str, tuple[Any, Finish]] = {}
 
 
 def _shape_of(schema: Schema) -> tuple[Any, Finish]:
-    found = _shapes.get(schema.ref)
-    if found is None:
+    shape = _shapes.get(schema.ref)
+    if shape is None:
         try:
-            found = _struct(schema, ()), _finish_struct(schema, ()) or _finished
+            shape = _struct(schema, ()), _finish_struct(schema, ()) or _finished
         except _Recursive:
             # A definition that contains itself: no type is made for it.
-            found = _NEVER, _finished
-        _shapes[schema.ref] = found
-    return found
+            shape = _NEVER, _finished
+        _shapes[schema.ref] = shape
+    return shape
 
 
 class _Recursive(Exception):
@@ -66,8 +66,8 @@ class _Recursive(Exception):
 def _struct(schema: Schema, within: tuple[str, ...]) -> Any:
     if schema.ref in within:
         raise _Recursive
-    known = _structs.get(schema.ref)
-    if known is None:
+    struct = _structs.get(schema.ref)
+    if struct is None:
         within = (*within, schema.ref)
         names = {f"field_{i}": key for i, key in enumerate(schema.properties)}
         fields: list[Any] = []
@@ -75,10 +75,10 @@ def _struct(schema: Schema, within: tuple[str, ...]) -> Any:
             field = schema.properties[key]
             shape = _field(field, within)
             fields.append((name, shape) if _must_be_sent(schema, key) else (name, shape, None))
-        known = _structs[schema.ref] = msgspec.defstruct(
+        struct = _structs[schema.ref] = msgspec.defstruct(
             f"Shape{len(_structs)}", fields, rename=names, forbid_unknown_fields=True, kw_only=True, gc=False
         )
-    return known
+    return struct
 
 
 _structs: dict[str, Any] = {}
@@ -174,8 +174,8 @@ def _finish_value(schema: Schema, within: tuple[str, ...]) -> Finish | None:
         return _finish_struct(schema, within) if schema.ref and schema.properties else None
     if schema.values is not None and elements.format == "quantity":
         return _finish_amounts
-    each = _finish_value(elements, within)
-    return None if each is None else _finish_all(each)
+    finish = _finish_value(elements, within)
+    return None if finish is None else _finish_all(finish)
 
 
 def _finish_amounts(amounts: dict[str, Any]) -> None:

@@ -74,9 +74,9 @@ class _Text:
         """Faults of repeated and, for a built-in kind, unknown fields, in the order of the text."""
         if self.yaml or not self.repeats:
             return []
-        found: list[str] = []
-        _find_strict(schema, json_text.loads_pairs(self.body), "", found)
-        return found
+        repeats: list[str] = []
+        _find_strict(schema, json_text.loads_pairs(self.body), "", repeats)
+        return repeats
 
 
 def decode(resource: Resource, body: bytes, content_type: str, field_validation: str = "Warn") -> tuple[Obj, list[str]]:
@@ -269,7 +269,7 @@ def _from_protobuf(body: bytes, content_type: str, kind: str = "") -> tuple[byte
 def _is_yaml(content_type: str) -> bool:
     media_type, _, rest = content_type.partition(";")
     media_type = media_type.strip().lower()
-    well_formed = all(_PARAMETER.fullmatch(each) for each in rest.split(";"))
+    well_formed = all(_PARAMETER.fullmatch(parameter) for parameter in rest.split(";"))
     if media_type in ("", "application/json") and well_formed:
         return False
     if media_type in ("application/yaml", "application/apply-patch+yaml") and well_formed:
@@ -294,7 +294,7 @@ def _type_meta(kind: str, value: object, body: bytes) -> tuple[str, str, str]:
         return "", "", ""
     if not isinstance(value, dict):
         raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {_no_type_meta(value)}", body)
-    found = []
+    type_fields = []
     for key in ("apiVersion", "kind"):
         text = value.get(key)
         if text is not None and not isinstance(text, str):
@@ -305,8 +305,8 @@ def _type_meta(kind: str, value: object, body: bytes) -> tuple[str, str, str]:
                 f".{key} of type string",
                 body,
             )
-        found.append(text or "")
-    api_version, data_kind = found
+        type_fields.append(text or "")
+    api_version, data_kind = type_fields
     if api_version.count("/") > 1:
         raise _unrecognized(kind, f"unexpected GroupVersion string: {api_version}", body)
     group, _, version = api_version.rpartition("/")
@@ -373,7 +373,7 @@ def _unknown(paths: Sequence[str]) -> list[str]:
     return [f'unknown field "{path}"' for path in paths[:_MOST_STRICT_FAULTS]]
 
 
-def _find_strict(schema: Schema | None, value: object, path: str, found: list[str]) -> None:
+def _find_strict(schema: Schema | None, value: object, path: str, faults: list[str]) -> None:
     """Repeated fields; and with a schema, unknown ones."""
     if isinstance(value, Pairs) and (schema is None or not schema.preserve_unknown):
         seen: set[str] = set()
@@ -383,23 +383,23 @@ def _find_strict(schema: Schema | None, value: object, path: str, found: list[st
             if schema is not None:
                 inner = schema.properties.get(key) or schema.values
                 if inner is None and schema.type == "object":
-                    _add(found, f'unknown field "{where}"')
+                    _add(faults, f'unknown field "{where}"')
                     continue
             if key in seen:
-                _add(found, f'duplicate field "{where}"')
+                _add(faults, f'duplicate field "{where}"')
             seen.add(key)
             if schema is None or inner is not None:
-                _find_strict(inner, item, where, found)
+                _find_strict(inner, item, where, faults)
     elif isinstance(value, list) and not isinstance(value, Pairs):
         items = schema.items if schema is not None else None
         if schema is None or items is not None:
             for i, item in enumerate(value):
-                _find_strict(items, item, f"{path}[{i}]", found)
+                _find_strict(items, item, f"{path}[{i}]", faults)
 
 
-def _add(found: list[str], fault: str) -> None:
-    if len(found) < _MOST_STRICT_FAULTS and fault not in found:
-        found.append(fault)
+def _add(faults: list[str], fault: str) -> None:
+    if len(faults) < _MOST_STRICT_FAULTS and fault not in faults:
+        faults.append(fault)
 
 
 def _settle(prefix: str, faults: list[str], yaml_repeats: list[str], field_validation: str) -> list[str]:

@@ -129,16 +129,16 @@ def _printed(value: Any) -> str:
 
 
 def _repeated(value: object, path: str) -> list[str]:
-    found: list[str] = []
+    repeats: list[str] = []
     if isinstance(value, Pairs):
         seen: set[str] = set()
         for key, item in value:
             where = f"{path}.{key}" if path else key
-            if key in seen and f'duplicate field "{where}"' not in found:
-                found.append(f'duplicate field "{where}"')
+            if key in seen and f'duplicate field "{where}"' not in repeats:
+                repeats.append(f'duplicate field "{where}"')
             seen.add(key)
-            found += _repeated(item, where)
+            repeats += _repeated(item, where)
     elif isinstance(value, list):
         for i, item in enumerate(value):
-            found += _repeated(item, f"{path}[{i}]")
-    return found
+            repeats += _repeated(item, f"{path}[{i}]")
+    return repeats

@@ -53,8 +53,8 @@ def decode(body: bytes) -> dict[str, Any]:
     name = _message_name(api_version, kind)
     if name not in _messages():
         raise Malformed(f"no kind {kind!r} is registered for version {api_version!r}")
-    found = _message(memoryview(base64.b64decode(unknown.get("raw", ""))), name, 0)
-    return {"apiVersion": api_version, "kind": kind, **found}
+    message = _message(memoryview(base64.b64decode(unknown.get("raw", ""))), name, 0)
+    return {"apiVersion": api_version, "kind": kind, **message}
 
 
 def _message_name(api_version: str, kind: str) -> str:
@@ -84,20 +84,20 @@ def _message(data: memoryview, name: str, depth: int) -> dict[str, Any]:
     if depth > DEEPEST:
         raise Malformed("the message is nested too deeply")
     fields = _messages()[name]
-    found: dict[str, Any] = {}
+    message: dict[str, Any] = {}
     for number, wire, raw in _parts(data):
-        known = fields.get(number)
-        if known is None:
+        field = fields.get(number)
+        if field is None:
             continue
-        key, shape, kind = known
+        key, shape, kind = field
         if shape == "map":
             if isinstance(raw, int):
                 raise Malformed("proto: a field has the wrong wire type")
             entry = _entry(raw, kind, depth)
-            found.setdefault(key, {})[entry[0]] = entry[1]
+            message.setdefault(key, {})[entry[0]] = entry[1]
             continue
         if shape == "repeated":
-            listed = found.setdefault(key, [])
+            listed = message.setdefault(key, [])
             if wire == _BYTES and len(kind) == 1 and kind not in "sb":
                 listed.extend(_packed(raw, kind))
             else:
@@ -105,10 +105,10 @@ def _message(data: memoryview, name: str, depth: int) -> dict[str, Any]:
             continue
         value = _value(raw, kind, depth)
         if key in _INLINE and isinstance(value, dict):
-            found.update(value)
+            message.update(value)
         else:
-            found[key] = value
-    return found
+            message[key] = value
+    return message
 
 
 def _value(raw: Any, kind: str, depth: int) -> Any:

@@ -126,8 +126,16 @@ def _settled(_value: Any) -> None: ...
 
 
 def _struct_settler(schema: Schema) -> Settle | None:
-    lists = [key for key, each in schema.properties.items() if each.type == "array" and each.written == "always"]
-    parts = [(key, found) for key, each in schema.properties.items() if (found := _part_settler(each)) is not None]
+    lists = [
+        key
+        for key, property_ in schema.properties.items()
+        if property_.type == "array" and property_.written == "always"
+    ]
+    parts = [
+        (key, settler)
+        for key, property_ in schema.properties.items()
+        if (settler := _part_settler(property_)) is not None
+    ]
     if not lists and not parts:
         return None
 
@@ -145,11 +153,11 @@ def _struct_settler(schema: Schema) -> Settle | None:
 def _part_settler(schema: Schema) -> Settle | None:
     inner = schema.items or schema.values
     if inner is not None and schema.type in ("array", "object") and not schema.preserve_unknown:
-        each = _part_settler(inner)
-        return None if each is None else _settle_each(each)
+        settler = _part_settler(inner)
+        return None if settler is None else _settle_each(settler)
     if schema.ref and schema.properties:
-        found = _settler(schema)
-        return None if found is _settled else found
+        settler = _settler(schema)
+        return None if settler is _settled else settler
     return None
 
 
@@ -167,10 +175,10 @@ _readers: dict[str, Read] = {}
 def reader(schema: Schema) -> Read:
     """The compiled walk of a schema."""
     if schema.ref and schema.properties:
-        known = _readers.get(schema.ref)
-        if known is None:
-            known = _readers[schema.ref] = _struct(schema)
-        return known
+        struct_reader = _readers.get(schema.ref)
+        if struct_reader is None:
+            struct_reader = _readers[schema.ref] = _struct(schema)
+        return struct_reader
     return _reader_of_shape(schema)
 
 
@@ -236,13 +244,13 @@ def _struct(schema: Schema) -> Read:
         key = ""
         try:
             for key, item in value.items():
-                known = plan.get(key)
-                if known is None:
+                planned = plan.get(key)
+                if planned is None:
                     unknown.append(key)
                     continue
                 if item is None:
                     continue
-                exact, read_, filled = known
+                exact, read_, filled = planned
                 if item.__class__ is not exact:
                     item = read_(item, unknown)
                 if item or (not filled and item is not None):
@@ -261,12 +269,12 @@ def _struct(schema: Schema) -> Read:
 
 def _late(schema: Schema) -> Read:
     """The reader of a field, found when first called."""
-    found: list[Read] = []
+    reads: list[Read] = []
 
     def read_(value: Any, unknown: list[str]) -> Any:
-        if not found:
-            found.append(reader(schema))
-        return found[0](value, unknown)
+        if not reads:
+            reads.append(reader(schema))
+        return reads[0](value, unknown)
 
     if schema.ref and schema.properties:
         return read_

@@ -210,7 +210,7 @@ def _fixed_template(spec: Part, was: Part) -> dict[str, Any]:
 
 def _status(job: Obj) -> str:
     conditions = (job.get("status") or {}).get("conditions") or ()
-    true = {each.get("type") for each in conditions if each.get("status") == "True"}
+    true = {condition.get("type") for condition in conditions if condition.get("status") == "True"}
     if "Complete" in true:
         return "Complete"
     if "Failed" in true:

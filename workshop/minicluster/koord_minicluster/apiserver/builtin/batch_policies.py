@@ -172,8 +172,8 @@ def shown_failure_policy(policy: Part | None) -> dict[str, object] | None:
                     "Values": codes.get("values"),
                 },
                 "OnPodConditions": [
-                    {"Type": each.get("type", ""), "Status": each.get("status", "")}
-                    for each in rule.get("onPodConditions") or ()
+                    {"Type": condition.get("type", ""), "Status": condition.get("status", "")}
+                    for condition in rule.get("onPodConditions") or ()
                 ],
             }
         )
@@ -258,4 +258,6 @@ def _stays(faults: Faults, status: Part, was: Part, true: set[str], true_before:
 
 
 def _true_conditions(status: Part) -> set[str]:
-    return {each.get("type", "") for each in status.get("conditions") or () if each.get("status") == "True"}
+    return {
+        condition.get("type", "") for condition in status.get("conditions") or () if condition.get("status") == "True"
+    }

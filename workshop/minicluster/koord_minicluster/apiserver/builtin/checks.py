@@ -110,7 +110,9 @@ def selector_value(selector: Part | None) -> dict[str, Any] | None:
         shown["matchLabels"] = labels
     if conditions := selector.get("matchExpressions"):
         order = ("key", "operator", "values")
-        shown["matchExpressions"] = [{key: each[key] for key in order if key in each} for each in conditions]
+        shown["matchExpressions"] = [
+            {key: condition[key] for key in order if key in condition} for condition in conditions
+        ]
     return shown
 
 

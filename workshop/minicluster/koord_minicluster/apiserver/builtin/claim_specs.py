@@ -18,8 +18,8 @@ def access_modes(faults: Faults, modes: Sequence[str], path: str) -> None:
     for mode in modes:
         if mode not in _ACCESS_MODES:
             faults.append(not_supported(path, mode, _ACCESS_MODES))
-    known = {mode for mode in modes if mode in _ACCESS_MODES}
-    if "ReadWriteOncePod" in known and len(known) > 1:
+    valid = {mode for mode in modes if mode in _ACCESS_MODES}
+    if "ReadWriteOncePod" in valid and len(valid) > 1:
         faults.append(forbidden(path, "may not use ReadWriteOncePod with other access modes"))
 
 

@@ -9,7 +9,7 @@ from koord_minicluster.apiserver.resource import Obj, Strategy
 
 
 def _health(obj: Obj, key: str) -> str:
-    condition: Obj = next((each for each in obj.get("conditions") or () if each.get("type") == "Healthy"), {})
+    condition: Obj = next((entry for entry in obj.get("conditions") or () if entry.get("type") == "Healthy"), {})
     return str(condition.get(key, ""))
 
 

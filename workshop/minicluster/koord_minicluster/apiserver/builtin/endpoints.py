@@ -155,8 +155,8 @@ def _endpoint(faults: Faults, endpoint: Part, kind: str, path: str) -> None:
             faults.append(too_many(f"{path}.hints.{key}", len(listed), _MOST_HINTS))
             return
         seen: set[str] = set()
-        for i, each in enumerate(listed):
-            where, name = f"{path}.hints.{key}[{i}].name", each.get("name", "")
+        for i, hint in enumerate(listed):
+            where, name = f"{path}.hints.{key}[{i}].name", hint.get("name", "")
             if name in seen:
                 faults.append(duplicate(where, name))
             seen.add(name)
@@ -188,7 +188,7 @@ def _domain_fault(name: str, path: str) -> Cause | None:
     parts = name.split(".")
     if len(parts) < 2:
         return invalid(path, name, "should be a domain with at least two segments separated by dots")
-    return next((invalid(path, each, ",".join(texts)) for each in parts if (texts := formats.dns_label(each))), None)
+    return next((invalid(path, part, ",".join(texts)) for part in parts if (texts := formats.dns_label(part))), None)
 
 
 def validate_slice_update(new: Obj, old: Obj) -> Sequence[Cause]:
@@ -224,7 +224,7 @@ def _slice_ports(obj: Obj) -> str:
 
 
 def _slice_endpoints(obj: Obj) -> str:
-    addresses = [address for each in obj.get("endpoints") or () for address in each.get("addresses") or ()]
+    addresses = [address for endpoint in obj.get("endpoints") or () for address in endpoint.get("addresses") or ()]
     return _some(addresses) or UNSET
 
 

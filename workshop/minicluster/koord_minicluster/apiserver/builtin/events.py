@@ -93,19 +93,19 @@ def validate_update(new: Obj, old: Obj) -> Sequence[Cause]:
     if new.get("series") != old.get("series"):
         _series(faults, new)
     immutable(faults, new, old, _FIXED, "")
-    return [Cause(_SHOWN_AS.get(each.field, each.field), each.reason, each.message) for each in faults]
+    return [Cause(_SHOWN_AS.get(fault.field, fault.field), fault.reason, fault.message) for fault in faults]
 
 
 def fields(event: Obj) -> Mapping[str, str]:
     """By the names of both forms, since both lists are made from one index."""
     event = convert(event, CORE)
     about, reporter = event.get("involvedObject") or {}, event.get("reportingComponent", "")
-    found = {"reason": event.get("reason", ""), "type": event.get("type", "")}
+    values = {"reason": event.get("reason", ""), "type": event.get("type", "")}
     for part in _PARTS:
-        found[f"involvedObject.{part}"] = found[f"regarding.{part}"] = about.get(part, "")
-    found["reportingComponent"] = found["reportingController"] = reporter
-    found["source"] = (event.get("source") or {}).get("component") or reporter
-    return found
+        values[f"involvedObject.{part}"] = values[f"regarding.{part}"] = about.get(part, "")
+    values["reportingComponent"] = values["reportingController"] = reporter
+    values["source"] = (event.get("source") or {}).get("component") or reporter
+    return values
 
 
 def _first_seen(event: Obj, now_s: float) -> str:

@@ -65,7 +65,7 @@ def _match_fault(certificate: bytes, key: bytes) -> str:
 
 def _blocks(pem: bytes, wanted: Callable[[str], bool]) -> tuple[list[bytes], list[str]]:
     """The contents of the blocks that are wanted, and the types of those that were passed over before the first."""
-    found: list[bytes] = []
+    blocks: list[bytes] = []
     skipped: list[str] = []
     for match in _BLOCK.finditer(pem):
         kind = match[1].decode("latin-1")
@@ -74,7 +74,7 @@ def _blocks(pem: bytes, wanted: Callable[[str], bool]) -> tuple[list[bytes], lis
         except binascii.Error:
             continue
         if wanted(kind):
-            found.append(content)
-        elif not found:
+            blocks.append(content)
+        elif not blocks:
             skipped.append(kind)
-    return found, skipped
+    return blocks, skipped

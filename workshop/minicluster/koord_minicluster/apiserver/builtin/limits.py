@@ -58,7 +58,7 @@ def _item(faults: Faults, item: Part, kind: str, path: str) -> None:
         text = "either minimum or maximum storage value is required, but neither was provided"
         faults.append(required(f"{path}.limits", text))
     _names(faults, amounts["maxLimitRequestRatio"], f"{path}.maxLimitRequestRatio", name_check)
-    for name in sorted({name for each in amounts.values() for name in each}):
+    for name in sorted({name for amounts_of in amounts.values() for name in amounts_of}):
         faults += _order(name, [amounts[key].get(name) for key in LIMIT_KEYS], path)
 
 

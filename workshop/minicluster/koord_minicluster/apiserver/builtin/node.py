@@ -146,7 +146,7 @@ def fields(node: Obj) -> Mapping[str, str]:
 
 
 def _status(node: Obj) -> str:
-    conditions = {each.get("type"): each for each in (node.get("status") or {}).get("conditions") or ()}
+    conditions = {condition.get("type"): condition for condition in (node.get("status") or {}).get("conditions") or ()}
     ready = conditions.get("Ready")
     said = "Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"
     return f"{said},SchedulingDisabled" if node["spec"].get("unschedulable") else said
@@ -164,7 +164,7 @@ def _roles(node: Obj) -> str:
 
 def _address(kind: str, node: Obj) -> str:
     addresses = (node.get("status") or {}).get("addresses") or ()
-    return next((each.get("address", "") for each in addresses if each.get("type") == kind), NONE)
+    return next((address.get("address", "") for address in addresses if address.get("type") == kind), NONE)
 
 
 def _info(key: str, node: Obj) -> str:

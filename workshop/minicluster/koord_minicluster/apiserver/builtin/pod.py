@@ -241,8 +241,10 @@ def validate_status(new: Obj, old: Obj) -> Sequence[Cause]:
 
 
 def _terminated_stays(faults: Faults, status: Part, was: Part, spec: Part) -> None:
-    current = {each.get("name"): each for each in status.get("containerStatuses") or ()}
-    policies = {each.get("name"): each.get("restartPolicy") for each in spec.get("containers") or ()}
+    current = {
+        container_status.get("name"): container_status for container_status in status.get("containerStatuses") or ()
+    }
+    policies = {container.get("name"): container.get("restartPolicy") for container in spec.get("containers") or ()}
     for i, before in enumerate(was.get("containerStatuses") or ()):
         ended, name = (before.get("state") or {}).get("terminated"), before.get("name")
         if ended is None or name not in current or (current[name].get("state") or {}).get("terminated") is not None:

@@ -35,7 +35,10 @@ def summarize(pod: Obj) -> Summary:
     spec, status = pod["spec"], pod.get("status") or {}
     conditions = status.get("conditions") or ()
     summary = Summary(status.get("reason") or status.get("phase", ""), 0, len(spec.get("containers") or ()))
-    if any(each.get("type") == "PodScheduled" and each.get("reason") == "SchedulingGated" for each in conditions):
+    if any(
+        condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated"
+        for condition in conditions
+    ):
         summary.reason = "SchedulingGated"
     sidecars = {
         container.get("name")
@@ -113,7 +116,7 @@ def _end_reason(ended: Part) -> str:
 
 
 def _is_true(conditions: tuple[Part, ...] | list[Part], kind: str) -> bool:
-    return any(each.get("type") == kind and each.get("status") == "True" for each in conditions)
+    return any(condition.get("type") == kind and condition.get("status") == "True" for condition in conditions)
 
 
 def _ready(pod: Obj) -> str:

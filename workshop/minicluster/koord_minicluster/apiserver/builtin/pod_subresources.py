@@ -84,7 +84,7 @@ def validate_resize(new: Obj, old: Obj) -> Sequence[Cause]:
         faults.append(invalid("spec", shown, "Pod QOS Class may not change as a result of resizing"))
     if not _node_can_resize(status):
         faults.append(forbidden("spec", "Pod running on node without support for resize"))
-    if any(_amounts(each.get("resources")) for each in (spec, was)):
+    if any(_amounts(spec_of.get("resources")) for spec_of in (spec, was)):
         return [*faults, forbidden("", _OF_POD)]
     misplaced = _misplaced(spec, was)
     if misplaced:

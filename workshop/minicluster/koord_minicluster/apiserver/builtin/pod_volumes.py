@@ -45,7 +45,7 @@ Volumes = Mapping[str, Part]
 
 
 def validate_volumes(faults: Faults, volumes: Sequence[Part], path: str, pod_name: str) -> Volumes:
-    known: dict[str, Part] = {}
+    by_name: dict[str, Part] = {}
     for i, volume in enumerate(volumes):
         where, name = f"{path}[{i}]", volume.get("name", "")
         before = len(faults)
@@ -54,11 +54,11 @@ def validate_volumes(faults: Faults, volumes: Sequence[Part], path: str, pod_nam
             faults.append(required(f"{where}.name"))
         elif texts := formats.dns_label(name):
             add_all(faults, f"{where}.name", name, texts)
-        if name in known:
+        if name in by_name:
             faults.append(duplicate(f"{where}.name", name))
         if len(faults) == before:
-            known[name] = volume
-    return known
+            by_name[name] = volume
+    return by_name
 
 
 def _source(faults: Faults, volume: Part, path: str, pod_name: str) -> None:

@@ -35,14 +35,14 @@ _OLD_ANNOTATIONS: Final = {
 
 def pod_warnings(pod: Part) -> list[str]:
     meta, spec = pod["metadata"], pod["spec"]
-    found: list[str] = []
+    warnings: list[str] = []
     if texts := formats.dns_label(meta.get("name", "")):
         listed = " ".join(texts)
-        found.append(
+        warnings.append(
             "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
             f"a DNS label is recommended: [{listed}]"
         )
-    return found + spec_warnings(spec, meta, "")
+    return warnings + spec_warnings(spec, meta, "")
 
 
 def template_warnings(template: Part | None, path: str) -> list[str]:

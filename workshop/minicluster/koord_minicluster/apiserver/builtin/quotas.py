@@ -102,7 +102,7 @@ def _scope_selector(faults: Faults, selector: Part, scopes: Sequence[str] | None
         else:
             faults.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
     for pair in _PAIRS:
-        if set(pair) <= {each.get("scopeName") for each in conditions}:
+        if set(pair) <= {condition.get("scopeName") for condition in conditions}:
             faults.append(invalid(path, scopes, "conflicting scopes"))
 
 
@@ -111,11 +111,11 @@ def _selector_value(conditions: Iterable[Part]) -> dict[str, object]:
     return {
         "MatchExpressions": [
             {
-                "ScopeName": each.get("scopeName", ""),
-                "Operator": each.get("operator", ""),
-                "Values": each.get("values") or None,
+                "ScopeName": condition.get("scopeName", ""),
+                "Operator": condition.get("operator", ""),
+                "Values": condition.get("values") or None,
             }
-            for each in conditions
+            for condition in conditions
         ]
     }
 
@@ -204,7 +204,7 @@ POD_TEMPLATE: Final = Strategy(
     validate=validate_pod_template,
     columns=(
         NAME,
-        *(Column(each.name, each.type, each.cell) for each in template_columns("template")),
+        *(Column(column.name, column.type, column.cell) for column in template_columns("template")),
         text("Pod Labels", of(lambda obj: labels_text((obj["template"].get("metadata") or {}).get("labels")))),
     ),
     has_status=False,

@@ -187,7 +187,7 @@ def _claims(faults: Faults, claims: Sequence[Part], declared: Set[str], path: st
             faults.append(duplicate(where, key if name not in seen else name))
         elif request:
             add_all(faults, f"{where}.request", request, formats.dns_label(request))
-        elif any(each.startswith(f"{name}/") for each in seen):
+        elif any(claim.startswith(f"{name}/") for claim in seen):
             faults.append(duplicate(where, name))
         seen.add(key)
         if name not in declared:

@@ -165,8 +165,8 @@ def _resource(group: str, version: str, row: Row) -> Resource:
 def _strategy(group: str, kind: str, subresources: tuple[str, ...]) -> Strategy:
     if (group, kind) == (kinds.GROUP, "CustomResourceDefinition"):
         return kinds.STRATEGY
-    found = STRATEGIES.get((group, kind))
-    if found is not None:
-        return found
+    strategy = STRATEGIES.get((group, kind))
+    if strategy is not None:
+        return strategy
     has_status = "status" in subresources
     return Strategy(has_status=has_status, has_generation=kind in _WITH_GENERATION)

@@ -94,10 +94,10 @@ def validate_runtime_class(obj: Obj) -> Sequence[Cause]:
         label_map(faults, where.get("nodeSelector"), "scheduling.nodeSelector")
         tolerations = where.get("tolerations") or ()
         validate_tolerations(faults, tolerations, "scheduling.tolerations")
-        shown = [_shown_toleration(each) for each in tolerations]
-        for i, each in enumerate(shown):
-            if {**each, "TolerationSeconds": None} in ({**one, "TolerationSeconds": None} for one in shown[:i]):
-                faults.append(duplicate(f"scheduling.tolerations[{i}]", each))
+        shown = [_shown_toleration(toleration) for toleration in tolerations]
+        for i, toleration in enumerate(shown):
+            if {**toleration, "TolerationSeconds": None} in ({**one, "TolerationSeconds": None} for one in shown[:i]):
+                faults.append(duplicate(f"scheduling.tolerations[{i}]", toleration))
     return faults
 
 

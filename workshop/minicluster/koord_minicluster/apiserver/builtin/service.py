@@ -210,10 +210,10 @@ def _source_ranges(faults: Faults, service: Obj, kind: str) -> None:
         path = f"metadata.annotations[{_RANGES}]"
     if kind != "LoadBalancer":
         faults.append(forbidden(path, _BALANCED_ONLY))
-    for i, each in enumerate(ranges):
-        add_all(faults, f"{path}[{i}]", each.strip(), formats.cidr(each.strip()))
-    for each in (said or "").split(",") if not ranges and (said or "").strip() else ():
-        add_all(faults, path, each.strip(), formats.cidr(each.strip()))
+    for i, range_ in enumerate(ranges):
+        add_all(faults, f"{path}[{i}]", range_.strip(), formats.cidr(range_.strip()))
+    for range_ in (said or "").split(",") if not ranges and (said or "").strip() else ():
+        add_all(faults, path, range_.strip(), formats.cidr(range_.strip()))
 
 
 def _traffic(faults: Faults, spec: Part, kind: str) -> None:
@@ -256,8 +256,8 @@ def _external(service: Obj) -> str:
             return ",".join(addresses) or NONE
         case "LoadBalancer":
             ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
-            found = sorted({each.get("ip") or each.get("hostname", "") for each in ingress})
-            return ",".join([*found, *addresses]) or "<pending>"
+            shown = sorted({ingress_point.get("ip") or ingress_point.get("hostname", "") for ingress_point in ingress})
+            return ",".join([*shown, *addresses]) or "<pending>"
         case "ExternalName":
             return str(spec.get("externalName", ""))
     return UNKNOWN

@@ -189,4 +189,4 @@ def _assets(spec: Part) -> Iterator[Asset]:
 
 def _asked_for(port: int, ports: list[dict[str, Any]]) -> int:
     """The node port that some protocol of a port asks for."""
-    return next((each["nodePort"] for each in ports if each["port"] == port and each.get("nodePort")), 0)
+    return next((entry["nodePort"] for entry in ports if entry["port"] == port and entry.get("nodePort")), 0)

@@ -72,11 +72,15 @@ def _topologies(faults: Faults, terms: Sequence[Part]) -> None:
     seen: list[dict[str, set[str]]] = [{} for _ in terms]
     for i, term in enumerate(terms):
         said: dict[str, set[str]] = {}
-        for j, each in enumerate(term.get("matchLabelExpressions") or ()):
-            path, key, values = f"allowedTopologies[{i}].matchLabelExpressions[{j}]", each.get("key", ""), set[str]()
-            if not each.get("values"):
+        for j, expression in enumerate(term.get("matchLabelExpressions") or ()):
+            path, key, values = (
+                f"allowedTopologies[{i}].matchLabelExpressions[{j}]",
+                expression.get("key", ""),
+                set[str](),
+            )
+            if not expression.get("values"):
                 faults.append(required(f"{path}.values"))
-            for n, value in enumerate(each.get("values") or ()):
+            for n, value in enumerate(expression.get("values") or ()):
                 if value in values:
                     faults.append(duplicate(f"{path}.values[{n}]", value))
                 values.add(value)
@@ -180,9 +184,9 @@ def validate_csi_node(obj: Obj) -> Sequence[Cause]:
 
 def validate_csi_node_update(new: Obj, old: Obj) -> Sequence[Cause]:
     faults: Faults = []
-    known = {driver.get("name"): _fixed(driver) for driver in old["spec"].get("drivers") or ()}
+    former = {driver.get("name"): _fixed(driver) for driver in old["spec"].get("drivers") or ()}
     for driver in new["spec"].get("drivers") or ():
-        before = known.get(driver.get("name"))
+        before = former.get(driver.get("name"))
         if before is not None and before != _fixed(driver):
             faults.append(invalid("spec.drivers", _shown_driver(driver), "field is immutable"))
     return faults
@@ -308,7 +312,7 @@ def _class_name(obj: Obj) -> str:
 
 def _audiences(obj: Obj) -> str:
     requests = obj["spec"].get("tokenRequests")
-    return UNSET if requests is None else ",".join(each.get("audience", "") for each in requests)
+    return UNSET if requests is None else ",".join(token_request.get("audience", "") for token_request in requests)
 
 
 def _flag(column: str, *path: str) -> Column:

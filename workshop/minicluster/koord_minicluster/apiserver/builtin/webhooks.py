@@ -114,19 +114,21 @@ def _resources(faults: Faults, resources: list[str], path: str) -> None:
     all_of: set[str] = set()
     any_with: set[str] = set()
     plain = False
-    for i, each in enumerate(resources):
-        if not each:
+    for i, resource_text in enumerate(resources):
+        if not resource_text:
             faults.append(required(f"{path}[{i}]"))
             continue
-        resource, slash, sub = each.partition("/")
+        resource, slash, sub = resource_text.partition("/")
         if not slash:
-            plain = each != "*"
+            plain = resource_text != "*"
             continue
         if resource in all_of:
-            text = f"if '{resource}/*' is present, must not specify {each}"
-            faults.append(invalid(f"{path}[{i}]", each, text))
+            text = f"if '{resource}/*' is present, must not specify {resource_text}"
+            faults.append(invalid(f"{path}[{i}]", resource_text, text))
         if sub in any_with:
-            faults.append(invalid(f"{path}[{i}]", each, f"if '*/{sub}' is present, must not specify {each}"))
+            faults.append(
+                invalid(f"{path}[{i}]", resource_text, f"if '*/{sub}' is present, must not specify {resource_text}")
+            )
         if sub == "*":
             all_of.add(resource)
         if resource == "*":

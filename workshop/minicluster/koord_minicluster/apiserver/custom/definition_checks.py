@@ -67,14 +67,14 @@ def definition_faults(crd: Obj, old: Obj | None = None) -> list[Cause]:
 
 def format_warnings(crd: Obj) -> list[str]:
     """Formats of strings that nothing checks."""
-    found: list[str] = []
+    warnings: list[str] = []
     for version in crd.get("spec", {}).get("versions") or ():
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
-        for each in subschemas(schema) if schema else ():
-            format_ = each.get("format", "")
-            if format_ and each.get("type") == "string" and not string_formats.is_known(format_):
-                found.append(f'unrecognized format "{format_}"')
-    return found
+        for subschema in subschemas(schema) if schema else ():
+            format_ = subschema.get("format", "")
+            if format_ and subschema.get("type") == "string" and not string_formats.is_known(format_):
+                warnings.append(f'unrecognized format "{format_}"')
+    return warnings
 
 
 def shared_parts(versions: Sequence[Source]) -> frozenset[str]:
@@ -225,7 +225,7 @@ def _scale_faults(scale: Source | None, path: str) -> Iterator[Cause]:
 
 
 def _column_faults(column: Source, path: str) -> Iterator[Cause]:
-    types, known = ",".join(_COLUMN_TYPES), ",".join(_COLUMN_FORMATS)
+    types, valid = ",".join(_COLUMN_TYPES), ",".join(_COLUMN_FORMATS)
     type_, format_, json_path = column.get("type", ""), column.get("format", ""), column.get("jsonPath", "")
     if not column.get("name"):
         yield required(f"{path}.name")
@@ -234,7 +234,7 @@ def _column_faults(column: Source, path: str) -> Iterator[Cause]:
     elif type_ not in _COLUMN_TYPES:
         yield invalid(f"{path}.type", type_, f"must be one of {types}")
     if format_ and format_ not in _COLUMN_FORMATS:
-        yield invalid(f"{path}.format", format_, f"must be one of {known}")
+        yield invalid(f"{path}.format", format_, f"must be one of {valid}")
     if not json_path:
         yield required(f"{path}.JSONPath")
     elif not json_path.startswith("."):
@@ -248,13 +248,13 @@ def _selectable_faults(fields: Sequence[Source], schema: Source, path: str) -> I
         if not json_path:
             yield required(where)
             continue
-        found: Source | None = schema
+        source: Source | None = schema
         for name in json_path.removeprefix(".").split("."):
-            found = (found.get("properties") or {}).get(name) if found is not None else None
-        if found is None:
+            source = (source.get("properties") or {}).get(name) if source is not None else None
+        if source is None:
             yield invalid(where, json_path, "is an invalid path: does not refer to a valid field")
             continue
-        if found.get("type") not in ("string", "boolean", "integer"):
+        if source.get("type") not in ("string", "boolean", "integer"):
             text = (
                 "must point to a field of type string, boolean or integer. Enum string fields and strings with formats "
                 "are allowed."
@@ -340,4 +340,4 @@ def _approval_faults(crd: Obj, old: Obj | None) -> Iterator[Cause]:
 def is_true(crd: Obj, condition: str) -> bool:
     """Whether a definition has a condition, with status True."""
     conditions = (crd.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") == condition and each.get("status") == "True" for each in conditions)
+    return any(entry.get("type") == condition and entry.get("status") == "True" for entry in conditions)

@@ -32,10 +32,10 @@ def compile_path(path: str) -> Find:
     steps = list(_steps(path))
 
     def find(value: Any) -> list[Any]:
-        found = [value]
+        values = [value]
         for step in steps:
-            found = [inner for each in found for inner in step(each)]
-        return found
+            values = [inner for value_ in values for inner in step(value_)]
+        return values
 
     return find
 
@@ -116,10 +116,10 @@ def _filter(left: str, operator: str | None, right: str | None) -> Step:
     wanted = _literal(right) if right is not None else None
 
     def fits(item: Any) -> bool:
-        found = find(item)
+        values = find(item)
         if operator is None:
-            return bool(found)
-        return bool(found) and _compare(found[0], operator, wanted)
+            return bool(values)
+        return bool(values) and _compare(values[0], operator, wanted)
 
     def step(value: Any) -> Iterator[Any]:
         if isinstance(value, list):

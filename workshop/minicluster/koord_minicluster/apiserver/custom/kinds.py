@@ -60,7 +60,7 @@ def _prepare_update(crd: Obj, _old: Obj) -> None:
 def _store_version(crd: Obj) -> None:
     """Remember each version in which objects were ever stored."""
     stored = list(crd["status"].get("storedVersions") or ())
-    storage = next((each["name"] for each in crd["spec"].get("versions") or () if each.get("storage")), None)
+    storage = next((version["name"] for version in crd["spec"].get("versions") or () if version.get("storage")), None)
     if storage is not None and storage not in stored:
         crd["status"] = {**crd["status"], "storedVersions": [*stored, storage]}
 
@@ -122,10 +122,10 @@ def with_condition(
 ) -> list[Obj]:
     """Conditions with one of them set; its time moves only when its status does."""
     new = {"type": type_, "status": status, "lastTransitionTime": now, "reason": reason, "message": message}
-    for i, each in enumerate(conditions):
-        if each["type"] == type_:
-            if each["status"] == status:
-                new["lastTransitionTime"] = each.get("lastTransitionTime", now)
+    for i, condition in enumerate(conditions):
+        if condition["type"] == type_:
+            if condition["status"] == status:
+                new["lastTransitionTime"] = condition.get("lastTransitionTime", now)
             return [*conditions[:i], new, *conditions[i + 1 :]]
     return [*conditions, new]
 
@@ -157,9 +157,9 @@ def _accepted_names(
     take("plural", resources, "PluralConflict")
     take("singular", resources, "SingularConflict")
     own = set(accepted.get("shortNames") or ())
-    clashes = [each for each in wanted.get("shortNames") or () if each not in own and each in resources]
+    clashes = [name for name in wanted.get("shortNames") or () if name not in own and name in resources]
     if clashes:
-        texts = [f'"{each}" is already in use' for each in clashes]
+        texts = [f'"{name}" is already in use' for name in clashes]
         conflict = ("ShortNamesConflict", texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
         short_names = accepted.get("shortNames")
     else:
@@ -227,9 +227,9 @@ def _deprecation(spec: Mapping[str, Any], version: Mapping[str, Any], kind: str)
     if version.get("deprecationWarning") is not None:
         return str(version["deprecationWarning"])
     group, name = spec["group"], version["name"]
-    order = by_priority(each["name"] for each in spec["versions"])
-    fit = {each["name"] for each in spec["versions"] if each.get("served") and not each.get("deprecated")}
-    better = next((each for each in order[: order.index(name)] if each in fit), None)
+    order = by_priority(version["name"] for version in spec["versions"])
+    fit = {version["name"] for version in spec["versions"] if version.get("served") and not version.get("deprecated")}
+    better = next((newer for newer in order[: order.index(name)] if newer in fit), None)
     instead = f"; use {group}/{better} {kind}" if better else ""
     return f"{group}/{name} {kind} is deprecated{instead}"
 
@@ -355,8 +355,8 @@ def _selectable(fields: Sequence[Mapping[str, str]]) -> Callable[[Obj], Mapping[
     paths = {field["jsonPath"].removeprefix("."): simple_path(field["jsonPath"]) for field in fields}
 
     def select(obj: Obj) -> Mapping[str, str]:
-        found = {name: lookup(obj, path) for name, path in paths.items()}
-        return {name: "" if value is None else _text(value) for name, value in found.items()}
+        values = {name: lookup(obj, path) for name, path in paths.items()}
+        return {name: "" if value is None else _text(value) for name, value in values.items()}
 
     return select
 
@@ -364,7 +364,7 @@ def _selectable(fields: Sequence[Mapping[str, str]]) -> Callable[[Obj], Mapping[
 def _columns(definitions: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
     if not definitions:
         return printing.DEFAULT_COLUMNS
-    return (printing.NAME, *(_column(each) for each in definitions))
+    return (printing.NAME, *(_column(definition) for definition in definitions))
 
 
 def _column(definition: Mapping[str, Any]) -> Column:
@@ -375,8 +375,8 @@ def _column(definition: Mapping[str, Any]) -> Column:
         find = lambda _obj: []  # noqa: E731 # as the real server: a column that cannot be read stays empty
 
     def cell(obj: Obj, now_s: float) -> object:
-        found = find(obj)
-        return _cell(type_, found[0], now_s) if found else None
+        values = find(obj)
+        return _cell(type_, values[0], now_s) if values else None
 
     return Column(
         name=definition["name"],

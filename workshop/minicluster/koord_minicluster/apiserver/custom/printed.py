@@ -35,7 +35,7 @@ def printed_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
         value = schema.get(name, zero)
         match name:
             case "allOf" | "oneOf" | "anyOf" if value:
-                value = [printed_schema(each) for each in value]
+                value = [printed_schema(item) for item in value]
             case "not" if value:
                 value = printed_schema(value)
             case "properties" | "definitions" | "patternProperties" if value:

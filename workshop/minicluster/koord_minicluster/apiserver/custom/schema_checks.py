@@ -55,7 +55,7 @@ def schema_faults(schema: Source, path: str) -> list[Cause]:
     if schema.get("nullable"):
         causes.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
     of_structure: list[Cause] = []
-    is_supported = not any(each.get(name) for each in subschemas(schema) for name in _UNSUPPORTED)
+    is_supported = not any(subschema.get(name) for subschema in subschemas(schema) for name in _UNSUPPORTED)
     if is_supported:
         of_structure = sorted(set(_structure_faults(schema, "root", path)), key=str)
         of_structure = of_structure or list(_default_faults(schema, path, is_root=True, in_meta=False))
@@ -80,13 +80,13 @@ def subschemas(schema: Source) -> Iterator[Source]:
     """A schema and all those within it."""
     yield schema
     for name in ("allOf", "anyOf", "oneOf"):
-        for each in schema.get(name) or ():
-            yield from subschemas(each)
+        for subschema in schema.get(name) or ():
+            yield from subschemas(subschema)
     for name in ("not", "items", "additionalProperties"):
         if isinstance(inner := schema.get(name), Mapping):
             yield from subschemas(inner)
-    for each in (schema.get("properties") or {}).values():
-        yield from subschemas(each)
+    for subschema in (schema.get("properties") or {}).values():
+        yield from subschemas(subschema)
 
 
 def _key(path: str, name: str) -> str:
@@ -158,7 +158,7 @@ def _first_of_all(schema: Source) -> Source:
 
 
 def _is_int_or_string(schema: Source) -> bool:
-    return [dict(each) for each in schema.get("anyOf") or ()] == _INT_OR_STRING
+    return [dict(alternative) for alternative in schema.get("anyOf") or ()] == _INT_OR_STRING
 
 
 def _value_faults(schema: Source, path: str, skip_any_of: bool, skip_first_all_of: bool) -> Iterator[Cause]:
@@ -207,12 +207,12 @@ def _nested_completeness_faults(values: Source, schema: Source | None, path: str
     if isinstance(values.get("items"), Mapping):
         items = schema.get("items")
         yield from _nested_completeness_faults(values["items"], items, f"{path}.items", f"{from_path}.items")
-    known: Mapping[str, Source] = schema.get("properties") or {}
+    properties: Mapping[str, Source] = schema.get("properties") or {}
     additional = schema.get("additionalProperties")
     for name, inner in (values.get("properties") or {}).items():
         where = _key(from_path, name)
-        if name in known:
-            yield from _nested_completeness_faults(inner, known[name], _key(path, name), where)
+        if name in properties:
+            yield from _nested_completeness_faults(inner, properties[name], _key(path, name), where)
         elif isinstance(additional, Mapping):
             yield from _nested_completeness_faults(inner, additional, f"{path}.additionalProperties", where)
         elif not schema.get("x-kubernetes-preserve-unknown-fields"):
@@ -364,14 +364,14 @@ def _map_list_faults(items: object, keys: list[str], path: str) -> Iterator[Caus
 
 def _key_faults(items: Source, keys: list[str], path: str) -> Iterator[Cause]:
     for key in keys:
-        known = (items.get("properties") or {}).get(key)
-        if known is None:
+        property_ = (items.get("properties") or {}).get(key)
+        if property_ is None:
             continue
         where = f"{path}.items.properties[{key}]"
-        if key not in (items.get("required") or ()) and known.get("default") is None:
+        if key not in (items.get("required") or ()) and property_.get("default") is None:
             text = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
             yield required(f"{where}.default", text)
-        if known.get("nullable"):
+        if property_.get("nullable"):
             text = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"
             yield forbidden(f"{where}.nullable", text)
 

@@ -94,13 +94,15 @@ _with_rules: dict[int, tuple[Schema, bool]] = {}
 
 def has_rules(schema: Schema) -> bool:
     """Whether a schema has CEL rules anywhere."""
-    known = _with_rules.get(id(schema))
-    if known is None or known[0] is not schema:
+    remembered = _with_rules.get(id(schema))
+    if remembered is None or remembered[0] is not schema:
         inner = (*schema.properties.values(), *schema.all_of, *schema.any_of, *schema.one_of)
         others = (schema.items, schema.values, schema.not_)
-        found = bool(schema.rules) or any(has_rules(each) for each in (*inner, *others) if each is not None)
-        known = _with_rules[id(schema)] = (schema, found)
-    return known[1]
+        has_any = bool(schema.rules) or any(
+            has_rules(subschema) for subschema in (*inner, *others) if subschema is not None
+        )
+        remembered = _with_rules[id(schema)] = (schema, has_any)
+    return remembered[1]
 
 
 class _Walk:
@@ -179,27 +181,27 @@ class _Walk:
         causes: list[Cause] = []
 
         def outcomes(schemas: Sequence[Schema]) -> list[list[Cause]]:
-            return [self._faults(each, value, old, path) for each in schemas]
+            return [self._faults(subschema, value, old, path) for subschema in schemas]
 
         if schema.any_of:
-            found = outcomes(schema.any_of)
-            if all(found):
+            results = outcomes(schema.any_of)
+            if all(results):
                 causes.append(_composed(f'"{path}" must validate at least one schema (anyOf)'))
-                causes += found[0]
+                causes += results[0]
         if schema.one_of:
-            found = outcomes(schema.one_of)
-            valid = sum(1 for each in found if not each)
+            results = outcomes(schema.one_of)
+            valid = sum(1 for faults in results if not faults)
             if valid != 1:
                 text = "Found none valid" if not valid else f"Found {valid} valid alternatives"
                 causes.append(_composed(f'"{path}" must validate one and only one schema (oneOf). {text}'))
                 if not valid:
-                    causes += found[0]
+                    causes += results[0]
         if schema.all_of:
-            found = outcomes(schema.all_of)
-            for each in found:
-                causes += each
-            if any(found):
-                none = ". None validated" if all(found) else ""
+            results = outcomes(schema.all_of)
+            for faults in results:
+                causes += faults
+            if any(results):
+                none = ". None validated" if all(results) else ""
                 causes.append(_composed(f'"{path}" must validate all the schemas (allOf){none}'))
         if schema.not_ is not None and not self._faults(schema.not_, value, old, path):
             causes.append(_composed(f'"{path}" must not validate the schema (not)'))
@@ -319,9 +321,9 @@ def _bad_number(path: str, value: float, text: str) -> Cause:
 
 
 def _enum_faults(schema: Schema, value: object, path: str) -> list[Cause]:
-    if not schema.enum or any(_equal(value, each) or _converts(value, each) for each in schema.enum):
+    if not schema.enum or any(_equal(value, allowed) or _converts(value, allowed) for allowed in schema.enum):
         return []
-    texts = [each if isinstance(each, str) else msgspec.json.encode(each).decode() for each in schema.enum]
+    texts = [allowed if isinstance(allowed, str) else msgspec.json.encode(allowed).decode() for allowed in schema.enum]
     return [not_supported(_field(path), value, texts)]
 
 
@@ -400,13 +402,13 @@ def _map_list_faults(schema: Schema, value: list[Any], path: str) -> list[Cause]
 def _repeats(values: Sequence[Any]) -> list[int]:
     """Where each value that occurs more than once occurs for the second time."""
     seen: dict[bytes, int] = {}
-    found = []
+    repeated = []
     for i, value in enumerate(values):
         key = _canonical(value)
         seen[key] = seen.get(key, 0) + 1
         if seen[key] == 2:
-            found.append(i)
-    return found
+            repeated.append(i)
+    return repeated
 
 
 def _canonical(value: object) -> bytes:

@@ -150,16 +150,18 @@ class Definitions:
         """Every definition, to be read only: each is decoded once, since each that settles looks at all the others."""
         kept, self._read = self._read, {}
         for entry in self._collection.entries():
-            known = kept.get(entry.key)
-            current = known is not None and known[0] is entry
-            self._read[entry.key] = known if known and current else (entry, msgspec.json.decode(entry.value))
+            kept_definition = kept.get(entry.key)
+            current = kept_definition is not None and kept_definition[0] is entry
+            self._read[entry.key] = (
+                kept_definition if kept_definition and current else (entry, msgspec.json.decode(entry.value))
+            )
         return [definition for _, definition in self._read.values()]
 
     def _serve(self, name: str, resources: list[Resource]) -> None:
         """Put a definition's resources into the registry in place of those it had there."""
-        known = self._served.get(name, [])
+        former = self._served.get(name, [])
         kept = {(resource.group, resource.version, resource.plural) for resource in resources}
-        for resource in known:
+        for resource in former:
             if (resource.group, resource.version, resource.plural) not in kept:
                 self._registry.remove(resource.group, resource.version, resource.plural)
         for resource in resources:
@@ -172,7 +174,7 @@ class Definitions:
 
 def _released(crd: Obj, status: Obj) -> Obj:
     meta = dict(crd["metadata"])
-    left = [each for each in meta.get("finalizers") or () if each != kinds.CLEANUP_FINALIZER]
+    left = [finalizer for finalizer in meta.get("finalizers") or () if finalizer != kinds.CLEANUP_FINALIZER]
     meta.pop("finalizers", None)
     if left:
         meta["finalizers"] = left

@@ -127,10 +127,10 @@ def leaves(one: Set) -> Set:
 def contains(one: Set, path: Path) -> bool:
     node = one
     for step in path:
-        found = node.get(step)
-        if found is None:
+        child = node.get(step)
+        if child is None:
             return False
-        node = found
+        node = child
     return bool(path) and is_member(node)
 
 
@@ -273,5 +273,5 @@ def show_value(item: Any) -> str:
     if isinstance(item, list):
         return "[" + ",".join(map(show_value, item)) + "]"
     if isinstance(item, dict):
-        return "".join(f"{name}={show_value(each)}" for name, each in item.items())
+        return "".join(f"{name}={show_value(field_value)}" for name, field_value in item.items())
     return str(item)

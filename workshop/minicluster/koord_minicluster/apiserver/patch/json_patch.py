@@ -139,8 +139,8 @@ class _Patching:
 
     def _test(self, path: str, operation: Mapping[str, Any]) -> None:
         wanted = operation.get("value")
-        found = self._root if path == "" else _value_at(self._root, self._parts(path, "test"), path, "test")
-        if not same(found, wanted):
+        value = self._root if path == "" else _value_at(self._root, self._parts(path, "test"), path, "test")
+        if not same(value, wanted):
             raise DoesNotApply(f"testing value {path} failed: test failed")
 
     def _parts(self, path: str, kind: str) -> list[str]:

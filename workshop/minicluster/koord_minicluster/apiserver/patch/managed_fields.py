@@ -199,9 +199,9 @@ def _taken(owners: Owners, written: Set, removed: Set, applier: Owner | None = N
 
 
 class _Conflicts(Exception):
-    def __init__(self, found: list[tuple[Owner, Path]]) -> None:
+    def __init__(self, conflicts: list[tuple[Owner, Path]]) -> None:
         super().__init__()
-        self.found = found
+        self.found = conflicts
 
 
 def apply(
@@ -262,11 +262,11 @@ def _apply(
     try:
         new, after = _applied(plan, base, applied, owners, applier, api_version, force, reach, versions)
     except _Conflicts as conflicts:
-        found = conflicts.found
+        conflicts_left = conflicts.found
         if manager == "kubectl":
-            found = _beyond_last_applied(plan, base, found, api_version)
-        if found:
-            raise conflict_error(found) from None
+            conflicts_left = _beyond_last_applied(plan, base, conflicts_left, api_version)
+        if conflicts_left:
+            raise conflict_error(conflicts_left) from None
         new, after = _applied(plan, base, applied, owners, applier, api_version, True, reach, versions)
     except Untyped as error:
         raise _failed(str(error)) from error
@@ -348,12 +348,12 @@ def _applied(
 
 
 def _refuse_conflicts(owners: Owners, applier: Owner, written: Set) -> None:
-    found = []
+    conflicts = []
     for owner in sorted(owners, key=Owner.identifier):
         if owner != applier:
-            found += [(owner, path) for path in fields.paths(fields.intersection(owners[owner].fields, written))]
-    if found:
-        raise _Conflicts(found)
+            conflicts += [(owner, path) for path in fields.paths(fields.intersection(owners[owner].fields, written))]
+    if conflicts:
+        raise _Conflicts(conflicts)
 
 
 def _pruned(plan: Plan, merged: Obj, last: Set, owned: list[Set]) -> Obj:
@@ -370,44 +370,44 @@ def _pruned(plan: Plan, merged: Obj, last: Set, owned: list[Set]) -> Obj:
     return result
 
 
-def conflict_error(found: list[tuple[Owner, Path]]) -> StatusError:
+def conflict_error(conflicts: list[tuple[Owner, Path]]) -> StatusError:
     """409, with a cause for each field that another owner has."""
     causes = [
-        Cause(fields.show(path), "FieldManagerConflict", f"conflict with {owner.shown()}") for owner, path in found
+        Cause(fields.show(path), "FieldManagerConflict", f"conflict with {owner.shown()}") for owner, path in conflicts
     ]
-    if len(found) == 1:
-        ((owner, path),) = found
+    if len(conflicts) == 1:
+        ((owner, path),) = conflicts
         message = f"Apply failed with 1 conflict: conflict with {owner.shown()}: {fields.show(path)}"
     else:
         lines: list[str] = []
         said: Owner | None = None
-        for owner, path in found:
+        for owner, path in conflicts:
             if owner != said:
                 lines.append(f"conflicts with {owner.shown()}:")
                 said = owner
             lines.append(f"- {fields.show(path)}")
-        message = f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
+        message = f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
     return StatusError(409, "Conflict", message, causes=causes)
 
 
 def _beyond_last_applied(
-    plan: Plan, live: Obj, found: list[tuple[Owner, Path]], api_version: str
+    plan: Plan, live: Obj, conflicts: list[tuple[Owner, Path]], api_version: str
 ) -> list[tuple[Owner, Path]]:
     """The conflicts that remain for kubectl: it owns the unchanged fields that its own client-side apply had set."""
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     if not text:
-        return found
+        return conflicts
     try:
         last = msgspec.json.decode(text)
         if not isinstance(last, dict) or last.get("apiVersion") != api_version:
-            return found
+            return conflicts
         merging.check(plan, last)
         said = merging.field_set(plan, last)
         for part in merging.compare(plan, last, live):
             said = fields.difference(said, part)
     except (msgspec.MsgspecError, Untyped):
-        return found
-    return [(owner, path) for owner, path in found if not fields.contains(said, path)]
+        return conflicts
+    return [(owner, path) for owner, path in conflicts if not fields.contains(said, path)]
 
 
 def _with_last_applied(annotations: Mapping[str, str], applied: Obj) -> dict[str, str]:

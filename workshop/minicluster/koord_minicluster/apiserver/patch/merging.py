@@ -48,16 +48,16 @@ def _compare_maps(plan: Plan, old: dict[str, Any], new: dict[str, Any], changes:
         value, before = new[name], old.get(name, _ABSENT)
         if before is value:
             continue
-        found = fields.get(name)
-        step, below = found if found is not None else ("f:" + name, plan.below(name))
+        field = fields.get(name)
+        step, below = field if field is not None else ("f:" + name, plan.below(name))
         # The interpreter's own comparison settles most of an object at once.
         if before == value and (not below.open or same(before, value)):
             continue
         _compare(below, step, before, value, changes)
     for name, value in old.items():
         if name not in new:
-            found = fields.get(name)
-            step, below = found if found is not None else ("f:" + name, plan.below(name))
+            field = fields.get(name)
+            step, below = field if field is not None else ("f:" + name, plan.below(name))
             changes.removed[step] = whole(below, value)
 
 
@@ -151,14 +151,14 @@ def _compare_lists(plan: Plan, old: list[Any], new: list[Any], changes: Changes)
 
 
 def _by_step(plan: Plan, items: list[Any]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
+    by_step: dict[str, list[Any]] = {}
     for index, item in enumerate(items):
         try:
             step = plan.step(item)
         except Untyped as error:
             raise Untyped(f"element {index}: {error}") from None
-        found.setdefault(step, []).append(item)
-    return found
+        by_step.setdefault(step, []).append(item)
+    return by_step
 
 
 def whole(plan: Plan, value: Any) -> Set:
@@ -187,13 +187,13 @@ def is_kept(names: tuple[str, ...]) -> bool:
 def shape(plan: Plan, names: tuple[str, ...]) -> Shape:
     """The set of a map with just these fields, each as a leaf; and the fields that are none. Most maps of a kind have
     one of a few shapes, so these are kept."""
-    if known := plan.shapes.get(names):
-        return known
+    if remembered := plan.shapes.get(names):
+        return remembered
     node: Set = {".": {}}
     deeper = []
     for name in names:
-        found = plan.fields.get(name)
-        step, below = found if found is not None else ("f:" + name, plan.below(name))
+        field = plan.fields.get(name)
+        step, below = field if field is not None else ("f:" + name, plan.below(name))
         node[step] = {}
         if not below.leaf:
             deeper.append((name, step, below))
@@ -221,10 +221,10 @@ def field_set(plan: Plan, value: dict[str, Any]) -> Set:
     """The fields that a configuration sets: leaves, items, and the entries of maps with free keys."""
     result: Set = {}
     for name, child in value.items():
-        found = plan.fields.get(name)
-        step, below = found if found is not None else ("f:" + name, plan.below(name))
+        field = plan.fields.get(name)
+        step, below = field if field is not None else ("f:" + name, plan.below(name))
         node = _field_node(below, child)
-        if found is None or child is None or (isinstance(child, dict) and not child):
+        if field is None or child is None or (isinstance(child, dict) and not child):
             node = {".": {}, **node} if node else {}
         if node is not None:
             result[step] = node
@@ -267,8 +267,8 @@ def _plan_below(plan: Plan | None, step: str) -> Plan | None:
     if plan is None:
         return None
     if step.startswith("f:") and plan.kind in ("map", "any"):
-        found = plan.fields.get(step[2:])
-        return found[1] if found is not None else plan.element
+        field = plan.fields.get(step[2:])
+        return field[1] if field is not None else plan.element
     return plan.item if step.startswith("k:") and plan.kind == "list" else None
 
 
@@ -423,8 +423,8 @@ def _check(plan: Plan, value: Any, path: str, faults: list[str]) -> None:
             faults.append(f"{prefix}expected map, got &{{{go_text.plain(value)}}}")
             return
         for name, child in value.items():
-            found = plan.fields.get(name)
-            below = found[1] if found is not None else plan.element
+            field = plan.fields.get(name)
+            below = field[1] if field is not None else plan.element
             if below is None:
                 faults.append(f"{path}.{name}: field not declared in schema")
                 return

@@ -47,7 +47,7 @@ def _changed(plan: Plan, below: Plan, step: str, empty: Any, new: Any) -> Set | 
     if below.kind == "map":
         return added(below, empty or {}, new or {})
     if below.kind == "list" and not empty:
-        return {each: msgspec.Raw(text.encode()) for each, text in _items(below, new).items()}
+        return {name: msgspec.Raw(text.encode()) for name, text in _items(below, new).items()}
     changes = merging.compare(plan, {step[2:]: empty}, {step[2:]: new})
     return fields.union(changes.modified, changes.added).get(step)
 

@@ -68,9 +68,9 @@ class Plan:
 
     def below(self, name: str) -> Plan:
         """The plan of a map's field."""
-        found = self.fields.get(name)
-        if found is not None:
-            return found[1]
+        field = self.fields.get(name)
+        if field is not None:
+            return field[1]
         return self.element or _DEDUCED
 
     def step(self, item: Any) -> str:
@@ -78,18 +78,18 @@ class Plan:
         keys = self.keys
         if type(item) is dict and keys:
             if len(keys) == 1:
-                known: object = item.get(keys[0])
-                if type(known) is not str or len(known) > LONGEST:
+                key: object = item.get(keys[0])
+                if type(key) is not str or len(key) > LONGEST:
                     return self._step(item)
             else:
-                known = tuple([item.get(name) for name in keys])
-                if not all(value.__class__ is int or (type(value) is str and len(value) <= LONGEST) for value in known):
+                key = tuple([item.get(name) for name in keys])
+                if not all(value.__class__ is int or (type(value) is str and len(value) <= LONGEST) for value in key):
                     return self._step(item)
-            step = self._steps.get(known)
+            step = self._steps.get(key)
             if step is None:
                 if len(self._steps) >= _MOST_STEPS:
                     self._steps.clear()
-                step = self._steps[known] = self._step(item)
+                step = self._steps[key] = self._step(item)
             return step
         return self._step(item)
 
@@ -106,19 +106,19 @@ class Plan:
             raise Untyped("associative list with keys may not have a null element")
         if not isinstance(item, dict):
             raise Untyped("associative list with keys may not have non-map elements")
-        found = {}
+        values = {}
         for name in self.keys:
             if name in item:
-                found[name] = item[name]
+                values[name] = item[name]
             elif name in self.defaults:
-                found[name] = self.defaults[name]
-        if not found:
+                values[name] = self.defaults[name]
+        if not values:
             listed = " ".join(f'"{name}"' for name in self.keys)
             raise Untyped(
                 f"associative list with keys has an element that omits all key fields [{listed}] "
                 "(and doesn't have default values for any key fields)"
             )
-        return fields.key(found)
+        return fields.key(values)
 
     def of(self, value: Any) -> Plan:
         """The plan that fits a value, where the type is open: maps by field, lists as a whole."""
@@ -155,9 +155,9 @@ def plan_of(schema: Schema) -> Plan:
 
 
 def _compiled(schema: Schema, *, preserve: bool = False) -> Plan:
-    known = _plans.get(schema)
-    if known is not None:
-        return known
+    plan = _plans.get(schema)
+    if plan is not None:
+        return plan
     preserve = preserve or schema.preserve_unknown
     plan = _bare(schema)
     # Known before its fields are, since schemas may contain themselves.
@@ -256,10 +256,10 @@ def empty(schema: Schema) -> dict[str, Any]:
     """What a new object of a built-in kind holds before anything is set: the fields that always appear."""
     if not schema.ref:
         return {}
-    found = _empties.get(schema)
-    if found is None:
-        found = _empties[schema] = _empty(schema)
-    return found
+    emptied = _empties.get(schema)
+    if emptied is None:
+        emptied = _empties[schema] = _empty(schema)
+    return emptied
 
 
 def _empty(schema: Schema) -> dict[str, Any]:

@@ -47,10 +47,10 @@ class Correlation:
             if self.schema.list_type != "map" or not value:
                 return value == old
             inner = [self.item(item) for item in value]
-            return len(value) == len(old) and all(each is not None and each.is_same() for each in inner)
+            return len(value) == len(old) and all(item is not None and item.is_same() for item in inner)
         if isinstance(value, dict) and isinstance(old, dict):
             inner = [self.key(name) for name in value]
-            return len(value) == len(old) and all(each is not None and each.is_same() for each in inner)
+            return len(value) == len(old) and all(item is not None and item.is_same() for item in inner)
         return type(value) is type(old) and bool(value == old)
 
 

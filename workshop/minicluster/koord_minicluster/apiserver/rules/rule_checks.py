@@ -32,14 +32,14 @@ def rule_faults(schema: Schema, path: str, faulty: Collection[str] = (), *, is_s
     in it: what is around them has no rules that could be judged, nor has a schema that is not structural."""
     check = _Check(faulty, is_structural)
     check.visit(schema, path, _Place(count=1, is_root=True))
-    found = [*check.of_paths, *check.of_rules]
+    faults = [*check.of_paths, *check.of_rules]
     if check.total > TOTAL_LIMIT:
         text = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
-        dearest = sorted(check.dear, key=lambda each: -each[0])[:_MOST_TOLD]
-        found += [forbidden(where, text) for _, where in dearest]
+        dearest = sorted(check.dear, key=lambda rule: -rule[0])[:_MOST_TOLD]
+        faults += [forbidden(where, text) for _, where in dearest]
         name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
-        found.append(forbidden(path, _too_dear(name, check.total, TOTAL_LIMIT)))
-    return found
+        faults.append(forbidden(path, _too_dear(name, check.total, TOTAL_LIMIT)))
+    return faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class _Check:
         if schema.values is not None:
             below.append((f"{path}.additionalProperties", schema.values, inside))
         if schema.items is not None:
-            known = inside if schema.list_type == "map" else replace(inside, uncorrelatable=path)
-            below.append((f"{path}.items", schema.items, known))
+            below_place = inside if schema.list_type == "map" else replace(inside, uncorrelatable=path)
+            below.append((f"{path}.items", schema.items, below_place))
         for where, inner, there in below:
             is_faulty |= self.visit(inner, where, there)
         return self._rules(schema, path, place, is_faulty) if schema.rules else is_faulty

@@ -180,9 +180,9 @@ class _Walk:
             for i, item in enumerate(value):
                 was = old_items.counterpart(item)
                 inner = None if correlation is None else correlation.item(item)
-                known = seen[i] if isinstance(seen, list) else _UNSEEN
+                known_value = seen[i] if isinstance(seen, list) else _UNSEEN
                 around = nearest if correlation is None else correlation
-                self.check(node.items, item, was, f"{path}[{i}]", inner, around, known)
+                self.check(node.items, item, was, f"{path}[{i}]", inner, around, known_value)
 
     def _check_map(
         self,
@@ -208,9 +208,9 @@ class _Walk:
             else:
                 inner = None if correlation is None else correlation.key(key)
                 around = nearest if correlation is None else correlation
-            known = seen.get(name, _UNSEEN) if isinstance(seen, dict) else _UNSEEN
+            known_value = seen.get(name, _UNSEEN) if isinstance(seen, dict) else _UNSEEN
             was_known = old_seen.get(name, _UNSEEN) if isinstance(old_seen, dict) else _UNSEEN
-            self.check(below, item, before.get(key), place, inner, around, known, was_known)
+            self.check(below, item, before.get(key), place, inner, around, known_value, was_known)
 
     def _apply(self, node: _Node, value: Any, seen: Any, old: Any, path: str, is_same: bool) -> None:
         plain: dict[str, Any] = {"self": seen}
@@ -259,16 +259,16 @@ class _Walk:
         expression = rule.message_expression
         if not isinstance(expression, Expression):
             return default, False
-        told, cost = expression.evaluate(variables)
+        message, cost = expression.evaluate(variables)
         if cost > self.budget:
             return f"messageExpression evaluation failed due to running out of cost budget, {_SPENT}", True
         self.budget -= cost
-        if isinstance(told, CostExceeded):
+        if isinstance(message, CostExceeded):
             text = f"{_SPENT} due to call cost exceeds limit for messageExpression"
             return f"{text}: {go_quoted(expression.source)}", True
-        told = told.strip() if isinstance(told, str) else ""
-        is_usable = told and "\n" not in told and len(told.encode()) <= _LONGEST_MESSAGE
-        return (told if is_usable else default), False
+        text = message.strip() if isinstance(message, str) else ""
+        is_usable = text and "\n" not in text and len(text.encode()) <= _LONGEST_MESSAGE
+        return (text if is_usable else default), False
 
 
 def _below(path: str, field_path: str) -> str:

@@ -168,8 +168,8 @@ def _why_none(status: Obj) -> str:
 
 def _allowed_condition(status: Obj) -> Obj:
     """The condition that says why no disruption is allowed, if it does."""
-    found = (c for c in status.get("conditions") or () if c.get("type") == "DisruptionAllowed")
-    condition: Obj = next(found, {})
+    allowed = (c for c in status.get("conditions") or () if c.get("type") == "DisruptionAllowed")
+    condition: Obj = next(allowed, {})
     return condition if condition.get("status") == "False" else {}
 
 

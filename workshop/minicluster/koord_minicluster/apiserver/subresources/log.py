@@ -85,7 +85,7 @@ class NodeLog:
             raise object_not_found("pods", "", node)
         status: dict[str, Any] = msgspec.json.decode(entry.value).get("status") or {}
         port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
-        addresses = {each["type"]: each["address"] for each in status.get("addresses") or ()}
+        addresses = {address["type"]: address["address"] for address in status.get("addresses") or ()}
         host = addresses.get("InternalIP") or addresses.get("ExternalIP") or addresses.get("Hostname")
         if not host or not port:
             raise StatusError(500, "InternalError", f'node "{node}" does not say where its logs are')
@@ -110,17 +110,17 @@ def _check_options(name: str, query: Mapping[str, str]) -> None:
 
 def _container(pod: Obj, asked: str) -> str:
     spec, name = pod["spec"], pod["metadata"]["name"]
-    main = [each["name"] for each in spec.get("containers") or ()]
+    main = [container["name"] for container in spec.get("containers") or ()]
     groups = ("initContainers", "containers", "ephemeralContainers")
-    known = [each["name"] for group in groups for each in spec.get(group) or ()]
+    names = [container["name"] for group in groups for container in spec.get(group) or ()]
     if asked:
-        if asked not in known:
+        if asked not in names:
             raise bad_request(f"container {asked} is not valid for pod {name}")
         return asked
     if len(main) == 1:
         return str(main[0])
     annotated = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container")
-    if annotated in known:
+    if annotated in names:
         return str(annotated)
-    listed = " ".join(known)
+    listed = " ".join(names)
     raise bad_request(f"a container name must be specified for pod {name}, choose one of: [{listed}]")

@@ -177,8 +177,8 @@ def scale_of(resource: Resource, obj: Obj, *, needs_replicas: bool = True) -> Ob
 def _selector_text(resource: Resource, obj: Obj) -> str:
     if resource.custom:
         path = resource.scale_paths.get("labelSelector")
-        found = _get_at(obj, tuple(path.strip(".").split("."))) if path else ""
-        return found if isinstance(found, str) else ""
+        text = _get_at(obj, tuple(path.strip(".").split("."))) if path else ""
+        return text if isinstance(text, str) else ""
     selector = obj["spec"].get("selector")
     if selector is None:
         return ""
@@ -196,10 +196,10 @@ def _path(resource: Resource, name: str, fallback: str) -> tuple[str, ...]:
 
 
 def _get_at(obj: Obj, path: tuple[str, ...]) -> Any:
-    found: Any = obj
+    value: Any = obj
     for part in path:
-        found = found.get(part) if isinstance(found, dict) else None
-    return found
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
 
 
 def _put_at(obj: Obj, path: tuple[str, ...], value: object) -> None:

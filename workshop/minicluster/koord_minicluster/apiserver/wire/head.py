@@ -69,10 +69,10 @@ class Head(NamedTuple):
 def parse(text: bytes) -> Head:
     """The head without the empty line at its end. Raises BadHead."""
     line, _, rest = text.partition(b"\r\n")
-    found = _REQUEST_LINE.fullmatch(line.decode("latin-1"))
-    if found is None:
+    match_ = _REQUEST_LINE.fullmatch(line.decode("latin-1"))
+    if match_ is None:
         raise BadHead("malformed request line")
-    method, target, minor = found.groups()
+    method, target, minor = match_.groups()
     fields = _kept(rest) if len(rest) <= _WORTH_KEEPING_BYTES else _fields(rest)
     modern = minor == "1"
     if modern and "Host" not in fields.headers:

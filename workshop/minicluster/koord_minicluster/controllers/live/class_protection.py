@@ -35,19 +35,24 @@ class ClassProtectionLoop:
         served.add_handler(self._served_changed)
 
     def _served_changed(self) -> None:
-        found = self._served.find(f"{GROUP}/v1", KIND)
-        if found is not None and self._classes is None:
+        resource = self._served.find(f"{GROUP}/v1", KIND)
+        if resource is not None and self._classes is None:
             self._kind: Kind[VolumeAttributesClass] = Kind(
-                GROUP, found.version, KIND, found.plural, False, "koord.api.kubernetes.storage:VolumeAttributesClass"
+                GROUP,
+                resource.version,
+                KIND,
+                resource.plural,
+                False,
+                "koord.api.kubernetes.storage:VolumeAttributesClass",
             )
             self._classes = self._cluster.view(self._kind)
             self.controller.watch(self._classes, _leaving)
 
     async def _reconcile(self, key: str) -> Requeue | None:
-        known = self._classes.get(key) if self._classes is not None else None
-        if known is not None:
+        class_ = self._classes.get(key) if self._classes is not None else None
+        if class_ is not None:
             is_used = bool(self._claims.by_index(CLASSED, key) or self._volumes.by_index(CLASSED, key))
-            for patch in freed_class(self._kind, known.metadata, is_used):
+            for patch in freed_class(self._kind, class_.metadata, is_used):
                 await self._cluster.writer.patch(patch)
         return None
 

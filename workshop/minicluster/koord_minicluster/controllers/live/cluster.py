@@ -83,8 +83,8 @@ class Cluster:
 
     def followed(self, group: str, plural: str) -> View[Any] | None:
         """The view of a resource, if some loop has asked for it."""
-        found = (view for kind, view in self._views.items() if (kind.group, kind.plural) == (group, plural))
-        return next(found, None)
+        views = (view for kind, view in self._views.items() if (kind.group, kind.plural) == (group, plural))
+        return next(views, None)
 
     async def claim(
         self,

@@ -71,6 +71,6 @@ class DeploymentLoop:
         create = next(action for action in actions if isinstance(action, Create))
         name = str(create.body["metadata"]["name"])
         with suppress(NotFound, Conflict):
-            found = await self._cluster.client.get(REPLICA_SETS, name, namespace=create.namespace)
-            for patch in decisions.collided(deployment, found):
+            existing = await self._cluster.client.get(REPLICA_SETS, name, namespace=create.namespace)
+            for patch in decisions.collided(deployment, existing):
                 await self._cluster.writer.patch(patch)

@@ -71,8 +71,8 @@ class DisruptionLoop:
         budget = self._budgets.get(key)
         if budget is None:
             return None
-        found = (self._pods.get(pod) for pod in self._selected.get(key, ()))
-        pods = [pod for pod in found if pod is not None and not pod.is_finished]
+        selected = (self._pods.get(pod) for pod in self._selected.get(key, ()))
+        pods = [pod for pod in selected if pod is not None and not pod.is_finished]
         sizes = await self._sizes(pods) if needs_sizes(budget) else {}
         plan = decide(budget, pods, expected(budget, pods, sizes), self._cluster.clock.now())
         try:
@@ -105,8 +105,8 @@ class DisruptionLoop:
         kinds: dict[str, Kind[Any]] = {k.kind: k for k in (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS)}
         kind = kinds.get(owner.kind) if owner.api_version.startswith("apps/") else None
         if kind is not None:
-            found = self._cluster.view(kind).get(f"{namespace}/{owner.name}")
-            return 0 if found is None else found.spec.replicas
+            owner_object = self._cluster.view(kind).get(f"{namespace}/{owner.name}")
+            return 0 if owner_object is None else owner_object.spec.replicas
         resource = self._served.find(owner.api_version, owner.kind)
         if resource is None or "scale" not in resource.subresources:
             return None

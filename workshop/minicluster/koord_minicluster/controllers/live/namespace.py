@@ -86,19 +86,19 @@ class NamespaceLoop:
         self, resource: ApiResource, namespace: str, counts: Counter[str], finalizers: Counter[str]
     ) -> None:
         kind = resource.as_kind()
-        found = await self._lean.list(kind, namespace=namespace)
-        if not found:
+        objects = await self._lean.list(kind, namespace=namespace)
+        if not objects:
             return
-        if any(item.metadata.deletion_timestamp is None for item in found):
+        if any(item.metadata.deletion_timestamp is None for item in objects):
             try:
                 await self._cluster.client.delete_collection(kind, namespace=namespace, propagation="Background")
             except MethodNotAllowed:
-                for item in found:
+                for item in objects:
                     await self._cluster.client.delete(kind, item.metadata.name, namespace=namespace)
-            found = await self._lean.list(kind, namespace=namespace)
-        if found:
-            counts[kind.resource] += len(found)
-        for item in found:
+            objects = await self._lean.list(kind, namespace=namespace)
+        if objects:
+            counts[kind.resource] += len(objects)
+        for item in objects:
             finalizers.update(item.metadata.finalizers)
 
     async def _finalize(self, name: str) -> None:

@@ -47,17 +47,21 @@ class QuotaLoop:
     def _of_pod(self, delta: Delta[Pod]) -> Iterable[str]:
         if delta.old is None or (delta.new is not None and delta.new.is_finished == delta.old.is_finished):
             return ()
-        found = self._quotas.by_index(NAMESPACE, delta.old.metadata.namespace)
-        return [f"{quota.metadata.namespace}/{quota.metadata.name}" for quota in found]
+        quotas = self._quotas.by_index(NAMESPACE, delta.old.metadata.namespace)
+        return [f"{quota.metadata.namespace}/{quota.metadata.name}" for quota in quotas]
 
     async def _reconcile(self, key: str) -> Requeue | None:
         namespace, _, name = key.partition("/")
         try:
             quota = await self._read(QUOTAS.path(name, namespace=namespace))
-            served = [(each.group, each.plural) for each in await self._served.deletable() if each.namespaced]
-            kinds = {(each.group, each.plural): each.as_kind() for each in await self._served.deletable()}
+            served = [
+                (resource.group, resource.plural) for resource in await self._served.deletable() if resource.namespaced
+            ]
+            kinds = {
+                (resource.group, resource.plural): resource.as_kind() for resource in await self._served.deletable()
+            }
             which = counted((quota.get("spec") or {}).get("hard") or {}, served)
-            objects = {each: await self._all(kinds[each], namespace) for each in which}
+            objects = {kind_name: await self._all(kinds[kind_name], namespace) for kind_name in which}
             change = status_change(quota, status(quota, objects))
             if change is not None:
                 path = QUOTAS.path(name, namespace=namespace, subresource="status")
@@ -70,15 +74,15 @@ class QuotaLoop:
         return Requeue(AGAIN_S)
 
     async def _all(self, kind: Kind[Any], namespace: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        items: list[dict[str, Any]] = []
         token = ""
         while True:
             query = {"limit": _PAGE} | ({"continue": token} if token else {})
             page = await self._read(kind.path(namespace=namespace), query)
-            found += page.get("items") or ()
+            items += page.get("items") or ()
             token = (page.get("metadata") or {}).get("continue") or ""
             if not token:
-                return found
+                return items
 
     async def _read(self, path: str, query: dict[str, str] | None = None) -> dict[str, Any]:
         _, _, body = await self._cluster.client.raw("GET", path, query)

@@ -71,14 +71,14 @@ class ServedResources:
     async def refresh(self) -> None:
         """Ask now. A failure leaves what is known."""
         try:
-            found = await self._client.resources()
+            resources = await self._client.resources()
         except (ApiError, DecodeError, OSError) as error:
             log.warning("cannot tell which resources the server has: %s", error)
             return
         self._asked_at = self._clock.monotonic()
-        lost = set(found.missing)
-        kept = [r for r in self._known.all if f"{r.group}/{r.version}" in lost and r not in found.all]
-        new = Resources((*found.all, *kept), found.missing)
+        lost = set(resources.missing)
+        kept = [r for r in self._known.all if f"{r.group}/{r.version}" in lost and r not in resources.all]
+        new = Resources((*resources.all, *kept), resources.missing)
         changed = new != self._known
         self._known = new
         self._first.set()
@@ -101,9 +101,9 @@ class ServedResources:
 
 def preferred(resources: Resources) -> list[ApiResource]:
     """One version of each resource that can be listed, watched and deleted; of the two names of events the older."""
-    found: dict[tuple[str, str], ApiResource] = {}
+    by_kind: dict[tuple[str, str], ApiResource] = {}
     for resource in resources.all:
         if {"list", "watch", "delete"} <= set(resource.verbs):
-            found.setdefault((resource.group, resource.plural), resource)
-    found.pop(("events.k8s.io", "events"), None)
-    return list(found.values())
+            by_kind.setdefault((resource.group, resource.plural), resource)
+    by_kind.pop(("events.k8s.io", "events"), None)
+    return list(by_kind.values())

@@ -32,10 +32,10 @@ async def collided(
         return
     with suppress(NotFound, Conflict):
         name = str(create.body["metadata"]["name"])
-        found = await cluster.client.get(CONTROLLER_REVISIONS, name, namespace=create.namespace)
-        manager = found.metadata.controller
+        existing = await cluster.client.get(CONTROLLER_REVISIONS, name, namespace=create.namespace)
+        manager = existing.metadata.controller
         ours = manager is not None and manager.uid == owner.metadata.uid
-        if not ours or canonical(found.data) != canonical(create.body["data"]):
+        if not ours or canonical(existing.data) != canonical(create.body["data"]):
             change = {"collisionCount": (collisions or 0) + 1}
             for patch in status_patch(kind, owner.metadata, change, locked=True):
                 await cluster.writer.patch(patch)

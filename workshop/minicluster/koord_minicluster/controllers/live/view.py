@@ -52,17 +52,17 @@ class View(Generic[T]):
 
     def by_index(self, name: str, key: str) -> list[T]:
         self._catch_up()
-        found = self.informer.by_index(name, key)
+        records = self.informer.by_index(name, key)
         if not self._written and not self._deleted:
-            return found
-        shown = {record.metadata.key: record for record in found}
+            return records
+        shown = {record.metadata.key: record for record in records}
         for own_key, (_, record) in self._written.items():
             if key in self._indexes[name](record):
                 shown[own_key] = record
             else:
                 shown.pop(own_key, None)
-        known = (self._as_known(own_key, record) for own_key, record in shown.items())
-        return [record for record in known if record is not None]
+        shown_as = (self._as_known(own_key, record) for own_key, record in shown.items())
+        return [record for record in shown_as if record is not None]
 
     def list(self) -> list[T]:
         """All that the informer has. For a first look; it does not show what is on its way."""

@@ -95,13 +95,13 @@ class Writer:
                     action.kind, body, namespace=action.namespace, field_manager=FIELD_MANAGER
                 )
             except AlreadyExists:
-                found = await self._ours(action.kind, action.namespace, name, about.uid)
+                existing = await self._ours(action.kind, action.namespace, name, about.uid)
                 if action.exists_ok:
                     return None
                 if fixed:
                     raise
-                if found is not None:
-                    return found
+                if existing is not None:
+                    return existing
             except ApiError as error:
                 if not fixed and getattr(error, "maybe_done", False):
                     self._next_names.setdefault(key, []).append(name)
@@ -115,14 +115,14 @@ class Writer:
     async def _ours(self, kind: Kind[Any], namespace: str, name: str, owner_uid: str) -> Any:
         """The object of this name if `owner_uid` manages it: then it is the one that we meant to create."""
         try:
-            found = await self.client.get(kind, name, namespace=namespace)
+            existing = await self.client.get(kind, name, namespace=namespace)
         except NotFound:
             return None
-        manager = found.metadata.controller
+        manager = existing.metadata.controller
         if manager is None or manager.uid != owner_uid:
             return None
-        self._note(kind, found)
-        return found
+        self._note(kind, existing)
+        return existing
 
     def _take_name(self, key: str, prefix: str) -> str:
         waiting = self._next_names.get(key)

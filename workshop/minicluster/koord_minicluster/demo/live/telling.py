@@ -38,9 +38,9 @@ class Telling:
         while True:
             with suppress(Unavailable):
                 active = await self._active()
-                for each in due(self._clock.monotonic() - began_s, submitted, active, first):
-                    await self._submit(each)
-                    submitted[each.shape] += 1
+                for submission in due(self._clock.monotonic() - began_s, submitted, active, first):
+                    await self._submit(submission)
+                    submitted[submission.shape] += 1
             await self._clock.sleep(LOOK_S)
 
     async def _prepare(self) -> None:
@@ -76,4 +76,4 @@ class Telling:
 
 
 def _is_done(conditions: Any) -> bool:
-    return any(each.type in ("Complete", "Failed") and each.status == "True" for each in conditions)
+    return any(condition.type in ("Complete", "Failed") and condition.status == "True" for condition in conditions)

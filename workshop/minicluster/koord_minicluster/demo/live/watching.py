@@ -110,7 +110,9 @@ def _is_new(event: Event, began_s: float) -> bool:
 
 
 def _asked(samples: Iterable[Sample]) -> dict[tuple[str, str], int]:
-    return {(each.labels["band"], each.labels["what"]): int(each.value) for each in samples if each.name == ASKED}
+    return {
+        (sample.labels["band"], sample.labels["what"]): int(sample.value) for sample in samples if sample.name == ASKED
+    }
 
 
 def _identity(row: _Row) -> Identity:
@@ -121,7 +123,7 @@ def _row(raw: msgspec.Raw) -> _Row:
     pod = decode(Pod, memoryview(raw))
     meta, status = pod.metadata, pod.status
     requests = pod_requests(pod, capped=True) if pod.spec.containers else EMPTY
-    ready = any(each.type == "Ready" and each.status == "True" for each in status.conditions)
+    ready = any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions)
     going = meta.deletion_timestamp is not None and status.phase not in (PodPhase.SUCCEEDED, PodPhase.FAILED)
     seen = PodSeen(
         namespace=meta.namespace,

@@ -32,8 +32,8 @@ class HollowKubelet:
 
     def pods(self, request: web.Request) -> list[msgspec.Raw]:
         node = self.node_of(request)
-        found = self._pods.by_index(NODE_INDEX, node) if node else [p for p in self._pods.list() if p.spec.node_name]
-        return [msgspec.Raw(msgspec.json.encode(PODS.manifest(pod))) for pod in found]
+        pods = self._pods.by_index(NODE_INDEX, node) if node else [p for p in self._pods.list() if p.spec.node_name]
+        return [msgspec.Raw(msgspec.json.encode(PODS.manifest(pod))) for pod in pods]
 
     async def logs(self, request: web.Request, query: LogQuery) -> web.StreamResponse:
         names = request.match_info

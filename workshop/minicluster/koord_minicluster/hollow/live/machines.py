@@ -50,13 +50,15 @@ class Machines:
     async def register(self) -> None:
         """Returns when all nodes are there."""
         fleet = next(iter(self._machines.values())).fleet if self._machines else ""
-        found = await self._client.list(NODES, labels=f"{LABEL_FLEET}={fleet}") if fleet else []
-        known = {node.metadata.name: node for node in found}
-        for name in await self.registry.register(known):
+        nodes = await self._client.list(NODES, labels=f"{LABEL_FLEET}={fleet}") if fleet else []
+        nodes_by_name = {node.metadata.name: node for node in nodes}
+        for name in await self.registry.register(nodes_by_name):
             log.error("another node has that name and is left alone", extra={"node": name})
-        surplus = [name for name in known if name not in self._machines]
+        surplus = [name for name in nodes_by_name if name not in self._machines]
         await for_each(surplus, self._take_away, at_once=AT_ONCE)
-        log.info("registered", extra={"nodes": len(self._machines), "known": len(known), "taken_away": len(surplus)})
+        log.info(
+            "registered", extra={"nodes": len(self._machines), "known": len(nodes_by_name), "taken_away": len(surplus)}
+        )
 
     def follow(self, nodes: Informer[Node]) -> None:
         self.registry.follow(nodes)

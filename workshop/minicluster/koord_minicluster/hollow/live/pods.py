@@ -109,15 +109,15 @@ class _AddressBook:
         if pod.spec.host_network:
             return HOST_IP
         uid = pod.metadata.uid
-        known = self._of_pod.get(uid)
-        if known is None:
+        address = self._of_pod.get(uid)
+        if address is None:
             used = self._used.setdefault(machine.name, set())
-            known = pod.status.pod_ip
-            if not known:
-                known, self._last[machine.name] = machine.free_ip(used, self._last.get(machine.name, 0))
-            used.add(known)
-            self._of_pod[uid] = known
-        return known
+            address = pod.status.pod_ip
+            if not address:
+                address, self._last[machine.name] = machine.free_ip(used, self._last.get(machine.name, 0))
+            used.add(address)
+            self._of_pod[uid] = address
+        return address
 
     def release(self, pod: Pod) -> None:
         ip = self._of_pod.pop(pod.metadata.uid, None)

@@ -158,19 +158,19 @@ class Reporter:
 
     def _shape(self, pod: Pod, now_s: float) -> PodShape:
         key, version = pod.metadata.key, pod.metadata.resource_version
-        known = self._shapes.get(key)
-        if known is None or known[0] != version:
-            known = self._shapes[key] = version, shape_of(pod, started_at(pod, now_s))
-        return known[1]
+        shape = self._shapes.get(key)
+        if shape is None or shape[0] != version:
+            shape = self._shapes[key] = version, shape_of(pod, started_at(pod, now_s))
+        return shape[1]
 
     async def _write(self, machine: Machine, body: object) -> NodeMetric:
         try:
-            found = await self._patch(machine, body)
+            written = await self._patch(machine, body)
         except NotFound:
             pass
         else:
             self._missed.pop(machine.name, None)
-            return found
+            return written
         now_s = self._clock.now()
         if now_s - self._missed.setdefault(machine.name, now_s) < MANAGER_WITHIN_S:
             if not await is_served(self._client, NODE_METRICS):

@@ -67,8 +67,8 @@ class NodeRegistry:
         return [name for name, node in self._nodes.items() if not self._is_off(node)]
 
     def is_alive(self, name: str) -> bool:
-        known = self._nodes.get(name)
-        return known is not None and not self._is_off(known)
+        node = self._nodes.get(name)
+        return node is not None and not self._is_off(node)
 
     def allocatable(self, name: str) -> ResourceList:
         """What a node has for pods, as the API server shows it: others add resources and change amounts. A deleted
@@ -76,34 +76,34 @@ class NodeRegistry:
         node = self._nodes.get(name)
         return node.status.allocatable if node is not None else self._own[name].resources
 
-    async def register(self, known: Mapping[str, Node]) -> list[str]:
+    async def register(self, nodes: Mapping[str, Node]) -> list[str]:
         """Registers all nodes; returns the names in use by nodes of other owners. `known`: existing nodes that the
         caller has looked up, by name."""
         others: list[str] = []
 
         async def register(own: OwnNode) -> None:
-            if not await self._register(own, known.get(own.name)):
+            if not await self._register(own, nodes.get(own.name)):
                 others.append(own.name)
 
         await for_each(self._own.values(), register, at_once=AT_ONCE)
         return others
 
-    async def _register(self, own: OwnNode, known: Node | None) -> bool:
+    async def _register(self, own: OwnNode, node: Node | None) -> bool:
         now_s = self._clock.now()
-        is_new = known is None
-        if known is None:
+        is_new = node is None
+        if node is None:
             made = node_object(own, now_s, kubelet_port=self._port)
             try:
-                known = await self._client.create(NODES, made, field_manager=self._field_manager)
+                node = await self._client.create(NODES, made, field_manager=self._field_manager)
             except AlreadyExists:
-                is_new, known = False, await self._client.get(NODES, own.name)
-        if not own.owns(known):
+                is_new, node = False, await self._client.get(NODES, own.name)
+        if not own.owns(node):
             return False
-        self._nodes[own.name], self._beats[own.name] = known, Beats()
+        self._nodes[own.name], self._beats[own.name] = node, Beats()
         if is_new:
             await self._take_lease(own.name)
         else:
-            if not self._is_off(known):
+            if not self._is_off(node):
                 await self._write_status(own.name)
             await self._renew(own.name)
         self._beats[own.name] = Beats.after_registration(now_s, self._period_s, self._share(own.name))
@@ -172,10 +172,10 @@ class NodeRegistry:
             self._beats[name] = self._beats[name].failed(now_s, self._period_s)
 
     async def _write_status(self, name: str) -> None:
-        known = self._nodes.get(name)
-        if known is None:
+        node = self._nodes.get(name)
+        if node is None:
             return
-        status = node_status(self._own[name], known, self._clock.now(), kubelet_port=self._port)
+        status = node_status(self._own[name], node, self._clock.now(), kubelet_port=self._port)
         # Others add resources to a node (batch, mid, devices): a merge leaves theirs alone.
         await self._brief.patch(
             NODES, name, {"status": status}, type="strategic", subresource="status", field_manager=self._field_manager

@@ -95,7 +95,7 @@ class KubeletServer:
         taken = _RIGHTS.get(resource.canonical if resource is not None else "", PROXY)
         if taken:
             verb, node = VERBS.get(request.method, "get"), self.kubelet.node_of(request)
-            rights = [Right(verb, subresource=each, node=node) for each in taken]
+            rights = [Right(verb, subresource=resource, node=node) for resource in taken]
             refused = await refusal(self._authorizer, request, *rights)
             if refused is not None:
                 return refused

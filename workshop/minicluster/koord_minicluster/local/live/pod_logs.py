@@ -111,7 +111,7 @@ def parts(file: Path) -> Iterator[Path]:
 
 def tail(file: Path, lines: int | None) -> tuple[list[bytes], int]:
     """The last lines of a run (all, where None), in pieces; and how much of `file` itself they cover."""
-    found: list[bytes] = []
+    pieces: list[bytes] = []
     read = 0
     left = lines
     for part in parts(file):
@@ -121,14 +121,14 @@ def tail(file: Path, lines: int | None) -> tuple[list[bytes], int]:
             break
         read = read or (len(text) if part == file else 0)
         if left is None:
-            found.append(text)
+            pieces.append(text)
             continue
         rows = text.splitlines(keepends=True)
-        found.append(b"".join(rows[len(rows) - left :] if left < len(rows) else rows))
+        pieces.append(b"".join(rows[len(rows) - left :] if left < len(rows) else rows))
         left -= len(rows)
         if left <= 0:
             break
-    return found[::-1], read
+    return pieces[::-1], read
 
 
 def _remove(folder: Path) -> None:

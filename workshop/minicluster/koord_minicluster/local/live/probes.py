@@ -32,7 +32,7 @@ async def watch(
     container: RunnableContainer,
     env: Mapping[str, str],
     enter: Callable[[], None],
-    told: Changed,
+    on_change: Changed,
     answered: Answered = lambda seconds: None,
 ) -> None:
     """Probes until cancelled. Calls `told` on each change: true after `success_threshold` successes in a row, false
@@ -49,7 +49,7 @@ async def watch(
         needed = probe.success_threshold if is_ok else probe.failure_threshold
         if in_a_row >= needed and is_ok != last:
             last = is_ok
-            told(is_ok)
+            on_change(is_ok)
         await asyncio.sleep(max(probe.period_seconds, 1))
 
 
@@ -68,7 +68,7 @@ async def ask(
                 asked = probe.http_get
                 host, port = asked.host or LOOPBACK, _port(container, asked.port)
                 url = f"{asked.scheme.lower()}://{host}:{port}/{asked.path.lstrip('/')}"
-                headers = {each.name: each.value for each in asked.http_headers}
+                headers = {header.name: header.value for header in asked.http_headers}
                 return await _get(url, headers, answered)
             if probe.tcp_socket is not None:
                 target = probe.tcp_socket
@@ -126,4 +126,4 @@ def _port(container: RunnableContainer, port: int | str) -> int:
         return port
     if (number := natural_number(port)) is not None:
         return number
-    return next((each.container_port for each in container.ports if each.name == port), 0)
+    return next((named_port.container_port for named_port in container.ports if named_port.name == port), 0)

@@ -107,7 +107,7 @@ async def spawn(
     cwd: str | None = None,
 ) -> asyncio.subprocess.Process:
     """A child that runs `become` before it becomes the command. Raises StartError."""
-    told, tell = os.pipe()
+    reader, tell = os.pipe()
 
     def prepare() -> None:
         try:
@@ -130,15 +130,15 @@ async def spawn(
             start_new_session=True,
         )
     except (OSError, ValueError, subprocess.SubprocessError, RuntimeError) as error:
-        os.set_blocking(told, False)
+        os.set_blocking(reader, False)
         with suppress(BlockingIOError):
-            if reason := os.read(told, MOST_TOLD).decode(errors="replace"):
+            if reason := os.read(reader, MOST_TOLD).decode(errors="replace"):
                 raise StartError(f"{argv[0]} cannot be started: {reason}") from error
         if isinstance(error, OSError):
             raise StartError(f"{error.filename or argv[0]}: {error.strerror}") from error
         raise StartError(f"{argv[0]} cannot be started: {error}") from error
     finally:
-        os.close(told)
+        os.close(reader)
         os.close(tell)
 
 

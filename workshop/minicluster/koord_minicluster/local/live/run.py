@@ -126,7 +126,9 @@ class Local:
                     PODS, fields=f"spec.nodeName={self._options.name}", transform=_bound, identity=_identity
                 )
                 tls = await own_certificate_aside("koord-local", HOST_IP)
-                own = LocalKubelet(self._options.name, lambda: self.workers, lambda: [each.raw for each in pods.list()])
+                own = LocalKubelet(
+                    self._options.name, lambda: self.workers, lambda: [bound_pod.raw for bound_pod in pods.list()]
+                )
                 server = await stack.enter_async_context(KubeletServer(own, self._client, tls, self._clock))
                 registry = await self._register(server.port)
                 registry.follow(informers.get(NODES, fields=f"metadata.name={self._options.name}"))
@@ -145,7 +147,9 @@ class Local:
                 )  # fmt: skip
                 stack.callback(pods.add_handler(lambda delta: self._hear(node, delta)))
                 await informers.synced()
-                await asyncio.to_thread(self.logs.remove_all_but, {each.pod.metadata.uid for each in pods.list()})
+                await asyncio.to_thread(
+                    self.logs.remove_all_but, {bound_pod.pod.metadata.uid for bound_pod in pods.list()}
+                )
                 await self._end_strangers(pods.list())
                 self._go_on("lease", registry.keep_alive, 0.0)
                 self._go_on("weights of QoS classes", self._weigh, 0.0)
@@ -172,7 +176,10 @@ class Local:
     async def _end_strangers(self, bound: Iterable[Bound]) -> None:
         """Removes what a former run left and no pod of this node claims."""
         there = self.tree.pods()
-        claimed = {each.directory for each in _readable(each.pod for each in bound if not each.pod.is_finished)}
+        claimed = {
+            agent_pod.directory
+            for agent_pod in _readable(bound_pod.pod for bound_pod in bound if not bound_pod.pod.is_finished)
+        }
         for directory in there:
             if directory not in claimed:
                 log.info("cgroup %s of a former run belongs to no pod and is removed", directory)
@@ -255,15 +262,21 @@ class Local:
         maps: dict[str, dict[str, str]] = {}
         secrets: dict[str, dict[str, str]] = {}
         for container in (*pod.spec.init_containers, *pod.spec.containers):
-            sources = [each.value_from for each in container.env if each.value_from is not None]
-            wanted = [each.config_map_key_ref.name for each in sources if each.config_map_key_ref is not None]
-            wanted += [each.config_map_ref.name for each in container.env_from if each.config_map_ref is not None]
+            sources = [env.value_from for env in container.env if env.value_from is not None]
+            wanted = [source.config_map_key_ref.name for source in sources if source.config_map_key_ref is not None]
+            wanted += [
+                env_source.config_map_ref.name
+                for env_source in container.env_from
+                if env_source.config_map_ref is not None
+            ]
             for name in wanted:
                 with suppress(NotFound):
-                    found = await self._client.get(CONFIG_MAPS, name, namespace=namespace)
-                    maps[name] = dict(found.data)
-            hidden = [each.secret_key_ref.name for each in sources if each.secret_key_ref is not None]
-            hidden += [each.secret_ref.name for each in container.env_from if each.secret_ref is not None]
+                    config_map = await self._client.get(CONFIG_MAPS, name, namespace=namespace)
+                    maps[name] = dict(config_map.data)
+            hidden = [source.secret_key_ref.name for source in sources if source.secret_key_ref is not None]
+            hidden += [
+                env_source.secret_ref.name for env_source in container.env_from if env_source.secret_ref is not None
+            ]
             for name in hidden:
                 with suppress(NotFound):
                     secret = await self._client.get(SECRETS, name, namespace=namespace)

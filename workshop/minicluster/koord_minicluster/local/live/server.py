@@ -31,7 +31,7 @@ class LocalKubelet:
         return self._node
 
     def pods(self, request: web.Request) -> list[msgspec.Raw]:
-        return [msgspec.Raw(each) for each in self._pods()]
+        return [msgspec.Raw(manifest) for manifest in self._pods()]
 
     async def logs(self, request: web.Request, query: LogQuery) -> web.StreamResponse:
         names = request.match_info

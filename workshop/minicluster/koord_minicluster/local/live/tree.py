@@ -118,11 +118,11 @@ class Tree:
 
     def hide(self, directory: str, nodes: Iterable[str]) -> None:
         """Keeps device files from the processes of a cgroup; `nodes` are named below /dev. Raises AccessError."""
-        found = [number for node in nodes if (number := number_of(str(self._host_root / "dev" / node))) is not None]
-        if not found:
+        numbers = [number for node in nodes if (number := number_of(str(self._host_root / "dev" / node))) is not None]
+        if not numbers:
             return
         controller = DEVICES if self.cgroups.version is Version.V1 else ""
-        deny(str(self._host_root / self.cgroups.name(controller, directory)), self.cgroups.version, found)
+        deny(str(self._host_root / self.cgroups.name(controller, directory)), self.cgroups.version, numbers)
 
     def doors(self, directory: str) -> list[str]:
         """The files into which a process writes itself to enter."""
@@ -173,7 +173,7 @@ class Tree:
 
     def _directories_of(self, name: str) -> list[Path]:
         controllers = self._controllers() if self.cgroups.version is Version.V1 else ("",)
-        return [self._host_root / self.cgroups.name(each, name) for each in controllers]
+        return [self._host_root / self.cgroups.name(controller, name) for controller in controllers]
 
     def _controllers(self) -> tuple[str, ...]:
         disks = (DISKS,) if self._has_disks else ()
@@ -199,17 +199,17 @@ def remove_within(path: Path, until_s: float) -> None:
 def remove(path: Path) -> OSError | None:
     """A directory of one hierarchy with all below it, and whatever runs there; why that did not succeed yet."""
     try:
-        below = [each for each in path.rglob("*") if each.is_dir()]
+        below = [folder for folder in path.rglob("*") if folder.is_dir()]
     except FileNotFoundError:
         return None
     except OSError as error:
         return error
-    for each in sorted([path, *below], reverse=True):
+    for folder in sorted([path, *below], reverse=True):
         try:
-            for pid in (each / "cgroup.procs").read_text().split():
+            for pid in (folder / "cgroup.procs").read_text().split():
                 with suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
-            each.rmdir()
+            folder.rmdir()
         except FileNotFoundError:
             continue
         except OSError as error:

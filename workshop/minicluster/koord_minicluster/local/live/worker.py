@@ -162,10 +162,10 @@ class Worker:
                 await self._live()
         finally:
             live = self._running.values()
-            stops = [processes.stop(self._node.tree, each.process, LEAST_GRACE_S) for each in live]
+            stops = [processes.stop(self._node.tree, run_container.process, LEAST_GRACE_S) for run_container in live]
             await asyncio.gather(*stops, return_exceptions=True)
-            for each in live:
-                each.process.close()
+            for run_container in live:
+                run_container.process.close()
             await self._drop()
 
     async def _drop(self) -> None:
@@ -263,7 +263,7 @@ class Worker:
             return
         for container in (*self._pod.spec.init_containers, *self._pod.spec.containers):
             self._adopt_one(container)
-        there = {each.process.directory for each in self._running.values()}
+        there = {run_container.process.directory for run_container in self._running.values()}
         for directory in self._node.tree.below(self._directory):
             if directory not in there:
                 await self._node.tree.drop(directory)
@@ -275,12 +275,14 @@ class Worker:
             return
         id_ = container_id(RUNTIME, pod, name, run.restarts)
         directory = container_dir(self._directory, id_, DRIVER)
-        found = adoption.adopt(self._node.tree, directory, run)
-        if found is None:
+        adopted_process = adoption.adopt(self._node.tree, directory, run)
+        if adopted_process is None:
             return
-        told = {each.name: each for each in (*pod.status.init_container_statuses, *pod.status.container_statuses)}
-        self.life = self.life.put(name, adopted(self.life.containers[name], container, run, id_, told.get(name)))
-        self._follow(container, processes.Process(directory, found), adoption.environment_of(run.pid))
+        statuses = {
+            status.name: status for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)
+        }
+        self.life = self.life.put(name, adopted(self.life.containers[name], container, run, id_, statuses.get(name)))
+        self._follow(container, processes.Process(directory, adopted_process), adoption.environment_of(run.pid))
 
     def _follow(self, container: RunnableContainer, process: processes.Process, env: Mapping[str, str]) -> None:
         """Waits for the end of a container that runs, and asks its probes."""
@@ -385,10 +387,10 @@ class Worker:
         def enter() -> None:
             processes.enter(doors)
 
-        def watch(probe: Probe | None, told: Callable[[bool], None]) -> None:
+        def watch(probe: Probe | None, on_change: Callable[[bool], None]) -> None:
             if probe is not None:
                 assert self._group is not None
-                watched = probes.watch(probe, container, env, enter, told, self._answered)
+                watched = probes.watch(probe, container, env, enter, on_change, self._answered)
                 live.tasks.append(self._group.create_task(watched))
 
         def begin(is_ok: bool = True) -> None:
@@ -449,8 +451,8 @@ class Worker:
             allowed_s, left_s = grace_s(self._pod), grace_left_s(self._pod, self._node.clock.now())
             async with asyncio.TaskGroup() as stopping:
                 tasks = [
-                    stopping.create_task(processes.stop(self._node.tree, each.process, left_s))
-                    for each in self._running.values()
+                    stopping.create_task(processes.stop(self._node.tree, run_container.process, left_s))
+                    for run_container in self._running.values()
                 ]
                 while self._running and grace_s(self._pod) == allowed_s:
                     await self._sleep(1.0)
@@ -477,7 +479,7 @@ class Worker:
 def _said(error: Exception) -> str:
     """What went wrong, also where it comes out of task groups."""
     if isinstance(error, ExceptionGroup):
-        return "; ".join(_said(each) for each in error.exceptions)
+        return "; ".join(_said(inner) for inner in error.exceptions)
     return str(error) or type(error).__name__
 
 
