@@ -50,11 +50,11 @@ class Adjustment(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 def adjustment_of(wishes: Iterable[Wish], rdt_class: str = "") -> Adjustment:
     wishes = list(wishes)
-    value = {each.setting: each.value for each in wishes}
+    value = {wish.setting: wish.value for wish in wishes}
 
     def number(knob: object) -> int | None:
-        found = value.get(knob)  # type: ignore[call-overload]
-        return found if isinstance(found, int) else None
+        number = value.get(knob)  # type: ignore[call-overload]
+        return number if isinstance(number, int) else None
 
     cpus, quota = value.get(CPUSET_CPUS), number(CPU_QUOTA)
     return Adjustment(
@@ -64,18 +64,18 @@ def adjustment_of(wishes: Iterable[Wish], rdt_class: str = "") -> Adjustment:
         memory_limit_bytes=number(MEMORY_LIMIT),
         oom_score_adj=number(OOM_SCORE_ADJ),
         cpus=str(cpus) if isinstance(cpus, CPUSet) else None,
-        env={each.name: str(text) for each, text in value.items() if isinstance(each, Env)},
+        env={setting.name: str(text) for setting, text in value.items() if isinstance(setting, Env)},
         devices=tuple(
-            DeviceNode(each.path, str(path), each.permissions)
-            for each, path in value.items()
-            if isinstance(each, Device)
+            DeviceNode(setting.path, str(path), setting.permissions)
+            for setting, path in value.items()
+            if isinstance(setting, Device)
         ),
         mounts=tuple(
-            MountPoint(each.path, str(path), each.is_read_only)
-            for each, path in value.items()
-            if isinstance(each, Mount)
+            MountPoint(setting.path, str(path), setting.is_read_only)
+            for setting, path in value.items()
+            if isinstance(setting, Mount)
         ),
-        cdi=tuple(each.name for each in value if isinstance(each, CdiDevice)),
+        cdi=tuple(setting.name for setting in value if isinstance(setting, CdiDevice)),
         rdt_class=rdt_class,
-        why=tuple(dict.fromkeys(f"{each.by}: {each.why}" for each in wishes)),
+        why=tuple(dict.fromkeys(f"{wish.by}: {wish.why}" for wish in wishes)),
     )

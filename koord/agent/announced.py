@@ -58,17 +58,17 @@ class Asking(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     "With an update, what kubelet makes its quota; 0: it leaves that, or the runtime does not tell."
 
 
-def announced(told: PodTold, driver: CgroupDriver) -> AgentPod:
+def announced(asking: PodTold, driver: CgroupDriver) -> AgentPod:
     """Raises ValueError for a pod that no pod can be like: its uid becomes a part of a path."""
-    if not _UID.fullmatch(told.uid):
-        raise ValueError(f"pod.uid is {told.uid[:80]!r}: it must be letters, digits, '-', '_' and '.'")
-    qos = next((qos for tier, qos in _TIERS.items() if tier in told.cgroup_parent), KubeQoS.GUARANTEED)
+    if not _UID.fullmatch(asking.uid):
+        raise ValueError(f"pod.uid is {asking.uid[:80]!r}: it must be letters, digits, '-', '_' and '.'")
+    qos = next((qos for tier, qos in _TIERS.items() if tier in asking.cgroup_parent), KubeQoS.GUARANTEED)
     metadata = {
-        "uid": told.uid,
-        "name": told.name,
-        "namespace": told.namespace,
-        "labels": told.labels,
-        "annotations": told.annotations,
+        "uid": asking.uid,
+        "name": asking.name,
+        "namespace": asking.namespace,
+        "labels": asking.labels,
+        "annotations": asking.annotations,
     }
     pod = convert(RunnablePod, {"metadata": metadata, "status": {"qosClass": str(qos), "phase": "Pending"}})
     try:
@@ -76,15 +76,15 @@ def announced(told: PodTold, driver: CgroupDriver) -> AgentPod:
     except AnnotationError:
         return pod_of(pod, driver)
     containers: list[dict[str, Any]] = [
-        {"name": name, "resources": {"requests": dict(each.requests), "limits": dict(each.limits)}}
-        for name, each in spec.containers.items()
+        {"name": name, "resources": {"requests": dict(resources.requests), "limits": dict(resources.limits)}}
+        for name, resources in spec.containers.items()
     ]
     return pod_of(convert(RunnablePod, {**msgspec.to_builtins(pod), "spec": {"containers": containers}}), driver)
 
 
 def is_resized(pod: AgentPod, asking: Asking) -> bool:
     """Whether an update gives a container another CPU limit than the one that its pod is known with."""
-    limits = next((each.limits for each in pod.containers if each.name == asking.container), {})
+    limits = next((container.limits for container in pod.containers if container.name == asking.container), {})
     return asking.cpu_quota_us != 0 and asking.cpu_quota_us != quota_of_milli(limits.get(CPU, 0))
 
 
@@ -92,12 +92,12 @@ def answer(state: NodeState, pod: AgentPod, asking: Asking, rdt_class: str = "")
     """The settings that a pod, or a container of it, starts with. `rdt_class`: its resctrl group."""
     if not asking.container:
         return adjustment_of(wishes_for(state, pod))
-    known = {each.name: each for each in pod.containers}
-    container = known.get(asking.container) or AgentContainer(asking.container, "", "", False, {}, {})
+    containers_by_name = {container.name: container for container in pod.containers}
+    container = containers_by_name.get(asking.container) or AgentContainer(asking.container, "", "", False, {}, {})
     wishes = wishes_for(state, pod, container)
     if asking.is_update or asking.is_look or asking.is_running:
         # What follows from kubelet's own figure follows from the new one, which the pod's spec will tell. Of what runs
         # the agent sets it alone: a runtime that is told an older one tells kubelet that a resize came to nothing.
-        wishes = tuple(each for each in wishes if each.own is None)
+        wishes = tuple(wish for wish in wishes if wish.own is None)
         rdt_class = ""
     return adjustment_of(wishes, rdt_class)

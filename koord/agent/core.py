@@ -170,18 +170,18 @@ class Agent:
                 for name, value in signals.items():
                     self.samples.add(names.pod_signal(uid, name), now_s, value, SLOW_RING)
         outcome = self.executor.apply(self._delivery.writes(wishes, state), ran, now_s)
-        self._changed = {each.write.directory for each in outcome.done}
-        if any(each.write.text is not None for each in outcome.done):
+        self._changed = {done.write.directory for done in outcome.done}
+        if any(done.write.text is not None for done in outcome.done):
             # A hook, or a strategy that runs seldom, may want another value than the one that was restored.
             self._hooked_s, self._looks_again = NEVER, True
         return Done(
             outcome,
-            tuple(each for decision in decisions for each in decision.evictions),
-            tuple(each for decision in decisions for each in decision.findings),
-            tuple(each for decision in decisions for each in decision.moves),
-            tuple(each for decision in decisions for each in decision.asks),
-            tuple(each for decision in decisions for each in decision.problems),
-            {uid: each for decision in decisions for uid, each in decision.usual_signals.items()},
+            tuple(eviction for decision in decisions for eviction in decision.evictions),
+            tuple(finding for decision in decisions for finding in decision.findings),
+            tuple(move for decision in decisions for move in decision.moves),
+            tuple(ask for decision in decisions for ask in decision.asks),
+            tuple(problem for decision in decisions for problem in decision.problems),
+            {uid: signals for decision in decisions for uid, signals in decision.usual_signals.items()},
         )
 
     def made_ready(self, state: NodeState, pod: AgentPod, now_s: float) -> ExecutorOutcome:

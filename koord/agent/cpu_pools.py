@@ -49,7 +49,7 @@ def own_cpus(pod: AgentPod) -> CPUSet:
 
 def numa_nodes_with_cpu(status: ResourceStatus) -> set[int]:
     """Where the scheduler gave a pod CPU, not only memory or huge pages."""
-    given = ((each.node, amounts(each.resources)) for each in status.numa_node_resources)
+    given = ((zone.node, amounts(zone.resources)) for zone in status.numa_node_resources)
     return {node for node, has in given if has.get(CPU, 0) > 0 or has.get(BATCH_CPU, 0) > 0}
 
 
@@ -80,8 +80,8 @@ def _owned_cpus(state: NodeState) -> Owned:
 
 def reserved_cpus(state: NodeState) -> CPUSet:
     """By the node's annotation: the CPUs that it names, else as many as its amount comes to."""
-    told = NODE_RESERVATION.read(state.node.metadata)
-    return told.cpus or state.topology.first(told.cores)
+    reservation = NODE_RESERVATION.read(state.node.metadata)
+    return reservation.cpus or state.topology.first(reservation.cores)
 
 
 def given_by_kubelet(state: NodeState) -> dict[str, CPUSet]:

@@ -31,35 +31,39 @@ APPLICATION: Final = HostApplicationSpec(
 
 def guests_of(containers: Iterable[ContainerInfo]) -> dict[str, AgentPod]:
     """By uid, in the order in which they go. What would lead out of the node's cgroups is left out."""
-    return {each.uid: _guest(each) for each in containers if each.uid and is_inside(each.cgroup_dir)}
+    return {
+        container.uid: _guest(container)
+        for container in containers
+        if container.uid and is_inside(container.cgroup_dir)
+    }
 
 
-def _guest(each: ContainerInfo) -> AgentPod:
-    asked = each.resources.requests
+def _guest(container: ContainerInfo) -> AgentPod:
+    asked = container.resources.requests
     return AgentPod(
-        meta=ObjectMeta(name=each.name, namespace=each.namespace, uid=each.uid),
+        meta=ObjectMeta(name=container.name, namespace=container.namespace, uid=container.uid),
         phase=PodPhase.RUNNING,
         labelled_qos=QoSClass.BE,
         qos=QoSClass.BE,
         kube_qos=KubeQoS.BEST_EFFORT,
-        priority=each.priority,
+        priority=container.priority,
         band=PriorityClass.BATCH,
-        directory=each.cgroup_dir,
+        directory=container.cgroup_dir,
         containers=(),
         requests={BATCH_CPU: milli(asked.get("cpu", 0)), BATCH_MEMORY: value(asked.get("memory", 0))},
         limits={},
-        started=each.create_timestamp,
+        started=container.create_timestamp,
     )
 
 
 def with_guests(slo: NodeSLOSpec) -> NodeSLOSpec:
     """The settings with YARN as a best-effort host application, unless they name it already."""
-    for each in slo.host_applications:
-        path = each.cgroup_path
+    for app in slo.host_applications:
+        path = app.cgroup_path
         if path is not None and path.relative_path.strip("/") == DIRECTORY:
             return slo
     return replace(slo, host_applications=(*slo.host_applications, APPLICATION))
 
 
 def requested_milli(guests: Mapping[str, AgentPod]) -> int:
-    return sum(each.requests.get(BATCH_CPU, 0) for each in guests.values())
+    return sum(guest.requests.get(BATCH_CPU, 0) for guest in guests.values())

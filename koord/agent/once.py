@@ -120,19 +120,22 @@ def once(
         return Once(
             writes=tuple(
                 OnceWrite(
-                    agent.executor.file(each.write),
-                    each.text,
-                    each.old,
-                    each.write.by,
-                    each.write.why,
-                    each.write.text is not None,
+                    agent.executor.file(done_write.write),
+                    done_write.text,
+                    done_write.old,
+                    done_write.write.by,
+                    done_write.write.why,
+                    done_write.write.text is not None,
                 )
-                for each in done.outcome.done
+                for done_write in done.outcome.done
             ),
-            evictions=tuple(WouldEvict(each.pod.key, each.by, each.why) for each in done.evictions),
+            evictions=tuple(WouldEvict(eviction.pod.key, eviction.by, eviction.why) for eviction in done.evictions),
             refused=(
-                *(f"{each.write.knob.name} in {each.write.directory}: {each.error}" for each in done.outcome.refused),
-                *(_told(each) for each in done.problems),
+                *(
+                    f"{refused.write.knob.name} in {refused.write.directory}: {refused.error}"
+                    for refused in done.outcome.refused
+                ),
+                *(_told(problem) for problem in done.problems),
             ),
             node_metric=None if status is None else msgspec.to_builtins(status),
             dry_run=ledger is None,
@@ -180,10 +183,10 @@ def _fill(samples: Samples, metric: NodeMetric, state: NodeState, now_s: float) 
     _add(samples, names.NODE_CPU, names.NODE_MEMORY, info.node_usage, now_s)
     _add(samples, names.SYSTEM_CPU, names.SYSTEM_MEMORY, info.system_usage, now_s)
     by_key: dict[str, AgentPod] = {pod.key: pod for pod in state.pods.values()}
-    for each in metric.status.pods_metric:
-        pod = by_key.get(f"{each.namespace}/{each.name}")
-        owner = pod.uid if pod else f"{each.namespace}/{each.name}"
-        _add(samples, names.pod_cpu(owner), names.pod_memory(owner), each.pod_usage, now_s)
+    for metric_of_pod in metric.status.pods_metric:
+        pod = by_key.get(f"{metric_of_pod.namespace}/{metric_of_pod.name}")
+        owner = pod.uid if pod else f"{metric_of_pod.namespace}/{metric_of_pod.name}"
+        _add(samples, names.pod_cpu(owner), names.pod_memory(owner), metric_of_pod.pod_usage, now_s)
     for app in metric.status.host_application_metric:
         cpu, memory = names.host_application_cpu(app.name), names.host_application_memory(app.name)
         _add(samples, cpu, memory, app.usage, now_s)

@@ -18,8 +18,8 @@ from koord.api.protocol.pod_resources import RESOURCE_OF, Given, GivenDevices, G
 
 def given_to_pods(state: NodeState) -> GivenToPods:
     uuids = {gpu.minor: gpu.uuid for gpu in state.devices.usable_gpus()} if state.devices else {}
-    found = {pod.key: _given(pod, uuids) for pod in state.pods.values() if pod.is_present}
-    return GivenToPods({key: each for key, each in sorted(found.items()) if each.cpus or each.devices})
+    given_by_pod = {pod.key: _given(pod, uuids) for pod in state.pods.values() if pod.is_present}
+    return GivenToPods({key: given for key, given in sorted(given_by_pod.items()) if given.cpus or given.devices})
 
 
 def _given(pod: AgentPod, uuids: Mapping[int, str]) -> Given:
@@ -28,8 +28,8 @@ def _given(pod: AgentPod, uuids: Mapping[int, str]) -> Given:
     except AnnotationError:
         allocated = {}
     devices = []
-    for type_, each in sorted(allocated.items()):
-        ids = tuple(_ids(each, uuids if type_ == "gpu" else {}))
+    for type_, devices_of_type in sorted(allocated.items()):
+        ids = tuple(_ids(devices_of_type, uuids if type_ == "gpu" else {}))
         if type_ in RESOURCE_OF and ids:
             devices.append(GivenDevices(RESOURCE_OF[type_], ids))
     return Given(tuple(own_cpus(pod)), tuple(devices))
@@ -39,6 +39,6 @@ def _ids(devices: Iterable[AllocatedDevice], uuids: Mapping[int, str]) -> Iterab
     for device in devices:
         functions = device.extension.vfs if device.extension is not None else ()
         if functions:
-            yield from (each.bus_id for each in functions if each.bus_id)
+            yield from (function.bus_id for function in functions if function.bus_id)
         elif identity := device.id or uuids.get(device.minor, ""):
             yield identity

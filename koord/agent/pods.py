@@ -106,8 +106,11 @@ def pod_of(pod: RunnablePod, driver: CgroupDriver) -> AgentPod:
     directory = pod_dir(pod.metadata.uid, of_kube, driver)
     statuses = {status.name: status for status in pod.status.container_statuses}
     statuses |= {status.name: status for status in pod.status.init_container_statuses}
-    containers = [*pod.spec.containers, *(each for each in pod.spec.init_containers if each.is_sidecar)]
-    limits = [amounts(each.resources.limits, capped=True) for each in (*pod.spec.containers, *pod.spec.init_containers)]
+    containers = [*pod.spec.containers, *(container for container in pod.spec.init_containers if container.is_sidecar)]
+    limits = [
+        amounts(container.resources.limits, capped=True)
+        for container in (*pod.spec.containers, *pod.spec.init_containers)
+    ]
     return AgentPod(
         meta=pod.metadata,
         phase=pod.status.phase,
@@ -117,26 +120,28 @@ def pod_of(pod: RunnablePod, driver: CgroupDriver) -> AgentPod:
         priority=pod.spec.priority,
         band=priority_class(pod),
         directory=directory,
-        containers=tuple(_container(each, statuses.get(each.name), directory, driver) for each in containers),
+        containers=tuple(
+            _container(container, statuses.get(container.name), directory, driver) for container in containers
+        ),
         requests=pod_requests(pod, capped=True),
         limits=pod_limits(pod, capped=True),
         started=pod.status.start_time,
         address=pod.status.pod_ip,
         is_on_host_network=pod.spec.host_network,
-        largest_cpu_limit=max((each.get(CPU, 0) for each in limits), default=0),
-        is_resizing=any(pod.status.condition(each) is not None for each in _RESIZING),
+        largest_cpu_limit=max((limits_of_one.get(CPU, 0) for limits_of_one in limits), default=0),
+        is_resizing=any(pod.status.condition(resize) is not None for resize in _RESIZING),
         is_resize_deferred=pod.status.condition(PodConditionType.RESIZE_PENDING) is not None,
     )
 
 
 def _in_force(pod: RunnablePod) -> RunnablePod:
     """With the resources that its containers were given, where the spec has others that kubelet does not give."""
-    given = {each.name: each.resources for each in pod.status.container_statuses if each.resources is not None}
+    given = {status.name: status.resources for status in pod.status.container_statuses if status.resources is not None}
     containers = [
-        replace(each, resources=replace(each.resources, requests=own.requests, limits=own.limits))
-        if (own := given.get(each.name)) is not None
-        else each
-        for each in pod.spec.containers
+        replace(container, resources=replace(container.resources, requests=own.requests, limits=own.limits))
+        if (own := given.get(container.name)) is not None
+        else container
+        for container in pod.spec.containers
     ]
     return replace(pod, spec=replace(pod.spec, containers=tuple(containers)))
 
@@ -144,11 +149,11 @@ def _in_force(pod: RunnablePod) -> RunnablePod:
 def pods_of(pods: Iterable[RunnablePod], driver: CgroupDriver, shield: Shield | None = None) -> dict[str, AgentPod]:
     """By uid. Static pods are known by the uid of their own manifest, which is also their cgroup's. One that cannot be
     understood is left out, and so left alone."""
-    found, shield = dict[str, AgentPod](), shield or Shield()
+    pods_by_uid, shield = dict[str, AgentPod](), shield or Shield()
     for pod in pods:
         with shield.about("look after it", PODS, pod.metadata):
-            found[pod.metadata.uid] = pod_of(pod, driver)
-    return found
+            pods_by_uid[pod.metadata.uid] = pod_of(pod, driver)
+    return pods_by_uid
 
 
 def _container(

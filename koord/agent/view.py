@@ -57,10 +57,10 @@ def capacity_of(cgroups: Cgroups, topology: Topology) -> tuple[int, int]:
     return cpu_milli, memory_bytes
 
 
-def driver_in(cgroups: Cgroups, told: str = "") -> CgroupDriver:
+def driver_in(cgroups: Cgroups, named: str = "") -> CgroupDriver:
     """By kubelet's word, else by the directories that there are; systemd's where nothing tells."""
-    if told:
-        return CgroupDriver(told)
+    if named:
+        return CgroupDriver(named)
     return driver_of(cgroups) or CgroupDriver.SYSTEMD
 
 
@@ -87,7 +87,7 @@ def state_of(
     shield: Shield | None = None,
 ) -> NodeState:
     """`guests` is None where no copilot answers."""
-    told = stored_amounts(node.status.capacity)
+    capacity = stored_amounts(node.status.capacity)
     cpu_milli, memory_bytes = capacity_of(cgroups, topology)
     in_force = None if slo is None else overlay(default_node_slo(), slo)
     if in_force is not None and guests is not None:
@@ -95,8 +95,8 @@ def state_of(
     return NodeState(
         node=node,
         # What the node says of itself counts: all other components use it too.
-        capacity_cpu_milli=told.get("cpu", cpu_milli),
-        capacity_memory_bytes=told.get("memory", memory_bytes),
+        capacity_cpu_milli=capacity.get("cpu", cpu_milli),
+        capacity_memory_bytes=capacity.get("memory", memory_bytes),
         allocatable=stored_amounts(node.status.allocatable),
         slo=in_force,
         qos=effective_qos_strategy(in_force.resource_qos_strategy if in_force else None),

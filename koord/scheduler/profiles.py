@@ -120,8 +120,8 @@ def profiles_of(
     if idle := configuration_warning(config):
         warnings.append(idle)
     # All profiles must sort alike, so that any of them has the one order.
-    queueing = (queueing_ for profile in profiles.values() for _, queueing_ in profile.at("queueSort", "queueing"))
-    orders: Iterator[Order] = (queueing_.order for queueing_ in queueing if queueing_.order is not None)
+    queueing = (part for profile in profiles.values() for _, part in profile.at("queueSort", "queueing"))
+    orders: Iterator[Order] = (part.order for part in queueing if part.order is not None)
     return Profiles(
         profiles,
         # No configuration can be without one, and those that koord lacks were warned of.

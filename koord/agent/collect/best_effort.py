@@ -31,16 +31,16 @@ def collect(this: Round) -> None:
 def real_limit_milli(this: Round, directory: str) -> int:
     """The smallest CPU set of all, or the quota; never more than the node has."""
     containers = [
-        each.directory
+        container.directory
         for pod in this.state.pods.values()
         if pod.kube_qos is KubeQoS.BEST_EFFORT
-        for each in pod.containers
-        if each.directory
+        for container in pod.containers
+        if container.directory
     ]
     smallest = this.state.cpus
-    for each in (directory, *containers):
+    for group in (directory, *containers):
         try:
-            cpus = this.cgroups.get(CPUSET_CPUS, each)
+            cpus = this.cgroups.get(CPUSET_CPUS, group)
         except FileNotFoundError:
             continue
         if isinstance(cpus, CPUSet) and cpus:

@@ -21,37 +21,37 @@ OLDEST_S: Final = 10.0
 
 
 def collect(this: Round) -> None:
-    known = this.cold
+    sampling = this.cold
     if not this.state.gates[AgentGate.COLD_PAGE_COLLECTOR]:
-        known.source, known.is_asked = None, False
+        sampling.source, sampling.is_asked = None, False
         return
     if not this.is_thorough:
         return
-    if not known.is_asked:
+    if not sampling.is_asked:
         from koord.agent.host.cold.sources import source_of
 
-        known.source, known.is_asked = source_of(this.cgroups), True
-        if known.source is None:
+        sampling.source, sampling.is_asked = source_of(this.cgroups), True
+        if sampling.source is None:
             log.warning("cold memory is not available: this kernel does not tell hot and cold page cache apart")
-    if known.source is None:
+    if sampling.source is None:
         return
     places = _places(this)
     try:
-        found = known.source.look(set(places.values()), this.now_s)
+        reading = sampling.source.look(set(places.values()), this.now_s)
     except ValueError as error:
         _complain(this, str(error))
         return
-    known.complaint = ""
-    if found is None:
+    sampling.complaint = ""
+    if reading is None:
         return
     for series, directory in places.items():
-        if directory in found.by_directory:
-            this.put_slowly(series, found.by_directory[directory])
-    if found.node is not None:
-        this.put(names.NODE_COLD, found.node)
-        _hot(this, found.node, names.NODE_MEMORY_WITH_CACHE, names.NODE_MEMORY_HOT)
-        of_others = sum(found.by_directory.get(each, 0) for each in _others(this))
-        of_system = max(found.node - of_others, 0)
+        if directory in reading.by_directory:
+            this.put_slowly(series, reading.by_directory[directory])
+    if reading.node is not None:
+        this.put(names.NODE_COLD, reading.node)
+        _hot(this, reading.node, names.NODE_MEMORY_WITH_CACHE, names.NODE_MEMORY_HOT)
+        of_others = sum(reading.by_directory.get(directory, 0) for directory in _others(this))
+        of_system = max(reading.node - of_others, 0)
         _hot(this, of_system, names.SYSTEM_MEMORY_WITH_CACHE, names.SYSTEM_MEMORY_HOT)
 
 
@@ -62,12 +62,16 @@ def _hot(this: Round, cold: float, with_cache: Series, hot: Series) -> None:
 
 
 def _places(this: Round) -> dict[Series, str]:
-    found = {names.pod_cold(uid): pod.directory for uid, pod in this.state.pods.items()}
+    directories = {names.pod_cold(uid): pod.directory for uid, pod in this.state.pods.items()}
     for pod in this.state.pods.values():
-        found |= {names.container_cold(each.id): each.directory for each in pod.containers if each.directory}
+        directories |= {
+            names.container_cold(container.id): container.directory
+            for container in pod.containers
+            if container.directory
+        }
     for app in host_applications(this.state.slo):
-        found[names.host_application_cold(app.name)] = directory_of(app, this.state.driver)
-    return found
+        directories[names.host_application_cold(app.name)] = directory_of(app, this.state.driver)
+    return directories
 
 
 def _others(this: Round) -> set[str]:
@@ -75,7 +79,7 @@ def _others(this: Round) -> set[str]:
     applications = host_applications(this.state.slo)
     return {
         *(pod.directory for pod in this.state.pods.values()),
-        *(directory_of(each, this.state.driver) for each in applications),
+        *(directory_of(app, this.state.driver) for app in applications),
     }
 
 

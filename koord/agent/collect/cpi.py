@@ -23,37 +23,37 @@ MOST_OPEN: Final = 8192
 
 
 def collect(this: Round) -> None:
-    known = this.cpi
+    sampling = this.cpi
     if not this.state.gates[AgentGate.CPI_COLLECTOR]:
-        for group in known.groups.values():
+        for group in sampling.groups.values():
             group.close()
-        known.groups.clear()
+        sampling.groups.clear()
         return
-    if known.is_there is None:
+    if sampling.is_there is None:
         from koord.agent.host.perf import has_cycles
 
-        known.is_there = has_cycles()
-        if not known.is_there:
+        sampling.is_there = has_cycles()
+        if not sampling.is_there:
             log.warning("cycles per instruction are not available: this machine does not count cycles")
-    if not known.is_there:
+    if not sampling.is_there:
         return
-    if known.groups and this.now_s - known.began_s >= COUNTS_S:
+    if sampling.groups and this.now_s - sampling.began_s >= COUNTS_S:
         _finish(this)
-    elif not known.groups and this.now_s - known.began_s >= EVERY_S:
+    elif not sampling.groups and this.now_s - sampling.began_s >= EVERY_S:
         _begin(this)
 
 
 def _begin(this: Round) -> None:
     from koord.agent.host.perf import CYCLES, INSTRUCTIONS, Group
 
-    known, cpus = this.cpi, sorted(this.state.topology.all)
-    known.began_s = this.now_s
+    sampling, cpus = this.cpi, sorted(this.state.topology.all)
+    sampling.began_s = this.now_s
     for uid, pod in this.state.pods.items():
-        if not _counts(pod) or 2 * len(cpus) * (len(known.groups) + 1) > MOST_OPEN:
+        if not _counts(pod) or 2 * len(cpus) * (len(sampling.groups) + 1) > MOST_OPEN:
             continue
         path = this.cgroups.files.path(this.cgroups.name("perf_event", pod.directory))
         try:
-            known.groups[uid] = Group(path, cpus, (CYCLES, INSTRUCTIONS))
+            sampling.groups[uid] = Group(path, cpus, (CYCLES, INSTRUCTIONS))
         except OSError as error:
             log.debug("cycles of %s are not counted: %s", pod.key, error)
 

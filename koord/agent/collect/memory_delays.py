@@ -27,9 +27,9 @@ def collect(this: Round) -> None:
     if not this.is_thorough or not any(this.state.gates[gate] for gate in GATES):
         return
     items = _items(this)
-    known = this.waitings.limit_hits
-    for uid in [uid for uid in known if uid not in this.state.pods]:
-        del known[uid]
+    sums = this.waitings.limit_hits
+    for uid in [uid for uid in sums if uid not in this.state.pods]:
+        del sums[uid]
     for uid, pod in this.state.pods.items():
         _delays(this, pod)
         try:
@@ -44,27 +44,27 @@ def collect(this: Round) -> None:
 def _delays(this: Round, pod: AgentPod) -> None:
     uid = pod.uid
     try:
-        found = usage.memory_delays(this.cgroups, pod.directory)
+        delays = usage.memory_delays(this.cgroups, pod.directory)
     except FileNotFoundError:
         return
-    hits = {pod.directory: found.limit_hits, **_inside(this, pod)}
-    this.put_slowly(names.pod_major_faults(uid), found.major_faults)
+    hits = {pod.directory: delays.limit_hits, **_inside(this, pod)}
+    this.put_slowly(names.pod_major_faults(uid), delays.major_faults)
     this.put_slowly(names.pod_memory_limit_hits(uid), this.waitings.limit_hits.setdefault(uid, Sum()).add(hits))
-    if found.direct_reclaim is not None:
-        this.put_slowly(names.pod_direct_reclaim(uid), found.direct_reclaim)
+    if delays.direct_reclaim is not None:
+        this.put_slowly(names.pod_direct_reclaim(uid), delays.direct_reclaim)
 
 
 def _inside(this: Round, pod: AgentPod) -> dict[str, int]:
     """How often what is inside of a pod met a limit of its own: on v2 the pod's events have that. On v1 a limit is
     counted where it is met, and containers meet theirs."""
-    found = dict[str, int]()
+    hits = dict[str, int]()
     if this.cgroups.version is Version.V1:
         for container in pod.containers:
             if container.directory:
-                for each in (container.directory, *this.cgroups.below(container.directory, "memory")):
+                for below in (container.directory, *this.cgroups.below(container.directory, "memory")):
                     with suppress(FileNotFoundError):
-                        found[each] = usage.limit_hits(this.cgroups, each)
-    return found
+                        hits[below] = usage.limit_hits(this.cgroups, below)
+    return hits
 
 
 def _items(this: Round) -> tuple[str, ...]:
@@ -79,8 +79,8 @@ def _items(this: Round) -> tuple[str, ...]:
 
 def _stalls(this: Round, uid: str, directory: str, item: str) -> None:
     try:
-        found = usage.stalls(this.cgroups, directory, item)
+        counts = usage.stalls(this.cgroups, directory, item)
     except FileNotFoundError:
         return
-    for bucket, count in found.items():
+    for bucket, count in counts.items():
         this.put_slowly(names.pod_stalls(uid, item, bucket), count)

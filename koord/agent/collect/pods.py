@@ -66,15 +66,15 @@ def _container(this: Round, container: AgentContainer) -> None:
         return
 
 
-def _throttled(this: Round, container_id: str, found: usage.Throttling | None) -> None:
+def _throttled(this: Round, container_id: str, throttling: usage.Throttling | None) -> None:
     """Only who has a limit can be throttled, and who runs. Nobody asks for more than the last of it."""
     series, periods_series = names.container_throttled(container_id), names.container_periods(container_id)
-    if found is None:
+    if throttling is None:
         this.rates.stands(series, this.now_s)
         this.rates.stands(periods_series, this.now_s)
         this.put_slowly(series, 0.0)
         return
-    periods = this.rates.growth(periods_series, found.periods, this.now_s)
-    throttled = this.rates.growth(series, found.throttled, this.now_s)
+    periods = this.rates.growth(periods_series, throttling.periods, this.now_s)
+    throttled = this.rates.growth(series, throttling.throttled, this.now_s)
     if periods is not None and throttled is not None:
         this.put_slowly(series, throttled / periods if periods > 0 else 0.0)

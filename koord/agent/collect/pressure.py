@@ -23,9 +23,9 @@ def collect(this: Round) -> None:
             _put(this, uid, resource, usage.pressure(this.cgroups, pod.directory, resource))
 
 
-def _put(this: Round, owner: str, resource: str, found: Pressure | None) -> None:
-    if found is not None:
-        this.put(names.pressure(owner, resource, "some"), found.some.avg10)
-        this.put(names.pressure(owner, resource, "full"), found.full.avg10)
+def _put(this: Round, owner: str, resource: str, pressure_now: Pressure | None) -> None:
+    if pressure_now is not None:
+        this.put(names.pressure(owner, resource, "some"), pressure_now.some.avg10)
+        this.put(names.pressure(owner, resource, "full"), pressure_now.full.avg10)
         if owner:
-            this.put_slowly(names.pod_stalled_us(owner, resource), found.some.total_us)
+            this.put_slowly(names.pod_stalled_us(owner, resource), pressure_now.some.total_us)

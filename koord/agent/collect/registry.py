@@ -51,11 +51,11 @@ BEYOND: Final[tuple[tuple[str, Collector], ...]] = (
 
 
 def collect(this: Round) -> None:
-    for _, each in USAGE:
-        each(this)
-    for name, each in BEYOND:
+    for _, collector in USAGE:
+        collector(this)
+    for name, collector in BEYOND:
         try:
-            each(this)
+            collector(this)
         except (OSError, ValueError) as error:
             _complain(this, name, str(error))
         else:
@@ -64,9 +64,9 @@ def collect(this: Round) -> None:
         return
     this.rates.kept_for = this.state
     living = [*this.state.pods, *this.state.guests]
-    living += [each.id for pod in this.state.pods.values() for each in pod.containers if each.id]
+    living += [container.id for pod in this.state.pods.values() for container in pod.containers if container.id]
     if this.state.slo:
-        living += [each.name for each in this.state.slo.host_applications]
+        living += [app.name for app in this.state.slo.host_applications]
     this.samples.keep(living)
     this.rates.keep(living)
 

@@ -55,7 +55,7 @@ class Rates:
     def keep(self, owners: Iterable[str]) -> None:
         """Forgets the counters of owners that are gone."""
         living = {"", *owners}
-        for series in [each for each in self._before if each.owner not in living]:
+        for series in [kept_series for kept_series in self._before if kept_series.owner not in living]:
             del self._before[series]
 
 

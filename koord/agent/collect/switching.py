@@ -27,43 +27,43 @@ COUNTS_S: Final = 30.0
 
 def collect(this: Round) -> None:
     """After waiting was collected, which knows the tasks of pods."""
-    known = this.switches
+    sampling = this.switches
     if not this.state.gates[AgentGate.SCHED_SWITCH_SAMPLER]:
-        if known.rings or known.held is not None:
-            _close(known)
-            known.held = None
-            known.samples.clear()
+        if sampling.rings or sampling.held is not None:
+            _close(sampling)
+            sampling.held = None
+            sampling.samples.clear()
         return
-    if known.rings:
-        pod_of = {task: uid for uid, each in this.waitings.by_pod.items() for task in each.wait.tasks}
-        known.samples.append((this.now_s, waited_in([ring.stop() for ring in known.rings], pod_of)))
-        _close(known)
-        while known.samples[0][0] < this.now_s - COUNTS_S:
-            known.samples.popleft()
-        known.held, known.ended_s = held(each for _, each in known.samples), this.now_s
-    elif known.is_there is not False and this.now_s - known.ended_s >= REST * this.waitings.every_s:
+    if sampling.rings:
+        pod_of = {task: uid for uid, waiting in this.waitings.by_pod.items() for task in waiting.wait.tasks}
+        sampling.samples.append((this.now_s, waited_in([ring.stop() for ring in sampling.rings], pod_of)))
+        _close(sampling)
+        while sampling.samples[0][0] < this.now_s - COUNTS_S:
+            sampling.samples.popleft()
+        sampling.held, sampling.ended_s = held(sample for _, sample in sampling.samples), this.now_s
+    elif sampling.is_there is not False and this.now_s - sampling.ended_s >= REST * this.waitings.every_s:
         _open(this)
 
 
 def _open(this: Round) -> None:
     from koord.agent.host.perf import SwitchRing
 
-    known, cpus = this.switches, sorted(this.state.topology.all)
-    first = known.turn * CPUS_AT_ONCE % max(len(cpus), 1)
-    known.turn += 1
+    sampling, cpus = this.switches, sorted(this.state.topology.all)
+    first = sampling.turn * CPUS_AT_ONCE % max(len(cpus), 1)
+    sampling.turn += 1
     try:
         for cpu in cpus[first : first + CPUS_AT_ONCE]:
-            known.rings.append(SwitchRing(cpu))
-        known.is_there = True
+            sampling.rings.append(SwitchRing(cpu))
+        sampling.is_there = True
     except OSError as error:
-        _close(known)
-        known.is_there = False
+        _close(sampling)
+        sampling.is_there = False
         log.warning("samples of CPU holders are not available: %s", error)
-    for ring in known.rings:
+    for ring in sampling.rings:
         ring.start()
 
 
-def _close(known: SwitchSampling) -> None:
-    for ring in known.rings:
+def _close(sampling: SwitchSampling) -> None:
+    for ring in sampling.rings:
         ring.close()
-    known.rings.clear()
+    sampling.rings.clear()

@@ -34,16 +34,16 @@ def _rest(
 
 def _of_others(this: Round, pod: Callable[[str], Series], application: Callable[[str], Series]) -> float:
     applications = host_applications(this.state.slo)
-    parts = [*map(pod, this.state.pods), *(application(each.name) for each in applications)]
-    known = [this.samples.last(each, this.now_s, this.expires_s) for each in parts]
-    return sum(value for value in known if value is not None)
+    parts = [*map(pod, this.state.pods), *(application(app.name) for app in applications)]
+    values = [this.samples.last(series, this.now_s, this.expires_s) for series in parts]
+    return sum(value for value in values if value is not None)
 
 
 def _with_cache(this: Round, memory: float) -> None:
     """Page cache of pods is looked at now and then, so this is too."""
     used, with_cache = (
-        this.samples.last(each, this.now_s, this.expires_s)
-        for each in (names.NODE_MEMORY, names.NODE_MEMORY_WITH_CACHE)
+        this.samples.last(series, this.now_s, this.expires_s)
+        for series in (names.NODE_MEMORY, names.NODE_MEMORY_WITH_CACHE)
     )
     if used is not None and with_cache is not None:
         cache = with_cache - used - _of_others(this, names.pod_page_cache, names.host_application_page_cache)

@@ -25,8 +25,8 @@ class Sum(Generic[K]):
 
     def add(self, now: Mapping[K, float], most: float = float("inf")) -> float:
         """`most`: by how much the counter of one can have grown since the last call."""
-        for each, value in now.items():
-            before = self._last.get(each, 0.0)
+        for key, value in now.items():
+            before = self._last.get(key, 0.0)
             self.total += min(value - before if value >= before else value, most)
         self._last = dict(now)
         return self.total

@@ -26,26 +26,26 @@ GATES: Final = (AgentGate.CPU_DELAY_COLLECTOR, AgentGate.INTERFERENCE_DETECTION,
 
 
 def collect(this: Round) -> None:
-    known = this.waitings
-    if not any(this.state.gates[gate] for gate in GATES) or this.now_s - known.looked_s < known.every_s:
+    waitings = this.waitings
+    if not any(this.state.gates[gate] for gate in GATES) or this.now_s - waitings.looked_s < waitings.every_s:
         return
     files = this.cgroups.files
-    known.looked_s = this.now_s
+    waitings.looked_s = this.now_s
     _node_io_wait(this)
     if not tasks.has_schedstat(files):
         return
     counts_io = tasks.counts_io_wait(files)
     for uid, pod in this.state.pods.items():
-        _pod(this, pod, known.by_pod.setdefault(uid, Waiting(this.now_s)), counts_io)
-    containers = {each.id for pod in this.state.pods.values() for each in pod.containers}
-    known.by_pod = {uid: each for uid, each in known.by_pod.items() if uid in this.state.pods}
-    known.by_container = {key: each for key, each in known.by_container.items() if key in containers}
+        _pod(this, pod, waitings.by_pod.setdefault(uid, Waiting(this.now_s)), counts_io)
+    containers = {container.id for pod in this.state.pods.values() for container in pod.containers}
+    waitings.by_pod = {uid: waiting for uid, waiting in waitings.by_pod.items() if uid in this.state.pods}
+    waitings.by_container = {key: waits for key, waits in waitings.by_container.items() if key in containers}
 
 
-def _pod(this: Round, pod: AgentPod, known: Waiting, counts_io: bool) -> None:
-    files, found = this.cgroups.files, dict[int, TaskTimes]()
+def _pod(this: Round, pod: AgentPod, waiting: Waiting, counts_io: bool) -> None:
+    files, times_of_tasks = this.cgroups.files, dict[int, TaskTimes]()
     limited = [pod.directory]
-    most_ns = (this.now_s - known.seen_s) * 1e9
+    most_ns = (this.now_s - waiting.seen_s) * 1e9
     for container in pod.containers:
         if not container.directory:
             continue
@@ -62,44 +62,47 @@ def _pod(this: Round, pod: AgentPod, known: Waiting, counts_io: bool) -> None:
             continue
         total = this.waitings.by_container.setdefault(container.id, Sum())
         this.put_slowly(
-            names.container_wait(container.id), total.add({task: each.wait_ns for task, each in own.items()}, most_ns)
+            names.container_wait(container.id),
+            total.add({task: task_times.wait_ns for task, task_times in own.items()}, most_ns),
         )
-        found |= own
-    elapsed_s, known.seen_s = this.now_s - known.seen_s, this.now_s
-    waited = known.wait.add({task: each.wait_ns for task, each in found.items()}, most_ns)
+        times_of_tasks |= own
+    elapsed_s, waiting.seen_s = this.now_s - waiting.seen_s, this.now_s
+    waited = waiting.wait.add({task: task_times.wait_ns for task, task_times in times_of_tasks.items()}, most_ns)
     this.put_slowly(names.pod_wait(pod.uid), waited)
-    slices = known.slices.add({task: each.slices for task, each in found.items()}, float("inf"))
+    slices = waiting.slices.add({task: task_times.slices for task, task_times in times_of_tasks.items()}, float("inf"))
     this.put_slowly(names.pod_slices(pod.uid), slices)
-    this.put_slowly(names.pod_threads(pod.uid), len(found))
-    states = {task: state for task in found if (state := tasks.state_of(files, task)) is not None}
+    this.put_slowly(names.pod_threads(pod.uid), len(times_of_tasks))
+    states = {task: state for task in times_of_tasks if (state := tasks.state_of(files, task)) is not None}
     if counts_io:
-        waited = known.io_wait.add({task: each.io_wait_ns for task, each in states.items()}, most_ns)
+        waited = waiting.io_wait.add({task: task_state.io_wait_ns for task, task_state in states.items()}, most_ns)
         this.put_slowly(names.pod_io_wait(pod.uid), waited)
-    _load(this, pod.uid, known, states.values(), elapsed_s)
-    _own_limits(this, pod, known, limited)
+    _load(this, pod.uid, waiting, states.values(), elapsed_s)
+    _own_limits(this, pod, waiting, limited)
     _kernel_share(this, pod)
 
 
-def _load(this: Round, uid: str, known: Waiting, states: Iterable[TaskState], elapsed_s: float) -> None:
-    letters = [each.letter for each in states]
+def _load(this: Round, uid: str, waiting: Waiting, states: Iterable[TaskState], elapsed_s: float) -> None:
+    letters = [task_state.letter for task_state in states]
     for letter in ("R", "D"):
         count = letters.count(letter)
         for span, seconds in LOAD_S.items():
-            before = known.load.get((letter, span), 0.0)
+            before = waiting.load.get((letter, span), 0.0)
             decay = exp(-elapsed_s / seconds)
-            load = known.load[letter, span] = before * decay + count * (1 - decay)
+            load = waiting.load[letter, span] = before * decay + count * (1 - decay)
             this.put_slowly(names.pod_load(uid, letter, span), load)
 
 
-def _own_limits(this: Round, pod: AgentPod, known: Waiting, directories: Iterable[str]) -> None:
+def _own_limits(this: Round, pod: AgentPod, waiting: Waiting, directories: Iterable[str]) -> None:
     """After waiting was read: what a quota explains is then never missing from it. A container may limit what runs in
     its own cgroups, too."""
-    found = dict[str, usage.Throttling]()
+    throttlings = dict[str, usage.Throttling]()
     for directory in directories:
         with suppress(FileNotFoundError):
-            found[directory] = usage.throttling(this.cgroups, directory)
-    stopped_ns = known.throttled_ns.add({each: told.throttled_ns for each, told in found.items()})
-    periods = known.throttled.add({each: told.throttled for each, told in found.items()})
+            throttlings[directory] = usage.throttling(this.cgroups, directory)
+    stopped_ns = waiting.throttled_ns.add(
+        {directory: throttling.throttled_ns for directory, throttling in throttlings.items()}
+    )
+    periods = waiting.throttled.add({directory: throttling.throttled for directory, throttling in throttlings.items()})
     this.put_slowly(names.pod_throttled_ns(pod.uid), stopped_ns)
     this.put_slowly(names.pod_throttled_periods(pod.uid), periods)
 
@@ -107,14 +110,14 @@ def _own_limits(this: Round, pod: AgentPod, known: Waiting, directories: Iterabl
 def _kernel_share(this: Round, pod: AgentPod) -> None:
     """Of the pod's CPU time, how much the kernel used on its behalf."""
     try:
-        found = usage.cpu_split(this.cgroups, pod.directory)
+        split = usage.cpu_split(this.cgroups, pod.directory)
     except FileNotFoundError:
         return
-    if found is None:
+    if split is None:
         return
     series = names.pod_kernel_share(pod.uid)
-    system = this.rates.growth(series, found.system_ns, this.now_s)
-    user = this.rates.growth(names.pod_user_time(pod.uid), found.user_ns, this.now_s)
+    system = this.rates.growth(series, split.system_ns, this.now_s)
+    user = this.rates.growth(names.pod_user_time(pod.uid), split.user_ns, this.now_s)
     if system is not None and user is not None and system + user > 0:
         this.put_slowly(series, system / (system + user))
 

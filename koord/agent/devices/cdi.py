@@ -44,20 +44,20 @@ class CdiSpecs:
 
     def names(self) -> tuple[str, ...]:
         seen: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {}
-        found: set[str] = set()
+        names_once: set[str] = set()
         for directory in DIRECTORIES:
             given: dict[str, int] = {}
             for path in self._paths(directory):
                 about = self._about(path)
                 if about is None:
                     continue
-                known = self._known.get(path)
-                seen[path] = known if known is not None and known[0] == about else (about, self._read(path, about))
+                entry = self._known.get(path)
+                seen[path] = entry if entry is not None and entry[0] == about else (about, self._read(path, about))
                 for name in seen[path][1]:
                     given[name] = given.get(name, 0) + 1
-            found = (found - given.keys()) | {name for name, times in given.items() if times == 1}
+            names_once = (names_once - given.keys()) | {name for name, times in given.items() if times == 1}
         self._known = seen
-        return tuple(sorted(found))
+        return tuple(sorted(names_once))
 
     def _paths(self, directory: str) -> Iterator[str]:
         for name in self._files.names(directory):
@@ -66,10 +66,10 @@ class CdiSpecs:
 
     def _about(self, path: str) -> tuple[int, int, int] | None:
         try:
-            found = os.stat(self._files.path(path))
+            status = os.stat(self._files.path(path))
         except OSError:
             return None
-        return (found.st_ino, found.st_mtime_ns, found.st_size) if stat.S_ISREG(found.st_mode) else None
+        return (status.st_ino, status.st_mtime_ns, status.st_size) if stat.S_ISREG(status.st_mode) else None
 
     def _read(self, path: str, about: tuple[int, int, int]) -> tuple[str, ...]:
         try:
@@ -90,14 +90,14 @@ def names_in(text: str) -> tuple[str, ...]:
     vendor, _, kind = spec.kind.partition("/")
     if not vendor or not kind:
         raise ValueError(f"kind is {spec.kind[:80]!r}: it must be as in nvidia.com/gpu")
-    return tuple(f"{spec.kind}={each.name}" for each in spec.devices)
+    return tuple(f"{spec.kind}={device.name}" for device in spec.devices)
 
 
 def named(names: Iterable[str], device: str, kind: str = "") -> str | None:
     """Of those names the one of a device, by what nothing else is called (a UUID, a bus id). `kind`: a part of the
     name before the "="; empty: whatever it is."""
-    for each in names:
-        of, _, own = each.partition("=")
+    for name in names:
+        of, _, own = name.partition("=")
         if own == device and kind in of:
-            return each
+            return name
     return None

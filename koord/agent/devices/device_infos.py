@@ -34,40 +34,40 @@ NO_NUMBER: Final = -1
 
 
 def device_infos(
-    inventory: Inventory, place_of: Callable[[str], Place], known: Iterable[DeviceInfo], at: str
+    inventory: Inventory, place_of: Callable[[str], Place], reported: Iterable[DeviceInfo], at: str
 ) -> tuple[DeviceInfo, ...]:
     """By type and minor. `known`: as the object has them, for conditions that stay; `at`: when others changed."""
-    found: list[DeviceInfo] = []
+    infos: list[DeviceInfo] = []
     if inventory.others:
         # A vendor's files about the machine's devices take precedence over NVML.
-        found += map(_of_vendor, inventory.others)
+        infos += map(_of_vendor, inventory.others)
     else:
         for gpu in inventory.gpus:
-            found += _of_gpu(gpu, place_of(gpu.bus_id))
-    found += (_of_card(card, place_of(card.bus_id)) for card in inventory.cards)
-    before = {(each.type, each.id): each for each in known}
-    found = [_since(each, before.get((each.type, each.id)), at) for each in found]
-    gone = [each for key, each in before.items() if key not in {(new.type, new.id) for new in found}]
-    found += _lost(gone, {(each.type, each.minor) for each in found}, inventory, at)
-    return tuple(sorted(found, key=lambda each: (each.type, each.minor or 0)))
+            infos += _of_gpu(gpu, place_of(gpu.bus_id))
+    infos += (_of_card(card, place_of(card.bus_id)) for card in inventory.cards)
+    before = {(info.type, info.id): info for info in reported}
+    reported_since = [_since(info, before.get((info.type, info.id)), at) for info in infos]
+    gone = [info for key, info in before.items() if key not in {(new.type, new.id) for new in reported_since}]
+    reported_since += _lost(gone, {(info.type, info.minor) for info in reported_since}, inventory, at)
+    return tuple(sorted(reported_since, key=lambda info: (info.type, info.minor or 0)))
 
 
 def device_labels(inventory: Inventory) -> dict[str, str]:
     if inventory.others:
         first = inventory.others[0]
-        told: dict[str, str] = {names.LABEL_GPU_VENDOR: first.vendor, names.LABEL_GPU_MODEL: first.model}
+        labels: dict[str, str] = {names.LABEL_GPU_VENDOR: first.vendor, names.LABEL_GPU_MODEL: first.model}
         if first.links:
             policy = "Honor" if first.must_honor else "Prefer"
-            told[GPU_PARTITION_POLICY.key] = policy
-        return {name: _label(value) for name, value in told.items()}
+            labels[GPU_PARTITION_POLICY.key] = policy
+        return {name: _label(value) for name, value in labels.items()}
     if not inventory.gpus:
         return {}
-    told = {names.LABEL_GPU_VENDOR: "nvidia", names.LABEL_GPU_DRIVER_VERSION: inventory.driver}
+    labels = {names.LABEL_GPU_VENDOR: "nvidia", names.LABEL_GPU_DRIVER_VERSION: inventory.driver}
     models = {gpu.model for gpu in inventory.gpus}
     if len(models) == 1:
         # A label speaks of the node as a whole: where GPUs differ there is none.
-        told[names.LABEL_GPU_MODEL] = models.pop().removeprefix("NVIDIA ")
-    return {name: _label(value) for name, value in told.items()}
+        labels[names.LABEL_GPU_MODEL] = models.pop().removeprefix("NVIDIA ")
+    return {name: _label(value) for name, value in labels.items()}
 
 
 def _label(text: str) -> str:
@@ -82,8 +82,8 @@ def device_annotations(inventory: Inventory) -> dict[str, str]:
 
 def _of_gpu(gpu: Gpu, place: Place) -> Iterator[DeviceInfo]:
     attached = _topology(place, gpu.bus_id)
-    for each in gpu.instances:
-        yield _instance(gpu, each, attached)
+    for instance in gpu.instances:
+        yield _instance(gpu, instance, attached)
     if gpu.instances:
         return
     trouble = gpu.trouble or ("MIG is on and there is no instance" if gpu.is_split else "")
@@ -161,12 +161,12 @@ def _condition(reason: str, trouble: str) -> Condition:
 
 def _since(new: DeviceInfo, old: DeviceInfo | None, at: str) -> DeviceInfo:
     """Conditions tell since when they are so."""
-    before = {each.type: each for each in old.conditions} if old else {}
+    before = {condition.type: condition for condition in old.conditions} if old else {}
     kept = tuple(
-        replace(each, last_transition_time=same.last_transition_time)
-        if (same := before.get(each.type)) is not None and same.status == each.status
-        else replace(each, last_transition_time=at)
-        for each in new.conditions
+        replace(condition, last_transition_time=same.last_transition_time)
+        if (same := before.get(condition.type)) is not None and same.status == condition.status
+        else replace(condition, last_transition_time=at)
+        for condition in new.conditions
     )
     return replace(new, conditions=kept)
 

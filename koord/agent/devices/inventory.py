@@ -107,8 +107,8 @@ class Inventory(Struct):
         for gpu in self.gpus:
             if not gpu.is_split:
                 yield UsableGpu(gpu.minor, gpu.uuid, gpu.memory_bytes, (gpu.node,))
-            for each in gpu.instances:
-                yield UsableGpu(each.minor, each.uuid, each.memory_bytes, (gpu.node, *each.nodes))
+            for instance in gpu.instances:
+                yield UsableGpu(instance.minor, instance.uuid, instance.memory_bytes, (gpu.node, *instance.nodes))
 
 
 NO_DEVICES: Final = Inventory()

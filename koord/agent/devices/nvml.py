@@ -82,15 +82,15 @@ class Nvml:
         """By minor."""
         self._hear_faults(count)
         capabilities = self._capabilities()
-        found = []
+        gpus = []
         for index in range(count):
             try:
-                found.append(self._gpu(self._nvml.nvmlDeviceGetHandleByIndex(index), capabilities))
+                gpus.append(self._gpu(self._nvml.nvmlDeviceGetHandleByIndex(index), capabilities))
                 self._told.pop(index, None)
             except self._refused as error:
                 # A GPU that fell off the bus cannot even report its UUID; its Device entry stays, as unhealthy.
                 self._tell(index, f"GPU {index} does not answer: {error}")
-        return tuple(sorted(found, key=lambda gpu: gpu.minor))
+        return tuple(sorted(gpus, key=lambda gpu: gpu.minor))
 
     def uses(self, inventory: Inventory) -> Iterator[Use]:
         """What processes use of the GPUs that were just seen: one that does not answer has an index, too."""
@@ -178,9 +178,10 @@ class Nvml:
             return {}
         nvml, capabilities = self._nvml, self._capabilities()
         return {
-            (nvml.nvmlDeviceGetGpuInstanceId(each), nvml.nvmlDeviceGetComputeInstanceId(each)): FIRST_INSTANCE + number
-            for each in self._instance_handles(gpu)
-            if (number := capabilities.get(self._places(each, minor)[1])) is not None
+            (nvml.nvmlDeviceGetGpuInstanceId(instance), nvml.nvmlDeviceGetComputeInstanceId(instance)): FIRST_INSTANCE
+            + number
+            for instance in self._instance_handles(gpu)
+            if (number := capabilities.get(self._places(instance, minor)[1])) is not None
         }
 
     def _capabilities(self) -> dict[str, int]:
@@ -192,7 +193,7 @@ class Nvml:
 
     def _links(self, handle: Any) -> dict[str, int]:
         """By the bus id of whatever is at the other end: a GPU, or a switch that all others hang on too."""
-        nvml, found = self._nvml, dict[str, int]()
+        nvml, links = self._nvml, dict[str, int]()
         for link in range(MOST_LINKS):
             try:
                 if not nvml.nvmlDeviceGetNvLinkState(handle, link):
@@ -200,8 +201,8 @@ class Nvml:
                 peer = _bus_id(nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId)
             except self._refused:
                 break
-            found[peer] = found.get(peer, 0) + 1
-        return found
+            links[peer] = links.get(peer, 0) + 1
+        return links
 
     def _worn_out(self, handle: Any) -> str:
         """Memory rows that failed and could not be replaced."""
@@ -217,9 +218,9 @@ class Nvml:
         except self._refused:
             return {}
         by_pid: dict[int, list[int]] = {}
-        for each in samples:
-            by_pid.setdefault(int(each.pid), []).append(int(each.smUtil))
-            self._seen_us[index] = max(self._seen_us.get(index, 0), int(each.timeStamp))
+        for sample in samples:
+            by_pid.setdefault(int(sample.pid), []).append(int(sample.smUtil))
+            self._seen_us[index] = max(self._seen_us.get(index, 0), int(sample.timeStamp))
         return {pid: sum(percents) / len(percents) for pid, percents in by_pid.items()}
 
     def _hear_faults(self, count: int) -> None:

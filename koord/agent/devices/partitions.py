@@ -29,14 +29,14 @@ def of_gpus(gpus: Iterable[Gpu]) -> Mapping[int, tuple[GPUPartition, ...]]:
 
 
 def of_others(devices: Iterable[VendorDevice]) -> Mapping[int, tuple[GPUPartition, ...]]:
-    known = {device.minor: device for device in devices}
+    by_minor = {device.minor: device for device in devices}
     kinds = {
         (one, other): device.links[other] or NVLINK
-        for one, device in known.items()
+        for one, device in by_minor.items()
         for other in device.links
-        if one < other and other in known
+        if one < other and other in by_minor
     }
-    return _table(sorted(known), dict.fromkeys(kinds, 1), lambda pair: kinds[pair])
+    return _table(sorted(by_minor), dict.fromkeys(kinds, 1), lambda pair: kinds[pair])
 
 
 def _table(minors: list[int], links: Mapping[Pair, int], kind: Kind) -> Mapping[int, tuple[GPUPartition, ...]]:

@@ -20,18 +20,20 @@ _NUMBERED: Final = re.compile(r"[a-z0-9]+_([0-9]{1,9})", re.ASCII)
 def cards(files: Files) -> tuple[RdmaCard, ...]:
     """By minor. A card whose name has no number, as administrators may rename it, or one that another driver's card has
     already (mlx4_0 beside mlx5_0), is numbered after the others."""
-    found: list[RdmaCard] = []
+    numbered: list[RdmaCard] = []
     unnumbered: list[RdmaCard] = []
     taken: set[int] = set()
     for bus_id in files.names(DEVICES):
         card = _card(files, bus_id)
         if card is not None:
-            (unnumbered if card.minor < 0 or card.minor in taken else found).append(card)
+            (unnumbered if card.minor < 0 or card.minor in taken else numbered).append(card)
             taken.add(card.minor)
     taken.discard(-1)
-    free = (number for number in range(len(found) + len(unnumbered) + max(taken, default=0) + 1) if number not in taken)
-    found += [replace(card, minor=next(free)) for card in unnumbered]
-    return tuple(sorted(found, key=lambda card: card.minor))
+    free = (
+        number for number in range(len(numbered) + len(unnumbered) + max(taken, default=0) + 1) if number not in taken
+    )
+    numbered += [replace(card, minor=next(free)) for card in unnumbered]
+    return tuple(sorted(numbered, key=lambda card: card.minor))
 
 
 def _card(files: Files, bus_id: str) -> RdmaCard | None:
@@ -42,7 +44,7 @@ def _card(files: Files, bus_id: str) -> RdmaCard | None:
     if not names:
         return None
     # The card itself is made before its virtual functions and has the first name.
-    name = min(names, key=lambda each: (len(each), each))
+    name = min(names, key=lambda name: (len(name), name))
     number = _NUMBERED.fullmatch(name)
     functions = {other: _verbs(files, other) for other in _functions(files, own)}
     return RdmaCard(
@@ -65,8 +67,8 @@ def _functions(files: Files, own: str) -> Iterator[str]:
 
 
 def _verbs(files: Files, bus_id: str) -> str:
-    found = files.names(f"{DEVICES}/{bus_id}/infiniband_verbs")
-    return f"infiniband/{found[0]}" if found else ""
+    verbs = files.names(f"{DEVICES}/{bus_id}/infiniband_verbs")
+    return f"infiniband/{verbs[0]}" if verbs else ""
 
 
 def _is_active(files: Files, ports: str) -> bool:

@@ -66,20 +66,20 @@ class _Device(msgspec.Struct):
 
 def devices(files: Files) -> tuple[VendorDevice, ...]:
     """By minor."""
-    found: dict[int, VendorDevice] = {}
+    by_minor: dict[int, VendorDevice] = {}
     for name in _names(files):
         try:
-            for each in _read(files, name):
-                found.setdefault(each.minor, each)
+            for device in _read(files, name):
+                by_minor.setdefault(device.minor, device)
         except (OSError, ValueError) as error:
             log.warning("/%s/%s is passed over: %s", DIRECTORY, name, error)
-    return tuple(found[minor] for minor in sorted(found))
+    return tuple(by_minor[minor] for minor in sorted(by_minor))
 
 
 def _names(files: Files) -> list[str]:
     try:
         with os.scandir(files.path(DIRECTORY)) as entries:
-            return sorted(each.name for each in entries if each.is_file())
+            return sorted(entry.name for entry in entries if entry.is_file())
     except OSError:
         return []
 
@@ -88,14 +88,14 @@ def _read(files: Files, name: str) -> Iterator[VendorDevice]:
     text = files.once(f"{DIRECTORY}/{name}")
     if len(text) > MOST_BYTES:
         raise ValueError(f"it has {len(text)} bytes, and at most {MOST_BYTES} are read")
-    for each in msgspec.json.decode(text, type=list[_Device]):
-        topology, status = each.topology or _Topology(), each.status or _Status(healthy=True)
+    for device in msgspec.json.decode(text, type=list[_Device]):
+        topology, status = device.topology or _Topology(), device.status or _Status(healthy=True)
         yield VendorDevice(
-            vendor=each.vendor,
-            model=each.model,
-            uuid=each.uuid,
-            minor=int(each.minor),
-            resources={_PLAIN.get(key, key): amount for key, amount in each.resources.items()} or EMPTY,
+            vendor=device.vendor,
+            model=device.model,
+            uuid=device.uuid,
+            minor=int(device.minor),
+            resources={_PLAIN.get(key, key): amount for key, amount in device.resources.items()} or EMPTY,
             socket=int(topology.socket or -1),
             node=int(topology.node or -1),
             pcie=topology.pcie,

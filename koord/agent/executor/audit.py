@@ -59,7 +59,7 @@ class Audit:
 
     def newest(self, count: int, before: int | None = None) -> list[AuditEvent]:
         """Newest first, of those before a number."""
-        older = (each for each in reversed(self._events) if before is None or each.number < before)
+        older = (event for event in reversed(self._events) if before is None or event.number < before)
         return list(islice(older, count))
 
     def _append(self, file: Path, event: AuditEvent) -> None:
@@ -86,20 +86,20 @@ def _cut_over(file: Path) -> None:
 
 def read_file(file: Path, count: int) -> list[AuditEvent]:
     """The newest events of a file, newest first; a line that was cut off is passed over."""
-    found: list[AuditEvent] = []
-    for each in _files(file):
-        for line in reversed(each.read_bytes().splitlines()):
-            if len(found) == count:
-                return found
+    events: list[AuditEvent] = []
+    for path in _files(file):
+        for line in reversed(path.read_bytes().splitlines()):
+            if len(events) == count:
+                return events
             try:
-                found.append(msgspec.json.decode(line, type=AuditEvent))
+                events.append(msgspec.json.decode(line, type=AuditEvent))
             except UNREADABLE:
                 continue
-    return found
+    return events
 
 
 def _files(file: Path) -> Iterable[Path]:
-    yield from (each for each in (file, *(_numbered(file))) if each.exists())
+    yield from (path for path in (file, *(_numbered(file))) if path.exists())
 
 
 def _numbered(file: Path) -> list[Path]:

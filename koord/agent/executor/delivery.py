@@ -35,14 +35,18 @@ def places(state: NodeState) -> Mapping[Target, str]:
 
 
 def _places(state: NodeState) -> Mapping[Target, str]:
-    found = {targets.NODE: ""}
-    found |= {targets.band(qos): qos_dir(qos, state.driver) for qos in KubeQoS}
+    directories = {targets.NODE: ""}
+    directories |= {targets.band(qos): qos_dir(qos, state.driver) for qos in KubeQoS}
     for app in host_applications(state.slo):
-        found[targets.application(app.name)] = directory_of(app, state.driver)
+        directories[targets.application(app.name)] = directory_of(app, state.driver)
     for uid, pod in state.pods.items():
-        found[targets.pod(uid)] = pod.directory
-        found |= {targets.container(uid, each.name): each.directory for each in pod.containers if each.directory}
-    return found
+        directories[targets.pod(uid)] = pod.directory
+        directories |= {
+            targets.container(uid, container.name): container.directory
+            for container in pod.containers
+            if container.directory
+        }
+    return directories
 
 
 class Delivery:
@@ -56,30 +60,30 @@ class Delivery:
 
     def writes(self, wishes: Iterable[tuple[Wish, ...]], state: NodeState) -> list[Write]:
         """In the order of the wishes; of two on one file the later counts."""
-        known = self._known if state is self._known_for else {}
+        delivered = self._known if state is self._known_for else {}
         kept: dict[int, tuple[object, list[Write]]] = {}
-        found: list[Write] = []
+        writes: list[Write] = []
         for together in wishes:
-            before = known.get(id(together))
+            before = delivered.get(id(together))
             if before is not None and before[0] is together:
                 kept[id(together)] = before
-                found += before[1]
+                writes += before[1]
             else:
-                found += self._anew(together, state, known, kept)
+                writes += self._anew(together, state, delivered, kept)
         self._known, self._known_for = kept, state
-        return found
+        return writes
 
     def _anew(
         self,
         wishes: tuple[Wish, ...],
         state: NodeState,
-        known: Mapping[int, tuple[object, list[Write]]],
+        delivered: Mapping[int, tuple[object, list[Write]]],
         kept: dict[int, tuple[object, list[Write]]],
     ) -> list[Write]:
-        found: list[Write] = []
+        writes: list[Write] = []
         stays = True
         for wish in wishes:
-            before = known.get(id(wish))
+            before = delivered.get(id(wish))
             if before is None or before[0] is not wish:
                 before = (wish, self._writes(wish, state))
             setting = wish.setting
@@ -88,10 +92,10 @@ class Delivery:
                 stays = False
             else:
                 kept[id(wish)] = before
-            found += before[1]
+            writes += before[1]
         if stays:
-            kept[id(wishes)] = (wishes, found)
-        return found
+            kept[id(wishes)] = (wishes, writes)
+        return writes
 
     def _writes(self, wish: Wish, state: NodeState) -> list[Write]:
         knob, target, where = wish.setting, wish.target, places(state)
@@ -111,9 +115,9 @@ class Delivery:
             return []
         if target.level is not Level.POD:
             return [own]
-        told = {*where.values()}
+        wished = {*where.values()}
         below = [f"{directory}/{name}" for name in self._cgroups.children(directory, "cpuset")]
-        return [own, *(replace(own, directory=each) for each in below if each not in told)]
+        return [own, *(replace(own, directory=directory) for directory in below if directory not in wished)]
 
     def _of_processes(self, wish: Wish, knob: Knob, directory: str) -> Iterator[Write]:
         assert isinstance(wish.value, int)

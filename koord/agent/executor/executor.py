@@ -105,7 +105,7 @@ class Executor:
         self._heed_specs(wanted.values())
         unwanted = self.ledger.unwanted(ran, wanted.keys())
         restores = self._restores(
-            (each for each in unwanted if not within or _is_in(each.directory, (within,))), outcome
+            (entry for entry in unwanted if not within or _is_in(entry.directory, (within,))), outcome
         )
         everything = {**wanted, **{write.spot: write for write in restores}}
         now = self._otherwise(everything.values(), outcome, now_s)
@@ -157,7 +157,7 @@ class Executor:
 
         What leaves it has those that it had, and is given others in the next round.
         """
-        for spot in [each for each in wanted if each.knob == CPU_SHARES.name]:
+        for spot in [spot for spot in wanted if spot.knob == CPU_SHARES.name]:
             idle = Spot(CPU_IDLE.name, spot.directory)
             if idle in wanted or idle in self.ledger:
                 del wanted[spot]
@@ -171,15 +171,15 @@ class Executor:
             if knob is None or place is None:
                 self._let_go(entry)
                 continue
-            why, found = f"{entry.by} no longer wants it", entry.found
-            write = partial(Write, knob, entry.directory, by=entry.by, why=why, text=found, process=entry.process)
+            why, original = f"{entry.by} no longer wants it", entry.found
+            write = partial(Write, knob, entry.directory, by=entry.by, why=why, text=original, process=entry.process)
             try:
                 if self._is_ours(entry, knob, place):
-                    restores.append(write(value=place.form.read(found)))
+                    restores.append(write(value=place.form.read(original)))
                 else:
                     self._let_go(entry)
             except OSError as error:
-                outcome.refused.append(RefusedWrite(write(value=found), f"{found}: {error.strerror}"))
+                outcome.refused.append(RefusedWrite(write(value=original), f"{original}: {error.strerror}"))
         return restores
 
     def _let_go(self, entry: Entry) -> None:
@@ -348,8 +348,8 @@ class Executor:
 
     def look_again(self, directories: Collection[str]) -> None:
         """Directories that may have been created again: forget the values that were read there and below."""
-        known = [spot for spot in (*self._seen, *self._absent) if _is_in(spot.directory, directories)]
-        for spot in known:
+        known_spots = [spot for spot in (*self._seen, *self._absent) if _is_in(spot.directory, directories)]
+        for spot in known_spots:
             self._seen.pop(spot, None)
             self._absent.pop(spot, None)
         self._quiet = None
@@ -370,11 +370,11 @@ def _is_ours(place: Place, entry: Entry, text: str) -> bool:
     if place.means is not None:
         return place.means.is_ours(entry.found, entry.wrote, text)
     try:
-        return any(place.form.same(text, each) for each in entry.wrote)
+        return any(place.form.same(text, own_text) for own_text in entry.wrote)
     except ValueError:
         return False
 
 
 def _is_in(directory: str, others: Collection[str]) -> bool:
     """Whether it is one of the others, or lies below one."""
-    return directory in others or any(directory.startswith(f"{each}/") for each in others if each)
+    return directory in others or any(directory.startswith(f"{other}/") for other in others if other)

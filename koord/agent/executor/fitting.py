@@ -18,7 +18,7 @@ from koord.agent.host.knobs import CPU_PERIOD, CPU_QUOTA, CPU_QUOTA_IN_LONG_PERI
 
 def fitted(wanted: dict[Spot, Write], ledger: Ledger, ran: Collection[str]) -> dict[Spot, Write]:
     """Of cgroup v1. `ran`: the strategies whose wishes these are: what they no longer want is put back, and not cut."""
-    found = wanted
+    fitting = wanted
     for directory in {_class_of(spot.directory) for spot in wanted if spot.knob == CPU_QUOTA.name}:
         own = Spot(CPU_QUOTA.name, directory)
         write, before = wanted.get(own), ledger.get(own)
@@ -30,16 +30,16 @@ def fitted(wanted: dict[Spot, Write], ledger: Ledger, ran: Collection[str]) -> d
             continue
         if not isinstance(most, int) or most == UNLIMITED:
             continue
-        inside = {spot: each for spot, each in wanted.items() if _is_below(spot, own)}
-        cut = {spot: replace(each, value=most) for spot, each in inside.items() if _is_more(each.value, most)}
+        inside = {spot: write for spot, write in wanted.items() if _is_below(spot, own)}
+        cut = {spot: replace(write, value=most) for spot, write in inside.items() if _is_more(write.value, most)}
         for entry in ledger if write is not None else ():
             if entry.by in ran or entry.spot in inside or not _is_below(entry.spot, own):
                 continue
             if _is_more(_written(entry, ledger), most):
                 knob, why = _counted_by(entry, ledger), f"as much as {directory} has together"
                 cut[entry.spot] = Write(knob, entry.directory, most, entry.by, why, own=entry.own)
-        found = {**found, **cut}
-    return found
+        fitting = {**fitting, **cut}
+    return fitting
 
 
 def _class_of(directory: str) -> str:

@@ -75,12 +75,14 @@ class Ledger:
 
     def any_in(self, knob: str, directory: str) -> Entry | None:
         """Of a setting of processes: that of any of them."""
-        return next((each for each in self._entries.values() if (each.knob, each.directory) == (knob, directory)), None)
+        return next(
+            (entry for entry in self._entries.values() if (entry.knob, entry.directory) == (knob, directory)), None
+        )
 
     def get(self, spot: Spot) -> Entry | None:
         return self._entries.get(spot)
 
-    def intend(self, write: Write, found: str, on_the_way: Iterable[str]) -> None:
+    def intend(self, write: Write, original: str, on_the_way: Iterable[str]) -> None:
         """Before the spot is written: what it holds is remembered, unless that is ours; and all that it may show soon.
 
         `found` is what is put back: what was there first, or what another program wrote there since.
@@ -89,15 +91,15 @@ class Ledger:
         wrote = dict.fromkeys([*(before.wrote if before else ()), *on_the_way])
         own = write.own if write.own is not None or before is None else before.own
         self._entries[write.spot] = Entry(
-            write.knob.name, write.directory, write.by, found, tuple(wrote), own, write.process
+            write.knob.name, write.directory, write.by, original, tuple(wrote), own, write.process
         )
         self.is_dirty = True
 
     def give_own(self, spot: Spot, own: int, text: str) -> None:
         """The pod's spec gives the spot another value: that is put back, though the spot may still show ours."""
         entry = self._entries[spot]
-        found = text if entry.own is not None else entry.found
-        self._entries[spot] = msgspec.structs.replace(entry, own=own, found=found)
+        original = text if entry.own is not None else entry.found
+        self._entries[spot] = msgspec.structs.replace(entry, own=own, found=original)
         self.is_dirty = True
 
     def settle(self, spot: Spot, text: str) -> None:

@@ -26,8 +26,8 @@ _WHY: Final = "batch resources of the pod's spec"
 
 def _for_pod(state: NodeState, pod: AgentPod) -> Iterator[Wish]:
     if _has_batch(pod):
-        limits = [each.limits for each in pod.containers]
-        requests = sum(each.requests.get(BATCH_CPU, 0) for each in pod.containers)
+        limits = [container.limits for container in pod.containers]
+        requests = sum(container.requests.get(BATCH_CPU, 0) for container in pod.containers)
         yield from _wishes(state, wish.pod(pod.uid), requests, _sum(limits, BATCH_CPU), _sum(limits, BATCH_MEMORY))
 
 
@@ -57,7 +57,7 @@ def _quota(state: NodeState, limit_milli: int) -> int:
 
 
 def _sum(limits: Iterable[Mapping[str, int]], resource: str) -> int:
-    values = [each.get(resource, 0) for each in limits]
+    values = [limits_of_one.get(resource, 0) for limits_of_one in limits]
     return sum(values) if all(value > 0 for value in values) else UNLIMITED
 
 

@@ -43,7 +43,7 @@ def _ratio(state: NodeState, pod: AgentPod) -> float | None:
 def _for_pod(state: NodeState, pod: AgentPod) -> Iterator[Wish]:
     ratio = _ratio(state, pod)
     # Those to come count too, as they do for kubelet: v1 takes no child with more than its parent has.
-    if ratio is not None and all(each.limits.get(CPU, 0) > 0 for each in pod.containers):
+    if ratio is not None and all(container.limits.get(CPU, 0) > 0 for container in pod.containers):
         own = quota_of_milli(pod.limits.get(CPU, 0))
         if own != UNLIMITED:
             yield Wish(wish.pod(pod.uid), CPU_QUOTA, normalized(own, ratio), NAME, _WHY, own=own)

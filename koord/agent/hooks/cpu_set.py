@@ -90,15 +90,15 @@ def _for_node(state: NodeState) -> Iterator[Wish]:
     # Pods with CPUs of their own lie there too, and ones that are left alone: the directory has room for all of them.
     for pod in state.pods.values():
         if pod.kube_qos is KubeQoS.BURSTABLE and pod.is_present:
-            found = cpus_of(state, pod)
-            cpus |= found[0] if found else state.topology.all
+            cpus_given = cpus_of(state, pod)
+            cpus |= cpus_given[0] if cpus_given else state.topology.all
     yield Wish(wish.band(KubeQoS.BURSTABLE), CPUSET_CPUS, cpus, NAME, "the CPUs that services share")
 
 
 def _wishes(state: NodeState, pod: AgentPod, target: Target) -> Iterator[Wish]:
-    found = cpus_of(state, pod)
-    if found is not None and found[0]:
-        yield Wish(target, CPUSET_CPUS, found[0], NAME, found[1])
+    cpus_given = cpus_of(state, pod)
+    if cpus_given is not None and cpus_given[0]:
+        yield Wish(target, CPUSET_CPUS, cpus_given[0], NAME, cpus_given[1])
     if _has_own(pod):
         yield Wish(target, CPU_QUOTA, UNLIMITED, NAME, "its CPUs are its limit")
 

@@ -47,7 +47,9 @@ def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -
     if not given:
         return
     target = wish.container(pod.uid, container.name)
-    visible = ",".join(each.id if each.minor >= FIRST_INSTANCE and each.id else str(each.minor) for each in given)
+    visible = ",".join(
+        device.id if device.minor >= FIRST_INSTANCE and device.id else str(device.minor) for device in given
+    )
     yield Wish(target, VISIBLE, visible, NAME, "the scheduler gave the pod these GPUs")
     for name in _specified(state, given):
         yield Wish(target, CdiDevice(name), name, NAME, "a specification of the node has this GPU")
@@ -59,10 +61,10 @@ def _specified(state: NodeState, given: tuple[AllocatedDevice, ...]) -> Iterator
     devices = state.devices or NO_DEVICES
     if not devices.cdi:
         return
-    uuids = {each.minor: each.uuid for each in devices.others}
-    uuids |= {each.minor: each.uuid for each in devices.usable_gpus()}
-    for each in given:
-        uuid = each.id or uuids.get(each.minor, "")
+    uuids = {device.minor: device.uuid for device in devices.others}
+    uuids |= {gpu.minor: gpu.uuid for gpu in devices.usable_gpus()}
+    for device in given:
+        uuid = device.id or uuids.get(device.minor, "")
         name = named(devices.cdi, uuid) if uuid else None
         if name is not None:
             yield name

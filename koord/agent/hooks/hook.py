@@ -33,12 +33,12 @@ class Hook:
 
     def wishes(self, state: NodeState) -> tuple[Wish, ...]:
         """All that it wants on the node. Of a pod over which it fails, it wants nothing."""
-        found = [*self.for_node(state)]
+        wishes = [*self.for_node(state)]
         for pod in state.pods.values():
             if pod.is_present:
                 with state.shield.about(f"apply {self.name}", PODS, pod.meta):
-                    found += list(self._of_pod(state, pod))
-        return tuple(found)
+                    wishes += list(self._of_pod(state, pod))
+        return tuple(wishes)
 
     def _of_pod(self, state: NodeState, pod: AgentPod) -> Iterable[Wish]:
         yield from self.for_pod(state, pod)

@@ -33,10 +33,10 @@ def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -
         return
     devices, target = state.devices or NO_DEVICES, wish.container(pod.uid, container.name)
     cards = {card.minor: card for card in devices.cards}
-    paths = [path for each in given if each.minor in cards for path in _paths(cards[each.minor], each)]
+    paths = [path for device in given if device.minor in cards for path in _paths(cards[device.minor], device)]
     for path in (CONNECTIONS, *paths) if paths else ():
         yield Wish(target, Device(path), path, NAME, "the scheduler gave the pod its card")
-    buses = [bus for each in given if each.minor in cards for bus in _buses(cards[each.minor], each)]
+    buses = [bus for device in given if device.minor in cards for bus in _buses(cards[device.minor], device)]
     for bus in buses if devices.cdi else ():
         name = named(devices.cdi, bus, _KIND)
         if name is not None:
@@ -45,13 +45,13 @@ def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -
 
 def _paths(card: RdmaCard, given: AllocatedDevice) -> Iterator[str]:
     functions = given.extension.vfs if given.extension else ()
-    found = [card.functions.get(each.bus_id, "") for each in functions] if functions else [card.verbs]
-    yield from (f"/dev/{name}" for name in found if name)
+    device_names = [card.functions.get(function.bus_id, "") for function in functions] if functions else [card.verbs]
+    yield from (f"/dev/{name}" for name in device_names if name)
 
 
 def _buses(card: RdmaCard, given: AllocatedDevice) -> Iterator[str]:
     functions = given.extension.vfs if given.extension else ()
-    yield from [each.bus_id for each in functions] if functions else [card.bus_id]
+    yield from [function.bus_id for function in functions] if functions else [card.bus_id]
 
 
 HOOK: Final = Hook(NAME, AgentGate.RDMA_DEVICE_INJECT, for_container=_for_container)

@@ -32,6 +32,6 @@ def wishes_for(
     chosen: dict[tuple[Target, Setting], Wish] = {}
     for hook in hooks:
         if hook.is_on(state):
-            found = hook.for_pod(state, pod) if container is None else hook.for_container(state, pod, container)
-            chosen |= {(each.target, each.setting): each for each in found}
+            hook_wishes = hook.for_pod(state, pod) if container is None else hook.for_container(state, pod, container)
+            chosen |= {(wish.target, wish.setting): wish for wish in hook_wishes}
     return tuple(chosen.values())

@@ -140,14 +140,14 @@ class Cgroups:
     def name(self, controller: str, directory: str, file: str = "") -> str:
         """A file or directory of a v1 controller's tree, or of the one tree."""
         key = (controller, directory, file)
-        found = self._names.get(key)
-        if found is None:
+        name = self._names.get(key)
+        if name is None:
             if not is_inside(directory):
                 raise OutsideError(errno.ENOENT, f"{directory!r} does not name a cgroup of this node")
             own = controller if self.version is Version.V1 else ""
             parts = (self._mount, own, self.root, directory.strip("/"), file)
-            found = self._names[key] = "/".join(part for part in parts if part)
-        return found
+            name = self._names[key] = "/".join(part for part in parts if part)
+        return name
 
     def children(self, directory: str, controller: str = "cpu") -> list[str]:
         return self.files.directories(self.name(controller, directory)) if is_inside(directory) else []
@@ -168,16 +168,16 @@ class Cgroups:
 
         Reading a file of a directory that is gone shows it. `looked_at`: directories whose files are not read.
         """
-        found = set()
+        vanished = set()
         if self.files.lost:
-            found = {key[1] for key, path in self._names.items() if path in self.files.lost}
+            vanished = {key[1] for key, path in self._names.items() if path in self.files.lost}
             self.files.lost.clear()
         for directory in looked_at:
             number = self.files.inode(self.name("cpu", directory))
             if self._inodes.setdefault(directory, number) != number:
-                found.add(directory)
+                vanished.add(directory)
                 self._inodes[directory] = number
-        return found
+        return vanished
 
     def forget(self, directory: str) -> None:
         """A directory that is gone: no descriptor in it is kept."""

@@ -58,9 +58,9 @@ class Cookies(Protocol):
 def _libc() -> Any:
     import ctypes
 
-    found = ctypes.CDLL(None, use_errno=True)
-    found.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
-    return found
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+    return libc
 
 
 def _prctl(operation: int, task: int, answer_at: int = 0) -> None:
@@ -75,9 +75,9 @@ def _prctl(operation: int, task: int, answer_at: int = 0) -> None:
 def _cookie_of(task: int) -> int:
     import ctypes
 
-    found = ctypes.c_ulonglong()
-    _prctl(_GET, task, ctypes.addressof(found))
-    return found.value
+    cookie = ctypes.c_ulonglong()
+    _prctl(_GET, task, ctypes.addressof(cookie))
+    return cookie.value
 
 
 class _Holder:
@@ -174,7 +174,7 @@ class KernelCookies:
         return True
 
     def release(self, kept: Collection[int]) -> None:
-        for cookie in [each for each in self._holders if each not in kept]:
+        for cookie in [cookie for cookie in self._holders if cookie not in kept]:
             self._holders.pop(cookie).end()
 
     def give(self, cookie: int, task: int) -> None:

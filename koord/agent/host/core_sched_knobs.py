@@ -22,12 +22,12 @@ class _Cookie:
         return not cgroups.cookies.absence()
 
     def text(self, cgroups: Cgroups, directory: str, ours: Collection[str]) -> str:
-        known = _known(cgroups, ours)
-        found = {cgroups.cookies.of(task) for task in tasks_in(cgroups, directory)}
-        return listed(str(cookie) for cookie in found if cookie is not None and str(cookie) in known)
+        own_cookies = _known(cgroups, ours)
+        cookies = {cgroups.cookies.of(task) for task in tasks_in(cgroups, directory)}
+        return listed(str(cookie) for cookie in cookies if cookie is not None and str(cookie) in own_cookies)
 
     def put(self, cgroups: Cgroups, directory: str, text: str, ours: Collection[str]) -> None:
-        known, target = _known(cgroups, ours), min(parts(text), default=str(NONE))
+        own_cookies, target = _known(cgroups, ours), min(parts(text), default=str(NONE))
 
         def cookie_of(task: int) -> str | None:
             cookie = cgroups.cookies.of(task)
@@ -36,14 +36,14 @@ class _Cookie:
         until_none_is_left(
             lambda: tasks_in(cgroups, directory),
             lambda: cookie_of,
-            lambda cookie: cookie != target and cookie in known,
+            lambda cookie: cookie != target and cookie in own_cookies,
             lambda task: cgroups.cookies.give(int(target), task),
         )
 
     def file(self, cgroups: Cgroups, directory: str) -> str:
         return cgroups.name("cpu", directory, "core_sched")
 
-    def is_ours(self, found: str, wrote: Collection[str], shown: str) -> bool:
+    def is_ours(self, original: str, wrote: Collection[str], shown: str) -> bool:
         return bool(parts(shown) & {*wrote})
 
 

@@ -42,10 +42,10 @@ class Number(NamedTuple):
 def number_of(path: str) -> Number | None:
     """None if the device file does not exist."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return Number(os.major(found.st_rdev), os.minor(found.st_rdev))
+    return Number(os.major(status.st_rdev), os.minor(status.st_rdev))
 
 
 def deny(directory: str, version: Version, numbers: Sequence[Number]) -> None:
@@ -57,8 +57,8 @@ def deny(directory: str, version: Version, numbers: Sequence[Number]) -> None:
         raise AccessError(f"{len(numbers)} devices are too many to deny")
     try:
         if version is Version.V1:
-            for each in numbers:
-                (Path(directory) / "devices.deny").write_text(f"c {each.major}:{each.minor} rwm")
+            for number in numbers:
+                (Path(directory) / "devices.deny").write_text(f"c {number.major}:{number.minor} rwm")
         else:
             _attach(directory, program(numbers))
     except OSError as error:
@@ -70,9 +70,9 @@ def program(numbers: Sequence[Number]) -> bytes:
     load_type, mask_type = _op(0x61, 2, 1, 0), _op(0x54, 2, imm=0xFFFF)
     load_major, load_minor = _op(0x61, 3, 1, 4), _op(0x61, 4, 1, 8)
     checks = b""
-    for index, each in enumerate(numbers):
+    for index, number in enumerate(numbers):
         to_deny = 2 * (len(numbers) - index - 1) + 2
-        checks += _op(0x55, 3, off=1, imm=each.major) + _op(0x15, 4, off=to_deny, imm=each.minor)
+        checks += _op(0x55, 3, off=1, imm=number.major) + _op(0x15, 4, off=to_deny, imm=number.minor)
     body = load_major + load_minor + checks
     is_other_kind = _op(0x55, 2, off=len(body) // 8, imm=_CHAR)
     allow, denied = _op(0xB7, 0, imm=1) + _op(0x95), _op(0xB7, 0, imm=0) + _op(0x95)

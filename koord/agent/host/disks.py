@@ -30,14 +30,14 @@ def of_device(files: Files, name: str) -> tuple[str, ...]:
 
 def of_group(files: Files, name: str) -> tuple[str, ...]:
     """The disks below the volumes of a group."""
-    found: dict[str, None] = {}
+    disks: dict[str, None] = {}
     prefix = f"{name.replace('-', '--')}-"
     for block in files.names(_BLOCKS):
         own = files.told(f"{_BLOCKS}/{block}/dm/name")
         # In the name of a volume a single hyphen parts the group from it; others are doubled.
         if own.startswith(prefix) and not own.removeprefix(prefix).startswith("-"):
-            found |= dict.fromkeys(_below(files, block, depth=8))
-    return tuple(sorted(found))
+            disks |= dict.fromkeys(_below(files, block, depth=8))
+    return tuple(sorted(disks))
 
 
 def of_pod_volume(files: Files, uid: str, name: str) -> tuple[str, ...]:

@@ -279,13 +279,13 @@ TABLE: Final = (
 
 def features(cgroups: Cgroups, directory: str) -> tuple[Feature, ...]:
     """As shown by a directory of pods."""
-    found = [Feature("cgroup", True, f"{cgroups.version}")]
-    for known in TABLE:
-        asked = known.asked
+    features_here = [Feature("cgroup", True, f"{cgroups.version}")]
+    for feature in TABLE:
+        asked = feature.asked
         answer = Answer(is_shown(cgroups, asked, directory)) if isinstance(asked, Knob) else asked(cgroups, directory)
-        usual = known.own if answer.is_there else known.instead
-        found.append(Feature(known.name, answer.is_there, answer.how or usual))
-    return tuple(found)
+        usual = feature.own if answer.is_there else feature.instead
+        features_here.append(Feature(feature.name, answer.is_there, answer.how or usual))
+    return tuple(features_here)
 
 
 def is_shown(cgroups: Cgroups, knob: Knob, directory: str) -> bool:

@@ -95,8 +95,8 @@ class Files:
         try:
             if os.stat(path).st_nlink == _ALONE:
                 return []
-            with os.scandir(path) as found:
-                return sorted(entry.name for entry in found if entry.is_dir(follow_symlinks=False))
+            with os.scandir(path) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
         except (FileNotFoundError, NotADirectoryError):
             return []
 

@@ -45,9 +45,9 @@ class IdleClass:
     def file(self, cgroups: Cgroups, directory: str) -> str:
         return cgroups.name(self.controller, directory, _FILE)
 
-    def is_ours(self, found: str, wrote: Collection[str], shown: str) -> bool:
+    def is_ours(self, original: str, wrote: Collection[str], shown: str) -> bool:
         """An agent that was killed between the two writes left the weight of a new directory."""
-        return shown in wrote or (found.startswith(f"{_OUT} ") and shown == f"{_OUT} {self.of_new}")
+        return shown in wrote or (original.startswith(f"{_OUT} ") and shown == f"{_OUT} {self.of_new}")
 
     def _weight(self, cgroups: Cgroups, directory: str) -> str:
         return cgroups.name(self.controller, directory, self.weight)

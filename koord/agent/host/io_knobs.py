@@ -63,10 +63,10 @@ def io_cost_model(disk: str) -> Knob:
 
 def io_knob(name: str) -> Knob | None:
     """By its name; None for what is none of these."""
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         return None
-    what, disk = found["what"], found["disk"]
+    what, disk = match["what"], match["disk"]
     if what == "io.weight":
         return io_weight(disk)
     if what == "io.cost.qos":
@@ -103,8 +103,8 @@ def _limit_on_v2(what: str, disk: str) -> Form:
         return f"{disk} {what}={'max' if value == NO_LIMIT else value}"
 
     def read(text: str) -> int:
-        found = _pairs(_line(text, disk) or "").get(what, "max")
-        return NO_LIMIT if found == "max" else int(found)
+        limit = _pairs(_line(text, disk) or "").get(what, "max")
+        return NO_LIMIT if limit == "max" else int(limit)
 
     def shown(text: str) -> str:
         return write(read(text))

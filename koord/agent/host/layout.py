@@ -90,8 +90,8 @@ def sandbox_dir(cgroups: Cgroups, pod: str, containers: Collection[str]) -> str 
 
 def driver_of(cgroups: Cgroups) -> CgroupDriver | None:
     """By the directory of all pods, if kubelet has made it."""
-    found = [driver for driver in CgroupDriver if qos_dir(KubeQoS.GUARANTEED, driver) in cgroups.children("")]
-    return found[0] if len(found) == 1 else None
+    drivers = [driver for driver in CgroupDriver if qos_dir(KubeQoS.GUARANTEED, driver) in cgroups.children("")]
+    return drivers[0] if len(drivers) == 1 else None
 
 
 def pods_in(cgroups: Cgroups, driver: CgroupDriver) -> Iterable[tuple[str, Owner]]:

@@ -33,7 +33,7 @@ class Means(Protocol):
         """Where it is seen, below the host's root."""
         ...
 
-    def is_ours(self, found: str, wrote: Collection[str], shown: str) -> bool:
+    def is_ours(self, original: str, wrote: Collection[str], shown: str) -> bool:
         """Whether what is shown is the agent's work, though perhaps half of it."""
         ...
 
@@ -69,7 +69,7 @@ def numbers_of(what: str) -> Callable[[str], str]:
     """Reads a text whose states are numbers."""
 
     def read(text: str) -> str:
-        if not all(each.isdecimal() for each in parts(text)):
+        if not all(part.isdecimal() for part in parts(text)):
             raise ValueError(f"{text[:60]!r} is not a list of {what}, which are numbers")
         return text
 

@@ -24,11 +24,11 @@ class Pressure(NamedTuple):
 
 
 def parse_pressure(text: str) -> Pressure:
-    found = {}
+    stalls = {}
     for line in text.splitlines():
         kind, *fields = line.split()
         values = dict(field.split("=", 1) for field in fields)
-        found[kind] = Stall(
+        stalls[kind] = Stall(
             float(values["avg10"]), float(values["avg60"]), float(values["avg300"]), int(values["total"])
         )
-    return Pressure(found["some"], found.get("full", Stall()), "full" in found)
+    return Pressure(stalls["some"], stalls.get("full", Stall()), "full" in stalls)

@@ -44,31 +44,31 @@ def io_wait_ticks(files: Files) -> int:
 
 
 def memory(files: Files) -> HostMemory:
-    found = _meminfo(files.read("proc/meminfo"))
-    return HostMemory(found[b"MemTotal"], found[b"MemFree"], found[b"MemAvailable"])
+    meminfo = _meminfo(files.read("proc/meminfo"))
+    return HostMemory(meminfo[b"MemTotal"], meminfo[b"MemFree"], meminfo[b"MemAvailable"])
 
 
 def memory_of_numa_node(files: Files, node: int) -> HostMemory:
     """A node of memory has no account of what is available: page cache and slabs that can go are counted as such."""
-    found = _meminfo(files.read(f"sys/devices/system/node/node{node}/meminfo"))
+    meminfo = _meminfo(files.read(f"sys/devices/system/node/node{node}/meminfo"))
     available = (
-        found[b"MemFree"]
-        + found.get(b"Active(file)", 0)
-        + found.get(b"Inactive(file)", 0)
-        + found.get(b"SReclaimable", 0)
+        meminfo[b"MemFree"]
+        + meminfo.get(b"Active(file)", 0)
+        + meminfo.get(b"Inactive(file)", 0)
+        + meminfo.get(b"SReclaimable", 0)
     )
-    return HostMemory(found[b"MemTotal"], found[b"MemFree"], available)
+    return HostMemory(meminfo[b"MemTotal"], meminfo[b"MemFree"], available)
 
 
 def _meminfo(text: bytes) -> dict[bytes, int]:
     """Bytes by name. A node's file says `Node 0 MemTotal:` where the machine's says `MemTotal:`."""
-    found = {}
+    sizes = {}
     for line in text.splitlines():
         name, _, amount = line.partition(b":")
         if amount:
             number = amount.split()
-            found[name.rsplit(b" ", 1)[-1]] = int(number[0]) * (1024 if len(number) > 1 else 1)
-    return found
+            sizes[name.rsplit(b" ", 1)[-1]] = int(number[0]) * (1024 if len(number) > 1 else 1)
+    return sizes
 
 
 def pressure(files: Files, resource: str) -> Pressure | None:

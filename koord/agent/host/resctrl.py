@@ -149,13 +149,13 @@ def _number(files: Files, name: str, otherwise: int) -> int:
 
 def parse(text: str) -> Schemata:
     """Parses the last-level cache and bandwidth lines of a `schemata` file, or of one of koord's texts."""
-    found: dict[str, dict[int, int]] = {}
+    schemata: dict[str, dict[int, int]] = {}
     for line in _LINE.finditer(text):
         if line["name"] in _KNOWN:
             base = 10 if line["name"] == _BANDWIDTH else 16
             pairs = (pair.split("=") for pair in line["shares"].strip(";").split(";"))
-            found[line["name"]] = {int(cache): int(share, base) for cache, share in pairs}
-    return found
+            schemata[line["name"]] = {int(cache): int(share, base) for cache, share in pairs}
+    return schemata
 
 
 def write(schemata: Schemata) -> str:
@@ -211,11 +211,11 @@ def counters(files: Files, group: str) -> Iterator[tuple[int, str, int]]:
 
 def groups_of_tasks(files: Files) -> dict[int, str]:
     """Of each task that is not in the root group, its group."""
-    found = {}
+    group_of_task = {}
     for group in groups(files):
         for task in tasks_of(files, group):
-            found[task] = group
-    return found
+            group_of_task[task] = group
+    return group_of_task
 
 
 def tasks_of(files: Files, group: str) -> Iterable[int]:

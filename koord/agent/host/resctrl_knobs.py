@@ -62,9 +62,9 @@ class _Group:
     def file(self, cgroups: Cgroups, directory: str) -> str:
         return f"{resctrl.MOUNT}/{self.name}/schemata"
 
-    def is_ours(self, found: str, wrote: Collection[str], shown: str) -> bool:
+    def is_ours(self, original: str, wrote: Collection[str], shown: str) -> bool:
         """A group that was made here is, whatever it holds: an agent may be killed before it fills it."""
-        return shown != ABSENT and (found == ABSENT or any(_is_as(shown, each) for each in wrote))
+        return shown != ABSENT and (original == ABSENT or any(_is_as(shown, text) for text in wrote))
 
 
 @lru_cache(1024)
@@ -110,13 +110,13 @@ class _Membership:
     def file(self, cgroups: Cgroups, directory: str) -> str:
         return resctrl.tasks_file(resctrl.ROOT_GROUP)
 
-    def is_ours(self, found: str, wrote: Collection[str], shown: str) -> bool:
+    def is_ours(self, original: str, wrote: Collection[str], shown: str) -> bool:
         return bool(parts(shown) & {*wrote})
 
 
 def _look_again(cgroups: Cgroups) -> Mapping[int, str]:
-    found = cgroups.read_now[resctrl.MOUNT] = resctrl.groups_of_tasks(cgroups.files)
-    return found
+    groups = cgroups.read_now[resctrl.MOUNT] = resctrl.groups_of_tasks(cgroups.files)
+    return groups
 
 
 def _is_shown(name: str) -> bool:

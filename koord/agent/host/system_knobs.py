@@ -68,8 +68,8 @@ def scheduler_feature_named(name: str) -> Knob | None:
     feature, _, index = name.removeprefix(_NAMED).rpartition(" ")
     if not name.startswith(_NAMED) or index not in ("0", "1"):
         return None
-    found = scheduler_features(feature)
-    return found[int(index)] if found else None
+    knobs = scheduler_features(feature)
+    return knobs[int(index)] if knobs else None
 
 
 def _feature(name: str) -> Form:

@@ -34,9 +34,9 @@ class TaskState(NamedTuple):
 def tasks_in(cgroups: Cgroups, directory: str) -> Iterator[int]:
     """Of a cgroup and those below: a container may make its own. Raises FileNotFoundError for one that is gone."""
     yield from tasks_of(cgroups, directory)
-    for each in cgroups.below(directory):
+    for group in cgroups.below(directory):
         try:
-            yield from tasks_of(cgroups, each)
+            yield from tasks_of(cgroups, group)
         except FileNotFoundError:
             continue
 

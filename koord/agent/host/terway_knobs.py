@@ -54,7 +54,7 @@ class _WholeFile:
     def file(self, cgroups: Cgroups, directory: str) -> str:
         return f"{_FOLDER}/{self.name}"
 
-    def is_ours(self, found: str, wrote: Collection[str], shown: str) -> bool:
+    def is_ours(self, original: str, wrote: Collection[str], shown: str) -> bool:
         return shown in wrote
 
 

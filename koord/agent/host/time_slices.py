@@ -62,8 +62,8 @@ def _call(number: int, task: int, *args: object) -> None:
 
     libc, _, _ = _calls()
     if libc.syscall(ctypes.c_long(number), ctypes.c_int(task), *args) != 0:
-        found = ctypes.get_errno()
-        raise OSError(found, os.strerror(found))
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
 
 
 def _attributes(task: int) -> _Attributes:
@@ -94,12 +94,12 @@ def slice_reader() -> Callable[[int], str | None]:
 
     def slice_of(task: int) -> str | None:
         try:
-            found = _attributes(task)
+            attributes = _attributes(task)
         except ProcessLookupError:
             return None
-        if found.policy not in _BY_WEIGHT:
+        if attributes.policy not in _BY_WEIGHT:
             return None
-        return USUAL if found.slice_ns == usual_ns else str(found.slice_ns)
+        return USUAL if attributes.slice_ns == usual_ns else str(attributes.slice_ns)
 
     return slice_of
 
@@ -131,8 +131,8 @@ class _TimeSlice:
         return not absence(cgroups.files)
 
     def text(self, cgroups: Cgroups, directory: str, ours: Collection[str]) -> str:
-        found = {*map(slice_reader(), _tasks(cgroups, directory))}
-        return listed(each for each in found if each in (USUAL, LONG))
+        slices = {*map(slice_reader(), _tasks(cgroups, directory))}
+        return listed(slice_ for slice_ in slices if slice_ in (USUAL, LONG))
 
     def put(self, cgroups: Cgroups, directory: str, text: str, ours: Collection[str]) -> None:
         target = LONG if parts(text) == {LONG} else USUAL
@@ -146,7 +146,7 @@ class _TimeSlice:
     def file(self, cgroups: Cgroups, directory: str) -> str:
         return cgroups.name("cpu", directory, "time slice")
 
-    def is_ours(self, found: str, wrote: Collection[str], shown: str) -> bool:
+    def is_ours(self, original: str, wrote: Collection[str], shown: str) -> bool:
         return LONG in parts(shown)
 
 

@@ -12,8 +12,8 @@ from koord.agent.host.pressure import Pressure, parse_pressure
 
 # Kernels write these one after the other: one search finds all. Where one should not, they are looked for singly.
 _LISTS: Final = (b"inactive_anon", b"active_anon", b"inactive_file", b"active_file", b"unevictable")
-_V1_LISTS: Final = re.compile(rb"\n" + rb"\n".join(rb"total_%s (\d+)" % each for each in _LISTS))
-_V2_LISTS: Final = re.compile(rb"\n" + rb"\n".join(rb"%s (\d+)" % each for each in _LISTS))
+_V1_LISTS: Final = re.compile(rb"\n" + rb"\n".join(rb"total_%s (\d+)" % list_name for list_name in _LISTS))
+_V2_LISTS: Final = re.compile(rb"\n" + rb"\n".join(rb"%s (\d+)" % list_name for list_name in _LISTS))
 _THROTTLING: Final = re.compile(rb"nr_periods (\d+)\nnr_throttled (\d+)\nthrottled_(?:time|usec) (\d+)")
 TICK_NS: Final = 10_000_000
 """Of the hundredths of a second in which `cpuacct.stat` counts."""
@@ -87,11 +87,11 @@ def cpu_and_throttling(
 def memory(cgroups: Cgroups, directory: str) -> CgroupMemory:
     text = cgroups.files.read(cgroups.name("memory", directory, "memory.stat"))
     is_v1 = cgroups.version is Version.V1
-    found = (_V1_LISTS if is_v1 else _V2_LISTS).search(text)
-    if found is not None:
-        values = [int(each) for each in found.groups()]
+    match = (_V1_LISTS if is_v1 else _V2_LISTS).search(text)
+    if match is not None:
+        values = [int(size) for size in match.groups()]
     else:
-        values = [_field(text, b"total_" + each if is_v1 else each) for each in _LISTS]
+        values = [_field(text, b"total_" + list_name if is_v1 else list_name) for list_name in _LISTS]
     inactive_anon, active_anon, inactive_file, active_file, unevictable = values
     return CgroupMemory(inactive_anon + active_anon, unevictable, active_file, inactive_file)
 
@@ -158,12 +158,12 @@ STALL_ITEMS: Final = (
 def stalls(cgroups: Cgroups, directory: str, item: str) -> dict[str, int]:
     """By bucket (`0-1ms`), how often; `total` in milliseconds. Raises FileNotFoundError on a kernel without."""
     text = cgroups.files.text(cgroups.name("memory", directory, f"memory.{item}_latency"))
-    found = {}
+    counts = {}
     for line in text.splitlines():
         bucket, colon, count = line.partition(":")
         if colon and count.strip().isdigit():
-            found["total" if bucket.startswith("total") else bucket.strip()] = int(count)
-    return found
+            counts["total" if bucket.startswith("total") else bucket.strip()] = int(count)
+    return counts
 
 
 def io_bytes(cgroups: Cgroups, directory: str) -> int:
@@ -181,13 +181,13 @@ def disks_used(cgroups: Cgroups, directory: str) -> tuple[str, ...]:
     that go through the page cache."""
     if cgroups.version is Version.V1:
         return ()
-    found = []
+    disks = []
     for line in cgroups.files.read(cgroups.name("", directory, "io.stat")).splitlines():
         disk, _, rest = line.partition(b" ")
         pairs = [part.partition(b"=") for part in rest.split()]
         if any(name in (b"rbytes", b"wbytes") and value != b"0" for name, _, value in pairs):
-            found.append(disk.decode())
-    return tuple(found)
+            disks.append(disk.decode())
+    return tuple(disks)
 
 
 _V1_DISK_LIMITS: Final = tuple(
@@ -229,10 +229,10 @@ def _used_ns(text: bytes) -> int:
 
 
 def _throttling(text: bytes, unit_ns: int) -> Throttling:
-    found = _THROTTLING.search(text)
-    if found is None:
+    match = _THROTTLING.search(text)
+    if match is None:
         return Throttling(_field(text, b"nr_periods"), _field(text, b"nr_throttled"), 0)
-    return Throttling(int(found[1]), int(found[2]), int(found[3]) * unit_ns)
+    return Throttling(int(match[1]), int(match[2]), int(match[3]) * unit_ns)
 
 
 def _field(text: bytes, name: bytes) -> int:

@@ -74,25 +74,25 @@ class Watches:
 
     def changes(self) -> list[Change]:
         """The changes since the last call, without waiting."""
-        found: list[Change] = []
+        changes_read: list[Change] = []
         while True:
             try:
-                told = os.read(self.fd, _CHUNK)
+                chunk = os.read(self.fd, _CHUNK)
             except BlockingIOError:
-                return found
+                return changes_read
             at = 0
-            while at < len(told):
-                number, mask, _, length = _HEAD.unpack_from(told, at)
+            while at < len(chunk):
+                number, mask, _, length = _HEAD.unpack_from(chunk, at)
                 at += _HEAD.size + length
                 if mask & _IN_Q_OVERFLOW:
-                    found.append(Change("", "", is_there=True))
+                    changes_read.append(Change("", "", is_there=True))
                 path = self._paths.get(number)
-                name = told[at - length : at].rstrip(b"\0")
+                name = chunk[at - length : at].rstrip(b"\0")
                 if path is not None and mask & _IN_ISDIR:
                     is_there = bool(mask & (_IN_CREATE | _IN_MOVED_TO))
-                    found.append(Change(path, os.fsdecode(name), is_there))
+                    changes_read.append(Change(path, os.fsdecode(name), is_there))
                 elif path is not None and mask & _IN_MODIFY and name in _WEIGHTS:
-                    found.append(Change(path, os.fsdecode(name), is_there=True, is_file=True))
+                    changes_read.append(Change(path, os.fsdecode(name), is_there=True, is_file=True))
 
     def close(self) -> None:
         os.close(self.fd)

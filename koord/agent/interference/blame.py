@@ -15,10 +15,10 @@ from koord.api.protocol.slowed_by import Blame, Verdict
 
 def blame_of(finding: Finding, at: str, workload_of: Callable[[str], PairedWorkload | None]) -> Blame | None:
     """`at`: the time of the step, everybody's; `workload_of` gives a pod's workload by its uid."""
-    found = _verdict(finding)
-    if found is None:
+    verdict_and_pod = _verdict(finding)
+    if verdict_and_pod is None:
         return None
-    verdict, uid = found
+    verdict, uid = verdict_and_pod
     victim, culprit = workload_of(finding.episode.victim), workload_of(uid)
     if victim is None or culprit is None or victim == culprit:
         return None

@@ -170,7 +170,7 @@ def decide(node: Node, memory: Memory) -> Outcome:
         episode = _begun(uid, node, outcome) if before is None else _went_on(before, node, outcome)
         if episode is not None:
             episodes[uid] = episode
-        elif before is None and any(watched[uid, each].may_be_slow for each in Signal if (uid, each) in watched):
+        elif before is None and any(watched[uid, signal].may_be_slow for signal in Signal if (uid, signal) in watched):
             outcome.asks.append(uid)
     episodes = _judged(episodes, node, outcome)
     if node.may_act:
@@ -180,29 +180,29 @@ def decide(node: Node, memory: Memory) -> Outcome:
 
 
 def _watched(node: Node, memory: Memory) -> dict[tuple[str, Signal], Watched]:
-    found = {}
+    watched_now = {}
     for uid, window in node.windows.items():
         standing = node.standings.get(uid)
         if standing is None or not standing.is_service:
             continue
         for signal in Signal:
-            known = memory.watched.get((uid, signal))
+            watched = memory.watched.get((uid, signal))
             value = window.signals.get(signal)
-            if known is not None or value is not None:
+            if watched is not None or value is not None:
                 at_this_hour = node.usual.get(uid, {}).get(signal.key)
-                found[uid, signal] = (known or Watched()).after(value, signal, at_this_hour)
-    return found
+                watched_now[uid, signal] = (watched or Watched()).after(value, signal, at_this_hour)
+    return watched_now
 
 
 def _begun(uid: str, node: Node, outcome: Outcome) -> Episode | None:
     """The episode of a pod that is slow since now, by the signal that is furthest from its usual value."""
     memory = outcome.memory
-    slow = [each for each in Signal if (uid, each) in memory.watched and memory.watched[uid, each].is_slowed]
+    slow = [signal for signal in Signal if (uid, signal) in memory.watched and memory.watched[uid, signal].is_slowed]
     if not slow or uid in memory.quiet_until_s:
         return None
-    values = {each: _values(memory.history, uid, each) for each in slow}
-    usual = {each: memory.watched[uid, each].baseline.mean for each in slow}
-    signal = max(slow, key=lambda each: max(values[each][-NEEDED:]) / max(usual[each], 1e-9))
+    values = {signal: _values(memory.history, uid, signal) for signal in slow}
+    usual = {signal: memory.watched[uid, signal].baseline.mean for signal in slow}
+    signal = max(slow, key=lambda signal: max(values[signal][-NEEDED:]) / max(usual[signal], 1e-9))
     worst = max(values[signal][-NEEDED:])
     watched = memory.watched[uid, signal]
     began_s = node.now_s - watched.windows_slow * node.seconds
@@ -272,16 +272,16 @@ def _at_usual_speed(uses: Sequence[float], values: Sequence[float], usual: float
 
 def _judged(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dict[str, Episode]:
     """Whether the last action helped, three windows after it."""
-    found, memory = dict(episodes), outcome.memory
+    episodes_now, memory = dict(episodes), outcome.memory
     for uid, episode in episodes.items():
         action = episode.action
         if action is None or not episode.waits or episode.unseen:
             continue
         if _was_refused(action, episode, node):
-            found[uid] = replace(_tell(episode, Step.REFUSED, node, outcome, action.uid), waits=0)
+            episodes_now[uid] = replace(_tell(episode, Step.REFUSED, node, outcome, action.uid), waits=0)
             continue
         if not _is_in_force(action, memory):
-            found[uid] = replace(episode, waits=0)
+            episodes_now[uid] = replace(episode, waits=0)
             continue
         is_well = episode.well > 0
         if is_well and action.by is not None:
@@ -292,7 +292,7 @@ def _judged(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> di
                 outcome.evict = episode
             if culprit.has_notice or culprit.is_leaving:
                 # What its leaving brings is seen when it has left.
-                found[uid] = replace(episode, waits=1)
+                episodes_now[uid] = replace(episode, waits=1)
                 continue
         if is_well or episode.waits <= HELPS_WITHIN:
             continue
@@ -303,8 +303,8 @@ def _judged(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> di
             memory.holds.pop((action.uid, action.by), None)
             memory.spared_until_s[action.uid] = node.now_s + SPARED_S
             episode = _tell(episode, Step.UNDONE, node, outcome, action.uid)
-        found[uid] = replace(episode, waits=0)
-    return found
+        episodes_now[uid] = replace(episode, waits=0)
+    return episodes_now
 
 
 def _was_refused(action: EpisodeStep, episode: Episode, node: Node) -> bool:
@@ -321,9 +321,9 @@ def _is_in_force(action: EpisodeStep | None, memory: Memory) -> bool:
 
 def _acted(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dict[str, Episode]:
     """At most one action for the whole node: the effects of two at once could not be distinguished."""
-    found, memory = dict(episodes), outcome.memory
-    if any(each.waits for each in episodes.values()):
-        return found
+    episodes_now, memory = dict(episodes), outcome.memory
+    if any(episode.waits for episode in episodes.values()):
+        return episodes_now
     for uid, episode in sorted(episodes.items(), key=lambda item: (-item[1].times, item[0])):
         if episode.well or episode.unseen:
             continue
@@ -333,7 +333,7 @@ def _acted(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dic
             # A pod that slows itself down was reported at the start of the episode.
             is_unclear = culprit is None and bool(left.without((uid,)).listed)
             if is_unclear and not episode.last(Step.UNCLEAR):
-                found[uid] = _tell(episode, Step.UNCLEAR, node, outcome)
+                episodes_now[uid] = _tell(episode, Step.UNCLEAR, node, outcome)
             continue
         hold = _hold(uid, episode.signal, culprit.uid, node)
         step = _step(episode, culprit, hold.by, node, memory)
@@ -343,14 +343,14 @@ def _acted(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dic
         if by is not None:
             memory.holds[culprit.uid, by] = hold
         episode = _tell(replace(episode, named=culprit), step, node, outcome, culprit.uid, by)
-        episode = found[uid] = replace(episode, level=episode.value, waits=1)
+        episode = episodes_now[uid] = replace(episode, level=episode.value, waits=1)
         if step is Step.EVICTED:
             outcome.evict = episode
         elif step is Step.MOVE_ASKED:
             outcome.move = episode
             memory.moved_s[uid] = node.now_s
         break
-    return found
+    return episodes_now
 
 
 def _hold(victim: str, signal: Signal, culprit: str, node: Node) -> Hold:
@@ -374,8 +374,8 @@ def _step(episode: Episode, culprit: Suspect, by: HeldBy, node: Node, memory: Me
     standing, victim = node.standings[culprit.uid], episode.victim
     if standing.is_leaving:
         return None
-    was_tried = any((culprit.uid, each) in memory.holds for each in by.or_stricter)
-    was_tried = was_tried or any((victim, culprit.uid, each) in memory.helped_s for each in by.or_stricter)
+    was_tried = any((culprit.uid, held_by) in memory.holds for held_by in by.or_stricter)
+    was_tried = was_tried or any((victim, culprit.uid, held_by) in memory.helped_s for held_by in by.or_stricter)
     if standing.can_be_held and not was_tried:
         return Step.HELD_BACK
     if standing.can_be_evicted:
@@ -387,7 +387,7 @@ def _step(episode: Episode, culprit: Suspect, by: HeldBy, node: Node, memory: Me
 
 def _kept(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dict[tuple[str, HeldBy], Hold]:
     """The holds that stay: each until its victim has been well for a while."""
-    found = {}
+    holds = {}
     for key, hold in outcome.memory.holds.items():
         episode = episodes.get(hold.victim)
         if episode is not None and episode.unseen:
@@ -395,8 +395,8 @@ def _kept(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dict
         else:
             well = hold.well + 1 if episode is None or episode.well > 0 else 0
         if well < HELD_FOR and hold.victim in node.windows:
-            found[key] = replace(hold, well=well)
-    return found
+            holds[key] = replace(hold, well=well)
+    return holds
 
 
 def _tell(

@@ -59,7 +59,7 @@ class Suspects:
 
     def without(self, uids: Iterable[str]) -> Suspects:
         left = set(uids)
-        return Suspects(tuple(each for each in self.listed if each.uid not in left))
+        return Suspects(tuple(suspect for suspect in self.listed if suspect.uid not in left))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,9 @@ def suspects(
 ) -> Suspects:
     """`victim`: its signal in each window, oldest first; `is_slow`: in which of them it suffered. `direct`: by uid, for
     which share of its waiting each neighbour held the CPU."""
-    found = [_suspect(dimension, victim, is_slow, each, direct) for each in candidates]
-    listed = [each for each in found if each is not None and each.score >= LISTED_FROM]
-    return Suspects(tuple(sorted(listed, key=lambda each: (-each.score, each.uid))))
+    suspected = [_suspect(dimension, victim, is_slow, candidate, direct) for candidate in candidates]
+    listed = [suspect for suspect in suspected if suspect is not None and suspect.score >= LISTED_FROM]
+    return Suspects(tuple(sorted(listed, key=lambda suspect: (-suspect.score, suspect.uid))))
 
 
 def score(direct: float | None, rise: float, correlation: float, *, is_offline: bool) -> float:
@@ -115,19 +115,19 @@ def risen(calm: Sequence[float], hot: Sequence[float], least: float) -> float:
     if not calm:
         return 0.0
     mean = sum(calm) / len(calm)
-    deviation = (sum((each - mean) ** 2 for each in calm) / len(calm)) ** 0.5
+    deviation = (sum((value - mean) ** 2 for value in calm) / len(calm)) ** 0.5
     spread = max(deviation, LEAST_SPREAD * mean, least / 2)
     return float((sum(hot) / len(hot) - mean) / spread)
 
 
 def correlation(victim: Sequence[float], use: Sequence[float]) -> float:
     """Pearson's, the largest of use 0 to 2 windows before the victim's signal."""
-    found = 0.0
+    best = 0.0
     for lag in range(LARGEST_LAG + 1):
         later, earlier = victim[lag:], use[: len(use) - lag]
         if len(later) >= LEAST_TO_COMPARE:
-            found = max(found, _pearson(later, earlier))
-    return found
+            best = max(best, _pearson(later, earlier))
+    return best
 
 
 def _pearson(one: Sequence[float], other: Sequence[float]) -> float:

@@ -101,11 +101,11 @@ class Episode:
     @property
     def action(self) -> EpisodeStep | None:
         """The last thing that was done, unless nothing came of it."""
-        found = self.last(*ACTIONS, Step.REFUSED)
-        return found if found is not None and found.step in ACTIONS else None
+        last_step = self.last(*ACTIONS, Step.REFUSED)
+        return last_step if last_step is not None and last_step.step in ACTIONS else None
 
     def last(self, *steps: Step) -> EpisodeStep | None:
-        return next((each for each in reversed(self.steps) if each.step in steps), None)
+        return next((step for step in reversed(self.steps) if step.step in steps), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,8 +58,8 @@ class EvidenceLog:
     def __init__(self, entries: Iterable[Evidence] = ()) -> None:
         self._rings: OrderedDict[tuple[str, str], deque[tuple[int, Evidence]]] = OrderedDict()
         self._added = 0
-        for each in entries:
-            self.add(each)
+        for entry in entries:
+            self.add(entry)
 
     def add(self, entry: Evidence) -> None:
         key = (entry.uid, entry.container)
@@ -77,13 +77,13 @@ class EvidenceLog:
         is the suspect: what it was held back for has an end, too."""
         episodes: list[list[tuple[int, Evidence]]] = []
         last: dict[str, list[tuple[int, Evidence]]] = {}
-        for number, each in self._numbered():
-            if each.step in BEGINS or each.uid not in last:
-                last[each.uid] = []
-                episodes.append(last[each.uid])
-            last[each.uid].append((number, each))
-        own = [told for told in episodes if any(pod in (each.pod, each.suspect) for _, each in told)]
-        return [each for _, each in sorted((one for told in own for one in told), key=lambda one: one[0])]
+        for number, entry in self._numbered():
+            if entry.step in BEGINS or entry.uid not in last:
+                last[entry.uid] = []
+                episodes.append(last[entry.uid])
+            last[entry.uid].append((number, entry))
+        own = [episode for episode in episodes if any(pod in (entry.pod, entry.suspect) for _, entry in episode)]
+        return [entry for _, entry in sorted((one for episode in own for one in episode), key=lambda one: one[0])]
 
     def __iter__(self) -> Iterator[Evidence]:
         """In the order in which they were added."""
@@ -97,7 +97,9 @@ class EvidenceLog:
             self.add(entry)
 
     def _numbered(self) -> list[tuple[int, Evidence]]:
-        return sorted((each for ring in self._rings.values() for each in ring), key=lambda each: each[0])
+        return sorted(
+            (numbered for ring in self._rings.values() for numbered in ring), key=lambda numbered: numbered[0]
+        )
 
     def __len__(self) -> int:
         return sum(len(ring) for ring in self._rings.values())
@@ -109,10 +111,10 @@ def line(entry: Evidence) -> bytes:
 
 def read(text: bytes) -> list[Evidence]:
     """Of a file; a line that was cut off, or is not an entry, is skipped."""
-    found = []
-    for each in text.splitlines():
+    entries = []
+    for entry_line in text.splitlines():
         try:
-            found.append(msgspec.json.decode(each, type=Evidence))
+            entries.append(msgspec.json.decode(entry_line, type=Evidence))
         except UNREADABLE:
             continue
-    return found
+    return entries

@@ -106,20 +106,20 @@ class Hours:
     def usual(self, workload: str, at_s: float) -> dict[str, Usual]:
         """By signal, at that hour of the day, where it is known."""
         hour = int(at_s // HOUR_S) % 24
-        found = {signal: by_hour.get(hour) for signal, by_hour in self.of_days.get(workload, {}).items()}
+        usual_hours = {signal: by_hour.get(hour) for signal, by_hour in self.of_days.get(workload, {}).items()}
         return {
-            signal: Usual(each.mean, float(max(each.variance, 0.0) ** 0.5))
-            for signal, each in found.items()
-            if each is not None and each.days >= LEAST_DAYS
+            signal: Usual(of_days.mean, float(max(of_days.variance, 0.0) ** 0.5))
+            for signal, of_days in usual_hours.items()
+            if of_days is not None and of_days.days >= LEAST_DAYS
         }
 
     def forget(self, at_s: float) -> None:
         """Workloads that were not here for a week, and the longest gone of too many."""
         since = int(at_s // HOUR_S) - FORGOTTEN_AFTER_H
-        latest = sorted(self.seen, key=lambda each: (-self.seen[each], each))[:MOST_WORKLOADS]
-        self.seen = {each: self.seen[each] for each in latest if self.seen[each] >= since}
-        self.of_days = {each: hours for each, hours in self.of_days.items() if each in self.seen}
-        self._ongoing = {key: each for key, each in self._ongoing.items() if key[0] in self.seen}
+        latest = sorted(self.seen, key=lambda workload: (-self.seen[workload], workload))[:MOST_WORKLOADS]
+        self.seen = {workload: self.seen[workload] for workload in latest if self.seen[workload] >= since}
+        self.of_days = {workload: hours for workload, hours in self.of_days.items() if workload in self.seen}
+        self._ongoing = {key: ongoing for key, ongoing in self._ongoing.items() if key[0] in self.seen}
 
     def dumped(self) -> bytes:
         return msgspec.json.encode(_Kept(VERSION, self.seen, self.of_days))

@@ -67,7 +67,7 @@ def evidence(finding: Finding, key_of: Callable[[str], str], wall_s: Callable[[f
         value=round(episode.value, 3),
         usual=round(episode.usual, 3),
         message=sentence(episode, name_of, wall_s),
-        suspects=tuple(_figures(each, key_of) for each in episode.suspects.listed[:LISTED]),
+        suspects=tuple(_figures(suspect, key_of) for suspect in episode.suspects.listed[:LISTED]),
         suspect=key_of(taken.uid) if taken.uid else "",
         began=from_seconds(wall_s(episode.began_s)),
         what=_what(episode, name_of, wall_s),
@@ -105,10 +105,12 @@ def _blame(episode: Episode, name_of: Callable[[str], str]) -> str:
     if culprit is not None:
         return _held(culprit, name_of(culprit.uid), episode.signal)
     listed = episode.suspects.listed
-    if all(each.uid == episode.victim for each in listed):
+    if all(suspect.uid == episode.victim for suspect in listed):
         return "no neighbour used more meanwhile"
-    names = {each.uid: "its own work" if each.uid == episode.victim else name_of(each.uid) for each in listed}
-    scores = ", ".join(f"{names[each.uid]} (score {each.score:.2f})" for each in listed[:_NAMED])
+    names = {
+        suspect.uid: "its own work" if suspect.uid == episode.victim else name_of(suspect.uid) for suspect in listed
+    }
+    scores = ", ".join(f"{names[suspect.uid]} (score {suspect.score:.2f})" for suspect in listed[:_NAMED])
     return f"who causes it is unclear: {scores}"
 
 
@@ -124,13 +126,13 @@ def _held(suspect: Suspect, name: str, signal: Signal) -> str:
 
 
 def _steps(episode: Episode, name_of: Callable[[str], str], wall_s: Callable[[float], float]) -> str:
-    told, last = [], _blamed(episode)
-    for each in episode.steps:
-        if each.step in _DONE:
-            name = f"{name_of(each.uid)} " if each.uid and each.uid != last else ""
-            whom = name_of(each.uid) if each.uid else ""
-            told.append(_DONE[each.step].format(name=name, at=clock(wall_s(each.at_s)), whom=whom))
-    return ", ".join(told)
+    sentences, last = [], _blamed(episode)
+    for step in episode.steps:
+        if step.step in _DONE:
+            name = f"{name_of(step.uid)} " if step.uid and step.uid != last else ""
+            whom = name_of(step.uid) if step.uid else ""
+            sentences.append(_DONE[step.step].format(name=name, at=clock(wall_s(step.at_s)), whom=whom))
+    return ", ".join(sentences)
 
 
 def _figures(suspect: Suspect, key_of: Callable[[str], str]) -> SuspectFigures:

@@ -64,8 +64,8 @@ class Watched:
     @property
     def windows_slow(self) -> int:
         """Since the first that was unusual."""
-        found = len(self.unusual) - self.unusual.index(True) if True in self.unusual else 0
-        return max(found, NEEDED if self.together else 0)
+        windows = len(self.unusual) - self.unusual.index(True) if True in self.unusual else 0
+        return max(windows, NEEDED if self.together else 0)
 
     def after(self, value: float | None, signal: Signal, at_this_hour: Usual | None = None) -> Watched:
         """A window without a value counts as usual, and does not change the baseline. `at_this_hour`: what was usual in
@@ -109,5 +109,5 @@ def compared(value: float, replicas: Sequence[float]) -> Compared:
     if len(replicas) < LEAST_REPLICAS:
         return Compared.UNKNOWN
     middle = median(replicas)
-    deviation = DEVIATION_OF_NORMAL * median(abs(each - middle) for each in replicas)
+    deviation = DEVIATION_OF_NORMAL * median(abs(replica - middle) for replica in replicas)
     return Compared.WORSE if value > middle + DEVIATIONS * deviation else Compared.ALIKE

@@ -66,7 +66,7 @@ def pod_window(
     throttled_ns = max(now.throttled_ns - before.throttled_ns, 0.0)
     was_throttled = now.throttled > before.throttled or throttled_ns > 0 or carried_ns > 0
     excuse_ns = throttled_ns * max(now.threads, before.threads, 1.0)
-    found: dict[Signal, float] = {}
+    values: dict[Signal, float] = {}
     left_ns = excuse_ns
     waited_ns = _grown(before.wait_ns, now.wait_ns)
     if waited_ns is not None:
@@ -75,8 +75,8 @@ def pod_window(
         left_ns = min(max(excuse_ns + carried_ns - waited_ns, 0.0), excuse_ns)
         slices = _grown(before.slices, now.slices) or 0.0
         is_noticed = others_ns >= LEAST_WAIT * seconds * 1e9
-        found[Signal.RUN_QUEUE_DELAY] = others_ns / 1e6 / max(slices, 1.0) if is_noticed else 0.0
-    _pressures(found, before.stalled_ns, now.stalled_ns, throttled_ns + carried_ns, seconds, host_busy)
+        values[Signal.RUN_QUEUE_DELAY] = others_ns / 1e6 / max(slices, 1.0) if is_noticed else 0.0
+    _pressures(values, before.stalled_ns, now.stalled_ns, throttled_ns + carried_ns, seconds, host_busy)
     for signal, one, other, unit in (
         (Signal.DIRECT_RECLAIM, before.direct_reclaim, now.direct_reclaim, 1.0),
         (Signal.MAJOR_FAULTS, before.major_faults, now.major_faults, 1.0),
@@ -84,19 +84,19 @@ def pod_window(
     ):
         grown = _grown(one, other)
         if grown is not None:
-            found[signal] = grown / unit / seconds
+            values[signal] = grown / unit / seconds
     for signal, value in ((Signal.CPI, now.cpi), (Signal.PROBE, now.probe)):
         if value is not None:
-            found[signal] = value
+            values[signal] = value
     hit_memory = now.memory_limit_hits > before.memory_limit_hits
-    for signal in list(found):
+    for signal in list(values):
         if (was_throttled and signal in EXCUSED_BY_QUOTA) or (hit_memory and signal in EXCUSED_BY_MEMORY_LIMIT):
-            del found[signal]
-    return PodWindow(found, now.use, left_ns)
+            del values[signal]
+    return PodWindow(values, now.use, left_ns)
 
 
 def _pressures(
-    found: dict[Signal, float],
+    values: dict[Signal, float],
     before: Mapping[str, float],
     now: Mapping[str, float],
     throttled_ns: float,
@@ -108,12 +108,12 @@ def _pressures(
     for resource, signal in (("memory", Signal.MEMORY_PRESSURE), ("io", Signal.IO_PRESSURE)):
         stall_ns = _grown(before.get(resource), now.get(resource))
         if stall_ns is not None:
-            found[signal] = stall_ns / percent
+            values[signal] = stall_ns / percent
     stall_ns = _grown(before.get("cpu"), now.get("cpu"))
     if stall_ns is None:
         return
     if throttled_ns < SMALL_PART * stall_ns or host_busy > BUSY_HOST or not throttled_ns:
-        found[Signal.CPU_PRESSURE] = max(stall_ns - throttled_ns, 0.0) / percent
+        values[Signal.CPU_PRESSURE] = max(stall_ns - throttled_ns, 0.0) / percent
 
 
 def _grown(before: float | None, now: float | None) -> float | None:

@@ -45,8 +45,8 @@ async def serve(socket: Path, answer: Callable[[Asking], Adjustment]) -> web.App
 
     async def ask(request: web.Request) -> web.Response:
         try:
-            found = answer(decode(Asking, await request.read()))
-            return web.Response(body=msgspec.json.encode(found), content_type="application/json")
+            adjustment = answer(decode(Asking, await request.read()))
+            return web.Response(body=msgspec.json.encode(adjustment), content_type="application/json")
         except NotYet as error:
             return web.Response(status=503, text=f"{error}\n")
         except Unknown as error:

@@ -68,13 +68,13 @@ class CopilotClient:
             return
         try:
             listed = decode(list[ContainerInfo], await self._ask("GET", "/v1/containers"))
-            found = guests_of(listed)
+            guests = guests_of(listed)
         except (CopilotError, DecodeError, BadInput) as error:
             self._forget(f"YARN's copilot at {self._socket}: {error}", {})
             return
         self._heard_s, self._problem = self._clock.monotonic(), ""
-        if found != self.found or list(found) != list(self.found or ()):
-            self.found = found
+        if guests != self.found or list(guests) != list(self.found or ()):
+            self.found = guests
 
     async def kill(self, container_id: str) -> None:
         """Raises CopilotError."""

@@ -50,8 +50,8 @@ class DeviceLook:
         "Why there are no NVIDIA GPUs, where it was asked and there are none."
 
     def look(self) -> DeviceReading:
-        found = self._found()
-        return found._replace(inventory=replace(found.inventory, cdi=self._specs.names()))
+        reading = self._found()
+        return reading._replace(inventory=replace(reading.inventory, cdi=self._specs.names()))
 
     def _found(self) -> DeviceReading:
         cards = rdma.cards(self._files) if self._gates[AgentGate.RDMA_DEVICES] else ()
@@ -62,11 +62,11 @@ class DeviceLook:
         if nvml is None:
             return DeviceReading(Inventory(cards=cards, others=others), ())
         try:
-            found = nvml.inventory()
+            inventory = nvml.inventory()
         except NoGpusError as error:
             self._is_absent(error)
             return DeviceReading(Inventory(cards=cards), ())
-        return DeviceReading(replace(found, cards=cards), tuple(nvml.uses(found)))
+        return DeviceReading(replace(inventory, cards=cards), tuple(nvml.uses(inventory)))
 
     def close(self) -> None:
         if self._nvml is not None:
@@ -106,10 +106,10 @@ class DeviceWatch:
                 asked = loop.run_in_executor(with_one, self._look.look)
                 while not (await asyncio.wait({asked}, timeout=SLOW_S))[0]:
                     log.warning("devices do not answer: the last known state of them stays")
-                found = asked.result()
-                if found.inventory != self.inventory:
-                    self.inventory = found.inventory
-                use.put(samples, found.uses, _minors(found.inventory), pods(), files, self._clock.monotonic())
+                reading = asked.result()
+                if reading.inventory != self.inventory:
+                    self.inventory = reading.inventory
+                use.put(samples, reading.uses, _minors(reading.inventory), pods(), files, self._clock.monotonic())
                 await self._clock.sleep(LOOK_S)
         finally:
             # A driver that hangs must not block the end.

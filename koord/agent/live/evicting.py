@@ -63,7 +63,7 @@ class Evictor:
         done: Callable[[Eviction], None],
         node: Callable[[], Node | None],
         kept: Callable[[Eviction], None] = lambda eviction: None,
-        told: Callable[[Eviction], None] = lambda eviction: None,
+        on_notice: Callable[[Eviction], None] = lambda eviction: None,
         copilot: CopilotClient | None = None,
         shield: Shield | None = None,
     ) -> None:
@@ -72,7 +72,7 @@ class Evictor:
         self.unanswered: set[str] = set()
         "Uids of pods whose eviction was requested and not answered yet."
         self._client, self._events, self._audit, self._clock, self._done = client, events, audit, clock, done
-        self._cgroups, self._node, self._kept, self._tell = cgroups, node, kept, told
+        self._cgroups, self._node, self._kept, self._tell = cgroups, node, kept, on_notice
         self._copilot = copilot
         self._wanted_s: dict[tuple[str, str], float] = {}
         "By uid and feature, when a pod that has notice was last wanted gone."
@@ -192,8 +192,8 @@ class Evictor:
         with self._shield.about("withdraw its notice", PODS, pod.meta):
             try:
                 async with asyncio.timeout(ANSWER_S):
-                    found = await self._client.get(PODS, pod.meta.name, namespace=pod.meta.namespace)
-                    await withdraw(self._client, found, _asker(reason, ""), self._clock.now())
+                    current = await self._client.get(PODS, pod.meta.name, namespace=pod.meta.namespace)
+                    await withdraw(self._client, current, _asker(reason, ""), self._clock.now())
             except (ApiError, TimeoutError) as error:
                 why = str(error) or f"no answer within {ANSWER_S:g} s"
                 log.warning("notice of %s is not withdrawn: %s", pod.key, why)
@@ -201,7 +201,7 @@ class Evictor:
     def _kill(self, eviction: Eviction) -> None:
         """Pods by their containers; what has none, like one of YARN's, as a whole."""
         pod, note = eviction.pod, _note(eviction)
-        own = [each.directory for each in pod.containers if each.directory]
+        own = [container.directory for container in pod.containers if container.directory]
         killed = kill_all(self._cgroups, own or [pod.directory])
         self._done(eviction)
         self._audit_of("kill", eviction, note)

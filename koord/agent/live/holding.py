@@ -124,8 +124,8 @@ def held(
             _write(opened[0], Holder(os.getpid(), since, doing, here if adds_to_record else before))
         yield before
     finally:
-        for each in opened:
-            os.close(each)
+        for fd in opened:
+            os.close(fd)
 
 
 def check_restorable(state_dir: Path, entries: Collection[Entry], before: Roots | None, cgroups: Cgroups) -> None:

@@ -70,8 +70,8 @@ class Interfering:
         "By victim, the last entry of an episode that has not ended."
         self._noisy: dict[str, dict[str, ObjectMeta | None]] = {}
         "By victim, the pods that its episode has blamed, by namespace and name; None if an earlier agent blamed it."
-        for each in self._log:
-            self._follow(each, None)
+        for entry in self._log:
+            self._follow(entry, None)
         self._left = set(self._open)
         "Victims whose episode an agent before this has left open."
         self._metas: dict[str, ObjectMeta] = {}
@@ -108,20 +108,26 @@ class Interfering:
         self._log.add(entry)
         add_evidence(self._state_dir, self._log, entry)
         kind: EventType = "Normal" if entry.step in (Step.OVER, Step.BETTER, Step.LOST) else "Warning"
-        victim, told = self._metas.get(entry.uid), self._noisy.get(entry.uid, {})
+        victim, noisy_metas = self._metas.get(entry.uid), self._noisy.get(entry.uid, {})
         if victim is not None:
             about, related = reference_to(PODS, victim), None if noisy is None else reference_to(PODS, noisy)
             self._events.record(about, POD_SLOWED, entry.message, action=entry.step, type=kind, related=related)
             blamed = [noisy] if noisy is not None and kind == "Warning" else []
             if entry.step in ENDS:
-                blamed = [meta for key, known in told.items() if (meta := known or self._meta(key)) is not None]
-            for each in blamed:
-                about, related = reference_to(PODS, each), reference_to(PODS, victim)
+                blamed = [
+                    meta
+                    for key, noisy_meta in noisy_metas.items()
+                    if (meta := noisy_meta or self._meta(key)) is not None
+                ]
+            for meta in blamed:
+                about, related = reference_to(PODS, meta), reference_to(PODS, victim)
                 self._events.record(about, NOISY_POD, entry.message, action=entry.step, type=kind, related=related)
         log.info("%s", entry.message)
         self._follow(entry, noisy)
         self._left.discard(entry.uid)
-        spoken_of = {meta.uid for told in self._noisy.values() for meta in told.values() if meta is not None}
+        spoken_of = {
+            meta.uid for noisy_metas in self._noisy.values() for meta in noisy_metas.values() if meta is not None
+        }
         spoken_of |= self._open.keys() | self._pods().keys()
         self._metas = {uid: meta for uid, meta in self._metas.items() if uid in spoken_of}
 
@@ -134,27 +140,27 @@ class Interfering:
             self._noisy.pop(entry.uid, None)
             return
         self._open[entry.uid] = entry
-        told = self._noisy.setdefault(entry.uid, {})
+        noisy_metas = self._noisy.setdefault(entry.uid, {})
         if noisy is not None:
-            told[noisy.key] = noisy
+            noisy_metas[noisy.key] = noisy
         elif entry.suspect:
-            told.setdefault(entry.suspect, None)
+            noisy_metas.setdefault(entry.suspect, None)
 
     def _meta(self, key: str) -> ObjectMeta | None:
         return next((pod.meta for pod in self._pods().values() if pod.key == key), None)
 
     def _blame(self, finding: Finding, at: str) -> None:
-        found = blame_of(finding, at, lambda uid: paired(self._metas[uid]) if uid in self._metas else None)
-        if found is not None:
-            told = self._blames.get(finding.episode.victim, [])
-            self._blames[finding.episode.victim] = [*told, found][-MOST_OF_A_POD:]
+        blame = blame_of(finding, at, lambda uid: paired(self._metas[uid]) if uid in self._metas else None)
+        if blame is not None:
+            blames = self._blames.get(finding.episode.victim, [])
+            self._blames[finding.episode.victim] = [*blames, blame][-MOST_OF_A_POD:]
 
     def blames(self) -> Mapping[str, Sequence[Blame]]:
         """Blames by victim, for the node's report. They are repeated so that at least one report arrives."""
         if self._blames:
             since_s = self._clock.now() - TOLD_S
-            left = {uid: [each for each in told if each.at_s >= since_s] for uid, told in self._blames.items()}
-            self._blames = {uid: told for uid, told in left.items() if told and uid in self._pods()}
+            left = {uid: [blame for blame in blames if blame.at_s >= since_s] for uid, blames in self._blames.items()}
+            self._blames = {uid: blames for uid, blames in left.items() if blames and uid in self._pods()}
         return self._blames
 
     def _key(self, uid: str) -> str:
@@ -208,42 +214,42 @@ class Interfering:
         while True:
             pod = await self._questions.get()
             try:
-                found = await self._of_replicas(pod)
+                of_replicas = await self._of_replicas(pod)
             except ApiError as error:
                 log.warning("replicas of %s cannot be compared: %s", pod.key, error)
                 continue
             living = self._pods()
             for uid in [uid for uid in self._replicas if uid not in living]:
                 del self._replicas[uid]
-            self._replicas[pod.uid] = found
+            self._replicas[pod.uid] = of_replicas
 
     async def _of_replicas(self, pod: AgentPod) -> dict[str, tuple[float, ...]]:
         meta = pod.meta
-        owner = next((each for each in meta.owner_references if each.controller), None)
+        owner = next((reference for reference in meta.owner_references if reference.controller), None)
         if owner is None:
             return {}
         own = {name: value for name, value in meta.labels.items() if name not in _OWN_LABELS}
         selector = ",".join(f"{name}={value}" for name, value in sorted(own.items()))
         listed = await self._client.list(PODS, namespace=meta.namespace, labels=selector)
         others = [
-            each
-            for each in listed
-            if each.metadata.uid != meta.uid
+            replica
+            for replica in listed
+            if replica.metadata.uid != meta.uid
             # Replicas on the same node have the same neighbours.
-            and each.spec.node_name not in ("", self._node)
-            and any(their.uid == owner.uid for their in each.metadata.owner_references)
+            and replica.spec.node_name not in ("", self._node)
+            and any(their.uid == owner.uid for their in replica.metadata.owner_references)
         ]
         values: dict[str, list[float]] = {}
-        for each in others[:MOST_REPLICAS]:
+        for replica in others[:MOST_REPLICAS]:
             try:
-                metric = await self._client.get(NODE_METRICS, each.spec.node_name)
+                metric = await self._client.get(NODE_METRICS, replica.spec.node_name)
             except NotFound:
                 continue
             if not self._is_fresh(metric):
                 continue
-            for name, value in _signals(metric, each.metadata.namespace, each.metadata.name).items():
+            for name, value in _signals(metric, replica.metadata.namespace, replica.metadata.name).items():
                 values.setdefault(name, []).append(value)
-        return {name: tuple(found) for name, found in values.items()}
+        return {name: tuple(of_signal) for name, of_signal in values.items()}
 
     def _is_fresh(self, metric: NodeMetric) -> bool:
         """Whether a report is of now: an agent that has stopped leaves its last one behind."""
@@ -260,7 +266,7 @@ def _signals(metric: NodeMetric, namespace: str, name: str) -> dict[str, float]:
     """Of a pod, as its node's agent reported it."""
     for pod in metric.status.pods_metric:
         if (pod.namespace, pod.name) == (namespace, name):
-            found = pod.extensions.get(SIGNALS)
-            if isinstance(found, Mapping):
-                return {key: float(value) for key, value in found.items() if isinstance(value, int | float)}
+            signals = pod.extensions.get(SIGNALS)
+            if isinstance(signals, Mapping):
+                return {key: float(value) for key, value in signals.items() if isinstance(value, int | float)}
     return {}

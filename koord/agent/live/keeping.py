@@ -80,7 +80,7 @@ def evidence_so_far(directory: Path) -> EvidenceLog:
         return EvidenceLog()
 
 
-def add_evidence(directory: Path, known: EvidenceLog, entry: Evidence) -> None:
+def add_evidence(directory: Path, evidence_log: EvidenceLog, entry: Evidence) -> None:
     """`known` has the entry already. The file is help for people: a disk that is full does not stop the agent."""
     file = directory / EVIDENCE
     try:
@@ -89,10 +89,10 @@ def add_evidence(directory: Path, known: EvidenceLog, entry: Evidence) -> None:
             out.write(line(entry))
             size = out.tell()
         if size >= EVIDENCE_BYTES:
-            new, lines = directory / f"{EVIDENCE}.new", list(map(line, known))
+            new, lines = directory / f"{EVIDENCE}.new", list(map(line, evidence_log))
             sizes = accumulate(map(len, reversed(lines)))
-            kept = lines[-max(sum(each <= EVIDENCE_BYTES // 2 for each in sizes), 1) :]
-            known.keep_last(len(kept))
+            kept = lines[-max(sum(size <= EVIDENCE_BYTES // 2 for size in sizes), 1) :]
+            evidence_log.keep_last(len(kept))
             new.write_bytes(b"".join(kept))
             os.replace(new, file)
     except OSError as error:

@@ -115,7 +115,7 @@ def reserved_cpus(config: _Config, topology: Topology) -> CPUSet:
         return NO_CPUS
     named = CPUSet.parse(config.reserved_system_cpus)
     reserved = (config.kube_reserved or {}, config.system_reserved or {})
-    cpu_milli = sum(milli(each.get(RESOURCE_CPU, 0)) for each in reserved)
+    cpu_milli = sum(milli(reserved_map.get(RESOURCE_CPU, 0)) for reserved_map in reserved)
     return named or topology.first(-(-cpu_milli // 1000))
 
 
@@ -154,8 +154,8 @@ def given_cpus(files: Files, asked: Kubelet, before: Kubelet | None) -> Mapping[
 
 def static_cpus(state: bytes) -> dict[str, CPUSet]:
     """Of kubelet's `cpu_manager_state`: by pod uid, the CPUs that it gave away."""
-    found: dict[str, Any] = msgspec.json.decode(state)
-    entries = found.get("entries") or {}
+    content: dict[str, Any] = msgspec.json.decode(state)
+    entries = content.get("entries") or {}
     given = {}
     for uid, containers in entries.items():
         cpus = NO_CPUS

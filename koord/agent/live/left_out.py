@@ -47,8 +47,8 @@ class LeftOutPods:
         return {**listed, **{pod.uid: pod for pod in await self._in_api(left_out)}}
 
     def _is_settled(self, listed: Mapping[str, AgentPod], driver: CgroupDriver) -> bool:
-        known = {pod.directory for pod in listed.values()}
-        others = [directory for directory, _ in pods_in(self._cgroups, driver) if directory not in known]
+        directories_known = {pod.directory for pod in listed.values()}
+        others = [directory for directory, _ in pods_in(self._cgroups, driver) if directory not in directories_known]
         left_out = [directory for directory in others if _runs(self._cgroups, directory)]
         if not left_out:
             return True
@@ -64,30 +64,30 @@ class LeftOutPods:
 
     async def _in_api(self, pods: Iterable[AgentPod]) -> list[AgentPod]:
         """Those that the API server has, or may have."""
-        found: list[AgentPod] = []
+        alive: list[AgentPod] = []
         is_answering = True
         for pod in pods:
             try:
                 if not is_answering or await self._has(pod):
-                    found.append(pod)
+                    alive.append(pod)
             except ApiError as error:
                 log.warning("running pods that kubelet left out stay known, the API server does not answer: %s", error)
                 is_answering = False
-                found.append(pod)
-        return found
+                alive.append(pod)
+        return alive
 
     async def _has(self, pod: AgentPod) -> bool:
         try:
-            told = await self._client.get(PODS, pod.meta.name, namespace=pod.meta.namespace)
+            current = await self._client.get(PODS, pod.meta.name, namespace=pod.meta.namespace)
         except NotFound:
             return False
-        return pod.uid in (told.metadata.uid, told.metadata.annotations.get(_MIRROR))
+        return pod.uid in (current.metadata.uid, current.metadata.annotations.get(_MIRROR))
 
 
 def _runs(cgroups: Cgroups, directory: str) -> bool:
-    for each in (directory, *cgroups.below(directory)):
+    for group in (directory, *cgroups.below(directory)):
         try:
-            if cgroups.processes(each):
+            if cgroups.processes(group):
                 return True
         except FileNotFoundError:
             continue

@@ -137,7 +137,7 @@ class AgentCollector(Collector):
                 ("cpu", (BATCH_CPU, MID_CPU), names.pod_cpu(uid), 1000),
                 ("memory", (BATCH_MEMORY, MID_MEMORY), names.pod_memory(uid), 1),
             ):
-                requested = sum(pod.requests.get(each, 0) for each in given)
+                requested = sum(pod.requests.get(resource, 0) for resource in given)
                 if requested:
                     lent.add_metric([*own, resource, "requested"], requested / unit)
                     self._add(lent, series, [*own, resource, "used"], unit)
@@ -153,21 +153,23 @@ class AgentCollector(Collector):
 
     def _page_cache(self, state: NodeState, node: str) -> Metric:
         """A pod's is looked at every few seconds alone."""
-        found = GaugeMetricFamily(
+        family = GaugeMetricFamily(
             "koordlet_page_cache_bytes",
             "Page cache, all of it (total) and what was not used lately (cold); without a pod, the node's",
             labels=["node", "pod_namespace", "pod_name", "what"],
         )
         now_s, last = self._now(), self._agent.samples.last
-        used, with_cache = (last(each, now_s, FRESH_S) for each in (names.NODE_MEMORY, names.NODE_MEMORY_WITH_CACHE))
+        used, with_cache = (
+            last(series, now_s, FRESH_S) for series in (names.NODE_MEMORY, names.NODE_MEMORY_WITH_CACHE)
+        )
         if used is not None and with_cache is not None:
-            found.add_metric([node, "", "", "total"], max(with_cache - used, 0.0))
-        self._add(found, names.NODE_COLD, [node, "", "", "cold"])
+            family.add_metric([node, "", "", "total"], max(with_cache - used, 0.0))
+        self._add(family, names.NODE_COLD, [node, "", "", "cold"])
         for uid, pod in state.pods.items():
             own = [node, pod.meta.namespace, pod.meta.name]
-            self._add(found, names.pod_page_cache(uid), [*own, "total"])
-            self._add(found, names.pod_cold(uid), [*own, "cold"])
-        return found
+            self._add(family, names.pod_page_cache(uid), [*own, "total"])
+            self._add(family, names.pod_cold(uid), [*own, "cold"])
+        return family
 
     def _predicted(self, node: str) -> Iterator[Metric]:
         forecast = self._forecast()
@@ -180,8 +182,8 @@ class AgentCollector(Collector):
         peak = GaugeMetricFamily(
             "koordlet_node_predicted_resource_peak", "Highest usage that is predicted for prod", labels=labels
         )
-        for name, found in {**forecast.by_predictor, CAREFUL: forecast.prod}.items():
-            for family, amounts in ((reclaimable, found.reclaimable), (peak, found.peak)):
+        for name, prediction in {**forecast.by_predictor, CAREFUL: forecast.prod}.items():
+            for family, amounts in ((reclaimable, prediction.reclaimable), (peak, prediction.peak)):
                 family.add_metric([node, name, "cpu", "core"], amounts.cpu_milli / 1000)
                 family.add_metric([node, name, "memory", "byte"], amounts.memory_bytes)
         yield from (reclaimable, peak)

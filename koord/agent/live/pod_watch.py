@@ -65,7 +65,7 @@ class PodWatch:
         watches.remove_gone(but=wanted)
         self._is_full = False
         # A class whose directory was created again sends no event.
-        for path in wanted if self._has_missed else [*self._classes, *(each for each in wanted if each not in watches)]:
+        for path in wanted if self._has_missed else [*self._classes, *(path for path in wanted if path not in watches)]:
             self._add(watches, path)
         self._has_missed = False
 

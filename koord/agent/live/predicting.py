@@ -118,15 +118,15 @@ async def predicting(
 ) -> None:
     """Until it is cancelled. `state` is None while the node's pods are not known: their models would look forgotten."""
     keeper = Keeper(directory / DIRECTORY, predictor)
-    while (known := state()) is None:
+    while (node_state := state()) is None:
         await clock.sleep(PODS_S)
     if not predictor.models:
-        keeper.load(frozenset(known.pods), clock.monotonic())
-        predictor.look_ahead(known, clock.monotonic(), clock.now())
+        keeper.load(frozenset(node_state.pods), clock.monotonic())
+        predictor.look_ahead(node_state, clock.monotonic(), clock.now())
     while True:
         await clock.sleep(predictor.settings.train_every_s)
-        known = state()
-        if known is not None:
+        node_state = state()
+        if node_state is not None:
             now_s = clock.monotonic()
-            keeper.drop(predictor.train(known, samples, now_s, clock.now()))
+            keeper.drop(predictor.train(node_state, samples, now_s, clock.now()))
             keeper.save(now_s)

@@ -28,13 +28,13 @@ class Reporter:
     def failing_s(self) -> dict[str, float]:
         """By report: for how long it could not be written."""
         now_s = self._clock.monotonic()
-        known = list(self._failing_since_s.items())
-        return {name: 0.0 if since_s is None else now_s - since_s for name, since_s in known}
+        since = list(self._failing_since_s.items())
+        return {name: 0.0 if since_s is None else now_s - since_s for name, since_s in since}
 
-    async def run(self, report: Report[T], known: Callable[[], T | None]) -> None:
+    async def run(self, report: Report[T], current: Callable[[], T | None]) -> None:
         """`known`: the node's object in the cache."""
         while True:
-            before = known()
+            before = current()
             # The first report comes as soon as there is something to tell.
             is_told = await self._tell(report, before)
             await self._clock.sleep(report.every_s(before) if is_told else report.idle_s)

@@ -274,23 +274,23 @@ class Daemon:
 
     async def _tell_missing_node(self, events: EventRecorder) -> None:
         """When it is missed, and again each time after it was there."""
-        told = False
+        was_told = False
         while True:
             missing = self.missing_node()
-            if missing and not told:
+            if missing and not was_told:
                 log.warning("%s; nothing is done until there is", missing)
                 about = reference_to(NODES, ObjectMeta(name=self._options.node))
                 events.record(about, "NoSuchNode", f"koord agent: {missing}", action="Starting", type="Warning")
-            told = missing is not None
+            was_told = missing is not None
             await self._clock.sleep(AGAIN_S)
 
     async def _find_driver(self) -> None:
         """By kubelet's directories, which may come after the agent; without any for a minute, as most nodes have it."""
         until_s = self._clock.monotonic() + DRIVER_WITHIN_S
-        told = self._options.cgroup_driver
-        while not told and driver_of(self.cgroups) is None and self._clock.monotonic() < until_s:
+        driver_name = self._options.cgroup_driver
+        while not driver_name and driver_of(self.cgroups) is None and self._clock.monotonic() < until_s:
             await self._clock.sleep(0.5)
-        self.driver = driver_in(self.cgroups, told)
+        self.driver = driver_in(self.cgroups, driver_name)
         self.cgroups.look_for_pods_in(qos_dir(KubeQoS.GUARANTEED, self.driver))
 
     async def _rounds(self, sources: Sources, evictor: Evictor, interfering: Interfering) -> None:
@@ -345,7 +345,7 @@ class Daemon:
             unknown = self._unknown(sources) or "its NodeSLO"
             raise asked.NotYet(f"not known yet of node {self._options.node}: {unknown}")
         if asking.is_over:
-            self._announced = {other: each for other, each in self._announced.items() if other != uid}
+            self._announced = {other: announced_pod for other, announced_pod in self._announced.items() if other != uid}
             return Adjustment()
         pod, now_s = state.pods.get(uid), self._clock.monotonic()
         if asking.is_look:
@@ -356,7 +356,7 @@ class Daemon:
             pod = announced(asking.pod, self.driver)
             self._announced = {**self._announced, uid: (pod, now_s)}
             state = self._now(sources) or state
-        found = self._spared(answer(state, pod, asking, resctrl.class_ahead(state, pod, self.files)), pod, asking)
+        adjustment = self._spared(answer(state, pod, asking, resctrl.class_ahead(state, pod, self.files)), pod, asking)
         if not asking.container:
             self._tell_writes(self.agent.made_ready(state, pod, now_s))
         if asking.is_update and is_resized(pod, asking):
@@ -365,15 +365,17 @@ class Daemon:
             if self._pod_watch is not None:
                 self._pod_watch.hurry()
         at, name = timestamp(self._clock.now()), "/".join(filter(None, (pod.meta.name, asking.container)))
-        for why in found.why:
+        for why in adjustment.why:
             by, _, message = why.partition(": ")
             self.audit.add(at, asking.by or "ask", by, message, namespace=pod.meta.namespace, name=name)
-        return found
+        return adjustment
 
     def _spared(self, wanted: Adjustment, pod: AgentPod, asking: Asking) -> Adjustment:
         """A container that runs gets no memory limit from its runtime that would have it killed."""
         limit = wanted.memory_limit_bytes
-        directory = next((each.directory for each in pod.containers if each.name == asking.container), "")
+        directory = next(
+            (container.directory for container in pod.containers if container.name == asking.container), ""
+        )
         if limit is None or not directory or self.agent.executor.in_use_above(directory, limit) is None:
             return wanted
         return msgspec.structs.replace(wanted, memory_limit_bytes=None)
@@ -458,13 +460,13 @@ class Daemon:
 
     def _tell_writes(self, outcome: ExecutorOutcome) -> None:
         at = timestamp(self._clock.now())
-        for each in outcome.done:
-            write = each.write
+        for done in outcome.done:
+            write = done.write
             self._refusals.pop(write.spot, None)
             self._count(write.by, "write")
             self.audit.add(
                 at, "write" if write.text is None else "restore", write.by, write.why,
-                directory=write.directory, file=self._file(write), old=each.old, value=each.text,
+                directory=write.directory, file=self._file(write), old=done.old, value=done.text,
             )  # fmt: skip
         for refusal in outcome.refused:
             write = refusal.write
@@ -491,12 +493,12 @@ class Daemon:
     def _tell_problem(self, problem: Problem) -> None:
         """Once: a Node changes often, and its kernel does not."""
         meta = problem.pod.meta if problem.pod else self._node_meta()
-        told = (meta.uid if meta else "", problem.doing, problem.why)
-        if told in self._problems:
+        problem_key = (meta.uid if meta else "", problem.doing, problem.why)
+        if problem_key in self._problems:
             return
         if len(self._problems) >= MOST_PROBLEMS:
             self._problems.clear()
-        self._problems.add(told)
+        self._problems.add(problem_key)
         self._shield.failed(problem.doing, BadInput(problem.why), PODS if problem.pod else NODES, meta)
 
     def _tell_unknown(self, unknown: str) -> None:
@@ -516,9 +518,9 @@ class Daemon:
             address, client = "", None
             while True:
                 node = sources.node.get(self._options.node)
-                found = self._options.kubelet_address or (kubelet.address_of(node) if node else "")
-                if found and found != address:
-                    address = found
+                wanted_address = self._options.kubelet_address or (kubelet.address_of(node) if node else "")
+                if wanted_address and wanted_address != address:
+                    address = wanted_address
                     client = await stack.enter_async_context(kubelet.client_of(self._client.config, address))
                 if client is not None:
                     await self._kubelet_round(client, sources, malformed)
@@ -542,11 +544,11 @@ class Daemon:
             self._kubelet_pods.look_again()
         if pods is None or pods == before:
             return
-        known = before or {}
-        for uid in known.keys() - pods.keys():
-            self.agent.executor.forget(known[uid].directory)
+        former = before or {}
+        for uid in former.keys() - pods.keys():
+            self.agent.executor.forget(former[uid].directory)
         for uid, pod in pods.items():
-            malformed.tell(PODS, pod.meta, known[uid].meta if uid in known else None)
+            malformed.tell(PODS, pod.meta, former[uid].meta if uid in former else None)
         sources.pods = pods
 
     def _facts(self) -> Facts | None:
@@ -585,11 +587,11 @@ async def run(
 
 async def _cgroups_when_there(options: AgentOptions, clock: Clock) -> Cgroups:
     """Kubelet may make the node's cgroup after the agent has started."""
-    files, told = Files(options.host_root), False
+    files, is_told = Files(options.host_root), False
     while not is_there(cgroups := Cgroups.of(files, options.cgroup_root)):
-        if not told:
+        if not is_told:
             where = directory_of(cgroups)
             log.warning("waiting for cgroup %s: there is none; --host-root and --cgroup-root say where it is", where)
-        told = True
+        is_told = True
         await clock.sleep(0.5)
     return cgroups

@@ -29,7 +29,7 @@ class UsualHours:
     def heard(self, pods: Mapping[str, AgentPod], signals: Mapping[str, Mapping[str, float]]) -> None:
         """After each window; `signals`: by uid, of pods without a suspect."""
         now_s = self._clock.now()
-        workloads = {uid: str(each) for uid, pod in pods.items() if (each := paired(pod.meta)) is not None}
+        workloads = {uid: str(workload) for uid, pod in pods.items() if (workload := paired(pod.meta)) is not None}
         for uid, values in signals.items():
             for signal, value in values.items() if uid in workloads else ():
                 self._hours.learn(workloads[uid], signal, value, now_s)
@@ -41,7 +41,9 @@ class UsualHours:
             self._save()
         self._hour, self._pods = hour, frozenset(workloads)
         self._usual.clear()
-        self._usual.update({uid: found for uid, each in workloads.items() if (found := self._hours.usual(each, now_s))})
+        self._usual.update(
+            {uid: usual for uid, workload in workloads.items() if (usual := self._hours.usual(workload, now_s))}
+        )
 
     def _save(self) -> None:
         new = self._file.with_suffix(".new")

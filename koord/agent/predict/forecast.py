@@ -46,9 +46,11 @@ class Predictor:
         return dropped
 
     def look_ahead(self, state: NodeState, now_s: float, at_s: float) -> None:
-        found = predictions(state, self.models, self.settings, at_s)
+        by_predictor = predictions(state, self.models, self.settings, at_s)
         self.forecast = (
-            None if found is None else Forecast(careful(found.values()), last_day(self.misses, at_s), now_s, found)
+            None
+            if by_predictor is None
+            else Forecast(careful(by_predictor.values()), last_day(self.misses, at_s), now_s, by_predictor)
         )
 
 

@@ -50,15 +50,15 @@ def judged(misses: Misses, forecast: Amounts, used: Used, at_s: float) -> dict[i
 
 
 def _of_the_last_day(misses: Misses, hour: int) -> Misses:
-    return {each: known for each, known in misses.items() if 0 <= hour - each < DAY_HOURS}
+    return {past_hour: hour_misses for past_hour, hour_misses in misses.items() if 0 <= hour - past_hour < DAY_HOURS}
 
 
 def last_day(misses: Misses, at_s: float) -> HourMisses:
     hours = _of_the_last_day(misses, int(at_s // HOUR_S)).values()
     return HourMisses(
-        sum(each.minutes for each in hours),
-        sum(each.cpu_minutes for each in hours),
-        max((each.cpu_milli for each in hours), default=0),
-        sum(each.memory_minutes for each in hours),
-        max((each.memory_bytes for each in hours), default=0),
+        sum(hour.minutes for hour in hours),
+        sum(hour.cpu_minutes for hour in hours),
+        max((hour.cpu_milli for hour in hours), default=0),
+        sum(hour.memory_minutes for hour in hours),
+        max((hour.memory_bytes for hour in hours), default=0),
     )

@@ -56,8 +56,8 @@ def predicted(allocatable: Amounts, pods: Iterable[PodPeak], bands: Amounts) -> 
 def careful(predictions: Iterable[Predicted]) -> Predicted:
     listed = list(predictions)
     return Predicted(
-        Amounts(*(min(each.reclaimable[i] for each in listed) for i in (0, 1))),
-        Amounts(*(max(each.peak[i] for each in listed) for i in (0, 1))),
+        Amounts(*(min(prediction.reclaimable[i] for prediction in listed) for i in (0, 1))),
+        Amounts(*(max(prediction.peak[i] for prediction in listed) for i in (0, 1))),
     )
 
 
@@ -73,18 +73,18 @@ def by_predictor(allocatable: Amounts, pods: list[PodPeak], bands: Amounts) -> d
 
 def _by_pods(i: int, allocatable: Amounts, pods: list[PodPeak]) -> int:
     """Of one resource: 0 is CPU, 1 is memory."""
-    known = [(each.request[i], each.peak[i]) for each in pods if each.peak is not None]
-    free = max(allocatable[i] - sum(peak for _, peak in known), 0)
-    return min(free, sum(max(request - peak, 0) for request, peak in known))
+    peaks = [(model.request[i], model.peak[i]) for model in pods if model.peak is not None]
+    free = max(allocatable[i] - sum(peak for _, peak in peaks), 0)
+    return min(free, sum(max(request - peak, 0) for request, peak in peaks))
 
 
 def _by_bands(i: int, allocatable: Amounts, pods: list[PodPeak], bands: Amounts) -> int:
-    requested = sum(each.request[i] for each in pods)
+    requested = sum(model.request[i] for model in pods)
     return min(max(allocatable[i] - bands[i], 0), max(requested - bands[i], 0))
 
 
 def _rises_to(i: int, pods: list[PodPeak]) -> int:
-    return sum(each.request[i] if each.peak is None else each.peak[i] for each in pods)
+    return sum(model.request[i] if model.peak is None else model.peak[i] for model in pods)
 
 
 def predict(
@@ -100,11 +100,11 @@ def predictions(
 ) -> dict[str, Predicted] | None:
     """By predictor. None while the bands have no history: then nothing is known, and nothing is lent."""
     wanted = [models.get(name) for name in (SYSTEM, *map(of_band, sorted(PROD)))]
-    known = [model for model in wanted if model is not None and model.is_trained]
-    if len(known) < len(wanted):
+    models_wanted = [model for model in wanted if model is not None and model.is_trained]
+    if len(models_wanted) < len(wanted):
         return None
     together = Used(0, 0)
-    for model in known:
+    for model in models_wanted:
         together = together.plus(model.peak)
     pods = [
         _pod_peak(pod, models.get(uid), settings, at_s)
@@ -131,11 +131,11 @@ def _age_s(pod: AgentPod, at_s: float) -> float:
 
 def _allocatable(state: NodeState) -> Amounts:
     """As it was before amplification, where the node is amplified."""
-    told = state.allocatable
+    amounts_of_node = state.allocatable
     try:
         raw = RAW_ALLOCATABLE.read(state.node.metadata, "Node")
     except AnnotationError:
         raw = None
     if raw is not None:
-        told = {**told, **stored_amounts(raw)}
-    return Amounts(told.get("cpu", 0), told.get("memory", 0))
+        amounts_of_node = {**amounts_of_node, **stored_amounts(raw)}
+    return Amounts(amounts_of_node.get("cpu", 0), amounts_of_node.get("memory", 0))

@@ -49,7 +49,7 @@ def kept_away(state: NodeState, pods: Sequence[str], containers: Sequence[str]) 
     rest = state.topology.all - alone
     if not alone or not rest:
         return ()
-    return cpu_wishes(((each, rest) for each in (*pods, *containers)), rest, f"CPUs {alone} are for others")
+    return cpu_wishes(((directory, rest) for directory in (*pods, *containers)), rest, f"CPUs {alone} are for others")
 
 
 def given(state: NodeState, pods: Sequence[str], containers: Sequence[str]) -> tuple[Wish, ...]:
@@ -58,8 +58,8 @@ def given(state: NodeState, pods: Sequence[str], containers: Sequence[str]) -> t
     if not own:
         return kept_away(state, pods, containers)
     rest = state.topology.all - others(state)
-    below = [(each, rest) for each in pods]
-    below += [(each, own.get(each.rpartition("/")[0], rest)) for each in containers]
+    below = [(directory, rest) for directory in pods]
+    below += [(directory, own.get(directory.rpartition("/")[0], rest)) for directory in containers]
     return cpu_wishes(below, rest, "where the scheduler put each best-effort pod")
 
 

@@ -45,21 +45,21 @@ Disks = Mapping[Block, tuple[str, ...]]
 """The numbers of the disks that are meant; those that are not there are missing."""
 
 
-def decide(state: NodeState, known: Disks) -> StrategyDecision | None:
+def decide(state: NodeState, disks_of: Disks) -> StrategyDecision | None:
     if state.slo is None:
         return None
     if state.is_colocation_off or not any(_asked(state)):
         return NOTHING
-    return StrategyDecision(tuple(_wishes(state, known)), problems=tuple(_unknown(state, known)))
+    return StrategyDecision(tuple(_wishes(state, disks_of)), problems=tuple(_unknown(state, disks_of)))
 
 
-def _unknown(state: NodeState, known: Disks) -> Iterator[Problem]:
+def _unknown(state: NodeState, disks_of: Disks) -> Iterator[Problem]:
     """Disks that are not there. A volume is, once its pod runs."""
     for settings in (*_of_class(state.qos.be_class), *_of_class(state.qos.cgroup_root)):
-        yield from (_missing(block) for block in settings.blocks if _block(block, "") not in known)
+        yield from (_missing(block) for block in settings.blocks if _block(block, "") not in disks_of)
     for pod, settings in _pods(state):
-        if any(each.is_running for each in pod.containers):
-            missing = (block for block in settings.blocks if _block(block, pod.uid) not in known)
+        if any(container.is_running for container in pod.containers):
+            missing = (block for block in settings.blocks if _block(block, pod.uid) not in disks_of)
             yield from (_missing(block, pod) for block in missing)
 
 
@@ -69,13 +69,13 @@ def _missing(block: BlockCfg, pod: AgentPod | None = None) -> Problem:
     return Problem(f"limit I/O of {block.name!r}", f"this node has no such {kind}", pod)
 
 
-def _wishes(state: NodeState, known: Disks) -> Iterator[Wish]:
+def _wishes(state: NodeState, disks_of: Disks) -> Iterator[Wish]:
     for settings in _of_class(state.qos.be_class):
-        yield from _limits(wish.band(KubeQoS.BEST_EFFORT), settings, known, "block I/O of best effort")
+        yield from _limits(wish.band(KubeQoS.BEST_EFFORT), settings, disks_of, "block I/O of best effort")
     for pod, settings in _pods(state):
-        yield from _limits(wish.pod(pod.uid), settings, known, "the pod's annotation", pod.uid)
+        yield from _limits(wish.pod(pod.uid), settings, disks_of, "the pod's annotation", pod.uid)
     for settings in _of_class(state.qos.cgroup_root):
-        for block, disk in _each(settings, known):
+        for block, disk in _each(settings, disks_of):
             why = "how the node's disks are measured"
             yield Wish(wish.NODE, io_cost_qos(disk), cost_qos(block.io_cfg), NAME, why)
             yield Wish(wish.NODE, io_cost_model(disk), cost_model(block.io_cfg), NAME, why)
@@ -108,8 +108,8 @@ def cost_model(settings: IOCfg) -> str:
     return f"ctrl=user model=linear {' '.join(f'{key}={value}' for key, value in own.items())}"
 
 
-def _limits(target: Target, settings: BlkIOQOS, known: Disks, why: str, pod: str = "") -> Iterator[Wish]:
-    for block, disk in _each(settings, known, pod):
+def _limits(target: Target, settings: BlkIOQOS, disks_of: Disks, why: str, pod: str = "") -> Iterator[Wish]:
+    for block, disk in _each(settings, disks_of, pod):
         own = block.io_cfg
         amounts = {"rbps": own.read_bps, "wbps": own.write_bps, "riops": own.read_iops, "wiops": own.write_iops}
         for what, amount in amounts.items():
@@ -121,9 +121,9 @@ def _limits(target: Target, settings: BlkIOQOS, known: Disks, why: str, pod: str
             yield Wish(target, io_weight(disk), weight, NAME, why)
 
 
-def _each(settings: BlkIOQOS, known: Disks, pod: str = "") -> Iterator[tuple[BlockCfg, str]]:
+def _each(settings: BlkIOQOS, disks_of: Disks, pod: str = "") -> Iterator[tuple[BlockCfg, str]]:
     for block in settings.blocks:
-        for disk in known.get(_block(block, pod), ()):
+        for disk in disks_of.get(_block(block, pod), ()):
             yield block, disk
 
 
@@ -151,15 +151,15 @@ def _pods(state: NodeState) -> Iterator[tuple[AgentPod, BlkIOQOS]]:
 
 
 def _asked(state: NodeState) -> Iterator[Block]:
-    settings: list[tuple[BlkIOQOS, str]] = [(each, "") for each in _of_class(state.qos.be_class)]
-    settings += [(each, "") for each in _of_class(state.qos.cgroup_root)]
-    settings += [(each, pod.uid) for pod, each in _pods(state)]
-    for each, pod in settings:
-        yield from (_block(block, pod) for block in each.blocks)
+    settings: list[tuple[BlkIOQOS, str]] = [(own, "") for own in _of_class(state.qos.be_class)]
+    settings += [(own, "") for own in _of_class(state.qos.cgroup_root)]
+    settings += [(own, pod.uid) for pod, own in _pods(state)]
+    for own, pod in settings:
+        yield from (_block(block, pod) for block in own.blocks)
 
 
 def resolved(files: Files, asked: Iterable[Block]) -> Disks:
-    found: dict[Block, tuple[str, ...]] = {}
+    numbers_of: dict[Block, tuple[str, ...]] = {}
     for block in asked:
         if block.kind == "podvolume":
             numbers = disks.of_pod_volume(files, block.pod, block.name) if block.pod else ()
@@ -168,8 +168,8 @@ def resolved(files: Files, asked: Iterable[Block]) -> Disks:
         else:
             numbers = disks.of_device(files, block.name)
         if numbers:
-            found[block] = numbers
-    return found
+            numbers_of[block] = numbers
+    return numbers_of
 
 
 class Memory(NamedTuple):

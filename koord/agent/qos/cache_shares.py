@@ -52,50 +52,52 @@ def _part(ways: int, percent: int) -> int:
 
 def of_class(machine: Resctrl, settings: ResctrlQOS) -> Schemata:
     """What is not said, or cannot be, stays as a new group has it."""
-    found: dict[str, dict[int, int]] = {}
+    shares: dict[str, dict[int, int]] = {}
     start, end = settings.cat_range_start_percent, settings.cat_range_end_percent
     if machine.cache is not None and start is not None and end is not None:
         ways = mask(machine.cache, start, end)
         if ways is not None:
-            found |= {line: dict.fromkeys(machine.cache.ids, ways) for line in machine.cache.lines}
+            shares |= {line: dict.fromkeys(machine.cache.ids, ways) for line in machine.cache.lines}
     if machine.bandwidth is not None and settings.mba_percent is not None:
         share = amount(machine.bandwidth, settings.mba_percent)
         if share is not None:
-            found["MB"] = dict.fromkeys(machine.bandwidth.ids, share)
-    return found
+            shares["MB"] = dict.fromkeys(machine.bandwidth.ids, share)
+    return shares
 
 
 def of_pod(machine: Resctrl, settings: PodResctrl) -> Schemata:
     """Of what the annotation does not name the pod may use all. Raises ShareError."""
-    found: dict[str, dict[int, int]] = {}
+    shares_of_line: dict[str, dict[int, int]] = {}
     cache, bandwidth = machine.cache, machine.bandwidth
     if cache is not None:
-        own = {each: _ways(cache, share) for each, share in _by_cache(settings.llc, cache.ids, "llc").items()}
-        found |= dict.fromkeys(cache.lines, own)
+        own = {cache_id: _ways(cache, share) for cache_id, share in _by_cache(settings.llc, cache.ids, "llc").items()}
+        shares_of_line |= dict.fromkeys(cache.lines, own)
     if bandwidth is not None:
         shares = _by_cache(settings.mb, bandwidth.ids, "mb")
-        amounts = {each: _bandwidth(bandwidth, share) for each, share in shares.items()}
+        amounts = {cache_id: _bandwidth(bandwidth, share) for cache_id, share in shares.items()}
         if bandwidth.unit is not Unit.MBPS:
-            found["MB"] = amounts
-    return found
+            shares_of_line["MB"] = amounts
+    return shares_of_line
 
 
 def _by_cache(share: ResctrlShare, ids: tuple[int, ...], name: str) -> dict[int, Share | CacheSchemata]:
-    found: dict[int, Share | CacheSchemata] = dict.fromkeys(ids, share.schemata)
-    for each in share.schemata_per_cache:
-        if each.cache_id not in found:
-            known = ", ".join(map(str, ids))
-            raise ShareError(f"{name}.schemataPerCache: this machine has no cache {each.cache_id}: valid is {known}")
-        found[each.cache_id] = each
-    return found
+    share_of_cache: dict[int, Share | CacheSchemata] = dict.fromkeys(ids, share.schemata)
+    for schemata in share.schemata_per_cache:
+        if schemata.cache_id not in share_of_cache:
+            valid = ", ".join(map(str, ids))
+            raise ShareError(
+                f"{name}.schemataPerCache: this machine has no cache {schemata.cache_id}: valid is {valid}"
+            )
+        share_of_cache[schemata.cache_id] = schemata
+    return share_of_cache
 
 
 def _ways(cache: Cache, share: Share | CacheSchemata) -> int:
     start, end = share.range if share.range else (0, share.percent or _WHOLE)
-    found = mask(cache, start, end)
-    if found is None:
+    ways = mask(cache, start, end)
+    if ways is None:
         raise ShareError(f"llc: from {start} to {end} percent is not a part of a cache")
-    return found
+    return ways
 
 
 def not_had(machine: Resctrl, settings: PodResctrl) -> tuple[str, ...]:
@@ -116,7 +118,7 @@ def _says(share: ResctrlShare) -> bool:
 def _bandwidth(bandwidth: Bandwidth, share: Share | CacheSchemata) -> int:
     if share.range:
         raise ShareError("mb: a range says nothing of bandwidth; valid is percent")
-    found = amount(bandwidth, share.percent or _WHOLE)
-    if found is None and share.percent:
+    value = amount(bandwidth, share.percent or _WHOLE)
+    if value is None and share.percent:
         raise ShareError(f"mb: {share.percent} percent says nothing where resctrl counts {bandwidth.unit.value}")
-    return bandwidth.most if found is None else found
+    return bandwidth.most if value is None else value

@@ -64,12 +64,15 @@ def _policy(pod: AgentPod) -> str:
 def groups(state: NodeState) -> Groups:
     if not is_in_force(state):
         return {}
-    found: dict[str, tuple[tuple[AgentPod, AgentContainer], ...]] = {}
+    members_of_group: dict[str, tuple[tuple[AgentPod, AgentContainer], ...]] = {}
     for pod in state.pods.values():
         name = group_of(state, pod) if pod.is_present else None
         if name is not None:
-            found[name] = (*found.get(name, ()), *((pod, each) for each in pod.containers if each.directory))
-    return {name: members for name, members in found.items() if members}
+            members_of_group[name] = (
+                *members_of_group.get(name, ()),
+                *((pod, container) for container in pod.containers if container.directory),
+            )
+    return {name: members for name, members in members_of_group.items() if members}
 
 
 def is_in_force(state: NodeState) -> bool:

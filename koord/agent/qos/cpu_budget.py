@@ -67,11 +67,11 @@ def cpu_budget(
         return None
     pods = {uid: of(names.pod_cpu(uid)) for uid in samples.owners("pod_cpu")}
     measured = {uid: value for uid, value in pods.items() if value is not None}
-    running = [uid for uid, pod in state.pods.items() if any(each.is_running for each in pod.containers)]
+    running = [uid for uid, pod in state.pods.items() if any(container.is_running for container in pod.containers)]
     if running and not any(uid in measured for uid in running):
         return None
-    known = ((app, of(names.host_application_cpu(app.name))) for app in host_applications(state.slo))
-    applications = [(app, value) for app, value in known if value is not None]
+    usages = ((app, of(names.host_application_cpu(app.name))) for app in host_applications(state.slo))
+    applications = [(app, value) for app, value in usages if value is not None]
     protected = sum(value for uid, value in measured.items() if not _is_best_effort(state, uid))
     protected_applications = sum(value for app, value in applications if not is_best_effort_application(app))
     unaccounted = used - sum(measured.values()) - sum(value for _, value in applications)

@@ -145,7 +145,7 @@ def directories(state: NodeState) -> list[str]:
         directory
         for pod, _ in (plan.raising if plan else ())
         if (limited := _limited(pod))
-        for directory in (pod.directory, *(each.directory for each in limited))
+        for directory in (pod.directory, *(container.directory for container in limited))
     ]
 
 
@@ -182,7 +182,7 @@ def _config(strategy: CPUBurstStrategy, pod: AgentPod) -> CPUBurstConfig:
 
 def _burst_wishes(pod: AgentPod, config: CPUBurstConfig, within_quota: bool, ratio: float | None) -> Iterator[Wish]:
     percent = config.cpu_burst_percent or 0
-    limited = {wish.container(pod.uid, each.name): each.limits[CPU] for each in _limited(pod)}
+    limited = {wish.container(pod.uid, container.name): container.limits[CPU] for container in _limited(pod)}
     values = {target: burst_us(limit, percent, within_quota, ratio) for target, limit in limited.items()}
     if values:
         why = f"unused time is saved up to {percent}% of the limit" + (
@@ -208,20 +208,20 @@ def _quota_wishes(
     ratio: float | None,
 ) -> Iterator[Wish]:
     raised = 0
-    for each in _limited(pod):
-        held = quotas.get(each.directory, UNLIMITED)
+    for container in _limited(pod):
+        held = quotas.get(container.directory, UNLIMITED)
         if held == UNLIMITED:
             continue
         allowed = True
         if _is_limited(config):
-            spent = kept[each.id] = _spent(each, config, samples, tokens, seed, now_s)
+            spent = kept[container.id] = _spent(container, config, samples, tokens, seed, now_s)
             allowed = spent.allows
-        move = move_of(pool, samples.last(names.container_throttled(each.id), now_s, FRESH_WITHIN_S), allowed)
-        own = quota_of_milli(each.limits[CPU])
+        move = move_of(pool, samples.last(names.container_throttled(container.id), now_s, FRESH_WITHIN_S), allowed)
+        own = quota_of_milli(container.limits[CPU])
         base = normalized(own, ratio)
         quota = moved(move, base, held, config.cfs_quota_burst_percent or 100)
         raised += quota - base
-        target, why = wish.container(pod.uid, each.name), f"{move.value}; the share pool is {pool.value}"
+        target, why = wish.container(pod.uid, container.name), f"{move.value}; the share pool is {pool.value}"
         yield Wish(target, CPU_QUOTA, quota, NAME, why, own=own)
     own = quota_of_milli(pod.limits.get(CPU, 0))
     if own != UNLIMITED and quotas.get(pod.directory, UNLIMITED) != UNLIMITED:
@@ -232,7 +232,7 @@ def _quota_wishes(
 
 def _limited(pod: AgentPod) -> list[AgentContainer]:
     """Containers that have a limit, which is what there is to exceed."""
-    return [each for each in pod.containers if each.directory and each.limits.get(CPU, 0) > 0]
+    return [container for container in pod.containers if container.directory and container.limits.get(CPU, 0) > 0]
 
 
 def burst_us(limit_milli: int, percent: int, within_quota: bool, ratio: float | None = None) -> int:
@@ -298,8 +298,8 @@ def _look(reader: Reader, memory: BurstMemory) -> Mapping[str, int]:
     """The quotas that count."""
     quotas: dict[str, int] = {}
     for directory in reader.state.once(directories):
-        known = None if reader.is_thorough or directory in reader.changed else memory.quotas.get(directory)
-        quota = _quota(reader.cgroups, directory) if known is None else known
+        cached_quota = None if reader.is_thorough or directory in reader.changed else memory.quotas.get(directory)
+        quota = _quota(reader.cgroups, directory) if cached_quota is None else cached_quota
         if quota is not None:
             quotas[directory] = quota
     return quotas

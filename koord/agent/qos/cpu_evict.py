@@ -48,8 +48,8 @@ def _satisfaction(sight: Sight, strategy: ResourceThresholdStrategy) -> Iterator
     if not (0 < lower <= _HIGHEST_LOWER_PERCENT and 0 < upper < 100 and upper >= lower):
         return
     window_s = max(COLLECT_INTERVAL_S, float(strategy.cpu_evict_time_window_seconds or 0))
-    found = [samples.window(series, now_s, window_s) for series in _BEST_EFFORT]
-    windows = [window for window in found if window is not None and _is_enough(window, window_s)]
+    windows_of = [samples.window(series, now_s, window_s) for series in _BEST_EFFORT]
+    windows = [window for window in windows_of if window is not None and _is_enough(window, window_s)]
     just_now = [samples.last(series, now_s, 2 * COLLECT_INTERVAL_S) for series in _BEST_EFFORT]
     last = [value for value in just_now if value is not None]
     if len(windows) < len(_BEST_EFFORT) or len(last) < len(_BEST_EFFORT):

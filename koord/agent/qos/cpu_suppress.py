@@ -152,7 +152,9 @@ def _by_cpus(state: NodeState, held: BestEffortLimits, budget: CpuBudget) -> Str
     # Kubelet's static policy writes the CPUs of pods itself, from its own idea of what is shared.
     above = everything if state.kubelet.cpu_policy == "static" else cpus
     why = f"{budget}: {len(cpus)} CPUs"
-    below = [(each, above) for each in held.pod_directories] + [(each, cpus) for each in held.container_directories]
+    below = [(directory, above) for directory in held.pod_directories] + [
+        (directory, cpus) for directory in held.container_directories
+    ]
     return StrategyDecision(cpu_wishes(below, above, why))
 
 
@@ -167,10 +169,10 @@ class QuotaSince:
     "When it was last decided upon, and for which state."
 
 
-def _since(known: QuotaSince, quota: int, now_s: float) -> QuotaSince:
-    if quota == known.quota_us:
-        return known
-    return replace(known, quota_us=quota, since_s=NEVER if known.quota_us is None else now_s)
+def _since(before: QuotaSince, quota: int, now_s: float) -> QuotaSince:
+    if quota == before.quota_us:
+        return before
+    return replace(before, quota_us=quota, since_s=NEVER if before.quota_us is None else now_s)
 
 
 def _look(reader: Reader, memory: QuotaSince) -> BestEffortLimits:
@@ -200,16 +202,16 @@ def _look(reader: Reader, memory: QuotaSince) -> BestEffortLimits:
 
 
 def _decide(sight: Sight, held: BestEffortLimits, memory: QuotaSince) -> Turn[QuotaSince]:
-    known = _since(memory, held.quota_us, sight.now_s)
+    since = _since(memory, held.quota_us, sight.now_s)
     if sight.state.gates[AgentGate.BE_CPU_MANAGER]:
-        return Turn(managed(sight.state, held), known)
-    is_patient = held.yields and not is_by_cpus(sight.state) and known.state is sight.state
-    if is_patient and sight.now_s - known.decided_s < YIELDING_OVER_S:
-        return Turn(None, known)
+        return Turn(managed(sight.state, held), since)
+    is_patient = held.yields and not is_by_cpus(sight.state) and since.state is sight.state
+    if is_patient and sight.now_s - since.decided_s < YIELDING_OVER_S:
+        return Turn(None, since)
     decision = decide(sight.state, sight.samples, held, sight.now_s)
     if decision is not None:
-        known = replace(known, state=sight.state, decided_s=sight.now_s)
-    return Turn(decision, known)
+        since = replace(since, state=sight.state, decided_s=sight.now_s)
+    return Turn(decision, since)
 
 
 STRATEGY: Final = Strategy(NAME, (AgentGate.BE_CPU_SUPPRESS,), QuotaSince(), _decide, _look)

@@ -58,7 +58,7 @@ def evictions(
     tasks: Sequence[Task],
     leaving: Collection[AgentPod],
     refused: Collection[str] = (),
-    told: Collection[str] = (),
+    noticed: Collection[str] = (),
     notice_s: float = 0.0,
 ) -> tuple[Eviction, ...]:
     """`leaving`: pods that were evicted lately and are still there. `refused`: uids of those that lately might not.
@@ -67,8 +67,8 @@ def evictions(
     gone = {pod.uid for pod in leaving}
     for task in tasks:
         released = sum(_worth(pod, task.account, tasks) for pod in leaving)
-        released += sum(_worth(each.pod, task.account, tasks) for each in chosen.values())
-        for pod in _in_order(task, refused, told):
+        released += sum(_worth(eviction.pod, task.account, tasks) for eviction in chosen.values())
+        for pod in _in_order(task, refused, noticed):
             if released >= task.need:
                 break
             if pod.uid in chosen or pod.uid in gone:
@@ -79,11 +79,11 @@ def evictions(
     return tuple(chosen.values())
 
 
-def _in_order(task: Task, refused: Collection[str], told: Collection[str]) -> Sequence[AgentPod]:
+def _in_order(task: Task, refused: Collection[str], noticed: Collection[str]) -> Sequence[AgentPod]:
     # In an emergency neither counts: the first by importance goes.
-    if not (refused or told) or task.is_emergency:
+    if not (refused or noticed) or task.is_emergency:
         return task.candidates
-    return sorted(task.candidates, key=lambda pod: (pod.uid in refused, pod.uid not in told))
+    return sorted(task.candidates, key=lambda pod: (pod.uid in refused, pod.uid not in noticed))
 
 
 def _worth(pod: AgentPod, account: Account, tasks: Sequence[Task]) -> int:
@@ -146,7 +146,7 @@ def eviction_strategy(
         tasks = [task for reason in reasons if sight.state.gates[reason.gate] for task in reason.tasks(sight, settings)]
         here = {**sight.state.pods, **sight.state.guests}
         leaving = [pod for uid, pod in here.items() if uid in sight.departures.evicted]
-        refused, told = sight.departures.refused, sight.departures.told
-        return Turn(StrategyDecision(evictions=evictions(name, tasks, leaving, refused, told, notice_s)), None)
+        refused, noticed = sight.departures.refused, sight.departures.told
+        return Turn(StrategyDecision(evictions=evictions(name, tasks, leaving, refused, noticed, notice_s)), None)
 
     return Strategy(name, tuple(reason.gate for reason in reasons), None, decide)

@@ -102,7 +102,9 @@ def look_for_means(reader: Reader, memory: InterferenceMemory) -> Means:
     has_memory, disks, limits_disks = set(), {}, set()
     for pod in pods:
         try:
-            if Dimension.IO in suffers and any(has_disk_limit(reader.cgroups, each) for each in _directories(pod)):
+            if Dimension.IO in suffers and any(
+                has_disk_limit(reader.cgroups, directory) for directory in _directories(pod)
+            ):
                 limits_disks.add(pod.uid)
             if not _can_be_held(pod):
                 continue
@@ -117,7 +119,7 @@ def look_for_means(reader: Reader, memory: InterferenceMemory) -> Means:
 
 def _directories(pod: AgentPod) -> Iterator[str]:
     yield pod.directory
-    yield from (each.directory for each in pod.containers if each.directory)
+    yield from (container.directory for container in pod.containers if container.directory)
 
 
 def _yields(reader: Reader) -> bool:
@@ -131,10 +133,11 @@ def _window_ended(sight: Sight, means: Means, memory: InterferenceMemory, window
     state, now_s = sight.state, sight.now_s
     seconds = now_s - memory.ended_s
     waited = {
-        each.id: value
+        container.id: value
         for pod in state.pods.values()
-        for each in pod.containers
-        if each.id and (value := sight.samples.last(names.container_wait(each.id), now_s, 2 * window_s)) is not None
+        for container in pod.containers
+        if container.id
+        and (value := sight.samples.last(names.container_wait(container.id), now_s, 2 * window_s)) is not None
     }
     readings = {uid: reading(sight.samples, uid, now_s, window_s) for uid in state.pods}
     after = InterferenceMemory(now_s, readings, waited, memory.control, memory.wishes)
@@ -146,7 +149,7 @@ def _window_ended(sight: Sight, means: Means, memory: InterferenceMemory, window
         seconds,
         _windows(sight, memory, readings, seconds, means.limits_disks),
         {uid: standing_of(pod, sight, means) for uid, pod in state.pods.items()},
-        {uid: _by_signal(found) for uid, found in sight.replicas.items()},
+        {uid: _by_signal(of_replicas) for uid, of_replicas in sight.replicas.items()},
         sight.switches,
         _slowest(state.pods, memory.waited, waited),
         may_act=_may_act(sight),
@@ -157,14 +160,14 @@ def _window_ended(sight: Sight, means: Means, memory: InterferenceMemory, window
     # The executor recognizes identical wishes.
     wishes = memory.wishes if wishes == memory.wishes else wishes
     after = InterferenceMemory(now_s, readings, waited, outcome.memory, wishes)
-    told = {
+    signals = {
         uid: {signal.key: value for signal, value in window.signals.items()} for uid, window in node.windows.items()
     }
-    teaches = {uid: told[uid] for uid, each in node.standings.items() if each.is_service and uid in told}
+    teaches = {uid: signals[uid] for uid, standing in node.standings.items() if standing.is_service and uid in signals}
     for uid, episode in outcome.memory.episodes.items():
         if any(suspect.uid != uid for suspect in episode.suspects.listed):
             teaches.pop(uid, None)
-    return Turn(replace(_decision(state.pods, outcome, wishes), signals=told, usual_signals=teaches), after)
+    return Turn(replace(_decision(state.pods, outcome, wishes), signals=signals, usual_signals=teaches), after)
 
 
 def _may_act(sight: Sight) -> bool:
@@ -187,15 +190,15 @@ def _windows(
     used = sight.samples.mean(names.NODE_CPU, sight.now_s, seconds) or 0.0
     busy = used / max(sight.state.capacity_cpu_milli, 1)
     last = memory.control.history[-1] if memory.control.history else {}
-    found = {
+    windows = {
         uid: pod_window(memory.readings[uid], now, seconds, busy, last.get(uid))
         for uid, now in readings.items()
         if uid in memory.readings
     }
-    for uid in found.keys() & limits_disks:
-        left = {signal: value for signal, value in found[uid].signals.items() if signal not in EXCUSED_BY_DISK_LIMIT}
-        found[uid] = replace(found[uid], signals=left)
-    return found
+    for uid in windows.keys() & limits_disks:
+        left = {signal: value for signal, value in windows[uid].signals.items() if signal not in EXCUSED_BY_DISK_LIMIT}
+        windows[uid] = replace(windows[uid], signals=left)
+    return windows
 
 
 def reading(samples: Samples, uid: str, now_s: float, window_s: float) -> Reading:
@@ -209,7 +212,7 @@ def reading(samples: Samples, uid: str, now_s: float, window_s: float) -> Readin
         Dimension.MEMORY: last(names.pod_charged_bytes(uid)),
         Dimension.IO: _rate(samples, names.pod_io_bytes(uid), now_s, window_s),
     }
-    stalled_us = {each: last(names.pod_stalled_us(uid, each)) for each in RESOURCES}
+    stalled_us = {resource: last(names.pod_stalled_us(uid, resource)) for resource in RESOURCES}
     return Reading(
         wait_ns=last(names.pod_wait(uid)),
         slices=last(names.pod_slices(uid)),
@@ -229,10 +232,10 @@ def reading(samples: Samples, uid: str, now_s: float, window_s: float) -> Readin
 
 def _rate(samples: Samples, series: Series, now_s: float, window_s: float) -> float | None:
     """Of a counter, per second, over the last window or two."""
-    found = samples.window(series, now_s, 2.5 * window_s)
-    if found is None or found.span_s <= 0:
+    window = samples.window(series, now_s, 2.5 * window_s)
+    if window is None or window.span_s <= 0:
         return None
-    return max(found.values[-1] - found.values[0], 0.0) / found.span_s
+    return max(window.values[-1] - window.values[0], 0.0) / window.span_s
 
 
 def _is_offline(pod: AgentPod) -> bool:
@@ -249,7 +252,7 @@ def standing_of(pod: AgentPod, sight: Sight, means: Means = NO_MEANS) -> Standin
     departures = sight.departures
     was_refused = pod.uid in departures.refused or pod.uid in departures.unmoved
     goes = pod.uid in departures.evicted or pod.uid in departures.refused
-    owner = next((each for each in pod.meta.owner_references if each.controller), None)
+    owner = next((reference for reference in pod.meta.owner_references if reference.controller), None)
     stays_here = owner is not None and owner.kind in _MADE_HERE
     return Standing(
         is_service=pod.is_active and not is_offline and pod.labelled_qos is not QoSClass.SYSTEM,
@@ -282,47 +285,53 @@ def _memory_left(pod: AgentPod, sight: Sight) -> int:
 
 def _slowest(pods: Mapping[str, AgentPod], before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, str]:
     """By uid, the name of the container that waited most."""
-    found = {}
+    slowest = {}
     for uid, pod in pods.items():
-        grown = {each.name: now[each.id] - before.get(each.id, 0.0) for each in pod.containers if each.id in now}
+        grown = {
+            container.name: now[container.id] - before.get(container.id, 0.0)
+            for container in pod.containers
+            if container.id in now
+        }
         if grown:
-            found[uid] = max(grown, key=lambda name: grown[name])
-    return found
+            slowest[uid] = max(grown, key=lambda name: grown[name])
+    return slowest
 
 
-def _by_signal(found: Mapping[str, tuple[float, ...]]) -> dict[Signal, tuple[float, ...]]:
-    return {signal: found[signal.key] for signal in Signal if signal.key in found}
+def _by_signal(of_replicas: Mapping[str, tuple[float, ...]]) -> dict[Signal, tuple[float, ...]]:
+    return {signal: of_replicas[signal.key] for signal in Signal if signal.key in of_replicas}
 
 
 def _wishes(pods: Mapping[str, AgentPod], memory: control.Memory, yields: bool) -> tuple[Wish, ...]:
     """The pod and each of its containers: none may have more than what it is in. Disks are held for the pod alone."""
-    found: list[Wish] = []
+    wishes: list[Wish] = []
     for (uid, by), hold in memory.holds.items():
         pod = pods[uid]
         slows = f"{pod.key} slows {pods[hold.victim].key} down: held to"
         if hold.disks:
             why = f"{slows} {hold.io_bytes_s} bytes a second"
             limits_of_disks = [io_limit(what, disk) for disk in hold.disks for what in ("rbps", "wbps")]
-            found += [Wish(wish.pod(uid), knob, hold.io_bytes_s, NAME, why) for knob in limits_of_disks]
+            wishes += [Wish(wish.pod(uid), knob, hold.io_bytes_s, NAME, why) for knob in limits_of_disks]
             continue
         if hold.memory_bytes:
             why = f"{slows} {hold.memory_bytes} bytes of memory"
-            targets = [wish.pod(uid), *(wish.container(uid, each.name) for each in pod.containers)]
-            found += [Wish(target, MEMORY_HIGH, hold.memory_bytes, NAME, why) for target in targets]
+            targets = [wish.pod(uid), *(wish.container(uid, container.name) for container in pod.containers)]
+            wishes += [Wish(target, MEMORY_HIGH, hold.memory_bytes, NAME, why) for target in targets]
             continue
         if by is HeldBy.CPU and (uid, HeldBy.NEARLY_ALL_CPU) in memory.holds:
             continue
-        found += _of_cpu(pod, hold.milli, f"{slows} {hold.milli}m", yields and pod.kube_qos is KubeQoS.BEST_EFFORT)
-    return tuple(found)
+        wishes += _of_cpu(pod, hold.milli, f"{slows} {hold.milli}m", yields and pod.kube_qos is KubeQoS.BEST_EFFORT)
+    return tuple(wishes)
 
 
 def _of_cpu(pod: AgentPod, milli: int, why: str, yields: bool) -> Iterator[Wish]:
     """Each time that best effort gets new quota, it can keep a service off its CPU until the next tick, whatever it
     weighs: where it yields, that is once a second."""
-    limits = [each.limits.get(CPU, 0) for each in pod.containers]
+    limits = [container.limits.get(CPU, 0) for container in pod.containers]
     own = [quota_of_milli(limit) if limit else None for limit in limits]
     places = [(wish.pod(pod.uid), quota_of_milli(sum(limits)) if limits and all(limits) else None)]
-    places += [(wish.container(pod.uid, each.name), its) for each, its in zip(pod.containers, own, strict=True)]
+    places += [
+        (wish.container(pod.uid, container.name), its) for container, its in zip(pod.containers, own, strict=True)
+    ]
     knob = CPU_QUOTA_IN_LONG_PERIODS if yields else CPU_QUOTA
     for target, before in places:
         if yields:

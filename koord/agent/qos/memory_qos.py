@@ -52,7 +52,7 @@ def decide(state: NodeState) -> StrategyDecision | None:
     pods = [(pod, _config(state, pod)) for pod in state.pods.values() if pod.is_active]
     if not any(_is_enabled(state, qos) for qos in QoSClass) and not any(_asks(pod) for pod, _ in pods):
         return NOTHING
-    wishes = [each for pod, config in pods for each in _pod_wishes(state, pod, config)]
+    wishes = [pod_wish for pod, config in pods for pod_wish in _pod_wishes(state, pod, config)]
     return StrategyDecision((*wishes, *_band_wishes(state, pods)))
 
 
@@ -108,8 +108,8 @@ def _config(state: NodeState, pod: AgentPod) -> MemoryQOS:
 
 
 def _of_class(state: NodeState, qos: QoSClass) -> MemoryQOSCfg:
-    found = _settings(state, qos)
-    return (found.memory_qos if found else None) or qos_off().memory_qos or MemoryQOSCfg()
+    settings = _settings(state, qos)
+    return (settings.memory_qos if settings else None) or qos_off().memory_qos or MemoryQOSCfg()
 
 
 def _settings(state: NodeState, qos: QoSClass) -> ResourceQOS | None:
@@ -172,7 +172,10 @@ def _band_wishes(state: NodeState, pods: Iterable[tuple[AgentPod, MemoryQOS]]) -
         least, low = protected(pod.requests.get(name, 0), config)
         before = sums[pod.kube_qos]
         sums[pod.kube_qos] = before[0] + (least or 0), before[1] + (low or 0)
-    everything = sum(each[0] for each in sums.values()), sum(each[1] for each in sums.values())
+    everything = (
+        sum(sums_of_pod[0] for sums_of_pod in sums.values()),
+        sum(sums_of_pod[1] for sums_of_pod in sums.values()),
+    )
     for qos, (least, low) in {**sums, KubeQoS.GUARANTEED: everything}.items():
         target, why = wish.band(qos), "the sum of the pods below"
         yield from _each(target, why, {knobs.MEMORY_MIN: least, knobs.MEMORY_LOW: low})

@@ -143,21 +143,21 @@ def _bps(quantity: str | float | None) -> int:
 
 def limited(state: NodeState) -> Mapping[str, PodLimits]:
     """By uid, pods that have limits of their own."""
-    found = {uid: pod_limits(pod) for uid, pod in state.pods.items() if pod.is_present}
-    return {uid: each for uid, each in found.items() if each != PodLimits()}
+    limits_of_pods = {uid: pod_limits(pod) for uid, pod in state.pods.items() if pod.is_present}
+    return {uid: limits_of_pod for uid, limits_of_pod in limits_of_pods.items() if limits_of_pod != PodLimits()}
 
 
 def own_classes(uids: Mapping[str, PodLimits]) -> Mapping[str, str]:
     """A class for each pod with a limit on what it sends: by its uid, so that it has the same one after a restart."""
     taken: set[int] = set()
-    found = {}
-    for uid in sorted(uid for uid, each in uids.items() if each.egress_bps):
+    classes = {}
+    for uid in sorted(uid for uid, limits_of_pod in uids.items() if limits_of_pod.egress_bps):
         minor = crc32(uid.encode()) % _OWN
         while minor in taken:
             minor = (minor + 1) % _OWN
         taken.add(minor)
-        found[uid] = f"1:{_FIRST_OWN + minor:x}"
-    return found
+        classes[uid] = f"1:{_FIRST_OWN + minor:x}"
+    return classes
 
 
 def is_asked(state: NodeState) -> bool:
@@ -203,7 +203,7 @@ def _fault(
     if not is_free(seen.queue):
         return f"{seen.interface} has a root queue of another program ({seen.queue}), which is not changed"
     of_classes = (("lsClass", services), ("beClass", best_effort))
-    return next(filter(None, (below_request(name, each, "egress", total) for name, each in of_classes)), "")
+    return next(filter(None, (below_request(name, settings, "egress", total) for name, settings in of_classes)), "")
 
 
 def total_bps(state: NodeState) -> int:
@@ -238,8 +238,8 @@ def _pods(state: NodeState, seen: NetworkSeen, own: Mapping[str, PodLimits], tot
         if not pod.is_on_host_network and _is_address(pod.address):
             yield Wish(wish.NODE, address_of(pod.address), name, NAME, f"packets of {pod.key}")
         yield Wish(wish.pod(uid), NET_CLASS, handle_of(name), NAME, f"packets of {pod.key}")
-        for each in pod.containers:
-            yield Wish(wish.container(uid, each.name), NET_CLASS, handle_of(name), NAME, f"packets of {pod.key}")
+        for container in pod.containers:
+            yield Wish(wish.container(uid, container.name), NET_CLASS, handle_of(name), NAME, f"packets of {pod.key}")
 
 
 def _is_address(text: str) -> bool:
@@ -251,7 +251,7 @@ def _is_address(text: str) -> bool:
 
 
 def _limit(pod: AgentPod, limits: PodLimits, ports: Ports | None, wishes: list[Wish], problems: list[Problem]) -> None:
-    if ports is None or not any(each.is_running for each in pod.containers):
+    if ports is None or not any(container.is_running for container in pod.containers):
         return
     for what, knob, bps, port in (
         ("sends", EGRESS_LIMIT, limits.egress_bps, ports.egress),

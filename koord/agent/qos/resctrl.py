@@ -105,9 +105,9 @@ def _room(machine: Resctrl, wanted: Iterable[str]) -> tuple[list[str], list[str]
 def _unknown(machine: Resctrl, wanted: ResctrlSettings) -> Iterator[Problem]:
     """Of the classes' settings, what percentages cannot say of this machine."""
     bandwidth, classes = machine.bandwidth, wanted.classes.values()
-    if machine.cache is None and any(_is_part(each) for each in classes):
+    if machine.cache is None and any(_is_part(settings) for settings in classes):
         yield Problem("share the last-level cache", "this machine does not divide it")
-    if any((each.mba_percent or 100) < 100 for each in classes):
+    if any((settings.mba_percent or 100) < 100 for settings in classes):
         if bandwidth is None:
             yield Problem("share memory bandwidth", "this machine does not divide it")
         elif bandwidth.unit is Unit.MBPS:
@@ -144,7 +144,7 @@ def group_ahead(state: NodeState, pod: AgentPod, files: Files) -> tuple[Wish, ..
     if pod.uid not in state.once(asked).pods or state.is_colocation_off:
         return ()
     machine, own = resctrl.read(files, state.topology.vendor), group(f"{OF_POD}{pod.uid}")
-    return tuple(each for each in decide(state, machine, "").wishes if each.setting is own)
+    return tuple(group_wish for group_wish in decide(state, machine, "").wishes if group_wish.setting is own)
 
 
 def class_ahead(state: NodeState, pod: AgentPod, files: Files) -> str:

@@ -97,13 +97,13 @@ def _tier(name: str, settings: ResourceQOS | None, total: int) -> dict[str, int]
         "ingressRequest": own.ingress_request,
         "ingressLimit": own.ingress_limit,
     }
-    found = []
+    limits = []
     for field, value in asked.items():
         bps = bandwidth_bps(value, total)
         if bps > total:
             raise Unfit(f"{name}.networkQOS.{field} is {value}, and the node has {total} bit/s in all")
-        found.append(bps // 8)
-    return dict(zip(("tx_bps_min", "tx_bps_max", "rx_bps_min", "rx_bps_max"), found, strict=True))
+        limits.append(bps // 8)
+    return dict(zip(("tx_bps_min", "tx_bps_max", "rx_bps_min", "rx_bps_max"), limits, strict=True))
 
 
 def pods_text(state: NodeState) -> str:

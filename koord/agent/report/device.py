@@ -30,47 +30,47 @@ _LABELS: Final = (
 _ANNOTATIONS: Final = (GPU_PARTITIONS.key,)
 
 
-def _change(facts: Facts, known: Device | None) -> Mapping[str, Any] | None:
+def _change(facts: Facts, stored: Device | None) -> Mapping[str, Any] | None:
     inventory = facts.state.devices
     if inventory is None:
         return None
-    before = known.spec.devices if known else ()
+    before = stored.spec.devices if stored else ()
     place = partial(place_of, facts.files, facts.state.topology)
     devices = device_infos(inventory, place, before, facts.at)
-    if known is None and not devices:
+    if stored is None and not devices:
         return None
-    told = device_labels(inventory)
+    labels = device_labels(inventory)
     spec = {"devices": msgspec.to_builtins(devices)}
-    if known is None:
+    if stored is None:
         owner = facts.state.node.metadata
         owners = [OwnerReference("v1", "Node", owner.name, owner.uid, controller=True, block_owner_deletion=True)]
         meta = {
-            "labels": told,
+            "labels": labels,
             "annotations": device_annotations(inventory),
             "ownerReferences": msgspec.to_builtins(owners),
         }
         return {"metadata": meta, "spec": spec}
-    new_labels = _difference(told, known.metadata.labels, (*_LABELS, *_own_policy(told)))
-    new_annotations = _difference(device_annotations(inventory), known.metadata.annotations, _ANNOTATIONS)
+    new_labels = _difference(labels, stored.metadata.labels, (*_LABELS, *_own_policy(labels)))
+    new_annotations = _difference(device_annotations(inventory), stored.metadata.annotations, _ANNOTATIONS)
     if devices == before and not new_labels and not new_annotations:
         return None
     return {"metadata": {"labels": new_labels, "annotations": new_annotations}, "spec": spec}
 
 
-def _own_policy(told: Mapping[str, str]) -> tuple[str, ...]:
+def _own_policy(labels: Mapping[str, str]) -> tuple[str, ...]:
     """The policy's key if a vendor's file defines it; otherwise the policy belongs to the administrator."""
-    return (GPU_PARTITION_POLICY.key,) if GPU_PARTITION_POLICY.key in told else ()
+    return (GPU_PARTITION_POLICY.key,) if GPU_PARTITION_POLICY.key in labels else ()
 
 
-def _difference(told: Mapping[str, str], has: Mapping[str, str], own: tuple[str, ...]) -> dict[str, str | None]:
-    return {key: told.get(key) for key in own if told.get(key) != has.get(key)}
+def _difference(labels: Mapping[str, str], has: Mapping[str, str], own: tuple[str, ...]) -> dict[str, str | None]:
+    return {key: labels.get(key) for key in own if labels.get(key) != has.get(key)}
 
 
 REPORT: Final = Report(
     "devices",
     DEVICES,
     _change,
-    every_s=lambda known: EVERY_S,
+    every_s=lambda stored: EVERY_S,
     idle_s=EVERY_S,
     gates=(AgentGate.ACCELERATORS, AgentGate.RDMA_DEVICES),
 )

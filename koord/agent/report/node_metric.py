@@ -70,13 +70,13 @@ def node_metric_status(
     system = _usage(samples, names.SYSTEM_CPU, samples.mean(memory.of_system, now_s, window_s), now_s, window_s)
     pods = [_pod(state, pod, samples, memory, now_s, window_s, blames.get(pod.uid, ())) for pod in state.pods.values()]
     applications = [
-        HostApplicationMetricInfo(name=each.name, usage=used, priority=each.priority, qos=each.qos)
-        for each in host_applications(state.slo)
+        HostApplicationMetricInfo(name=app.name, usage=used, priority=app.priority, qos=app.qos)
+        for app in host_applications(state.slo)
         if (
             used := _usage(
                 samples,
-                names.host_application_cpu(each.name),
-                memory.of_application(each.name),
+                names.host_application_cpu(app.name),
+                memory.of_application(app.name),
                 now_s,
                 window_s,
             )
@@ -93,7 +93,7 @@ def node_metric_status(
             page_cache=memory.page_cache(),
         ),
         pods_metric=tuple(sorted((pod for pod in pods if pod), key=lambda pod: (pod.namespace, pod.name))),
-        host_application_metric=tuple(sorted(applications, key=lambda each: each.name)),
+        host_application_metric=tuple(sorted(applications, key=lambda app_metric: app_metric.name)),
         prod_reclaimable_metric=None if forecast is None else ReclaimableMetric(_map(*forecast.prod.reclaimable)),
         prod_peak_metric=None if forecast is None else PeakMetric(_map(*forecast.prod.peak), _misses(forecast)),
     )
@@ -119,12 +119,12 @@ def _by_numa_node(state: NodeState, samples: Samples, now_s: float, window_s: fl
     }
     everything = sum(cpu for cpu, _ in used.values())
     system = samples.mean(names.SYSTEM_CPU, now_s, window_s) or 0.0
-    found = []
+    usages = []
     for node, (cpu, memory) in used.items():
         share = system * cpu / everything if everything > 0 else 0.0
         resources = {"cpu": render("cpu", int(share))}
-        found.append(NUMAUsage(node, node_usage=_map(cpu, memory), system_usage=ResourceMap(resources)))
-    return tuple(found)
+        usages.append(NUMAUsage(node, node_usage=_map(cpu, memory), system_usage=ResourceMap(resources)))
+    return tuple(usages)
 
 
 def _pod(
@@ -140,10 +140,12 @@ def _pod(
     if used is None:
         return None
 
-    def own_usage(each: AgentContainer) -> ResourceMap | None:
-        return _usage(samples, names.container_cpu(each.id), memory.of_container(each.id), now_s, window_s)
+    def own_usage(container: AgentContainer) -> ResourceMap | None:
+        return _usage(samples, names.container_cpu(container.id), memory.of_container(container.id), now_s, window_s)
 
-    containers = {each.name: own.resources for each in pod.containers if each.id and (own := own_usage(each))}
+    containers = {
+        container.name: own.resources for container in pod.containers if container.id and (own := own_usage(container))
+    }
     return PodMetricInfo(
         name=pod.meta.name,
         namespace=pod.meta.namespace,
@@ -173,22 +175,22 @@ def _extensions(
     window_s: float,
     blames: Sequence[Blame],
 ) -> Mapping[str, Any]:
-    found: dict[str, Any] = {"containers": containers} if containers else {}
+    extensions: dict[str, Any] = {"containers": containers} if containers else {}
     if page_cache:
-        found[PAGE_CACHE] = page_cache
+        extensions[PAGE_CACHE] = page_cache
     if state.gates[AgentGate.INTERFERENCE_DETECTION] or state.gates[AgentGate.INTERFERENCE_CONTROL]:
-        means = {each.key: samples.mean(names.pod_signal(pod.uid, each.key), now_s, window_s) for each in Signal}
+        means = {signal.key: samples.mean(names.pod_signal(pod.uid, signal.key), now_s, window_s) for signal in Signal}
         signals = {key: round(value, 3) for key, value in means.items() if value is not None}
         if signals:
-            found[SIGNALS] = signals
+            extensions[SIGNALS] = signals
     if blames:
-        found[SLOWED_BY] = tuple(blames)
-    return found or EMPTY
+        extensions[SLOWED_BY] = tuple(blames)
+    return extensions or EMPTY
 
 
 def _gpus(state: NodeState, samples: Samples, pod: str, now_s: float, window_s: float) -> tuple[DeviceInfo, ...]:
     """What is used of each GPU, by a pod or by all. Of MIG instances the driver tells the memory alone."""
-    found = []
+    devices = []
     for gpu in state.devices.usable_gpus() if state.devices else ():
         minor = gpu.minor
         memory = samples.mean(names.gpu_memory(minor, pod), now_s, window_s)
@@ -199,8 +201,8 @@ def _gpus(state: NodeState, samples: Samples, pod: str, now_s: float, window_s: 
         used: dict[str, str] = {RESOURCE_GPU_MEMORY: render(RESOURCE_GPU_MEMORY, int(memory))}
         used |= {} if core is None else {RESOURCE_GPU_CORE: render(RESOURCE_GPU_CORE, int(core))}
         used[RESOURCE_GPU_MEMORY_RATIO] = render(RESOURCE_GPU_MEMORY_RATIO, ratio)
-        found.append(DeviceInfo(type="gpu", id=gpu.uuid, minor=minor, health=True, resources=used))
-    return tuple(found)
+        devices.append(DeviceInfo(type="gpu", id=gpu.uuid, minor=minor, health=True, resources=used))
+    return tuple(devices)
 
 
 def _usage(
@@ -213,30 +215,30 @@ def _usage(
 def _aggregated(
     samples: Samples, cpu: Series, memory: Series, windows_s: tuple[float, ...], now_s: float
 ) -> tuple[AggregatedUsage, ...]:
-    found = []
+    windows = []
     for window_s in windows_s:
         cpus, bytes_ = samples.window(cpu, now_s, window_s), samples.window(memory, now_s, window_s)
         if cpus is None or bytes_ is None or min(cpus.span_s, bytes_.span_s) < window_s / 2:
             continue
         usage = {"avg": _map(cpus.mean, bytes_.mean)}
         usage |= {name: _map(cpus.percentile(part), bytes_.percentile(part)) for name, part in PERCENTILES.items()}
-        found.append(AggregatedUsage(usage, duration(window_s)))
-    return tuple(found)
+        windows.append(AggregatedUsage(usage, duration(window_s)))
+    return tuple(windows)
 
 
 def _map(cpu_milli: float, memory_bytes: float) -> ResourceMap:
     return ResourceMap({"cpu": render("cpu", int(cpu_milli)), "memory": render("memory", int(memory_bytes))})
 
 
-def _change(facts: Facts, known: NodeMetric | None) -> Mapping[str, Any] | None:
+def _change(facts: Facts, stored: NodeMetric | None) -> Mapping[str, Any] | None:
     """The manager creates the object: without it, no report is wanted."""
-    if known is None:
+    if stored is None:
         return None
     forecast = facts.forecast
     if forecast is not None and facts.now_s - forecast.made_s > FORECAST_S:
         forecast = None
     status = node_metric_status(
-        facts.state, facts.samples, _policy(known), facts.now_s, facts.at, forecast, facts.blames
+        facts.state, facts.samples, _policy(stored), facts.now_s, facts.at, forecast, facts.blames
     )
     if status is None:
         return None
@@ -245,19 +247,19 @@ def _change(facts: Facts, known: NodeMetric | None) -> Mapping[str, Any] | None:
 
 def _named(report: msgspec.Struct) -> dict[str, Any]:
     """With null for what it leaves out: a merge patch leaves alone what it does not name, pods that are gone too."""
-    fields = {each.encode_name: getattr(report, each.name) for each in msgspec.structs.fields(report)}
+    fields = {field.encode_name: getattr(report, field.name) for field in msgspec.structs.fields(report)}
     said = msgspec.to_builtins(report)
     return {
         name: _named(value) if isinstance(value, msgspec.Struct) else said.get(name) for name, value in fields.items()
     }
 
 
-def _policy(known: NodeMetric | None) -> ReportPolicy:
-    return policy_of(known.spec.metric_collect_policy if known else None, ReportPolicy())
+def _policy(stored: NodeMetric | None) -> ReportPolicy:
+    return policy_of(stored.spec.metric_collect_policy if stored else None, ReportPolicy())
 
 
-def _every_s(known: NodeMetric | None) -> float:
-    return max(_policy(known).report_s, LEAST_REPORT_S)
+def _every_s(stored: NodeMetric | None) -> float:
+    return max(_policy(stored).report_s, LEAST_REPORT_S)
 
 
 REPORT: Final = Report("usage", NODE_METRICS, _change, _every_s, idle_s=1.0, subresource="status")

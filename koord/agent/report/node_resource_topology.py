@@ -31,7 +31,8 @@ EVERY_S: Final = 10.0
 def topology_annotations(state: NodeState) -> dict[str, str]:
     """What the scheduler reads, as annotations."""
     detail = tuple(
-        cpu.CPUInfo(id=each.id, core=each.core, socket=each.socket, node=each.node) for each in state.topology.cpus
+        cpu.CPUInfo(id=processor.id, core=processor.core, socket=processor.socket, node=processor.node)
+        for processor in state.topology.cpus
     )
     given = tuple(_given(state, uid, str(cpus)) for uid, cpus in given_by_kubelet(state).items())
     policy = cpu.KubeletCPUManagerPolicy(
@@ -67,22 +68,22 @@ def _given(state: NodeState, uid: str, cpus: str) -> cpu.PodCPUAlloc:
     return cpu.PodCPUAlloc(pod.meta.namespace, pod.meta.name, uid, cpus, True)
 
 
-def topology_labels(state: NodeState, known: NodeResourceTopology | None) -> dict[str, str | None]:
+def topology_labels(state: NodeState, stored: NodeResourceTopology | None) -> dict[str, str | None]:
     """The node's own label, for readers that only look at its zones; None removes what the node no longer says."""
     key = cpu.ENABLE_NUMA_RESERVATION.key
-    told = state.node.metadata.labels.get(key)
-    has = known.metadata.labels.get(key) if known else None
-    return {} if told == has else {key: told}
+    label = state.node.metadata.labels.get(key)
+    has = stored.metadata.labels.get(key) if stored else None
+    return {} if label == has else {key: label}
 
 
-def zones(state: NodeState, files: Files, known: NodeResourceTopology | None) -> tuple[Zone, ...]:
+def zones(state: NodeState, files: Files, stored: NodeResourceTopology | None) -> tuple[Zone, ...]:
     """One for each NUMA node. What others have written into a zone stays there.
 
     Where the node's label says so, what kubelet keeps back is shared out among them.
     """
-    before = {zone.name: zone for zone in known.zones} if known else {}
+    before = {zone.name: zone for zone in stored.zones} if stored else {}
     kept = _kept_in_each_zone(state)
-    found = []
+    zones_now = []
     for node, cpus in state.topology.nodes.items():
         name = f"node-{node}"
         memory = state.capacity_memory_bytes
@@ -90,12 +91,12 @@ def zones(state: NodeState, files: Files, known: NodeResourceTopology | None) ->
             memory = proc.memory_of_numa_node(files, node).total
         own = {"cpu": len(cpus) * 1000, "memory": memory}
         zone = before.get(name, Zone(name=name, type="Node"))
-        others = [each for each in zone.resources if each.name not in own]
+        others = [resource for resource in zone.resources if resource.name not in own]
         resources = [
             _resource(resource, amount, max(amount - kept.get(resource, 0), 0)) for resource, amount in own.items()
         ]
-        found.append(msgspec.structs.replace(zone, type="Node", resources=(*resources, *others)))
-    return tuple(found)
+        zones_now.append(msgspec.structs.replace(zone, type="Node", resources=(*resources, *others)))
+    return tuple(zones_now)
 
 
 def _resource(name: str, amount: int, for_pods: int) -> ZoneResource:
@@ -115,35 +116,35 @@ def _kept_in_each_zone(state: NodeState) -> dict[str, int]:
     }
 
 
-def change(state: NodeState, files: Files, known: NodeResourceTopology | None) -> Mapping[str, Any] | None:
+def change(state: NodeState, files: Files, stored: NodeResourceTopology | None) -> Mapping[str, Any] | None:
     """The merge patch that makes it so, or the whole object; None where it is so already."""
-    annotations, labels = topology_annotations(state), topology_labels(state, known)
-    wanted = zones(state, files, known)
+    annotations, labels = topology_annotations(state), topology_labels(state, stored)
+    wanted = zones(state, files, stored)
     policies = (state.kubelet.topology_policy,)
     body: dict[str, Any] = {"topologyPolicies": list(policies), "zones": msgspec.to_builtins(wanted)}
-    if known is None:
+    if stored is None:
         labels[names.LABEL_MANAGED_BY] = names.MANAGED_BY_KOORDINATOR
         owner = state.node.metadata
         # The Node owns the object, so it is deleted with its node.
         owners = [OwnerReference("v1", "Node", owner.name, owner.uid, controller=True, block_owner_deletion=True)]
         meta = {"labels": labels, "annotations": annotations, "ownerReferences": msgspec.to_builtins(owners)}
         return {"metadata": meta, **body}
-    has = known.metadata.annotations
+    has = stored.metadata.annotations
     is_told = all(has.get(key) == text for key, text in annotations.items())
-    if is_told and not labels and known.zones == wanted and known.topology_policies == policies:
+    if is_told and not labels and stored.zones == wanted and stored.topology_policies == policies:
         return None
     return {"metadata": {"labels": labels, "annotations": annotations}, **body}
 
 
-def _change(facts: Facts, known: NodeResourceTopology | None) -> Mapping[str, Any] | None:
-    return change(facts.state, facts.files, known)
+def _change(facts: Facts, stored: NodeResourceTopology | None) -> Mapping[str, Any] | None:
+    return change(facts.state, facts.files, stored)
 
 
 REPORT: Final = Report(
     "topology",
     NODE_RESOURCE_TOPOLOGIES,
     _change,
-    every_s=lambda known: EVERY_S,
+    every_s=lambda stored: EVERY_S,
     idle_s=EVERY_S,
     gates=(AgentGate.NODE_TOPOLOGY_REPORT,),
 )

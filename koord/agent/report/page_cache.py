@@ -72,15 +72,19 @@ class CountedMemory:
 
     def page_cache_of(self, pod: AgentPod) -> dict[str, Any]:
         """Nothing where it was not measured."""
-        found = self._told(names.pod_page_cache(pod.uid), names.pod_cold(pod.uid))
-        if found and len(pod.containers) > 1:
+        page_cache = self._told(names.pod_page_cache(pod.uid), names.pod_cold(pod.uid))
+        if page_cache and len(pod.containers) > 1:
             own = {
-                each.name: told
-                for each in pod.containers
-                if (told := self._told(names.container_page_cache(each.id), names.container_cold(each.id)))
+                container.name: cache_of_container
+                for container in pod.containers
+                if (
+                    cache_of_container := self._told(
+                        names.container_page_cache(container.id), names.container_cold(container.id)
+                    )
+                )
             }
-            found |= {"containers": own} if own else {}
-        return found
+            page_cache |= {"containers": own} if own else {}
+        return page_cache
 
     def _told(self, cache: Series, cold: Series) -> dict[str, Any]:
         total, unused = self._mean(cache), self._mean(cold)

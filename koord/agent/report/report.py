@@ -53,4 +53,4 @@ class Report(Generic[T]):
     subresource: str = ""
 
     def is_on(self, gates: Mapping[AgentGate, bool]) -> bool:
-        return not self.gates or any(gates[each] for each in self.gates)
+        return not self.gates or any(gates[gate] for gate in self.gates)

@@ -68,8 +68,8 @@ class Samples:
         return Window(times[-1] - times[0], tuple(values)) if values else None
 
     def mean(self, series: Series, now_s: float, seconds: float) -> float | None:
-        found = self.window(series, now_s, seconds)
-        return None if found is None else found.mean
+        window = self.window(series, now_s, seconds)
+        return None if window is None else window.mean
 
     def owners(self, kind: str) -> list[str]:
         return [series.owner for series in self._rings if series.kind == kind]

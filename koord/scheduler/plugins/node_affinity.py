@@ -76,12 +76,12 @@ class _Chosen(Judge):
         if selector or self._required is not None or self._enforced is not None:
             self.filters_on = Reason.NODE | Reason.LABELS
         preferred = [
-            (preferred.weight, _term(preferred.preference))
-            for preferred in (
+            (weighted.weight, _term(weighted.preference))
+            for weighted in (
                 *terms.preferred_during_scheduling_ignored_during_execution,
                 *added.preferred_during_scheduling_ignored_during_execution,
             )
-            if preferred.weight
+            if weighted.weight
         ]
         if preferred:
             self.facets = (_Preferred(preferred, cluster),)

@@ -251,9 +251,9 @@ class _Attachable(Judge):
 def _raised(node: CSINode, driver: str, limit: int) -> CSINode:
     """The node with another limit of one driver."""
     drivers = tuple(
-        replace(driver_, allocatable=replace(driver_.allocatable, count=limit))
-        if driver_.name == driver and driver_.allocatable is not None
-        else driver_
-        for driver_ in node.spec.drivers
+        replace(node_driver, allocatable=replace(node_driver.allocatable, count=limit))
+        if node_driver.name == driver and node_driver.allocatable is not None
+        else node_driver
+        for node_driver in node.spec.drivers
     )
     return replace(node, spec=replace(node.spec, drivers=drivers))

@@ -230,18 +230,18 @@ def shared_word(word: str) -> str:
 
 def since_s(pod: Pod, condition: str) -> float | None:
     """Since when a condition of a pod has been true."""
-    condition_ = pod.status.condition(condition) if pod.status.conditions else None
-    if condition_ is None or condition_.status != "True" or not condition_.last_transition_time:
+    reported = pod.status.condition(condition) if pod.status.conditions else None
+    if reported is None or reported.status != "True" or not reported.last_transition_time:
         return None
-    return parse_timestamp(condition_.last_transition_time)
+    return parse_timestamp(reported.last_transition_time)
 
 
 def is_preempted(pod: Pod) -> bool:
     """Whether a pod is being deleted because the scheduler made room for a more important one."""
     if pod.metadata.deletion_timestamp is None or not pod.status.conditions:
         return False
-    condition_ = pod.status.condition(PodConditionType.DISRUPTION_TARGET)
-    return condition_ is not None and condition_.status == "True" and condition_.reason == PREEMPTED
+    condition = pod.status.condition(PodConditionType.DISRUPTION_TARGET)
+    return condition is not None and condition.status == "True" and condition.reason == PREEMPTED
 
 
 def brings_claims(pod: Pod) -> bool:

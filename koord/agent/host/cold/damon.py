@@ -64,12 +64,12 @@ def _tells_cold_page_cache(files: Files, scheme: str, every_us: int) -> bool:
         return False
     if _number(files, f"{pattern}/age/min") * every_us < COLD_S * _US:
         return False
-    filters = [each for kind in ("filters", "ops_filters") for each in _children(files, f"{scheme}/{kind}")]
-    return any(_rejects_anonymous(files, each) for each in filters)
+    filters = [filter_ for kind in ("filters", "ops_filters") for filter_ in _children(files, f"{scheme}/{kind}")]
+    return any(_rejects_anonymous(files, filter_) for filter_ in filters)
 
 
-def _rejects_anonymous(files: Files, each: str) -> bool:
-    words = tuple(files.told(f"{each}/{name}") for name in ("type", "matching", "allow"))
+def _rejects_anonymous(files: Files, filter_: str) -> bool:
+    words = tuple(files.told(f"{filter_}/{name}") for name in ("type", "matching", "allow"))
     return words == ("anon", "Y", "N")
 
 
@@ -82,6 +82,6 @@ def _number(files: Files, file: str) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def found(cgroups: Cgroups) -> Damon | None:
+def detect(cgroups: Cgroups) -> Damon | None:
     """Of the whole machine: where a part of it is the node, it tells nothing."""
     return Damon(cgroups.files) if not cgroups.root and scheme_of(cgroups.files) is not None else None

@@ -34,24 +34,24 @@ class Generations:
         except OSError:
             return None
         root = f"/{self._cgroups.root}".rstrip("/")
-        known = {*directories, ""}
-        bytes_: dict[str, int] = dict.fromkeys(known, 0)
+        wanted = {*directories, ""}
+        bytes_: dict[str, int] = dict.fromkeys(wanted, 0)
         for path, generations in parsed(text):
             own = path.rstrip("/")
             if own != root and not own.startswith(f"{root}/"):
                 continue
             cold = cold_pages(generations) * mmap.PAGESIZE
-            for each in above(own[len(root) :].strip("/")):
-                if each in known:
-                    bytes_[each] += cold
-        return ColdReading(bytes_.pop(""), {each: bytes_[each] for each in directories if each})
+            for group in above(own[len(root) :].strip("/")):
+                if group in wanted:
+                    bytes_[group] += cold
+        return ColdReading(bytes_.pop(""), {directory: bytes_[directory] for directory in directories if directory})
 
 
 def cold_pages(generations: list[Generation]) -> int:
     """Of one cgroup on one NUMA node, oldest generation first."""
     if not generations or generations[-1].age_ms >= _COLD_MS:
         return 0
-    return sum(each.file_pages for each in generations if each.age_ms >= _COLD_MS)
+    return sum(generation.file_pages for generation in generations if generation.age_ms >= _COLD_MS)
 
 
 def parsed(text: str) -> Iterator[tuple[str, list[Generation]]]:
@@ -71,7 +71,7 @@ def parsed(text: str) -> Iterator[tuple[str, list[Generation]]]:
         yield path, own
 
 
-def found(cgroups: Cgroups) -> Generations | None:
+def detect(cgroups: Cgroups) -> Generations | None:
     try:
         return Generations(cgroups) if any(parsed(cgroups.files.once(FILE).decode())) else None
     except (OSError, ValueError):

@@ -61,7 +61,7 @@ class IdlePages:
         return self._reading(directories)
 
     def _reading(self, directories: Collection[str]) -> ColdReading:
-        seen = sum(len(self._groups[each]) for each in self._cold)
+        seen = sum(len(self._groups[group]) for group in self._cold)
         bytes_a_page = mmap.PAGESIZE * self._scale * sum(map(len, self._groups)) / max(seen, 1)
         by_owner: dict[int, int] = {}
         for owners in self._cold.values():
@@ -70,18 +70,18 @@ class IdlePages:
         cold = dict.fromkeys(directories, 0)
         where = self._owners(directories)
         for owner, pages in by_owner.items():
-            for each in above(where[owner]) if owner in where else ():
-                if each in cold:
-                    cold[each] += pages
+            for group in above(where[owner]) if owner in where else ():
+                if group in cold:
+                    cold[group] += pages
         node = None if self._cgroups.root else int(sum(by_owner.values()) * bytes_a_page)
-        return ColdReading(node, {each: int(pages * bytes_a_page) for each, pages in cold.items() if each})
+        return ColdReading(node, {group: int(pages * bytes_a_page) for group, pages in cold.items() if group})
 
     def _owners(self, directories: Collection[str]) -> dict[int, str]:
         """Cgroups by their inode; those inside a known one, for example a pod's sandbox, count as a part of it."""
         inode, name = self._cgroups.files.inode, self._cgroups.name
-        known = {*directories} - {""}
-        below = (f"{each}/{child}" for each in known for child in self._cgroups.children(each, "memory"))
-        return {number: each for each in (*below, *known) if (number := inode(name("memory", each)))}
+        wanted = {*directories} - {""}
+        below = (f"{group}/{child}" for group in wanted for child in self._cgroups.children(group, "memory"))
+        return {number: group for group in (*below, *wanted) if (number := inode(name("memory", group)))}
 
     def _mark(self, words: tuple[int, ...]) -> None:
         with _Opened(self._cgroups.files.path(BITMAP), os.O_WRONLY) as fd:
@@ -90,7 +90,7 @@ class IdlePages:
 
     def _judge(self, marked: Marked) -> None:
         path = self._cgroups.files.path
-        found: dict[int, int] = {}
+        pages_of: dict[int, int] = {}
         with (
             _Opened(path(BITMAP)) as bitmap,
             _Opened(path(FLAGS)) as flags,
@@ -103,8 +103,8 @@ class IdlePages:
                 kinds, of = _numbers(flags, word * _PAGES, _PAGES), _numbers(owners, word * _PAGES, _PAGES)
                 for bit, (kind, owner) in enumerate(zip(kinds, of, strict=True)):
                     if idle >> bit & 1 and kind & _LRU and not kind & (_ANON | _SWAP_BACKED):
-                        found[owner] = found.get(owner, 0) + 1
-        self._cold[marked.group] = found
+                        pages_of[owner] = pages_of.get(owner, 0) + 1
+        self._cold[marked.group] = pages_of
 
 
 class _Opened:
@@ -135,7 +135,7 @@ def page_words(zones: str) -> Iterator[range]:
             yield range(start // _PAGES, (start + spanned) // _PAGES)
 
 
-def found(cgroups: Cgroups) -> IdlePages | None:
+def detect(cgroups: Cgroups) -> IdlePages | None:
     files = cgroups.files
     # In a container /sys may be there for reading alone.
     if not all(map(files.exists, (BITMAP, FLAGS, OWNERS))) or not os.access(files.path(BITMAP), os.W_OK):

@@ -26,9 +26,9 @@ class Kidled:
         self._cgroups = cgroups
 
     def look(self, directories: Collection[str], now_s: float) -> ColdReading | None:
-        found = {each: cold for each in directories if (cold := self._of(each)) is not None}
+        cold_by_group = {group: cold for group in directories if (cold := self._of(group)) is not None}
         node = self._of("")
-        return None if node is None and not found else ColdReading(node, found)
+        return None if node is None and not cold_by_group else ColdReading(node, cold_by_group)
 
     def _of(self, directory: str) -> int | None:
         try:
@@ -46,18 +46,18 @@ def cold_bytes(text: str) -> int | None:
     period_s = int(_after(lines, _PERIOD))
     if period_s <= 0:
         return None
-    scans = [int(each) for each in _after(lines, _BUCKETS).split(",")]
+    scans = [int(count) for count in _after(lines, _BUCKETS).split(",")]
     cold = [at for at, least in enumerate(scans) if least * period_s >= COLD_S]
     rows = {fields[0]: fields[1:] for line in lines if not line.startswith("#") and (fields := line.split())}
     return sum(int(rows[row][at]) for row in ROWS if row in rows for at in cold)
 
 
 def _after(lines: list[str], head: str) -> str:
-    found = next((line for line in lines if line.startswith(head)), None)
-    if found is None:
+    line_of = next((line for line in lines if line.startswith(head)), None)
+    if line_of is None:
         raise ValueError(f"{FILE}: has no line {head!r}")
-    return found[len(head) :].strip()
+    return line_of[len(head) :].strip()
 
 
-def found(cgroups: Cgroups) -> Kidled | None:
+def detect(cgroups: Cgroups) -> Kidled | None:
     return Kidled(cgroups) if cgroups.files.exists(cgroups.name("memory", "", FILE)) else None

@@ -10,10 +10,10 @@ from koord.agent.host.cold import damon, generations, idle_pages, kidled
 from koord.agent.host.cold.reading import ColdSource
 
 SOURCES: Final[tuple[Callable[[Cgroups], ColdSource | None], ...]] = (
-    kidled.found,
-    idle_pages.found,
-    generations.found,
-    damon.found,
+    kidled.detect,
+    idle_pages.detect,
+    generations.detect,
+    damon.detect,
 )
 
 

@@ -94,13 +94,13 @@ def pod_namespace(cgroups: Cgroups, directory: str) -> str:
     a limit would have no effect.
     """
     pids: list[int] = []
-    for each in (directory, *(f"{directory}/{name}" for name in cgroups.children(directory))):
+    for group in (directory, *(f"{directory}/{name}" for name in cgroups.children(directory))):
         with suppress(FileNotFoundError):
-            pids += cgroups.processes(each)
+            pids += cgroups.processes(group)
     for pid in sorted(pids, key=lambda pid: _started(cgroups, pid)):
-        found = cgroups.files.path(f"proc/{pid}/ns/net")
-        if os.path.exists(found) and not os.path.samefile(found, node_namespace(cgroups)):
-            return found
+        path = cgroups.files.path(f"proc/{pid}/ns/net")
+        if os.path.exists(path) and not os.path.samefile(path, node_namespace(cgroups)):
+            return path
     raise FileNotFoundError(errno.ENOENT, "it has no process in a network namespace of its own", directory)
 
 
@@ -111,7 +111,7 @@ def _started(cgroups: Cgroups, pid: int) -> float:
 
 
 def _one(text: str, *patterns: re.Pattern[str]) -> str:
-    if text != NONE and not any(each.fullmatch(text) for each in patterns):
+    if text != NONE and not any(pattern.fullmatch(text) for pattern in patterns):
         raise ValueError(f"{text!r} belongs to another program")
     return text
 
@@ -123,7 +123,7 @@ def _form(*patterns: re.Pattern[str]) -> Form:
 class _Shown:
     """What is the agent's is what it wrote."""
 
-    def is_ours(self, found: str, wrote: Collection[str], shown: str) -> bool:
+    def is_ours(self, original: str, wrote: Collection[str], shown: str) -> bool:
         return shown in wrote
 
 
@@ -166,7 +166,7 @@ class _Class(_Shown):
             index = _named(socket, self.interface).number
             if root_text(queues.root_queue(socket, index)) != OURS:
                 return {}
-            return {handle: _class_text(each) for handle, each in queues.classes(socket, index).items()}
+            return {handle: _class_text(class_) for handle, class_ in queues.classes(socket, index).items()}
 
     def put(self, cgroups: Cgroups, directory: str, text: str, ours: Collection[str]) -> None:
         cgroups.read_now.pop(f"tc class {self.interface}", None)
@@ -179,9 +179,9 @@ class _Class(_Shown):
             if text == NONE:
                 # A class that contains others is deleted after them. All of them are the agent's.
                 own = handle_of(self.name)
-                inner = [each for each, found in queues.classes(socket, index).items() if found.parent == own]
-                for each in (*inner, own):
-                    queues.delete_class(socket, index, each)
+                inner = [handle for handle, class_ in queues.classes(socket, index).items() if class_.parent == own]
+                for handle in (*inner, own):
+                    queues.delete_class(socket, index, handle)
             else:
                 queues.put_class(socket, index, handle_of(self.name), _class(text))
 
@@ -197,8 +197,8 @@ class _Address(_Shown):
         return has_network(cgroups)
 
     def text(self, cgroups: Cgroups, directory: str, ours: Collection[str]) -> str:
-        known = _remembered(cgroups, self._key, self._read)
-        return known.get(int(self.address), NONE)
+        handles = _remembered(cgroups, self._key, self._read)
+        return handles.get(int(self.address), NONE)
 
     @property
     def _key(self) -> str:
@@ -206,13 +206,13 @@ class _Address(_Shown):
 
     def _read(self, cgroups: Cgroups) -> dict[int, str]:
         with Netlink(NETFILTER, node_namespace(cgroups)) as socket:
-            return {int(each): name_of(of) for each, of in packets.classes(socket, self.address.version).items()}
+            return {int(address): name_of(of) for address, of in packets.classes(socket, self.address.version).items()}
 
     def put(self, cgroups: Cgroups, directory: str, text: str, ours: Collection[str]) -> None:
         cgroups.read_now.pop(self._key, None)
         with Netlink(NETFILTER, node_namespace(cgroups)) as socket:
-            known = packets.classes(socket, self.address.version)
-            packets.put(socket, self.address, None if text == NONE else handle_of(text), known)
+            handles = packets.classes(socket, self.address.version)
+            packets.put(socket, self.address, None if text == NONE else handle_of(text), handles)
 
     def file(self, cgroups: Cgroups, directory: str) -> str:
         return f"nftables {packets.TABLE} {self.address}"
@@ -244,10 +244,10 @@ class _Limit(_Shown):
             if text == NONE:
                 _free(socket, index)
                 return
-            found = _LIMIT.fullmatch(text)
-            assert found is not None, "only what can be read is written"
+            match = _LIMIT.fullmatch(text)
+            assert match is not None, "only what can be read is written"
             replaces = root_text(queues.root_queue(socket, index)) != NONE
-            queues.make_limit(socket, index, MARK << 16, int(found[1]), replaces)
+            queues.make_limit(socket, index, MARK << 16, int(match[1]), replaces)
 
     def file(self, cgroups: Cgroups, directory: str) -> str:
         return f"{directory}/tc {self.what} limit"
@@ -261,9 +261,9 @@ def _free(socket: Netlink, index: int) -> None:
 
 
 def _named(socket: Netlink, name: str) -> Link:
-    for each in queues.links(socket):
-        if each.name == name:
-            return each
+    for link in queues.links(socket):
+        if link.name == name:
+            return link
     raise FileNotFoundError(errno.ENOENT, "the interface does not exist", name)
 
 
@@ -281,30 +281,30 @@ def _host_port(cgroups: Cgroups, directory: str) -> tuple[str, int]:
     """On the host, the other end of it."""
     namespace, index = _own_port(cgroups, directory)
     with Netlink(ROUTE, namespace) as socket:
-        own = next(each for each in queues.links(socket) if each.number == index)
+        own = next(link for link in queues.links(socket) if link.number == index)
     with Netlink(ROUTE, node_namespace(cgroups)) as socket:
-        for each in queues.links(socket):
-            if (each.number, each.peer, each.kind, own.kind) == (own.peer, index, "veth", "veth"):
-                return node_namespace(cgroups), each.number
+        for link in queues.links(socket):
+            if (link.number, link.peer, link.kind, own.kind) == (own.peer, index, "veth", "veth"):
+                return node_namespace(cgroups), link.number
     raise FileNotFoundError(errno.ENOENT, "its interface has no other end on the host", directory)
 
 
 def _remembered(cgroups: Cgroups, key: str, read: Callable[[Cgroups], dict[int, str]]) -> dict[int, str]:
-    known = cgroups.read_now.get(key)
-    if known is None:
-        known = cgroups.read_now[key] = read(cgroups)
-    return dict(known)
+    remembered = cgroups.read_now.get(key)
+    if remembered is None:
+        remembered = cgroups.read_now[key] = read(cgroups)
+    return dict(remembered)
 
 
-def _class_text(each: Class) -> str:
-    parent = ROOT if each.parent == queues.ROOT else name_of(each.parent)
-    return class_text(parent, each.priority, each.rate_bps, each.ceil_bps)
+def _class_text(class_: Class) -> str:
+    parent = ROOT if class_.parent == queues.ROOT else name_of(class_.parent)
+    return class_text(parent, class_.priority, class_.rate_bps, class_.ceil_bps)
 
 
 def _class(text: str) -> Class:
-    found = _CLASS.fullmatch(text)
-    assert found is not None, "only what can be read is written"
-    return Class(handle_of(found[1]), int(found[2]), int(found[3]), int(found[4]))
+    match = _CLASS.fullmatch(text)
+    assert match is not None, "only what can be read is written"
+    return Class(handle_of(match[1]), int(match[2]), int(match[3]), int(match[4]))
 
 
 @lru_cache(64)
@@ -322,9 +322,9 @@ def class_of(interface: str, name: str) -> Knob:
 @lru_cache(4096)
 def address_of(address: str) -> Knob:
     """Raises ValueError for an invalid address."""
-    known = ipaddress.ip_address(address)
-    place = Place("tc", _form(_HANDLE), means=_Address(known))
-    return Knob(f"tc address {known}", place, place, is_of_host=True)
+    parsed = ipaddress.ip_address(address)
+    place = Place("tc", _form(_HANDLE), means=_Address(parsed))
+    return Knob(f"tc address {parsed}", place, place, is_of_host=True)
 
 
 def _limit_knob(name: str, what: str, port: Callable[[Cgroups, str], tuple[str, int]]) -> Knob:
@@ -342,13 +342,13 @@ _OF_PODS: Final = {knob.name: knob for knob in (EGRESS_LIMIT, INGRESS_LIMIT)}
 def network_knob_named(name: str) -> Knob | None:
     if name in _OF_PODS:
         return _OF_PODS[name]
-    if found := _ROOT_NAME.fullmatch(name):
-        return root_of(found[1])
-    if found := _CLASS_NAME.fullmatch(name):
-        return class_of(found[1], found[2])
-    if found := _ADDRESS_NAME.fullmatch(name):
+    if match := _ROOT_NAME.fullmatch(name):
+        return root_of(match[1])
+    if match := _CLASS_NAME.fullmatch(name):
+        return class_of(match[1], match[2])
+    if match := _ADDRESS_NAME.fullmatch(name):
         try:
-            return address_of(found[1])
+            return address_of(match[1])
         except ValueError:
             return None
     return None

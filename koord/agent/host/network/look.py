@@ -54,19 +54,19 @@ _NO_PORTS: Final[Mapping[str, Ports]] = MappingProxyType({})
 
 
 def look(
-    cgroups: Cgroups, pods: Mapping[str, str], known: Mapping[str, Ports] = _NO_PORTS, now_s: float = 0.0
+    cgroups: Cgroups, pods: Mapping[str, str], former: Mapping[str, Ports] = _NO_PORTS, now_s: float = 0.0
 ) -> NetworkSeen:
     """`pods`: by uid, the directories of those whose ends are asked for; `known`: what was seen of them before."""
     if why := no_network(cgroups):
         return NetworkSeen(why=why)
     ports = {
-        uid: known[uid] if _holds(known.get(uid), now_s) else _ports(cgroups, directory, now_s)
+        uid: former[uid] if _holds(former.get(uid), now_s) else _ports(cgroups, directory, now_s)
         for uid, directory in pods.items()
     }
     try:
         with Netlink(ROUTE, node_namespace(cgroups)) as socket:
             index = queues.default_interface(socket)
-            name = next((each.name for each in queues.links(socket) if each.number == index), "")
+            name = next((link.name for link in queues.links(socket) if link.number == index), "")
             queue = root_text(queues.root_queue(socket, index)) if index is not None and name else ""
     except OSError as error:
         return NetworkSeen(why=f"its network cannot be reached: {error.strerror}", ports=ports)

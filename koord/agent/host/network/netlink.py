@@ -69,7 +69,7 @@ class Netlink:
     def ask_all(self, messages: list[Message]) -> None:
         """Has several things done at once or not at all: the first and the last message begin and end the batch."""
         first, *inner, last = messages
-        self._send([first, *(each._replace(flags=each.flags | _ACK) for each in inner), last])
+        self._send([first, *(message._replace(flags=message.flags | _ACK) for message in inner), last])
         left = len(inner)
         for answer in self._answers():
             if answer.kind == _ERROR:
@@ -81,22 +81,24 @@ class Netlink:
     def dump(self, message: Message) -> list[Message]:
         """All there is of a kind."""
         self._send([message._replace(flags=message.flags | _DUMP)])
-        found: list[Message] = []
+        messages_in: list[Message] = []
         for answer in self._answers():
             if answer.kind == _DONE:
-                return found
+                return messages_in
             if answer.kind == _ERROR:
                 _raise(answer)
-                return found
-            found.append(answer)
-        return found
+                return messages_in
+            messages_in.append(answer)
+        return messages_in
 
     def _send(self, messages: list[Message]) -> None:
         packed = b""
         self._number += 1
-        for each in messages:
-            packed += _HEAD.pack(_HEAD.size + len(each.body), each.kind, each.flags | _REQUEST, self._number, 0)
-            packed += each.body + bytes(-len(each.body) % 4)
+        for message in messages:
+            packed += _HEAD.pack(
+                _HEAD.size + len(message.body), message.kind, message.flags | _REQUEST, self._number, 0
+            )
+            packed += message.body + bytes(-len(message.body) % 4)
         os.write(self._fd, packed)
 
     def _answers(self) -> Iterator[Message]:
@@ -150,7 +152,7 @@ def name_in(data: bytes) -> str:
 
 
 def _socket_in(namespace: str, protocol: int) -> int:
-    found: list[int | OSError] = []
+    outcome: list[int | OSError] = []
 
     libc = ctypes.CDLL(None, use_errno=True)
 
@@ -161,14 +163,14 @@ def _socket_in(namespace: str, protocol: int) -> int:
                 _checked(libc.setns(fd, _CLONE_NEWNET), namespace)
             finally:
                 os.close(fd)
-            found.append(_checked(libc.socket(_AF_NETLINK, _RAW | _CLOEXEC, protocol), namespace))
+            outcome.append(_checked(libc.socket(_AF_NETLINK, _RAW | _CLOEXEC, protocol), namespace))
         except OSError as error:
-            found.append(error)
+            outcome.append(error)
 
     thread = threading.Thread(target=make, name="network-namespace")
     thread.start()
     thread.join()
-    (made,) = found
+    (made,) = outcome
     if isinstance(made, OSError):
         if made.errno in (errno.ENOENT, errno.ESRCH):
             raise FileNotFoundError(errno.ENOENT, "the network namespace does not exist", namespace) from made

@@ -54,27 +54,27 @@ def classes(socket: Netlink, version: int) -> dict[Address, int]:
         if error.errno == errno.ENOENT:
             return {}
         raise
-    found: dict[Address, int] = {}
+    handles: dict[Address, int] = {}
     for answer in answers:
         elements = attributes(answer.body[4:]).get(3, b"")
         for _, element in each_attribute(elements):
             own = attributes(element)
             key, data = attributes(own[1])[1], attributes(own[2])[1]
-            found[ipaddress.ip_address(key)] = struct.unpack("=I", data[:4])[0]
-    return found
+            handles[ipaddress.ip_address(key)] = struct.unpack("=I", data[:4])[0]
+    return handles
 
 
-def put(socket: Netlink, address: Address, handle: int | None, known: dict[Address, int]) -> None:
+def put(socket: Netlink, address: Address, handle: int | None, handles: dict[Address, int]) -> None:
     """None removes the address. `known`: existing addresses of its family."""
     family, version = _FAMILIES[address.version], address.version
     messages = []
-    if address in known:
-        messages.append(_message(_DELETE_ELEMENT, _element(family, address, known[address])))
+    if address in handles:
+        messages.append(_message(_DELETE_ELEMENT, _element(family, address, handles[address])))
     if handle is None:
-        if not known.keys() - {address}:
-            messages = [_message(_DELETE_TABLE, _head(family) + text(1, TABLE))] if known else []
+        if not handles.keys() - {address}:
+            messages = [_message(_DELETE_TABLE, _head(family) + text(1, TABLE))] if handles else []
     else:
-        messages += [] if known else _table(version)
+        messages += [] if handles else _table(version)
         messages.append(_message(_NEW_ELEMENT, _element(family, address, handle), CREATE))
     if messages:
         edge = struct.pack("!BBH", 0, 0, _NFTABLES)

@@ -74,39 +74,39 @@ class Class(NamedTuple):
 
 
 def links(socket: Netlink) -> list[Link]:
-    found = []
-    for each in socket.dump(Message(GET_LINK, _LINK.pack(0, 0, 0, 0, 0))):
-        _, _, index, _, _ = _LINK.unpack_from(each.body)
-        own = attributes(each.body[_LINK.size :])
+    listed = []
+    for message in socket.dump(Message(GET_LINK, _LINK.pack(0, 0, 0, 0, 0))):
+        _, _, index, _, _ = _LINK.unpack_from(message.body)
+        own = attributes(message.body[_LINK.size :])
         peer = struct.unpack("=I", own[5])[0] if 5 in own else 0
         kind = name_in(attributes(own[18]).get(1, b"")) if 18 in own else ""
-        found.append(Link(index, name_in(own[3]), peer, kind))
-    return found
+        listed.append(Link(index, name_in(own[3]), peer, kind))
+    return listed
 
 
 def default_interface(socket: Netlink) -> int | None:
     """The index of the interface of the default route, of IPv4 if it has one."""
-    found = []
+    routes = []
     for family in (_IPV4, _IPV6):
-        for each in socket.dump(Message(GET_ROUTE, _ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0))):
-            of, length, _, _, table, _, _, kind, _ = _ROUTE.unpack_from(each.body)
+        for message in socket.dump(Message(GET_ROUTE, _ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0))):
+            of, length, _, _, table, _, _, kind, _ = _ROUTE.unpack_from(message.body)
             if (of, length, table, kind) != (family, 0, _MAIN_TABLE, _UNICAST):
                 continue
-            own = attributes(each.body[_ROUTE.size :])
+            own = attributes(message.body[_ROUTE.size :])
             metric = struct.unpack("=I", own[6])[0] if 6 in own else 0
             if 4 in own:
-                found.append((family, metric, struct.unpack("=I", own[4])[0]))
+                routes.append((family, metric, struct.unpack("=I", own[4])[0]))
             elif 9 in own:
-                found.append((family, metric, struct.unpack_from("=HBBi", own[9])[3]))
-    return min(found)[2] if found else None
+                routes.append((family, metric, struct.unpack_from("=HBBi", own[9])[3]))
+    return min(routes)[2] if routes else None
 
 
 def root_queue(socket: Netlink, index: int) -> Queue | None:
     """None on an interface that has none."""
-    for each in socket.dump(Message(GET_QUEUE, _TC.pack(0, index, 0, 0, 0))):
-        _, of, handle, parent, _ = _TC.unpack_from(each.body)
+    for message in socket.dump(Message(GET_QUEUE, _TC.pack(0, index, 0, 0, 0))):
+        _, of, handle, parent, _ = _TC.unpack_from(message.body)
         if of == index and parent == ROOT:
-            own = attributes(each.body[_TC.size :])
+            own = attributes(message.body[_TC.size :])
             return _queue(name_in(own[_KIND]), handle, own.get(_OPTIONS, b""))
     return None
 
@@ -122,10 +122,10 @@ def _queue(kind: str, handle: int, options: bytes) -> Queue:
 
 def classes(socket: Netlink, index: int) -> dict[int, Class]:
     """Those of an HTB, by their handle."""
-    found = {}
-    for each in socket.dump(Message(GET_CLASS, _TC.pack(0, index, 0, 0, 0))):
-        _, of, handle, parent, _ = _TC.unpack_from(each.body)
-        own = attributes(each.body[_TC.size :])
+    by_handle = {}
+    for message in socket.dump(Message(GET_CLASS, _TC.pack(0, index, 0, 0, 0))):
+        _, of, handle, parent, _ = _TC.unpack_from(message.body)
+        own = attributes(message.body[_TC.size :])
         if of != index or name_in(own[_KIND]) != "htb":
             continue
         options = attributes(own[_OPTIONS])
@@ -136,8 +136,8 @@ def classes(socket: Netlink, index: int) -> dict[int, Class]:
         if _HTB_CEIL64 in options:
             (ceil,) = struct.unpack("=Q", options[_HTB_CEIL64])
         priority = struct.unpack_from("=IIIII", parameters, 2 * _RATE.size)[4]
-        found[handle] = Class(parent, priority, rate * 8, ceil * 8)
-    return found
+        by_handle[handle] = Class(parent, priority, rate * 8, ceil * 8)
+    return by_handle
 
 
 def make_htb(socket: Netlink, index: int, handle: int, default: int, mark: int) -> None:

@@ -117,16 +117,16 @@ def default(schema: Schema, obj: dict[str, Any]) -> None:
 
 def _default(schema: Schema, value: object) -> None:
     if isinstance(value, dict):
-        for key, inner in schema.properties.items():
-            if inner.default is not MISSING and (key not in value or (value[key] is None and not inner.nullable)):
-                value[key] = copy.deepcopy(inner.default)
+        for key, field in schema.properties.items():
+            if field.default is not MISSING and (key not in value or (value[key] is None and not field.nullable)):
+                value[key] = copy.deepcopy(field.default)
         for key, item in value.items():
-            property_ = schema.properties.get(key, schema.values)
-            if property_ is None:
+            inner = schema.properties.get(key, schema.values)
+            if inner is None:
                 continue
-            if item is None and not property_.nullable and property_.default is not MISSING:
-                item = value[key] = copy.deepcopy(property_.default)
-            _default(property_, item)
+            if item is None and not inner.nullable and inner.default is not MISSING:
+                item = value[key] = copy.deepcopy(inner.default)
+            _default(inner, item)
     elif isinstance(value, list) and schema.items is not None:
         items = schema.items
         for i, item in enumerate(value):

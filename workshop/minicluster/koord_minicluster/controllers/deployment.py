@@ -174,15 +174,17 @@ def _synced_revision(deployment: Deployment, new: ReplicaSet, old: Sequence[Repl
     meta = new.metadata
     highest = _highest(old) + 1
     notes = {key: value for key, value in copied(deployment.metadata).items() if meta.annotations.get(key) != value}
-    number_ = revision(meta)
-    if number_ < highest:
-        if number_:
-            past = [part for part in meta.annotations.get(REVISION_HISTORY, "").split(",") if part] + [str(number_)]
+    revision_number = revision(meta)
+    if revision_number < highest:
+        if revision_number:
+            past = [part for part in meta.annotations.get(REVISION_HISTORY, "").split(",") if part] + [
+                str(revision_number)
+            ]
             while len(",".join(past)) > HISTORY_CHARACTERS:
                 past.pop(0)
             notes[REVISION_HISTORY] = ",".join(past)
-        number_ = highest
-        notes[REVISION] = str(number_)
+        revision_number = highest
+        notes[REVISION] = str(revision_number)
     if not meta.annotations.get(DESIRED):
         notes |= _size_notes(deployment)
     actions: list[Action] = []
@@ -191,9 +193,9 @@ def _synced_revision(deployment: Deployment, new: ReplicaSet, old: Sequence[Repl
         body["spec"] = {"minReadySeconds": deployment.spec.min_ready_seconds}
     if body:
         actions.append(Patch(REPLICA_SETS, meta.namespace, meta.name, body))
-    if deployment.metadata.annotations.get(REVISION) != str(number_):
+    if deployment.metadata.annotations.get(REVISION) != str(revision_number):
         # Through the status, because any other change of annotations is a new generation.
-        body = {"metadata": {"annotations": {REVISION: str(number_)}}}
+        body = {"metadata": {"annotations": {REVISION: str(revision_number)}}}
         actions.append(Patch(DEPLOYMENTS, meta.namespace, deployment.metadata.name, body, "status"))
     return actions
 

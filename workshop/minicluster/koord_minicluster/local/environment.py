@@ -64,10 +64,10 @@ def command_line(container: RunnableContainer, env: Mapping[str, str]) -> list[s
 
 
 def expanded(text: str, env: Mapping[str, str]) -> str:
-    def meant(match_: re.Match[str]) -> str:
-        if match_["name"] is None:
+    def meant(match: re.Match[str]) -> str:
+        if match["name"] is None:
             return "$"
-        return env.get(match_["name"], match_[0])
+        return env.get(match["name"], match[0])
 
     return _REFERENCE.sub(meant, text)
 

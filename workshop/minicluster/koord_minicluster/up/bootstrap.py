@@ -185,8 +185,8 @@ async def _all_there(client: Client, settings: Mapping[str, object]) -> str:
 async def _within_namespace(client: Client, settings: Mapping[str, object], turns: asyncio.Semaphore) -> str:
     uid = await _namespace(client)
     await _create(client, CONFIG_MAPS, settings, turns)
-    for kind, object_ in monitoring():
-        await _create(client, kind, object_, turns)
+    for kind, manifest_object in monitoring():
+        await _create(client, kind, manifest_object, turns)
     return uid
 
 

@@ -61,7 +61,7 @@ class Review:
 
 def review(attributes: Attributes, resource: Resource, versions: tuple[str, ...]) -> Review:
     """The review of a write as one on `resource`. Raises InvalidReview where the hook takes no version that we know."""
-    version = next((version_ for version_ in versions if version_ in _VERSIONS), None)
+    version = next((version for version in versions if version in _VERSIONS), None)
     if version is None:
         raise InvalidReview("webhook does not accept known AdmissionReview versions (v1, v1beta1)")
     asked = attributes.resource

@@ -126,15 +126,9 @@ def _settled(_value: Any) -> None: ...
 
 
 def _struct_settler(schema: Schema) -> Settle | None:
-    lists = [
-        key
-        for key, property_ in schema.properties.items()
-        if property_.type == "array" and property_.written == "always"
-    ]
+    lists = [key for key, inner in schema.properties.items() if inner.type == "array" and inner.written == "always"]
     parts = [
-        (key, settler)
-        for key, property_ in schema.properties.items()
-        if (settler := _part_settler(property_)) is not None
+        (key, settler) for key, inner in schema.properties.items() if (settler := _part_settler(inner)) is not None
     ]
     if not lists and not parts:
         return None

@@ -34,7 +34,7 @@ def compile_path(path: str) -> Find:
     def find(value: Any) -> list[Any]:
         values = [value]
         for step in steps:
-            values = [inner for value_ in values for inner in step(value_)]
+            values = [inner for value in values for inner in step(value)]
         return values
 
     return find

@@ -364,14 +364,14 @@ def _map_list_faults(items: object, keys: list[str], path: str) -> Iterator[Caus
 
 def _key_faults(items: Source, keys: list[str], path: str) -> Iterator[Cause]:
     for key in keys:
-        property_ = (items.get("properties") or {}).get(key)
-        if property_ is None:
+        key_schema = (items.get("properties") or {}).get(key)
+        if key_schema is None:
             continue
         where = f"{path}.items.properties[{key}]"
-        if key not in (items.get("required") or ()) and property_.get("default") is None:
+        if key not in (items.get("required") or ()) and key_schema.get("default") is None:
             text = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
             yield required(f"{where}.default", text)
-        if property_.get("nullable"):
+        if key_schema.get("nullable"):
             text = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"
             yield forbidden(f"{where}.nullable", text)
 

@@ -38,14 +38,14 @@ def _map_to_cel(schema: Schema, value: dict[str, Any], *, is_resource: bool) -> 
         return value
     if not is_resource and not schema.properties and is_described(schema.values):
         assert schema.values is not None
-        return StoredMap({key: to_cel(schema.values, value_) for key, value_ in value.items()})
+        return StoredMap({key: to_cel(schema.values, item) for key, item in value.items()})
     properties = as_resource(schema) if is_resource else schema.properties
     fields: dict[str, Any] = {}
-    for key, value_ in value.items():
+    for key, item in value.items():
         inner = properties.get(key)
-        name = None if inner is None or value_ is None else escape(key)
+        name = None if inner is None or item is None else escape(key)
         if inner is not None and name is not None:
-            fields[name] = to_cel(inner, value_)
+            fields[name] = to_cel(inner, item)
     return Obj(fields, len(value) - len(fields))
 
 

@@ -69,10 +69,10 @@ class Head(NamedTuple):
 def parse(text: bytes) -> Head:
     """The head without the empty line at its end. Raises BadHead."""
     line, _, rest = text.partition(b"\r\n")
-    match_ = _REQUEST_LINE.fullmatch(line.decode("latin-1"))
-    if match_ is None:
+    match = _REQUEST_LINE.fullmatch(line.decode("latin-1"))
+    if match is None:
         raise BadHead("malformed request line")
-    method, target, minor = match_.groups()
+    method, target, minor = match.groups()
     fields = _kept(rest) if len(rest) <= _WORTH_KEEPING_BYTES else _fields(rest)
     modern = minor == "1"
     if modern and "Host" not in fields.headers:
