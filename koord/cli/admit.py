@@ -53,31 +53,31 @@ def admit(paths: tuple[str, ...], namespace: str, seed: int, gates: str, output:
     if idle := gates_warning(switched):
         click.echo(f"warning: {idle}", err=True)
     manifests = read_manifests(paths, namespace=namespace)
-    found = admit_all(manifests, switched, seed)
+    results = admit_all(manifests, switched, seed)
     ignored = {name.rpartition(" ")[2]: number for name, number in manifests.unknown.items()}
     say_of(manifests, ignored)
     if output in ("json", "yaml"):
-        structured.say(found, output)
+        structured.say(results, output)
     else:
-        _print(found, names_only=output == "name")
-    return 0 if all(each.allowed for each in found) else 1
+        _print(results, names_only=output == "name")
+    return 0 if all(result.allowed for result in results) else 1
 
 
-def _print(found: list[Admitted], *, names_only: bool) -> None:
-    for each in found:
-        who = _who(each.object)
+def _print(results: list[Admitted], *, names_only: bool) -> None:
+    for result in results:
+        who = _who(result.object)
         if names_only:
             click.echo(who)
             continue
-        if not each.allowed:
-            click.echo(f"{who}: {click.style('denied', fg='red')}: {each.message}")
+        if not result.allowed:
+            click.echo(f"{who}: {click.style('denied', fg='red')}: {result.message}")
         else:
-            number = len(each.patches)
-            told = "as it is" if not number else "1 change" if number == 1 else f"{number} changes"
-            click.echo(f"{who}: {click.style('allowed', fg='green')}, {told}")
-        for line in _changes(each):
+            number = len(result.patches)
+            outcome = "as it is" if not number else "1 change" if number == 1 else f"{number} changes"
+            click.echo(f"{who}: {click.style('allowed', fg='green')}, {outcome}")
+        for line in _changes(result):
             click.echo(f"  {line}")
-        for warning in each.warnings:
+        for warning in result.warnings:
             click.echo(f"  warning: {warning}")
 
 

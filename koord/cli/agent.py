@@ -344,13 +344,13 @@ def audit(options: dict[str, Any], last: int, output: str) -> int:
         click.echo(f"nothing is recorded in {options['state_dir'] / AUDIT}", err=True)
         return 0
     rows = [("WHEN", "WHAT", "BY", "WHERE", "FROM", "TO", "WHY")]
-    for each in events:
-        where = f"{each.namespace}/{each.name}"
-        if each.directory:
-            where = _CONTAINER_ID.sub(r"\1", each.directory) + f"/{each.file}"
-        elif each.file:
-            where = each.file
-        rows.append((each.created_at, each.type, each.reason, where, each.old, each.value, each.message))
+    for event in events:
+        where = f"{event.namespace}/{event.name}"
+        if event.directory:
+            where = _CONTAINER_ID.sub(r"\1", event.directory) + f"/{event.file}"
+        elif event.file:
+            where = event.file
+        rows.append((event.created_at, event.type, event.reason, where, event.old, event.value, event.message))
     click.echo(table(rows))
     return 0
 
@@ -366,36 +366,36 @@ def evidence(options: dict[str, Any], pod: str, namespace: str, output: str) -> 
     from koord.agent.live.keeping import EVIDENCE, read_evidence
 
     key = pod if "/" in pod else f"{namespace}/{pod}"
-    found = read_evidence(_state_dir(options)).of(key)
+    entries = read_evidence(_state_dir(options)).of(key)
     if output != "table":
-        structured.say(found, output)
+        structured.say(entries, output)
         return 0
-    if not found:
+    if not entries:
         click.echo(f"nothing is recorded about {key} in {options['state_dir'] / EVIDENCE}", err=True)
         return 0
     rows = [("WHEN", "POD", "CONTAINER", "WHAT", "SIGNAL", "VALUE", "USUAL", "SUSPECTS")]
-    for each in found:
-        suspects = ", ".join(f"{one.pod} {one.score:.2f}" for one in each.suspects) or "none"
-        figures = (f"{each.value:g}", f"{each.usual:g}")
-        rows.append((each.at, each.pod, each.container, each.step, each.signal, *figures, suspects))
+    for entry in entries:
+        suspects = ", ".join(f"{one.pod} {one.score:.2f}" for one in entry.suspects) or "none"
+        figures = (f"{entry.value:g}", f"{entry.usual:g}")
+        rows.append((entry.at, entry.pod, entry.container, entry.step, entry.signal, *figures, suspects))
     click.echo(table(rows, right=frozenset({5, 6})))
-    click.echo("\n".join(dict.fromkeys(("", *_last_of_episodes(found)))))
+    click.echo("\n".join(dict.fromkeys(("", *_last_of_episodes(entries)))))
     return 0
 
 
-def _last_of_episodes(found: list[Evidence]) -> list[str]:
+def _last_of_episodes(entries: list[Evidence]) -> list[str]:
     """The last sentence of each episode, which summarizes the episode."""
     from koord.agent.interference.episode import BEGINS
 
     last: dict[tuple[str, str], str] = {}
-    for number, each in enumerate(found):
-        if each.step in BEGINS:
-            last[each.uid, each.at] = each.message
-        elif same := [key for key in last if key[0] == each.uid]:
-            last[same[-1]] = each.message
+    for number, entry in enumerate(entries):
+        if entry.step in BEGINS:
+            last[entry.uid, entry.at] = entry.message
+        elif same := [key for key in last if key[0] == entry.uid]:
+            last[same[-1]] = entry.message
         else:
             # The ring buffer has dropped the beginning of the episode.
-            last[each.uid, f"{number}"] = each.message
+            last[entry.uid, f"{number}"] = entry.message
     return list(last.values())
 
 
@@ -472,26 +472,26 @@ def devices(options: dict[str, Any], output: str) -> int:
     files = Files(options["host_root"])
     look = DeviceLook(files, dict.fromkeys(AgentGate, True))
     seen = look.look().inventory
-    found = device_infos(seen, partial(place_of, files, topology(files)), (), from_seconds(time.time()))
+    infos = device_infos(seen, partial(place_of, files, topology(files)), (), from_seconds(time.time()))
     look.close()
     files.close()
     if look.absence:
         click.echo(f"no NVIDIA GPUs: {look.absence}", err=True)
     if output != "table":
-        structured.say(found, output)
+        structured.say(infos, output)
         return 0
-    if not found:
+    if not infos:
         click.echo("no devices", err=True)
         return 0
     rows = [("TYPE", "MINOR", "ID", "HEALTHY", "OFFERS", "NUMA", "PCIE", "BUS")]
-    for each in found:
-        offers = ", ".join(f"{name.rpartition('/')[2]} {amount}" for name, amount in sorted(each.resources.items()))
-        offers = f"MIG {each.labels['mig-profile']}: {offers}" if "mig-profile" in each.labels else offers
-        (condition, *_) = each.conditions
-        healthy = "yes" if each.health else f"no: {condition.message}"
-        place = each.topology
+    for info in infos:
+        offers = ", ".join(f"{name.rpartition('/')[2]} {amount}" for name, amount in sorted(info.resources.items()))
+        offers = f"MIG {info.labels['mig-profile']}: {offers}" if "mig-profile" in info.labels else offers
+        (condition, *_) = info.conditions
+        healthy = "yes" if info.health else f"no: {condition.message}"
+        place = info.topology
         where = (str(place.node_id), place.pcie_id, place.bus_id) if place else ("-", "-", "-")
-        rows.append((each.type, str(each.minor), each.id, healthy, offers, *where))
+        rows.append((info.type, str(info.minor), info.id, healthy, offers, *where))
     click.echo(table(rows))
     return 0
 
@@ -539,17 +539,19 @@ def features_of(host_root: str, cgroup_root: str) -> tuple[Feature, ...]:
     pods = qos_dir(KubeQoS.GUARANTEED, driver_in(cgroups))
     # A host without kubelet has no directory of pods; its root shows nearly the same.
     directory = pods if files.exists(cgroups.name("cpu", pods)) else ""
-    found = features(cgroups, directory)
+    result = features(cgroups, directory)
     files.close()
-    return found
+    return result
 
 
 def _features(host_root: str, cgroup_root: str, output: str) -> int:
-    found = features_of(host_root, cgroup_root)
+    result = features_of(host_root, cgroup_root)
     if output != "table":
-        structured.say([{"feature": each.name, "present": each.is_there, "how": each.how} for each in found], output)
+        structured.say(
+            [{"feature": feature.name, "present": feature.is_there, "how": feature.how} for feature in result], output
+        )
         return 0
     rows = [("FEATURE", "THIS KERNEL", "WHAT IS USED")]
-    rows += [(each.name, "yes" if each.is_there else "no", each.how) for each in found]
+    rows += [(feature.name, "yes" if feature.is_there else "no", feature.how) for feature in result]
     click.echo(table(rows, colours={"yes": "green", "no": "yellow"} if sys.stdout.isatty() else None))
     return 0

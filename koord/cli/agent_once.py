@@ -41,16 +41,16 @@ def run_once(
 
     if not Path(host_root).is_dir():
         raise OnceError(f"--host-root {host_root}: there is no such folder")
-    found = read_manifests(paths).require_valid()
-    say_of(found, {})
-    node = _node(found, node_name)
+    manifests = read_manifests(paths).require_valid()
+    say_of(manifests, {})
+    node = _node(manifests, node_name)
     name = node.metadata.name if node else node_name
 
     def own(objects: list[Any]) -> Any:
-        return next((each for each in objects if not name or each.metadata.name == name), None)
+        return next((candidate for candidate in objects if not name or candidate.metadata.name == name), None)
 
-    slo, metric = own(found.of(kinds.NODE_SLOS)), own(found.of(kinds.NODE_METRICS))
-    pods = [convert(RunnablePod, item.data) for item in found.items if item.kind is kinds.PODS]
+    slo, metric = own(manifests.of(kinds.NODE_SLOS)), own(manifests.of(kinds.NODE_METRICS))
+    pods = [convert(RunnablePod, item.data) for item in manifests.items if item.kind is kinds.PODS]
     at = from_seconds(time.time())
     carried_out = partial(
         once, host_root, cgroup_root, node, slo.spec if slo else None, pods, metric, gates,
@@ -68,13 +68,13 @@ def run_once(
     return 1 if outcome.refused and not dry_run else 0
 
 
-def _node(found: Manifests, node_name: str) -> Node | None:
+def _node(manifests: Manifests, node_name: str) -> Node | None:
     from koord.agent.once import OnceError
     from koord.api import kinds
 
-    nodes = found.of(kinds.NODES)
-    names = ", ".join(each.metadata.name for each in nodes)
-    chosen = [each for each in nodes if not node_name or each.metadata.name == node_name]
+    nodes = manifests.of(kinds.NODES)
+    names = ", ".join(node.metadata.name for node in nodes)
+    chosen = [node for node in nodes if not node_name or node.metadata.name == node_name]
     if len(chosen) > 1:
         raise OnceError(f"one host is one node, and there are several: {names}. Say which by --node-name.")
     if nodes and not chosen:
@@ -93,21 +93,21 @@ def _recorded(carried_out: Any, host_root: str, cgroup_root: str, state_dir: Pat
         ledger = whole_ledger(state_dir)
         outcome: Once = carried_out(ledger=ledger, save=lambda text: write_ledger(state_dir, text))
         audit = Audit(state_dir / AUDIT)
-        for each in outcome.writes:
-            kind = "restore" if each.is_restore else "write"
-            audit.add(at, kind, each.by, each.why, file=each.file, old=each.old, value=each.value)
+        for write in outcome.writes:
+            kind = "restore" if write.is_restore else "write"
+            audit.add(at, kind, write.by, write.why, file=write.file, old=write.old, value=write.value)
     return outcome
 
 
 def _print(outcome: Once, state_dir: Path, host_root: str) -> None:
     if outcome.writes:
         rows = [("FILE", "FROM", "TO", "BY", "WHY")]
-        rows += [(each.file, each.old, each.value, each.by, each.why) for each in outcome.writes]
+        rows += [(write.file, write.old, write.value, write.by, write.why) for write in outcome.writes]
         click.echo(table(rows))
     for eviction in outcome.evictions:
         click.echo(f"would evict {eviction.pod}: {eviction.by}: {eviction.why}")
-    for each in outcome.refused:
-        click.echo(f"refused: {each}", err=True)
+    for refusal in outcome.refused:
+        click.echo(f"refused: {refusal}", err=True)
     click.echo(_summary(outcome, state_dir, host_root), err=True)
 
 

@@ -35,10 +35,10 @@ def on(reason: str, kubeconfig: str | None, context: str | None) -> int:
 @kube_options
 def off(kubeconfig: str | None, context: str | None) -> int:
     """Admission is back: the manager registers its webhooks when it next looks."""
-    told = asyncio.run(_turn(kubeconfig, context, None))
-    if not told:
+    switched = asyncio.run(_turn(kubeconfig, context, None))
+    if not switched:
         click.echo("admission was not off: koord has no webhook configurations on this cluster")
-    for name, said in told.items():
+    for name, said in switched.items():
         was = f"admission was off {said}" if said else "admission was not off"
         click.echo(f"{name}: {was}; the manager registers its webhooks")
     return 0

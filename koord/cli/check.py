@@ -37,20 +37,20 @@ def check(namespace: str, local: bool, kubeconfig: str | None, context: str | No
     """Say what works on this cluster, what is off and why, and what is missing."""
     from koord.operate.install.readiness import findings, is_ready
 
-    found: list[Finding] = (
+    results: list[Finding] = (
         _kernel() if local else findings(on_cluster(kubeconfig, context, lambda c: _look(c, namespace)))
     )
-    ready = is_ready(found)
+    ready = is_ready(results)
     if output == "table":
         # A kernel has no fix to suggest, so its rows say what koord uses, and what it does without the feature.
         rows = [("AREA", "FEATURE", "STATE", "WHAT IS USED" if local else "WHY", "" if local else "WHAT TO DO")]
-        rows += [(each.area, each.feature, each.state, each.why, each.how) for each in found]
+        rows += [(finding.area, finding.feature, finding.state, finding.why, finding.how) for finding in results]
         colours = {state: colour for state, colour in COLOURS.items() if colour} if sys.stdout.isatty() else None
         click.echo(table(rows, colours=colours, most=terminal_columns()))
-        wrong = sum(each.state in ("missing", "broken") for each in found)
-        click.echo(f"\n{'ready' if ready else f'not ready: {wrong} of {len(found)} checks fail'}")
+        wrong = sum(finding.state in ("missing", "broken") for finding in results)
+        click.echo(f"\n{'ready' if ready else f'not ready: {wrong} of {len(results)} checks fail'}")
     else:
-        structured.say({"ready": ready, "checks": found}, output)
+        structured.say({"ready": ready, "checks": results}, output)
     return 0 if ready else 1
 
 
@@ -60,8 +60,8 @@ def _kernel() -> list[Finding]:
     from koord.operate.install.readiness import Finding
 
     return [
-        Finding("this kernel", each.name, "works" if each.is_there else "off", each.how)
-        for each in features_of("/", "")
+        Finding("this kernel", feature.name, "works" if feature.is_there else "off", feature.how)
+        for feature in features_of("/", "")
     ]
 
 
@@ -88,7 +88,7 @@ async def _look(cluster: Cluster, namespace: str) -> ClusterFacts:
         webhook_failure=facts.webhooks.failure,
         silent=facts.nodes.silent,
         unread=facts.unread,
-        conflicts=[(each.what, each.how) for each in booked_twice(facts)],
+        conflicts=[(problem.what, problem.how) for problem in booked_twice(facts)],
     )
     try:
         settings = await looking.settings_of(cluster, namespace)
@@ -109,7 +109,7 @@ async def _look(cluster: Cluster, namespace: str) -> ClusterFacts:
             others=others,
             nodes=await looking.nodes(cluster),
             config=held.config,
-            config_problems=[str(each) for each in held.problems],
+            config_problems=[str(problem) for problem in held.problems],
             topologies=topologies,
             devices=devices,
         )

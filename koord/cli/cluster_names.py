@@ -75,4 +75,4 @@ async def _listed(ctx: click.Context, kind: Kind[Any], namespace: str) -> list[s
         Client.from_config(ctx.params.get("kubeconfig"), ctx.params.get("context")) as client,
     ):
         brief = client.limited(timeout_s=WITHIN_S, attempts=1)
-        return sorted(found.metadata.name for found in await brief.list(kind, namespace=namespace))
+        return sorted(named.metadata.name for named in await brief.list(kind, namespace=namespace))

@@ -59,8 +59,8 @@ def colocation() -> None:
     """
 
 
-for each in (preview, rollout, break_glass):
-    colocation.add_command(each)
+for command in (preview, rollout, break_glass):
+    colocation.add_command(command)
 
 _dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Only say what would change; nothing is written and no pod is evicted."
@@ -127,7 +127,7 @@ def off(
         if not _agreed(planned, scope):
             click.echo("nothing was changed", err=True)
             return 1
-        wanted = replace(wanted, agreed=frozenset(each.uid for each in planned.to_evict))
+        wanted = replace(wanted, agreed=frozenset(pod.uid for pod in planned.to_evict))
     return _turn(scope, False, wanted, dry_run, kubeconfig, context, output)
 
 
@@ -163,16 +163,16 @@ def status(
     from koord.operate.live import rollouts
 
     scope = _scope(nodes, selector)
-    told = _run(lambda client: rollouts.status(client, scope), kubeconfig, context)
+    result = _run(lambda client: rollouts.status(client, scope), kubeconfig, context)
     if output == "table":
-        _print(told)
-        if told.rollouts:
+        _print(result)
+        if result.rollouts:
             click.echo()
-            click.echo(rollout_table(told.rollouts))
-        for line in told.rollout_faults:
+            click.echo(rollout_table(result.rollouts))
+        for line in result.rollout_faults:
             click.echo(f"note: {line}", err=True)
     else:
-        structured.say(told, output)
+        structured.say(result, output)
     return 0
 
 
@@ -209,30 +209,30 @@ def _turn(
                 return await live.plan(client, scope, on=on, evict=evict)
             return await live.turn(client, scope, on=on, evict=evict, progress=progress.say)
 
-        told = _run(work, kubeconfig, context)
-    still_off = {name: each for name, each in told.nodes.items() if not each.on} if on else {}
+        result = _run(work, kubeconfig, context)
+    still_off = {name: standing for name, standing in result.nodes.items() if not standing.on} if on else {}
     if output == "table":
         word = "would be" if dry_run else "is"
-        if still_off and len(still_off) == len(told.nodes):
+        if still_off and len(still_off) == len(result.nodes):
             click.echo(f"co-location {'would stay' if dry_run else 'stays'} off for {scope}")
         else:
             click.echo(f"co-location {word} {'on' if on else 'off'} for {scope}")
             if dry_run:
-                _say_what_would_follow(told, on, evict)
+                _say_what_would_follow(result, on, evict)
             else:
-                _say_what_follows(told, on, evict)
+                _say_what_follows(result, on, evict)
     else:
-        structured.say(told, output)
+        structured.say(result, output)
     if dry_run:
         click.echo("note: this was a dry run: nothing was changed", err=True)
-    if not told.nodes:
+    if not result.nodes:
         click.echo("note: there is no such node now", err=True)
-    for name, each in list(still_off.items())[:MOST_NAMED]:
-        click.echo(f"note: {name} still lends nothing: {each.why}", err=True)
-    for what, why in list(told.refused.items())[:MOST_NAMED]:
+    for name, standing in list(still_off.items())[:MOST_NAMED]:
+        click.echo(f"note: {name} still lends nothing: {standing.why}", err=True)
+    for what, why in list(result.refused.items())[:MOST_NAMED]:
         click.echo(f"note: {what}: {why}", err=True)
-    _say_spared(told)
-    return 1 if told.refused or still_off else 0
+    _say_spared(result)
+    return 1 if result.refused or still_off else 0
 
 
 def _agreed(planned: SwitchResult, scope: Scope) -> bool:
@@ -248,16 +248,16 @@ def _agreed(planned: SwitchResult, scope: Scope) -> bool:
 
 def _to_evict(planned: SwitchResult) -> str:
     rows = [("POD", "NODE", "PRIORITY CLASS")]
-    rows += [(each.pod, each.node, each.priority_class or "-") for each in planned.to_evict]
+    rows += [(pod.pod, pod.node, pod.priority_class or "-") for pod in planned.to_evict]
     return table(rows)
 
 
-def _say_spared(told: SwitchResult) -> None:
-    if told.spared:
-        keep = "keeps" if len(told.spared) == 1 else "keep"
+def _say_spared(result: SwitchResult) -> None:
+    if result.spared:
+        keep = "keeps" if len(result.spared) == 1 else "keep"
         click.echo(
-            f"note: {counted(len(told.spared), 'pod')} in the cluster's own namespaces {keep} running"
-            f" ({_some(told.spared)}); --system-namespaces evicts them too",
+            f"note: {counted(len(result.spared), 'pod')} in the cluster's own namespaces {keep} running"
+            f" ({_some(result.spared)}); --system-namespaces evicts them too",
             err=True,
         )
 
@@ -266,61 +266,65 @@ def _some(pods: Sequence[str]) -> str:
     return ", ".join(pods[:MOST_NAMED]) + (" ..." if len(pods) > MOST_NAMED else "")
 
 
-def _say_what_would_follow(told: SwitchResult, on: bool, evict: Evict | None) -> None:
+def _say_what_would_follow(result: SwitchResult, on: bool, evict: Evict | None) -> None:
     if on:
         return
-    lending = [name for name, each in told.nodes.items() if each.lends and not each.on]
+    lending = [name for name, standing in result.nodes.items() if standing.lends and not standing.on]
     click.echo(f"{counted(len(lending), 'node')} would stop lending: new batch and mid pods would wait")
     if evict is None:
         return
-    click.echo(f"{counted(len(told.to_evict), 'pod')} would be evicted")
-    if told.to_evict:
-        click.echo(_to_evict(told))
+    click.echo(f"{counted(len(result.to_evict), 'pod')} would be evicted")
+    if result.to_evict:
+        click.echo(_to_evict(result))
 
 
-def _say_what_follows(told: SwitchResult, on: bool, evict: Evict | None) -> None:
+def _say_what_follows(result: SwitchResult, on: bool, evict: Evict | None) -> None:
     if on:
-        missing = f"; {told.manager}" if told.manager else ""
+        missing = f"; {result.manager}" if result.manager else ""
         click.echo(f"the manager publishes what nodes lend when it next looks{missing}")
         return
-    if not told.nodes:
+    if not result.nodes:
         return
-    lending = [name for name, each in told.nodes.items() if each.lends]
-    gone = {*told.evicted, *told.spared, *told.refused}
-    running = [pod for each in told.nodes.values() for pod in each.pods if pod not in gone]
-    idle = len(told.nodes) - len(lending)
+    lending = [name for name, standing in result.nodes.items() if standing.lends]
+    gone = {*result.evicted, *result.spared, *result.refused}
+    running = [pod for standing in result.nodes.values() for pod in standing.pods if pod not in gone]
+    idle = len(result.nodes) - len(lending)
     click.echo(f"{counted(idle, 'node')} {'lends' if idle == 1 else 'lend'} nothing: new batch and mid pods wait")
     if evict is not None:
-        click.echo(f"{counted(len(told.evicted), 'pod')} evicted, with the grace period of each")
+        click.echo(f"{counted(len(result.evicted), 'pod')} evicted, with the grace period of each")
     if running:
         run = "runs" if len(running) == 1 else "run"
         click.echo(f"{counted(len(running), 'pod')} still {run} on what was lent ({_some(running)}); see --evict")
 
 
-def _print(told: SwitchResult) -> None:
-    click.echo(f"co-location is {'on' if told.cluster else 'off'} in the cluster")
-    for said in told.configuration:
+def _print(result: SwitchResult) -> None:
+    click.echo(f"co-location is {'on' if result.cluster else 'off'} in the cluster")
+    for said in result.configuration:
         click.echo(f"note: {said}", err=True)
-    if told.manager:
-        click.echo(f"note: {told.manager}", err=True)
-    if told.admission:
-        click.echo(f"note: admission is off {told.admission}; koord colocation break-glass off puts it back", err=True)
+    if result.manager:
+        click.echo(f"note: {result.manager}", err=True)
+    if result.admission:
+        click.echo(
+            f"note: admission is off {result.admission}; koord colocation break-glass off puts it back", err=True
+        )
     rows: list[tuple[str, ...]] = [
         ("NODE", "CO-LOCATION", "BATCH-CPU", "BATCH-MEMORY", "MID-CPU", "MID-MEMORY", "PODS", "WHY")
     ]
-    for name, each in list(told.nodes.items())[:MOST_NODES]:
-        rows.append((name, "on" if each.on else "off", *_lent(each), str(len(each.pods)), each.why or "-"))
+    for name, standing in list(result.nodes.items())[:MOST_NODES]:
+        rows.append(
+            (name, "on" if standing.on else "off", *_lent(standing), str(len(standing.pods)), standing.why or "-")
+        )
     click.echo(table(rows, right=frozenset(range(2, 7)), colours={"on": "green", "off": "yellow"}))
-    if len(told.nodes) > MOST_NODES:
-        click.echo(f"and {counted(len(told.nodes) - MOST_NODES, 'more node')} (all of them with -o json)")
+    if len(result.nodes) > MOST_NODES:
+        click.echo(f"and {counted(len(result.nodes) - MOST_NODES, 'more node')} (all of them with -o json)")
 
 
-def _lent(each: NodeStanding) -> list[str]:
+def _lent(standing: NodeStanding) -> list[str]:
     from koord.api.text.quantity import value
 
-    found = []
+    cells = []
     for band in ("batch", "mid"):
-        cpu, memory = (each.lends.get(f"kubernetes.io/{band}-{what}") for what in ("cpu", "memory"))
-        found.append("-" if cpu is None else f"{value(cpu) / 1000:g}")
-        found.append("-" if memory is None else f"{value(memory) / GIB:.1f}Gi")
-    return found
+        cpu, memory = (standing.lends.get(f"kubernetes.io/{band}-{what}") for what in ("cpu", "memory"))
+        cells.append("-" if cpu is None else f"{value(cpu) / 1000:g}")
+        cells.append("-" if memory is None else f"{value(memory) / GIB:.1f}Gi")
+    return cells

@@ -60,14 +60,14 @@ def preview(
     wanted = (feature_of(feature),) if feature else FEATURES
     matcher = parse_labels(selector) if selector else None
     with Progress() as progress:
-        found = snapshot.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), configuration=True)
+        manifests = snapshot.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), configuration=True)
         now_s = time.time()
-        told = [feature_preview(found, each, matcher, percent, now_s) for each in wanted]
+        previews = [feature_preview(manifests, chosen, matcher, percent, now_s) for chosen in wanted]
     if output == "table":
-        for i, each in enumerate(told):
-            click.echo("\n" * bool(i) + _tables(each))
+        for i, feature_previewed in enumerate(previews):
+            click.echo("\n" * bool(i) + _tables(feature_previewed))
     else:
-        structured.say(told, output)
+        structured.say(previews, output)
     click.echo("note: this was a preview: nothing was changed", err=True)
     return 0
 
@@ -86,41 +86,48 @@ def _moves(
     return code if isinstance(code, int) else 0
 
 
-def _tables(told: FeaturePreview) -> str:
-    lines = [f"{told.feature}: {told.about}"]
-    if told.already:
-        lines.append(
-            f"on already: {', '.join(told.already[:MOST_PODS])}{' ...' if len(told.already) > MOST_PODS else ''}"
-        )
-    if not told.nodes:
+def _tables(previewed: FeaturePreview) -> str:
+    lines = [f"{previewed.feature}: {previewed.about}"]
+    if previewed.already:
+        more = " ..." if len(previewed.already) > MOST_PODS else ""
+        lines.append(f"on already: {', '.join(previewed.already[:MOST_PODS])}{more}")
+    if not previewed.nodes:
         lines.append("no node would change")
     else:
-        lines.append(_table(told))
-        if len(told.nodes) > MOST_NODES:
-            lines.append(f"and {len(told.nodes) - MOST_NODES} more nodes (all of them with -o json)")
-        cpus, gib = told.batch_cpu_milli / 1000, told.batch_memory_bytes / GIB
-        lent = f", {cpus:g} CPUs and {gib:.1f}Gi lent" if told.lends else ""
-        evicted = f", {counted(len(told.evictions), 'pod')} evicted" if told.lends or told.holds_back else ""
-        lines.append(f"in all: {counted(len(told.nodes), 'node')}{lent}{evicted}")
-    lines += [f"  {each.pod} on {each.node} by {each.by}: {each.why}" for each in told.evictions[:MOST_PODS]]
-    lines += [f"note: {note}" for note in told.notes]
+        lines.append(_table(previewed))
+        if len(previewed.nodes) > MOST_NODES:
+            lines.append(f"and {len(previewed.nodes) - MOST_NODES} more nodes (all of them with -o json)")
+        cpus, gib = previewed.batch_cpu_milli / 1000, previewed.batch_memory_bytes / GIB
+        lent = f", {cpus:g} CPUs and {gib:.1f}Gi lent" if previewed.lends else ""
+        evicted = (
+            f", {counted(len(previewed.evictions), 'pod')} evicted" if previewed.lends or previewed.holds_back else ""
+        )
+        lines.append(f"in all: {counted(len(previewed.nodes), 'node')}{lent}{evicted}")
+    lines += [
+        f"  {eviction.pod} on {eviction.node} by {eviction.by}: {eviction.why}"
+        for eviction in previewed.evictions[:MOST_PODS]
+    ]
+    lines += [f"note: {note}" for note in previewed.notes]
     return "\n".join(lines)
 
 
-def _table(told: FeaturePreview) -> str:
+def _table(previewed: FeaturePreview) -> str:
     """Each feature with the columns that it has figures for."""
-    nodes = dict(list(told.nodes.items())[:MOST_NODES])
+    nodes = dict(list(previewed.nodes.items())[:MOST_NODES])
     columns: list[tuple[str, list[str]]] = [("NODE", list(nodes))]
-    if told.lends:
+    if previewed.lends:
         lent = [
-            f"{each.batch_cpu_milli / 1000:g} CPUs, {each.batch_memory_bytes / GIB:.1f}Gi" for each in nodes.values()
+            f"{outlook.batch_cpu_milli / 1000:g} CPUs, {outlook.batch_memory_bytes / GIB:.1f}Gi"
+            for outlook in nodes.values()
         ]
         columns.append(("WOULD LEND", lent))
-    if told.holds_back:
-        held = [f"{each.held_back_milli / 1000:g} CPUs" if each.held_back_milli else "-" for each in nodes.values()]
+    if previewed.holds_back:
+        held = [
+            f"{outlook.held_back_milli / 1000:g} CPUs" if outlook.held_back_milli else "-" for outlook in nodes.values()
+        ]
         columns.append(("HELD BACK", held))
-    columns.append(("SERVICES", [str(each.services) for each in nodes.values()]))
-    columns.append(("BATCH PODS", [str(each.batch_pods) for each in nodes.values()]))
-    if told.lends:
-        columns.append(("WHY NOT", [each.why or "-" for each in nodes.values()]))
+    columns.append(("SERVICES", [str(outlook.services) for outlook in nodes.values()]))
+    columns.append(("BATCH PODS", [str(outlook.batch_pods) for outlook in nodes.values()]))
+    if previewed.lends:
+        columns.append(("WHY NOT", [outlook.why or "-" for outlook in nodes.values()]))
     return table([tuple(head for head, _ in columns), *zip(*(cells for _, cells in columns), strict=True)])

@@ -51,7 +51,7 @@ def component_options(command: F) -> F:
 
     @wraps(command)
     def with_common(**given: Any) -> Any:
-        common = Common(**{each.name: given.pop(each.name) for each in fields(Common)})
+        common = Common(**{field.name: given.pop(field.name) for field in fields(Common)})
         if (common.tls_cert_file is None) != (common.tls_private_key_file is None):
             raise click.UsageError("--tls-cert-file and --tls-private-key-file go together")
         if common.tls_self_signed and common.tls_cert_file is not None:

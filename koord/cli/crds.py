@@ -29,15 +29,15 @@ def crds(names: tuple[str, ...], output: str) -> None:
         return
     from koord.api.text.yaml import dump
 
-    for each in manifests:
-        click.echo("---\n" + dump(each), nl=False)
+    for document in manifests:
+        click.echo("---\n" + dump(document), nl=False)
 
 
 def _named(name: str) -> Definition:
     from koord.api.protocol.crd.definitions import DEFINITIONS, find
 
-    found = find(name)
-    if found is None:
-        known = ", ".join(definition.kind.kind for definition in DEFINITIONS)
-        raise click.BadParameter(f"{name!r} is no kind of koord's. Kinds are {known}.", param_hint="--name")
-    return found
+    definition = find(name)
+    if definition is None:
+        kinds = ", ".join(definition.kind.kind for definition in DEFINITIONS)
+        raise click.BadParameter(f"{name!r} is no kind of koord's. Kinds are {kinds}.", param_hint="--name")
+    return definition

@@ -86,10 +86,10 @@ def deschedule(
         if live:
             from koord.offline.live import snapshot
 
-            found = snapshot.live(
+            current = snapshot.live(
                 kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), more=(*WORKLOADS, POD_MIGRATION_JOBS)
             )
-            manifests, now_s = snapshot.merged(manifests, found), time.time() if now is None else now_s
+            manifests, now_s = snapshot.merged(manifests, current), time.time() if now is None else now_s
         manifests.require_valid()
         scales = snapshot.scales(kubeconfig, context, manifests) if live else {}
         given = configuration_of(DeschedulerConfiguration, "DeschedulerConfiguration", config, manifests)
@@ -98,7 +98,7 @@ def deschedule(
         running = None
         if live and given is None:
             running = snapshot.descheduler_settings(kubeconfig, context, time.time(), note)
-        ready = compiled(given or running or SHIPPED, [load(each) for each in plugins])
+        ready = compiled(given or running or SHIPPED, [load(plugin_path) for plugin_path in plugins])
         progress.say("looking at nodes and pods")
         decided = decide(manifests, ready, profiles_of(scheduler), now_s=now_s, scales=scales, has_all_pods=live)
     if running is not None:
@@ -121,23 +121,23 @@ def _print(decided: Descheduled, output: str) -> None:
         structured.say(decided, output)
         return
     if output == "name":
-        for each in decided.migrations:
-            if each.allowed:
-                click.echo(f"pod/{each.pod}")
+        for migration in decided.migrations:
+            if migration.allowed:
+                click.echo(f"pod/{migration.pod}")
         return
     if decided.skipped:
         click.echo(decided.skipped)
     if decided.migrations:
         rows = [
             (
-                str(each.order),
-                each.pod,
-                each.from_,
-                each.to or "-",
-                "yes" if each.allowed else "waits",
-                each.why or each.reason,
+                str(migration.order),
+                migration.pod,
+                migration.from_,
+                migration.to or "-",
+                "yes" if migration.allowed else "waits",
+                migration.why or migration.reason,
             )
-            for each in decided.migrations
+            for migration in decided.migrations
         ]
         most = len(rows) if output == "wide" else MOST_MOVES
         click.echo(table([("ORDER", "POD", "FROM", "TO", "NOW", "WHY"), *rows[:most]], right=frozenset({0})))
@@ -158,10 +158,10 @@ def _print(decided: Descheduled, output: str) -> None:
     for name in decided.cordons:
         click.echo(f"{name} would be cordoned before its pods move")
     if decided.deletion_costs:
-        costs = sorted(decided.deletion_costs.items(), key=lambda each: (each[1], each[0]))
+        costs = sorted(decided.deletion_costs.items(), key=lambda cost: (cost[1], cost[0]))
         click.echo(table([("POD", "DELETION COST"), *((pod, str(cost)) for pod, cost in costs)], right=frozenset({1})))
         click.echo()
-    allowed = sum(each.allowed for each in decided.migrations)
+    allowed = sum(migration.allowed for migration in decided.migrations)
     waiting = len(decided.migrations) - allowed
     hot = sum(seen.class_ in ("high", "prodHigh") for seen in decided.nodes.values())
     nodes, moves = counted(len(decided.nodes), "node"), counted(allowed, "pod")

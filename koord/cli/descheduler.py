@@ -79,21 +79,21 @@ def descheduler(
     from koord.kube.settings_paths import SettingsPaths
 
     def read() -> DeschedulerConfiguration:
-        found = SHIPPED
+        read_config = SHIPPED
         if config is not None:
-            found = configuration_file(config, DeschedulerConfiguration, "DeschedulerConfiguration")
-        findings = of_descheduler(found, load_limits(scheduler)) if config is not None else Findings()
+            read_config = configuration_file(config, DeschedulerConfiguration, "DeschedulerConfiguration")
+        findings = of_descheduler(read_config, load_limits(scheduler)) if config is not None else Findings()
         if findings.faults:
             raise Invalid("thresholds of usage", findings.faults)
         for warning in findings.warnings:
             click.echo(f"warning: {warning}", err=True)
-        return led_in(found, namespace)
+        return led_in(read_config, namespace)
 
     scheduler = SHIPPED_SCHEDULER
     if scheduler_config is not None:
         scheduler = configuration_file(scheduler_config, SchedulerConfiguration, "KubeSchedulerConfiguration")
     configuration = read()
-    own = tuple(load(each) for each in plugins)
+    own = tuple(load(plugin_path) for plugin_path in plugins)
     compiled(configuration, own)
     gates = parse_gates(DeschedulerGate, feature_gates)
     elect = configuration.leader_election.leader_elect if leader_elect is None else leader_elect

@@ -177,7 +177,7 @@ def explain(
         if is_previewed:
             # As in a plan, the given configuration determines what nodes lend.
             _, manifests = preview(manifests, now_s=now_s)
-        own = [load(each) for each in plugins]
+        own = [load(plugin_path) for plugin_path in plugins]
         profiles = profiles_of(given or SHIPPED, own, gates)
         progress.say("explaining")
         if gang is not None:
@@ -232,9 +232,9 @@ def explain(
             unanswered=supposing(given, unanswered),
         )
     # Warnings about koord's own default configuration do not help a user who asks about a pod.
-    known = profiles.warnings if given is None else ()
+    warned = profiles.warnings if given is None else ()
     for warning in dict.fromkeys(answer.warnings):
-        if warning not in known:
+        if warning not in warned:
             click.echo(f"note: {warning}", err=True)
     ignored = {kind: number for kind, number in answer.ignored.items() if kind != "ConfigMap" or not is_previewed}
     say_of(manifests, {} if live else ignored)
@@ -253,14 +253,14 @@ def _is_meant_as_pod(key: str, workload: tuple[Kind[Any], str], written: Manifes
     if _is_there(expanded, key):
         return True
     kind, name = workload
-    is_workload = any(each.metadata.key == name for each in written.of(kind))
+    is_workload = any(workload.metadata.key == name for workload in written.of(kind))
     return not is_workload and key.partition("/")[0] in _namespaces(expanded)
 
 
 def _namespaces(manifests: Manifests) -> set[str]:
     from koord.api import kinds
 
-    named = {each.metadata.name for each in manifests.of(kinds.NAMESPACES)}
+    named = {named_namespace.metadata.name for named_namespace in manifests.of(kinds.NAMESPACES)}
     return named | {pod.metadata.namespace for pod in manifests.of(kinds.PODS)}
 
 
@@ -293,13 +293,13 @@ def _require_no_workload(key: str, written: Manifests, expanded: Manifests) -> N
     owned = [*expanded.of(kinds.PODS), *expanded.of(kinds.REPLICA_SETS)]
     owners = {
         owner.kind
-        for each in owned
-        if each.metadata.namespace == namespace
-        for owner in each.metadata.owner_references or ()
+        for holder in owned
+        if holder.metadata.namespace == namespace
+        for owner in holder.metadata.owner_references or ()
         if owner.name == name
     }
     for kind in WORKLOADS:
-        if kind.kind in owners or any(each.metadata.key == key for each in written.of(kind)):
+        if kind.kind in owners or any(workload.metadata.key == key for workload in written.of(kind)):
             word = kind.kind.lower()
             raise BadInput(
                 f"there is no pod {key}, but a {kind.kind}: koord explain {word}/{name} -n {namespace} explains it"
@@ -309,17 +309,17 @@ def _require_no_workload(key: str, written: Manifests, expanded: Manifests) -> N
 def _print_gone(key: str, past: PodHistory, output: str) -> None:
     """Prints the history of a pod that no longer exists."""
     if output == "table":
-        told = [f"{click.style(key, bold=True)} is gone", *_history(past.moves, past.slowdowns)]
+        paragraphs = [f"{click.style(key, bold=True)} is gone", *_history(past.moves, past.slowdowns)]
         if past.events:
-            told.append(f"{heading('EVENTS')}\n{_indented(chr(10).join(past.events))}")
-        click.echo("\n\n".join(told))
+            paragraphs.append(f"{heading('EVENTS')}\n{_indented(chr(10).join(past.events))}")
+        click.echo("\n\n".join(paragraphs))
     else:
         structured.say({"pod": key, "outcome": "gone", **past._asdict()}, output)
 
 
 def _history(moves: tuple[str, ...], slowdowns: tuple[str, ...]) -> list[str]:
-    told = [_slowdowns(slowdowns)] if slowdowns else []
-    return [*told, _moves(moves)] if moves else told
+    paragraphs = [_slowdowns(slowdowns)] if slowdowns else []
+    return [*paragraphs, _moves(moves)] if moves else paragraphs
 
 
 def _slowdowns(slowdowns: tuple[str, ...]) -> str:
@@ -338,149 +338,153 @@ def _key(pod: str, namespace: str) -> str:
     return pod
 
 
-def _print(found: Explained, output: str) -> None:
+def _print(outcome: Explained, output: str) -> None:
     if output == "table":
-        click.echo("\n\n".join(_text(found)))
+        click.echo("\n\n".join(_text(outcome)))
     else:
-        structured.say(found, output)
+        structured.say(outcome, output)
 
 
-def _text(found: Explained) -> list[str]:
+def _text(outcome: Explained) -> list[str]:
     """Paragraphs."""
-    told = found.explanation
-    paragraphs = [_first_line(found)]
-    paragraphs += _history(found.moves, found.slowdowns)
-    if told is None:
+    explanation = outcome.explanation
+    paragraphs = [_first_line(outcome)]
+    paragraphs += _history(outcome.moves, outcome.slowdowns)
+    if explanation is None:
         return paragraphs
-    if found.unanswered:
-        paragraphs.append(_schedulers(found))
-    if told.job:
-        paragraphs.append(f"{heading('JOB')}   {found.message}")
-    paragraphs += [f"{heading('WITHOUT EFFECT')}   {each}" for each in found.unacted]
-    return paragraphs + _paragraphs(told)
+    if outcome.unanswered:
+        paragraphs.append(_schedulers(outcome))
+    if explanation.job:
+        paragraphs.append(f"{heading('JOB')}   {outcome.message}")
+    paragraphs += [f"{heading('WITHOUT EFFECT')}   {warning}" for warning in outcome.unacted]
+    return paragraphs + _paragraphs(explanation)
 
 
-def _paragraphs(told: Explanation) -> list[str]:
+def _paragraphs(explanation: Explanation) -> list[str]:
     """Where something would go, or why nowhere."""
     paragraphs = []
-    if told.refusal:
-        paragraphs.append(f"{heading('WHY NOT')}   whatever the node: {told.refusal}")
-    elif told.why_not:
-        paragraphs.append(_why_not(told))
-    elif not told.nodes:
+    if explanation.refusal:
+        paragraphs.append(f"{heading('WHY NOT')}   whatever the node: {explanation.refusal}")
+    elif explanation.why_not:
+        paragraphs.append(_why_not(explanation))
+    elif not explanation.nodes:
         paragraphs.append(f"{heading('WHY NOT')}   there are no nodes: add one, or start koord up with --nodes 3")
-    if told.quota is not None and told.quota.short:
-        paragraphs.append(quota_path(told.quota))
-    if told.volumes:
-        paragraphs.append(f"{heading('VOLUMES')}   {told.volumes}")
-    if told.changes:
-        paragraphs.append(_changes(told.changes))
-    elif told.chosen is None and told.nodes and not told.refusal and not told.job:
+    if explanation.quota is not None and explanation.quota.short:
+        paragraphs.append(quota_path(explanation.quota))
+    if explanation.volumes:
+        paragraphs.append(f"{heading('VOLUMES')}   {explanation.volumes}")
+    if explanation.changes:
+        paragraphs.append(_changes(explanation.changes))
+    elif explanation.chosen is None and explanation.nodes and not explanation.refusal and not explanation.job:
         paragraphs.append(
             f"{heading('WHAT WOULD LET IT IN')}   no small change of the pod or of a node that koord knows of"
         )
-    if told.preemption is not None:
-        paragraphs.append(_preemption(told))
-    if told.suggestion is not None and told.suggestion.type != "WaitingVictimReleased":
-        paragraphs.append(f"{heading('SUGGESTION')}   {told.suggestion.type}: {told.suggestion.message}")
-    if told.why_there:
-        if told.gets:
-            paragraphs.append(f"{heading('GETS')}   {'; '.join(told.gets.values())}")
-        paragraphs.append(_why_there(told))
+    if explanation.preemption is not None:
+        paragraphs.append(_preemption(explanation))
+    if explanation.suggestion is not None and explanation.suggestion.type != "WaitingVictimReleased":
+        paragraphs.append(f"{heading('SUGGESTION')}   {explanation.suggestion.type}: {explanation.suggestion.message}")
+    if explanation.why_there:
+        if explanation.gets:
+            paragraphs.append(f"{heading('GETS')}   {'; '.join(explanation.gets.values())}")
+        paragraphs.append(_why_there(explanation))
     return paragraphs
 
 
-def _first_line(found: Explained) -> str:
-    told = found.explanation
-    name = click.style(found.pod, bold=True)
-    if told is None:
-        return f"{name} is {found.outcome}: {found.message}"
-    beside = [f"profile {told.profile}"]
-    if found.foreign and not found.unanswered:
-        beside.append(f"though it is left to the scheduler {found.foreign}")
-    if found.placed_before:
-        beside.append(f"after {counted(found.placed_before, 'pod')} ahead of it in the queue")
+def _first_line(outcome: Explained) -> str:
+    explanation = outcome.explanation
+    name = click.style(outcome.pod, bold=True)
+    if explanation is None:
+        return f"{name} is {outcome.outcome}: {outcome.message}"
+    beside = [f"profile {explanation.profile}"]
+    if outcome.foreign and not outcome.unanswered:
+        beside.append(f"though it is left to the scheduler {outcome.foreign}")
+    if outcome.placed_before:
+        beside.append(f"after {counted(outcome.placed_before, 'pod')} ahead of it in the queue")
     where = f"({', '.join(beside)})"
-    if told.chosen is None:
+    if explanation.chosen is None:
         said = click.style("fits nowhere", fg="red")
     else:
-        said = f"goes to {click.style(told.chosen, fg='green')}"
-    then = "fit nowhere" if told.chosen is None else f"go to {told.chosen}"
-    if found.unanswered:
+        said = f"goes to {click.style(explanation.chosen, fg='green')}"
+    then = "fit nowhere" if explanation.chosen is None else f"go to {explanation.chosen}"
+    if outcome.unanswered:
         stays = click.style("stays pending", fg="red")
-        return f"{name} {stays}: {found.unanswered}. With one that has koord's plugins, it would {then} {where}"
-    if found.outcome == "waiting":
-        return f"{name} is {found.message}. Were it let through, it would {then} {where}"
-    if found.missing_node:
-        gone = click.style(f"is bound to {found.missing_node}, which does not exist", fg="red")
+        return f"{name} {stays}: {outcome.unanswered}. With one that has koord's plugins, it would {then} {where}"
+    if outcome.outcome == "waiting":
+        return f"{name} is {outcome.message}. Were it let through, it would {then} {where}"
+    if outcome.missing_node:
+        gone = click.style(f"is bound to {outcome.missing_node}, which does not exist", fg="red")
         help_ = "Nothing runs it: delete the pod, or bring the node back."
         return f"{name} {gone}. {help_} If the pod were to be placed now, it would {then} {where}"
-    if found.as_if_new:
-        if told.node == told.chosen:
-            return f"{name} is on {told.node}, and would go there again if it were to be placed now {where}"
-        there = "nowhere" if told.chosen is None else f"to {told.chosen}"
-        return f"{name} is on {told.node}. If it were to be placed now, it would go {there} {where}"
+    if outcome.as_if_new:
+        if explanation.node == explanation.chosen:
+            return f"{name} is on {explanation.node}, and would go there again if it were to be placed now {where}"
+        there = "nowhere" if explanation.chosen is None else f"to {explanation.chosen}"
+        return f"{name} is on {explanation.node}. If it were to be placed now, it would go {there} {where}"
     return f"{name} {said} {where}"
 
 
-def _schedulers(found: Explained) -> str:
+def _schedulers(outcome: Explained) -> str:
     title = heading("SCHEDULER")
-    start = "koord scheduler" + (" --alone" if found.scheduler_name == "default-scheduler" else "")
-    if found.foreign:
+    start = "koord scheduler" + (" --alone" if outcome.scheduler_name == "default-scheduler" else "")
+    if outcome.foreign:
         start = "koord scheduler --config FILE, with a profile of that name"
     return f"{title}   start one: {start}; or give the pod a schedulerName that koord status lists"
 
 
-def _why_not(told: Explanation) -> str:
+def _why_not(explanation: Explanation) -> str:
     rows = [("PLUGIN", "REASON", "NODES", "FOR EXAMPLE")]
-    for each in told.why_not:
-        reason = f"{each.reason}: {each.detail}" if each.detail else each.reason
-        rows.append((each.plugin, reason, str(each.nodes), ", ".join(each.examples)))
-    title = f"{heading('WHY NOT')}   {told.feasible} of {counted(told.nodes, 'node')} would do"
+    for against in explanation.why_not:
+        reason = f"{against.reason}: {against.detail}" if against.detail else against.reason
+        rows.append((against.plugin, reason, str(against.nodes), ", ".join(against.examples)))
+    title = f"{heading('WHY NOT')}   {explanation.feasible} of {counted(explanation.nodes, 'node')} would do"
     return f"{title}\n{_indented(table(rows, right=frozenset({2}), most=_most()))}"
 
 
-def _why_there(told: Explanation) -> str:
+def _why_there(explanation: Explanation) -> str:
     """Plugins as rows and nodes as columns: there are more plugins, and their names are long."""
-    best = _that_fit(told)
-    plugins = dict.fromkeys(name for each in best for name in each.scores if told.weights.get(name))
-    rows = [("PLUGIN", "WEIGHT", *(f"{each.node}{' *' if each.chosen else ''}" for each in best))]
+    best = _that_fit(explanation)
+    plugins = dict.fromkeys(name for standing in best for name in standing.scores if explanation.weights.get(name))
+    rows = [("PLUGIN", "WEIGHT", *(f"{standing.node}{' *' if standing.chosen else ''}" for standing in best))]
     for name in plugins:
-        rows.append((name, str(told.weights[name]), *(str(each.scores.get(name, 0)) for each in best)))
-    rows.append(("TOTAL", "", *(str(each.total) for each in best)))
-    more = f", the best {len(best)} of them" if told.feasible > len(best) else ""
-    star = "; * is chosen" if any(each.chosen for each in best) else ""
-    title = f"{heading('WHY THERE')}   {told.feasible} of {counted(told.nodes, 'node')} would do{more}{star}"
-    colours = {f"{each.node} *": "green" for each in best if each.chosen}
+        rows.append((name, str(explanation.weights[name]), *(str(standing.scores.get(name, 0)) for standing in best)))
+    rows.append(("TOTAL", "", *(str(standing.total) for standing in best)))
+    more = f", the best {len(best)} of them" if explanation.feasible > len(best) else ""
+    star = "; * is chosen" if any(standing.chosen for standing in best) else ""
+    title = (
+        f"{heading('WHY THERE')}   {explanation.feasible} of {counted(explanation.nodes, 'node')} would do{more}{star}"
+    )
+    colours = {f"{standing.node} *": "green" for standing in best if standing.chosen}
     shown = f"{title}\n{_indented(table(rows, right=frozenset(range(1, len(best) + 2)), colours=colours))}"
-    return "\n".join([shown.rstrip("\n"), *(f"  {remark}" for remark in told.remarks)]) + "\n" * shown.endswith("\n")
+    return "\n".join([shown.rstrip("\n"), *(f"  {remark}" for remark in explanation.remarks)]) + "\n" * shown.endswith(
+        "\n"
+    )
 
 
 def _changes(changes: tuple[ChangeTold, ...]) -> str:
     rows = [("ON", "CHANGES", "WITH")]
-    for each in changes:
-        shown = ", ".join(each.nodes[:3]) + (f" or {len(each.nodes) - 3} more" if len(each.nodes) > 3 else "")
-        on = dict.fromkeys("other pods" if step.on == "others" else step.on for step in each.steps)
-        rows.append((shown, ", ".join(on), " and ".join(step.text for step in each.steps)))
+    for change in changes:
+        shown = ", ".join(change.nodes[:3]) + (f" or {len(change.nodes) - 3} more" if len(change.nodes) > 3 else "")
+        on = dict.fromkeys("other pods" if step.on == "others" else step.on for step in change.steps)
+        rows.append((shown, ", ".join(on), " and ".join(step.text for step in change.steps)))
     title = f"{heading('WHAT WOULD LET IT IN')}   the smallest changes, each tried out"
     return f"{title}\n{_indented(table(rows, most=_most()))}"
 
 
-def _preemption(told: Explanation) -> str:
-    found = told.preemption
-    assert found is not None
+def _preemption(explanation: Explanation) -> str:
+    preemption = explanation.preemption
+    assert preemption is not None
     title = heading("PREEMPTION")
-    if found.node is None:
-        return f"{title}   {found.message.removeprefix(_PREFIX)}"
-    return f"{title}   would make room on {found.node}: {', '.join(found.victims)} would have to go"
+    if preemption.node is None:
+        return f"{title}   {preemption.message.removeprefix(_PREFIX)}"
+    return f"{title}   would make room on {preemption.node}: {', '.join(preemption.victims)} would have to go"
 
 
-def _that_fit(told: Explanation) -> tuple[Standing, ...]:
+def _that_fit(explanation: Explanation) -> tuple[Standing, ...]:
     """The best nodes, as many as fit side by side on the terminal."""
-    most, best = _most(), told.why_there
+    most, best = _most(), explanation.why_there
     if most is None:
         return best
-    left = most - max(len(name) for name in (*told.weights, "PLUGIN")) - GAP - len("WEIGHT")
+    left = most - max(len(name) for name in (*explanation.weights, "PLUGIN")) - GAP - len("WEIGHT")
     number = 0
     while number < len(best) and (left := left - GAP - len(f"{best[number].node} *")) >= 0:
         number += 1

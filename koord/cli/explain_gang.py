@@ -24,58 +24,67 @@ def gang_key(argument: str, namespace: str) -> str | None:
     return name if "/" in name else f"{namespace}/{name}"
 
 
-def print_gang(found: GangExplained, output: str) -> None:
+def print_gang(explained: GangExplained, output: str) -> None:
     if output == "table":
-        click.echo("\n\n".join(_text(found)))
+        click.echo("\n\n".join(_text(explained)))
     else:
-        structured.say(found, output)
+        structured.say(explained, output)
 
 
-def _text(found: GangExplained) -> list[str]:
+def _text(explained: GangExplained) -> list[str]:
     """Paragraphs."""
-    paragraphs = [_first_line(found), _figures(found)]
-    if found.why_not:
+    paragraphs = [_first_line(explained), _figures(explained)]
+    if explained.why_not:
         rows: list[tuple[str, ...]] = [("REASON", "NODES")]
-        rows += [(reason, str(number)) for reason, number in sorted(found.why_not.items())]
+        rows += [(reason, str(number)) for reason, number in sorted(explained.why_not.items())]
         title = f"{heading('WHY NOT')}   for the first pod without a place, with those placed that fit"
         paragraphs.append(f"{title}\n{_indented(rows)}")
-    if found.changes:
+    if explained.changes:
         title = f"{heading('WHAT WOULD LET IT IN')}   the smallest changes, each tried out"
-        paragraphs.append("\n".join([title, *(f"  {each}" for each in found.changes)]))
-    elif found.outcome == "unschedulable":
+        paragraphs.append("\n".join([title, *(f"  {change}" for change in explained.changes)]))
+    elif explained.outcome == "unschedulable":
         paragraphs.append(f"{heading('WHAT WOULD LET IT IN')}   no small change that koord knows of")
-    if found.network:
+    if explained.network:
         title = f"{heading('NETWORK')}   what each domain could take of its pods"
-        paragraphs.append("\n".join([title, *(f"  {line}" for line in found.network)]))
-    if found.victims:
-        told = f"would make room for it: {', '.join(found.victims)} would have to go"
-        paragraphs.append(f"{heading('PREEMPTION')}   {told}")
-    if found.nodes:
-        rows = [("NODE", "PODS"), *((node, str(number)) for node, number in sorted(found.nodes.items()))]
+        paragraphs.append("\n".join([title, *(f"  {line}" for line in explained.network)]))
+    if explained.victims:
+        victims = f"would make room for it: {', '.join(explained.victims)} would have to go"
+        paragraphs.append(f"{heading('PREEMPTION')}   {victims}")
+    if explained.nodes:
+        rows = [("NODE", "PODS"), *((node, str(number)) for node, number in sorted(explained.nodes.items()))]
         paragraphs.append(f"{heading('WHERE')}\n{_indented(rows)}")
     return paragraphs
 
 
-def _first_line(found: GangExplained) -> str:
-    name = click.style(found.gang, bold=True)
-    after = f" (after {counted(found.placed_before, 'pod')} ahead of it in the queue)" if found.placed_before else ""
-    if found.outcome == "unschedulable":
-        return f"{name} {click.style('fits nowhere', fg='red')}: {found.message}{after}"
-    if found.outcome == "fits":
-        return f"{name} {click.style('fits', fg='green')}: {found.message}{after}"
-    return f"{name} is {found.message}" if found.outcome == "waiting" else f"{name}: {found.message}"
+def _first_line(explained: GangExplained) -> str:
+    name = click.style(explained.gang, bold=True)
+    after = (
+        f" (after {counted(explained.placed_before, 'pod')} ahead of it in the queue)"
+        if explained.placed_before
+        else ""
+    )
+    if explained.outcome == "unschedulable":
+        return f"{name} {click.style('fits nowhere', fg='red')}: {explained.message}{after}"
+    if explained.outcome == "fits":
+        return f"{name} {click.style('fits', fg='green')}: {explained.message}{after}"
+    return f"{name} is {explained.message}" if explained.outcome == "waiting" else f"{name}: {explained.message}"
 
 
-def _figures(found: GangExplained) -> str:
-    least = "?" if found.min_member is None else str(found.min_member)
-    told = [f"needs {least}", counted(found.pods, "pod"), f"{found.bound} bound", f"{found.waiting} waiting"]
-    if found.match_policy:
-        told.append(found.match_policy)
-    if found.phase:
-        told.append(f"phase {found.phase}")
-    if len(found.group) > 1:
-        told.append(f"together with {', '.join(each for each in found.group if each != found.gang)}")
-    return f"{heading('GANG')}   {', '.join(told)}"
+def _figures(explained: GangExplained) -> str:
+    least = "?" if explained.min_member is None else str(explained.min_member)
+    figures = [
+        f"needs {least}",
+        counted(explained.pods, "pod"),
+        f"{explained.bound} bound",
+        f"{explained.waiting} waiting",
+    ]
+    if explained.match_policy:
+        figures.append(explained.match_policy)
+    if explained.phase:
+        figures.append(f"phase {explained.phase}")
+    if len(explained.group) > 1:
+        figures.append(f"together with {', '.join(gang for gang in explained.group if gang != explained.gang)}")
+    return f"{heading('GANG')}   {', '.join(figures)}"
 
 
 def _indented(rows: list[tuple[str, ...]]) -> str:

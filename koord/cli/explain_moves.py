@@ -41,13 +41,13 @@ def history(kubeconfig: str | None, context: str | None, key: str, now_s: float)
 
 
 def _moves_in(manifests: Manifests, profiles: Callable[[], Profiles], key: str, now_s: float) -> tuple[str, ...]:
-    found = moves_of(
+    moves = moves_of(
         key, manifests.of(kinds.PODS), manifests.of(kinds.POD_MIGRATION_JOBS), manifests.of(kinds.EVENTS), now_s
     )
     config = configuration_of(DeschedulerConfiguration, "DeschedulerConfiguration", None, manifests)
     if config is None or all(pod.metadata.key != key for pod in manifests.of(kinds.PODS)):
-        return found
-    return (*found, *would_move(key, deschedule(manifests, compiled(config), profiles(), now_s=now_s)))
+        return moves
+    return (*moves, *would_move(key, deschedule(manifests, compiled(config), profiles(), now_s=now_s)))
 
 
 def history_in(manifests: Manifests, profiles: Callable[[], Profiles], key: str, now_s: float) -> PodHistory:

@@ -66,7 +66,7 @@ def explain_node(
 
             progress.say(f"looking at {name}")
             manifests, seen = with_node(manifests, name, kubeconfig, context, now_s)
-        told, notes = explain_of(
+        explanation, notes = explain_of(
             manifests,
             name,
             now_s=now_s,
@@ -79,11 +79,11 @@ def explain_node(
     say_of(manifests, {})
     drawn = picture_of(manifests, name)
     if output == "table":
-        first, *others = _paragraphs(told)
-        click.echo("\n\n".join([first, *(_drawn(each) for each in drawn), *others]))
+        first, *others = _paragraphs(explanation)
+        click.echo("\n\n".join([first, *(_drawn(drawing) for drawing in drawn), *others]))
     else:
-        picture = {each.name: each.data for each in drawn}
-        structured.say({**msgspec.to_builtins(told), "picture": picture}, output)
+        picture = {drawing.name: drawing.data for drawing in drawn}
+        structured.say({**msgspec.to_builtins(explanation), "picture": picture}, output)
     return 0
 
 
@@ -92,97 +92,99 @@ def _drawn(section: Section) -> str:
     return "\n".join([f"{heading(section.name.upper())}   {section.title}", *(f"  {line}" for line in lines)])
 
 
-def _paragraphs(told: NodeExplanation) -> list[str]:
-    found = [_head(told)]
-    found += [_resource(each) for each in told.resources if each.lines or each.published is not None]
-    found += [_pods(told.pods)] if told.pods and told.colocation else []
-    found += [_zones(told)] if told.zones else []
-    changed = [each for each in told.settings if each.set_in != "default"]
-    found += [_settings(changed)] if changed else []
-    found += [f"{heading('NOTES')}\n" + _indented("\n".join(told.notes))] if told.notes else []
-    return found
+def _paragraphs(explanation: NodeExplanation) -> list[str]:
+    paragraphs = [_head(explanation)]
+    paragraphs += [
+        _resource(resource) for resource in explanation.resources if resource.lines or resource.published is not None
+    ]
+    paragraphs += [_pods(explanation.pods)] if explanation.pods and explanation.colocation else []
+    paragraphs += [_zones(explanation)] if explanation.zones else []
+    changed = [setting for setting in explanation.settings if setting.set_in != "default"]
+    paragraphs += [_settings(changed)] if changed else []
+    paragraphs += [f"{heading('NOTES')}\n" + _indented("\n".join(explanation.notes))] if explanation.notes else []
+    return paragraphs
 
 
-def _head(told: NodeExplanation) -> str:
+def _head(explanation: NodeExplanation) -> str:
     from koord.manager.lending.freshness import duration
 
-    name = click.style(told.node, bold=True)
-    if told.why_off:
-        return f"{name} lends nothing: {told.why_off}"
-    report = told.report
+    name = click.style(explanation.node, bold=True)
+    if explanation.why_off:
+        return f"{name} lends nothing: {explanation.why_off}"
+    report = explanation.report
     if report.distrusted:
         return f"{name} lends nothing: {report.distrusted}"
     lent = ", ".join(
-        f"{each.resource.removeprefix(_SHORT)} {amount(each, each.recomputed)}"
-        for each in told.resources
-        if each.recomputed is not None and each.resource.startswith(_SHORT)
+        f"{resource.resource.removeprefix(_SHORT)} {amount(resource, resource.recomputed)}"
+        for resource in explanation.resources
+        if resource.recomputed is not None and resource.resource.startswith(_SHORT)
     )
     age, left = duration(report.age_seconds or 0), duration(report.stale_in_seconds or 0)
     ahead = f"; the node's clock is {duration(report.ahead_seconds)} ahead" if report.ahead_seconds > 1 else ""
     return f"{name} lends {lent}\nmeasured {age} ago; stale in {left}, after which nothing is lent{ahead}"
 
 
-def _resource(each: ResourceExplanation) -> str:
-    policy = f"   by {each.policy}" if each.policy else ""
-    title = f"{heading(each.resource)}{policy}"
-    if each.recomputed is None:
-        said = f"not lent: {each.why_none}" if each.why_none else "not lent"
-        return f"{title}\n{_indented(said)}\n{_indented(_published(each))}"
-    lines = [line for line in each.lines if not _says_nothing(line, each)]
-    width = max(len(number(each, figure)) for figure in (each.recomputed, *(line.amount for line in lines)))
+def _resource(resource: ResourceExplanation) -> str:
+    policy = f"   by {resource.policy}" if resource.policy else ""
+    title = f"{heading(resource.resource)}{policy}"
+    if resource.recomputed is None:
+        said = f"not lent: {resource.why_none}" if resource.why_none else "not lent"
+        return f"{title}\n{_indented(said)}\n{_indented(_published(resource))}"
+    lines = [line for line in resource.lines if not _says_nothing(line, resource)]
+    width = max(len(number(resource, figure)) for figure in (resource.recomputed, *(line.amount for line in lines)))
     names = max(len(_NAMES.get(line.name, line.name)) for line in lines)
     rows = [
-        f"{_SIGNS[line.op]:<2} {number(each, line.amount):>{width}}  {_NAMES.get(line.name, line.name):<{names}}  "
-        f"{_in_words(each, line.why)}".rstrip()
+        f"{_SIGNS[line.op]:<2} {number(resource, line.amount):>{width}}  {_NAMES.get(line.name, line.name):<{names}}  "
+        f"{_in_words(resource, line.why)}".rstrip()
         for line in lines
     ]
-    rows.append(f"=  {number(each, each.recomputed):>{width}}  {_result(each)}")
-    return f"{title}\n{_indented(chr(10).join(rows))}\n{_indented(_published(each))}"
+    rows.append(f"=  {number(resource, resource.recomputed):>{width}}  {_result(resource)}")
+    return f"{title}\n{_indented(chr(10).join(rows))}\n{_indented(_published(resource))}"
 
 
-def _says_nothing(line: Line, each: ResourceExplanation) -> bool:
+def _says_nothing(line: Line, resource: ResourceExplanation) -> bool:
     """Whether a line has no effect on the result and is left out."""
     if line.name == "nothing":
-        return bool(each.recomputed)
+        return bool(resource.recomputed)
     return line.name == "limit" and line.why.startswith("100% ")
 
 
-def _published(each: ResourceExplanation) -> str:
-    if each.matches:
-        return click.style("published as it is here", fg="green") if each.published is not None else "not published"
-    shown = "" if each.published is None else f"published {number(each, each.published)}: "
-    return click.style(f"{shown}{each.why_different}", fg="yellow")
+def _published(resource: ResourceExplanation) -> str:
+    if resource.matches:
+        return click.style("published as it is here", fg="green") if resource.published is not None else "not published"
+    shown = "" if resource.published is None else f"published {number(resource, resource.published)}: "
+    return click.style(f"{shown}{resource.why_different}", fg="yellow")
 
 
-def number(each: ResourceExplanation, figure: int) -> str:
+def number(resource: ResourceExplanation, figure: int) -> str:
     """A figure in a column."""
-    if each.unit == "bytes":
+    if resource.unit == "bytes":
         return f"{figure / GIB:.2f} GiB"
-    unit = "m" if each.unit == "milli-cores" else ""
+    unit = "m" if resource.unit == "milli-cores" else ""
     return f"{figure:,}{unit}".replace(",", " ")
 
 
-def amount(each: ResourceExplanation, figure: int | None) -> str:
+def amount(resource: ResourceExplanation, figure: int | None) -> str:
     """A figure as a phrase for people: 1.5 cores."""
     if figure is None:
         return "nothing"
-    if each.unit == "milli-cores":
+    if resource.unit == "milli-cores":
         return f"{figure / 1000:g} cores"
-    if each.unit == "bytes":
+    if resource.unit == "bytes":
         return bytes_said(figure)
     return str(figure)
 
 
-def _result(each: ResourceExplanation) -> str:
+def _result(resource: ResourceExplanation) -> str:
     """The remark of the last line: the figure in its other notation."""
-    return f"{each.recomputed} bytes" if each.unit == "bytes" else amount(each, each.recomputed)
+    return f"{resource.recomputed} bytes" if resource.unit == "bytes" else amount(resource, resource.recomputed)
 
 
-def _in_words(each: ResourceExplanation, why: str) -> str:
+def _in_words(resource: ResourceExplanation, why: str) -> str:
     """The explanation of a term, with byte counts in readable units."""
-    if each.unit != "bytes":
+    if resource.unit != "bytes":
         return why
-    return _LARGE.sub(lambda found: bytes_said(int(found[0])), why)
+    return _LARGE.sub(lambda match: bytes_said(int(match[0])), why)
 
 
 def bytes_said(figure: int) -> str:
@@ -193,24 +195,22 @@ def bytes_said(figure: int) -> str:
 
 
 def _pods(pods: tuple[PodExplanation, ...]) -> str:
-    counted = [each for each in pods if each.counted_cpu or each.counted_memory or each.why != "runs on what is lent"]
+    counted = [pod for pod in pods if pod.counted_cpu or pod.counted_memory or pod.why != "runs on what is lent"]
     lent_to = len(pods) - len(counted)
     rows = [("POD", "CLASS", "QOS", "REQUESTED", "USED", "COUNTED", "WHY")]
-    for each in counted[:MOST_PODS]:
+    for pod in counted[:MOST_PODS]:
         used = (
-            "not measured"
-            if each.used_cpu is None
-            else f"{each.used_cpu / 1000:g} / {bytes_said(each.used_memory or 0)}"
+            "not measured" if pod.used_cpu is None else f"{pod.used_cpu / 1000:g} / {bytes_said(pod.used_memory or 0)}"
         )
         rows.append(
             (
-                each.pod,
-                each.priority_class.removeprefix("koord-") or "-",
-                each.qos or "-",
-                f"{each.requested_cpu / 1000:g} / {bytes_said(each.requested_memory)}",
+                pod.pod,
+                pod.priority_class.removeprefix("koord-") or "-",
+                pod.qos or "-",
+                f"{pod.requested_cpu / 1000:g} / {bytes_said(pod.requested_memory)}",
                 used,
-                f"{each.counted_cpu / 1000:g} / {bytes_said(each.counted_memory)}",
-                each.why,
+                f"{pod.counted_cpu / 1000:g} / {bytes_said(pod.counted_memory)}",
+                pod.why,
             )
         )
     more = f"\n  and {len(counted) - MOST_PODS} more (all of them with -o json)" if len(counted) > MOST_PODS else ""
@@ -219,17 +219,17 @@ def _pods(pods: tuple[PodExplanation, ...]) -> str:
     return f"{title}\n{_indented(table(rows))}{more}" if counted else f"{title}\n  none"
 
 
-def _zones(told: NodeExplanation) -> str:
+def _zones(explanation: NodeExplanation) -> str:
     rows = [("ZONE", "BATCH-CPU", "BATCH-MEMORY")]
-    for each in told.zones:
-        cpu, memory = (each.resources.get(f"{_SHORT}batch-{name}", 0) for name in ("cpu", "memory"))
-        rows.append((each.zone, f"{cpu / 1000:g}", bytes_said(memory)))
+    for zone in explanation.zones:
+        cpu, memory = (zone.resources.get(f"{_SHORT}batch-{name}", 0) for name in ("cpu", "memory"))
+        rows.append((zone.zone, f"{cpu / 1000:g}", bytes_said(memory)))
     return f"{heading('ZONES')}\n{_indented(table(rows, right=frozenset({1, 2})))}"
 
 
 def _settings(changed: list[Setting]) -> str:
     rows = [("SETTING", "VALUE", "SET IN")]
-    rows += [(each.field, _value(each.value), each.set_in) for each in changed]
+    rows += [(setting.field, _value(setting.value), setting.set_in) for setting in changed]
     return f"{heading('SETTINGS')}   that are not the default\n{_indented(table(rows))}"
 
 

@@ -25,54 +25,56 @@ def quota_name(argument: str) -> str | None:
     return name if kind in WORDS and name else None
 
 
-def print_quota(found: QuotaExplained, output: str) -> None:
+def print_quota(explained: QuotaExplained, output: str) -> None:
     if output != "table":
-        structured.say(found, output)
+        structured.say(explained, output)
         return
-    told = [_first_line(found), _tree(found)]
-    if found.used_by:
-        told.append(_pods("USED BY", found.used_by, ("POD", "QUOTA", "NODE", "REQUESTS")))
-    if found.waiting:
-        told.append(_waiting(found))
-    if found.frees:
-        told.append("\n".join([f"{heading('WHAT HELPS')}   any of these", *(f"  {each}" for each in found.frees)]))
-    click.echo("\n\n".join(told))
+    paragraphs = [_first_line(explained), _tree(explained)]
+    if explained.used_by:
+        paragraphs.append(_pods("USED BY", explained.used_by, ("POD", "QUOTA", "NODE", "REQUESTS")))
+    if explained.waiting:
+        paragraphs.append(_waiting(explained))
+    if explained.frees:
+        paragraphs.append(
+            "\n".join([f"{heading('WHAT HELPS')}   any of these", *(f"  {helping}" for helping in explained.frees)])
+        )
+    click.echo("\n\n".join(paragraphs))
 
 
-def _first_line(found: QuotaExplained) -> str:
-    name = click.style(f"quota/{found.name}", bold=True)
-    if found.problem:
-        return f"{name} {click.style('cannot be used', fg='red')}: {found.problem}"
+def _first_line(explained: QuotaExplained) -> str:
+    name = click.style(f"quota/{explained.name}", bold=True)
+    if explained.problem:
+        return f"{name} {click.style('cannot be used', fg='red')}: {explained.problem}"
     parts = []
-    if found.borrowed:
-        parts.append(f"borrows {_listed(found.borrowed)}")
-    if found.lends:
-        parts.append(f"leaves {_listed(found.lends)} of its min to others")
-    parts.append(f"{counted(len(found.used_by), 'pod')} on nodes, {len(found.waiting)} waiting")
+    if explained.borrowed:
+        parts.append(f"borrows {_listed(explained.borrowed)}")
+    if explained.lends:
+        parts.append(f"leaves {_listed(explained.lends)} of its min to others")
+    parts.append(f"{counted(len(explained.used_by), 'pod')} on nodes, {len(explained.waiting)} waiting")
     return f"{name} {', '.join(parts)}"
 
 
-def _tree(found: QuotaExplained) -> str:
+def _tree(explained: QuotaExplained) -> str:
     lines = [f"{heading('QUOTA')}   with what is above and below it"]
-    lines += [f"  {line}" for line in figures_table((*found.path, *found.below)).splitlines()]
-    return "\n".join([*lines, *borrowers(found.borrowers)])
+    lines += [f"  {line}" for line in figures_table((*explained.path, *explained.below)).splitlines()]
+    return "\n".join([*lines, *borrowers(explained.borrowers)])
 
 
 def _pods(title: str, pods: Sequence[QuotaPod], head: tuple[str, ...]) -> str:
-    rows = [head, *((each.pod, each.quota, each.node or "-", _listed(each.requests)) for each in pods[:MOST_NAMED])]
+    rows = [head, *((pod.pod, pod.quota, pod.node or "-", _listed(pod.requests)) for pod in pods[:MOST_NAMED])]
     lines = [heading(title), *(f"  {line}" for line in table(rows).splitlines())]
     if len(pods) > MOST_NAMED:
         lines.append(f"  and {len(pods) - MOST_NAMED} more")
     return "\n".join(lines)
 
 
-def _waiting(found: QuotaExplained) -> str:
+def _waiting(explained: QuotaExplained) -> str:
     lines = [heading("WAITING")]
-    for each in found.waiting[:MOST_NAMED]:
-        why = f": {each.why}" if each.why else ""
-        lines.append(f"  {each.pod} ({_listed(each.requests)}){why}")
-    if len(found.waiting) > MOST_NAMED:
-        lines.append(f"  and {len(found.waiting) - MOST_NAMED} more")
+    for pod in explained.waiting[:MOST_NAMED]:
+        why = f": {pod.why}" if pod.why else ""
+        lines.append(f"  {pod.pod} ({_listed(pod.requests)}){why}")
+    if len(explained.waiting) > MOST_NAMED:
+        lines.append(f"  and {len(explained.waiting) - MOST_NAMED} more")
     return "\n".join(lines)
 
 

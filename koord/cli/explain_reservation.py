@@ -26,40 +26,42 @@ def reservation_name(argument: str) -> str | None:
     return name if kind in WORDS and name else None
 
 
-def print_reservation(found: ReservationExplained, output: str, paragraphs: Callable[[Explanation], list[str]]) -> None:
+def print_reservation(
+    explained: ReservationExplained, output: str, paragraphs: Callable[[Explanation], list[str]]
+) -> None:
     """`paragraphs`: renders where a pod would go, or why it is pending."""
     if output != "table":
-        structured.say(found, output)
+        structured.say(explained, output)
         return
-    told = [_first_line(found), _figures(found)]
-    if found.explanation is not None:
-        told += paragraphs(found.explanation)
-    click.echo("\n\n".join(told))
+    shown = [_first_line(explained), _figures(explained)]
+    if explained.explanation is not None:
+        shown += paragraphs(explained.explanation)
+    click.echo("\n\n".join(shown))
 
 
-def _first_line(found: ReservationExplained) -> str:
-    name, phase = click.style(f"reservation/{found.name}", bold=True), found.phase
-    where = f" on {found.node}" if found.node else ""
-    told = f": {found.message}" if found.message else ""
-    return f"{name} is {click.style(phase, fg=_COLOURS.get(phase))}{where}{told}"
+def _first_line(explained: ReservationExplained) -> str:
+    name, phase = click.style(f"reservation/{explained.name}", bold=True), explained.phase
+    where = f" on {explained.node}" if explained.node else ""
+    why = f": {explained.message}" if explained.message else ""
+    return f"{name} is {click.style(phase, fg=_COLOURS.get(phase))}{where}{why}"
 
 
-def _figures(found: ReservationExplained) -> str:
-    lines = [f"{heading('FOR')}   {'; or '.join(found.owners)}"]
-    if found.allocatable:
-        each = [
-            f"{name} {found.allocated.get(name, '0')} of {has} used, {found.left[name]} left"
-            for name, has in found.allocatable.items()
+def _figures(explained: ReservationExplained) -> str:
+    lines = [f"{heading('FOR')}   {'; or '.join(explained.owners)}"]
+    if explained.allocatable:
+        uses = [
+            f"{name} {explained.allocated.get(name, '0')} of {has} used, {explained.left[name]} left"
+            for name, has in explained.allocatable.items()
         ]
-        lines.append(f"{heading('ROOM')}   {'; '.join(each)}")
-    if found.holds:
-        lines.append(f"{heading('HOLDS')}   {'; '.join(found.holds)}")
-    rules = ["for one owner" if found.allocate_once else "for many owners", f"policy {found.allocate_policy}"]
-    rules.append("never expires" if found.expires is None else f"expires at {found.expires}")
+        lines.append(f"{heading('ROOM')}   {'; '.join(uses)}")
+    if explained.holds:
+        lines.append(f"{heading('HOLDS')}   {'; '.join(explained.holds)}")
+    rules = ["for one owner" if explained.allocate_once else "for many owners", f"policy {explained.allocate_policy}"]
+    rules.append("never expires" if explained.expires is None else f"expires at {explained.expires}")
     lines.append(f"{heading('RULES')}   {', '.join(rules)}")
-    if found.waiting:
-        shown = ", ".join(found.waiting[:MOST_NAMED])
-        more = f" and {len(found.waiting) - MOST_NAMED} more" if len(found.waiting) > MOST_NAMED else ""
-        lines.append(f"{heading('WAITING')}   {counted(len(found.waiting), 'pod')} that may use it: {shown}{more}")
-        lines += [f"  {pod}: {why}" for pod, why in found.against.items()]
+    if explained.waiting:
+        shown = ", ".join(explained.waiting[:MOST_NAMED])
+        more = f" and {len(explained.waiting) - MOST_NAMED} more" if len(explained.waiting) > MOST_NAMED else ""
+        lines.append(f"{heading('WAITING')}   {counted(len(explained.waiting), 'pod')} that may use it: {shown}{more}")
+        lines += [f"  {pod}: {why}" for pod, why in explained.against.items()]
     return "\n".join(lines)

@@ -40,34 +40,36 @@ def workload_named(argument: str, namespace: str) -> tuple[Kind[Any], str] | Non
     return None
 
 
-def print_workload(found: WorkloadExplained, output: str, paragraphs: Callable[[Explained], list[str]]) -> None:
+def print_workload(explained: WorkloadExplained, output: str, paragraphs: Callable[[Explained], list[str]]) -> None:
     """`paragraphs`: renders the explanation of a pod."""
     if output != "table":
-        structured.say(found, output)
+        structured.say(explained, output)
         return
-    told = [_first_line(found)]
-    if found.reasons:
-        told.append("\n".join([heading("WHY"), *(f"  {each}" for each in found.reasons)]))
-    if found.unready:
-        told.append(_unready(found))
-    if found.pod is not None:
-        told += paragraphs(found.pod)
-    click.echo("\n\n".join(told))
+    shown = [_first_line(explained)]
+    if explained.reasons:
+        shown.append("\n".join([heading("WHY"), *(f"  {reason}" for reason in explained.reasons)]))
+    if explained.unready:
+        shown.append(_unready(explained))
+    if explained.pod is not None:
+        shown += paragraphs(explained.pod)
+    click.echo("\n\n".join(shown))
 
 
-def _first_line(found: WorkloadExplained) -> str:
-    outcome = click.style(found.outcome, fg=_COLOURS.get(found.outcome))
-    first = f"{click.style(found.workload, bold=True)} is {outcome}"
-    if not found.wanted:
+def _first_line(explained: WorkloadExplained) -> str:
+    outcome = click.style(explained.outcome, fg=_COLOURS.get(explained.outcome))
+    first = f"{click.style(explained.workload, bold=True)} is {outcome}"
+    if not explained.wanted:
         return first
-    if found.ends:
-        return f"{first}: {found.succeeded} of {counted(found.wanted, 'pod')} succeeded, {found.ready} running"
-    return f"{first}: {found.ready} of {counted(found.wanted, 'pod')} ready"
+    if explained.ends:
+        return (
+            f"{first}: {explained.succeeded} of {counted(explained.wanted, 'pod')} succeeded, {explained.ready} running"
+        )
+    return f"{first}: {explained.ready} of {counted(explained.wanted, 'pod')} ready"
 
 
-def _unready(found: WorkloadExplained) -> str:
-    keys = list(found.unready)
-    rows = [("POD", "WHY"), *((key, found.unready[key]) for key in keys[:MOST_PODS])]
+def _unready(explained: WorkloadExplained) -> str:
+    keys = list(explained.unready)
+    rows = [("POD", "WHY"), *((key, explained.unready[key]) for key in keys[:MOST_PODS])]
     columns = terminal_columns()
     text = table(rows, most=None if columns is None else columns - 2)
     lines = [f"  {line}" for line in text.splitlines()]

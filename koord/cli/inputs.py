@@ -69,12 +69,12 @@ def configuration_of(type_: type[C], kind: str, path: Path | None, manifests: Ma
     from koord.api.configuration import config_file
     from koord.api.machinery.faults import Fault, Invalid
 
-    found = []
+    configurations = []
     if path is not None:
-        found.append((str(path), config_file.read(path.read_text(), str(path))))
-    found += [(str(place), config_file.convert(data, str(place))) for place, data in manifests.configurations]
-    chosen = [(place, each) for place, each in found if isinstance(each, type_)]
-    if path is not None and not isinstance(found[0][1], type_):
+        configurations.append((str(path), config_file.read(path.read_text(), str(path))))
+    configurations += [(str(place), config_file.convert(data, str(place))) for place, data in manifests.configurations]
+    chosen = [(place, configuration) for place, configuration in configurations if isinstance(configuration, type_)]
+    if path is not None and not isinstance(configurations[0][1], type_):
         raise Invalid(str(path), [Fault("kind", f"must be {kind}")])
     if len(chosen) > 1:
         others = ", ".join(place for place, _ in chosen[1:])
@@ -87,10 +87,10 @@ def configuration_file(path: Path, type_: type[C], kind: str) -> C:
     from koord.api.configuration import config_file
     from koord.api.machinery.faults import Fault, Invalid
 
-    found = config_file.read(path.read_text(), str(path))
-    if not isinstance(found, type_):
+    configuration = config_file.read(path.read_text(), str(path))
+    if not isinstance(configuration, type_):
         raise Invalid(str(path), [Fault("kind", f"must be {kind}")])
-    return found
+    return configuration
 
 
 def say_of(manifests: Manifests, ignored: Mapping[str, int]) -> None:
@@ -116,5 +116,5 @@ def everybody_answers(scheduler_name: str) -> str:
 
 def supposing(given: SchedulerConfiguration | None, unanswered: Callable[[str], str]) -> Callable[[str], str]:
     """The schedulers of a given configuration count as running."""
-    supposed = {each.scheduler_name for each in given.profiles} if given is not None else set()
+    supposed = {profile.scheduler_name for profile in given.profiles} if given is not None else set()
     return lambda scheduler_name: "" if scheduler_name in supposed else unanswered(scheduler_name)

@@ -67,7 +67,9 @@ def changed(settings: Settings, given: Mapping[str, Any]) -> Settings:
         if given.get(name) is not None
     }
     if given.get("components"):
-        new["components"] = tuple(each.strip() for each in given["components"].split(",") if each.strip())
+        new["components"] = tuple(
+            component.strip() for component in given["components"].split(",") if component.strip()
+        )
     if given.get("extras"):
         new["extras"] = tuple(dict.fromkeys(given["extras"]))
     if given.get("pull_secrets"):
@@ -84,13 +86,13 @@ def changed(settings: Settings, given: Mapping[str, Any]) -> Settings:
 
 
 def _gates(given: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for each in given:
-        component, colon, text = each.partition(":")
+    gates_of: dict[str, str] = {}
+    for gate in given:
+        component, colon, text = gate.partition(":")
         if not colon or not text:
-            raise click.BadParameter(f"{each!r} is not COMPONENT:Gate=true", param_hint="--feature-gates")
-        found[component] = f"{found[component]},{text}" if component in found else text
-    return found
+            raise click.BadParameter(f"{gate!r} is not COMPONENT:Gate=true", param_hint="--feature-gates")
+        gates_of[component] = f"{gates_of[component]},{text}" if component in gates_of else text
+    return gates_of
 
 
 def _configuration(component: str, path: Path) -> str:
@@ -120,8 +122,8 @@ def on_cluster(kubeconfig: str | None, context: str | None, work: Callable[[Clus
 def print_manifests(objects: Sequence[Mapping[str, Any]]) -> None:
     from koord.api.text.yaml import dump
 
-    for each in objects:
-        click.echo("---\n" + dump(dict(each)), nl=False)
+    for manifest in objects:
+        click.echo("---\n" + dump(dict(manifest)), nl=False)
 
 
 async def print_diff(cluster: Cluster, prepared: Prepared) -> None:

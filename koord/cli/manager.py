@@ -67,11 +67,11 @@ def manager(
 
     gates = parse_gates(ManagerGate, feature_gates)
     serving: dict[str, str] = {}
-    told: list[Callable[[], None]] = []
+    callbacks: list[Callable[[], None]] = []
 
     def webhooks_serve(url: str) -> None:
         serving["webhooks"] = url
-        told[0]()
+        callbacks[0]()
 
     webhooks = webhook_flags.webhooks(gates, webhooks_serve, namespace if leader_elect else "")
     options = ManagerOptions(
@@ -94,7 +94,7 @@ def manager(
             if not waiting:
                 ready(serving)
 
-        told.append(lambda: done("webhooks"))
+        callbacks.append(lambda: done("webhooks"))
         metrics = measured[0] if measured else None
         await run(client, options=options, metrics=metrics, on_ready=lambda: done("controllers"))
 
@@ -107,4 +107,4 @@ def manager(
 
 
 def _names(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -115,16 +115,24 @@ async def _say(cluster: Cluster, looked: MigrationState, settings: Settings, out
 
     problems = [*conflicts(looked.standings), *await obstacles(cluster, looked, settings)]
     if output != "table":
-        listed = [_record(each) for each in looked.standings]
+        listed = [_record(standing) for standing in looked.standings]
         structured.say({"components": listed, "problems": problems}, output)
         return 1 if problems else 0
     rows = [("COMPONENT", "KOORDINATOR'S", "KOORD'S", "ACTS", "LEASE HELD BY")]
-    for each in looked.standings:
-        rows.append((each.theirs.component.name, _side(each.there), _side(each.here), each.acts, each.holder or "-"))
+    for standing in looked.standings:
+        rows.append(
+            (
+                standing.theirs.component.name,
+                _side(standing.there),
+                _side(standing.here),
+                standing.acts,
+                standing.holder or "-",
+            )
+        )
     click.echo(table(rows, most=terminal_columns()))
     for problem in problems:
         click.echo(f"problem: {problem}", err=True)
-    if not problems and any(each.there is not None for each in looked.standings):
+    if not problems and any(standing.there is not None for standing in looked.standings):
         click.echo("\nNothing stands in the way. Next: koord migrate COMPONENT --dry-run")
     return 1 if problems else 0
 

@@ -63,20 +63,20 @@ def setup(runtime: str, way: str, dry_run: bool, only_check: bool, undo: bool, h
         return _undo(host_root)
     wanted = Setup(runtime, Way(way))
     files = {path: text for path in READ if (text := _read(host_root, path)) is not None}
-    found = changes(wanted, files)
+    file_changes = changes(wanted, files)
     kept = _kept(host_root / str(KEPT).lstrip("/"))
     socket = runtime_socket(wanted, {**files, **{path: before or "" for path, (before, _) in kept.items()}})
     if only_check:
-        return _check(wanted, found, host_root, socket)
-    for each in found:
-        click.echo(_diff(each), nl=False)
-    if not found:
+        return _check(wanted, file_changes, host_root, socket)
+    for change in file_changes:
+        click.echo(_diff(change), nl=False)
+    if not file_changes:
         click.echo("All files are so already.")
     elif not dry_run:
-        _keep(host_root, found)
-        for each in found:
-            _write(host_root / each.path.lstrip("/"), each.after)
-        click.echo(f"\n{len(found)} files written; `koord node setup --undo` puts them back as they were.")
+        _keep(host_root, file_changes)
+        for change in file_changes:
+            _write(host_root / change.path.lstrip("/"), change.after)
+        click.echo(f"\n{len(file_changes)} files written; `koord node setup --undo` puts them back as they were.")
     click.echo("\nThen:")
     for step in next_steps(wanted, socket):
         click.echo(f"  {step}")
@@ -108,13 +108,13 @@ def _diff(change: FileChange) -> str:
     return "".join(difflib.unified_diff(before, after, begin, change.path))
 
 
-def _keep(root: Path, found: list[FileChange]) -> None:
+def _keep(root: Path, file_changes: list[FileChange]) -> None:
     """Records each file's content from before the first change, which --undo restores."""
     path = root / str(KEPT).lstrip("/")
     kept = _kept(path)
-    for each in found:
-        before = kept[each.path][0] if each.path in kept else each.before
-        kept[each.path] = (before, each.after)
+    for change in file_changes:
+        before = kept[change.path][0] if change.path in kept else change.before
+        kept[change.path] = (before, change.after)
     path.parent.mkdir(parents=True, exist_ok=True)
     _write(path, msgspec.json.encode(kept).decode())
 
@@ -134,28 +134,28 @@ def _undo(root: Path) -> int:
     if not kept:
         click.echo("Nothing was set up here.")
         return 0
-    changed = [each for each, (_, after) in kept.items() if _read(root, each) != after]
+    changed = [path for path, (_, after) in kept.items() if _read(root, path) != after]
     if changed:
         listed = ", ".join(changed)
         raise click.ClickException(f"somebody has changed {listed} since; nothing was put back: do that by hand")
-    for each, (before, _) in kept.items():
-        file = root / each.lstrip("/")
+    for place, (before, _) in kept.items():
+        file = root / place.lstrip("/")
         if before is None:
             file.unlink()
         else:
             _write(file, before)
-        click.echo(f"{each} is {'gone' if before is None else 'as it was'}")
+        click.echo(f"{place} is {'gone' if before is None else 'as it was'}")
     path.unlink()
     click.echo("\nThen restart kubelet and the container runtime.")
     return 0
 
 
-def _check(wanted: Setup, found: list[FileChange], root: Path, runtime: str) -> int:
+def _check(wanted: Setup, file_changes: list[FileChange], root: Path, runtime: str) -> int:
     from koord.kube.unix_sockets import is_answered, trusted
     from koord.runtime.node_setup import Way
 
     rows = [("WHAT", "IS", "NOTE")]
-    missing = {each.path for each in found}
+    missing = {change.path for change in file_changes}
     good = not missing
     rows += [(path, "to be changed", "koord node setup writes it") for path in sorted(missing)]
     if not missing:

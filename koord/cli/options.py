@@ -18,10 +18,10 @@ class Number(click.FloatRange):
     """A number within bounds. No bound rejects `nan`, since every comparison with it is false."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found = float(super().convert(value, param, ctx))
-        if not math.isfinite(found):
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
-        return found
+        return number
 
 
 def not_empty(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
@@ -31,7 +31,7 @@ def not_empty(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
 
     is_given = ctx.get_parameter_source(str(param.name)) is not ParameterSource.DEFAULT
     values = value if isinstance(value, tuple) else (value,)
-    if is_given and not all(str(each).strip() for each in values):
+    if is_given and not all(str(value).strip() for value in values):
         raise click.UsageError(f"{'/'.join(param.opts)} is empty: give a value, or leave it out for all nodes")
     return value
 

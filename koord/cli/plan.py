@@ -113,11 +113,11 @@ def plan(
         if live:
             from koord.offline.live import snapshot
 
-            found = snapshot.live(
+            current = snapshot.live(
                 kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), configuration=asks_preview
             )
-            replaced = manifests.with_items(found)
-            manifests = snapshot.merged(manifests, found)
+            replaced = manifests.with_items(current)
+            manifests = snapshot.merged(manifests, current)
             unanswered = snapshot.unanswered(kubeconfig, context, time.time(), note)
         manifests.require_valid()
         expanded = expand(manifests, now_s=now_s)
@@ -133,7 +133,7 @@ def plan(
             previewed, manifests = preview(manifests, now_s=now_s, replaced=replaced)
         planned = plan_of(
             manifests,
-            profiles_of(given or SHIPPED, [load(each) for each in plugins], gates),
+            profiles_of(given or SHIPPED, [load(plugin_path) for plugin_path in plugins], gates),
             now_s=now_s,
             seed=seed,
             rounds=rounds,
@@ -153,10 +153,10 @@ def plan(
         click.echo(f"note: pods that name no scheduler ({planned.unnamed}) go with the profile {first}", err=True)
     _print(planned, output)
     if strict:
-        for each in ignored:
-            click.echo(f"error: --strict: ignored {each}", err=True)
+        for left_out in ignored:
+            click.echo(f"error: --strict: ignored {left_out}", err=True)
     outcomes = planned.plan.outcomes()
-    return 1 if strict and (ignored or any(outcomes[each] for each in UNPLACED)) else 0
+    return 1 if strict and (ignored or any(outcomes[outcome] for outcome in UNPLACED)) else 0
 
 
 def _say_beside(planned: Planned, manifests: Manifests) -> None:
@@ -182,31 +182,31 @@ def _asking(planned: Planned) -> dict[str, PodPlan]:
 
 def _tables(planned: Planned, wide: bool) -> None:
     """Prints the pods to place with their results; if wide, also running pods, nodes and scores."""
-    found = planned.plan
-    if found.colocation:
-        click.echo(previewed_tables(found, wide=wide))
+    placed_plan = planned.plan
+    if placed_plan.colocation:
+        click.echo(previewed_tables(placed_plan, wide=wide))
         click.echo()
-    shown = found.pods if wide else _asking(planned)
+    shown = placed_plan.pods if wide else _asking(planned)
     if shown:
         headings = ("POD", "OUTCOME", "NODE", *(("SCORES",) if wide else ()), "REASON")
         click.echo(table([headings, *(_row(key, pod, wide) for key, pod in shown.items())], colours=_COLOURS))
-    if wide and found.nodes:
+    if wide and placed_plan.nodes:
         if shown:
             click.echo()
-        click.echo(table(list(_node_rows(found))))
-    if found.reservations:
+        click.echo(table(list(_node_rows(placed_plan))))
+    if placed_plan.reservations:
         if shown:
             click.echo()
-        click.echo(table(list(_reservation_rows(found)), colours=_COLOURS))
-    numbers = found.outcomes()
+        click.echo(table(list(_reservation_rows(placed_plan)), colours=_COLOURS))
+    numbers = placed_plan.outcomes()
     numbers["scheduled"] -= len(planned.running)
-    told = [f"{number} {outcome}" for outcome, number in sorted(numbers.items()) if number]
+    counts = [f"{number} {outcome}" for outcome, number in sorted(numbers.items()) if number]
     if planned.running:
-        told.append(f"{len(planned.running)} running before")
+        counts.append(f"{len(planned.running)} running before")
     click.echo(
-        ("\n" if shown or wide or found.reservations else "")
-        + f"{counted(len(found.nodes), 'node')}, pods: "
-        + (", ".join(told) or "none")
+        ("\n" if shown or wide or placed_plan.reservations else "")
+        + f"{counted(len(placed_plan.nodes), 'node')}, pods: "
+        + (", ".join(counts) or "none")
     )
 
 
@@ -215,20 +215,30 @@ def _row(key: str, pod: PodPlan, wide: bool) -> tuple[str, ...]:
     return (key, pod.outcome, pod.node or "-", *((scores,) if wide else ()), pod.reason)
 
 
-def _reservation_rows(found: Plan) -> Iterable[tuple[str, ...]]:
+def _reservation_rows(plan_made: Plan) -> Iterable[tuple[str, ...]]:
     yield "RESERVATION", "PHASE", "NODE", "USED", "REASON"
-    for name, each in found.reservations.items():
-        used = [f"{resource} {each.allocated.get(resource, '0')}/{has}" for resource, has in each.allocatable.items()]
-        yield name, each.phase, each.node or "-", ", ".join(used) or "-", each.reason
+    for name, reservation in plan_made.reservations.items():
+        used = [
+            f"{resource} {reservation.allocated.get(resource, '0')}/{has}"
+            for resource, has in reservation.allocatable.items()
+        ]
+        yield name, reservation.phase, reservation.node or "-", ", ".join(used) or "-", reservation.reason
 
 
-def _node_rows(found: Plan) -> Iterable[tuple[str, ...]]:
-    resources = list(dict.fromkeys(name for node in found.nodes.values() for name in node.allocatable))
+def _node_rows(plan_made: Plan) -> Iterable[tuple[str, ...]]:
+    resources = list(dict.fromkeys(name for node in plan_made.nodes.values() for name in node.allocatable))
     short_names = Counter(name.rpartition("/")[2] for name in resources)
-    headings = ((each if short_names[each] == 1 else name) for name in resources for each in [name.rpartition("/")[2]])
-    yield ("NODE", *(f"{each.upper()} (ASKED/HAS)" for each in headings))
-    for name, node in found.nodes.items():
-        yield (name, *(f"{_short(each, node.requested)}/{_short(each, node.allocatable)}" for each in resources))
+    headings = (
+        (short_name if short_names[short_name] == 1 else name)
+        for name in resources
+        for short_name in [name.rpartition("/")[2]]
+    )
+    yield ("NODE", *(f"{heading.upper()} (ASKED/HAS)" for heading in headings))
+    for name, node in plan_made.nodes.items():
+        yield (
+            name,
+            *(f"{_short(resource, node.requested)}/{_short(resource, node.allocatable)}" for resource in resources),
+        )
 
 
 def _short(resource: str, quantities: Mapping[str, str]) -> str:

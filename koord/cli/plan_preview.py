@@ -17,49 +17,50 @@ GIB: Final = 1 << 30
 _COLUMNS: Final = ("batch-cpu", "batch-memory", "mid-cpu", "mid-memory")
 
 
-def previewed_tables(found: Plan, *, wide: bool) -> str:
+def previewed_tables(plan_made: Plan, *, wide: bool) -> str:
     """Nodes that change (all, if wide), the sum over all of them, and evictions."""
-    changing = {name: node for name, node in found.colocation.items() if wide or _changes(node)}
+    changing = {name: node for name, node in plan_made.colocation.items() if wide or _changes(node)}
     rows: list[tuple[str, ...]] = [("NODE", *(name.upper() for name in _COLUMNS), "WHY")]
     for name, node in list(changing.items())[: None if wide else MOST_NODES]:
-        cells = (_cell(node.resources.get(f"kubernetes.io/{each}"), each) for each in _COLUMNS)
+        cells = (_cell(node.resources.get(f"kubernetes.io/{column}"), column) for column in _COLUMNS)
         rows.append((name, *cells, node.why or "-"))
     parts = []
     if changing:
-        rows.append(("all nodes", *(_total(found, each) for each in _COLUMNS), ""))
+        rows.append(("all nodes", *(_total(plan_made, column) for column in _COLUMNS), ""))
         parts.append(table(rows))
     else:
         parts.append("no node would lend more or less than before")
     if not wide and len(changing) > MOST_NODES:
         parts.append(f"and {counted(len(changing) - MOST_NODES, 'more node')} (all of them with -o wide)")
-    if found.evictions:
+    if plan_made.evictions:
         lines = [("POD", "NODE", "BY", "WHY")]
         lines += [
-            (each.pod, each.node, each.by, each.why) for each in found.evictions[: None if wide else MOST_EVICTIONS]
+            (eviction.pod, eviction.node, eviction.by, eviction.why)
+            for eviction in plan_made.evictions[: None if wide else MOST_EVICTIONS]
         ]
         parts.append(f"\n{heading('EVICTIONS')}   by agents with these features switched on\n{table(lines)}")
-        if len(lines) <= len(found.evictions):
-            parts.append(f"and {len(found.evictions) - MOST_EVICTIONS} more pods (all of them with -o wide)")
+        if len(lines) <= len(plan_made.evictions):
+            parts.append(f"and {len(plan_made.evictions) - MOST_EVICTIONS} more pods (all of them with -o wide)")
     else:
         parts.append("no pod would be evicted")
     return "\n".join(parts)
 
 
 def _changes(node: NodePreview) -> bool:
-    return any(each.before != each.after for each in node.resources.values())
+    return any(change.before != change.after for change in node.resources.values())
 
 
 def _cell(change: ResourceChange | None, column: str) -> str:
     if change is None:
         return "-"
-    before, after = (_figure(_amount(each), column) for each in (change.before, change.after))
+    before, after = (_figure(_amount(amount), column) for amount in (change.before, change.after))
     return before if before == after else f"{before} -> {after}"
 
 
-def _total(found: Plan, column: str) -> str:
-    changes = [node.resources.get(f"kubernetes.io/{column}") for node in found.colocation.values()]
-    before = sum(_amount(each.before) or 0 for each in changes if each is not None)
-    after = sum(_amount(each.after) or 0 for each in changes if each is not None)
+def _total(plan_made: Plan, column: str) -> str:
+    changes = [node.resources.get(f"kubernetes.io/{column}") for node in plan_made.colocation.values()]
+    before = sum(_amount(change.before) or 0 for change in changes if change is not None)
+    after = sum(_amount(change.after) or 0 for change in changes if change is not None)
     one, other = _figure(before, column), _figure(after, column)
     return one if one == other else f"{one} -> {other}"
 

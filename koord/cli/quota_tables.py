@@ -23,36 +23,36 @@ UNBOUNDED: Final = 1 << 53
 """A max of this size or more counts as unlimited."""
 
 
-def quota_path(told: QuotaPath) -> str:
+def quota_path(above: QuotaPath) -> str:
     """For `koord explain`: figures at every level, the quotas that borrow, and what would free their share."""
-    lines = [f"{heading('QUOTA')}   {told.quota} and what is above it", *_indented(figures_table(told.path))]
-    lines += borrowers(told.borrowers)
-    if told.frees:
+    lines = [f"{heading('QUOTA')}   {above.quota} and what is above it", *_indented(figures_table(above.path))]
+    lines += borrowers(above.borrowers)
+    if above.frees:
         lines.append("  any of these would give the pod room:")
-        lines += [f"    {each}" for each in told.frees]
+        lines += [f"    {change}" for change in above.frees]
     return "\n".join(lines)
 
 
 def figures_table(quotas: Iterable[QuotaFigures]) -> str:
     """One line per resource that a quota limits."""
     rows: list[tuple[str, ...]] = [("QUOTA", "RESOURCE", "REQUEST", "USED", "RUNTIME", "MIN", "MAX")]
-    for each in quotas:
-        for key in sorted(each.max):
-            figures = (each.request, each.used, each.runtime, each.min, each.max)
-            rows.append((each.name, key, *(str(listed.get(key, "0")) for listed in figures)))
+    for quota in quotas:
+        for key in sorted(quota.max):
+            figures = (quota.request, quota.used, quota.runtime, quota.min, quota.max)
+            rows.append((quota.name, key, *(str(listed.get(key, "0")) for listed in figures)))
     return table(rows, right=_RIGHT)
 
 
-def borrowers(found: Sequence[Borrower]) -> list[str]:
+def borrowers(listed: Sequence[Borrower]) -> list[str]:
     """Lines about the quotas that use more than their min."""
-    if not found:
+    if not listed:
         return []
     return [
         "  who uses more than its min:",
         *(
-            f"    {each.quota}, beside {each.beside}, uses {each.resource} {each.used}: "
-            f"{each.borrowed} more than the {each.guaranteed} that it is guaranteed"
-            for each in found
+            f"    {borrower.quota}, beside {borrower.beside}, uses {borrower.resource} {borrower.used}: "
+            f"{borrower.borrowed} more than the {borrower.guaranteed} that it is guaranteed"
+            for borrower in listed
         ),
     ]
 
@@ -65,19 +65,19 @@ def _indented(text: str) -> list[str]:
 
 
 def show_quotas(bars: bool | None, kubeconfig: str | None, context: str | None, output: str) -> int:
-    found = asyncio.run(_look(kubeconfig, context))
+    quotas = asyncio.run(_look(kubeconfig, context))
     if output != "table":
-        structured.say({"quotas": found}, output)
+        structured.say({"quotas": quotas}, output)
         return 0
-    if not found:
+    if not quotas:
         click.echo("there are no quotas")
         return 0
     drawn = sys.stdout.isatty() if bars is None else bars
-    click.echo(quota_table(found, drawn=drawn))
-    for each in found:
-        if each.problem:
-            click.echo(f"{each.quota}: {each.problem}", err=True)
-    full = [each for each in found if not each.is_parent and _is_short(each)]
+    click.echo(quota_table(quotas, drawn=drawn))
+    for quota in quotas:
+        if quota.problem:
+            click.echo(f"{quota.quota}: {quota.problem}", err=True)
+    full = [quota for quota in quotas if not quota.is_parent and _is_short(quota)]
     if full:
         click.echo(f"{counted(len(full), 'quota')} with pods that wait for room: koord explain POD says what helps")
     return 0
@@ -98,31 +98,31 @@ FAMILIES: Final = (
 )
 
 
-def quota_table(found: list[QuotaTop], *, drawn: bool) -> str:
+def quota_table(quotas: list[QuotaTop], *, drawn: bool) -> str:
     """One line per quota, below its parent; its bar shows usage (#), the current share (|) and the max. Quotas of lent
     resources have one line per band, and then all lines name their band."""
-    lines = [(each, family) for each in found for family in _families(each)]
+    lines = [(quota, family) for quota in quotas for family in _families(quota)]
     banded = any(family is not FAMILIES[0] for _, family in lines)
     head = ("QUOTA", *(("BAND",) if banded else ()))
     figures = tuple(f"{key} {word}" for key in ("CPU", "MEMORY") for word in ("USED", "REQUEST", "RUNTIME"))
     rows: list[tuple[str, ...]] = [(*head, *figures, "CPU MIN", "CPU MAX", *(("CPU",) if drawn else ()))]
-    for each, family in lines:
+    for quota, family in lines:
         cells = [
-            short(word, amounts.get(key, 0)) if key in each.max or key in amounts else "-"
+            short(word, amounts.get(key, 0)) if key in quota.max or key in amounts else "-"
             for word, key in (("cpu", family.cpu), ("memory", family.memory))
-            for amounts in (each.used, each.request, each.runtime)
+            for amounts in (quota.used, quota.request, quota.runtime)
         ]
-        bounds = [_bound(each.min.get(family.cpu)), _bound(each.max.get(family.cpu))]
-        name = ("  " * each.depth + each.quota, *((family.band,) if banded else ()))
-        rows.append((*name, *cells, *bounds, *((_bar(each, family.cpu),) if drawn else ())))
+        bounds = [_bound(quota.min.get(family.cpu)), _bound(quota.max.get(family.cpu))]
+        name = ("  " * quota.depth + quota.quota, *((family.band,) if banded else ()))
+        rows.append((*name, *cells, *bounds, *((_bar(quota, family.cpu),) if drawn else ())))
     first = len(head)
     return table(rows, right=frozenset(range(first, first + len(figures) + 2)))
 
 
 def _families(quota: QuotaTop) -> list[Family]:
     """The resources that the quota limits, otherwise cpu and memory."""
-    found = [family for family in FAMILIES if family.cpu in quota.max or family.memory in quota.max]
-    return found or [FAMILIES[0]]
+    families = [family for family in FAMILIES if family.cpu in quota.max or family.memory in quota.max]
+    return families or [FAMILIES[0]]
 
 
 def _bound(amount: int | None) -> str:

@@ -53,8 +53,8 @@ def recommend(
     from koord.offline.recommend import advice, total
     from koord.offline.recommend_patch import patch
 
-    found = _found(paths, namespace, kubeconfig, context)
-    rows = advice(found, namespace, workload)
+    manifests = _found(paths, namespace, kubeconfig, context)
+    rows = advice(manifests, namespace, workload)
     saved = total(rows)
     if not rows and (workload or output == "table"):
         where = (f" for {workload}" if workload else "") + (f" in namespace {namespace}" if namespace else "")
@@ -63,7 +63,7 @@ def recommend(
     if output == "json":
         structured.say({"recommendations": msgspec.to_builtins(rows), "saving": saved}, output)
     elif output == "yaml":
-        items, left_out = patch(found.of(kinds.RECOMMENDATIONS), rows)
+        items, left_out = patch(manifests.of(kinds.RECOMMENDATIONS), rows)
         click.echo(f"# {_saving(saved)}")
         for line in left_out:
             click.echo(f"# left out: {line}")
@@ -78,20 +78,22 @@ def _found(paths: tuple[str, ...], namespace: str, kubeconfig: str | None, conte
 
     with Progress() as progress:
         if paths:
-            found = read_manifests(paths, namespace=namespace or "default", progress=progress).require_valid()
-            say_of(found, {})
-            return found
+            manifests = read_manifests(paths, namespace=namespace or "default", progress=progress).require_valid()
+            say_of(manifests, {})
+            return manifests
         from koord.api import kinds
         from koord.offline.live.snapshot import listed
         from koord.offline.recommend import WITH_TEMPLATE
 
         progress.say("looking at the cluster")
-        found = read_manifests(()).with_items(tuple(listed(kubeconfig, context, [kinds.RECOMMENDATIONS], namespace)))
-        targets = [each.spec.target.workload for each in found.of(kinds.RECOMMENDATIONS)]
+        manifests = read_manifests(()).with_items(
+            tuple(listed(kubeconfig, context, [kinds.RECOMMENDATIONS], namespace))
+        )
+        targets = [recommendation.spec.target.workload for recommendation in manifests.of(kinds.RECOMMENDATIONS)]
         named = {target.kind for target in targets if target is not None}
         # A user may have access to the requested workloads and no others.
         wanted = [kinds.PODS, *(kind for kind in WITH_TEMPLATE if kind.kind in named)]
-        return found.with_items((*found.items, *listed(kubeconfig, context, wanted, namespace)))
+        return manifests.with_items((*manifests.items, *listed(kubeconfig, context, wanted, namespace)))
 
 
 def _table(rows: Sequence[Advice]) -> str:

@@ -99,19 +99,19 @@ def report(
         progress.say("asking Prometheus" if url else "looking at the cluster")
         now_s = time.time()
         if url:
-            found = _from_prometheus(url, token_file, ca, now_s, window_s)
+            measured = _from_prometheus(url, token_file, ca, now_s, window_s)
             sizings, note = _right_sizing(kubeconfig, context)
         else:
-            found, sizings, note = _from_the_api(kubeconfig, context, now_s, window_s)
-        found = replace(found, notes=(*found.notes, *((note,) if note else ())))
+            measured, sizings, note = _from_the_api(kubeconfig, context, now_s, window_s)
+        noted = replace(measured, notes=(*measured.notes, *((note,) if note else ())))
     if output == "html":
-        click.echo(page(found, node, sizings), nl=False)
+        click.echo(page(noted, node, sizings), nl=False)
     elif output == "csv":
-        click.echo(_csv(found, node), nl=False)
+        click.echo(_csv(noted, node), nl=False)
     elif output in ("json", "yaml"):
-        structured.say(_structured(found, node, sizings), output)
+        structured.say(_structured(noted, node, sizings), output)
     else:
-        _print(found, node, (by,) if by else BYS, sizings)
+        _print(noted, node, (by,) if by else BYS, sizings)
     return 0
 
 
@@ -215,31 +215,34 @@ def _sizings(recommendations: Sequence[Recommendation], pods: Sequence[Pod]) -> 
         saved = by_workload.setdefault(name, {})
         for resource, amount in row.saving.items():
             saved[resource] = saved.get(resource, 0) + amount
-    found = [
+    sizings = [
         Sizing(name, saved.get("cpu", 0) / 1000, saved.get("memory", 0) / GIB) for name, saved in by_workload.items()
     ]
-    return sorted((each for each in found if each.cores or each.gib), key=lambda each: (-each.cores, each.workload))
+    return sorted(
+        (sizing for sizing in sizings if sizing.cores or sizing.gib),
+        key=lambda sizing: (-sizing.cores, sizing.workload),
+    )
 
 
-def _print(found: Worth, node: NodeSize, shown: tuple[By, ...], sizings: Sequence[Sizing]) -> None:
+def _print(worth_report: Worth, node: NodeSize, shown: tuple[By, ...], sizings: Sequence[Sizing]) -> None:
     right = frozenset(range(1, 8))
     for by in shown:
         lines = [
             (by.upper(), "CORE-H LENT", "USED", "GIB-H LENT", "USED", "EVICTED", "NODE-H SAVED", *_price_head(node))
         ]
-        lines += [_line(name, entry, found, node) for name, entry in found.by(by).items()]
-        lines.append(_line("all", found.total, found, node))
+        lines += [_line(name, entry, worth_report, node) for name, entry in worth_report.by(by).items()]
+        lines.append(_line("all", worth_report.total, worth_report, node))
         click.echo(table(lines, right=right))
         click.echo()
-    of_nodes = found.published
-    nobody = max(0.0, of_nodes.core_hours - found.total.lent.core_hours)
+    of_nodes = worth_report.published
+    nobody = max(0.0, of_nodes.core_hours - worth_report.total.lent.core_hours)
     click.echo(
         f"nodes offered {of_nodes.core_hours:.2f} core-hours and {of_nodes.gib_hours:.2f} GiB-hours;"
         f" nobody requested {nobody:.2f} core-hours of it"
     )
     if sizings:
         click.echo(f"\n{_sizing_table(sizings, node)}")
-    for note in (f"from {found.source}", *found.notes):
+    for note in (f"from {worth_report.source}", *worth_report.notes):
         click.echo(f"note: {note}", err=True)
 
 
@@ -248,8 +251,10 @@ def _sizing_table(sizings: Sequence[Sizing], node: NodeSize) -> str:
 
     whole = summed(sizings)
     lines = [("RIGHT-SIZING WOULD SAVE", "CORES", "GIB", "NODES")]
-    for each in (*sizings, whole):
-        lines.append((each.workload, f"{each.cores:z.2f}", f"{each.gib:z.2f}", f"{nodes(whole, each, node):z.2f}"))
+    for sizing in (*sizings, whole):
+        lines.append(
+            (sizing.workload, f"{sizing.cores:z.2f}", f"{sizing.gib:z.2f}", f"{nodes(whole, sizing, node):z.2f}")
+        )
     return table(lines, right=frozenset((1, 2, 3)))
 
 
@@ -257,15 +262,15 @@ def _price_head(node: NodeSize) -> tuple[str, ...]:
     return () if node.price is None else ("WORTH",)
 
 
-def _line(name: str, entry: Entry, found: Worth, node: NodeSize) -> tuple[str, ...]:
-    hours = found.node_hours(entry, node)
+def _line(name: str, entry: Entry, worth_report: Worth, node: NodeSize) -> tuple[str, ...]:
+    hours = worth_report.node_hours(entry, node)
     worth = () if node.price is None else (f"{hours * node.price:.2f}",)
     figures = (entry.lent.core_hours, entry.used.core_hours, entry.lent.gib_hours, entry.used.gib_hours)
-    return (name, *(f"{each:.2f}" for each in figures), str(entry.evicted), f"{hours:.2f}", *worth)
+    return (name, *(f"{figure:.2f}" for figure in figures), str(entry.evicted), f"{hours:.2f}", *worth)
 
 
-def _figures(entry: Entry, found: Worth, node: NodeSize) -> dict[str, Any]:
-    hours = found.node_hours(entry, node)
+def _figures(entry: Entry, worth_report: Worth, node: NodeSize) -> dict[str, Any]:
+    hours = worth_report.node_hours(entry, node)
     return {
         "lent": {"coreHours": entry.lent.core_hours, "gibHours": entry.lent.gib_hours},
         "used": {"coreHours": entry.used.core_hours, "gibHours": entry.used.gib_hours},
@@ -274,43 +279,44 @@ def _figures(entry: Entry, found: Worth, node: NodeSize) -> dict[str, Any]:
     }
 
 
-def _structured(found: Worth, node: NodeSize, sizings: Sequence[Sizing]) -> dict[str, Any]:
+def _structured(worth_report: Worth, node: NodeSize, sizings: Sequence[Sizing]) -> dict[str, Any]:
     from koord.api.text.timestamp import from_seconds as timestamp
     from koord.operate.sizing import nodes, summed
 
     whole = summed(sizings)
 
-    def sized(each: Sizing) -> dict[str, float]:
-        return {"cores": each.cores, "gib": each.gib, "nodes": nodes(whole, each, node)}
+    def sized(sizing: Sizing) -> dict[str, float]:
+        return {"cores": sizing.cores, "gib": sizing.gib, "nodes": nodes(whole, sizing, node)}
 
     parts = {
-        f"{by}s": [{by: name, **_figures(entry, found, node)} for name, entry in found.by(by).items()] for by in BYS
+        f"{by}s": [{by: name, **_figures(entry, worth_report, node)} for name, entry in worth_report.by(by).items()]
+        for by in BYS
     }
     return {
-        "from": timestamp(found.from_s),
-        "until": timestamp(found.until_s),
-        "source": found.source,
-        "notes": list(found.notes),
-        "offered": {"coreHours": found.published.core_hours, "gibHours": found.published.gib_hours},
-        "total": _figures(found.total, found, node),
+        "from": timestamp(worth_report.from_s),
+        "until": timestamp(worth_report.until_s),
+        "source": worth_report.source,
+        "notes": list(worth_report.notes),
+        "offered": {"coreHours": worth_report.published.core_hours, "gibHours": worth_report.published.gib_hours},
+        "total": _figures(worth_report.total, worth_report, node),
         **parts,
         "rightSizing": {
             "total": sized(whole),
-            "workloads": [{"workload": each.workload, **sized(each)} for each in sizings],
+            "workloads": [{"workload": sizing.workload, **sized(sizing)} for sizing in sizings],
         },
     }
 
 
-def _csv(found: Worth, node: NodeSize) -> str:
+def _csv(worth_report: Worth, node: NodeSize) -> str:
     import csv
     import io
 
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow([*_COLUMNS, *(() if node.price is None else ("worth",))])
-    for charged, entry in sorted(found.entries.items()):
-        hours = found.node_hours(entry, node)
+    for charged, entry in sorted(worth_report.entries.items()):
+        hours = worth_report.node_hours(entry, node)
         worth = () if node.price is None else (f"{hours * node.price:.6f}",)
         figures = (entry.lent.core_hours, entry.used.core_hours, entry.lent.gib_hours, entry.used.gib_hours)
-        rows.writerow([*charged, *(f"{each:.6f}" for each in figures), entry.evicted, f"{hours:.6f}", *worth])
+        rows.writerow([*charged, *(f"{figure:.6f}" for figure in figures), entry.evicted, f"{hours:.6f}", *worth])
     return text.getvalue()

@@ -95,9 +95,9 @@ def start(
         limits=Limits(max_unready, max_slowed, max_evictions),
         on_stop="back" if on_stop == "back" else "hold",
     )
-    found = feature_of(feature)
-    told = _run(lambda client: live.start(client, found, wanted, dry_run=dry_run), kubeconfig, context)
-    _print(told, output)
+    feature_chosen = feature_of(feature)
+    result = _run(lambda client: live.start(client, feature_chosen, wanted, dry_run=dry_run), kubeconfig, context)
+    _print(result, output)
     if dry_run:
         click.echo("note: this was a dry run: nothing was changed", err=True)
     return 0
@@ -123,8 +123,8 @@ def stop(feature: str, reason: str, kubeconfig: str | None, context: str | None)
     from koord.manager.rollout.features import feature_of
     from koord.operate.live import rollouts as live
 
-    found = feature_of(feature)
-    _print(_run(lambda client: live.stop(client, found, reason), kubeconfig, context), "table")
+    feature_chosen = feature_of(feature)
+    _print(_run(lambda client: live.stop(client, feature_chosen, reason), kubeconfig, context), "table")
     return 0
 
 
@@ -137,8 +137,8 @@ def resume(feature: str, again: bool, kubeconfig: str | None, context: str | Non
     from koord.manager.rollout.features import feature_of
     from koord.operate.live import rollouts as live
 
-    found = feature_of(feature)
-    _print(_run(lambda client: live.resume(client, found, again=again), kubeconfig, context), "table")
+    feature_chosen = feature_of(feature)
+    _print(_run(lambda client: live.resume(client, feature_chosen, again=again), kubeconfig, context), "table")
     return 0
 
 
@@ -166,8 +166,8 @@ def _end(feature: str, on: bool, force: bool, kubeconfig: str | None, context: s
     from koord.manager.rollout.features import feature_of
     from koord.operate.live import rollouts as live
 
-    found = feature_of(feature)
-    refused = _run(lambda client: live.end(client, found, on=on, force=force), kubeconfig, context)
+    feature_chosen = feature_of(feature)
+    refused = _run(lambda client: live.end(client, feature_chosen, on=on, force=force), kubeconfig, context)
     if refused is None:
         click.echo(f"there is no roll-out of {feature}: nothing was changed")
         return 0
@@ -187,25 +187,34 @@ def _run(work: Callable[[Client], Awaitable[T]], kubeconfig: str | None, context
     return asyncio.run(go())
 
 
-def _print(told: RolloutResult, output: str) -> None:
+def _print(result: RolloutResult, output: str) -> None:
     if output != "table":
-        structured.say(told, output)
+        structured.say(result, output)
         return
-    for line in told.faults:
+    for line in result.faults:
         click.echo(f"note: {line}", err=True)
-    if not told.rollouts:
+    if not result.rollouts:
         click.echo("there is no roll-out")
         return
-    click.echo(rollout_table(told.rollouts))
-    if told.manager:
-        click.echo(f"note: {told.manager}: no roll-out goes on", err=True)
+    click.echo(rollout_table(result.rollouts))
+    if result.manager:
+        click.echo(f"note: {result.manager}: no roll-out goes on", err=True)
 
 
 def rollout_table(shown: tuple[RolloutShown, ...]) -> str:
     rows = [("ROLL-OUT", "STATE", "STEP", "NODES", "UNREADY", "SLOWED", "EVICTED", "WHY")]
-    for each in shown:
-        steps = ",".join(map(str, each.steps))
-        counts = (str(len(each.unready)), str(len(each.slowed)), str(each.evictions))
-        where = f"{len(each.nodes)} of {each.pool}"
-        rows.append((each.feature, each.state, f"{each.percent}% of {steps}", where, *counts, each.reason or "-"))
+    for shown_rollout in shown:
+        steps = ",".join(map(str, shown_rollout.steps))
+        counts = (str(len(shown_rollout.unready)), str(len(shown_rollout.slowed)), str(shown_rollout.evictions))
+        where = f"{len(shown_rollout.nodes)} of {shown_rollout.pool}"
+        rows.append(
+            (
+                shown_rollout.feature,
+                shown_rollout.state,
+                f"{shown_rollout.percent}% of {steps}",
+                where,
+                *counts,
+                shown_rollout.reason or "-",
+            )
+        )
     return table(rows, colours={"stopped": "red", "complete": "green"})

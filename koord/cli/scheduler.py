@@ -68,14 +68,14 @@ def scheduler(
     from koord.scheduler.own_plugins import load
 
     def read() -> SchedulerConfiguration:
-        found = SHIPPED
+        read_config = SHIPPED
         if config is not None:
-            found = configuration_file(config, SchedulerConfiguration, "KubeSchedulerConfiguration")
-        return led_in(found, namespace)
+            read_config = configuration_file(config, SchedulerConfiguration, "KubeSchedulerConfiguration")
+        return led_in(read_config, namespace)
 
     configuration = read()
     gates = parse_gates(SchedulerGate, feature_gates)
-    own = tuple(load(each) for each in plugins)
+    own = tuple(load(plugin_path) for plugin_path in plugins)
     inspection = Inspection()
     settings = SettingsPaths(inspection.handle)
     settings.in_force(configuration)

@@ -42,18 +42,18 @@ def status(data_dir: Path | None, wait_s: float, kubeconfig: str | None, context
     """
     with Progress() as progress:
         progress.say("waiting until all is well" if wait_s else "looking at the cluster")
-        found = asyncio.run(_wait(data_dir, kubeconfig, context, wait_s))
+        look = asyncio.run(_wait(data_dir, kubeconfig, context, wait_s))
     if output == "table":
-        print_status(found)
+        print_status(look)
     else:
         import msgspec
 
-        body = {"healthy": found.healthy, **msgspec.to_builtins(found.facts)}
-        body["checks"] = msgspec.to_builtins(found.findings)
-        body["problems"] = msgspec.to_builtins(found.problems)
-        body["notes"] = list(found.notes)
+        body = {"healthy": look.healthy, **msgspec.to_builtins(look.facts)}
+        body["checks"] = msgspec.to_builtins(look.findings)
+        body["problems"] = msgspec.to_builtins(look.problems)
+        body["notes"] = list(look.notes)
         structured.say(body, output)
-    return 0 if found.healthy else 1
+    return 0 if look.healthy else 1
 
 
 async def _wait(data_dir: Path | None, kubeconfig: str | None, context: str | None, wait_s: float) -> Status:
@@ -63,9 +63,9 @@ async def _wait(data_dir: Path | None, kubeconfig: str | None, context: str | No
     until_s = time.monotonic() + wait_s
     while True:
         try:
-            found = await _look(data_dir, kubeconfig, context)
-            if _is_settled(found) or time.monotonic() >= until_s:
-                return found
+            look = await _look(data_dir, kubeconfig, context)
+            if _is_settled(look) or time.monotonic() >= until_s:
+                return look
         except ConfigError:
             # A koord up that is still starting may not have written its kubeconfig yet.
             if time.monotonic() >= until_s:
@@ -73,8 +73,8 @@ async def _wait(data_dir: Path | None, kubeconfig: str | None, context: str | No
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-def _is_settled(found: Status) -> bool:
-    return found.healthy and all(each.state == "ready" for each in found.facts.components)
+def _is_settled(look: Status) -> bool:
+    return look.healthy and all(component.state == "ready" for component in look.facts.components)
 
 
 async def _look(data_dir: Path | None, kubeconfig: str | None, context: str | None) -> Status:
@@ -118,9 +118,11 @@ def print_status(status: Status) -> None:
     click.echo(f"koord       {facts.version}" + (f"  data directory {facts.data_dir}" if facts.data_dir else ""))
     if facts.components:
         rows = [("COMPONENT", "STATE", "PID", "RESTARTS", "CHECKS")]
-        for each in facts.components:
-            checks = f"{sum(check.ok for check in each.checks)}/{len(each.checks)}" if each.checks else "-"
-            rows.append((each.name, each.state, str(each.pid or "-"), str(each.restarts), checks))
+        for component in facts.components:
+            checks = (
+                f"{sum(check.ok for check in component.checks)}/{len(component.checks)}" if component.checks else "-"
+            )
+            rows.append((component.name, component.state, str(component.pid or "-"), str(component.restarts), checks))
         _table(rows)
     if facts.leaders:
         rows_of_leaders = [("LEASE", "LEADER", "RENEWED")]
@@ -131,18 +133,18 @@ def print_status(status: Status) -> None:
     if server.reachable:
         phases = ", ".join(f"{count} {phase}" for phase, count in sorted(facts.pods.phases.items())) or "none"
         cordoned = f", {len(facts.nodes.cordoned)} cordoned" if facts.nodes.cordoned else ""
-        answering = ", ".join(each.name for each in facts.schedulers if each.answers) or "none"
+        answering = ", ".join(scheduler.name for scheduler in facts.schedulers if scheduler.answers) or "none"
         tried = f"admit a pod (dry run, {facts.webhooks.took_s:.2f} s)" if facts.webhooks.took_s else "not tried"
         shared = f", {len(facts.nodes.yarn)} shared with YARN" if facts.nodes.yarn else ""
         click.echo(
             f"\nnodes       {facts.nodes.ready}/{facts.nodes.total} ready{cordoned}{shared}\npods        {phases}"
         )
         click.echo(f"schedulers  {answering}\nwebhooks    {'fail' if facts.webhooks.failure else tried}")
-    passed = [each.name for each in status.findings if each.ok]
+    passed = [finding.name for finding in status.findings if finding.ok]
     click.echo(f"checks      {len(passed)} of {len(status.findings)} pass: {', '.join(passed) or 'none'}")
     for note in status.notes:
         click.echo(f"\nnote: {note}")
-    starting = [each.name for each in facts.components if each.state == "starting"]
+    starting = [component.name for component in facts.components if component.state == "starting"]
     if starting:
         wait = "koord status --wait 60 waits until it is ready"
         click.echo("\n" + click.style(f"still starting: {', '.join(starting)}", fg="yellow") + f"\n  {wait}")

@@ -92,16 +92,16 @@ def _show_nodes(
     from koord.cli.top_data import SORTS as SORTED
     from koord.cli.top_data import for_programs
 
-    found = asyncio.run(_look(kubeconfig, context))
+    usage = asyncio.run(_look(kubeconfig, context))
     if output in ("json", "yaml"):
-        structured.say(for_programs(found), output)
+        structured.say(for_programs(usage), output)
         return 0
-    ordered = sorted(found.nodes, key=lambda each: (*SORTED[sort](each), each.name))
+    ordered = sorted(usage.nodes, key=lambda node_top: (*SORTED[sort](node_top), node_top.name))
     is_terminal = sys.stdout.isatty()
     size = shutil.get_terminal_size((100, 30))
     drawn = is_terminal if bars is None else bars
     shown = ordered
-    above = _picture(found, size.columns, drawn)
+    above = _picture(usage, size.columns, drawn)
     lines = size.lines - len(above.splitlines()) - 5
     if is_terminal and not everything and len(ordered) > lines:
         shown = ordered[: max(3, lines - 1)]
@@ -131,27 +131,27 @@ def _show_pods(namespace: str, sort: str, kubeconfig: str | None, context: str |
     from koord.cli.top_data import POD_SORTS as SORTED
     from koord.cli.top_data import pods_for_programs
 
-    found = asyncio.run(_look(kubeconfig, context))
-    chosen = [each for each in found.pods if not namespace or each.key.startswith(f"{namespace}/")]
-    ordered = sorted(chosen, key=lambda each: (*SORTED[sort](each), each.key))
+    usage = asyncio.run(_look(kubeconfig, context))
+    chosen = [pod for pod in usage.pods if not namespace or pod.key.startswith(f"{namespace}/")]
+    ordered = sorted(chosen, key=lambda pod: (*SORTED[sort](pod), pod.key))
     if output in ("json", "yaml"):
-        structured.say(pods_for_programs(replace(found, pods=tuple(ordered))), output)
+        structured.say(pods_for_programs(replace(usage, pods=tuple(ordered))), output)
         return 0
     if not ordered:
         click.echo("there are no pods" + (f" in {namespace}" if namespace else ""))
         return 0
-    caches = any(each.page_cache is not None for each in ordered)
+    caches = any(pod.page_cache is not None for pod in ordered)
     heads = ("POD", "BAND", "NODE", "CPU", "USED", "MEMORY", "USED", *(("PAGE CACHE",) if caches else ()))
     rows: list[tuple[str, ...]] = [heads]
-    for each in ordered:
-        used = each.used or {}
+    for pod in ordered:
+        used = pod.used or {}
         cells = [
             cell
             for name in ("cpu", "memory")
-            for cell in (short(name, each.requested[name]), short(name, used[name]) if used else "-")
+            for cell in (short(name, pod.requested[name]), short(name, used[name]) if used else "-")
         ]
-        cells += [_cache_cell(each.page_cache)] if caches else []
-        rows.append((each.key, each.band, each.node or "-", *cells))
+        cells += [_cache_cell(pod.page_cache)] if caches else []
+        rows.append((pod.key, pod.band, pod.node or "-", *cells))
     click.echo(table(rows, right=frozenset(range(3, len(heads))), colours=_COLOURS))
     return 0
 
@@ -247,18 +247,18 @@ def bar(parts: Sequence[tuple[str, float]], width: int, fill: Mapping[str, str] 
     return text + ("·" if fill is _FILL else ".") * (width - done) + " "
 
 
-def _picture(found: Top, columns: int, drawn: bool) -> str:
+def _picture(usage: Top, columns: int, drawn: bool) -> str:
     """One line for all nodes together."""
     from koord.cli.top_data import in_all
 
-    whole = in_all(found)
-    waiting = sum(1 for each in found.pods if not each.node)
-    not_ready = sum(1 for each in found.nodes if not each.ready)
-    nodes = counted(len(found.nodes), "node") + (f" ({not_ready} not ready)" if not_ready else "")
+    whole = in_all(usage)
+    waiting = sum(1 for pod in usage.pods if not pod.node)
+    not_ready = sum(1 for node in usage.nodes if not node.ready)
+    nodes = counted(len(usage.nodes), "node") + (f" ({not_ready} not ready)" if not_ready else "")
     counts = f"{nodes}, {counted(whole.pods, 'pod')}"
     counts += f", {waiting} without a node" if waiting else ""
-    told = f"usage from {found.source}" if found.source else "nobody reports usage"
-    lines = [f"{heading(counts)}   {told}"]
+    source_words = f"usage from {usage.source}" if usage.source else "nobody reports usage"
+    lines = [f"{heading(counts)}   {source_words}"]
     width = max(LEAST_BAR, min(60, columns - 50))
     for name in ("cpu", "memory"):
         for what, parts, number in (
@@ -291,7 +291,7 @@ _WORDS: Final = ("LENT", "USED", "LEFT")
 def _band_cells(node: NodeTop, band: str, name: str) -> list[str]:
     has, left = node.has(band, name), node.left(band, name)
     used = None if node.used is None else node.used_by_band[band][name]
-    return ["-" if each is None else _signed(name, each) for each in (has, used, left)]
+    return ["-" if amount is None else _signed(name, amount) for amount in (has, used, left)]
 
 
 def _signed(name: str, number: int) -> str:
@@ -303,23 +303,23 @@ def node_table(shown: Sequence[NodeTop], most: int | None, drawn: bool, *, wide:
     bands = [
         band
         for band in _FILL
-        if wide and any(band == "prod" or band in each.lent_by_band or _is_there(each, band) for each in shown)
+        if wide and any(band == "prod" or band in node.lent_by_band or _is_there(node, band) for node in shown)
     ]
     heads = ["NODE", "PODS"]
     for name in ("CPU", "MEMORY"):
         heads += [name, "REQUESTED", "USED"]
         heads += [f"{_word(band).upper()} {word}" for band in bands for word in _WORDS]
-        if name == "MEMORY" and wide and any(each.page_cache is not None for each in shown):
+        if name == "MEMORY" and wide and any(node.page_cache is not None for node in shown):
             heads += ["PAGE CACHE"]
-        heads += ["YARN"] if any(each.yarn["cpu"] or each.yarn["memory"] for each in shown) else []
+        heads += ["YARN"] if any(node.yarn["cpu"] or node.yarn["memory"] for node in shown) else []
 
     def rows_with(width: int) -> list[Sequence[str]]:
         rows: list[Sequence[str]] = [heads]
-        for each in shown:
-            mark = " (cordoned)" if each.cordoned else "" if each.ready else " (not ready)"
+        for node in shown:
+            mark = " (cordoned)" if node.cordoned else "" if node.ready else " (not ready)"
             extra = frozenset(heads)
-            cells = [cell for name in ("cpu", "memory") for cell in _cells(each, name, width, bands, extra)]
-            rows.append((f"{each.name}{mark}", str(each.pods), *cells))
+            cells = [cell for name in ("cpu", "memory") for cell in _cells(node, name, width, bands, extra)]
+            rows.append((f"{node.name}{mark}", str(node.pods), *cells))
         return rows
 
     if drawn:
@@ -333,7 +333,7 @@ def node_table(shown: Sequence[NodeTop], most: int | None, drawn: bool, *, wide:
 
 
 def _is_there(node: NodeTop, band: str) -> bool:
-    return any(each[band][name] for each in (node.requested, node.used_by_band) for name in ("cpu", "memory"))
+    return any(by_band[band][name] for by_band in (node.requested, node.used_by_band) for name in ("cpu", "memory"))
 
 
 def _cells(node: NodeTop, name: str, width: int, bands: Sequence[str], heads: Collection[str]) -> list[str]:

@@ -17,45 +17,49 @@ if TYPE_CHECKING:
 
 
 def show(node: str, kubeconfig: str | None, context: str | None, output: str) -> int:
-    found = [each for each in asyncio.run(_look(kubeconfig, context)) if not node or each.node == node]
+    figures = [
+        node_figures
+        for node_figures in asyncio.run(_look(kubeconfig, context))
+        if not node or node_figures.node == node
+    ]
     if output in ("json", "yaml"):
-        structured.say({"nodes": found}, output)
-    elif not found:
+        structured.say({"nodes": figures}, output)
+    elif not figures:
         click.echo(f"there is no node {node}" if node else "there are no nodes")
     else:
-        click.echo(cpu_table(found))
+        click.echo(cpu_table(figures))
     return 0
 
 
-def cpu_table(found: Sequence[CPUFigures]) -> str:
+def cpu_table(figures: Sequence[CPUFigures]) -> str:
     rows: list[tuple[str, ...]] = [
         ("NODE", "NUMA", "POLICY", "CPUS", "FREE", "IN WHOLE CORES", "NOT FOR PODS", "CPU", "MEMORY", "PODS")
     ]
-    for each in found:
-        for numa in each.numa_nodes:
+    for node in figures:
+        for numa in node.numa_nodes:
             amounts = []
             for name in ("cpu", "memory"):
                 has = numa.amounts.get(name)
                 amounts.append("-" if has is None else f"{short(name, has.taken)}/{short(name, has.allocatable)}")
             rows.append(
                 (
-                    each.node,
+                    node.node,
                     str(numa.number),
-                    each.numa_policy or "-",
+                    node.numa_policy or "-",
                     numa.cpuset,
                     f"{numa.free_cpus}",
                     str(numa.free_in_whole_cores),
                     numa.reserved or "-",
                     *amounts,
-                    ", ".join(_told(pod) for pod in each.pods if numa.number in pod.numa_nodes) or "-",
+                    ", ".join(_told(pod) for pod in node.pods if numa.number in pod.numa_nodes) or "-",
                 )
             )
-    silent = [each.node for each in found if not each.numa_nodes]
-    told = [table(rows, right=frozenset({1, 4, 5, 7, 8}))] if len(rows) > 1 else []
+    silent = [node.node for node in figures if not node.numa_nodes]
+    paragraphs = [table(rows, right=frozenset({1, 4, 5, 7, 8}))] if len(rows) > 1 else []
     if silent:
         named = f"{', '.join(silent[:2])} and {len(silent) - 2} more nodes" if len(silent) > 3 else ", ".join(silent)
-        told.append(f"no NodeResourceTopology tells of the CPUs of {named}")
-    return "\n\n".join(told)
+        paragraphs.append(f"no NodeResourceTopology tells of the CPUs of {named}")
+    return "\n\n".join(paragraphs)
 
 
 def _told(pod: CPUHolder) -> str:

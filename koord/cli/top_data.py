@@ -97,10 +97,10 @@ class NodeTop(msgspec.Struct, frozen=True):
         if has is None:
             return None
         asked = ("prod", "none") if band == "prod" else (band,)
-        return has - sum(self.requested[each][resource] for each in asked)
+        return has - sum(self.requested[band][resource] for band in asked)
 
     def requested_in_all(self, resource: str) -> int:
-        return sum(each[resource] for each in self.requested.values())
+        return sum(amounts_of_band[resource] for amounts_of_band in self.requested.values())
 
     def share(self, number: int, resource: str) -> float:
         has = self.allocatable[resource]
@@ -116,55 +116,55 @@ class Top(msgspec.Struct, frozen=True):
 
 def top_of(nodes: Iterable[Node], pods: Iterable[Pod], usage: Usage = NO_USAGE) -> Top:
     """The figures of a cluster. Finished pods take nothing, and are left out."""
-    found = tuple(_pod(pod, usage) for pod in pods if not pod.is_finished)
+    pod_tops = tuple(_pod(pod, usage) for pod in pods if not pod.is_finished)
     on: dict[str, list[PodTop]] = {}
-    for each in found:
-        on.setdefault(each.node, []).append(each)
-    return Top(tuple(_node(node, on.get(node.metadata.name, []), usage) for node in nodes), found, usage.source)
+    for pod in pod_tops:
+        on.setdefault(pod.node, []).append(pod)
+    return Top(tuple(_node(node, on.get(node.metadata.name, []), usage) for node in nodes), pod_tops, usage.source)
 
 
 def in_all(top: Top) -> NodeTop:
     """All nodes as if they were one."""
-    used = [each.used for each in top.nodes if each.used is not None]
+    used = [node.used for node in top.nodes if node.used is not None]
     return NodeTop(
         "all",
-        all(each.ready for each in top.nodes),
-        any(each.cordoned for each in top.nodes),
-        sum(each.pods for each in top.nodes),
-        _sum(each.allocatable for each in top.nodes),
-        {band: _sum(each.lent_by_band[band] for each in top.nodes) for band in LENT},
-        {band: _sum(each.requested[band] for each in top.nodes) for band in BANDS},
+        all(node.ready for node in top.nodes),
+        any(node.cordoned for node in top.nodes),
+        sum(node.pods for node in top.nodes),
+        _sum(node.allocatable for node in top.nodes),
+        {band: _sum(node.lent_by_band[band] for node in top.nodes) for band in LENT},
+        {band: _sum(node.requested[band] for node in top.nodes) for band in BANDS},
         _sum(used) if used else None,
-        {band: _sum(each.used_by_band[band] for each in top.nodes) for band in BANDS},
-        _sum(each.yarn for each in top.nodes),
-        _all_cache([each.page_cache for each in top.nodes if each.page_cache is not None]),
+        {band: _sum(node.used_by_band[band] for node in top.nodes) for band in BANDS},
+        _sum(node.yarn for node in top.nodes),
+        _all_cache([node.page_cache for node in top.nodes if node.page_cache is not None]),
     )
 
 
-def _all_cache(found: list[PageCache]) -> PageCache | None:
-    if not found:
+def _all_cache(caches: list[PageCache]) -> PageCache | None:
+    if not caches:
         return None
-    cold = [each.cold for each in found if each.cold is not None]
-    return PageCache(sum(each.total for each in found), sum(cold) if cold else None)
+    cold = [cache.cold for cache in caches if cache.cold is not None]
+    return PageCache(sum(cache.total for cache in caches), sum(cold) if cold else None)
 
 
 SORTS: Final[Mapping[str, Callable[[NodeTop], tuple[object, ...]]]] = {
-    "name": lambda each: (),
-    "cpu": lambda each: (-each.share((each.used or {}).get("cpu", 0), "cpu"),),
-    "memory": lambda each: (-each.share((each.used or {}).get("memory", 0), "memory"),),
-    "requested-cpu": lambda each: (-each.share(each.requested_in_all("cpu"), "cpu"),),
-    "requested-memory": lambda each: (-each.share(each.requested_in_all("memory"), "memory"),),
-    "pods": lambda each: (-each.pods,),
+    "name": lambda node: (),
+    "cpu": lambda node: (-node.share((node.used or {}).get("cpu", 0), "cpu"),),
+    "memory": lambda node: (-node.share((node.used or {}).get("memory", 0), "memory"),),
+    "requested-cpu": lambda node: (-node.share(node.requested_in_all("cpu"), "cpu"),),
+    "requested-memory": lambda node: (-node.share(node.requested_in_all("memory"), "memory"),),
+    "pods": lambda node: (-node.pods,),
 }
 """Sort keys for nodes, fullest first; equal nodes are sorted by name."""
 
 POD_SORTS: Final[Mapping[str, Callable[[PodTop], tuple[object, ...]]]] = {
-    "name": lambda each: (),
-    "cpu": lambda each: (-(each.used or {}).get("cpu", 0),),
-    "memory": lambda each: (-(each.used or {}).get("memory", 0),),
-    "requested-cpu": lambda each: (-each.requested["cpu"],),
-    "requested-memory": lambda each: (-each.requested["memory"],),
-    "node": lambda each: (each.node,),
+    "name": lambda pod: (),
+    "cpu": lambda pod: (-(pod.used or {}).get("cpu", 0),),
+    "memory": lambda pod: (-(pod.used or {}).get("memory", 0),),
+    "requested-cpu": lambda pod: (-pod.requested["cpu"],),
+    "requested-memory": lambda pod: (-pod.requested["memory"],),
+    "node": lambda pod: (pod.node,),
 }
 
 
@@ -173,25 +173,25 @@ def from_node_metrics(metrics: Iterable[NodeMetric]) -> Usage:
     nodes: dict[str, Amounts] = {}
     pods: dict[str, Amounts] = {}
     page_cache: dict[str, PageCache] = {}
-    for each in metrics:
-        own = each.status.node_metric
+    for metric in metrics:
+        own = metric.status.node_metric
         if own is not None:
-            nodes[each.metadata.name] = _amounts(own.node_usage.resources)
+            nodes[metric.metadata.name] = _amounts(own.node_usage.resources)
             if own.page_cache is not None and (cache := _cache(own.page_cache.total, own.page_cache.cold)):
-                page_cache[each.metadata.name] = cache
-        for pod in each.status.pods_metric:
+                page_cache[metric.metadata.name] = cache
+        for pod in metric.status.pods_metric:
             key = f"{pod.namespace}/{pod.name}"
             pods[key] = _amounts(pod.pod_usage.resources)
-            told = pod.extensions.get("pageCache")
-            if isinstance(told, Mapping) and (cache := _cache(told.get("total"), told.get("cold"))):
+            reported = pod.extensions.get("pageCache")
+            if isinstance(reported, Mapping) and (cache := _cache(reported.get("total"), reported.get("cold"))):
                 page_cache[key] = cache
     return Usage("NodeMetric", nodes, pods, page_cache)
 
 
 def _cache(total: object, cold: object) -> PageCache | None:
     """Extensions are free-form: an invalid quantity counts as missing."""
-    known = [_bytes(each) for each in (total, cold)]
-    return None if known[0] is None else PageCache(known[0], known[1])
+    bytes_of = [_bytes(part) for part in (total, cold)]
+    return None if bytes_of[0] is None else PageCache(bytes_of[0], bytes_of[1])
 
 
 def _bytes(quantity: object) -> int | None:
@@ -228,10 +228,12 @@ def from_metrics_server(nodes: bytes, pods: bytes) -> Usage:
     by_pod = msgspec.json.decode(pods, type=_MeasuredList).items
     return Usage(
         "metrics.k8s.io",
-        {each.metadata.name: _amounts(each.usage) for each in by_node},
+        {measured.metadata.name: _amounts(measured.usage) for measured in by_node},
         {
-            f"{each.metadata.namespace}/{each.metadata.name}": _sum(_amounts(one.usage) for one in each.containers)
-            for each in by_pod
+            f"{measured.metadata.namespace}/{measured.metadata.name}": _sum(
+                _amounts(one.usage) for one in measured.containers
+            )
+            for measured in by_pod
         },
     )
 
@@ -239,24 +241,24 @@ def from_metrics_server(nodes: bytes, pods: bytes) -> Usage:
 def for_programs(top: Top) -> dict[str, object]:
     """The figures for JSON: canonical quantities, stable keys."""
     return {
-        "nodes": {each.name: _node_told(each) for each in top.nodes},
+        "nodes": {node.name: _node_told(node) for node in top.nodes},
         "total": _node_told(in_all(top)),
         "usageFrom": top.source or None,
     }
 
 
 def pods_for_programs(top: Top) -> dict[str, object]:
-    told = {
-        each.key: {
-            "node": each.node or None,
-            "band": each.band,
-            "requested": _told(each.requested),
-            "used": None if each.used is None else _told(each.used),
-            "pageCache": _cache_told(each.page_cache),
+    pods_shown = {
+        pod.key: {
+            "node": pod.node or None,
+            "band": pod.band,
+            "requested": _told(pod.requested),
+            "used": None if pod.used is None else _told(pod.used),
+            "pageCache": _cache_told(pod.page_cache),
         }
-        for each in top.pods
+        for pod in top.pods
     }
-    return {"pods": told, "usageFrom": top.source or None}
+    return {"pods": pods_shown, "usageFrom": top.source or None}
 
 
 def _node_told(node: NodeTop) -> dict[str, object]:
@@ -268,9 +270,9 @@ def _node_told(node: NodeTop) -> dict[str, object]:
         "lent": _told(node.lent),
         "yarn": _told(node.yarn),
         "bands": {band: _band_told(node, band) for band in BANDS},
-        "requested": {band: _told(each) for band, each in node.requested.items()},
+        "requested": {band: _told(amounts) for band, amounts in node.requested.items()},
         "used": None if node.used is None else _told(node.used),
-        "usedByBand": {band: _told(each) for band, each in node.used_by_band.items()},
+        "usedByBand": {band: _told(amounts) for band, amounts in node.used_by_band.items()},
         "pageCache": _cache_told(node.page_cache),
     }
 
@@ -286,11 +288,11 @@ def _cache_told(cache: PageCache | None) -> dict[str, str | None] | None:
 
 def _band_told(node: NodeTop, band: str) -> dict[str, object]:
     """What a band may request, uses and has left; null if it has no resources of its own or no measurement."""
-    told: dict[str, object] = {}
+    shown: dict[str, object] = {}
     for word, of in (("lent", node.has), ("left", node.left)):
         amounts = {name: number for name in RESOURCES if (number := of(band, name)) is not None}
-        told[word] = _told(amounts) if amounts else None
-    return {**told, "used": None if node.used is None else _told(node.used_by_band[band])}
+        shown[word] = _told(amounts) if amounts else None
+    return {**shown, "used": None if node.used is None else _told(node.used_by_band[band])}
 
 
 def _told(amounts: Amounts) -> dict[str, str]:
@@ -318,7 +320,7 @@ def _node(node: Node, pods: list[PodTop], usage: Usage) -> NodeTop:
         band: {same: amount(name, allocatable.get(name, 0)) for name, same in of_band.items()}
         for band, of_band in LENT.items()
     }
-    ready = any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
+    ready = any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
     return NodeTop(
         node.metadata.name,
         ready,
@@ -326,9 +328,9 @@ def _node(node: Node, pods: list[PodTop], usage: Usage) -> NodeTop:
         len(pods),
         _amounts(allocatable),
         lent,
-        {band: _sum(each.requested for each in pods if each.band == band) for band in BANDS},
+        {band: _sum(pod.requested for pod in pods if pod.band == band) for band in BANDS},
         usage.nodes.get(node.metadata.name),
-        {band: _sum(each.used for each in pods if each.band == band and each.used is not None) for band in BANDS},
+        {band: _sum(pod.used for pod in pods if pod.band == band and pod.used is not None) for band in BANDS},
         _yarn(node),
         usage.page_cache.get(node.metadata.name),
     )
@@ -345,7 +347,7 @@ def _amounts(quantities: Mapping[str, str | int | float]) -> Amounts:
 
 def _sum(several: Iterable[Amounts]) -> Amounts:
     total = dict.fromkeys(RESOURCES, 0)
-    for each in several:
+    for amounts in several:
         for name in RESOURCES:
-            total[name] += each[name]
+            total[name] += amounts[name]
     return total

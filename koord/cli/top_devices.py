@@ -18,8 +18,8 @@ _COLOURS: Final = {"unhealthy": "red", "missing": "red", "no node": "red"}
 
 
 def show(node: str, free: bool, kubeconfig: str | None, context: str | None, output: str) -> int:
-    found = asyncio.run(_look(kubeconfig, context))
-    chosen = [each for each in found if (not node or each.node == node) and (not free or _has_room(each))]
+    figures = asyncio.run(_look(kubeconfig, context))
+    chosen = [device for device in figures if (not node or device.node == node) and (not free or _has_room(device))]
     if output in ("json", "yaml"):
         structured.say({"devices": chosen}, output)
         return 0
@@ -30,27 +30,27 @@ def show(node: str, free: bool, kubeconfig: str | None, context: str | None, out
     return 0
 
 
-def device_table(found: Sequence[DeviceFigures]) -> str:
+def device_table(figures: Sequence[DeviceFigures]) -> str:
     rows: list[tuple[str, ...]] = [
         ("NODE", "TYPE", "MINOR", "STATE", "NUMA", "PCIE", "CORE%", "TAKEN%", "MEMORY", "PODS")
     ]
-    for each in found:
+    for device in figures:
         memory = "-"
-        if each.memory_bytes is not None:
-            whole = "?" if each.memory_total_bytes is None else short("memory", each.memory_total_bytes)
-            memory = f"{short('memory', each.memory_bytes)}/{whole}"
+        if device.memory_bytes is not None:
+            whole = "?" if device.memory_total_bytes is None else short("memory", device.memory_total_bytes)
+            memory = f"{short('memory', device.memory_bytes)}/{whole}"
         rows.append(
             (
-                each.node,
-                each.type,
-                str(each.minor),
-                each.state,
-                "-" if each.numa_node is None else str(each.numa_node),
-                each.pcie or "-",
-                "-" if each.core_percent is None else str(each.core_percent),
-                str(each.percent),
+                device.node,
+                device.type,
+                str(device.minor),
+                device.state,
+                "-" if device.numa_node is None else str(device.numa_node),
+                device.pcie or "-",
+                "-" if device.core_percent is None else str(device.core_percent),
+                str(device.percent),
                 memory,
-                ", ".join(f"{holder.pod} {holder.percent}%" for holder in each.pods) or "-",
+                ", ".join(f"{holder.pod} {holder.percent}%" for holder in device.pods) or "-",
             )
         )
     return table(rows, right=frozenset({2, 4, 6, 7, 8}), colours=_COLOURS)
@@ -72,7 +72,7 @@ async def _look(kubeconfig: str | None, context: str | None) -> Sequence[DeviceF
         async with Client.from_config(kubeconfig, context) as client:
             pods = await client.list(kinds.PODS)
             held = unused(await reservations(client), pods)
-            nodes = {each.metadata.name for each in await client.list(kinds.NODES)}
+            nodes = {node_object.metadata.name for node_object in await client.list(kinds.NODES)}
             return figures(await client.list(kinds.DEVICES), [*pods, *held], nodes)
     except NotFound:
         raise click.ClickException("this cluster does not serve Devices: koord crds | kubectl apply -f -") from None

@@ -20,28 +20,28 @@ _COLOURS: Final = {"Running": "green", "Finished": "green", "Failed": "red", "Sc
 
 
 def show_gangs(namespace: str, kubeconfig: str | None, context: str | None, output: str) -> int:
-    found = [
-        each
-        for each in asyncio.run(_look(kubeconfig, context))
-        if not namespace or each.gang.startswith(f"{namespace}/")
+    gangs = [
+        gang
+        for gang in asyncio.run(_look(kubeconfig, context))
+        if not namespace or gang.gang.startswith(f"{namespace}/")
     ]
     if output != "table":
-        structured.say({"gangs": found}, output)
+        structured.say({"gangs": gangs}, output)
         return 0
-    if not found:
+    if not gangs:
         click.echo("there are no gangs" + (f" in {namespace}" if namespace else ""))
         return 0
     rows: list[tuple[str, ...]] = [("GANG", "PHASE", "NEEDS", "PODS", "BOUND", "RUNNING", "WAITING", "SINCE", "WITH")]
-    for each in found:
-        numbers = (each.pods, each.bound, each.running, each.waiting)
-        needs = "?" if each.needs is None else str(each.needs)
-        since = _age(each.waits_s) if each.waiting else "-"
-        rows.append((each.gang, each.phase, needs, *map(str, numbers), since, ", ".join(each.group) or "-"))
+    for gang in gangs:
+        numbers = (gang.pods, gang.bound, gang.running, gang.waiting)
+        needs = "?" if gang.needs is None else str(gang.needs)
+        since = _age(gang.waits_s) if gang.waiting else "-"
+        rows.append((gang.gang, gang.phase, needs, *map(str, numbers), since, ", ".join(gang.group) or "-"))
     click.echo(table(rows, right=frozenset(range(2, 8)), colours=_COLOURS))
-    for each in found:
-        if each.fault:
-            click.echo(f"{each.gang}: {each.fault}", err=True)
-    short = [each for each in found if each.waiting and each.needs is not None and each.bound < each.needs]
+    for gang in gangs:
+        if gang.fault:
+            click.echo(f"{gang.gang}: {gang.fault}", err=True)
+    short = [gang for gang in gangs if gang.waiting and gang.needs is not None and gang.bound < gang.needs]
     if short:
         click.echo(f"{counted(len(short), 'gang')} below the minimum: koord explain podgroup/{short[0].gang} says why")
     return 0

@@ -96,7 +96,7 @@ def _would_go(leaving: UninstallPlan) -> dict[str, object]:
 def _outcome(taken: UninstallReport) -> dict[str, object]:
     return {
         "deleted": [str(key) for key in taken.deleted],
-        "kept": [{"object": str(each.key), "why": each.why} for each in taken.kept],
+        "kept": [{"object": str(kept_object.key), "why": kept_object.why} for kept_object in taken.kept],
         "nodes": {name: list(removed) for name, removed in taken.nodes.items()},
         "cgroupsLeft": taken.cgroups_left,
         "problems": taken.problems,
@@ -124,8 +124,8 @@ def _say(leaving: UninstallPlan, delete_crds: bool) -> None:
 
 def _told(taken: UninstallReport) -> int:
     reasons: dict[str, list[str]] = {}
-    for each in taken.kept:
-        reasons.setdefault(each.why, []).append(str(each.key))
+    for kept_object in taken.kept:
+        reasons.setdefault(kept_object.why, []).append(str(kept_object.key))
     for why, kept in reasons.items():
         click.echo(f"kept, since {why}:\n  " + "\n  ".join(kept))
     click.echo(f"deleted {counted(len(taken.deleted), 'object')}; restored {counted(len(taken.nodes), 'node')}")

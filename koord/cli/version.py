@@ -35,16 +35,16 @@ def version(client_only: bool, kubeconfig: str | None, context: str | None, outp
     """Print the version of koord and of the cluster, if one answers."""
     build = own_build()
     client = {"version": __version__, **msgspec.to_builtins(build), "python": platform.python_version()}
-    found: dict[str, object] = {"client": {name: value for name, value in client.items() if value}}
+    versions: dict[str, object] = {"client": {name: value for name, value in client.items() if value}}
     if not client_only:
-        found["server"] = asyncio.run(_server(kubeconfig, context))
+        versions["server"] = asyncio.run(_server(kubeconfig, context))
     if output != "table":
-        structured.say(found, output)
+        structured.say(versions, output)
     else:
         commit, dash, more = build.commit.partition("-")
         details = [f"commit {commit[:12]}{dash}{more} of {build.date}"] if commit else []
         click.echo(f"koord   {__version__} ({', '.join([*details, f'Python {platform.python_version()}'])})")
-        server = found.get("server")
+        server = versions.get("server")
         if isinstance(server, dict):
             click.echo(f"server  {server.get('version') or server.get('error')}")
 

@@ -75,7 +75,7 @@ def webhook_options(command: F) -> F:
 
     @wraps(command)
     def with_flags(**given: Any) -> Any:
-        flags = WebhookFlags(**{each.name: given.pop(each.name) for each in fields(WebhookFlags)})
+        flags = WebhookFlags(**{field.name: given.pop(field.name) for field in fields(WebhookFlags)})
         return command(webhook_flags=flags, **given)
 
     for option in (

@@ -247,7 +247,7 @@ def _daemon(
     from koord.kube import shell, tether
     from koord.yarn.live.java import DaemonInfo, installed, run_daemon
 
-    found = installed(hadoop)
+    installation = installed(hadoop)
     supervised = start("text")
 
     async def main() -> None:
@@ -255,13 +255,13 @@ def _daemon(
 
         async with asyncio.TaskGroup() as tasks:
 
-            def ready(told: DaemonInfo) -> None:
+            def ready(info: DaemonInfo) -> None:
                 if supervised:
-                    tether.say_ready({"web": told.web})
+                    tether.say_ready({"web": info.web})
                 if node:
-                    tasks.create_task(_declare(node, told.node_id, kubeconfig, context), name="declare")
+                    tasks.create_task(_declare(node, info.node_id, kubeconfig, context), name="declare")
 
-            await run_daemon(daemon, found, Path(conf), ready)
+            await run_daemon(daemon, installation, Path(conf), ready)
 
     return shell.run_component(main, name=f"yarn-{daemon}")
 

@@ -43,7 +43,13 @@ class Compiled:
     def arbitration_s(self) -> float:
         """How often jobs are ruled on: as the most impatient profile says."""
         wanted = (profile.rules.args.arbitration_args for profile in self.profiles)
-        return min((parse_duration(each.interval) if each and each.interval else 0.0 for each in wanted), default=0.0)
+        return min(
+            (
+                parse_duration(arbitration.interval) if arbitration and arbitration.interval else 0.0
+                for arbitration in wanted
+            ),
+            default=0.0,
+        )
 
 
 def compiled(config: DeschedulerConfiguration, own: Sequence[type[Plugin]] = ()) -> Compiled:

@@ -196,11 +196,11 @@ def _moving_with(pod: Pod, workload: Workload, workloads: Workloads, moves: Move
 def _unavailable_with(pod: Pod, workloads: Workloads) -> frozenset[str]:
     """The pods of its workload that are not ready; found once for all who ask."""
     uid = workloads.uid_of(pod) or ""
-    known = workloads.unavailable.get(uid)
-    if known is None:
-        known = frozenset(identity(sibling) for sibling in workloads.siblings(pod) if not is_available(sibling))
-        workloads.unavailable[uid] = known
-    return known
+    unavailable = workloads.unavailable.get(uid)
+    if unavailable is None:
+        unavailable = frozenset(identity(sibling) for sibling in workloads.siblings(pod) if not is_available(sibling))
+        workloads.unavailable[uid] = unavailable
+    return unavailable
 
 
 def _limits(args: MigrationControllerArgs, replicas: int) -> tuple[int, int]:

@@ -54,8 +54,8 @@ def evict(job: PodMigrationJob, state: MigrationState, args: MigrationController
         return None
     pod, begun = state.pod, condition_of(job, "Eviction")
     if not state.has_pod_of(job):
-        told = condition_of(job, "Notice")
-        if begun is None and (told is None or told.reason != "Given"):
+        noticed = condition_of(job, "Notice")
+        if begun is None and (noticed is None or noticed.reason != "Given"):
             return failed(job, state, "MissingPod", "the pod is gone, or another has its name", now_s)
         said = f"pod {job.spec.pod_ref.namespace}/{job.spec.pod_ref.name} is gone"
         return Step(with_condition(job, "Eviction", True, "EvictComplete", said, now_s), again_s=0.0)

@@ -54,7 +54,7 @@ class NodeLoad:
         """What a pod was measured to use; None where it was not."""
         if self._of_pod is None:
             self._of_pod = {
-                f"{each.namespace}/{each.name}": _total((each.pod_usage.resources,)) for each in self._reported
+                f"{metric.namespace}/{metric.name}": _total((metric.pod_usage.resources,)) for metric in self._reported
             }
         return self._of_pod.get(pod.metadata.key)
 
@@ -132,14 +132,14 @@ def _percentile(info: NodeMetricInfo, reading: Reading) -> dict[str, int] | None
     """The node's usage over a time; None if it is not needed or not reported."""
     if not reading.aggregation:
         return None
-    found: tuple[float, dict[str, int]] | None = None
+    longest: tuple[float, dict[str, int]] | None = None
     for part in info.aggregated_node_usages:
         usage, over_s = part.usage.get(reading.aggregation), stored_duration(part.duration or "0s")
         if usage is None or (reading.duration_s and over_s != reading.duration_s):
             continue
-        if found is None or over_s > found[0]:
-            found = over_s, amounts(usage.resources, capped=True)
-    return None if found is None else found[1]
+        if longest is None or over_s > longest[0]:
+            longest = over_s, amounts(usage.resources, capped=True)
+    return None if longest is None else longest[1]
 
 
 def _total(lists: Iterable[ResourceList]) -> dict[str, int]:
@@ -153,7 +153,7 @@ def _plain_total(lists: Sequence[ResourceList]) -> dict[str, int] | None:
     """The sum if all lists are as agents write them: cpu as `1250m`, memory as a plain number, and nothing else. None
     if they are not."""
     try:
-        pairs = [(each["cpu"], each["memory"]) for each in lists if len(each) == 2]
+        pairs = [(quantities["cpu"], quantities["memory"]) for quantities in lists if len(quantities) == 2]
         if len(pairs) != len(lists):
             return None
         cpus, memories = zip(*pairs, strict=True)

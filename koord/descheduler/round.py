@@ -159,15 +159,15 @@ class _Gate:
         if self._rules.args.node_selector:
             wanted = [name for name in sight.nodes if self._rules.targets.matches(sight.nodes[name].metadata.labels)]
             among = places.rows(wanted) if among is None else among & places.rows(wanted)
-        found, is_judged = None, False
+        target, is_judged = None, False
         left = self.letting.left_by_siblings(proposal.pod)
         with self._shield.about("find another node for it", PODS, proposal.pod.metadata):
-            found = places.move(proposal.pod, among, (*left, *self.letting.going))
+            target = places.move(proposal.pod, among, (*left, *self.letting.going))
             is_judged = True
         if not is_judged:
             self.letting.hold(proposal, UNKNOWN)
             return None
-        if found is None:
+        if target is None:
             if terms.must_fit or self._must_fit:
                 only_there = bool(left) and places.would_take(
                     proposal.pod, places.rows(left) if among is None else among
@@ -175,7 +175,7 @@ class _Gate:
                 self.letting.hold(proposal, SIBLINGS_LEFT if only_there else terms.nowhere)
                 return None
             places.leave(proposal.pod)
-        proposal = replace(proposal, to=found or "")
+        proposal = replace(proposal, to=target or "")
         if terms.looks_on:
             self.letting.hold(proposal, f"{proposal.by} only looks on (dryRun)")
         else:

@@ -55,5 +55,5 @@ class Rules:
     def with_priorities(self, classes: Mapping[str, int]) -> Rules:
         """With the threshold that a PriorityClass names looked up among those of the cluster."""
         name = self.priority_class_missing
-        found = classes.get(name, SYSTEM_CLASSES.get(name)) if name else None
-        return self if found is None else replace(self, priority_threshold=found, priority_class_missing="")
+        priority = classes.get(name, SYSTEM_CLASSES.get(name)) if name else None
+        return self if priority is None else replace(self, priority_threshold=priority, priority_class_missing="")

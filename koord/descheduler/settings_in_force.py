@@ -38,9 +38,13 @@ def settings_of(lease: Lease, now_s: float) -> DeschedulerConfiguration | None:
         if now_s - parse_timestamp(spec.renew_time or "") > spec.lease_duration_seconds:
             return None
         text = lease.metadata.annotations.get(OWN_ANNOTATION_SETTINGS_IN_FORCE, "")
-        found = msgspec.json.decode(text, type=_Written)
-        config = config_file.convert(found.configuration, f"lease {lease.metadata.key}")
+        lease_settings = msgspec.json.decode(text, type=_Written)
+        config = config_file.convert(lease_settings.configuration, f"lease {lease.metadata.key}")
     except (TimestampError, msgspec.DecodeError, Invalid):
         # Another version of koord may write what this one cannot read.
         return None
-    return config if isinstance(config, DeschedulerConfiguration) and found.holder == spec.holder_identity else None
+    return (
+        config
+        if isinstance(config, DeschedulerConfiguration) and lease_settings.holder == spec.holder_identity
+        else None
+    )

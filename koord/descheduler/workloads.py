@@ -93,14 +93,18 @@ class Workloads:
 
 
 def workloads_of(
-    known: Iterable[Known], pods: Iterable[Pod], scales: Mapping[str, int] | None = None, *, has_all_pods: bool = False
+    objects: Iterable[Known],
+    pods: Iterable[Pod],
+    scales: Mapping[str, int] | None = None,
+    *,
+    has_all_pods: bool = False,
 ) -> Workloads:
     """`scales`: replicas of workloads of other kinds, by uid. `has_all_pods`: these workloads have no other pods."""
     workloads = Workloads(has_all_pods=has_all_pods)
-    for each in known:
-        workload = workload_from(each)
+    for workload_object in objects:
+        workload = workload_from(workload_object)
         workloads.by_uid[workload.uid] = workload
-        above = _deployment(each.metadata) if isinstance(each, ReplicaSet) else None
+        above = _deployment(workload_object.metadata) if isinstance(workload_object, ReplicaSet) else None
         if above is not None:
             workloads.above[workload.uid] = above.uid
             workloads.below.setdefault(above.uid, []).append(workload.uid)
@@ -121,10 +125,18 @@ def workloads_of(
     return workloads
 
 
-def workload_from(known: Known) -> Workload:
-    kind, meta = _KIND_OF[type(known)][1], known.metadata
-    first = isinstance(known, Deployment) and SCALE_FIRST.read(meta, kind)
-    return Workload(kind, meta.key, meta.uid, replicas_of(known), wanted_by(known), _change(known), first)
+def workload_from(workload_object: Known) -> Workload:
+    kind, meta = _KIND_OF[type(workload_object)][1], workload_object.metadata
+    first = isinstance(workload_object, Deployment) and SCALE_FIRST.read(meta, kind)
+    return Workload(
+        kind,
+        meta.key,
+        meta.uid,
+        replicas_of(workload_object),
+        wanted_by(workload_object),
+        _change(workload_object),
+        first,
+    )
 
 
 def scaled(owner: OwnerReference, namespace: str, replicas: int) -> Workload:

@@ -191,7 +191,7 @@ def on_lent(pods: Iterable[Pod], nodes: Collection[str]) -> list[Evictee]:
             notice = EVICTION_NOTICE.is_on(meta)
             evictee = Evictee(meta.namespace, meta.name, meta.uid, pod.spec.node_name, carried, notice)
             evictees.append((pod.spec.priority or 0, evictee))
-    return [each for _, each in sorted(evictees, key=lambda pair: (pair[0], pair[1].key))]
+    return [evictee for _, evictee in sorted(evictees, key=lambda pair: (pair[0], pair[1].key))]
 
 
 def _section(data: Mapping[str, str]) -> dict[str, Any]:
@@ -214,10 +214,10 @@ def _is_for(item: object, selector: LabelSelector) -> bool:
     if not isinstance(item, dict) or not isinstance(item.get("nodeSelector"), dict):
         return False
     try:
-        found = compile_labels(msgspec.convert(item["nodeSelector"], LabelSelector), absent=NOTHING)
+        matcher = compile_labels(msgspec.convert(item["nodeSelector"], LabelSelector), absent=NOTHING)
     except (msgspec.ValidationError, SelectorError):
         return False
-    return str(found) == str(compile_labels(selector, absent=NOTHING))
+    return str(matcher) == str(compile_labels(selector, absent=NOTHING))
 
 
 def _new_name(items: Sequence[Any]) -> str:
@@ -226,8 +226,8 @@ def _new_name(items: Sequence[Any]) -> str:
 
 
 def _plain(selector: LabelSelector) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(selector)
-    return found
+    plain: dict[str, Any] = msgspec.to_builtins(selector)
+    return plain
 
 
 def _text(value: Mapping[str, Any]) -> str:

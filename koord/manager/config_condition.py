@@ -34,10 +34,10 @@ def wanted(config: ConfigMap, problems: Sequence[Problem], now_s: float) -> Mapp
         return None
     changed = present is None or present.status != condition.status
     since = from_seconds(now_s) if changed or present is None else present.last_transition_time
-    told = Condition(
+    condition_now = Condition(
         condition.type, condition.status, last_transition_time=since, reason=condition.reason, message=condition.message
     )
-    return {CONDITIONS.key: CONDITIONS.render((told,))}
+    return {CONDITIONS.key: CONDITIONS.render((condition_now,))}
 
 
 def _condition(problems: Sequence[Problem]) -> Condition:

@@ -299,8 +299,8 @@ def _annotated(meta: ObjectMeta) -> Amounts:
 
 
 def _ours(resources: ResourceList) -> Mapping[str, int]:
-    found = {name: value(amount) for name, amount in with_current_names(resources).items() if name in _OUR_NAMES}
-    return found or EMPTY
+    ours = {name: value(amount) for name, amount in with_current_names(resources).items() if name in _OUR_NAMES}
+    return ours or EMPTY
 
 
 def _amounts(resources: ResourceList) -> Amounts:

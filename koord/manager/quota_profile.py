@@ -78,9 +78,9 @@ def wanted_quota(profile: ElasticQuotaProfile, nodes: Iterable[NodePart]) -> Wan
         if not selects.matches(node.labels):
             continue
         allocatable = stored_amounts(node.allocatable)
-        for each in (total,) if node.takes_pods else (total, closed):
+        for totals in (total,) if node.takes_pods else (total, closed):
             for name, amount in allocatable.items():
-                each[name] = each.get(name, 0) + amount
+                totals[name] = totals.get(name, 0) + amount
     ratio = _ratio(profile.spec.resource_ratio)
     total, closed = _scaled(total, ratio), _scaled(closed, ratio)
     keys = _keys(profile)

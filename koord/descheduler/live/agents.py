@@ -38,8 +38,8 @@ class Agents:
         self._until_s = self._clock.monotonic() + KNOWN_FOR_S
         try:
             name, namespace = names.CONFIGMAP_SLO_CONTROLLER, names.NAMESPACE_KOORDINATOR
-            found = await self._client.get(CONFIG_MAPS, name, namespace=namespace)
-            self._strategies = strategies_of(reload(None, found.data)[0])
+            config_map = await self._client.get(CONFIG_MAPS, name, namespace=namespace)
+            self._strategies = strategies_of(reload(None, config_map.data)[0])
             self._failed = ""
         except NotFound:
             self._strategies = ()

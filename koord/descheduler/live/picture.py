@@ -123,14 +123,16 @@ class Picture:
 
     def workloads_of(self, pods: Iterable[Pod]) -> Workloads:
         """The workloads of some pods, with all of their pods."""
-        known: dict[str, Any] = {}
+        workloads_by_uid: dict[str, Any] = {}
         owners: dict[str, None] = {}
         for pod in pods:
             if pod.metadata.controller is not None:
                 owners[pod.metadata.controller.uid] = None
-                self._climb(pod, known)
-        found = [pod for uid in owners | dict.fromkeys(known) for pod in self.pods.by_index("controller", uid)]
-        return workloads_of(known.values(), found, self.scales, has_all_pods=True)
+                self._climb(pod, workloads_by_uid)
+        pods_found = [
+            pod for uid in owners | dict.fromkeys(workloads_by_uid) for pod in self.pods.by_index("controller", uid)
+        ]
+        return workloads_of(workloads_by_uid.values(), pods_found, self.scales, has_all_pods=True)
 
     def workload_of(self, pod: Pod) -> Workload | None:
         """The workload of a pod, without its pods."""
@@ -194,8 +196,8 @@ class Picture:
         ]
 
     def _workload(self, kind: str, key: str, uid: str) -> Any | None:
-        for each, informer in self._workloads.items():
-            if each.kind == kind:
+        for workload_kind, informer in self._workloads.items():
+            if workload_kind.kind == kind:
                 workload = informer.get(key)
                 return workload if workload is not None and workload.metadata.uid == uid else None
         return None
@@ -230,13 +232,13 @@ class Picture:
         jobs = {job.metadata.name: job for name in rooms for job in self.jobs_with(name)}
         return tuple(
             Sibling(
-                each,
-                rooms.get(reservation_name(each)),
-                rooms.get(each.metadata.uid) if reservation_name(each) != each.metadata.uid else None,
-                (pod := pod_of(each, self.pods.get)) is not None and pod.metadata.deletion_timestamp is None,
+                other,
+                rooms.get(reservation_name(other)),
+                rooms.get(other.metadata.uid) if reservation_name(other) != other.metadata.uid else None,
+                (pod := pod_of(other, self.pods.get)) is not None and pod.metadata.deletion_timestamp is None,
             )
-            for each in jobs.values()
-            if each.metadata.uid != job.metadata.uid
+            for other in jobs.values()
+            if other.metadata.uid != job.metadata.uid
         )
 
     def whole(self, reservation: Reservation) -> tuple[Pod, ...] | None:
@@ -255,9 +257,9 @@ class Picture:
     def _wanted(self, controller: ReservationControllerReference) -> int | None:
         """How many pods a controller should have, 0 if it is gone; None if that is not known."""
         key = f"{controller.namespace}/{controller.name}"
-        found = self._workload(controller.kind, key, controller.uid)
-        if found is not None:
-            return wanted_by(found)
+        workload = self._workload(controller.kind, key, controller.uid)
+        if workload is not None:
+            return wanted_by(workload)
         kind = controller.api_version.rpartition("/")[0], controller.kind
         is_gone = (
             controller.uid

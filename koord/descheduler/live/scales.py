@@ -48,12 +48,12 @@ class Scales:
             if owner is not None and (owner.api_version.rpartition("/")[0], owner.kind) not in _OWN:
                 wanted.setdefault(owner.uid, (owner, pod.metadata.namespace))
         now_s = self._clock.monotonic()
-        self._answers = {uid: each for uid, each in self._answers.items() if each.until_s > now_s}
-        unknown = [each for uid, each in wanted.items() if uid not in self._answers]
+        self._answers = {uid: answer for uid, answer in self._answers.items() if answer.until_s > now_s}
+        unknown = [asked_owner for uid, asked_owner in wanted.items() if uid not in self._answers]
         for first in range(0, len(unknown), AT_ONCE):
             await asyncio.gather(*(self._ask(*workload) for workload in unknown[first : first + AT_ONCE]))
-        found = {uid: self._answers[uid].replicas for uid in wanted if uid in self._answers}
-        return {uid: replicas for uid, replicas in found.items() if replicas is not None}
+        replicas_of_uid = {uid: self._answers[uid].replicas for uid in wanted if uid in self._answers}
+        return {uid: replicas for uid, replicas in replicas_of_uid.items() if replicas is not None}
 
     async def _ask(self, owner: OwnerReference, namespace: str) -> None:
         replicas = None

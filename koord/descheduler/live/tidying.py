@@ -75,16 +75,16 @@ class Tidying:
         owner = None if reservation is None else job_of(reservation)
         if reservation is None or owner is None:
             return
-        known = self._picture.job(owner.name)
-        if known is not None and known.metadata.uid == owner.uid:
-            referring = [*self._picture.jobs_with(name), *self._picture.jobs_with(reservation_name(known))]
-            if not is_held_for_nobody(reservation, known, referring):
+        job = self._picture.job(owner.name)
+        if job is not None and job.metadata.uid == owner.uid:
+            referring = [*self._picture.jobs_with(name), *self._picture.jobs_with(reservation_name(job))]
+            if not is_held_for_nobody(reservation, job, referring):
                 return
             await self._drop(reservation, "removed a reservation that no pod will use")
             return
         try:
-            found = await self._client.get(POD_MIGRATION_JOBS, owner.name)
-            if found.metadata.uid == owner.uid:
+            job = await self._client.get(POD_MIGRATION_JOBS, owner.name)
+            if job.metadata.uid == owner.uid:
                 return
         except NotFound:
             pass

@@ -117,20 +117,20 @@ class LowNodeLoad(Plugin):
         args = self.args
         if args.paused:
             return memory or {}
-        known = _recent(memory or {}, turn, args)
+        detectors = _recent(memory or {}, turn, args)
         overloaded_before: set[str] = set()
         for pool, chosen in self._pools:
             loads = self._loads(turn, pool, chosen, overloaded_before)
             nodes = _classified(loads, pool)
             assert pool.anomaly_condition is not None
-            this = _Pass(turn, args, self._selection, pool, pool.anomaly_condition, nodes, known)
+            this = _Pass(turn, args, self._selection, pool, pool.anomaly_condition, nodes, detectors)
             overloaded_before |= {node.load.name for node in this.of("high")}
             before = [dict(node.load.usage) for node in nodes]
             self._balance(this)
-            for each, usage in zip(nodes, before, strict=True):
-                load = each.load
-                turn.nodes_seen[load.name] = NodeAssessment(each.class_, load.has, usage, dict(load.usage))
-        return known
+            for pool_node, usage in zip(nodes, before, strict=True):
+                load = pool_node.load
+                turn.nodes_seen[load.name] = NodeAssessment(pool_node.class_, load.has, usage, dict(load.usage))
+        return detectors
 
     def _loads(self, turn: Turn, pool: NodePool, chosen: LabelMatcher, taken: set[str]) -> list[NodeLoad]:
         sight = turn.sight
@@ -190,7 +190,7 @@ class LowNodeLoad(Plugin):
 def _recent(memory: Memory, turn: Turn, args: LowNodeLoadArgs) -> dict[tuple[str, str, bool], Detector]:
     """Without entries that were not used for long."""
     kept_s = max(parse_duration(args.detector_cache_timeout), turn.interval_s)
-    return {slot: each for slot, each in memory.items() if turn.sight.now_s - each.seen_s <= kept_s}
+    return {slot: detector for slot, detector in memory.items() if turn.sight.now_s - detector.seen_s <= kept_s}
 
 
 def completed(low: Percents, high: Percents, *, deviation: bool) -> tuple[Percents, Percents]:

@@ -42,7 +42,9 @@ class PodLifeTime(Plugin):
         if args.states and not any(state in args.states for state in self._states(pod)):
             return False
         if args.conditions and not any(
-            _says(condition, each, now_s) for each in args.conditions for condition in pod.status.conditions
+            _says(condition, wanted_condition, now_s)
+            for wanted_condition in args.conditions
+            for condition in pod.status.conditions
         ):
             return False
         if args.exit_codes and not any(code in args.exit_codes for code in self._exit_codes(pod)):

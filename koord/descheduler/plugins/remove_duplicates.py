@@ -45,9 +45,9 @@ class RemoveDuplicates(Plugin):
                 continue
             may_land: set[str] = set()
             for pod in _differing(alike):
-                found = wishes.may_land(pod, nodes)
-                if len(found) > 1:
-                    may_land.update(found)
+                landings = wishes.may_land(pod, nodes)
+                if len(landings) > 1:
+                    may_land.update(landings)
             if len(may_land) < 2:
                 continue
             share = math.ceil(alike.number / len(may_land))
@@ -85,12 +85,12 @@ class RemoveDuplicates(Plugin):
 
 def _differing(alike: _Alike) -> Sequence[Pod]:
     """One pod for each set of tolerations, selectors and affinities among them."""
-    found: list[Pod] = []
+    different: list[Pod] = []
     for pods in alike.beyond_the_first.values():
         for pod in pods:
-            if not any(_chooses_like(pod, other) for other in found):
-                found.append(pod)
-    return found
+            if not any(_chooses_like(pod, other) for other in different):
+                different.append(pod)
+    return different
 
 
 def _chooses_like(pod: Pod, other: Pod) -> bool:

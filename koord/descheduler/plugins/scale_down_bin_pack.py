@@ -47,9 +47,9 @@ class ScaleDownBinPack(Plugin):
         nodes: list[_Node] = []
         stay: list[Pod] = []
         for name in self._selection.nodes_of(turn.sight, turn.nodes):
-            found = self._look_at(turn, name, stay)
-            if found is not None:
-                nodes.append(found)
+            node_found = self._look_at(turn, name, stay)
+            if node_found is not None:
+                nodes.append(node_found)
         ranked = [pod for node in sorted(nodes, key=lambda node: node[:3]) for *_, pod in node.could_go]
         if self._args.strategy == "EvictDirectly":
             left = self._args.max_pods_to_evict or 0
@@ -82,12 +82,16 @@ class ScaleDownBinPack(Plugin):
             return None
         stay += cannot
         score = left / going if going else math.inf if left else 0.0
-        return _Node(score, len(could_go), name, sorted(could_go, key=lambda each: each[:3]))
+        return _Node(score, len(could_go), name, sorted(could_go, key=lambda could: could[:3]))
 
     def _size(self, pod: Pod, has: Mapping[str, int]) -> float:
         requests = dict(Ask(pod).requests)
         weights = self._args.resource_weights
-        return sum(weight * requests.get(each, 0) / has[each] for each, weight in weights.items() if has.get(each))
+        return sum(
+            weight * requests.get(resource, 0) / has[resource]
+            for resource, weight in weights.items()
+            if has.get(resource)
+        )
 
 
 def _note(turn: Turn, pod: Pod, cost: int) -> None:

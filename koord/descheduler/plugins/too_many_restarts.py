@@ -30,7 +30,7 @@ class RemovePodsHavingTooManyRestarts(Plugin):
                 is_due = restarts >= least and self._selection.has_pod(pod) and self._is_in_state(pod)
                 if is_due and turn.never(pod) is None:
                     ranked.append((-restarts, pod.metadata.key, pod))
-            for minus, _, pod in sorted(ranked, key=lambda each: each[:2]):
+            for minus, _, pod in sorted(ranked, key=lambda ranking: ranking[:2]):
                 reason = f"containers were restarted {-minus} times, and {least} are too many"
                 turn.ask(Proposal(pod, self.name, reason), ANYHOW)
 

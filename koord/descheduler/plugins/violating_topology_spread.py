@@ -61,7 +61,7 @@ class RemovePodsViolatingTopologySpreadConstraint(Plugin):
 
     def _constraints(self, pods: list[Pod]) -> Iterator[_Constraint]:
         """Those that pods have, each once."""
-        known: dict[Hashable, None] = {}
+        constraints_seen: dict[Hashable, None] = {}
         specs: set[tuple[int, int, tuple[str | None, ...]]] = set()
         for pod in pods:
             for i, raw in enumerate(pod.spec.topology_spread_constraints):
@@ -74,8 +74,8 @@ class RemovePodsViolatingTopologySpreadConstraint(Plugin):
                 specs.add(seen)
                 constraint = _Constraint(raw, counted_pods(raw, pod.metadata.labels), pod)
                 identity = _identity(constraint)
-                if identity not in known:
-                    known[identity] = None
+                if identity not in constraints_seen:
+                    constraints_seen[identity] = None
                     yield constraint
 
     def _even_out(self, this: _Pass, constraint: _Constraint, pods: list[Pod]) -> None:
@@ -119,9 +119,9 @@ class RemovePodsViolatingTopologySpreadConstraint(Plugin):
             if must_fit and turn.not_now(pod) is None and not turn.sight.places.would_take(pod, targets):
                 unfit.append(pod)
                 continue
-            found = turn.ask(Proposal(pod, self.name, reason), terms)
-            if found is not None:
-                this.went[pod.metadata.key] = found.to
+            proposal = turn.ask(Proposal(pod, self.name, reason), terms)
+            if proposal is not None:
+                this.went[pod.metadata.key] = proposal.to
             left -= 1
         for pod in unfit[:left]:
             turn.ask(Proposal(pod, self.name, reason), terms)

@@ -60,16 +60,16 @@ def by_zone(state: NodeState, strategy: ColocationStrategy) -> Mapping[str, tupl
     return {
         zone.name: tuple(
             _figure(
-                each,
+                dimension,
                 unit,
                 _allocatable(zone)[unit],
-                _split(each.of(system), len(zones), unit),
-                _split(each.of(reserved), len(zones), unit),
+                _split(dimension.of(system), len(zones), unit),
+                _split(dimension.of(reserved), len(zones), unit),
                 in_zone[unit],
                 policies[unit],
                 strategy,
             )
-            for unit, each in enumerate(LENT)
+            for unit, dimension in enumerate(LENT)
         )
         for zone, in_zone in zip(zones, taken, strict=True)
     }

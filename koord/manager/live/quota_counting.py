@@ -80,9 +80,9 @@ class QuotaCounting:
             except (ApiError, DecodeError, BadInput) as error:
                 log.warning("quota %s could not be asked: %s", key, error)
                 answers = [f"quota {key} could not be asked: {error}"] * len(batch)
-            for each, answer in zip(batch, answers, strict=True):
-                if not each.answer.done():
-                    each.answer.set_result(answer)
+            for waiting, answer in zip(batch, answers, strict=True):
+                if not waiting.answer.done():
+                    waiting.answer.set_result(answer)
 
     async def _counted(self, key: str, pods: list[Pod]) -> list[str]:
         namespace, _, name = key.partition("/")
@@ -97,7 +97,9 @@ class QuotaCounting:
                     requested = dict(evaluation.child_request)
             if requested == before:
                 return answers
-            text = protocol.CHILD_REQUEST.render({each: render(each, n) for each, n in sorted(requested.items())})
+            text = protocol.CHILD_REQUEST.render(
+                {resource: render(resource, n) for resource, n in sorted(requested.items())}
+            )
             meta = {
                 "uid": quota.metadata.uid,
                 "resourceVersion": quota.metadata.resource_version,

@@ -205,9 +205,12 @@ class RecommendationLoop:
         """Of each resource what the largest node can give; asked once for all objects that are looked at together."""
         now_s = self._clock.monotonic()
         if now_s >= self._largest_until_s:
-            each = [node.facts.for_pods for node in self._sources.nodes.list()]
-            found = Amounts(max((n.cpu_milli for n in each), default=0), max((n.memory_bytes for n in each), default=0))
-            self._largest_known = found if min(found) > 0 else None
+            node_amounts = [node.facts.for_pods for node in self._sources.nodes.list()]
+            largest = Amounts(
+                max((n.cpu_milli for n in node_amounts), default=0),
+                max((n.memory_bytes for n in node_amounts), default=0),
+            )
+            self._largest_known = largest if min(largest) > 0 else None
             self._largest_until_s = now_s + self._pace.look_s
         return self._largest_known
 

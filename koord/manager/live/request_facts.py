@@ -65,8 +65,8 @@ class RequestFacts:
             facts = replace(facts, namespace_denials=await self._denials(request))
         try:
             if parent and facts.quotas.get(parent) is None:
-                for found in await self._client.list(kinds.ELASTIC_QUOTAS, fields=f"metadata.name={parent}"):
-                    facts.quotas.put(found)
+                for quota in await self._client.list(kinds.ELASTIC_QUOTAS, fields=f"metadata.name={parent}"):
+                    facts.quotas.put(quota)
             is_parent = [part(metadata, "labels").get(names.LABEL_QUOTA_IS_PARENT) == "true" for metadata in (new, old)]
             if request.operation == "DELETE" or (request.operation == "UPDATE" and is_parent == [True, False]):
                 facts = replace(facts, quota_pods=await self._pods_in(request))
@@ -119,7 +119,7 @@ class RequestFacts:
             namespace: await self._one_pod(namespace=namespace, labels=f"!{key}")
             for namespace in [*own, *namespaces_of(quota)]
         }
-        return QuotaPods({name: labelled} if labelled else {}, {each: pod for each, pod in within.items() if pod})
+        return QuotaPods({name: labelled} if labelled else {}, {label: pod for label, pod in within.items() if pod})
 
     async def _one_pod(self, *, labels: str, namespace: str = "") -> str:
         async for page in self._client.typed_pages(kinds.PODS, namespace=namespace, labels=labels, limit=1):

@@ -166,11 +166,11 @@ class RolloutLoop:
         why = obstacle(config.data if config is not None else {}, feature)
         if why:
             return stopped(rollout, now_s, f"{names.CONFIGMAP_SLO_CONTROLLER}: {why}")
-        found = await self._suffering(feature, rollout)
+        trouble = await self._suffering(feature, rollout)
         wanted, labelled = self._nodes(feature, rollout)
         if not wanted or not wanted <= labelled:
             self._lacking_s[feature.name] = now_s
-        return next_of(rollout, found, now_s, lacking_s=self._lacking_s.get(feature.name, 0.0))
+        return next_of(rollout, trouble, now_s, lacking_s=self._lacking_s.get(feature.name, 0.0))
 
     def _nodes(self, feature: Feature, rollout: Rollout) -> tuple[set[str], set[str]]:
         """Those that should have the feature by now, and those that have it."""
@@ -193,7 +193,7 @@ class RolloutLoop:
             before = rollout.found.evictions
             self._counted_before[feature.name] = (rollout.since_s, before)
         first_s = min((began_s(rollout) for rollout in self._stored_rollouts()), default=0.0)
-        self._evicted = {uid: each for uid, each in self._evicted.items() if each[1] >= first_s}
+        self._evicted = {uid: evicted for uid, evicted in self._evicted.items() if evicted[1] >= first_s}
         evicted = sum(node in inside and at_s >= began_s(rollout) for node, at_s in self._evicted.values())
         pods = (pod.health for pod in self._pods.list() if pod.health.node in inside)
         return suffering(rollout, pods, self._slowed(inside), before + evicted)

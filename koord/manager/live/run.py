@@ -122,8 +122,8 @@ class _Runner:
         async with AsyncExitStack() as stack:
             informers = await stack.enter_async_context(Informers(self._client, clock=self._clock))
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
-            for each in self._options.beside:
-                tasks.create_task(_awaited(each(self._client, informers, self._metrics.metrics)), name="beside")
+            for beside in self._options.beside:
+                tasks.create_task(_awaited(beside(self._client, informers, self._metrics.metrics)), name="beside")
             await until_served(self._client, REQUIRED, self._clock)
             sources = Sources(self._client, informers, self._clock)
             configuration = Configuration(informers)

@@ -35,12 +35,12 @@ class UnactedTeller:
         table: Iterable[Unacted] = UNACTED,
     ) -> None:
         self._client, self._informers, self._events, self._clock = client, informers, events, clock
-        self._table = [(each.kind, each) for each in table if each.kind is not None]
+        self._table = [(unacted.kind, unacted) for unacted in table if unacted.kind is not None]
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for kind, each in self._table:
-                tasks.create_task(self._follow(kind, each), name=f"unacted/{kind.plural}")
+            for kind, unacted in self._table:
+                tasks.create_task(self._follow(kind, unacted), name=f"unacted/{kind.plural}")
 
     async def _follow(self, kind: Kind[Any], unacted: Unacted) -> None:
         await until_served(self._client, (kind,), self._clock)

@@ -212,13 +212,13 @@ def _resources(
         if comparison.resource not in _ALWAYS and comparison.published is None and comparison.wanted is None:
             # Devices that the node does not have.
             continue
-        known = figures.get(comparison.resource)
+        figure = figures.get(comparison.resource)
         explanations.append(
             ResourceExplanation(
                 resource=comparison.resource,
                 unit=_unit(comparison.resource),
-                policy=known.policy if known is not None else "",
-                lines=_lines(known) if known is not None else (),
+                policy=figure.policy if figure is not None else "",
+                lines=_lines(figure) if figure is not None else (),
                 recomputed=comparison.wanted,
                 quantity=None if comparison.wanted is None else render(comparison.resource, comparison.wanted),
                 published=comparison.published,

@@ -154,23 +154,23 @@ def gate_opens_s(strategy: ColocationStrategy, written_s: float) -> float:
 
 
 def why_not_written(
-    each: Comparison, strategy: ColocationStrategy, written_s: float | None, now_s: float, manager: str = ""
+    comparison: Comparison, strategy: ColocationStrategy, written_s: float | None, now_s: float, manager: str = ""
 ) -> str:
     """Why a published figure is not the recomputed one; empty where it is. `manager` is who should write it."""
-    if not each.differs:
+    if not comparison.differs:
         return ""
     soon = f"when the manager next looks ({manager})" if manager else "when the manager next looks"
-    if each.wanted is None:
+    if comparison.wanted is None:
         return f"it is taken away {soon}"
-    if each.published is None:
+    if comparison.published is None:
         return f"nothing is published yet: it is {soon}"
-    if not each.published:
+    if not comparison.published:
         return f"any change from nothing is written {soon}"
-    said = f"differs by {abs(each.wanted - each.published) / each.published:.1%}"
+    said = f"differs by {abs(comparison.wanted - comparison.published) / comparison.published:.1%}"
     threshold = setting(strategy, "resource_diff_threshold")
-    if each.beyond:
+    if comparison.beyond:
         return f"{said}, more than {threshold} lets stand: it is written {soon}"
-    if is_beyond(each.published, each.wanted, given(strategy.resource_diff_threshold)):
+    if is_beyond(comparison.published, comparison.wanted, given(strategy.resource_diff_threshold)):
         said = f"{said}, no more than what is used may waver from one report to the next"
     else:
         said = f"{said}, which {threshold} lets stand"

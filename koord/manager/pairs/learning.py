@@ -71,24 +71,28 @@ class Learnt:
     gone: tuple[Key, ...] = ()
 
 
-def learn(known: Known, heard: Iterable[Heard], now_s: float) -> Learnt:
+def learn(stored: Known, heard: Iterable[Heard], now_s: float) -> Learnt:
     """`known`: the pairs that are stored."""
-    pairs = dict(known)
+    pairs = dict(stored)
     changed: set[Key] = set()
-    for each in sorted(heard, key=lambda one: (one.blame.at_s, one.node)):
-        blame = each.blame
+    for heard_blame in sorted(heard, key=lambda one: (one.blame.at_s, one.node)):
+        blame = heard_blame.blame
         key = blame.victim, blame.culprit
         status = pairs.get(key)
         if (status is not None and is_kept_by_hand(status)) or not now_s - OLDEST_S <= blame.at_s <= now_s + AHEAD_S:
             continue
-        after = judged(status, each)
+        after = judged(status, heard_blame)
         if after is not None:
             pairs[key] = after
             changed.add(key)
     current = {key: _as_of(status, now_s) for key, status in pairs.items()}
-    kept = _bounded({key: each for key, each in current.items() if _counts(each)})
-    put = {key: each for key, each in kept.items() if key in changed or _has_faded(known[key], each)}
-    return Learnt(put, tuple(sorted((key for key in known if key not in kept), key=str)))
+    kept = _bounded({key: status_of_pair for key, status_of_pair in current.items() if _counts(status_of_pair)})
+    put = {
+        key: status_of_pair
+        for key, status_of_pair in kept.items()
+        if key in changed or _has_faded(stored[key], status_of_pair)
+    }
+    return Learnt(put, tuple(sorted((key for key in stored if key not in kept), key=str)))
 
 
 def judged(status: InterferencePairStatus | None, heard: Heard) -> InterferencePairStatus | None:
@@ -185,7 +189,7 @@ def _bounded(pairs: Known) -> dict[Key, InterferencePairStatus]:
     """As many as may be, shared out fairly: the strongest pair of every two namespaces, then the second of each, and so
     on; at every turn, namespaces that have few come first. So a namespace with a thousand noisy workloads takes nothing
     from others, even from those that it disturbs. Pairs that users made stay."""
-    kept = {key: each for key, each in pairs.items() if is_kept_by_hand(each)}
+    kept = {key: status_of_pair for key, status_of_pair in pairs.items() if is_kept_by_hand(status_of_pair)}
     turns: Counter[tuple[str, str]] = Counter()
     waiting = []
     for key in sorted(pairs.keys() - kept.keys(), key=lambda key: (-pairs[key].weight, str(key))):

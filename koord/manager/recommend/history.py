@@ -194,8 +194,8 @@ class ContainerHistory:
             self.under_hours += mean > self._goal.cpu_milli or self._peak > self._goal.memory_bytes
         self.hours += self.hour < hour
         self.hour, self.peak_bytes, self.killed_bytes, self._cpu_sum, self._samples = hour, 0, 0, 0.0, 0
-        found = self.recommended()
-        self._goal = None if found is None else found.target
+        recommended = self.recommended()
+        self._goal = None if recommended is None else recommended.target
 
 
 def _hours(kept: int) -> int:

@@ -40,14 +40,14 @@ def usage_report(metric: NodeMetric, pod: Callable[[str], PodFacts | None]) -> U
     return UsageReport(meta.name, meta.uid, meta.resource_version, _seconds(metric.status.update_time), tuple(usages))
 
 
-def _by_container(key: str, pod: PodFacts, told: PodMetricInfo) -> Iterator[ContainerUsage]:
+def _by_container(key: str, pod: PodFacts, metric: PodMetricInfo) -> Iterator[ContainerUsage]:
     """The usage of a pod with one container is that of the container; other pods need a report for each container."""
     if len(pod.containers) == 1:
-        used = _used(told.pod_usage.resources)
+        used = _used(metric.pod_usage.resources)
         if used is not None:
             yield ContainerUsage(key, pod.containers[0].name, used)
         return
-    named = told.extensions.get("containers")
+    named = metric.extensions.get("containers")
     for container in pod.containers:
         own = _used(named.get(container.name)) if isinstance(named, Mapping) else None
         if own is not None:
@@ -59,10 +59,10 @@ def _used(resources: object) -> Amounts | None:
     if not isinstance(resources, Mapping):
         return None
     try:
-        found = amounts({name: resources[name] for name in ("cpu", "memory")}, capped=True)
+        amounts_used = amounts({name: resources[name] for name in ("cpu", "memory")}, capped=True)
     except (KeyError, TypeError, ValueError):
         return None
-    used = Amounts(found["cpu"], found["memory"])
+    used = Amounts(amounts_used["cpu"], amounts_used["memory"])
     return used if min(used) >= 0 else None
 
 

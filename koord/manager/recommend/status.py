@@ -65,7 +65,7 @@ def remembered(status: RecommendationStatus, target: Target) -> Histories:
             raise HistoryError(f"status.history: must be version {VERSION}, not {kept.version}")
         if kept.target not in ("", target.identity):
             return {}
-        return {name: ContainerHistory.restored(each) for name, each in kept.containers.items()}
+        return {name: ContainerHistory.restored(container) for name, container in kept.containers.items()}
     except (msgspec.DecodeError, HistogramError) as error:
         raise HistoryError(f"status.history: {error}") from error
 
@@ -93,7 +93,7 @@ def count_kills(
     histories: Histories, pods: Iterable[PodFacts], node_bytes: Callable[[str], int | None], now_s: float
 ) -> None:
     """`node_bytes`: the memory of a node. A limit above it says nothing of what a container used."""
-    found: dict[str, dict[float, int]] = {}
+    kills_of: dict[str, dict[float, int]] = {}
     for pod in pods:
         limits = {container.name: container.limit_bytes or container.memory_bytes for container in pod.containers}
         there = node_bytes(pod.node) if pod.kills else None
@@ -102,9 +102,9 @@ def count_kills(
                 limit = limits[kill.container] if there is None else min(limits[kill.container], there)
                 # By a node's clock that is ahead: it must not outdo kills that are still to come.
                 at_s = min(kill.at_s, now_s)
-                by_time = found.setdefault(kill.container, {})
+                by_time = kills_of.setdefault(kill.container, {})
                 by_time[at_s] = max(by_time.get(at_s, 0), limit)
-    for container, by_time in found.items():
+    for container, by_time in kills_of.items():
         history = histories.setdefault(container, ContainerHistory.new())
         history.oom_s = min(history.oom_s, now_s)
         for at_s, limit in sorted(by_time.items()):
@@ -120,21 +120,27 @@ def wanted_status(
     largest: Amounts | None = None,
 ) -> RecommendationStatus:
     """`largest`: what the largest node can give to pods."""
-    found = {name: recommended for name, each in sorted(histories.items()) if (recommended := each.recommended())}
+    targets = {
+        name: recommended for name, history in sorted(histories.items()) if (recommended := history.recommended())
+    }
     if largest is not None:
-        found = {name: each.at_most(largest) for name, each in found.items()}
+        targets = {name: container_target.at_most(largest) for name, container_target in targets.items()}
     at = from_seconds(now_s)
-    known = {condition.type: condition for condition in before.conditions}
+    by_type = {condition.type: condition for condition in before.conditions}
     conditions = []
-    for type_, reason, message in _problems(target, pods, histories, found):
-        old = known.get(type_)
+    for type_, reason, message in _problems(target, pods, histories, targets):
+        old = by_type.get(type_)
         since = old.last_transition_time if old is not None and old.status == "True" else at
         conditions.append(
             Condition(type=type_, status="True", last_transition_time=since, reason=reason, message=message)
         )
-    kept = _Kept(VERSION, {name: each.kept() for name, each in sorted(histories.items())}, target.identity)
+    kept = _Kept(VERSION, {name: history.kept() for name, history in sorted(histories.items())}, target.identity)
     return RecommendationStatus(
-        pod_status=RecommendedPodStatus(tuple(_told(name, each) for name, each in found.items())) if found else None,
+        pod_status=RecommendedPodStatus(
+            tuple(_told(name, container_target) for name, container_target in targets.items())
+        )
+        if targets
+        else None,
         update_time=at,
         conditions=tuple(conditions),
         history=msgspec.json.encode(kept).decode() if histories else "",
@@ -142,19 +148,19 @@ def wanted_status(
 
 
 def _problems(
-    target: Target, pods: Sequence[PodFacts], histories: Histories, found: Mapping[str, ContainerTarget]
+    target: Target, pods: Sequence[PodFacts], histories: Histories, targets: Mapping[str, ContainerTarget]
 ) -> Iterable[tuple[str, str, str]]:
     if target.fault:
         yield "ConfigUnsupported", "InvalidTarget", target.fault
         return
     if not pods:
         yield "NoObjectsMatched", "NoPods", "no running pod belongs to the target; the history is kept"
-    short = [each.hours for name, each in histories.items() if name not in found]
+    short = [history.hours for name, history in histories.items() if name not in targets]
     if pods and (short or not histories):
         hours = min(short, default=0)
         message = f"{hours} of the {LEAST_HOURS} hours with measured usage that a recommendation needs"
         yield "FetchingHistory", "ShortHistory", message
-    unsure = min((history.hours for history in found.values()), default=TRUSTED_HOURS)
+    unsure = min((history.hours for history in targets.values()), default=TRUSTED_HOURS)
     if unsure < TRUSTED_HOURS:
         yield "LowConfidence", "ShortHistory", f"made of {unsure} hours of history; {TRUSTED_HOURS} are enough"
 
@@ -212,7 +218,7 @@ def _has_moved(before: RecommendationStatus, wanted: RecommendationStatus) -> bo
     old = {container.container_name: amounts(container.resources, capped=True) for container in _containers(before)}
     for container in _containers(wanted):
         for resource, amount in amounts(container.resources).items():
-            known = old.get(container.container_name, {}).get(resource, 0)
-            if abs(amount - known) * 100 > max(known, 1) * CHANGED_PERCENT:
+            previous = old.get(container.container_name, {}).get(resource, 0)
+            if abs(amount - previous) * 100 > max(previous, 1) * CHANGED_PERCENT:
                 return True
     return False

@@ -70,7 +70,7 @@ def _turned_unready(pod: PodHealth, since_s: float) -> bool:
     return pod.turned_s >= since_s and pod.turned_s > pod.started_s + SETTLES_S
 
 
-def next_of(rollout: Rollout, found: Suffering, now_s: float, *, lacking_s: float = 0.0) -> Rollout:
+def next_of(rollout: Rollout, trouble: Suffering, now_s: float, *, lacking_s: float = 0.0) -> Rollout:
     """The roll-out as it goes on. The same object where nothing changes.
 
     `lacking_s`: when nodes of the step were last seen without the feature, or none was there to have it. A step lasts
@@ -81,15 +81,15 @@ def next_of(rollout: Rollout, found: Suffering, now_s: float, *, lacking_s: floa
     if rollout.since_s <= 0:
         # Written by hand: its first step begins when it is first looked at.
         return replace(rollout, since_s=now_s)
-    why = _too_much(rollout, found)
+    why = _too_much(rollout, trouble)
     if why:
-        back = found.nodes if rollout.on_stop == "back" else ()
+        back = trouble.nodes if rollout.on_stop == "back" else ()
         return replace(
             rollout,
             state="stopped",
             reason=why,
             stopped_s=now_s,
-            found=found,
+            found=trouble,
             taken_back=tuple(sorted({*rollout.taken_back, *back})),
         )
     # A clock that was set back must not keep a step for ever.
@@ -97,9 +97,9 @@ def next_of(rollout: Rollout, found: Suffering, now_s: float, *, lacking_s: floa
     if now_s - max(since_s, lacking_s) >= rollout.every_seconds:
         if rollout.step + 1 < len(rollout.steps):
             return replace(rollout, step=rollout.step + 1, since_s=now_s, found=Suffering())
-        return replace(rollout, state="complete", found=found)
-    if since_s != rollout.since_s or found != rollout.found:
-        return replace(rollout, since_s=since_s, found=found)
+        return replace(rollout, state="complete", found=trouble)
+    if since_s != rollout.since_s or trouble != rollout.found:
+        return replace(rollout, since_s=since_s, found=trouble)
     return rollout
 
 
@@ -121,15 +121,15 @@ def stopped(rollout: Rollout, now_s: float, reason: str) -> Rollout:
     return replace(rollout, state="stopped", reason=reason, stopped_s=now_s)
 
 
-def _too_much(rollout: Rollout, found: Suffering) -> str:
+def _too_much(rollout: Rollout, trouble: Suffering) -> str:
     limits = rollout.limits
     said = []
-    if len(found.unready) > limits.unready:
-        said.append(f"{_count(len(found.unready), 'service pod')} turned unready ({_some(found.unready)})")
-    if len(found.slowed) > limits.slowed:
-        said.append(f"{_count(len(found.slowed), 'service')} slowed down by batch pods ({_some(found.slowed)})")
-    if found.evictions > limits.evictions:
-        said.append(f"{_count(found.evictions, 'pod')} evicted, and {limits.evictions} are accepted in a step")
+    if len(trouble.unready) > limits.unready:
+        said.append(f"{_count(len(trouble.unready), 'service pod')} turned unready ({_some(trouble.unready)})")
+    if len(trouble.slowed) > limits.slowed:
+        said.append(f"{_count(len(trouble.slowed), 'service')} slowed down by batch pods ({_some(trouble.slowed)})")
+    if trouble.evictions > limits.evictions:
+        said.append(f"{_count(trouble.evictions, 'pod')} evicted, and {limits.evictions} are accepted in a step")
     return "; ".join(said)
 
 
