@@ -53,8 +53,8 @@ def _container(container: Json, path: str) -> Json:
         return container
     changed = {
         **resources,
-        "requests": {name: each for name, each in {**requests, **added}.items() if name not in gone},
-        "limits": {name: each for name, each in {**limits, **added}.items() if name not in gone},
+        "requests": {name: amount for name, amount in {**requests, **added}.items() if name not in gone},
+        "limits": {name: amount for name, amount in {**limits, **added}.items() if name not in gone},
     }
     return {**container, "resources": changed}
 

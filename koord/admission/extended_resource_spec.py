@@ -25,9 +25,9 @@ def annotated(pod: Json) -> Json:
     """The pod with the annotation that belongs to it; the same object where it has that already."""
     wanted = {}
     for i, container in enumerate(part(pod, "spec").get("containers") or ()):
-        found = _resources(container, f"spec.containers[{i}].resources")
-        if found is not None:
-            wanted[str(container.get("name", ""))] = found
+        resources = _resources(container, f"spec.containers[{i}].resources")
+        if resources is not None:
+            wanted[str(container.get("name", ""))] = resources
     annotations = annotations_of(pod)
     if not wanted and _KEY not in annotations:
         return pod
@@ -48,14 +48,14 @@ def _resources(container: Json, path: str) -> ExtendedResources | None:
 
 
 def _batch(amounts: Json, path: str) -> dict[str, Any]:
-    found = {}
+    canonical_amounts = {}
     for name in _RESOURCES:
         if name in amounts:
             try:
-                found[str(name)] = canonical(amounts[name])
+                canonical_amounts[str(name)] = canonical(amounts[name])
             except QuantityError as error:
                 raise refused(f"{path}[{name}]", str(error)) from None
-    return found
+    return canonical_amounts
 
 
 def _current(text: str) -> ExtendedResourceSpec:
@@ -68,8 +68,8 @@ def _current(text: str) -> ExtendedResourceSpec:
         ) from None
     return ExtendedResourceSpec(
         containers={
-            name: ExtendedResources(limits=_canonical(each.limits), requests=_canonical(each.requests))
-            for name, each in spec.containers.items()
+            name: ExtendedResources(limits=_canonical(resources.limits), requests=_canonical(resources.requests))
+            for name, resources in spec.containers.items()
         }
     )
 

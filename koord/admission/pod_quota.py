@@ -84,16 +84,16 @@ def evaluated(
     over = [key for key in asked if key in limit and after[key] > limit[key]]
     if not over:
         return Evaluated(child_request=after)
-    told = ", ".join(
+    excess = ", ".join(
         f"{word}: {','.join(f'{key}={render(key, listed.get(key, 0))}' for key in sorted(over))}"
         for word, listed in (("requested", asked), ("used", before), ("limited", limit))
     )
-    return Evaluated(f"exceeded quota: {quota.metadata.key}, {told}")
+    return Evaluated(f"exceeded quota: {quota.metadata.key}, {excess}")
 
 
 def _read(read: object, quota: ElasticQuota) -> dict[str, int]:
     try:
-        found: ResourceList = read(quota.metadata)  # type: ignore[operator]  # the `read` of an annotation
-        return amounts(found, capped=True)
+        amounts_read: ResourceList = read(quota.metadata)  # type: ignore[operator]  # the `read` of an annotation
+        return amounts(amounts_read, capped=True)
     except BadInput:
         return {}

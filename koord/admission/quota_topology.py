@@ -75,8 +75,8 @@ class QuotaTopology:
         if label:
             if self._of_name.get(label):
                 return label
-            known = names.OLD_QUOTAS.get(label, label)
-            return known if self._of_name.get(known) else (names.QUOTA_DEFAULT if default else label)
+            current = names.OLD_QUOTAS.get(label, label)
+            return current if self._of_name.get(current) else (names.QUOTA_DEFAULT if default else label)
         if not default:
             return ""
         if f"{namespace}/{namespace}" in self._by_key:

@@ -56,10 +56,10 @@ def warnings(kind: str, meta: ObjectMeta, old: ObjectMeta | None) -> Iterator[st
     """What of an object's labels and annotations cannot be read or has no effect. `old`: the stored object."""
     if old is not None and old.labels == meta.labels and old.annotations == meta.annotations:
         return
-    known = _VALUES[kind]
+    values_of_kind = _VALUES[kind]
     seen: set[str] = set()
     for key in (*meta.labels, *meta.annotations):
-        value = known.get(key)
+        value = values_of_kind.get(key)
         if value is None or value.key in seen:
             continue
         seen.add(value.key)

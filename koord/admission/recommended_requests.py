@@ -53,14 +53,16 @@ class AppliedRecommendations:
             made.put(obj)
         return made
 
-    def put(self, each: Recommendation) -> None:
-        key, target = each.metadata.key, target_of(each)
+    def put(self, recommendation: Recommendation) -> None:
+        key, target = recommendation.metadata.key, target_of(recommendation)
         self.remove(key)
-        containers = each.status.pod_status.container_statuses if each.status.pod_status is not None else ()
-        if each.spec.apply != "admission" or target.fault or not containers:
+        containers = (
+            recommendation.status.pod_status.container_statuses if recommendation.status.pod_status is not None else ()
+        )
+        if recommendation.spec.apply != "admission" or target.fault or not containers:
             return
         requests = {status.container_name: status.resources for status in containers}
-        self._applied[key] = _Applied(each.metadata.name, target, requests)
+        self._applied[key] = _Applied(recommendation.metadata.name, target, requests)
         if target.workload is not None:
             self._of_workload.setdefault(target.workload, set()).add(key)
         else:
@@ -121,9 +123,13 @@ def _requesting(container: Json, target: ResourceList, resources: Iterable[str])
     lent = next((pair for pair in LENT.values() if not (requests.keys() | limits.keys()).isdisjoint(pair)), RESOURCES)
     asked_as = dict(zip(RESOURCES, lent, strict=True))
     try:
-        told = {asked_as[name]: _told(name, asked_as[name], target[name]) for name in resources if name in target}
-        wanted = {name: _at_most(each, limits.get(name)) for name, each in told.items() if milli(each) > 0}
-        news = {name: each for name, each in wanted.items() if milli(each) != milli(requests.get(name, "0"))}
+        resources_told = {
+            asked_as[name]: _told(name, asked_as[name], target[name]) for name in resources if name in target
+        }
+        wanted = {
+            name: _at_most(amount, limits.get(name)) for name, amount in resources_told.items() if milli(amount) > 0
+        }
+        news = {name: amount for name, amount in wanted.items() if milli(amount) != milli(requests.get(name, "0"))}
     except QuantityError:
         # The API server refuses it, and knows best how to say so.
         return container

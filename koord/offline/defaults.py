@@ -36,8 +36,8 @@ def pod_spec(spec: PodSpec) -> PodSpec:
     """The same object where nothing is left out."""
     data: Obj = {"metadata": {}, "spec": msgspec.to_builtins(spec, str_keys=True)}
     default_pod(data)
-    found = convert(PodSpec, data["spec"])
-    return spec if found == spec else found
+    converted = convert(PodSpec, data["spec"])
+    return spec if converted == spec else converted
 
 
 def node(given: Node) -> Node:

@@ -33,8 +33,8 @@ def _faults(spec: PodSpec) -> Iterator[str]:
 
 def _resource_faults(path: str, resources: ResourceRequirements) -> Iterator[str]:
     requests, limits = amounts(resources.requests), amounts(resources.limits)
-    for field, each in (("requests", requests), ("limits", limits)):
-        for name, amount in each.items():
+    for field, listed in (("requests", requests), ("limits", limits)):
+        for name, amount in listed.items():
             if amount < 0:
                 yield f"{path}.{field}[{name}]: must be 0 or more, not {render(name, amount)}"
     for name, amount in requests.items():

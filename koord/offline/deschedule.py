@@ -156,7 +156,7 @@ def _migrations(sight: Sight, outcome: Outcome) -> tuple[Migration, ...]:
         profile = outcome.asked_by[key]
         by_profile.setdefault(profile.name, (profile, {}))[1][key] = proposed
     for profile, proposals in by_profile.values():
-        asked = [MoveRequest(key, sight.now_s, each.pod, profile.rules) for key, each in proposals.items()]
+        asked = [MoveRequest(key, sight.now_s, proposal.pod, profile.rules) for key, proposal in proposals.items()]
         for ruling in arbitrate(asked, sight.workloads, moves):
             proposal = proposals[ruling.request.name]
             migrations.append(_told(proposal, len(migrations) + 1, ruling.outcome == "passes", ruling.why))

@@ -75,12 +75,12 @@ def unused(manifests: Manifests, used: Iterable[Kind[Any]], config_maps: Iterabl
     """Objects of kinds that play no part, those that koord does not know among them. Of ConfigMaps, some do."""
     taken, configs = frozenset(used), frozenset(config_maps)
     reason = "objects of this kind play no part in a plan"
-    found = [
+    ignored = [
         Ignored(item.place, reason)
         for item in manifests.items
         if item.kind not in taken and not (item.kind is kinds.CONFIG_MAPS and item.key in configs)
     ]
-    return found + [Ignored(place, "koord does not know this kind") for place in manifests.unknown_places]
+    return ignored + [Ignored(place, "koord does not know this kind") for place in manifests.unknown_places]
 
 
 class _Expansion:
@@ -94,14 +94,14 @@ class _Expansion:
         """What a workload's controller would create."""
         if item.object.metadata.uid:  # type: ignore[attr-defined]  # every kind has metadata
             return []
-        known: dict[int, Manifest] = {}
+        manifest_of_body: dict[int, Manifest] = {}
         made = []
         try:
             for kind, body in _MAKES[item.kind](self, item, _own(item)):
                 # Pods of one template are one body, read once.
-                if id(body) not in known:
-                    known[id(body)] = _manifest(kind, body, item)
-                made.append(known[id(body)])
+                if id(body) not in manifest_of_body:
+                    manifest_of_body[id(body)] = _manifest(kind, body, item)
+                made.append(manifest_of_body[id(body)])
         except DecodeError as error:
             self.faults.append(Fault(str(item.place), f"{error.path}: {error.fault}"))
         except Invalid as error:
@@ -227,9 +227,9 @@ def _require_selected(selector: Any, template: Mapping[str, Any]) -> None:
 
 def _own(item: Manifest) -> Obj:
     """A copy to fill in. What it makes refers to its uid, which is made of its name: equal inputs give equal plans."""
-    found: Obj = msgspec.json.decode(msgspec.json.encode(without_nulls(item.data)))
-    found["metadata"]["uid"] = f"{item.kind.kind}/{item.key}".lower()
-    return found
+    own: Obj = msgspec.json.decode(msgspec.json.encode(without_nulls(item.data)))
+    own["metadata"]["uid"] = f"{item.kind.kind}/{item.key}".lower()
+    return own
 
 
 def _made_by(metadata: Obj, owner: ObjectMeta) -> Obj:

@@ -103,10 +103,10 @@ def explain_in(
 
 
 def _explained(world: World, manifests: Manifests, key: str, alone: bool, top: int, examples: int) -> Explained:
-    if (told := world.denied.get(key)) is not None:
-        return _only(key, "denied", told)
-    if (told := world.skipped.get(key)) is not None:
-        return _only(key, "skipped", told)
+    if (denial := world.denied.get(key)) is not None:
+        return _only(key, "denied", denial)
+    if (skip_reason := world.skipped.get(key)) is not None:
+        return _only(key, "skipped", skip_reason)
     ask, waits = _find(world, manifests, key)
     engine = world.engine_of(ask)
     foreign = "" if engine is not None else str(ask.spec.scheduler_name)

@@ -170,9 +170,9 @@ def _waiting(
     for at, ask in enumerate(asks):
         why = ""
         if at < MOST_ASKED:
-            told = path_of(quotas, ask)
-            short = "" if told is None else told.short
-            frees = frees or (() if told is None else told.frees)
+            path_told = path_of(quotas, ask)
+            short = "" if path_told is None else path_told.short
+            frees = frees or (() if path_told is None else path_told.frees)
             why = short or _elsewhere(world, ask)
         of = quotas.quota_of(ask)
         own = "" if of is None else of.name

@@ -104,9 +104,9 @@ def _explained(world: World, driver: Driver, name: str) -> ReservationExplained:
         phase=str(status.phase),
         node=status.node_name or None,
         message=_message(reservation, explanation, core.cluster.now_s),
-        allocatable={each: str(amount) for each, amount in status.allocatable.items()},
-        allocated={each: str(amount) for each, amount in status.allocated.items()},
-        left={each: render(each, max(0, amount - used.get(each, 0))) for each, amount in has.items()},
+        allocatable={resource: str(amount) for resource, amount in status.allocatable.items()},
+        allocated={resource: str(amount) for resource, amount in status.allocated.items()},
+        left={resource: render(resource, max(0, amount - used.get(resource, 0))) for resource, amount in has.items()},
         owners=tuple(_owner(owner) for owner in spec.owners),
         used_by=tuple(f"{owner.namespace}/{owner.name}" for owner in status.current_owners),
         holds=_holds(world, ask),
@@ -184,12 +184,12 @@ def _against(world: World, reservation: Reservation, waiting: Sequence[Ask]) -> 
 
 def _owner(owner: ReservationOwner) -> str:
     """One entry of its owners, as people say it."""
-    told = []
+    words = []
     if (thing := owner.object) is not None:
-        told.append(f"the pod {'/'.join(part for part in (thing.namespace, thing.name) if part) or thing.uid}")
+        words.append(f"the pod {'/'.join(part for part in (thing.namespace, thing.name) if part) or thing.uid}")
     if (controller := owner.controller) is not None:
-        told.append(f"pods of {controller.kind or 'the controller'} {controller.name or controller.uid}")
+        words.append(f"pods of {controller.kind or 'the controller'} {controller.name or controller.uid}")
     labels = compile_labels(owner.label_selector, absent=EVERYTHING)
     if labels.requirements:
-        told.append(f"pods with {labels}")
-    return ", ".join(told) or "all pods"
+        words.append(f"pods with {labels}")
+    return ", ".join(words) or "all pods"

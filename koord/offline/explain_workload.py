@@ -222,16 +222,16 @@ def _reasons(
         yield "its schedule names no time" if next_s is None else f"its next Job is due at {from_seconds(next_s)}"
     if isinstance(workload, Job | CronJob) and workload.spec.suspend:
         yield "it is suspended: spec.suspend must be false for it to make pods"
-    told = set()
+    reasons_said = set()
     for condition in _conditions(workload):
         if _WRONG_IF.get(condition.type) == condition.status:
-            told.add(condition.reason)
+            reasons_said.add(condition.reason)
             yield f"{condition.reason}: {condition.message}" if condition.message else condition.reason
     if explained.outcome != "incomplete":
         return
     if left := _left_to_roll_out(workload):
         yield f"it is rolling out: {left} of the last revision missing, or of earlier ones left"
-    yield from (said for reason, said in _warnings(events, family).items() if reason not in told)
+    yield from (said for reason, said in _warnings(events, family).items() if reason not in reasons_said)
     observed = getattr(getattr(workload, "status", None), "observed_generation", None)
     if meta.uid and observed is not None and observed < meta.generation:
         yield "its controller has not seen its last change: koord status says what runs"

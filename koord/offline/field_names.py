@@ -35,8 +35,8 @@ def _schema_of(api_version: str, kind: str) -> Schema | None:
         return schemas.schema_for(group, version, kind)
     except KeyError:
         pass
-    found = kinds.find(api_version, kind)
-    if found is None:
+    kind_of_name = kinds.find(api_version, kind)
+    if kind_of_name is None:
         return None
-    schema = from_openapi(resource_schema(found.type))
+    schema = from_openapi(resource_schema(kind_of_name.type))
     return replace(schema, properties={**schema.properties, "metadata": schemas.object_meta()})

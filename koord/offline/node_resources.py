@@ -59,8 +59,8 @@ def slo_config(manifests: Manifests) -> ManagerConfiguration:
     published = maps.get(PUBLISHED)
     last = last_valid(published.data if published is not None else None)
     config, problems, _ = in_force(last, stored.data)
-    known = published.data.keys() if published is not None else ()
-    unusable = frozenset(problem.key for problem in problems if problem.keeps_old and problem.key not in known)
+    published_keys = published.data.keys() if published is not None else ()
+    unusable = frozenset(problem.key for problem in problems if problem.keeps_old and problem.key not in published_keys)
     return ManagerConfiguration(config, unusable, tuple(f"ConfigMap {STORED}: {problem}" for problem in problems))
 
 

@@ -225,7 +225,9 @@ class _Run:
 
     def reservations(self) -> dict[str, ReservationPlan]:
         """All that there are, as the scheduler would leave them."""
-        return {name: self._reservation(each) for name, each in sorted(self.driver.reservations().items())}
+        return {
+            name: self._reservation(reservation) for name, reservation in sorted(self.driver.reservations().items())
+        }
 
     def _reservation(self, reservation: Reservation) -> ReservationPlan:
         status = reservation.status
@@ -409,9 +411,11 @@ def _nodes(cluster: Cluster) -> dict[str, NodePlan]:
     for name in sorted(cluster.table.row_of):
         row = cluster.table.row_of[name]
         node = cluster.nodes[row]
-        allocatable = {resource: each[row] for resource, each in has.items() if resource in node.status.allocatable}
-        allocatable |= {resource: each[row] for resource, each in has.items() if each[row]}
-        requested = {resource: each[row] for resource, each in asked.items() if each[row] or resource in allocatable}
+        allocatable = {resource: column[row] for resource, column in has.items() if resource in node.status.allocatable}
+        allocatable |= {resource: column[row] for resource, column in has.items() if column[row]}
+        requested = {
+            resource: column[row] for resource, column in asked.items() if column[row] or resource in allocatable
+        }
         node_plans[name] = NodePlan(
             allocatable={resource: render(resource, amount) for resource, amount in sorted(allocatable.items())},
             requested={resource: render(resource, amount) for resource, amount in sorted(requested.items())},

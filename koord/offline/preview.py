@@ -72,17 +72,17 @@ def preview(manifests: Manifests, *, now_s: float, replaced: Manifests | None = 
         settings = configured.config.for_node(state.node.labels, state.node.annotations)
         why = why_off(configured.config, settings) or distrust(state, settings.colocation, now_s)
         previews[name] = NodePreview(
-            {key: each for key, each in changes.items() if each != ResourceChange(None, None)}, why
+            {key: change for key, change in changes.items() if change != ResourceChange(None, None)}, why
         )
     evictions = _evictions(manifests, configured, node_states, after, now_s)
     return Preview(previews, evictions, configured.notes), _applied(manifests, configured, node_states, after)
 
 
 def _lent_by(
-    configured: ManagerConfiguration, known: Mapping[str, NodeState], now_s: float
+    configured: ManagerConfiguration, states_of: Mapping[str, NodeState], now_s: float
 ) -> dict[str, dict[str, int]]:
     plugins, lent = choose(), {}
-    for name, state in known.items():
+    for name, state in states_of.items():
         settings = configured.config.for_node(state.node.labels, state.node.annotations)
         if state.metric is None and not why_off(configured.config, settings):
             lent[name] = {key: amount for key, amount in state.node.allocatable.items() if key in LENT}
@@ -95,7 +95,7 @@ def _lent_by(
 def _evictions(
     manifests: Manifests,
     configured: ManagerConfiguration,
-    known: Mapping[str, NodeState],
+    states_of: Mapping[str, NodeState],
     after: Mapping[str, Mapping[str, int]],
     now_s: float,
 ) -> tuple[WouldEvict, ...]:
@@ -108,7 +108,7 @@ def _evictions(
     for node in manifests.of(kinds.NODES):
         name = node.metadata.name
         settings = configured.config.for_node(node.metadata.labels, node.metadata.annotations)
-        if name not in metrics or name not in pods or distrust(known[name], settings.colocation, now_s):
+        if name not in metrics or name not in pods or distrust(states_of[name], settings.colocation, now_s):
             continue
         has = {key: amount for key, amount in amounts(node.status.allocatable).items() if key not in LENT}
         evictions += would_evict(node, {**has, **after[name]}, pods[name], metrics[name], settings.node_slo, now_s)
@@ -118,7 +118,7 @@ def _evictions(
 def _applied(
     manifests: Manifests,
     configured: ManagerConfiguration,
-    known: Mapping[str, NodeState],
+    states_of: Mapping[str, NodeState],
     after: Mapping[str, Mapping[str, int]],
 ) -> Manifests:
     """Nodes that show what they would lend, and NodeSLOs as the manager would write them."""
@@ -128,7 +128,7 @@ def _applied(
             items.append(_with(item, _lending(item.object, after[item.object.metadata.name])))
         elif item.kind is not kinds.NODE_SLOS:
             items.append(item)
-    for name, state in known.items():
+    for name, state in states_of.items():
         spec = configured.config.for_node(state.node.labels, state.node.annotations).node_slo
         slo = NodeSLO(ObjectMeta(name=name), spec)
         head = {"kind": kinds.NODE_SLOS.kind, "metadata": {"name": name}}
@@ -138,8 +138,8 @@ def _applied(
 
 def _lending(node: Node, lent: Mapping[str, int]) -> Node:
     status, shown = node.status, {key: render(key, amount) for key, amount in lent.items()}
-    capacity = {key: each for key, each in status.capacity.items() if key not in LENT}
-    allocatable = {key: each for key, each in status.allocatable.items() if key not in LENT}
+    capacity = {key: amount for key, amount in status.capacity.items() if key not in LENT}
+    allocatable = {key: amount for key, amount in status.allocatable.items() if key not in LENT}
     has = replace(
         status,
         capacity={**capacity, **shown} if capacity else status.capacity,

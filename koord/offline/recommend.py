@@ -127,26 +127,28 @@ def _advised(recommendation: Recommendation, pods: Sequence[PodFacts], template:
     number, containers = len(pods), {c.name: c for pod in pods for c in pod.containers}
     if not pods and template is not None:
         number, containers = template.pods, dict(template.containers)
-    told = recommendation.status.pod_status.container_statuses if recommendation.status.pod_status is not None else ()
+    statuses = (
+        recommendation.status.pod_status.container_statuses if recommendation.status.pod_status is not None else ()
+    )
     note = "; ".join(f"{c.type}: {c.message}" for c in recommendation.status.conditions if c.status == "True")
-    if not told:
+    if not statuses:
         note = note or "FetchingHistory: the manager has not looked yet"
         yield _row(recommendation, RecommendedContainerStatus(), number, None, None, note)
-    for status in told:
+    for status in statuses:
         name = status.container_name
         written = None if template is None else template.containers.get(name)
         yield _row(recommendation, status, number, containers.get(name), written, note)
 
 
 def _templates(manifests: Manifests) -> Templates:
-    known = {
-        Workload(each.metadata.namespace, kind.kind, each.metadata.name): each
+    by_workload = {
+        Workload(workload_object.metadata.namespace, kind.kind, workload_object.metadata.name): workload_object
         for kind in WITH_TEMPLATE
-        for each in manifests.of(kind)
+        for workload_object in manifests.of(kind)
     }
 
     def template(target: Target) -> Template | None:
-        workload = None if target.workload is None else known.get(target.workload)
+        workload = None if target.workload is None else by_workload.get(target.workload)
         if workload is None:
             return None
         try:
@@ -204,7 +206,7 @@ def _row(
         status.under_provisioned_hours,
         note,
         dict(zip(RESOURCES, NATIVE if written is None else written.asks_for, strict=True)),
-        any(known.is_sidecar for known in (now, written) if known is not None),
+        any(facts.is_sidecar for facts in (now, written) if facts is not None),
         now is not None or written is not None,
     )
 

@@ -68,10 +68,10 @@ def _why_not(workload: WorkloadReference, rows: Iterable[Advice]) -> str:
 
 
 def _item(workload: WorkloadReference, namespace: str, rows: Iterable[Advice]) -> dict[str, Any]:
-    known = [row for row in rows if row.is_known]
+    known_rows = [row for row in rows if row.is_known]
     parts = {
-        "containers": [_container(row) for row in known if not row.is_sidecar],
-        "initContainers": [_container(row) for row in known if row.is_sidecar],
+        "containers": [_container(row) for row in known_rows if not row.is_sidecar],
+        "initContainers": [_container(row) for row in known_rows if row.is_sidecar],
     }
     body: dict[str, Any] = {field: containers for field, containers in parts.items() if containers}
     for part in reversed(_TEMPLATE.get(workload.kind, ("spec", "template", "spec"))):
@@ -86,7 +86,10 @@ def _container(row: Advice) -> dict[str, Any]:
     }
     limits = {name: max(limit, requests.get(name, 0)) for name, limit in row.limits.items()}
     written = {"requests": _written(row, requests), "limits": _written(row, limits)}
-    return {"name": row.container, "resources": {field: each for field, each in written.items() if each}}
+    return {
+        "name": row.container,
+        "resources": {field: amounts_of_field for field, amounts_of_field in written.items() if amounts_of_field},
+    }
 
 
 def _written(row: Advice, amounts: Mapping[str, int]) -> dict[str, str]:

@@ -61,16 +61,16 @@ class FeaturePreview(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def feature_preview(
-    found: Sequence[Manifest], feature: Feature, pool: LabelMatcher | None, percent: int, now_s: float
+    current: Sequence[Manifest], feature: Feature, pool: LabelMatcher | None, percent: int, now_s: float
 ) -> FeaturePreview:
     """`found` is the current cluster: nodes, pods, reports and configuration."""
-    stored = next((item.object for item in found if item.key == STORED and item.kind is kinds.CONFIG_MAPS), None)
+    stored = next((item.object for item in current if item.key == STORED and item.kind is kinds.CONFIG_MAPS), None)
     data = dict(stored.data) if isinstance(stored, ConfigMap) else {}
     text = (ended(data, feature, on=True) if is_begun(data, feature) else None) or everywhere(data, feature)
     after = {**data, feature.section: text}
     before_config, config = parse(data), parse(after)
-    as_is = Manifests(tuple(found), (), (), {})
-    changed = as_is.with_items([*(item for item in found if item.key not in (STORED, PUBLISHED)), _configured(after)])
+    as_is = Manifests(tuple(current), (), (), {})
+    changed = as_is.with_items([*(item for item in current if item.key not in (STORED, PUBLISHED)), _configured(after)])
     previewed, _ = preview(changed, now_s=now_s)
     nodes: list[Node] = [node for node in as_is.of(kinds.NODES) if pool is None or pool.matches(node.metadata.labels)]
     had = frozenset(node.metadata.name for node in nodes if _same(feature, before_config, config, node))
@@ -128,5 +128,5 @@ def _outlook(lending: NodePreview | None, pods: Sequence[Pod], held_milli: int) 
     services = len(pods) - batch
     if lending is None:
         return NodeOutlook(0, 0, held_milli, services, batch, "")
-    lent = {key: value(each.after) for key, each in lending.resources.items() if each.after is not None}
+    lent = {key: value(change.after) for key, change in lending.resources.items() if change.after is not None}
     return NodeOutlook(lent.get(BATCH_CPU, 0), lent.get(BATCH_MEMORY, 0), held_milli, services, batch, lending.why)

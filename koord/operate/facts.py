@@ -199,25 +199,27 @@ def place_of(namespace: Namespace | None, now_s: float) -> Place:
 
 def nodes_of(nodes: Iterable[Node], metrics: Iterable[NodeMetric] | None, now_s: float) -> Nodes:
     """`metrics`: None if the cluster has no NodeMetric kind, which is reported elsewhere."""
-    found = list(nodes)
-    reports = None if metrics is None else {each.metadata.name: each for each in metrics}
-    ready = [node for node in found if _is_ready(node)]
+    all_nodes = list(nodes)
+    reports = None if metrics is None else {metric.metadata.name: metric for metric in metrics}
+    ready = [node for node in all_nodes if _is_ready(node)]
     names = {node.metadata.name for node in ready}
-    shared = {node.metadata.name: told for node in found if (told := node.status.condition(CONDITION_YARN))}
+    shared = {
+        node.metadata.name: condition for node in all_nodes if (condition := node.status.condition(CONDITION_YARN))
+    }
     return Nodes(
-        total=len(found),
+        total=len(all_nodes),
         ready=len(ready),
-        not_ready=tuple(each.metadata.name for each in found if each.metadata.name not in names),
-        cordoned=tuple(each.metadata.name for each in found if each.spec.unschedulable),
+        not_ready=tuple(node.metadata.name for node in all_nodes if node.metadata.name not in names),
+        cordoned=tuple(node.metadata.name for node in all_nodes if node.spec.unschedulable),
         silent=tuple(
-            each.metadata.name
-            for each in ready
+            node.metadata.name
+            for node in ready
             if reports is not None
-            and _age_s(each.metadata.creation_timestamp, now_s) > FIRST_REPORT_S
-            and _is_silent(reports.get(each.metadata.name), now_s)
+            and _age_s(node.metadata.creation_timestamp, now_s) > FIRST_REPORT_S
+            and _is_silent(reports.get(node.metadata.name), now_s)
         ),
-        yarn=tuple(name for name, told in shared.items() if told.status == "True"),
-        yarn_refused={name: told.message for name, told in shared.items() if told.status == "False"},
+        yarn=tuple(name for name, condition in shared.items() if condition.status == "True"),
+        yarn_refused={name: condition.message for name, condition in shared.items() if condition.status == "False"},
     )
 
 
@@ -227,17 +229,17 @@ def overbooked(nodes: Iterable[Node], pods: Iterable[Pod]) -> dict[str, str]:
     for pod in pods:
         if pod.spec.node_name and not pod.is_finished:
             on_node = requested.setdefault(pod.spec.node_name, Counter())
-            on_node.update({name: each for name, each in pod_requests(pod, capped=True).items() if name in _BOOKED})
+            on_node.update({name: amount for name, amount in pod_requests(pod, capped=True).items() if name in _BOOKED})
             on_node["pods"] += 1
-    found = {}
+    by_node = {}
     for node in nodes:
         has = stored_amounts(node.status.allocatable)
         asked = requested.get(node.metadata.name, Counter[str]())
         over = [name for name in (*_BOOKED, "pods") if name in has and asked[name] > has[name]]
         if over:
-            told = (f"{name} {render(name, asked[name])} of {render(name, has[name])}" for name in over)
-            found[node.metadata.name] = ", ".join(told)
-    return found
+            excess = (f"{name} {render(name, asked[name])} of {render(name, has[name])}" for name in over)
+            by_node[node.metadata.name] = ", ".join(excess)
+    return by_node
 
 
 def _is_ready(node: Node) -> bool:
@@ -300,7 +302,7 @@ def _oddities(pod: Pod, nodes: Collection[str], now_s: float) -> Iterable[str]:
 def _waiting(pod: Pod) -> list[ContainerWaiting]:
     """Why containers of a pod do not run, according to kubelet."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    return [each.state.waiting for each in statuses if each.state.waiting is not None]
+    return [status.state.waiting for status in statuses if status.state.waiting is not None]
 
 
 def _cannot_start(pod: Pod) -> str:
@@ -341,9 +343,9 @@ def _age_s(when: str | None, now_s: float) -> float:
 
 def parse_checks(text: str) -> tuple[Check, ...]:
     """The lines of `/readyz?verbose`: `[+]ping ok`, `[-]store failed: the disk is full`."""
-    found = []
+    checks = []
     for line in text.splitlines():
         if line.startswith(("[+]", "[-]")):
             name, _, rest = line[3:].partition(" ")
-            found.append(Check(name, line.startswith("[+]"), rest.removeprefix("failed: ").removeprefix("ok").strip()))
-    return tuple(found)
+            checks.append(Check(name, line.startswith("[+]"), rest.removeprefix("failed: ").removeprefix("ok").strip()))
+    return tuple(checks)

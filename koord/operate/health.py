@@ -57,10 +57,10 @@ class Examination:
 
 
 def judge(facts: Facts) -> Status:
-    asked = [each for each in EXAMINATIONS if each.offline or facts.server.reachable]
-    found = [(each.name, tuple(each.problems(facts))) for each in asked]
-    findings = tuple(Finding(name, not problems, problems) for name, problems in found)
-    return Status(all(each.ok for each in findings), findings, tuple(_notes(facts)), facts)
+    asked = [examination for examination in EXAMINATIONS if examination.offline or facts.server.reachable]
+    problems_of = [(examination.name, tuple(examination.problems(facts))) for examination in asked]
+    findings = tuple(Finding(name, not problems, problems) for name, problems in problems_of)
+    return Status(all(finding.ok for finding in findings), findings, tuple(_notes(facts)), facts)
 
 
 def _server(facts: Facts) -> Iterator[Problem]:
@@ -77,14 +77,14 @@ def _server(facts: Facts) -> Iterator[Problem]:
 
 
 def _components(facts: Facts) -> Iterator[Problem]:
-    for each in facts.components:
-        see = f"see {each.log}" if each.log else f"kubectl -n koordinator-system describe {each.name}"
+    for component in facts.components:
+        see = f"see {component.log}" if component.log else f"kubectl -n koordinator-system describe {component.name}"
         # A component that starts for the first time may simply be slow.
-        if each.state != "ready" and (each.state != "starting" or each.restarts):
-            yield Problem(f"{each.name} is {each.state}", see)
-        for check in each.checks:
+        if component.state != "ready" and (component.state != "starting" or component.restarts):
+            yield Problem(f"{component.name} is {component.state}", see)
+        for check in component.checks:
             if not check.ok:
-                yield Problem(f"{each.name}: check {check.name} fails{_because(check)}", see)
+                yield Problem(f"{component.name}: check {check.name} fails{_because(check)}", see)
 
 
 def _leaders(facts: Facts) -> Iterator[Problem]:
@@ -97,7 +97,7 @@ def _leaders(facts: Facts) -> Iterator[Problem]:
 
 
 def _manager(facts: Facts) -> Iterator[Problem]:
-    held = next((each for each in facts.leaders if each.lease == MANAGER_LEASE), None)
+    held = next((leader for leader in facts.leaders if leader.lease == MANAGER_LEASE), None)
     how = "start one with: koord manager --webhook-address 0.0.0.0:9876; nodes lend nothing new without it"
     if log := _log_of(facts, "manager"):
         how = f"koord up runs it; its log says why it does not lead: {log}"
@@ -112,12 +112,12 @@ def _manager(facts: Facts) -> Iterator[Problem]:
 def _schedulers(facts: Facts) -> Iterator[Problem]:
     start = _log_of(facts, "scheduler")
     how = f"koord up runs it; its log says why: {start}" if start else "start one with: koord scheduler"
-    if not any(each.answers for each in facts.schedulers):
+    if not any(scheduler.answers for scheduler in facts.schedulers):
         yield Problem("no scheduler runs: nobody has announced one, and no lease of kube-scheduler is fresh", how)
     yield from booked_twice(facts)
     for group in facts.pods.untried:
-        answers = any(each.answers and each.name == group.scheduler_name for each in facts.schedulers)
-        names = ", ".join(each.name for each in facts.schedulers if each.answers) or "none"
+        answers = any(scheduler.answers and scheduler.name == group.scheduler_name for scheduler in facts.schedulers)
+        names = ", ".join(scheduler.name for scheduler in facts.schedulers if scheduler.answers) or "none"
         way_out = f"start a scheduler of that name, or give the pods one that runs ({names})"
         why = "has not tried them" if answers else "does not run"
         yield Problem(
@@ -128,18 +128,18 @@ def _schedulers(facts: Facts) -> Iterator[Problem]:
 
 def booked_twice(facts: Facts) -> Iterator[Problem]:
     """Schedulers that decide for the same pods at the same time, and the consequences."""
-    for each in facts.schedulers:
-        if each.answers and each.beside:
-            everyone = _some((each.holder, *each.beside))
+    for scheduler in facts.schedulers:
+        if scheduler.answers and scheduler.beside:
+            everyone = _some((scheduler.holder, *scheduler.beside))
             yield Problem(
-                f"several schedulers decide for the name {each.name} without an election: {everyone}",
+                f"several schedulers decide for the name {scheduler.name} without an election: {everyone}",
                 "they may give the same room to two pods: stop all but one, or start each with --leader-elect",
             )
     if facts.nodes.overbooked:
         first = next(iter(facts.nodes.overbooked))
-        told = tuple(f"{node} {much}" for node, much in facts.nodes.overbooked.items())
+        overbooked = tuple(f"{node} {much}" for node, much in facts.nodes.overbooked.items())
         yield Problem(
-            f"nodes whose pods request more than they have: {_some(told)}",
+            f"nodes whose pods request more than they have: {_some(overbooked)}",
             f"delete or move some of them: kubectl get pods -A --field-selector spec.nodeName={first}; "
             "schedulers without an election book twice, a pod may have been resized, and a node may have shrunk",
         )
@@ -147,7 +147,7 @@ def booked_twice(facts: Facts) -> Iterator[Problem]:
 
 def _descheduler(facts: Facts) -> Iterator[Problem]:
     """A missing descheduler is a problem only while PodMigrationJobs wait for it."""
-    held = next((each for each in facts.leaders if each.lease == DESCHEDULER_LEASE), None)
+    held = next((leader for leader in facts.leaders if leader.lease == DESCHEDULER_LEASE), None)
     if not facts.moves or (held is not None and held.holder and not held.expired):
         return
     log = _log_of(facts, "descheduler")
@@ -175,29 +175,29 @@ def _priority_classes(facts: Facts) -> Iterator[Problem]:
 
 
 def _namespace(facts: Facts) -> Iterator[Problem]:
-    found, name = facts.namespace, NAMESPACE_KOORDINATOR
-    if not found.there:
+    place, name = facts.namespace, NAMESPACE_KOORDINATOR
+    if not place.there:
         remake = "koord up makes it again" if facts.up_pid is not None else "make it with: koord install"
         yield Problem(f"namespace {name} does not exist: configuration, leases and certificates have no place", remake)
-    elif found.leaving_s is not None and found.leaving_s > LEAVES_WITHIN_S:
-        held = "; ".join(found.held) or "its controller does not say what holds it"
+    elif place.leaving_s is not None and place.leaving_s > LEAVES_WITHIN_S:
+        held = "; ".join(place.held) or "its controller does not say what holds it"
         yield Problem(
-            f"namespace {name} was deleted {age(found.leaving_s)} ago and is still there: {held}",
+            f"namespace {name} was deleted {age(place.leaving_s)} ago and is still there: {held}",
             f"delete what holds it, then it goes: kubectl get namespace {name} -o yaml. If pods or quotas are refused"
             " meanwhile: koord colocation break-glass on",
         )
 
 
 def _webhooks(facts: Facts) -> Iterator[Problem]:
-    found = facts.webhooks
-    if found.missing:
+    webhooks = facts.webhooks
+    if webhooks.missing:
         yield Problem(
-            f"webhooks are not registered, so pods are admitted as they are: {', '.join(found.missing)}",
+            f"webhooks are not registered, so pods are admitted as they are: {', '.join(webhooks.missing)}",
             "start the manager with --webhook-address, or see its log: it registers them when it serves",
         )
-    if found.failure:
+    if webhooks.failure:
         yield Problem(
-            f"a pod that was tried (dry run) did not pass the webhooks as it should: {found.failure}",
+            f"a pod that was tried (dry run) did not pass the webhooks as it should: {webhooks.failure}",
             "see whether the manager runs and serves its webhooks; without one, koord colocation break-glass on lets"
             " pods through",
         )
@@ -261,10 +261,10 @@ def _pods(facts: Facts) -> Iterator[Problem]:
             namespace, _, name = keys[0].partition("/")
             yield Problem(f"{fault.what}: {_some(keys)}", fault.how.format(namespace=namespace, name=name))
     if facts.pods.cannot_start:
-        told = tuple(f"{key} ({reason})" for key, reason in facts.pods.cannot_start.items())
+        failing = tuple(f"{key} ({reason})" for key, reason in facts.pods.cannot_start.items())
         namespace, _, name = next(iter(facts.pods.cannot_start)).partition("/")
         yield Problem(
-            f"pods with a container that cannot start: {_some(told)}", f"kubectl -n {namespace} describe pod {name}"
+            f"pods with a container that cannot start: {_some(failing)}", f"kubectl -n {namespace} describe pod {name}"
         )
 
 

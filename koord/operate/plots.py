@@ -61,8 +61,8 @@ def figure(title: str, drawn: str, marks: Iterable[tuple[str, str]]) -> str:
     about = f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}"'
     text = f'<text x="{LEFT}" y="20" font-weight="bold" fill="#222">{escape(title)}</text>'
     drawing = f'<svg {about} font-family="sans-serif" font-size="{LETTERS}">{text}{drawn}</svg>'
-    told = "".join(f'<span><i style="background:{colour}"></i>{escape(name)}</span> ' for colour, name in marks)
-    return f'<figure>{drawing}<figcaption class="legend">{told}</figcaption></figure>'
+    legend = "".join(f'<span><i style="background:{colour}"></i>{escape(name)}</span> ' for colour, name in marks)
+    return f'<figure>{drawing}<figcaption class="legend">{legend}</figcaption></figure>'
 
 
 class Axes:

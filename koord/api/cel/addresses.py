@@ -121,14 +121,14 @@ def _address_fault(text: str) -> str:
     if first != ".":
         return "unable to parse IP" if not first else _v6_fault(text)
     fields = text.split(".")
-    for i, each in enumerate(fields):
-        if bad := re.search(r"[^0-9]", each):
-            return f"unexpected character (at {go_quoted('.'.join([each[bad.start() :], *fields[i + 1 :]]))})"
-        if not each:
+    for i, field in enumerate(fields):
+        if bad := re.search(r"[^0-9]", field):
+            return f"unexpected character (at {go_quoted('.'.join([field[bad.start() :], *fields[i + 1 :]]))})"
+        if not field:
             return f"IPv4 field must have at least one digit (at {go_quoted('.'.join(['', *fields[i + 1 :]]))})"
-        if len(each) > 1 and each[0] == "0":
+        if len(field) > 1 and field[0] == "0":
             return "IPv4 field has octet with leading zero"
-        if whole_number(each) > 255:
+        if whole_number(field) > 255:
             return "IPv4 field has value >255"
     return "IPv4 address too short" if len(fields) < 4 else "IPv4 address too long"
 
@@ -160,23 +160,23 @@ def _read_ip(text: str) -> Address:
 def _read_cidr(text: str) -> Cidr:
     """Raises CelError."""
     prefix = "network address parse error during conversion from string"
-    told = f"{prefix}: {prefix}: netip.ParsePrefix({go_quoted(text)})"
+    failure = f"{prefix}: {prefix}: netip.ParsePrefix({go_quoted(text)})"
     address, slash, bits = text.rpartition("/")
     if not slash:
-        raise CelError(f"{told}: no '/'")
+        raise CelError(f"{failure}: no '/'")
     try:
-        found = _parse_address(address)
+        parsed = _parse_address(address)
     except _Unreadable as fault:
-        raise CelError(f"{told}: {fault}") from None
+        raise CelError(f"{failure}: {fault}") from None
     if "%" in address:
-        raise CelError(f"{told}: IPv6 zones cannot be present in a prefix")
+        raise CelError(f"{failure}: IPv6 zones cannot be present in a prefix")
     if not re.fullmatch(r"0|[1-9][0-9]*", bits):
-        raise CelError(f"{told}: bad bits after slash: {go_quoted(bits)}")
-    if (length := whole_number(bits)) > found.max_prefixlen:
-        raise CelError(f"{told}: prefix length out of range")
-    if found in _MAPPED:
+        raise CelError(f"{failure}: bad bits after slash: {go_quoted(bits)}")
+    if (length := whole_number(bits)) > parsed.max_prefixlen:
+        raise CelError(f"{failure}: prefix length out of range")
+    if parsed in _MAPPED:
         raise CelError(f"{prefix}: IPv4-mapped IPv6 address {go_quoted(text)} is not allowed")
-    return Cidr(found, length)
+    return Cidr(parsed, length)
 
 
 def _is(read: Callable[[str], object]) -> Callable[[str], bool]:
@@ -228,7 +228,7 @@ OVERLOADS: Final[dict[str, Callable[..., Any]]] = {
     "ip_family": lambda value: value.address.version,
     "ip_is_unspecified": lambda value: value.address.is_unspecified,
     "ip_is_loopback": lambda value: value.address.is_loopback,
-    "ip_is_link_local_multicast": lambda value: any(value.address in each for each in _LINK_LOCAL_MULTICAST),
+    "ip_is_link_local_multicast": lambda value: any(value.address in network for network in _LINK_LOCAL_MULTICAST),
     "ip_is_link_local_unicast": lambda value: value.address.is_link_local,
     "ip_is_global_unicast": lambda value: _is_global(value.address),
     "ip_to_string": lambda value: str(value.address),

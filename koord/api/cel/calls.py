@@ -95,7 +95,7 @@ def bound(
         direct = _DIRECT.get(chosen[0]) if len(chosen) == 1 and is_typed else None
         careful = _ordered(function)
         return (careful, None) if direct is None else (direct, careful)
-    overloads = [each for each in FUNCTIONS[function] if each.id in chosen]
+    overloads = [overload for overload in FUNCTIONS[function] if overload.id in chosen]
     careful = _dispatched(function, overloads, is_bare=has_pattern or function in _BARE)
     return (_OVERLOADS[chosen[0]], careful) if is_typed and len(chosen) == 1 else (careful, None)
 
@@ -173,7 +173,7 @@ def priced(call: Function, careful: Function | None, runs: Sequence[Run], price:
     otherwise = careful or call
 
     def run(frame: Frame) -> Any:
-        args = [each(frame) for each in runs]
+        args = [run(frame) for run in runs]
         try:
             if not by_result:
                 cost = price(*args)
@@ -251,8 +251,10 @@ def membership(items: Sequence[Any]) -> tuple[Function, bool] | None:
     """A test for being in a list that is written down, and whether that is empty; None where it must be searched."""
     if not all(isinstance(item, str | int | float) for item in items):
         return None
-    known = {(isinstance(item, bool), item) for item in items}
-    return (lambda value: isinstance(value, str | int | float) and (isinstance(value, bool), value) in known), not items
+    constants = {(isinstance(item, bool), item) for item in items}
+    return (
+        lambda value: isinstance(value, str | int | float) and (isinstance(value, bool), value) in constants
+    ), not items
 
 
 def made_list(runs: Sequence[Run], optional: frozenset[int]) -> Run:
@@ -261,8 +263,8 @@ def made_list(runs: Sequence[Run], optional: frozenset[int]) -> Run:
 
     def run(frame: Frame) -> list[Any]:
         items = []
-        for i, each in enumerate(runs):
-            value = each(frame)
+        for i, run in enumerate(runs):
+            value = run(frame)
             if i not in optional:
                 items.append(value)
             elif not isinstance(value, Maybe):

@@ -30,8 +30,8 @@ from koord.api.cel.syntax import (
 from koord.api.cel.types import BOOL, DYN, ERROR, INT, Bound, Type, substituted
 
 TYPE_NAMES: Final[Mapping[str, Type]] = {
-    each.name: each
-    for each in (
+    type_.name: type_
+    for type_ in (
         *(one for kind, one in types.SIMPLE.items() if kind != "dyn"),
         types.list_of(DYN),
         types.map_of(DYN, DYN),
@@ -83,30 +83,30 @@ class _Checker:
 
     def settle(self) -> None:
         """Put in each type what its parameters turned out to be."""
-        known = self.checked.types
-        for number, one in known.items():
-            known[number] = substituted(self._bound, one, unbound_to_dyn=True)
+        types_known = self.checked.types
+        for number, one in types_known.items():
+            types_known[number] = substituted(self._bound, one, unbound_to_dyn=True)
 
     def visit(self, expr: Expr) -> Type:
         match expr:
             case Literal():
-                found = types.SIMPLE[expr.type]
+                type_ = types.SIMPLE[expr.type]
             case Ident():
-                found = self._ident(expr)
+                type_ = self._ident(expr)
             case Select():
-                found = self._select(expr)
+                type_ = self._select(expr)
             case Call():
-                found = self._optional_select(expr) if expr.function == "_?._" else self._call(expr)
+                type_ = self._optional_select(expr) if expr.function == "_?._" else self._call(expr)
             case ListExpr():
-                found = self._list(expr)
+                type_ = self._list(expr)
             case MapExpr():
-                found = self._map(expr)
+                type_ = self._map(expr)
             case Fold():
-                found = self._fold(expr)
+                type_ = self._fold(expr)
             case _:
-                found = self._struct(expr)
-        self.checked.types[expr.number] = found
-        return found
+                type_ = self._struct(expr)
+        self.checked.types[expr.number] = type_
+        return type_
 
     def _fault(self, expr: Expr, text: str) -> Type:
         self.issues.append(Issue(expr.at, text))
@@ -124,19 +124,19 @@ class _Checker:
         return types.type_of(named) if named is not None else None
 
     def _ident(self, expr: Ident) -> Type:
-        found = self._lookup(expr.name)
-        if found is None:
+        ident_type = self._lookup(expr.name)
+        if ident_type is None:
             return self._undeclared(expr, expr.name)
         self.checked.idents[expr.number] = expr.name.removeprefix(".")
-        return found
+        return ident_type
 
     def _select(self, expr: Select) -> Type:
         name = _qualified(expr)
-        if name is not None and (found := self._lookup(name)) is not None:
+        if name is not None and (named := self._lookup(name)) is not None:
             self.checked.idents[expr.number] = name.removeprefix(".")
-            return found
-        found = self._field(expr, expr.operand, expr.field, is_optional=False)
-        return BOOL if expr.is_test else substituted(self._bound, found)
+            return named
+        field_type = self._field(expr, expr.operand, expr.field, is_optional=False)
+        return BOOL if expr.is_test else substituted(self._bound, field_type)
 
     def _optional_select(self, expr: Call) -> Type:
         operand, name = expr.args
@@ -149,24 +149,24 @@ class _Checker:
         inner, was_optional = types.unwrapped(substituted(self._bound, self.visit(operand)))
         match inner.kind:
             case "map":
-                found = inner.params[1]
+                made = inner.params[1]
             case "struct":
-                known = inner.fields.get(name) or (inner.fields.get(f"__{name}__") if name in RESERVED else None)
+                field_type = inner.fields.get(name) or (inner.fields.get(f"__{name}__") if name in RESERVED else None)
                 fault = (
                     f"unexpected failed resolution of '{inner.name}'"
                     if _is_closed(inner)
                     else f"undefined field '{name}'"
                 )
-                found = known or self._fault(expr, fault)
+                made = field_type or self._fault(expr, fault)
             case "param":
                 self._assign([DYN], [inner])
-                found = DYN
+                made = DYN
             case "dyn" | "error":
-                found = DYN
+                made = DYN
             case _:
-                self._fault(expr, f"type '{types.told(inner)}' does not support field selection")
-                found = DYN
-        return types.optional_of(found) if is_optional or was_optional else found
+                self._fault(expr, f"type '{types.type_text(inner)}' does not support field selection")
+                made = DYN
+        return types.optional_of(made) if is_optional or was_optional else made
 
     def _call(self, expr: Call) -> Type:
         for arg in expr.args:
@@ -186,9 +186,9 @@ class _Checker:
         return self._resolved(expr, overloads)
 
     def _resolved(self, expr: Call, overloads: Sequence[Overload]) -> Type:
-        known = self.checked.types
+        types_of = self.checked.types
         operands = [*([expr.target] if expr.target is not None else []), *expr.args]
-        given = [known[each.number] for each in operands]
+        given = [types_of[operand.number] for operand in operands]
         if expr.function in ("_&&_", "_||_"):
             return self._logical(expr, overloads[0], given)
         result: Type | None = None
@@ -197,7 +197,7 @@ class _Checker:
             if overload.is_member != (expr.target is not None):
                 continue
             fresh: Bound = {name: self._variable() for name in sorted(overload.params)}
-            wanted = [substituted(fresh, each) for each in overload.args]
+            wanted = [substituted(fresh, wanted_type) for wanted_type in overload.args]
             if not self._assign(given, wanted):
                 continue
             chosen.append(overload.id)
@@ -207,7 +207,7 @@ class _Checker:
             elif not types.is_dyn(result) and made != result:
                 result = DYN
         if result is None:
-            shown = [substituted(self._bound, each, unbound_to_dyn=True) for each in given]
+            shown = [substituted(self._bound, given_type, unbound_to_dyn=True) for given_type in given]
             applied = types.signature(shown, expr.target is not None)
             return self._fault(expr, f"found no matching overload for '{expr.function}' applied to '{applied}'")
         self.checked.overloads[expr.number] = tuple(chosen)
@@ -223,7 +223,7 @@ class _Checker:
         return BOOL if fits else ERROR
 
     def _mismatch(self, expr: Expr, wanted: Type, given: Type) -> Type:
-        return self._fault(expr, f"expected type '{types.told(wanted)}' but found '{types.told(given)}'")
+        return self._fault(expr, f"expected type '{types.type_text(wanted)}' but found '{types.type_text(given)}'")
 
     def _joined(self, before: Type | None, one: Type) -> Type:
         if before is None:
@@ -266,8 +266,8 @@ class _Checker:
             with self._scope(self._loop_variables(expr, ranged)):
                 self._assert(expr.condition, BOOL)
                 self._assert(expr.step, accu)
-            found = self.visit(expr.result)
-        return substituted(self._bound, found)
+            result_type = self.visit(expr.result)
+        return substituted(self._bound, result_type)
 
     def _loop_variables(self, expr: Fold, ranged: Type) -> Mapping[str, Type]:
         match ranged.kind:
@@ -279,7 +279,7 @@ class _Checker:
                 self._assign([DYN], [ranged])
                 first, second = DYN, DYN
             case _:
-                text = f"expression of type '{types.told(ranged)}' cannot be range of a comprehension"
+                text = f"expression of type '{types.type_text(ranged)}' cannot be range of a comprehension"
                 first = second = self._fault(expr.range, f"{text} (must be list, map, or dynamic)")
         return {expr.var: first, expr.var2: second} if expr.var2 else {expr.var: first}
 

@@ -59,12 +59,12 @@ _META: Final = Schema(type="object", properties=dict.fromkeys(META_FIELDS, _STRI
 
 def as_resource(schema: Schema) -> Mapping[str, Schema]:
     """The properties of a whole object: its kind and its name can always be seen, nothing else of its metadata."""
-    found = schema.properties
-    meta = found.get("metadata")
-    known = meta is not None and all(_is_string(meta.properties.get(name)) for name in META_FIELDS)
-    if known and _is_string(found.get("kind")) and _is_string(found.get("apiVersion")):
-        return found
-    return {**found, "kind": _STRING, "apiVersion": _STRING, "metadata": _META}
+    properties = schema.properties
+    meta = properties.get("metadata")
+    has_meta = meta is not None and all(_is_string(meta.properties.get(name)) for name in META_FIELDS)
+    if has_meta and _is_string(properties.get("kind")) and _is_string(properties.get("apiVersion")):
+        return properties
+    return {**properties, "kind": _STRING, "apiVersion": _STRING, "metadata": _META}
 
 
 def _is_string(schema: Schema | None) -> bool:
@@ -120,14 +120,14 @@ def _object(schema: Schema, properties: Mapping[str, Schema], name: str) -> Decl
     min_bytes = 2
     for key, inner in properties.items():
         escaped = escape(key)
-        found = declare(inner, is_resource=inner.embedded, name=f"{name}.{escaped or key}")
-        if found is None:
+        declared = declare(inner, is_resource=inner.embedded, name=f"{name}.{escaped or key}")
+        if declared is None:
             continue
         if escaped is not None:
-            fields[escaped] = found
+            fields[escaped] = declared
         if key in schema.required and inner.default is MISSING:
-            min_bytes += len(key.encode()) + found.min_bytes + 4
-    made = Type("struct", name, fields={key: each.type for key, each in fields.items()})
+            min_bytes += len(key.encode()) + declared.min_bytes + 4
+    made = Type("struct", name, fields={key: declared.type for key, declared in fields.items()})
     return Declared(made, 0, min_bytes, fields=fields)
 
 
@@ -146,7 +146,7 @@ def _string(schema: Schema) -> Declared:
         # A character can take four bytes.
         return Declared(types.STRING, given * 4, 2)
     if schema.enum:
-        longest = max((len(each.encode()) for each in schema.enum if isinstance(each, str)), default=0)
+        longest = max((len(value.encode()) for value in schema.enum if isinstance(value, str)), default=0)
         return Declared(types.STRING, longest, 2)
     return Declared(types.STRING, _LONGEST_STRING, 2)
 

@@ -155,9 +155,9 @@ class _Estimator:
 
     def _list(self, expr: ListExpr) -> Range:
         cost, item = NOTHING, sizes.EMPTY_UNION if expr.items else NOTHING
-        for each in expr.items:
-            cost += self.cost(each)
-            item |= self._known(each)
+        for item_expr in expr.items:
+            cost += self.cost(item_expr)
+            item |= self._known(item_expr)
         self.entries[expr.number] = _Entries("list", ONE, item)
         return cost + LIST_COST
 
@@ -236,9 +236,9 @@ class _Estimator:
 
     def size(self, expr: Expr) -> Range | None:
         """How large a value can be, if anything is known of it."""
-        known = self.sizes.get(expr.number)
-        if known is not None:
-            return known
+        size = self.sizes.get(expr.number)
+        if size is not None:
+            return size
         match expr:
             case Literal():
                 return exactly(len(expr.value) if isinstance(expr.value, str | bytes) else 1)
@@ -256,9 +256,9 @@ class _Estimator:
         return None if local is None else local.size
 
     def _entries_of(self, expr: Expr) -> _Entries | None:
-        known = self.entries.get(expr.number)
-        if known is not None:
-            return known
+        entries = self.entries.get(expr.number)
+        if entries is not None:
+            return entries
         local = self._local(expr.name) if isinstance(expr, Ident) else None
         return None if local is None else local.entries
 

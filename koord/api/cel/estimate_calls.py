@@ -59,7 +59,7 @@ class Sizes(Protocol):
 
 
 def call_estimate(
-    known: Sizes,
+    sizes: Sizes,
     function: str,
     overload: str,
     target: Node | None,
@@ -67,18 +67,18 @@ def call_estimate(
     arg_costs: Sequence[Range],
 ) -> Estimate:
     """Of one overload, with what its arguments cost (but not the value that it is called on)."""
-    estimator = _Calls(known, function, overload, target, args)
-    found = estimator.list_call() or estimator.library_call()
-    if found is not None:
-        return Estimate(found.cost + _total(arg_costs), found.size)
+    estimator = _Calls(sizes, function, overload, target, args)
+    estimate = estimator.list_call() or estimator.library_call()
+    if estimate is not None:
+        return Estimate(estimate.cost + _total(arg_costs), estimate.size)
     match overload:
         case "logical_and" | "logical_or":
             return Estimate(Range(arg_costs[0].low, (arg_costs[0] + arg_costs[1]).high))
         case "conditional":
             size = _size(args[1]) | _size(args[2])
             return Estimate(arg_costs[0] + (arg_costs[1] | arg_costs[2]), size)
-    found = estimator.standard_call() or Estimate(ONE)
-    return Estimate(found.cost + _total(arg_costs), found.size)
+    estimate = estimator.standard_call() or Estimate(ONE)
+    return Estimate(estimate.cost + _total(arg_costs), estimate.size)
 
 
 def _total(costs: Sequence[Range]) -> Range:
@@ -111,8 +111,8 @@ class _Calls:
     def _sized(self, node: Node) -> Range:
         if node.size is not None:
             return node.size
-        found = self.known.declared_size(node.path)
-        return UNKNOWN if found is None else found
+        declared = self.known.declared_size(node.path)
+        return UNKNOWN if declared is None else declared
 
     def list_call(self) -> Estimate | None:
         """Of functions that make lists, or compare them as sets."""

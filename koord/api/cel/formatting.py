@@ -153,10 +153,10 @@ def _text(value: Any) -> str:
         case None:
             return "null"
         case list():
-            return f"[{', '.join(_within(each) for each in value)}]"
+            return f"[{', '.join(_within(item) for item in value)}]"
         case dict():
-            pairs = sorted((_within(key), _within(each)) for key, each in value.items())
-            return f"{{{', '.join(f'{key}:{each}' for key, each in pairs)}}}"
+            pairs = sorted((_within(key), _within(item)) for key, item in value.items())
+            return f"{{{', '.join(f'{key}:{pair}' for key, pair in pairs)}}}"
         case bool() | int() | float() | str() | bytes() | Duration() | Timestamp() | TypeValue():
             return standard.text_of(value)
     raise _Unformattable(f"{_FAULTS['s']} {type_name(value)}")
@@ -216,5 +216,5 @@ def _unfit(checked: Checked, expr: Expr, letter: str) -> Expr | None:
     if letter == "s" and isinstance(expr, ListExpr):
         inner = expr.items
     elif letter == "s" and isinstance(expr, MapExpr):
-        inner = [each for entry in expr.entries for each in (entry.key, entry.value)]
-    return next((bad for each in inner if (bad := _unfit(checked, each, letter)) is not None), None)
+        inner = [inner_expr for entry in expr.entries for inner_expr in (entry.key, entry.value)]
+    return next((bad for inner_expr in inner if (bad := _unfit(checked, inner_expr, letter)) is not None), None)

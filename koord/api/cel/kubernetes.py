@@ -91,12 +91,12 @@ def _semver(text: str, is_loose: bool = False) -> Semver:
     rest, plus, build = parts[2].partition("+")
     patch, dash, pre = rest.partition("-")
     numbers = (_number("major", parts[0]), _number("minor", parts[1]), _number("patch", patch))
-    before = tuple(_pre(each) for each in pre.split(".")) if dash else ()
-    for each in build.split(".") if plus else ():
-        if not each:
+    before = tuple(_pre(part) for part in pre.split(".")) if dash else ()
+    for word in build.split(".") if plus else ():
+        if not word:
             raise CelError("Build meta data is empty")
-        if not _WORD.fullmatch(each):
-            raise CelError(f"Invalid character(s) found in build meta data {go_quoted(each)}")
+        if not _WORD.fullmatch(word):
+            raise CelError(f"Invalid character(s) found in build meta data {go_quoted(word)}")
     return Semver(numbers, before, tuple(build.split(".")) if plus else ())
 
 
@@ -188,8 +188,8 @@ FORMATS: Final[dict[str, tuple[Callable[[str], tuple[str, ...]], int]]] = {
 
 
 def _validate(format_: Format, text: str) -> Maybe:
-    found = FORMATS[format_.name][0](text)
-    return Maybe(list(found)) if found else NONE
+    faults = FORMATS[format_.name][0](text)
+    return Maybe(list(faults)) if faults else NONE
 
 
 def _named(name: str) -> Maybe:

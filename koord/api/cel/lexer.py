@@ -50,7 +50,7 @@ def shown_kind(kind: str) -> str:
 
 def tokens(source: str) -> tuple[list[Token], list[Issue]]:
     """The tokens, with one for the end after them, and what could not be read."""
-    found: list[Token] = []
+    listed: list[Token] = []
     issues: list[Issue] = []
     at = 0
     while at < len(source):
@@ -61,9 +61,9 @@ def tokens(source: str) -> tuple[list[Token], list[Issue]]:
         if token is None:
             issues.append(Issue(at, f"Syntax error: token recognition error at: '{source[at:end]}'"))
         else:
-            found.append(token)
+            listed.append(token)
         at = end
-    return [*found, Token(EOF, EOF, len(source))], issues
+    return [*listed, Token(EOF, EOF, len(source))], issues
 
 
 def _next(source: str, at: int) -> tuple[Token | None, int]:

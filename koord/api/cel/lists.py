@@ -22,10 +22,10 @@ def _sum(kind: str) -> Callable[[list[Any]], Any]:
     zero, add = _ZEROS[kind], standard.OVERLOADS[_SUMS[kind]]
 
     def total(items: list[Any]) -> Any:
-        found = zero
+        total = zero
         for item in items:
-            found = add(found, item)
-        return found
+            total = add(total, item)
+        return total
 
     return total
 
@@ -38,17 +38,17 @@ def _extreme(name: str, sign: int) -> Callable[[list[Any]], Any]:
     def find(items: list[Any]) -> Any:
         if not items:
             raise CelError(f"{name} called on empty list")
-        found = items[0]
+        extreme = items[0]
         for item in items[1:]:
-            if compare(item, found) == sign:
-                found = item
-        return found
+            if compare(item, extreme) == sign:
+                extreme = item
+        return extreme
 
     return find
 
 
 def _index_of(items: list[Any], wanted: Any) -> int:
-    return next((i for i, each in enumerate(items) if equal(each, wanted)), -1)
+    return next((i for i, item in enumerate(items) if equal(item, wanted)), -1)
 
 
 def _last_index_of(items: list[Any], wanted: Any) -> int:
@@ -56,7 +56,7 @@ def _last_index_of(items: list[Any], wanted: Any) -> int:
 
 
 def _holds_all(items: list[Any], others: list[Any]) -> bool:
-    return all(standard.contains(each, items) for each in others)
+    return all(standard.contains(wanted, items) for wanted in others)
 
 
 def _slice(items: list[Any], start: int, end: int) -> list[Any]:
@@ -90,7 +90,7 @@ def _range(count: int) -> list[int]:
 def _distinct(items: list[Any]) -> list[Any]:
     made: list[Any] = []
     for item in items:
-        if not any(equal(item, each) for each in made):
+        if not any(equal(item, other) for other in made):
             made.append(item)
     return made
 
@@ -146,7 +146,7 @@ OVERLOADS: Final[dict[str, Callable[..., Any]]] = {
     "list_a_last_index_of_int": _last_index_of,
     "list_sets_contains_list": _holds_all,
     "list_sets_equivalent_list": lambda one, other: _holds_all(one, other) and _holds_all(other, one),
-    "list_sets_intersects_list": lambda one, other: any(standard.contains(each, other) for each in one),
+    "list_sets_intersects_list": lambda one, other: any(standard.contains(item, other) for item in one),
     "list_slice": _slice,
     "list_flatten": _flatten,
     "list_flatten_int": _flatten,

@@ -30,8 +30,8 @@ def _faults(checked: Checked, expr: Expr, *, in_format: bool) -> Iterator[Issue]
             yield from formatting.faults(checked, expr)
     if not in_format:
         yield from _mixture_faults(checked, expr)
-    for each in children(expr):
-        yield from _faults(checked, each, in_format=in_format)
+    for child in children(expr):
+        yield from _faults(checked, child, in_format=in_format)
 
 
 def _is_no_duration(value: object) -> bool:
@@ -69,17 +69,17 @@ def _argument_faults(expr: Call) -> Iterator[Issue]:
 
 def _mixture_faults(checked: Checked, expr: Expr) -> Iterator[Issue]:
     def mixed(wanted: types.Type, given: types.Type, at: int) -> Issue:
-        return Issue(at, f"expected type '{types.told(wanted)}' but found '{types.told(given)}'")
+        return Issue(at, f"expected type '{types.type_text(wanted)}' but found '{types.type_text(given)}'")
 
     def type_of(one: Expr, is_optional: bool) -> types.Type:
-        found = checked.types[one.number]
-        return found.params[0] if is_optional else found
+        item_type = checked.types[one.number]
+        return item_type.params[0] if is_optional else item_type
 
     if isinstance(expr, ListExpr):
-        found = [type_of(item, i in expr.optional) for i, item in enumerate(expr.items)]
-        for item, one in zip(expr.items, found, strict=True):
-            if not types.equivalent(found[0], one):
-                yield mixed(found[0], one, item.at)
+        item_types = [type_of(item, i in expr.optional) for i, item in enumerate(expr.items)]
+        for item, one in zip(expr.items, item_types, strict=True):
+            if not types.equivalent(item_types[0], one):
+                yield mixed(item_types[0], one, item.at)
                 return
     if isinstance(expr, MapExpr) and expr.entries:
         first = expr.entries[0]

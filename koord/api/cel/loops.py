@@ -47,20 +47,20 @@ def rounds(source: Run, slots: Sequence[int]) -> Rounds:
     return double
 
 
-def loop(kind: str, each: Rounds, made: Sequence[Piece], only_if: tuple[Run, int] | None) -> Run:
+def loop(kind: str, rounds_of: Rounds, made: Sequence[Piece], only_if: tuple[Run, int] | None) -> Run:
     match kind:
         case "all":
-            return _quantified(each, made[0], stops_at=False, look=2)
+            return _quantified(rounds_of, made[0], stops_at=False, look=2)
         case "exists":
-            return _quantified(each, made[0], stops_at=True, look=3)
+            return _quantified(rounds_of, made[0], stops_at=True, look=3)
         case "one":
-            return _one(each, made[0])
+            return _one(rounds_of, made[0])
         case "list":
-            return _collected(each, made[0], only_if)
-    return _inserted(each, made, only_if)
+            return _collected(rounds_of, made[0], only_if)
+    return _inserted(rounds_of, made, only_if)
 
 
-def _quantified(each: Rounds, piece: Piece, *, stops_at: bool, look: int) -> Run:
+def _quantified(rounds_of: Rounds, piece: Piece, *, stops_at: bool, look: int) -> Run:
     """Errors do not count if another round decides."""
     holds, cost, _ = piece
     cost += look + 1
@@ -68,7 +68,7 @@ def _quantified(each: Rounds, piece: Piece, *, stops_at: bool, look: int) -> Run
     def run(frame: Frame) -> bool:
         fault: Exception | None = None
         decided = False
-        for _ in each(frame):
+        for _ in rounds_of(frame):
             if decided:
                 frame[0] += look
                 break
@@ -93,12 +93,12 @@ def _quantified(each: Rounds, piece: Piece, *, stops_at: bool, look: int) -> Run
     return run
 
 
-def _one(each: Rounds, piece: Piece) -> Run:
+def _one(rounds_of: Rounds, piece: Piece) -> Run:
     holds, cost, _ = piece
 
     def run(frame: Frame) -> bool:
         count = 0
-        for _ in each(frame):
+        for _ in rounds_of(frame):
             frame[0] += cost
             if _is_true(holds(frame)):
                 frame[0] += 2
@@ -114,13 +114,13 @@ def _is_true(value: Any) -> bool:
     raise CelError("no such overload")
 
 
-def _collected(each: Rounds, piece: Piece, only_if: tuple[Run, int] | None) -> Run:
+def _collected(rounds_of: Rounds, piece: Piece, only_if: tuple[Run, int] | None) -> Run:
     make, cost, is_constant = piece
     cost += _LIST_ROUND + (0 if is_constant else 10)
 
     def run(frame: Frame) -> list[Any]:
         items = []
-        for _ in each(frame):
+        for _ in rounds_of(frame):
             if only_if is not None:
                 frame[0] += only_if[1]
                 if not _is_true(only_if[0](frame)):
@@ -132,13 +132,13 @@ def _collected(each: Rounds, piece: Piece, only_if: tuple[Run, int] | None) -> R
     return run
 
 
-def _inserted(each: Rounds, made: Sequence[Piece], only_if: tuple[Run, int] | None) -> Run:
+def _inserted(rounds_of: Rounds, made: Sequence[Piece], only_if: tuple[Run, int] | None) -> Run:
     """Entries by key and value, or from maps."""
     cost = sum(piece[1] for piece in made) + _LIST_ROUND
 
     def run(frame: Frame) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
-        for _ in each(frame):
+        result: dict[Any, Any] = {}
+        for _ in rounds_of(frame):
             if only_if is not None:
                 frame[0] += only_if[1]
                 if not _is_true(only_if[0](frame)):
@@ -147,9 +147,9 @@ def _inserted(each: Rounds, made: Sequence[Piece], only_if: tuple[Run, int] | No
             values = [piece[0](frame) for piece in made]
             new = {values[0]: values[1]} if len(values) == 2 else values[0]
             for key in new:
-                if key in found:
+                if key in result:
                     raise CelError(f"insert failed: key {text_of(key)} already exists")
-            found.update(new)
-        return found
+            result.update(new)
+        return result
 
     return run

@@ -163,15 +163,15 @@ class Expander:
     def _copy(self, expr: Expr) -> Expr:
         """The same again, with numbers of its own."""
         made: dict[str, object] = {"number": self._number()}
-        for each in dataclass_fields(expr):
-            if each.name == "number":
+        for field in dataclass_fields(expr):
+            if field.name == "number":
                 continue
-            value = getattr(expr, each.name)
+            value = getattr(expr, field.name)
             if isinstance(value, Expr):
                 value = self._copy(value)
             elif isinstance(value, list):
                 value = [self._copy(item) for item in value]
-            made[each.name] = value
+            made[field.name] = value
         kind: Callable[..., Expr] = type(expr)
         return kind(**made)
 

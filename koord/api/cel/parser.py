@@ -58,8 +58,8 @@ def parse(source: str) -> Expr:
     if len(source) > _LONGEST:
         text = f"expression code point size exceeds limit: size: {len(source)}, limit {_LONGEST}"
         raise CompileError(source, [Issue(None, text)])
-    found, issues = lexer.tokens(source)
-    reader = _Parser(source, found, issues)
+    tokens, issues = lexer.tokens(source)
+    reader = _Parser(source, tokens, issues)
     try:
         tree = reader.whole()
     except _Lost:
@@ -125,10 +125,10 @@ class _Parser:
 
     def _recover(self) -> None:
         """Skip tokens that no enclosing rule can continue with."""
-        known = _CONTINUES.union(*self._ends)
+        ends = _CONTINUES.union(*self._ends)
         if self._at == self._recovered_at and self._kind != EOF:
             self._at += 1
-        while self._kind not in known and self._kind != EOF:
+        while self._kind not in ends and self._kind != EOF:
             self._at += 1
         self._recovered_at = self._at
 

@@ -171,16 +171,20 @@ class _Builder:
             case "or" | "orValue":
                 return self._alternative(expr)
         operands = [*([expr.target] if expr.target is not None else []), *expr.args]
-        codes = [self.code(each) for each in operands]
-        cost = sum(each.cost for each in codes)
+        codes = [self.code(operand) for operand in operands]
+        cost = sum(code.cost for code in codes)
         chosen = self._checked.overloads[expr.number]
         overload = chosen[0] if len(chosen) == 1 else ""
-        if overload == "in_list" and codes[1].is_constant and (found := calls.membership(codes[1].value)) is not None:
-            member, is_empty = found
+        if (
+            overload == "in_list"
+            and codes[1].is_constant
+            and (membership := calls.membership(codes[1].value)) is not None
+        ):
+            member, is_empty = membership
             return _constant(False) if is_empty else Code(calls.composed(member, None, [codes[0].run]), cost)
         if calls.is_conversion(expr.function) and len(codes) == 1 and codes[0].is_constant:
             return _constant(self._converted(expr, chosen, codes[0].value))
-        kinds = [self._checked.types[each.number].kind for each in operands]
+        kinds = [self._checked.types[operand.number].kind for operand in operands]
         if expr.function in ("_==_", "_!=_") and kinds == ["string", "string"]:
             run = calls.equal_texts(codes[0].run, codes[1].run, wanted=expr.function == "_==_")
             return Code(run, cost)
@@ -190,7 +194,7 @@ class _Builder:
         price = calls.price(expr.function, overload, kinds)
         if has_pattern:
             calls.check_pattern(codes[1].value, Instantiation)
-        runs = [each.run for each in codes]
+        runs = [code.run for code in codes]
         if isinstance(price, int):
             return Code(calls.composed(call, careful, runs), cost + price)
         return Code(calls.priced(call, careful, runs, price, expr.function), cost)
@@ -254,10 +258,10 @@ class _Builder:
 
     def _list(self, expr: ListExpr) -> Code:
         codes = [self.code(item) for item in expr.items]
-        run = calls.made_list([each.run for each in codes], expr.optional)
-        if all(each.is_constant for each in codes):
+        run = calls.made_list([code.run for code in codes], expr.optional)
+        if all(code.is_constant for code in codes):
             return _constant(self._evaluated(run))
-        return Code(run, sum(each.cost for each in codes) + 10)
+        return Code(run, sum(code.cost for code in codes) + 10)
 
     def _map(self, expr: MapExpr) -> Code:
         pairs = [(self.code(entry.key), self.code(entry.value)) for entry in expr.entries]
@@ -286,10 +290,10 @@ class _Builder:
         if expr.kind in ("list", "map") and step.function == "_?_:_":
             only_if, step = self.code(step.args[0]), step.args[1]
             assert isinstance(step, Call)
-        made = [self.code(each) for each in _pieces(expr, step)]
+        made = [self.code(piece_expr) for piece_expr in _pieces(expr, step)]
         for name, slot in before.items():
             self._unbind(name, slot)
-        pieces = [(each.run, each.cost, each.is_constant) for each in made]
+        pieces = [(piece.run, piece.cost, piece.is_constant) for piece in made]
         test = None if only_if is None else (only_if.run, only_if.cost)
         loop = loops.loop(expr.kind, loops.rounds(source.run, slots), pieces, test)
         return Code(loop, source.cost + (2 if expr.kind == "one" else 1))

@@ -300,16 +300,16 @@ def _generated() -> Iterator[str]:
 
 
 def _read(lines: Iterable[str]) -> dict[str, tuple[Overload, ...]]:
-    found: dict[str, list[Overload]] = {}
+    by_name: dict[str, list[Overload]] = {}
     for line in lines:
         name, identifier, text = line.split(None, 2)
         given, _, result = text.partition("->")
         target, dot, rest = given.rpartition(".")
         args = tuple(_types(target) + _types(rest))
         made = _types(result)[0]
-        params = frozenset(each for one in (*args, made) for each in _params(one))
-        found.setdefault(name, []).append(Overload(identifier, args, made, bool(dot), params))
-    return {name: tuple(overloads) for name, overloads in found.items()}
+        params = frozenset(parameter for one in (*args, made) for parameter in _params(one))
+        by_name.setdefault(name, []).append(Overload(identifier, args, made, bool(dot), params))
+    return {name: tuple(overloads) for name, overloads in by_name.items()}
 
 
 def _types(text: str) -> list[Type]:
@@ -343,8 +343,8 @@ def _nested(head: str, inner: list[Type]) -> Type:
 def _params(one: Type) -> Iterator[str]:
     if one.kind == "param":
         yield one.name
-    for each in one.params:
-        yield from _params(each)
+    for parameter in one.params:
+        yield from _params(parameter)
 
 
 FUNCTIONS: Final[Mapping[str, tuple[Overload, ...]]] = _read([*filter(None, _TABLE.split("\n")), *_generated()])

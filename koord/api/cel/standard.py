@@ -96,10 +96,10 @@ def _not(value: bool) -> bool:
 
 def _joined(one: list[Any], other: list[Any]) -> list[Any]:
     if isinstance(one, KeyedList):
-        known = {one.key_of(item): i for i, item in enumerate(one)}
+        index_of = {one.key_of(item): i for i, item in enumerate(one)}
         items = list(one)
         for item in other:
-            at = known.get(one.key_of(item))
+            at = index_of.get(one.key_of(item))
             if at is None:
                 items.append(item)
             else:
@@ -117,7 +117,7 @@ def contains(wanted: Any, within: Any) -> bool:
     """The operator `in`."""
     if isinstance(within, dict):
         return not isinstance(wanted, list | dict) and wanted in within
-    return any(equal(wanted, each) for each in within)
+    return any(equal(wanted, item) for item in within)
 
 
 def _conversion_fault(value: Any, to: str) -> CelError:
@@ -154,8 +154,8 @@ def to_timestamp(value: Any) -> Timestamp:
     if isinstance(value, Timestamp):
         return value
     if isinstance(value, str):
-        if (found := _read_timestamp(value)) is not None:
-            return _timestamp(found.ns, found.offset_s)
+        if (timestamp := _read_timestamp(value)) is not None:
+            return _timestamp(timestamp.ns, timestamp.offset_s)
     elif isinstance(value, int):
         return _timestamp(value * _SECOND_NS)
     raise _conversion_fault(value, "google.protobuf.Timestamp")

@@ -85,8 +85,8 @@ def quoted(text: str) -> str:
 
 
 def _find(text: str, pattern: str) -> str:
-    found = patterns.find_all(text, pattern, 1)
-    return found[0] if found else ""
+    matches = patterns.find_all(text, pattern, 1)
+    return matches[0] if matches else ""
 
 
 OVERLOADS: Final[dict[str, Callable[..., Any]]] = {

@@ -47,13 +47,13 @@ def shown(source: str, issues: Sequence[Issue]) -> str:
     lines = source.split("\n")
     texts = []
     for (line, column), text in placed:
-        told = f"ERROR: <input>:{line}:{column + 1}: {text}"
+        report = f"ERROR: <input>:{line}:{column + 1}: {text}"
         if 1 <= line <= len(lines) and len(lines[line - 1].encode()) <= _LONGEST_SNIPPET:
             snippet = lines[line - 1].replace("\t", " ")
             dots = "".join("\uff0e" if ord(char) > 127 else "." for char in snippet[:column])
             wide = column < len(snippet) and ord(snippet[column]) > 127
-            told += f"\n | {snippet}\n | {dots}{chr(0xFF3E) if wide else '^'}"
-        texts.append(told)
+            report += f"\n | {snippet}\n | {dots}{chr(0xFF3E) if wide else '^'}"
+        texts.append(report)
     if len(issues) > _MOST_SHOWN:
         texts.append(f"{len(issues) - _MOST_SHOWN} more errors were truncated")
     return "\n".join(texts)
@@ -166,7 +166,7 @@ def children(expr: Expr) -> list[Expr]:
         case ListExpr():
             return list(expr.items)
         case MapExpr():
-            return [each for entry in expr.entries for each in (entry.key, entry.value)]
+            return [part for entry in expr.entries for part in (entry.key, entry.value)]
         case StructExpr():
             return list(expr.values)
         case Fold():

@@ -41,7 +41,7 @@ TIMESTAMP: Final = Type("timestamp", "google.protobuf.Timestamp")
 TYPE: Final = Type("type", "type")
 
 SIMPLE: Final[Mapping[str, Type]] = {
-    each.kind: each for each in (DYN, NULL, BOOL, INT, UINT, DOUBLE, STRING, BYTES, DURATION, TIMESTAMP, TYPE)
+    type_.kind: type_ for type_ in (DYN, NULL, BOOL, INT, UINT, DOUBLE, STRING, BYTES, DURATION, TIMESTAMP, TYPE)
 }
 _NESTED: Final = frozenset({"opaque", "list", "map"})
 _NULLABLE: Final = frozenset({"opaque", "struct", "duration", "timestamp"})
@@ -80,20 +80,20 @@ def unwrapped(one: Type) -> tuple[Type, bool]:
     return (one.params[0], True) if one.name == _OPTIONAL and one.params else (one, False)
 
 
-def told(one: Type) -> str:
+def type_text(one: Type) -> str:
     """A type as messages of the checker name it."""
     match one.kind:
         case "duration" | "timestamp":
             return one.kind
         case "null_type":
             return "null"
-    return f"{one.name}({', '.join(map(told, one.params))})" if one.params else one.name
+    return f"{one.name}({', '.join(map(type_text, one.params))})" if one.params else one.name
 
 
 def signature(args: Sequence[Type], is_member: bool) -> str:
     """Of a call: `string.(int)`, or `(string, int)`."""
-    target = f"{told(args[0])}." if is_member else ""
-    return f"{target}({', '.join(told(each) for each in args[int(is_member) :])})"
+    target = f"{type_text(args[0])}." if is_member else ""
+    return f"{target}({', '.join(type_text(argument) for argument in args[int(is_member) :])})"
 
 
 def assigned(bound: Bound, wanted: Sequence[Type], given: Sequence[Type]) -> Bound | None:
@@ -108,8 +108,8 @@ def _all_assignable(bound: Bound, ones: Sequence[Type], others: Sequence[Type]) 
 
 def _assignable(bound: Bound, one: Type, other: Type) -> bool:
     if other.kind == "param":
-        fits, known = _binds(bound, one, other)
-        if fits or known:
+        fits, settled = _binds(bound, one, other)
+        if fits or settled:
             return fits
     if one.kind == "param":
         return _binds(bound, other, one)[0]
@@ -128,12 +128,12 @@ def _binds(bound: Bound, one: Type, parameter: Type) -> tuple[bool, bool]:
     """Whether a parameter may stand for a type, and whether it stood for something already."""
     if one == parameter:
         return True, True
-    known = bound.get(parameter.name)
-    if known is not None:
-        if one == known:
+    bound_type = bound.get(parameter.name)
+    if bound_type is not None:
+        if one == bound_type:
             return True, True
-        if _assignable(bound, one, known):
-            general = most_general(one, known)
+        if _assignable(bound, one, bound_type):
+            general = most_general(one, bound_type)
             if not _occurs(bound, parameter, general):
                 bound[parameter.name] = general
             return True, True
@@ -148,9 +148,9 @@ def _occurs(bound: Bound, parameter: Type, within: Type) -> bool:
     if parameter == within:
         return True
     if within.kind == "param":
-        known = bound.get(within.name)
-        return known is not None and _occurs(bound, parameter, known)
-    return any(_occurs(bound, parameter, each) for each in within.params)
+        bound_type = bound.get(within.name)
+        return bound_type is not None and _occurs(bound, parameter, bound_type)
+    return any(_occurs(bound, parameter, parameter_type) for parameter_type in within.params)
 
 
 def most_general(one: Type, other: Type) -> Type:
@@ -174,13 +174,13 @@ def _is_no_more_specific(one: Type, other: Type) -> bool:
 def substituted(bound: Bound, one: Type, *, unbound_to_dyn: bool = False) -> Type:
     """A type with what its parameters stand for in their place."""
     if one.kind == "param":
-        known = bound.get(one.name)
-        if known is not None:
-            return substituted(bound, known, unbound_to_dyn=unbound_to_dyn)
+        bound_type = bound.get(one.name)
+        if bound_type is not None:
+            return substituted(bound, bound_type, unbound_to_dyn=unbound_to_dyn)
         return DYN if unbound_to_dyn else one
     if not one.params:
         return one
-    params = tuple(substituted(bound, each, unbound_to_dyn=unbound_to_dyn) for each in one.params)
+    params = tuple(substituted(bound, parameter_type, unbound_to_dyn=unbound_to_dyn) for parameter_type in one.params)
     return Type(one.kind, one.name, params)
 
 

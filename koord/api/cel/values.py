@@ -208,8 +208,8 @@ def _equal_lists(one: list[Any], other: list[Any]) -> bool:
     if len(one) != len(other):
         return False
     if isinstance(one, KeyedList):
-        known = {one.key_of(item): item for item in one}
-        return all((key := one.key_of(item)) in known and equal(known[key], item) for item in other)
+        by_key = {one.key_of(item): item for item in one}
+        return all((key := one.key_of(item)) in by_key and equal(by_key[key], item) for item in other)
     if isinstance(one, SetList):
         return all(any(equal(item, mine) for mine in one) for item in other)
     return all(equal(a, b) for a, b in zip(one, other, strict=True))
@@ -264,7 +264,7 @@ def traversal_cost(value: Any) -> int:
     if isinstance(value, list):
         return sum(map(traversal_cost, value))
     if isinstance(value, dict):
-        return sum(traversal_cost(key) + traversal_cost(each) for key, each in value.items())
+        return sum(traversal_cost(key) + traversal_cost(item) for key, item in value.items())
     return 1
 
 

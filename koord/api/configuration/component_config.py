@@ -133,12 +133,12 @@ class PluginConfig(Struct):
     args: Any = None
 
 
-def written_args(configs: Iterable[PluginConfig], plugin: str, known: Mapping[str, type[PluginArgs]]) -> PluginArgs:
+def written_args(configs: Iterable[PluginConfig], plugin: str, args_of: Mapping[str, type[PluginArgs]]) -> PluginArgs:
     """A plugin's arguments as the file has them, or as if it had none."""
     for config in configs:
         if config.name == plugin:
             return cast(PluginArgs, config.args)
-    return known[plugin]()
+    return args_of[plugin]()
 
 
 def completed_args(args: PluginArgs, plugin: str, type_: type[A]) -> A:
@@ -172,8 +172,8 @@ class Reader:
 
     def add(self, path: str, faults: Iterable[Fault]) -> None:
         """Notes faults, but for those at a place that is known to be faulty: they would only follow from it."""
-        known = {fault.path for fault in self.faults if fault.path}
-        self.faults += [fault for fault in (fault.under(path) for fault in faults) if fault.path not in known]
+        paths = {fault.path for fault in self.faults if fault.path}
+        self.faults += [fault for fault in (fault.under(path) for fault in faults) if fault.path not in paths]
 
     def part(self, type_: type[T], data: object, path: str = "") -> T | None:
         """`data` as `type_`, without its faulty parts; None where nothing is left."""
@@ -196,8 +196,8 @@ class Reader:
             if version != newest:
                 for name in header.older_only:
                     body.pop(name, None)
-            found = body.get("profiles")
-            profiles = list(found) if isinstance(found, list | tuple) else []
+            profiles_written = body.get("profiles")
+            profiles = list(profiles_written) if isinstance(profiles_written, list | tuple) else []
         args = [
             self.plugin_config(
                 raw.get("pluginConfig") if isinstance(raw, Mapping) else None,
@@ -213,7 +213,7 @@ class Reader:
         self,
         data: object,
         path: str,
-        known: Mapping[str, type[PluginArgs]],
+        args_of: Mapping[str, type[PluginArgs]],
         api_versions: Sequence[str],
     ) -> tuple[PluginConfig, ...]:
         """A list of `{name, args}`, each with the arguments' type that its name calls for."""
@@ -229,10 +229,10 @@ class Reader:
             if name in first_at:
                 self.add(at, [Fault("name", f"{name} is configured twice; first at {path}[{first_at[name]}]")])
             first_at.setdefault(name, i)
-            if name not in known:
-                self.add(at, [Fault("name", unknown(name, "plugin with arguments", known))])
+            if name not in args_of:
+                self.add(at, [Fault("name", unknown(name, "plugin with arguments", args_of))])
                 continue
-            args = self.args(name, known[name], item.get("args"), join(at, "args"), api_versions)
+            args = self.args(name, args_of[name], item.get("args"), join(at, "args"), api_versions)
             if args is not None:
                 configs.append(PluginConfig(name=name, args=args))
         return tuple(configs)
@@ -296,11 +296,11 @@ def profile_name_faults(field: str, names: Iterable[str]) -> Iterable[Fault]:
         first_at.setdefault(name, i)
 
 
-def unknown(name: str, noun: str, known: Iterable[str]) -> str:
+def unknown(name: str, noun: str, valid: Iterable[str]) -> str:
     """That a name is not known, with the nearest one, or else all that are."""
     import difflib
 
-    names = sorted(known)
+    names = sorted(valid)
     longer = [other for other in names if name and other.startswith(name)]
     near = longer if len(longer) == 1 else difflib.get_close_matches(name, names, n=1, cutoff=0.7)
     hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(names)}"
@@ -318,7 +318,7 @@ def plain(config: Struct) -> dict[str, Any]:
     return data
 
 
-def each(path: str, items: Iterable[T], faults: Callable[[T], Iterable[Fault]]) -> Iterable[Fault]:
+def item_faults(path: str, items: Iterable[T], faults: Callable[[T], Iterable[Fault]]) -> Iterable[Fault]:
     """The faults of every item of a list, under its index."""
     for i, item in enumerate(items):
         for fault in faults(item):

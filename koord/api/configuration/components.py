@@ -254,16 +254,18 @@ COMPONENTS: Final[Mapping[str, tuple[Flag, ...]]] = MappingProxyType(
 
 def read(flags: Iterable[Flag], arguments: Sequence[str], what: str) -> dict[str, FlagValue]:
     """All flags' values, as `--name=value`, `--name value` or, for switches, `--name` set them. Raises `Invalid`."""
-    known = {flag.name: flag for flag in flags}
-    values: dict[str, FlagValue] = {flag.name: flag.value for flag in known.values()}
+    flags_by_name = {flag.name: flag for flag in flags}
+    values: dict[str, FlagValue] = {flag.name: flag.value for flag in flags_by_name.values()}
     faults: list[Fault] = []
     rest = list(arguments)
     while rest:
         argument = rest.pop(0)
         name, equals, text = argument.lstrip("-").partition("=")
-        flag = known.get(name) if argument.startswith("-") else None
+        flag = flags_by_name.get(name) if argument.startswith("-") else None
         if flag is None:
-            faults.append(Fault(argument, unknown(name, "flag", known) if argument.startswith("-") else "is no flag"))
+            faults.append(
+                Fault(argument, unknown(name, "flag", flags_by_name) if argument.startswith("-") else "is no flag")
+            )
             continue
         if not equals:
             if flag.kind == "bool":

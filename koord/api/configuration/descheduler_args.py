@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 from msgspec import Meta
 from msgspec.structs import replace
 
-from koord.api.configuration.component_config import NonNegativeDuration, PluginArgs, each
+from koord.api.configuration.component_config import NonNegativeDuration, PluginArgs, item_faults
 from koord.api.configuration.scheduler_args import Aggregation
 from koord.api.machinery.faults import Fault, join
 from koord.api.machinery.struct import EMPTY, Struct, field
@@ -158,7 +158,7 @@ class MigrationControllerArgs(PluginArgs):
     @property
     def longest_window_s(self) -> float:
         """For so long after a move its limiters may hold others back."""
-        return max((parse_duration(each.duration) for each in self.object_limiters.values()), default=0.0)
+        return max((parse_duration(limiter.duration) for limiter in self.object_limiters.values()), default=0.0)
 
     def faults(self) -> Iterable[Fault]:
         if self.namespaces is not None:
@@ -305,7 +305,7 @@ class LowNodeLoadArgs(PluginArgs):
         yield from _threshold_faults(
             self.high_thresholds, self.low_thresholds, self.prod_high_thresholds, self.prod_low_thresholds
         )
-        yield from each("nodePools", self.node_pools, NodePool.faults)
+        yield from item_faults("nodePools", self.node_pools, NodePool.faults)
 
 
 def _under(path: str, faults: Iterable[Fault]) -> Iterator[Fault]:

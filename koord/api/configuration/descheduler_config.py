@@ -78,8 +78,8 @@ class Plugins(Struct):
     "Which pods move first. Koordinator does not have this point, and sorts as MigrationController does here."
 
     def at(self, point: str) -> PluginSet:
-        found: PluginSet = getattr(self, point)
-        return found
+        plugin_set: PluginSet = getattr(self, point)
+        return plugin_set
 
 
 _MIGRATION: Final = PluginSet(enabled=(PluginRef("MigrationController"),))
@@ -236,7 +236,7 @@ def _no_such(name: str) -> str:
 
 def _args_faults(profile: DeschedulerProfile) -> Iterator[Fault]:
     """A plugin that cannot run on its defaults needs arguments."""
-    written = {each.name for each in profile.plugin_config}
+    written = {plugin.name for plugin in profile.plugin_config}
     mine = profile.plugins or Plugins()
     for point in ("deschedule", "balance"):
         for i, plugin in enumerate(mine.at(point).enabled):

@@ -41,11 +41,11 @@ def of_descheduler(
                 high = _high(pool, where, dimension, band)
                 if high is None:
                     continue
-                for found in _fights(high, load, strategies, dimension, band):
-                    if isinstance(found, Fault):
-                        faults[found] = None
+                for fight in _fights(high, load, strategies, dimension, band):
+                    if isinstance(fight, Fault):
+                        faults[fight] = None
                     else:
-                        warnings[found] = None
+                        warnings[fight] = None
     return Findings(tuple(faults), tuple(warnings))
 
 

@@ -57,14 +57,14 @@ def parse(document: Mapping[str, object], source: str) -> DeschedulerConfigurati
 
 def _policy(document: Mapping[str, object], faults: list[Fault]) -> dict[str, object]:
     _only(document, ("apiVersion", "kind", "profiles", "nodeSelector", *_LIMITS), "", faults)
-    found: dict[str, object] = {"deschedulingInterval": INTERVAL}
-    found |= {name: document[name] for name in _LIMITS if document.get(name) is not None}
+    config: dict[str, object] = {"deschedulingInterval": INTERVAL}
+    config |= {name: document[name] for name in _LIMITS if document.get(name) is not None}
     if text := document.get("nodeSelector"):
-        found["nodeSelector"] = {"matchLabels": _labels(str(text), faults)}
-    found["profiles"] = [
-        _profile(each, f"profiles[{i}]", faults) for i, each in enumerate(_list(document.get("profiles")))
+        config["nodeSelector"] = {"matchLabels": _labels(str(text), faults)}
+    config["profiles"] = [
+        _profile(profile, f"profiles[{i}]", faults) for i, profile in enumerate(_list(document.get("profiles")))
     ]
-    return found
+    return config
 
 
 def _profile(profile: object, path: str, faults: list[Fault]) -> dict[str, object]:
@@ -72,8 +72,8 @@ def _profile(profile: object, path: str, faults: list[Fault]) -> dict[str, objec
     _only(given, ("name", "pluginConfig", "plugins"), path, faults)
     evictor: dict[str, object] = {"defaultJobMode": "EvictDirectly"}
     arguments: list[dict[str, object]] = []
-    for i, each in enumerate(_list(given.get("pluginConfig"))):
-        config, at = _map(each), f"{path}.pluginConfig[{i}]"
+    for i, plugin in enumerate(_list(given.get("pluginConfig"))):
+        config, at = _map(plugin), f"{path}.pluginConfig[{i}]"
         name = str(config.get("name", ""))
         if name == _EVICTOR:
             evictor |= _evictor(_map(config.get("args")), f"{at}.args", faults)
@@ -86,10 +86,16 @@ def _profile(profile: object, path: str, faults: list[Fault]) -> dict[str, objec
         enabled = _list(_map(plugins[point]).get("enabled"))
         if point not in ("deschedule", "balance"):
             # DefaultEvictor is all that filters and sorts there; MigrationController does it here.
-            faults += [Fault(at, f"koord has no {each} there") for each in enabled if each != _EVICTOR]
+            faults += [
+                Fault(at, f"koord has no {evict_plugin} there") for evict_plugin in enabled if evict_plugin != _EVICTOR
+            ]
             continue
-        known = [each for i, each in enumerate(enabled) if _is_known(str(each), f"{at}.enabled[{i}]", faults)]
-        chosen[point] = {"enabled": [{"name": each} for each in known]}
+        plugin_names = [
+            plugin_name
+            for i, plugin_name in enumerate(enabled)
+            if _is_known(str(plugin_name), f"{at}.enabled[{i}]", faults)
+        ]
+        chosen[point] = {"enabled": [{"name": plugin_name} for plugin_name in plugin_names]}
     return {
         "name": given.get("name", ""),
         "pluginConfig": [{"name": "MigrationController", "args": evictor}, *arguments],
@@ -99,16 +105,16 @@ def _profile(profile: object, path: str, faults: list[Fault]) -> dict[str, objec
 
 def _evictor(args: Mapping[str, object], path: str, faults: list[Fault]) -> dict[str, object]:
     _only(args, ("apiVersion", "kind", "podProtections", *_SAME), path, faults)
-    found = {name: args[name] for name in _SAME if args.get(name) is not None}
+    settings = {name: args[name] for name in _SAME if args.get(name) is not None}
     protections = _map(args.get("podProtections"))
     for how, listed in protections.items():
-        for i, each in enumerate(_list(listed)):
+        for i, protection in enumerate(_list(listed)):
             at = f"{path}.podProtections.{how}[{i}]"
-            if field := _PROTECTIONS.get((how, str(each))):
-                found[field] = True
+            if field := _PROTECTIONS.get((how, str(protection))):
+                settings[field] = True
             else:
-                faults.append(Fault(at, f"koord cannot do this for {each}"))
-    return found
+                faults.append(Fault(at, f"koord cannot do this for {protection}"))
+    return settings
 
 
 def _is_known(name: str, path: str, faults: list[Fault]) -> bool:
@@ -120,13 +126,13 @@ def _is_known(name: str, path: str, faults: list[Fault]) -> bool:
 
 
 def _labels(text: str, faults: list[Fault]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for each in text.split(","):
-        name, equals, value = each.partition("=")
+    labels: dict[str, str] = {}
+    for pair in text.split(","):
+        name, equals, value = pair.partition("=")
         if not equals or name.endswith("!"):
-            faults.append(Fault("nodeSelector", f"must be label=value pairs here, not {each.strip()!r}"))
-        found[name.strip()] = value.lstrip("=").strip()
-    return found
+            faults.append(Fault("nodeSelector", f"must be label=value pairs here, not {pair.strip()!r}"))
+        labels[name.strip()] = value.lstrip("=").strip()
+    return labels
 
 
 def _only(given: Mapping[str, object], names: tuple[str, ...], path: str, faults: list[Fault]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, Self, TypeAlias
 from msgspec import Meta
 from msgspec.structs import replace
 
-from koord.api.configuration.component_config import PluginArgs, each
+from koord.api.configuration.component_config import PluginArgs, item_faults
 from koord.api.configuration.descheduler_args import Namespaces
 from koord.api.machinery.faults import Fault
 from koord.api.machinery.struct import Struct
@@ -88,7 +88,7 @@ class PodLifeTimeArgs(PluginArgs):
         yield from _pod_faults(self.namespaces, self.label_selector)
         if self.owner_kinds is not None and self.owner_kinds.include and self.owner_kinds.exclude:
             yield Fault("ownerKinds", "must have only one of include and exclude")
-        yield from each("conditions", self.conditions, PodConditionFilter.faults)
+        yield from item_faults("conditions", self.conditions, PodConditionFilter.faults)
         if self.max_pod_life_time_seconds is None and not (self.states or self.conditions or self.exit_codes):
             yield Fault("", "needs one of maxPodLifeTimeSeconds, states, conditions and exitCodes")
 

@@ -166,7 +166,7 @@ class GateError(BadInput):
 
 def parse_gates(gates: type[G], text: str = "") -> dict[G, bool]:
     """Whether each gate of a component is on, given its `--feature-gates`."""
-    known = {member.gate: member for member in gates}
+    gates_by_name = {member.gate: member for member in gates}
     whole_stages = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
     by_stage: dict[Stage, bool] = {}
     by_name: dict[G, bool] = {}
@@ -179,10 +179,10 @@ def parse_gates(gates: type[G], text: str = "") -> dict[G, bool]:
         value = _parse_bool(name, written)
         if name in whole_stages:
             by_stage[whole_stages[name]] = value
-        elif name in known:
-            by_name[known[name]] = value
+        elif name in gates_by_name:
+            by_name[gates_by_name[name]] = value
         else:
-            valid = [*known, *whole_stages]
+            valid = [*gates_by_name, *whole_stages]
             listed = ", ".join(sorted(valid, key=str.lower))
             raise GateError(f"feature gate {name}: is not known here{_suggestion(name, valid)}; valid are {listed}")
     return {member: by_name.get(member, by_stage.get(member.stage, member.default)) for member in gates}
@@ -202,6 +202,6 @@ def _parse_bool(name: str, text: str) -> bool:
     raise GateError(f"feature gate {name}: must be true or false, not {text!r}")
 
 
-def _suggestion(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+def _suggestion(name: str, valid: list[str]) -> str:
+    near = difflib.get_close_matches(name, valid, n=1, cutoff=0.6)
     return f" (did you mean {near[0]}?)" if near else ""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from koord.api.configuration.features import AgentGate, Gate, ManagerGate, SchedulerGate
-from koord.api.configuration.without_effect import told
+from koord.api.configuration.without_effect import idle_text
 
 _READ: Final = (
     SchedulerGate.MULTI_QUOTA_TREE,
@@ -66,4 +66,4 @@ def gates_warning(gates: Mapping[Any, bool], *, is_asked: bool = True) -> str | 
     idle = sorted(
         (str(gate), reasons[gate]) for gate, is_on in gates.items() if gate in reasons and is_on != gate.default
     )
-    return told(idle, "feature gates")
+    return idle_text(idle, "feature gates")

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, Self, TypeAlias
 from msgspec import Meta
 from msgspec.structs import replace
 
-from koord.api.configuration.component_config import NonNegativeDuration, PluginArgs, each
+from koord.api.configuration.component_config import NonNegativeDuration, PluginArgs, item_faults
 from koord.api.kubernetes.pod import NodeAffinity, TopologySpreadConstraint
 from koord.api.machinery.faults import Fault, join
 from koord.api.machinery.struct import EMPTY, Struct, field
@@ -106,7 +106,7 @@ class _Weighing(Struct):
         return self if self.resources else replace(self, resources=resources)
 
     def faults(self) -> Iterable[Fault]:
-        return each("resources", self.resources, _weight_faults)
+        return item_faults("resources", self.resources, _weight_faults)
 
 
 class ScoringStrategy(_Weighing):
@@ -371,7 +371,7 @@ class NodeResourcesFitArgs(PluginArgs):
             if "/" in group or label_key_fault(group):
                 yield Fault(f"ignoredResourceGroups[{i}]", f"must be a domain without a slash, not {group!r}")
         strategy = self.scoring_strategy
-        yield from _under("scoringStrategy", each("resources", strategy.resources, _weight_faults))
+        yield from _under("scoringStrategy", item_faults("resources", strategy.resources, _weight_faults))
         ratio = strategy.requested_to_capacity_ratio
         if strategy.type == "RequestedToCapacityRatio":
             at = "scoringStrategy.requestedToCapacityRatio"

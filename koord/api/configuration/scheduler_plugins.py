@@ -107,8 +107,8 @@ class Plugins(Struct):
     multi_point: PluginSet = PluginSet()
 
     def at(self, point: str) -> PluginSet:
-        found: PluginSet = getattr(self, POINTS[point])
-        return found
+        plugin_set: PluginSet = getattr(self, POINTS[point])
+        return plugin_set
 
 
 def _refs(text: str) -> tuple[PluginRef, ...]:

@@ -149,8 +149,8 @@ class SloConfig(Struct):
 
     def manifest_data(self) -> dict[str, str]:
         """The map's `data`: only sections in which something is written."""
-        found = ((section.key, section.of(self)) for section in SECTIONS)
-        return {key: msgspec.json.encode(value).decode() for key, value in found if value != type(value)()}
+        sections = ((section.key, section.of(self)) for section in SECTIONS)
+        return {key: msgspec.json.encode(value).decode() for key, value in sections if value != type(value)()}
 
     def _host_applications(self, labels: Mapping[str, str]) -> tuple[HostApplicationSpec, ...]:
         for item in self.host_application.items:
@@ -179,8 +179,8 @@ class SectionKind:
     failed: str
 
     def of(self, config: SloConfig) -> Section:
-        found: Section = getattr(config, self.field)
-        return found
+        section: Section = getattr(config, self.field)
+        return section
 
 
 _SLO: Final = "SLOCfg"
@@ -228,18 +228,18 @@ class Problem:
 def parse(data: Mapping[str, str]) -> SloConfig:
     """The map, or `Invalid` with all faults of all sections. Fields that no one knows are left out, as always."""
     faults: list[Fault] = []
-    found: dict[str, Any] = {}
+    by_field: dict[str, Any] = {}
     for section in SECTIONS:
         text = data.get(section.key)
         if text is None or (section.key == COLOCATION and not text):
             continue
         try:
-            found[section.field] = check(section.type, read_json(text), section.key, allow_unknown=True)
+            by_field[section.field] = check(section.type, read_json(text), section.key, allow_unknown=True)
         except Invalid as invalid:
             faults += [fault.under(section.key) for fault in invalid.faults]
     if faults:
         raise Invalid(names.CONFIGMAP_SLO_CONTROLLER, faults)
-    return SloConfig(**found)
+    return SloConfig(**by_field)
 
 
 def reload(old: SloConfig | None, data: Mapping[str, str] | None) -> tuple[SloConfig, tuple[Problem, ...]]:
@@ -250,7 +250,7 @@ def reload(old: SloConfig | None, data: Mapping[str, str] | None) -> tuple[SloCo
     if data is None:
         return SloConfig(colocation_state="stale"), ()
     problems: list[Problem] = []
-    found: dict[str, Any] = {}
+    by_field: dict[str, Any] = {}
     for section in SECTIONS:
         text = data.get(section.key)
         if text is None or (section.key == COLOCATION and not text):
@@ -258,14 +258,14 @@ def reload(old: SloConfig | None, data: Mapping[str, str] | None) -> tuple[SloCo
         value, its_problems = _tolerant(section, text)
         problems += its_problems
         if value is not None:
-            found[section.field] = value
+            by_field[section.field] = value
         elif old is not None:
-            found[section.field] = section.of(old)
+            by_field[section.field] = section.of(old)
             if section.key == COLOCATION:
-                found["colocation_state"] = "unavailable" if old.colocation_state == "unavailable" else "stale"
+                by_field["colocation_state"] = "unavailable" if old.colocation_state == "unavailable" else "stale"
         elif section.key == COLOCATION:
-            found["colocation_state"] = "unavailable"
-    return SloConfig(**found), tuple(problems)
+            by_field["colocation_state"] = "unavailable"
+    return SloConfig(**by_field), tuple(problems)
 
 
 def picks(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:

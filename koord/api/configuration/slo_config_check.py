@@ -99,8 +99,8 @@ def judge(
 
 
 def section_items(section: object) -> Sequence[NodeItem]:
-    found: Sequence[NodeItem] = getattr(section, "items", ())
-    return found
+    items: Sequence[NodeItem] = getattr(section, "items", ())
+    return items
 
 
 def _refused(reason: Reason, key: str, faults: Iterable[Fault]) -> list[Refusal]:
@@ -263,7 +263,7 @@ def _qos_faults(strategy: ResourceQOSStrategy, effective: ResourceQOSStrategy, b
             yield Fault(f"{name}.resctrlQOS.catRangeStartPercent", f"{wanted}, not {cache.cat_range_start_percent}")
     yield from _network_faults(strategy, bandwidth_bps)
     for name, field in _CLASSES:
-        own, result = (_network_of(each, field) for each in (strategy, effective))
+        own, result = (_network_of(layer, field) for layer in (strategy, effective))
         if own is not None and result is not None:
             yield from _under(f"{name}.networkQOS", _limit_faults(own, result, bandwidth_bps))
 
@@ -295,7 +295,10 @@ def _is_below(limit: int | str, request: int | str, bandwidth_bps: int) -> bool:
     """A percentage and a quantity can be compared where the total is known."""
     if isinstance(limit, int) is isinstance(request, int):
         return quantity_value(limit) < quantity_value(request)
-    in_bps = [quantity_value(each) * (bandwidth_bps if isinstance(each, int) else 100) for each in (limit, request)]
+    in_bps = [
+        quantity_value(bandwidth) * (bandwidth_bps if isinstance(bandwidth, int) else 100)
+        for bandwidth in (limit, request)
+    ]
     return bandwidth_bps > 0 and in_bps[0] < in_bps[1]
 
 

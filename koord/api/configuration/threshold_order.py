@@ -50,7 +50,10 @@ class Findings:
 def of_config(config: SloConfig) -> Findings:
     """For the cluster, and for each kind of node that an entry is for."""
     settings = [config.for_node(labels, {}) for labels in kinds_of_nodes(config)]
-    return Findings.of(check(strategy=each.threshold_layers, colocation=each.colocation_layers) for each in settings)
+    return Findings.of(
+        check(strategy=settings_of_node.threshold_layers, colocation=settings_of_node.colocation_layers)
+        for settings_of_node in settings
+    )
 
 
 def usable(old: SloConfig | None, new: SloConfig) -> tuple[SloConfig, tuple[Problem, ...], tuple[str, ...]]:
@@ -70,7 +73,7 @@ def usable(old: SloConfig | None, new: SloConfig) -> tuple[SloConfig, tuple[Prob
         if own:
             problems.append(Problem(section.key, "invalid", own, f"{section.failed}Invalid"))
     if old is not None and problems:
-        fields = [_FIELDS[each.key] for each in problems]
+        fields = [_FIELDS[problem.key] for problem in problems]
         fields += ["colocation_state"] if "colocation" in fields else []
         new = replace(new, **{field: getattr(old, field) for field in fields})
         findings = of_config(new)
@@ -87,11 +90,11 @@ def _out_of_order(config: SloConfig) -> Iterator[Problem]:
     for section in SECTIONS:
         own = tuple(
             Fault(
-                each.setting.source,
-                f"{each.rung.relation} {each.rung.setting}, not {each.setting.percent}: it counts as {each.counts_as}",
+                low.setting.source,
+                f"{low.rung.relation} {low.rung.setting}, not {low.setting.percent}: it counts as {low.counts_as}",
             )
-            for each in lowered
-            if each.setting.source.startswith(section.key)
+            for low in lowered
+            if low.setting.source.startswith(section.key)
         )
         if own:
             yield Problem(section.key, "out-of-order", own, f"{section.failed}OutOfOrder")
@@ -99,13 +102,13 @@ def _out_of_order(config: SloConfig) -> Iterator[Problem]:
 
 def load_limits(config: SchedulerConfiguration) -> tuple[LoadLimits, ...]:
     """The usage at which each profile of a scheduler stops placing pods; profiles that ignore usage are left out."""
-    found = []
+    limits = []
     for profile in config.profiles:
         if PLUGIN in profile.resolved().at["filter"]:
             args = profile.written_args(PLUGIN)
             assert isinstance(args, LoadAwareSchedulingArgs)
-            found.append(LoadLimits.of(args, f"{PLUGIN}Args of profile {profile.scheduler_name}"))
-    return tuple(found)
+            limits.append(LoadLimits.of(args, f"{PLUGIN}Args of profile {profile.scheduler_name}"))
+    return tuple(limits)
 
 
 def of_nodes(
@@ -127,7 +130,7 @@ def of_nodes(
             reports[key] = list(_judged(meta, load, slo, config))
     if not reports:
         reports[""] = list(_judged(ObjectMeta(), load, None, config))
-    return Findings.of(report for found in reports.values() for report in found)
+    return Findings.of(report for reports_of_kind in reports.values() for report in reports_of_kind)
 
 
 def _judged(
@@ -142,8 +145,8 @@ def _judged(
     if meta.annotations.get(USAGE_THRESHOLDS.key):
         where = f"annotation {USAGE_THRESHOLDS.key} of node {meta.name}"
         own = (LoadLimits.of_annotation(USAGE_THRESHOLDS.read(meta, "Node"), where),)
-    for each in load:
-        yield check((each, *own), strategy, colocation)
+    for limits in load:
+        yield check((limits, *own), strategy, colocation)
     if not load:
         yield check(own, strategy, colocation)
 
@@ -164,5 +167,9 @@ def kinds_of_nodes(config: SloConfig) -> Iterator[dict[str, str]]:
     for item in items:
         if item.node_selector is not None:
             expressions = item.node_selector.match_expressions
-            chosen = {each.key: each.values[0] for each in expressions if each.operator == "In" and each.values}
+            chosen = {
+                requirement.key: requirement.values[0]
+                for requirement in expressions
+                if requirement.operator == "In" and requirement.values
+            }
             yield {**chosen, **item.node_selector.match_labels}

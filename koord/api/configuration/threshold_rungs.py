@@ -81,7 +81,7 @@ def in_order(
 ) -> tuple[ResourceThresholdStrategy, ColocationStrategy, tuple[Lowered, ...]]:
     """A node's settings in the nearest safe order, and what was lowered for that. `strategy` and `colocation` are what
     the layers come to."""
-    found: list[Lowered] = []
+    lowered: list[Lowered] = []
     if not strategy_layers or not strategy.enable:
         return strategy, colocation, ()
     for dimension in DIMENSIONS:
@@ -89,10 +89,10 @@ def in_order(
         of_bands = (agent_rungs(strategy_layers, dimension, band) for band in (PriorityClass.FREE, PriorityClass.MID))
         for low, high in dict.fromkeys(pair for rungs in of_bands for pair in itertools.pairwise(rungs)):
             if low.setting.percent >= high.setting.percent > 1:
-                found.append(Lowered(low.setting, high, high.setting.percent - 1))
+                lowered.append(Lowered(low.setting, high, high.setting.percent - 1))
                 name = _ACT if low.name == "act" else f"{dimension}_evict_lower_percent"
                 strategy = replace(strategy, **{name: high.setting.percent - 1})
-        counted = {each.setting: each.counts_as for each in found}
+        counted = {low_rung.setting: low_rung.counts_as for low_rung in lowered}
         lending = lend_max(colocation_layers, dimension, PriorityClass.BATCH)
         batch = agent_rungs(strategy_layers, dimension, PriorityClass.BATCH)
         for rung in batch if lending is not None else ():
@@ -101,9 +101,11 @@ def in_order(
             bound = max(0, percent if rung.name == "restore" else percent - 1)
             if bound < counted.get(lending, lending.percent):
                 counted[lending] = bound
-                found = [each for each in found if each.setting is not lending] + [Lowered(lending, rung, bound)]
+                lowered = [low_rung for low_rung in lowered if low_rung.setting is not lending] + [
+                    Lowered(lending, rung, bound)
+                ]
                 colocation = replace(colocation, **{f"{dimension}_reclaim_threshold_percent": bound})
-    return strategy, colocation, tuple(found)
+    return strategy, colocation, tuple(lowered)
 
 
 def lend_max(colocation: Sequence[Layer], dimension: Dimension, band: PriorityClass) -> Setting | None:

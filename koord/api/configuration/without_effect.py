@@ -65,37 +65,37 @@ def descheduler_warning(config: DeschedulerConfiguration) -> str | None:
     """Of fields that differ from their defaults."""
     idle = list(zip(_set(config, DESCHEDULER_FIELDS), DESCHEDULER_FIELDS.values(), strict=True))
     for at, profile in enumerate(config.profiles):
-        for each in profile.plugin_config:
-            if isinstance(each.args, CustomPriorityArgs):
-                for number, level in enumerate(each.args.eviction_order):
-                    where = f"profiles[{at}].pluginConfig {each.name}: evictionOrder[{number}]."
+        for plugin in profile.plugin_config:
+            if isinstance(plugin.args, CustomPriorityArgs):
+                for number, level in enumerate(plugin.args.eviction_order):
+                    where = f"profiles[{at}].pluginConfig {plugin.name}: evictionOrder[{number}]."
                     idle += [(where + name, _YET) for field, name in LEVEL_FIELDS.items() if getattr(level, field)]
-    return told([each for each in idle if each[0]], "fields of the configuration")
+    return idle_text([idle_field for idle_field in idle if idle_field[0]], "fields of the configuration")
 
 
 def configuration_warning(config: SchedulerConfiguration) -> str | None:
     """Of fields that differ from their defaults."""
     idle = [(name, _YET) for name in _set(config, SCHEDULER_FIELDS)]
     for at, profile in enumerate(config.profiles):
-        for each in profile.plugin_config:
-            if isinstance(each.args, PluginArgs):
-                reasons = PLUGIN_FIELDS.get(type(each.args), {})
-                written = zip(_set(each.args, reasons), reasons.values(), strict=True)
-                where = f"profiles[{at}].pluginConfig {each.name}: "
+        for plugin in profile.plugin_config:
+            if isinstance(plugin.args, PluginArgs):
+                reasons = PLUGIN_FIELDS.get(type(plugin.args), {})
+                written = zip(_set(plugin.args, reasons), reasons.values(), strict=True)
+                where = f"profiles[{at}].pluginConfig {plugin.name}: "
                 idle += [(where + name, why) for name, why in written if name]
-    return told([each for each in idle if each[0]], "fields of the configuration")
+    return idle_text([idle_field for idle_field in idle if idle_field[0]], "fields of the configuration")
 
 
-def told(idle: Iterable[tuple[str, str]], what: str) -> str | None:
+def idle_text(idle: Iterable[tuple[str, str]], what: str) -> str | None:
     """One warning about things without effect, with their reasons; those without one have no effect yet."""
     by_reason: dict[str, list[str]] = {}
     for name, why in idle:
         by_reason.setdefault(why, []).append(name)
     yet = by_reason.pop(_YET, [])
-    found = [f"{what} that have no effect yet: {', '.join(yet)}"] if yet else []
+    sentences = [f"{what} that have no effect yet: {', '.join(yet)}"] if yet else []
     for why, names in by_reason.items():
-        found.append(f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} no effect: {why}")
-    return "; ".join(found) or None
+        sentences.append(f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} no effect: {why}")
+    return "; ".join(sentences) or None
 
 
 def _set(of: msgspec.Struct, names: Iterable[str]) -> Iterator[str]:

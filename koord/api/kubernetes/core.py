@@ -28,7 +28,7 @@ class NamespaceStatus(Struct):
     @property
     def holding_up(self) -> tuple[str, ...]:
         """What keeps a namespace that is being deleted, in the words of its controller."""
-        return tuple(each.message for each in self.conditions if each.status == "True")
+        return tuple(condition.message for condition in self.conditions if condition.status == "True")
 
 
 class Namespace(Struct):

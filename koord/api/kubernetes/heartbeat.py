@@ -14,7 +14,7 @@ NODE_LEASES: Final = "kube-node-lease"
 LEASE_S: Final = 40
 
 
-def conditions(known: Node | None, now_s: float) -> list[Json]:
+def conditions(node: Node | None, now_s: float) -> list[Json]:
     """Ready and without any pressure, as a node says it with each heartbeat.
 
     `known` is the present node: a condition keeps the time since when it holds.
@@ -27,7 +27,7 @@ def conditions(known: Node | None, now_s: float) -> list[Json]:
     )
     said: list[Json] = []
     for type_, status, reason, message in wanted:
-        was = known.status.condition(type_) if known is not None else None
+        was = node.status.condition(type_) if node is not None else None
         since = was.last_transition_time if was is not None and was.status == status else None
         times = {"lastHeartbeatTime": from_seconds(now_s), "lastTransitionTime": since or from_seconds(now_s)}
         said.append({"type": type_, "status": status, "reason": reason, "message": message, **times})

@@ -32,10 +32,10 @@ def workloads_of(meta: ObjectMeta, namespace: str = "") -> tuple[Workload, ...]:
 
 
 def owners(owner: OwnerReference, labels: Mapping[str, str], namespace: str) -> tuple[Workload, ...]:
-    found = [Workload(namespace, owner.kind, owner.name)]
+    workloads = [Workload(namespace, owner.kind, owner.name)]
     suffix = f"-{labels.get(TEMPLATE_HASH, '')}"
     if owner.kind == "ReplicaSet" and len(suffix) > 1 and owner.name.endswith(suffix):
-        found.append(Workload(namespace, "Deployment", owner.name.removesuffix(suffix)))
+        workloads.append(Workload(namespace, "Deployment", owner.name.removesuffix(suffix)))
     elif owner.kind == "Job" and (match := _OF_CRON_JOB.fullmatch(owner.name)):
-        found.append(Workload(namespace, "CronJob", match[1]))
-    return tuple(found)
+        workloads.append(Workload(namespace, "CronJob", match[1]))
+    return tuple(workloads)

@@ -62,12 +62,12 @@ _AMOUNTS_KEPT: Final = 16384
 def _shared(amounts: ResourceList) -> ResourceList:
     """The first map that was equal to this one. Bounded: what is dropped is only no longer shared with what comes."""
     key = tuple(amounts.items())
-    known = _known_amounts.get(key)
-    if known is None:
+    stored_known = _known_amounts.get(key)
+    if stored_known is None:
         if len(_known_amounts) >= _AMOUNTS_KEPT:
             _known_amounts.clear()
-        known = _known_amounts[key] = amounts
-    return known
+        stored_known = _known_amounts[key] = amounts
+    return stored_known
 
 
 class ContainerPort(Struct):

@@ -60,17 +60,17 @@ def set_service_account(pod: Obj) -> None:
 
 def give_amounts(pod: Obj, ranges: Iterable[Obj]) -> None:
     """The requests and limits that a namespace's LimitRanges give by default."""
-    for each in ranges:
+    for limit_range in ranges:
         requests: dict[str, Any] = {}
         limits: dict[str, Any] = {}
-        for bound in bounds(each, "Container"):
+        for bound in bounds(limit_range, "Container"):
             requests |= bound.get("defaultRequest") or {}
             limits |= bound.get("default") or {}
-        told = [*_given(pod, "containers", "container", requests, limits)]
-        told += _given(pod, "initContainers", "init container", requests, limits)
-        if told:
+        refusals = [*_given(pod, "containers", "container", requests, limits)]
+        refusals += _given(pod, "initContainers", "init container", requests, limits)
+        if refusals:
             annotations = pod["metadata"].setdefault("annotations", {})
-            annotations[LIMIT_RANGER_NOTE] = "LimitRanger plugin set: " + "; ".join(told)
+            annotations[LIMIT_RANGER_NOTE] = "LimitRanger plugin set: " + "; ".join(refusals)
 
 
 def default_limit_range(obj: Obj) -> None:
@@ -111,8 +111,8 @@ def add_tolerations(pod: Obj) -> None:
     tolerated = {
         key
         for key in _TAINTS
-        for each in tolerations
-        if each.get("key", "") in (key, "") and each.get("effect", "") in ("NoExecute", "")
+        for toleration in tolerations
+        if toleration.get("key", "") in (key, "") and toleration.get("effect", "") in ("NoExecute", "")
     }
     missing = [key for key in _TAINTS if key not in tolerated]
     if missing:
@@ -156,8 +156,8 @@ def set_priority(pod: Obj, class_of: Callable[[str], Obj | None], classes: Calla
 
 def global_default(classes: Iterable[Obj]) -> Obj | None:
     """The class for pods that name none. Should there be several by a race, the lowest."""
-    defaults = [each for each in classes if each.get("globalDefault")]
-    return min(defaults, key=lambda each: int(each.get("value", 0)), default=None)
+    defaults = [class_ for class_ in classes if class_.get("globalDefault")]
+    return min(defaults, key=lambda class_: int(class_.get("value", 0)), default=None)
 
 
 def set_runtime(pod: Obj, classes: Callable[[str], Obj | None]) -> None:
@@ -181,7 +181,7 @@ def set_runtime(pod: Obj, classes: Callable[[str], Obj | None]) -> None:
     if selector:
         spec["nodeSelector"] = selector
     own = list(spec.get("tolerations") or ())
-    more = [each for each in where.get("tolerations") or () if each not in own]
+    more = [toleration for toleration in where.get("tolerations") or () if toleration not in own]
     if more:
         spec["tolerations"] = own + more
 
@@ -190,7 +190,7 @@ def runtime_of(pod: Obj, classes: Callable[[str], Obj | None]) -> Obj | None:
     name = pod["spec"].get("runtimeClassName")
     if name is None:
         return None
-    found = classes(name)
-    if found is None:
+    runtime_class = classes(name)
+    if runtime_class is None:
         raise PodRefused(f'pod rejected: RuntimeClass "{name}" not found')
-    return found
+    return runtime_class

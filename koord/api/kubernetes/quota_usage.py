@@ -120,7 +120,7 @@ def counts(quota: Obj, group: str, plural: str, obj: Obj) -> bool:
     wanted += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     if not wanted:
         return True
-    return (group, plural) == ("", "pods") and all(_in_scope(each, obj) for each in wanted)
+    return (group, plural) == ("", "pods") and all(_in_scope(scope, obj) for scope in wanted)
 
 
 def _in_scope(scope: Obj, pod: Obj) -> bool:
@@ -172,7 +172,7 @@ def _looks_around(affinity: Obj) -> bool:
         part = affinity.get(key) or {}
         terms = list(part.get("requiredDuringSchedulingIgnoredDuringExecution") or ())
         preferred = part.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-        terms += [each.get("podAffinityTerm") or {} for each in preferred]
+        terms += [preference.get("podAffinityTerm") or {} for preference in preferred]
         if any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in terms):
             return True
     return False
@@ -188,8 +188,8 @@ def unsaid(pod: Obj, names: Iterable[str]) -> str:
         resources = container.get("resources") or {}
         for name in wanted - _compute(resources.get("requests") or {}, resources.get("limits") or {}).keys():
             missing.setdefault(name, set()).add(container.get("name", ""))
-    told = "; ".join(f"{name} for: {','.join(sorted(missing[name]))}" for name in sorted(missing))
-    return f"must specify {told}" if told else ""
+    missing_of = "; ".join(f"{name} for: {','.join(sorted(missing[name]))}" for name in sorted(missing))
+    return f"must specify {missing_of}" if missing_of else ""
 
 
 def grown(now: Amounts, before: Amounts) -> dict[str, str]:

@@ -92,10 +92,10 @@ def amounts(resources: ResourceList, *, capped: bool = False) -> dict[str, int]:
 def stored_amounts(resources: ResourceList) -> dict[str, int]:
     """Amounts of a stored object: within bounds, and without invalid quantities."""
     try:
-        found = amounts(resources, capped=True)
+        parsed = amounts(resources, capped=True)
     except QuantityError:
-        found = amounts({name: each for name, each in resources.items() if _is_quantity(each)}, capped=True)
-    return {name: stored_amount(amount) for name, amount in found.items()}
+        parsed = amounts({name: amount for name, amount in resources.items() if _is_quantity(amount)}, capped=True)
+    return {name: stored_amount(amount) for name, amount in parsed.items()}
 
 
 def _is_quantity(written: Number) -> bool:

@@ -67,15 +67,15 @@ def taint_faults(taints: Sequence[Taint]) -> Iterator[Fault]:
 
 def toleration_faults(tolerations: Sequence[Toleration]) -> Iterator[Fault]:
     """What an API server would refuse of a pod's tolerations: they cover nothing, or not what they seem to."""
-    for i, each in enumerate(tolerations):
-        at, operator = f"[{i}]", each.operator or TolerationOperator.EQUAL
+    for i, toleration in enumerate(tolerations):
+        at, operator = f"[{i}]", toleration.operator or TolerationOperator.EQUAL
         if operator not in OPERATORS:
             yield Fault(f"{at}.operator", f"must be one of {', '.join(OPERATORS)}, not {str(operator)[:60]!r}")
-        elif not each.key and operator is not TolerationOperator.EXISTS:
+        elif not toleration.key and operator is not TolerationOperator.EXISTS:
             yield Fault(f"{at}.operator", f"must be Exists where no key is given, not {operator}")
-        if operator is TolerationOperator.EXISTS and each.value:
+        if operator is TolerationOperator.EXISTS and toleration.value:
             yield Fault(f"{at}.value", "must be empty where the operator is Exists")
-        if each.effect and each.effect not in EFFECTS:
-            yield Fault(f"{at}.effect", f"must be one of {', '.join(EFFECTS)}, not {str(each.effect)[:60]!r}")
-        elif each.toleration_seconds is not None and each.effect != TaintEffect.NO_EXECUTE:
+        if toleration.effect and toleration.effect not in EFFECTS:
+            yield Fault(f"{at}.effect", f"must be one of {', '.join(EFFECTS)}, not {str(toleration.effect)[:60]!r}")
+        elif toleration.toleration_seconds is not None and toleration.effect != TaintEffect.NO_EXECUTE:
             yield Fault(f"{at}.effect", "must be NoExecute where tolerationSeconds is given")

@@ -80,10 +80,10 @@ def describe(data: object, fallback: str) -> str:
 
 
 def _decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
-    found = _DECODERS.get(type_)
-    if found is None:
-        found = _DECODERS[type_] = msgspec.json.Decoder(type_)
-    return found
+    decoder = _DECODERS.get(type_)
+    if decoder is None:
+        decoder = _DECODERS[type_] = msgspec.json.Decoder(type_)
+    return decoder
 
 
 def _parse(type_: type[Any], data: bytes | bytearray | memoryview | str) -> object:

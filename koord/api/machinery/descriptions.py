@@ -16,10 +16,10 @@ import msgspec
 
 def field_descriptions(type_: type[msgspec.Struct]) -> dict[str, str]:
     """Description by (Python) name of the field, inherited fields included. Fields without one are absent."""
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for base in reversed(type_.__mro__):
-        found.update(_module(base.__module__).get(base.__qualname__, {}))
-    return found
+        descriptions.update(_module(base.__module__).get(base.__qualname__, {}))
+    return descriptions
 
 
 def type_description(type_: type[msgspec.Struct]) -> str:
@@ -40,9 +40,9 @@ def _module(name: str) -> dict[str, dict[str, str]]:
 
 
 def _class(node: ast.ClassDef) -> dict[str, str]:
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for field, below in zip(node.body, node.body[1:], strict=False):
         match field, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                found[name] = " ".join(text.split())
-    return found
+                descriptions[name] = " ".join(text.split())
+    return descriptions

@@ -156,15 +156,15 @@ def _walk_struct(
     if not isinstance(value, Mapping):
         faults.append(Fault(path, f"must be an object, not {_shown(value)}"))
         return value
-    known = {field.encode_name: field for field in type_.fields}
+    fields = {field.encode_name: field for field in type_.fields}
     cleaned: dict[str, object] = {}
     for key, item in value.items():
-        if key not in known:
+        if key not in fields:
             if not allow_unknown:
-                faults.append(unknown_field(join(path, str(key)), known))
+                faults.append(unknown_field(join(path, str(key)), fields))
         elif item is not None:
-            cleaned[key] = _walk(known[key].type, item, join(path, key), faults, allow_unknown)
-    for name, field in known.items():
+            cleaned[key] = _walk(fields[key].type, item, join(path, key), faults, allow_unknown)
+    for name, field in fields.items():
         if field.required and name not in cleaned and not any(f.path == join(path, name) for f in faults):
             faults.append(Fault(join(path, name), "is required"))
     return cleaned
@@ -291,11 +291,11 @@ def unknown_field(path: str, valid: Collection[str]) -> Fault:
     return Fault(path, f"unknown field{_suggestion(path.rpartition('.')[2], valid)}")
 
 
-def _suggestion(name: str, known: Iterable[str]) -> str:
+def _suggestion(name: str, valid_names: Iterable[str]) -> str:
     import difflib
 
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
+    near = difflib.get_close_matches(name, list(valid_names), n=1, cutoff=0.7)
     if near:
         return f" (did you mean {near[0]}?)"
-    valid = sorted(known)
+    valid = sorted(valid_names)
     return f" (valid: {', '.join(valid)})" if 0 < len(valid) <= _FEW else ""

@@ -71,23 +71,23 @@ _known: dict[type, dict[int, _Field]] = {}
 
 
 def _fields_of(kind: type) -> dict[int, _Field]:
-    found = _known.get(kind)
-    if found is None:
-        found = _known[kind] = dict(_read_fields(kind))
-    return found
+    fields_by_number = _known.get(kind)
+    if fields_by_number is None:
+        fields_by_number = _known[kind] = dict(_read_fields(kind))
+    return fields_by_number
 
 
 def _read_fields(kind: type) -> Iterator[tuple[int, _Field]]:
     hints = get_type_hints(kind)
-    for each in fields(kind):
-        if _NUMBER in each.metadata:
-            number = each.metadata[_NUMBER]
-            yield number, _field(each.name, number, hints[each.name])
+    for declared in fields(kind):
+        if _NUMBER in declared.metadata:
+            number = declared.metadata[_NUMBER]
+            yield number, _field(declared.name, number, hints[declared.name])
 
 
 def _field(name: str, number: int, hint: Any) -> _Field:
     if isinstance(hint, UnionType):
-        (hint,) = [each for each in get_args(hint) if each is not NoneType]
+        (hint,) = [part_type for part_type in get_args(hint) if part_type is not NoneType]
     if get_origin(hint) is list:
         return _Field(name, number, True, False, get_args(hint)[0])
     if get_origin(hint) is dict:
@@ -99,7 +99,7 @@ def decode(kind: type[M], data: bytes, deep: int = 0) -> M:
     """Raises MessageError."""
     if deep > DEEPEST:
         raise MessageError(f"more than {DEEPEST} messages in each other")
-    known, found = _fields_of(kind), kind()
+    fields_by_number, decoded = _fields_of(kind), kind()
     unknown, place, end = bytearray(), 0, len(data)
     while place < end:
         begins = place
@@ -116,17 +116,17 @@ def decode(kind: type[M], data: bytes, deep: int = 0) -> M:
                 raise MessageError("a fixed-size number is cut off")
         else:
             raise MessageError(f"there is no wire type {wire}")
-        each = known.get(key >> 3)
-        if each is None or not _suits(each, wire):
+        message_field = fields_by_number.get(key >> 3)
+        if message_field is None or not _suits(message_field, wire):
             unknown += data[begins:place]
         else:
-            _put(found, each, _value(each.of, value, deep))
-    found.unknown = bytes(unknown)
-    return found
+            _put(decoded, message_field, _value(message_field.of, value, deep))
+    decoded.unknown = bytes(unknown)
+    return decoded
 
 
-def _suits(each: _Field, wire: int) -> bool:
-    return wire == (VARINT if each.of in (int, bool) else BYTES)
+def _suits(message_field: _Field, wire: int) -> bool:
+    return wire == (VARINT if message_field.of in (int, bool) else BYTES)
 
 
 def _value(of: type, value: int | bytes, deep: int) -> Any:
@@ -142,24 +142,24 @@ def _value(of: type, value: int | bytes, deep: int) -> Any:
     return decode(of, value, deep + 1)
 
 
-def _put(found: Message, each: _Field, value: Any) -> None:
-    if each.is_map:
-        getattr(found, each.name)[value.key] = value.value
-    elif each.is_many:
-        getattr(found, each.name).append(value)
+def _put(into: Message, message_field: _Field, value: Any) -> None:
+    if message_field.is_map:
+        getattr(into, message_field.name)[value.key] = value.value
+    elif message_field.is_many:
+        getattr(into, message_field.name).append(value)
     else:
-        setattr(found, each.name, value)
+        setattr(into, message_field.name, value)
 
 
 def encode(of: Message) -> bytes:
     """Values that are their type's zero are left out, as proto3 does."""
     out = bytearray()
-    for number, each in _fields_of(type(of)).items():
-        value = getattr(of, each.name)
-        if each.is_map:
+    for number, message_field in _fields_of(type(of)).items():
+        value = getattr(of, message_field.name)
+        if message_field.is_map:
             for key, text in value.items():
                 out += message(number, encode(_Entry(key, text)))
-        elif each.is_many:
+        elif message_field.is_many:
             for one in value:
                 out += _one(number, one)
         elif value or is_dataclass(value):

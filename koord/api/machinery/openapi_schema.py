@@ -22,7 +22,7 @@ def from_openapi(source: Mapping[str, Any]) -> Schema:
     return Schema(
         type=source.get("type") or "any",
         format=source.get("format", ""),
-        properties={name: from_openapi(each) for name, each in (source.get("properties") or {}).items()},
+        properties={name: from_openapi(schema) for name, schema in (source.get("properties") or {}).items()},
         values=values,
         items=from_openapi(items) if isinstance(items, Mapping) else None,
         required=tuple(source.get("required") or ()),
@@ -59,4 +59,4 @@ def from_openapi(source: Mapping[str, Any]) -> Schema:
 
 
 def _several(sources: list[Mapping[str, Any]] | None) -> tuple[Schema, ...]:
-    return tuple(from_openapi(each) for each in sources or ())
+    return tuple(from_openapi(source) for source in sources or ())

@@ -25,11 +25,11 @@ _made: Final[dict[tuple[int, bool], tuple[inspect.Type, Cleaner]]] = {}
 
 def cleaned(info: inspect.Type, allow_unknown: bool, fits: Fits) -> Cleaner:
     """The cleaner for a type. `fits` judges scalars."""
-    known = _made.get((id(info), allow_unknown))
-    if known is None:
-        known = (info, _make(info, allow_unknown, fits))
-        _made[id(info), allow_unknown] = known
-    return known[1]
+    remembered = _made.get((id(info), allow_unknown))
+    if remembered is None:
+        remembered = (info, _make(info, allow_unknown, fits))
+        _made[id(info), allow_unknown] = remembered
+    return remembered[1]
 
 
 def _make(info: inspect.Type, allow_unknown: bool, fits: Fits) -> Cleaner:
@@ -39,7 +39,9 @@ def _make(info: inspect.Type, allow_unknown: bool, fits: Fits) -> Cleaner:
         case inspect.AnyType() | inspect.RawType():
             return _anything
         case inspect.UnionType(types=types):
-            members = [cleaned(each, allow_unknown, fits) for each in types if not isinstance(each, inspect.NoneType)]
+            members = [
+                cleaned(member, allow_unknown, fits) for member in types if not isinstance(member, inspect.NoneType)
+            ]
             return _either(members, len(members) < len(types))
         case inspect.StructType():
             return _struct(info, allow_unknown, fits)
@@ -79,13 +81,13 @@ def _checked(inner: Cleaner, check: Callable[[object], object] | None) -> Cleane
         return inner
 
     def clean(value: Any) -> Any:
-        found = inner(value)
+        value_read = inner(value)
         if value is not None:
             try:
                 check(value)
             except ValueError:
                 raise Doubtful from None
-        return found
+        return value_read
 
     return clean
 
@@ -111,18 +113,18 @@ def _struct(info: inspect.StructType, allow_unknown: bool, fits: Fits) -> Cleane
     def clean(value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise Doubtful
-        found = {}
+        values = {}
         for key, item in value.items():
             field = fields.get(key)
             if field is None:
                 if not allow_unknown:
                     raise Doubtful
             elif item is not None:
-                found[key] = field(item)
+                values[key] = field(item)
         for name in required:
-            if name not in found:
+            if name not in values:
                 raise Doubtful
-        return found
+        return values
 
     # Known before its fields are, because a type may contain itself.
     _made[id(info), allow_unknown] = (info, clean)

@@ -26,8 +26,8 @@ def salvage(type_: type[T], data: object, *, allow_unknown: bool = False) -> tup
         try:
             return check(type_, data, "", allow_unknown=allow_unknown), tuple(faults)
         except Invalid as invalid:
-            known = {fault.path for fault in faults}
-            faults += [fault for fault in invalid.faults if not faults or fault.path not in known]
+            paths = {fault.path for fault in faults}
+            faults += [fault for fault in invalid.faults if not faults or fault.path not in paths]
             cured = data
             for fault in invalid.faults:
                 cured = _without(cured, [key or name for key, name in _TOKEN.findall(fault.path)])

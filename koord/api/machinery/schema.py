@@ -118,14 +118,14 @@ def _schema(type_: inspect.Type) -> Schema:
 
 
 def _struct(info: inspect.StructType) -> Schema:
-    told = field_descriptions(info.cls)
+    descriptions = field_descriptions(info.cls)
     properties: Schema = {}
     for field in info.fields:
         if isinstance(field.type, inspect.StructType) and field.type.cls is ObjectMeta:
             # The API server knows metadata and refuses a schema that describes it.
             properties[field.encode_name] = {"type": "object"}
             continue
-        description = told.get(field.name)
+        description = descriptions.get(field.name)
         properties[field.encode_name] = {
             **({"description": description} if description else {}),
             **_schema(field.type),

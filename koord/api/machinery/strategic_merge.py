@@ -151,8 +151,8 @@ def _merge_in_order(result: Map, patch: Map, directive: str, schema: Schema) -> 
         raise _bad_type("[]interface {}", order)
     key = _after_slash(directive, _BAD_ORDER_LIST)
     current, wanted = result.get(key), patch.get(key)
-    for found, where in ((key in result, current), (key in patch, wanted)):
-        if found and not isinstance(where, list):
+    for is_there, where in ((key in result, current), (key in patch, wanted)):
+        if is_there and not isinstance(where, list):
             raise _bad_type("[]interface {}", where)
     below = _list_field(schema, key)
     merge_key = below.patch_merge_key
@@ -186,13 +186,13 @@ def _left_behind(current: list[Any], patch: list[Any], merge_key: str) -> list[A
     kept, freed = _deleted(current, [item[merge_key] for item in patch if item.get(_DIRECTIVE) == "delete"], merge_key)
     if any(item.get(_DIRECTIVE) == "replace" for item in patch):
         return kept + freed
-    known = _Index(kept, merge_key)
+    index = _Index(kept, merge_key)
     room = len(freed)
     for item in patch:
         if not room:
             break
-        if _DIRECTIVE not in item and known.find(item[merge_key]) is None:
-            known.add(item[merge_key], len(kept))
+        if _DIRECTIVE not in item and index.find(item[merge_key]) is None:
+            index.add(item[merge_key], len(kept))
             kept.append(item)
             room -= 1
     return kept + freed[len(freed) - room :]
@@ -264,18 +264,18 @@ def _merged_list(current: list[Any], patch: list[Any], schema: Schema, deleting:
         raise _failed("cannot merge lists without merge key for struct")
     current, patch = _with_special_items(current, patch, merge_key)
     merged = list(current)
-    known = _Index(merged, merge_key)
+    index = _Index(merged, merge_key)
     for item in patch:
         if merge_key not in item:
             raise _no_merge_key(item, merge_key)
-        place = known.find(item[merge_key])
+        place = index.find(item[merge_key])
         if place is None:
-            known.add(item[merge_key], len(merged))
+            index.add(item[merge_key], len(merged))
             merged.append(item)
         else:
             if item[merge_key] is None:
                 # The null takes the key away.
-                known.forget(None)
+                index.forget(None)
             merged[place] = _merged_map(merged[place], item, schema.items or _NO_SCHEMA)
     named, others = _parted(merged, patch, merge_key)
     return _in_order(named, others, patch, current, merge_key)
@@ -303,7 +303,7 @@ def _with_special_items(current: list[Any], patch: list[Any], merge_key: str) ->
     if replacing:
         return plain, []
     if deleted:
-        current = [each for each in current if merge_key not in each or _hashable(each[merge_key]) not in deleted]
+        current = [item for item in current if merge_key not in item or _hashable(item[merge_key]) not in deleted]
     return current, plain
 
 
@@ -315,13 +315,13 @@ def _parted(items: list[Any], by: list[Any], merge_key: str) -> tuple[list[Any],
         return list(compress(items, is_named)), [item for item, is_ in zip(items, is_named, strict=True) if not is_]
     named: list[Any] = []
     others: list[Any] = []
-    known = _Index(by, merge_key)
+    index = _Index(by, merge_key)
     for item in items:
         if not isinstance(item, dict):
             raise _bad_type("map[string]interface {}", item)
         if merge_key not in item:
             raise _no_merge_key(item, merge_key)
-        (others if known.find(item[merge_key]) is None else named).append(item)
+        (others if index.find(item[merge_key]) is None else named).append(item)
     return named, others
 
 
@@ -458,29 +458,29 @@ def _element_is_map(*lists: list[Any]) -> bool:
 
 def _field(schema: Schema, key: str) -> Schema:
     """The schema of a struct's field. The real server knows no way to merge maps below maps with free keys."""
-    found = schema.properties.get(key)
-    if found is None:
-        for name, each in schema.properties.items():
+    property_schema = schema.properties.get(key)
+    if property_schema is None:
+        for name, inner in schema.properties.items():
             if name.lower() == key.lower():
-                return each
+                return inner
         if schema.preserve_unknown and not schema.ref:
             return _OPEN
         if schema.values is not None:
             raise _failed("merging an object in json but data type is not struct, instead is: map")
         name = schema.ref.rpartition(".")[2]
         raise _failed(f'unable to find api field in struct {name} for the json field "{key}"')
-    return found
+    return property_schema
 
 
 def _list_field(schema: Schema, key: str) -> Schema:
-    found = _field(schema, key)
-    if found.type != "array" and found is not _OPEN:
+    field_schema = _field(schema, key)
+    if field_schema.type != "array" and field_schema is not _OPEN:
         raise _failed("expected slice or array type, but got: struct")
-    return found
+    return field_schema
 
 
 def _strategy(schema: Schema) -> str:
-    return next((each for each in schema.patch_strategies if each != "retainKeys"), "")
+    return next((strategy for strategy in schema.patch_strategies if strategy != "retainKeys"), "")
 
 
 def _after_slash(key: str, fault: str) -> str:

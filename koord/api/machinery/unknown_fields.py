@@ -20,18 +20,18 @@ def unknown_with_valid(schema: Schema, value: object, path: str = "") -> list[tu
 
 def _unknown(schema: Schema, value: object) -> list[tuple[str, Collection[str]]]:
     """Paths are put together on the way out: most objects have no unknown field."""
-    found: list[tuple[str, Collection[str]]] = []
+    unknown_here: list[tuple[str, Collection[str]]] = []
     if isinstance(value, dict) and not schema.preserve_unknown:
         properties, values = schema.properties, schema.values
         for key, item in value.items():
             inner = properties.get(key) or values
             if inner is None:
                 if schema.type == "object":
-                    found.append((key, properties.keys()))
+                    unknown_here.append((key, properties.keys()))
             elif isinstance(item, dict | list) and (within := _unknown(inner, item)):
-                found += ((join(key, where), valid) for where, valid in within)
+                unknown_here += ((join(key, where), valid) for where, valid in within)
     elif isinstance(value, list) and schema.items is not None:
         for i, item in enumerate(value):
             if isinstance(item, dict | list) and (within := _unknown(schema.items, item)):
-                found += ((join(f"[{i}]", where), valid) for where, valid in within)
-    return found
+                unknown_here += ((join(f"[{i}]", where), valid) for where, valid in within)
+    return unknown_here

@@ -77,17 +77,17 @@ class Schedulers:
 
 def schedulers(leases: Iterable[Lease], now_s: float) -> Schedulers:
     """Reads the leases of kube-system and koordinator-system, and all announcements."""
-    known = list(leases)
-    announcing = {each.spec.holder_identity for each in known if _is_announcement(each)}
-    found: dict[str, SchedulerLease] = {}
-    for each in known:
-        if not _is_announcement(each) and each.spec.holder_identity in announcing:
+    all_leases = list(leases)
+    announcing = {lease.spec.holder_identity for lease in all_leases if _is_announcement(lease)}
+    by_name: dict[str, SchedulerLease] = {}
+    for lease in all_leases:
+        if not _is_announcement(lease) and lease.spec.holder_identity in announcing:
             # The election of a scheduler that announces what it schedules for: its lease may have any name.
             continue
-        name, held = _scheduler_name(each), _held(each, now_s)
-        if name not in found or held.age_s < found[name].age_s:
-            found[name] = held
-    return Schedulers(found)
+        name, held = _scheduler_name(lease), _held(lease, now_s)
+        if name not in by_name or held.age_s < by_name[name].age_s:
+            by_name[name] = held
+    return Schedulers(by_name)
 
 
 def _is_announcement(lease: Lease) -> bool:

@@ -25,9 +25,9 @@ def opened(configuration: Mapping[str, Any], namespace: str) -> dict[str, Any] |
     """The patch after which nothing waits for these webhooks; None if nothing does, or if they are koord's, in
     `namespace`."""
     entries: list[Entry] = list(configuration.get("webhooks") or ())
-    if any(_service_namespace(each) == namespace for each in entries):
+    if any(_service_namespace(entry) == namespace for entry in entries):
         return None
-    failing = {str(each.get("name")): _FAIL for each in entries if each.get("failurePolicy", _FAIL) == _FAIL}
+    failing = {str(entry.get("name")): _FAIL for entry in entries if entry.get("failurePolicy", _FAIL) == _FAIL}
     if not failing:
         return None
     annotations: dict[str, str] = {_POLICIES: msgspec.json.encode(failing).decode()}
@@ -79,8 +79,8 @@ def _entries(text: str) -> list[dict[str, Any]] | None:
 
 def _with(entries: Iterable[Entry], policies: Mapping[str, str]) -> list[dict[str, Any]]:
     return [
-        {**each, "failurePolicy": policies[each["name"]]} if each.get("name") in policies else dict(each)
-        for each in entries
+        {**entry, "failurePolicy": policies[entry["name"]]} if entry.get("name") in policies else dict(entry)
+        for entry in entries
     ]
 
 

@@ -30,7 +30,7 @@ def policy_of(asked: NodeMetricCollectPolicy | None, default: ReportPolicy) -> R
     return ReportPolicy(
         _within_a_day(asked.report_interval_seconds, default.report_s),
         _within_a_day(asked.aggregate_duration_seconds, default.window_s),
-        tuple(_within_a_day(stored_duration(each), 1.0) for each in longer.durations)
+        tuple(_within_a_day(stored_duration(duration), 1.0) for duration in longer.durations)
         if longer is not None
         else default.longer_s,
         asked.node_memory_collect_policy or default.memory,

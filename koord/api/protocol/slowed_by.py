@@ -60,12 +60,12 @@ def paired_of(workloads: Sequence[Workload]) -> PairedWorkload | None:
 
 def blames_in(pod: PodMetricInfo) -> Iterator[Blame]:
     """The blames of one pod. A blame that cannot be read, or names another namespace's victim, is skipped."""
-    told: Any = pod.extensions.get(SLOWED_BY)
-    if not isinstance(told, list | tuple):
+    reported: Any = pod.extensions.get(SLOWED_BY)
+    if not isinstance(reported, list | tuple):
         return
-    for each in told[:MOST_OF_A_POD]:
+    for slowing in reported[:MOST_OF_A_POD]:
         try:
-            blame = convert(Blame, each)
+            blame = convert(Blame, slowing)
             parse_timestamp(blame.at)
         except (BadInput, TimestampError):
             continue

@@ -53,4 +53,4 @@ UNACTED: Final[tuple[Unacted, ...]] = (
 
 def asked_in_vain(pod: Pod, table: Iterable[Unacted] = UNACTED) -> tuple[str, ...]:
     """What a pod asks for that nothing acts on, as sentences."""
-    return tuple(each.message for each in table if each.concerns(pod))
+    return tuple(entry.message for entry in table if entry.concerns(pod))

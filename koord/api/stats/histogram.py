@@ -140,7 +140,7 @@ class DecayingHistogram:
         if self.newest_s is None or largest <= 0:
             return None
         scaled = {slot: round(weight / largest * CHECKPOINT_MOST) for slot, weight in enumerate(self._weights)}
-        return Checkpoint(self.newest_s, self.total, {slot: each for slot, each in scaled.items() if each})
+        return Checkpoint(self.newest_s, self.total, {slot: weight for slot, weight in scaled.items() if weight})
 
     @classmethod
     def restored(cls, kept: Checkpoint | None, buckets: Buckets, half_life_s: float) -> DecayingHistogram:

@@ -172,9 +172,9 @@ def _part(part: str, low: int, high: int, names: dict[str, int]) -> tuple[int, i
 
 
 def _number(end: str, names: dict[str, int]) -> int:
-    known = names.get(end.lower())
-    if known is not None:
-        return known
+    number = names.get(end.lower())
+    if number is not None:
+        return number
     if not re.fullmatch(r"[+-]?[0-9]{1,9}", end):
         raise CronError(f'failed to parse int from {end}: strconv.Atoi: parsing "{end}": invalid syntax')
     if int(end) < 0:

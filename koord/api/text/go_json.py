@@ -31,9 +31,12 @@ def _folded(type_: inspect.Type, data: object) -> object:
             # Optional fields; unions of several objects or lists do not occur.
             return _folded(next(t for t in types if not isinstance(t, inspect.NoneType)), data)
         case inspect.StructType(fields=fields), dict():
-            known = {field.encode_name: field.type for field in fields}
-            renamed = data if data.keys() <= known.keys() else _renamed(known, data)
-            return {key: _folded(known[key], item) if key in known else item for key, item in renamed.items()}
+            types_by_name = {field.encode_name: field.type for field in fields}
+            renamed = data if data.keys() <= types_by_name.keys() else _renamed(types_by_name, data)
+            return {
+                key: _folded(types_by_name[key], item) if key in types_by_name else item
+                for key, item in renamed.items()
+            }
         case inspect.DictType(value_type=value_type), dict():
             return {key: _folded(value_type, item) for key, item in data.items()}
         case inspect.VarTupleType(item_type=item_type), list():
@@ -42,11 +45,11 @@ def _folded(type_: inspect.Type, data: object) -> object:
             return data
 
 
-def _renamed(known: Mapping[str, object], data: Mapping[str, object]) -> dict[str, object]:
-    proper = {name.casefold(): name for name in known}
+def _renamed(proper_names: Mapping[str, object], data: Mapping[str, object]) -> dict[str, object]:
+    proper = {name.casefold(): name for name in proper_names}
     renamed: dict[str, object] = {}
     for key, item in data.items():
-        name = key if key in known else proper.get(key.casefold(), key)
+        name = key if key in proper_names else proper.get(key.casefold(), key)
         if name == key or name not in data:
             renamed[name] = item
     return renamed

@@ -283,19 +283,19 @@ class _Reader:
             place = Place(source, number, describe(data, ""))
             self.faults += (Problem(place, fault.under(path)) for fault in error.faults)
             return
-        found = Manifest(kind, typed, data, source, number)
+        manifest = Manifest(kind, typed, data, source, number)
         metadata = typed.metadata
         if not metadata.name:
             if not metadata.generate_name:
-                self.fault(found.place, Fault("metadata.name", "is required").under(path))
+                self.fault(manifest.place, Fault("metadata.name", "is required").under(path))
                 return
             key = f"{metadata.namespace}/{metadata.generate_name}#{len(self.items)}"
         else:
             key = metadata.key
         earlier = self.items.pop((kind, key), None)
         if earlier is not None:
-            self.warnings.append(Problem(found.place, Fault(path, f"replaces the same object in {earlier.place}")))
-        self.items[kind, key] = found
+            self.warnings.append(Problem(manifest.place, Fault(path, f"replaces the same object in {earlier.place}")))
+        self.items[kind, key] = manifest
 
 
 def _type_fault(data: Mapping[str, Any]) -> Fault:
@@ -341,10 +341,10 @@ class _Parts:
 
     @classmethod
     def of(cls, type_: type[Struct]) -> _Parts:
-        found = cls._of_type.get(type_)
-        if found is None:
-            found = cls._of_type[type_] = cls(type_)
-        return found
+        parts = cls._of_type.get(type_)
+        if parts is None:
+            parts = cls._of_type[type_] = cls(type_)
+        return parts
 
     def typed(self, data: Mapping[str, Any]) -> Struct | None:
         """The typed object; None where something is wrong with it."""
@@ -363,9 +363,9 @@ class _Parts:
         if encoded == "metadata":
             return check(type_, value, encoded, allow_unknown=True)
         name = encoded, encode(value)
-        known = self._known.get(name)
-        if known is None:
+        part = self._known.get(name)
+        if part is None:
             if len(self._known) >= _PARTS_KEPT:
                 self._known.clear()
-            known = self._known[name] = check(type_, value, encoded, allow_unknown=True)
-        return known
+            part = self._known[name] = check(type_, value, encoded, allow_unknown=True)
+        return part

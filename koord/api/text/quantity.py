@@ -255,7 +255,7 @@ def rounded(quantity: Number) -> str:
 
 def compare(one: Number, other: Number) -> int:
     """-1, 0 or 1, exactly."""
-    short = all(each.__class__ is not str or len(each) <= LONGEST for each in (one, other))
+    short = all(quantity.__class__ is not str or len(quantity) <= LONGEST for quantity in (one, other))
     return _compared(one, other) if short else _compared.__wrapped__(one, other)
 
 

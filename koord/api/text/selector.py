@@ -367,8 +367,8 @@ class _Parser:
         self.take()
 
     def fail(self, wanted: str) -> NoReturn:
-        found = f"{self.peek()!r}" if self.peek() else "the end"
-        raise SelectorError(f"label selector {self.text!r}: found {found}, expected {wanted}")
+        actual = f"{self.peek()!r}" if self.peek() else "the end"
+        raise SelectorError(f"label selector {self.text!r}: found {actual}, expected {wanted}")
 
 
 def _requirements(selector: LabelSelector) -> Iterator[tuple[str, Requirement]]:

@@ -260,9 +260,9 @@ class _Reader:
             problem = "a tab cannot indent; use spaces" if char == "\t" else f"{char!r} cannot begin a value; quote it"
         elif error.context and _position(error.context_mark)[0] != line:
             problem += f" ({error.context} that begins in line {_position(error.context_mark)[0]})"
-        told = YamlError(self.source, line, column, problem)
-        told.parser_error = error
-        return told
+        error_at = YamlError(self.source, line, column, problem)
+        error_at.parser_error = error
+        return error_at
 
 
 def _position(mark: yaml.Mark | yaml._yaml.Mark | None) -> tuple[int, int]:

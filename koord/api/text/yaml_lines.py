@@ -100,13 +100,13 @@ class _Document:
         "Whether the last entry has no value yet."
 
     def value(self) -> object:
-        known = _known
+        lines_read = _known
         last = skip_to = 0
         for i, text in enumerate(self.lines):
             if i < skip_to:
                 continue
             try:
-                line = known[text]
+                line = lines_read[text]
             except KeyError:
                 line = _line(text)
             if line is None:
@@ -191,15 +191,15 @@ class _Document:
         text = "\n".join(own)
         if end <= until or column < 0 or _FAR_REACHING.search(text):
             raise NotPlain
-        found = self.full(text)
+        last_item = self.full(text)
         if isinstance(self.inner, dict):
-            if not isinstance(found, dict) or list(found) != [self.last_key]:
+            if not isinstance(last_item, dict) or list(last_item) != [self.last_key]:
                 raise NotPlain
-            self.put(found[self.last_key])
+            self.put(last_item[self.last_key])
         else:
-            if not isinstance(found, list) or len(found) != 1:
+            if not isinstance(last_item, list) or len(last_item) != 1:
                 raise NotPlain
-            self.put(found[0])
+            self.put(last_item[0])
         self.open = False
         return end
 
@@ -228,7 +228,7 @@ def _parse(text: str) -> _Line | None:
     begin, key_column = shape.end("indent"), shape.end("dashes")
     dashes = tuple(begin + i for i, char in enumerate(shape["dashes"]) if char == "-")
     plain, single, double = shape.group("plain", "single", "double")
-    key = next((each for each in (plain, single, double) if each is not None), None)
+    key = next((style for style in (plain, single, double) if style is not None), None)
     value = _value(shape["value"].rstrip(" "))
     if key is None:
         return _Line(begin, "", value, dashes, 0)
@@ -240,11 +240,11 @@ def _parse(text: str) -> _Line | None:
 def _value(text: str) -> object:
     if _IGNORED.fullmatch(text):
         return _NOTHING
-    found = _VALUE.fullmatch(text)
-    if found is None or found.lastgroup is None:
+    match = _VALUE.fullmatch(text)
+    if match is None or match.lastgroup is None:
         return _MORE
-    value = found[found.lastgroup]
-    match found.lastgroup:
+    value = match[match.lastgroup]
+    match match.lastgroup:
         case "plain":
             return _MORE if _SYNTAX.search(value) else _meaning(value)
         case "map":

@@ -43,7 +43,7 @@ def claims(set_: StatefulSet, number: int) -> dict[str, dict[str, Any]]:
     """The claims of one pod, by name."""
     meta = set_.metadata
     policy = set_.spec.persistent_volume_claim_retention_policy or ClaimRetentionPolicy()
-    found: dict[str, dict[str, Any]] = {}
+    by_name: dict[str, dict[str, Any]] = {}
     for template in set_.spec.volume_claim_templates:
         name = claim_name(template, meta.name, number)
         template_meta = template.get("metadata") or {}
@@ -53,5 +53,5 @@ def claims(set_: StatefulSet, number: int) -> dict[str, dict[str, Any]]:
             metadata["annotations"] = template_meta["annotations"]
         if policy.when_deleted == "Delete":
             metadata["ownerReferences"] = [reference_body(managing(STATEFUL_SETS, meta))]
-        found[name] = {"metadata": metadata, "spec": template.get("spec") or {}}
-    return found
+        by_name[name] = {"metadata": metadata, "spec": template.get("spec") or {}}
+    return by_name

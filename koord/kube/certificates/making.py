@@ -37,7 +37,7 @@ def new_key() -> ec.EllipticCurvePrivateKey:
 
 
 def name(common_name: str, organisations: Sequence[str] = ()) -> x509.Name:
-    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organisations]
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organisation) for organisation in organisations]
     return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name[:64])])
 
 
@@ -139,7 +139,7 @@ def key_in(pem: bytes) -> Key | None:
 
 
 def pem_of(*certificates: x509.Certificate) -> bytes:
-    return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in certificates)
+    return b"".join(cert.public_bytes(serialization.Encoding.PEM) for cert in certificates)
 
 
 def key_pem(key: Key) -> bytes:

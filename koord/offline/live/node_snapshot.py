@@ -62,26 +62,26 @@ def with_node(
 
 
 async def _look(name: str, kubeconfig: str | None, context: str | None, now_s: float) -> NodeSnapshot:
-    found: list[Manifest] = []
+    manifests: list[Manifest] = []
     written_s = None
     async with Client.from_config(kubeconfig, context) as client:
         try:
             node = await client.get(kinds.NODES, name)
             written_s = last_written_s(await client.get_bytes(kinds.NODES, name), FIELD_MANAGER)
-            found.append(manifest_of(kinds.NODES, node))
+            manifests.append(manifest_of(kinds.NODES, node))
         except NotFound:
             # The manifests may have it, and know what to say where they have not.
-            found += [manifest_of(kinds.NODES, each) for each in await client.list(kinds.NODES)]
+            manifests += [manifest_of(kinds.NODES, stored_node) for stored_node in await client.list(kinds.NODES)]
         remarks = await _clock_of(client, name)
         for kind in _BY_NAME:
-            found += await _one(client, kind, name)
-        for each in (names.CONFIGMAP_SLO_CONTROLLER, names.CONFIGMAP_SLO_IN_FORCE):
-            found += await _one(client, kinds.CONFIG_MAPS, each, namespace=names.NAMESPACE_KOORDINATOR)
+            manifests += await _one(client, kind, name)
+        for config_name in (names.CONFIGMAP_SLO_CONTROLLER, names.CONFIGMAP_SLO_IN_FORCE):
+            manifests += await _one(client, kinds.CONFIG_MAPS, config_name, namespace=names.NAMESPACE_KOORDINATOR)
         pods = await client.list(kinds.PODS, fields=f"spec.nodeName={name}")
-        found += [manifest_of(kinds.PODS, each) for each in pods]
-        held = [each for each in await reservations(client) if each.status.node_name == name]
-        found += [manifest_of(kinds.RESERVATIONS, each) for each in held]
-        return NodeSnapshot(tuple(found), written_s, await who_is_missing(client, now_s), remarks)
+        manifests += [manifest_of(kinds.PODS, pod) for pod in pods]
+        held = [reservation for reservation in await reservations(client) if reservation.status.node_name == name]
+        manifests += [manifest_of(kinds.RESERVATIONS, reservation) for reservation in held]
+        return NodeSnapshot(tuple(manifests), written_s, await who_is_missing(client, now_s), remarks)
 
 
 async def reservations(client: Client) -> Sequence[Reservation]:
@@ -103,10 +103,10 @@ async def _one(client: Client, kind: Kind[Any], name: str, namespace: str = "") 
 def last_written_s(obj: bytes, manager: str = "") -> float | None:
     """When any client, or only `manager`, last wrote the status of an object, as its managed fields tell."""
     times = []
-    for each in decode(_Object, obj).metadata.managed_fields:
-        if each.subresource == "status" and manager in ("", each.manager):
+    for written in decode(_Object, obj).metadata.managed_fields:
+        if written.subresource == "status" and manager in ("", written.manager):
             try:
-                times.append(parse_timestamp(each.time))
+                times.append(parse_timestamp(written.time))
             except TimestampError:
                 continue
     return max(times, default=None)

@@ -46,7 +46,9 @@ def listed(
 
     async def look() -> list[Manifest]:
         async with Client.from_config(kubeconfig, context) as client:
-            return [manifest_of(kind, each) for kind in wanted for each in await client.list(kind, namespace=namespace)]
+            return [
+                manifest_of(kind, stored) for kind in wanted for stored in await client.list(kind, namespace=namespace)
+            ]
 
     return asyncio.run(look())
 
@@ -96,10 +98,10 @@ async def _lease(kubeconfig: str | None, context: str | None) -> Lease:
         return await client.get(kinds.LEASES, names.LEASE_DESCHEDULER, namespace=names.NAMESPACE_KOORDINATOR)
 
 
-def merged(change: Manifests, found: Sequence[Manifest]) -> Manifests:
+def merged(change: Manifests, current: Sequence[Manifest]) -> Manifests:
     """The existing objects with the change applied."""
     changed = {(item.kind, item.key) for item in change.items}
-    kept = [item for item in found if (item.kind, item.key) not in changed]
+    kept = [item for item in current if (item.kind, item.key) not in changed]
     return change.with_items((*kept, *change.items))
 
 
@@ -110,7 +112,7 @@ async def _all(
     listed: Sequence[Kind[Any]],
     configuration: bool,
 ) -> list[Manifest]:
-    found: list[Manifest] = []
+    manifests: list[Manifest] = []
     async with Client.from_config(kubeconfig, context) as client:
         for kind in listed:
             listing(kind.plural)
@@ -119,14 +121,14 @@ async def _all(
             except NotFound:
                 # Not every cluster has every kind.
                 continue
-            found += [manifest_of(kind, each) for each in objects]
+            manifests += [manifest_of(kind, stored) for stored in objects]
         if configuration:
             for name in (names.CONFIGMAP_SLO_CONTROLLER, names.CONFIGMAP_SLO_IN_FORCE):
-                found += await _config_map(client, name)
+                manifests += await _config_map(client, name)
         # A user without access to it has no pods that depend on it, or gets the answer that it is missing.
         with suppress(Forbidden):
-            found += await _config_map(client, names.CONFIGMAP_GPU_SHARED_RESOURCE_TEMPLATES)
-    return found
+            manifests += await _config_map(client, names.CONFIGMAP_GPU_SHARED_RESOURCE_TEMPLATES)
+    return manifests
 
 
 async def _config_map(client: Client, name: str) -> list[Manifest]:

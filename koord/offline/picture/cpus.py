@@ -65,8 +65,8 @@ def _colour(letter: str) -> str:
 
 def _head(numa: NUMAFigures) -> str:
     amounts = ", ".join(
-        f"{name} {render(name, each.taken)} of {render(name, each.allocatable)} taken"
-        for name, each in sorted(numa.amounts.items())
+        f"{name} {render(name, zone_amount.taken)} of {render(name, zone_amount.allocatable)} taken"
+        for name, zone_amount in sorted(numa.amounts.items())
         if name in ("cpu", "memory")
     )
     free = f"{numa.free_cpus} free, {numa.free_in_whole_cores} of them in whole cores"
@@ -77,5 +77,5 @@ def _head(numa: NUMAFigures) -> str:
 def _title(of_node: CPUFigures) -> str:
     rules = [f"NUMA policy {of_node.numa_policy}" if of_node.numa_policy else ""]
     rules.append(f"binds all pods ({of_node.cpu_bind_policy})" if of_node.cpu_bind_policy else "")
-    told = [rule for rule in rules if rule]
-    return "; ".join([f"{FREE} is free, {CLOSED} no pod gets", *told])
+    rules_said = [rule for rule in rules if rule]
+    return "; ".join([f"{FREE} is free, {CLOSED} no pod gets", *rules_said])

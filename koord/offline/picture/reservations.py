@@ -28,7 +28,9 @@ def reservations(seen: NodeView) -> Section | None:
     if not held:
         return None
     listed = [_figures(reservation) for reservation in sorted(held, key=lambda reservation: reservation.metadata.name)]
-    return Section("reservations", "used of each", tuple(_line(each) for each in listed), {"reservations": listed})
+    return Section(
+        "reservations", "used of each", tuple(_line(reservation) for reservation in listed), {"reservations": listed}
+    )
 
 
 def _figures(reservation: Reservation) -> ReservationFigures:

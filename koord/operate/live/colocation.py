@@ -154,27 +154,29 @@ async def look(client: Client, scope: Scope, done: Done | None = None) -> Switch
         await who_is_missing(client, time.time()),
         admission=await break_glass.look(client),
         spared=tuple(done.spared),
-        configuration=tuple(f"ConfigMap {CONFIG}: {each}" for each in held.problems),
+        configuration=tuple(f"ConfigMap {CONFIG}: {problem}" for problem in held.problems),
     )
 
 
 async def plan(client: Client, scope: Scope, *, on: bool, evict: Evict | None = None) -> SwitchResult:
     """What `turn` would do, and the state afterwards. Raises the errors that `turn` would raise, and writes nothing."""
     nodes = await _nodes(client, scope)
-    found = await config_map(client)
+    stored = await config_map(client)
     if scope.nodes:
         nodes = [_annotated(node, node_annotation(node.metadata.annotations, on=on)) for node in nodes]
         config = (await _in_force(client)).config
     else:
-        config = _wanted_section(found.data if found is not None else {}, scope, nodes, on=on)[1]
+        config = _wanted_section(stored.data if stored is not None else {}, scope, nodes, on=on)[1]
     pods = await _lent_to(client, nodes, scope)
-    chosen = [each for each in pods if evict is not None and evict.chooses(each)]
+    chosen = [evictee for evictee in pods if evict is not None and evict.chooses(evictee)]
     return SwitchResult(
         config.is_colocation_enabled,
         _standings(config, nodes, pods),
         manager=await who_is_missing(client, time.time()),
         dry_run=True,
-        to_evict=tuple(PodToEvict(each.key, each.uid, each.node, each.priority_class) for each in chosen),
+        to_evict=tuple(
+            PodToEvict(evictee.key, evictee.uid, evictee.node, evictee.priority_class) for evictee in chosen
+        ),
         spared=tuple(_spared(pods, evict)),
     )
 
@@ -194,34 +196,34 @@ async def turn(
         progress("taking back what is lent")
         await each_of(nodes, lambda node: take_back(client, node, config, done))
         if evict is not None:
-            off = [each for each in nodes if not _stands(config, each)]
+            off = [node for node in nodes if not _stands(config, node)]
             pods = await _lent_to(client, off, scope)
-            chosen = [each for each in pods if evict.chooses(each)]
+            chosen = [evictee for evictee in pods if evict.chooses(evictee)]
             done.spared += _spared(pods, evict)
             progress(f"evicting {counted(len(chosen), 'pod')}")
             deadline_s = time.monotonic() + evict.within_s
-            await each_of(chosen, lambda each: _evict(client, each, deadline_s, done))
+            await each_of(chosen, lambda evictee: _evict(client, evictee, deadline_s, done))
     return await look(client, scope, done)
 
 
 def _spared(pods: Sequence[Evictee], evict: Evict | None) -> list[str]:
     if evict is None or evict.cluster_too:
         return []
-    return [each.key for each in pods if each.is_of_cluster]
+    return [evictee.key for evictee in pods if evictee.is_of_cluster]
 
 
 def _standings(config: SloConfig, nodes: Sequence[Node], pods: Sequence[Evictee]) -> dict[str, NodeStanding]:
     on_node: dict[str, list[str]] = {}
     for pod in pods:
         on_node.setdefault(pod.node, []).append(pod.key)
-    told = {}
+    standings = {}
     for node in nodes:
         name, meta = node.metadata.name, node.metadata
         stands = standing(config, meta.labels, meta.annotations)
         shown = {key: str(amount) for key, amount in node.status.allocatable.items() if key in LENT}
         why = stands.why or (NOTHING_PUBLISHED if stands.on and not shown else "")
-        told[name] = NodeStanding(stands.on, why, shown, tuple(on_node.get(name, ())))
-    return told
+        standings[name] = NodeStanding(stands.on, why, shown, tuple(on_node.get(name, ())))
+    return standings
 
 
 async def config_map(client: Client, name: str = names.CONFIGMAP_SLO_CONTROLLER) -> ConfigMap | None:
@@ -244,13 +246,13 @@ def _stands(config: SloConfig, node: Node) -> bool:
 
 async def _nodes(client: Client, scope: Scope) -> list[Node]:
     if scope.nodes:
-        found = []
+        nodes = []
         for name in scope.nodes:
             try:
-                found.append(await client.get(NODES, name))
+                nodes.append(await client.get(NODES, name))
             except NotFound:
                 raise SwitchError(f"there is no node {name}") from None
-        return found
+        return nodes
     nodes = await client.list(NODES)
     return [node for node in nodes if scope.pool is None or scope.pool.matches(node.metadata.labels)]
 
@@ -259,7 +261,7 @@ async def _lent_to(client: Client, nodes: Sequence[Node], scope: Scope) -> list[
     chosen = {node.metadata.name for node in nodes}
     if scope.nodes:
         lists = [await client.list(PODS, fields=f"spec.nodeName={name}") for name in chosen]
-        pods = [pod for each in lists for pod in each]
+        pods = [pod for pods_of_node in lists for pod in pods_of_node]
     else:
         pods = list(await client.list(PODS))
     return on_lent(pods, chosen)
@@ -295,18 +297,18 @@ def _wanted_section(data: Mapping[str, str], scope: Scope, nodes: Sequence[Node]
 
 async def _configure(client: Client, scope: Scope, nodes: Sequence[Node], *, on: bool) -> SloConfig:
     for _ in range(TRIES):
-        found = await config_map(client)
-        data: Mapping[str, str] = found.data if found is not None else {}
+        stored = await config_map(client)
+        data: Mapping[str, str] = stored.data if stored is not None else {}
         text, config = _wanted_section(data, scope, nodes, on=on)
         if text == data.get(COLOCATION):
             return config
         head = {"name": names.CONFIGMAP_SLO_CONTROLLER, "namespace": names.NAMESPACE_KOORDINATOR}
         try:
-            if found is None:
+            if stored is None:
                 body = {"metadata": head, "data": {COLOCATION: text}}
                 await client.create(CONFIG_MAPS, body, field_manager=FIELD_MANAGER)
             else:
-                version = {"uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version}
+                version = {"uid": stored.metadata.uid, "resourceVersion": stored.metadata.resource_version}
                 await client.patch(
                     CONFIG_MAPS,
                     names.CONFIGMAP_SLO_CONTROLLER,

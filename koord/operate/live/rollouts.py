@@ -81,8 +81,8 @@ class StatusResult(SwitchResult, frozen=True, rename="camel"):
 
 
 async def status(client: Client, scope: Scope) -> StatusResult:
-    found, told = await switch.look(client, scope), await look(client)
-    return StatusResult(**structs.asdict(found), rollouts=told.rollouts, rollout_faults=told.faults)
+    switched, looked = await switch.look(client, scope), await look(client)
+    return StatusResult(**structs.asdict(switched), rollouts=looked.rollouts, rollout_faults=looked.faults)
 
 
 async def look(client: Client, only: Feature | None = None) -> RolloutResult:
@@ -102,8 +102,8 @@ async def look(client: Client, only: Feature | None = None) -> RolloutResult:
 
 def _shown(feature: Feature, rollout: Rollout, nodes: Sequence[Node]) -> RolloutShown:
     matcher = rollout.matcher
-    pool = [each for each in nodes if matcher is None or matcher.matches(each.metadata.labels)]
-    inside = [each.metadata.name for each in nodes if feature.label in each.metadata.labels]
+    pool = [node for node in nodes if matcher is None or matcher.matches(node.metadata.labels)]
+    inside = [node.metadata.name for node in nodes if feature.label in node.metadata.labels]
     return RolloutShown(
         feature.name,
         rollout.state,
@@ -128,7 +128,7 @@ async def start(client: Client, feature: Feature, wanted: Rollout, *, dry_run: b
     if not dry_run:
         await _require_rights(client, feature, on_nodes=False)
     matcher = wanted.matcher
-    nodes = [each for each in await client.list(NODES) if matcher is None or matcher.matches(each.metadata.labels)]
+    nodes = [node for node in await client.list(NODES) if matcher is None or matcher.matches(node.metadata.labels)]
     if not nodes:
         raise RolloutError(f"there is no node with {wanted.selector}" if wanted.selector else "there is no node")
     stored = await config_map(client, names.CONFIGMAP_ROLLOUTS)
@@ -141,7 +141,7 @@ async def start(client: Client, feature: Feature, wanted: Rollout, *, dry_run: b
                 " undo or finish it first"
             )
         return await look(client, feature)
-    picked = [(each.metadata.name, each.metadata.labels) for each in nodes]
+    picked = [(node.metadata.name, node.metadata.labels) for node in nodes]
     if dry_run:
         config = await config_map(client, names.CONFIGMAP_SLO_CONTROLLER)
         begun(config.data if config is not None else {}, feature, picked)
@@ -150,7 +150,7 @@ async def start(client: Client, feature: Feature, wanted: Rollout, *, dry_run: b
         return RolloutResult((shown,), manager=await who_is_missing(client, time.time()))
     await _configure(client, feature, lambda data: begun(data, feature, picked))
     try:
-        await _change(client, feature, lambda found: found or replace(wanted, since_s=time.time()))
+        await _change(client, feature, lambda current: current or replace(wanted, since_s=time.time()))
     except NotFound:
         raise RolloutError(f"namespace {names.NAMESPACE_KOORDINATOR} is gone") from None
     return await look(client, feature)
@@ -162,7 +162,7 @@ def _asked(rollout: Rollout) -> tuple[object, ...]:
 
 async def stop(client: Client, feature: Feature, reason: str) -> RolloutResult:
     said = f"{HAND}: {reason}" if reason else HAND
-    await _go_on(client, feature, lambda found: stopped(found, time.time(), said))
+    await _go_on(client, feature, lambda current: stopped(current, time.time(), said))
     return await look(client, feature)
 
 
@@ -201,14 +201,14 @@ async def end(client: Client, feature: Feature, *, on: bool, force: bool = False
         _require_whole(rollout, await client.list(NODES))
     config_before = await config_map(client, names.CONFIGMAP_SLO_CONTROLLER) or ConfigMap()
     nodes = await client.list(NODES)
-    labelled = [each for each in nodes if feature.label in each.metadata.labels]
+    labelled = [node for node in nodes if feature.label in node.metadata.labels]
     if text is None and not is_begun(config_before.data, feature):
         if on:
             raise RolloutError(f"there is no roll-out of {feature.name} to finish")
         if not labelled:
             return None
     await _configure(client, feature, lambda data: ended(data, feature, on=on))
-    await _change(client, feature, lambda found: None)
+    await _change(client, feature, lambda current: None)
     done = Done()
     data = (await config_map(client, names.CONFIGMAP_SLO_CONTROLLER) or ConfigMap()).data
     config = reload(None, data)[0]
@@ -223,14 +223,14 @@ async def end(client: Client, feature: Feature, *, on: bool, force: bool = False
     if feature.is_lending and not on:
         await each_of(nodes, lambda node: take_back(client, node, config, done))
     # Without the roll-out the manager labels no more nodes; until then it may have labelled some.
-    await each_of([each for each in await client.list(NODES) if feature.label in each.metadata.labels], unlabel)
+    await each_of([node for node in await client.list(NODES) if feature.label in node.metadata.labels], unlabel)
     return done.refused
 
 
 def _require_whole(rollout: Rollout, nodes: Sequence[Node]) -> None:
     """Finishing gives the whole cluster the feature, so the roll-out must cover all nodes."""
     matcher = rollout.matcher
-    others = [each for each in nodes if matcher is not None and not matcher.matches(each.metadata.labels)]
+    others = [node for node in nodes if matcher is not None and not matcher.matches(node.metadata.labels)]
     if others:
         one = len(others) == 1
         raise RolloutError(

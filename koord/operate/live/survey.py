@@ -147,7 +147,7 @@ async def _api_checks(client: Client) -> tuple[Check, ...]:
 async def _processes(endpoints: Endpoints) -> tuple[ComponentFact, ...]:
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_WITHIN_S)) as session:
         return tuple(
-            await asyncio.gather(*(_process(session, name, each) for name, each in endpoints.components.items()))
+            await asyncio.gather(*(_process(session, name, running) for name, running in endpoints.components.items()))
         )
 
 
@@ -167,14 +167,14 @@ async def _process(session: aiohttp.ClientSession, name: str, running: Running) 
 
 async def _workloads(client: Client) -> tuple[ComponentFact, ...]:
     """An installation's components."""
-    found: list[ComponentFact] = []
-    for each in await client.list(DEPLOYMENTS, namespace=NAMESPACE_KOORDINATOR):
-        wanted, ready = each.spec.replicas, each.status.ready_replicas
-        found.append(_workload(f"deployment/{each.metadata.name}", each, wanted, ready))
+    components: list[ComponentFact] = []
+    for deployment in await client.list(DEPLOYMENTS, namespace=NAMESPACE_KOORDINATOR):
+        wanted, ready = deployment.spec.replicas, deployment.status.ready_replicas
+        components.append(_workload(f"deployment/{deployment.metadata.name}", deployment, wanted, ready))
     for daemon in await client.list(DAEMON_SETS, namespace=NAMESPACE_KOORDINATOR):
         wanted, ready = daemon.status.desired_number_scheduled, daemon.status.number_ready
-        found.append(_workload(f"daemonset/{daemon.metadata.name}", daemon, wanted, ready))
-    return tuple(found)
+        components.append(_workload(f"daemonset/{daemon.metadata.name}", daemon, wanted, ready))
+    return tuple(components)
 
 
 def _workload(name: str, workload: Any, wanted: int | None, ready: int) -> ComponentFact:
@@ -186,14 +186,14 @@ def _workload(name: str, workload: Any, wanted: int | None, ready: int) -> Compo
 
 async def _leaders(client: Client) -> tuple[Leader, ...]:
     now_s = time.time()
-    found = []
+    leaders = []
     for namespace in (NAMESPACE_KOORDINATOR, NAMESPACE_KUBE_SYSTEM):
         for lease in await client.list(LEASES, namespace=namespace, labels=f"!{ANNOUNCED}"):
             spec = lease.spec
             age_s = now_s - parse_timestamp(spec.renew_time) if spec.renew_time else None
             expired = age_s is None or age_s > spec.lease_duration_seconds
-            found.append(Leader(f"{namespace}/{lease.metadata.name}", spec.holder_identity, age_s, expired))
-    return tuple(found)
+            leaders.append(Leader(f"{namespace}/{lease.metadata.name}", spec.holder_identity, age_s, expired))
+    return tuple(leaders)
 
 
 async def _nodes_and_pods(client: Client) -> tuple[Nodes, Pods]:
@@ -203,35 +203,35 @@ async def _nodes_and_pods(client: Client) -> tuple[Nodes, Pods]:
     metrics = None
     with suppress(NotFound):
         metrics = await client.list(NODE_METRICS)
-    told = replace(nodes_of(nodes, metrics, now_s), overbooked=overbooked(nodes, pods))
-    return told, pods_of(pods, {each.metadata.name for each in nodes}, now_s)
+    nodes_told = replace(nodes_of(nodes, metrics, now_s), overbooked=overbooked(nodes, pods))
+    return nodes_told, pods_of(pods, {node.metadata.name for node in nodes}, now_s)
 
 
 async def _schedulers(client: Client) -> tuple[Scheduler, ...]:
-    found = (await announced(client, time.time())).by_name
+    leases = (await announced(client, time.time())).by_name
     # Elections of other components are not schedulers; their leases are reported with the leaders.
     return tuple(
         Scheduler(name, held.holder, None if math.isinf(held.age_s) else held.age_s, held.fresh, held.beside)
-        for name, held in sorted(found.items())
+        for name, held in sorted(leases.items())
         if held.schedules
     )
 
 
 async def _place(client: Client) -> Place:
-    found = None
+    namespace = None
     with suppress(NotFound):
-        found = await client.get(NAMESPACES, NAMESPACE_KOORDINATOR)
-    return place_of(found, time.time())
+        namespace = await client.get(NAMESPACES, NAMESPACE_KOORDINATOR)
+    return place_of(namespace, time.time())
 
 
 async def _unacted(client: Client) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for each in UNACTED:
-        if each.kind is None:
+    for unacted in UNACTED:
+        if unacted.kind is None:
             continue
         with suppress(NotFound):
-            if number := len(await client.list(each.kind)):
-                counts[each.message] = number
+            if number := len(await client.list(unacted.kind)):
+                counts[unacted.message] = number
     return counts
 
 
@@ -243,16 +243,16 @@ async def _moves(client: Client) -> tuple[str, ...]:
 
 
 async def _missing_priority_classes(client: Client) -> tuple[str, ...]:
-    found = {each.metadata.name for each in await client.list(PRIORITY_CLASSES)}
-    return tuple(str(band) for band in BANDS if band not in found)
+    existing = {priority_class.metadata.name for priority_class in await client.list(PRIORITY_CLASSES)}
+    return tuple(str(band) for band in BANDS if band not in existing)
 
 
 async def _missing_kinds(client: Client) -> tuple[str, ...]:
     try:
-        found = await client.list(CUSTOM_RESOURCE_DEFINITIONS)
+        definitions = await client.list(CUSTOM_RESOURCE_DEFINITIONS)
     except NotFound:
         return tuple(kind.resource for kind in CUSTOM)
-    served = {definition.metadata.name for definition in found if definition.is_established}
+    served = {definition.metadata.name for definition in definitions if definition.is_established}
     return tuple(kind.resource for kind in CUSTOM if kind.resource not in served)
 
 

@@ -31,11 +31,11 @@ async def webhooks(client: Client, *, ask: bool) -> WebhooksFact:
     missing = []
     for kind, name in CONFIGURATIONS:
         try:
-            found = await client.get(kind, name)
+            configuration = await client.get(kind, name)
         except NotFound:
             missing.append(name)
             continue
-        off = found.metadata.annotations.get(names.OWN_ANNOTATION_BREAK_GLASS)
+        off = configuration.metadata.annotations.get(names.OWN_ANNOTATION_BREAK_GLASS)
         if off is not None:
             said = f"admission is off by hand {off}; koord colocation break-glass off puts it back"
             return WebhooksFact(asked=True, failure=said)

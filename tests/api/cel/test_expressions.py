@@ -10,7 +10,7 @@ from koord.api.cel import types
 from koord.api.cel.declared import declare, escape
 from koord.api.cel.expressions import CALL_LIMIT, compiled
 from koord.api.cel.syntax import CelError, CostExceeded
-from koord.api.cel.types import BOOL, DYN, INT, STRING, assigned, list_of, map_of, most_general, param, told
+from koord.api.cel.types import BOOL, DYN, INT, STRING, assigned, list_of, map_of, most_general, param, type_text
 from koord.api.cel.values import Duration, KeyedList, Maybe, SetList, StoredList, Timestamp, Uint, equal
 from koord.api.machinery.openapi_schema import from_openapi
 from koord_minicluster.apiserver.rules.cel_values import to_cel
@@ -62,7 +62,7 @@ def test_types_stand_where_they_fit(wanted: list[types.Type], given_: list[types
 def test_of_two_types_the_more_general_is_kept() -> None:
     assert most_general(list_of(DYN), list_of(INT)) == list_of(DYN)
     assert most_general(list_of(INT), list_of(param("A"))) == list_of(param("A"))
-    assert told(map_of(STRING, list_of(types.TIMESTAMP))) == "map(string, list(timestamp))"
+    assert type_text(map_of(STRING, list_of(types.TIMESTAMP))) == "map(string, list(timestamp))"
     assert str(types.optional_of(BOOL)) == "optional_type(bool)"
 
 

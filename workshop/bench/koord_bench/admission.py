@@ -70,7 +70,7 @@ def pod(namespace: str) -> dict[str, Any]:
 
 
 def _times_us(namespace: str, number: int) -> list[float]:
-    cluster, gates = admission_child.known(), parse_gates(ManagerGate)
+    cluster, gates = admission_child.cluster_facts(), parse_gates(ManagerGate)
     request = Request("CREATE", "pods", object=pod(namespace), namespace=namespace, name="web-1")
     times = []
     for _ in range(number):

@@ -28,7 +28,7 @@ from koord.manager.live.webhook_reviews import Reviews
 PROFILES = 10
 
 
-def known() -> ClusterFacts:
+def cluster_facts() -> ClusterFacts:
     """A cluster with ten profiles; one of them is for the namespace `jobs`."""
     batch = {"qosClass": "BE", "priorityClassName": "koord-batch", "labels": {"given": "yes"}}
     specs = [{"namespaceSelector": {"matchLabels": {"colocation": "on"}}, **batch}]
@@ -47,7 +47,7 @@ class _FixedCluster:
     """A cluster that does not change."""
 
     def __init__(self) -> None:
-        self._known = known()
+        self._known = cluster_facts()
 
     async def for_request(self, request: Request, namespace: str) -> ClusterFacts:
         return self._known

@@ -108,7 +108,7 @@ def colocation_options(command: F) -> F:
 
 @click.command(
     epilog="\b\nNAME is one of\n"
-    + "\n".join(f"  {name:<11} {each.help}" for name, each in BENCHES.items())
+    + "\n".join(f"  {name:<11} {known_bench.help}" for name, known_bench in BENCHES.items())
     + "\n\nExample: koord bench informer --quick"
 )
 @click.argument("name", required=False, type=click.Choice(list(BENCHES)), metavar="[NAME]")
@@ -121,7 +121,9 @@ def bench(name: str | None, quick: bool, output: str, **own: Any) -> None:
 
     The ratio says how many times better koord is than the baseline, which is what users have today.
     """
-    packing, colocation = ({option: own[option] for option in each} for each in (PACKING_OPTIONS, COLOCATION_OPTIONS))
+    packing, colocation = (
+        {option: own[option] for option in option_names} for option_names in (PACKING_OPTIONS, COLOCATION_OPTIONS)
+    )
     for given, of in ((packing, PACKING), (colocation, COLOCATION)):
         written = [f"--{option}" for option, value in given.items() if value]
         if written and name != of and (name, written) != (RECOMMEND, ["--data"]):

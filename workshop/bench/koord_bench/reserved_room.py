@@ -80,7 +80,7 @@ class ReservedRoom(Plugin):
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.meta.labels.get(OWNER)
 
-    def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster, checked: object) -> object:
         left = self.rooms.left.get(row)
         if left is None or OWNER not in ask.meta.labels:
             return None

@@ -32,5 +32,5 @@ def faults_of(kind: str, meta: ObjectMeta) -> list[AnnotationError]:
     """All malformed labels and annotations of an object, those too that readers make do with."""
     if not meta.labels and not meta.annotations:
         return []
-    found = (value.check(meta, kind) for value in ALL if kind in value.on)
-    return [error for error in found if error is not None]
+    errors = (value.check(meta, kind) for value in ALL if kind in value.on)
+    return [error for error in errors if error is not None]

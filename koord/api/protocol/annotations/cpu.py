@@ -174,15 +174,20 @@ def _reservation_faults(reservation: NodeReservation) -> Iterator[Fault]:
 def _topology_faults(topology: CPUTopology) -> Iterator[Fault]:
     """No CPU is there twice, and no number is negative."""
     seen: set[int] = set()
-    for i, each in enumerate(topology.detail):
-        for name, number in (("id", each.id), ("core", each.core), ("socket", each.socket), ("node", each.node)):
+    for i, processor in enumerate(topology.detail):
+        for name, number in (
+            ("id", processor.id),
+            ("core", processor.core),
+            ("socket", processor.socket),
+            ("node", processor.node),
+        ):
             if number < 0:
                 yield Fault(f"detail[{i}].{name}", f"must not be negative, as {number} is")
-        if each.id >= CPU_LIMIT:
-            yield Fault(f"detail[{i}].id", f"must be below {CPU_LIMIT}, not {each.id}")
-        if each.id in seen:
-            yield Fault(f"detail[{i}].id", f"CPU {each.id} is listed twice")
-        seen.add(each.id)
+        if processor.id >= CPU_LIMIT:
+            yield Fault(f"detail[{i}].id", f"must be below {CPU_LIMIT}, not {processor.id}")
+        if processor.id in seen:
+            yield Fault(f"detail[{i}].id", f"CPU {processor.id} is listed twice")
+        seen.add(processor.id)
 
 
 RESOURCE_SPEC: Final = Annotation(

@@ -154,10 +154,10 @@ def _parse_partitions(text: str) -> Mapping[int, tuple[GPUPartition, ...]]:
     if wrong:
         raise Invalid("", [Fault(f"[{size[:40]}]", "must be a number of GPUs") for size in wrong])
     faults = [
-        Fault(f"[{size}][{i}].minors", f"must be {size} different GPUs, not {list(each.minors)}"[:200])
+        Fault(f"[{size}][{i}].minors", f"must be {size} different GPUs, not {list(partition.minors)}"[:200])
         for size, partitions in by_text.items()
-        for i, each in enumerate(partitions)
-        if not len(each.minors) == len(set(each.minors)) == int(size)
+        for i, partition in enumerate(partitions)
+        if not len(partition.minors) == len(set(partition.minors)) == int(size)
     ]
     if faults:
         raise Invalid("", faults)

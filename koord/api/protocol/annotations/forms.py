@@ -76,9 +76,9 @@ def _checked(type_: Any, text: str, null: object, faults: Faults[Any] = no_fault
         raise ValueError("is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeError) as error:
         raise ValueError(f"is not JSON: {error}") from None
-    found = tuple(faults(value))
-    if found:
-        raise Invalid("", found)
+    faults_of_value = tuple(faults(value))
+    if faults_of_value:
+        raise Invalid("", faults_of_value)
     return value
 
 

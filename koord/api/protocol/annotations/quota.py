@@ -85,7 +85,7 @@ def parent_of(quota: ObjectMeta) -> str:
 
 def namespaces_of(quota: ObjectMeta) -> tuple[str, ...]:
     """The namespaces whose pods a quota takes by listing them: never the cluster's own. Raises `AnnotationError`."""
-    return tuple(each for each in NAMESPACES.read(quota) if each not in names.CLUSTER_NAMESPACES)
+    return tuple(namespace for namespace in NAMESPACES.read(quota) if namespace not in names.CLUSTER_NAMESPACES)
 
 
 def current_name(written: str, existing: Container[str]) -> str:

@@ -104,8 +104,8 @@ class Value(ABC, Generic[T, D]):
         key, text = self._found(meta)
         if not text or self.form.idle is None:
             return None
-        found = _remembered_idle(self.form.idle, text) if len(text) <= _SHORT else self.form.idle(text)
-        return self._error(meta, kind, key, Invalid("", found)) if found else None
+        idle_faults = _remembered_idle(self.form.idle, text) if len(text) <= _SHORT else self.form.idle(text)
+        return self._error(meta, kind, key, Invalid("", idle_faults)) if idle_faults else None
 
     def is_on(self, meta: ObjectMeta) -> bool:
         """Whether the key is there at all, whatever its value."""

@@ -99,7 +99,7 @@ def render(granted: Granted) -> str:
     return DEVICE_ALLOCATED.render({type_: tuple(map(_device, grants)) for type_, grants in granted.by_type})
 
 
-def told(granted: Granted) -> str:
+def words_of(granted: Granted) -> str:
     """For people: `50% of gpu 0`, `gpu 0 and 1, 1% of rdma 2`, `vir04 of gpu 0`."""
     return ", ".join(_some(type_, grants) for type_, grants in granted.by_type)
 

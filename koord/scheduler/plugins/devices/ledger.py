@@ -26,7 +26,7 @@ import numpy as np
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol import names
 from koord.api.protocol.crd.device import Device
-from koord.scheduler.plugins.devices.grants import Granted, held_by, rest_of, told
+from koord.scheduler.plugins.devices.grants import Granted, held_by, rest_of, words_of
 from koord.scheduler.plugins.devices.inventory import UNTOLD, Machine, lost, machine_of
 from koord.scheduler.plugins.devices.requests import CORE, FPGA, GPU, MEMORY, OTHERS, RATIO, RDMA, WHOLE
 from koord.scheduler.state.cluster import Cluster, allocatable
@@ -149,7 +149,7 @@ class Devices(Notes):
                 cluster.table.declare(Column(taken(type_, resource), np.int64, Reason.EXACT))
 
     def words(self, note: object) -> str:
-        return told(note) if isinstance(note, Granted) else ""
+        return words_of(note) if isinstance(note, Granted) else ""
 
     def of(self, pod: Pod) -> Granted | None:
         # What a pod that waits says is of an attempt that came to nothing.

@@ -68,10 +68,10 @@ def status_of(quotas: Quotas, key: str, name: str) -> QuotaStatus:
         return QuotaStatus(complaint=complaint)
     if name == names.QUOTA_ROOT:
         return _of_root(quotas)
-    return replace(told(quotas, quotas.forest.quotas[name], complaint), overuse=quotas.overuse.get(name, ""))
+    return replace(own_status(quotas, quotas.forest.quotas[name], complaint), overuse=quotas.overuse.get(name, ""))
 
 
-def told(quotas: Quotas, quota: Quota, complaint: str = "") -> QuotaStatus:
+def own_status(quotas: Quotas, quota: Quota, complaint: str = "") -> QuotaStatus:
     """The status that a quota should have."""
     keeps = quotas.rules is not None and quotas.rules.keeps
     if quota.parent is not None:

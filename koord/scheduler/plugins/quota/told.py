@@ -17,7 +17,7 @@ from koord.scheduler.plugins.quota.check import Shortage, shortage, words
 from koord.scheduler.plugins.quota.forest import OUTSIDE
 from koord.scheduler.plugins.quota.quotas import Quotas, is_fixed
 from koord.scheduler.plugins.quota.spec import written
-from koord.scheduler.plugins.quota.status import told
+from koord.scheduler.plugins.quota.status import own_status
 from koord.scheduler.plugins.quota.tree import Bounds, Quota, Tree
 
 MOST_BORROWERS: Final = 5
@@ -71,7 +71,7 @@ class QuotaPath(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def figures(quotas: Quotas, quota: Quota) -> QuotaFigures:
-    spec, status, bounds = quotas.forest.specs.get(quota.name), told(quotas, quota), quota.bounds
+    spec, status, bounds = quotas.forest.specs.get(quota.name), own_status(quotas, quota), quota.bounds
     return QuotaFigures(
         name=quota.name,
         parent="" if spec is None or quota.name in OUTSIDE else spec.parent,

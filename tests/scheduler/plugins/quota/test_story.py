@@ -15,7 +15,7 @@ from koord.api.protocol.crd.elastic_quota import ElasticQuota
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Bind, Nowhere
 from koord.scheduler.plugins.quota.quotas import Quotas, is_fixed
-from koord.scheduler.plugins.quota.status import told
+from koord.scheduler.plugins.quota.status import own_status
 from tests.scheduler.builders import node
 from tests.scheduler.quotas import Teams, quota, team_pod
 
@@ -116,7 +116,7 @@ def statuses(core: Core) -> dict[str, object]:
     quotas = core.cluster.notes(Quotas)
     found: dict[str, object] = {}
     for name, each in quotas.forest.quotas.items():
-        found[name] = told(quotas, each), dict(quotas.runtime(each)), quotas.forest.why_not(name)
+        found[name] = own_status(quotas, each), dict(quotas.runtime(each)), quotas.forest.why_not(name)
     return found
 
 
