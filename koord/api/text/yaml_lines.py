@@ -240,11 +240,11 @@ def _parse(text: str) -> _Line | None:
 def _value(text: str) -> object:
     if _IGNORED.fullmatch(text):
         return _NOTHING
-    match = _VALUE.fullmatch(text)
-    if match is None or match.lastgroup is None:
+    token = _VALUE.fullmatch(text)
+    if token is None or token.lastgroup is None:
         return _MORE
-    value = match[match.lastgroup]
-    match match.lastgroup:
+    value = token[token.lastgroup]
+    match token.lastgroup:
         case "plain":
             return _MORE if _SYNTAX.search(value) else _meaning(value)
         case "map":
