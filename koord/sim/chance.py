@@ -29,5 +29,11 @@ def between_by_ratio(low: float, high: float, share: float) -> float:
     return low * math.exp(math.log(high / low) * share)
 
 
+def two_digits(value: float) -> int:
+    """The nearest number above 0 that people would write: 1300 for 1268."""
+    digits = math.pow(10, max(0, math.floor(math.log10(max(value, 1))) - 1))
+    return max(1, round(round(value / digits) * digits))
+
+
 def choice(options: Sequence[T], share: float) -> T:
     return options[int(share * len(options))]

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koord.api.machinery.faults import BadInput
-from koord.sim.chance import between, between_by_ratio, chance, choice
+from koord.sim.chance import between, between_by_ratio, chance, choice, two_digits
 from koord.sim.cluster import UNPLACED
 from koord.sim.columns import ServiceCurves
 from koord.sim.minutes import NodeColumns
 from koord.sim.scenario import ClusterSource, Scenario
 
 DAY_S: Final = 86_400
+MIB: Final = 1 << 20
 MOST_ABSENT: Final = 0.1
 "Share of a curve that may be gaps, for it to be drawn."
 DRAWS: Final = 50
@@ -124,13 +125,15 @@ def _services_of_node(
     while misses < DRAWS:
         peak = 1000 * between_by_ratio(size.least, size.most, chance(seed, "peak", node, number))
         factor = between(over_peak.least, over_peak.most, chance(seed, "request", node, number))
-        request = max(1, round(peak * factor))
+        request = two_digits(peak * factor)
         if request <= free_milli:
             free_milli -= request
             memory = request * memory_per_milli * between(*MEMORY_OF_SHARE, chance(seed, "memory", node, number))
             of_trace = choice(curves, chance(seed, "trace", node, number))
             row = of_trace.row(chance(seed, "curve", node, number))
-            yield _Draw(f"service-{node:05}-{number}", node, of_trace, row, peak, request, round(memory))
+            yield _Draw(
+                f"service-{node:05}-{number}", node, of_trace, row, peak, request, two_digits(memory / MIB) * MIB
+            )
         else:
             misses += 1
         number += 1

@@ -43,7 +43,7 @@ def test_services_request_the_share_of_their_node_that_the_scenario_says(seed: i
 def test_a_service_requests_a_multiple_of_its_peak() -> None:
     week = built(duration="168h", cluster={"nodes": 6, "requestOverPeak": {"least": 1.5, "most": 1.5}}).services
     assert week.request_cpu_milli is not None
-    assert np.allclose(week.request_cpu_milli, 1.5 * week.cpu_milli.max(1), atol=1)
+    assert np.allclose(week.request_cpu_milli, 1.5 * week.cpu_milli.max(1), rtol=0.051)
 
 
 def test_requests_of_memory_fit_on_each_node() -> None:

@@ -21,6 +21,7 @@ from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
 from koord.api.protocol.crd.node_slo import NodeSLO
 from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.state.cluster import allocatable_of
+from koord.scheduler.state.extended_amounts import changed_extended, extended_amounts
 from koord.scheduler.state.pods import requests_of
 from koord.scheduler.state.storage import StorageObject
 from koord.scheduler.state.table import Reason
@@ -99,6 +100,9 @@ def node_event(old: Node | None, new: Node | None) -> ClusterEvent | None:
         return None if old is None else ClusterEvent(int(Reason.LABELS), old, "NodeDelete")
     if old is None:
         return ClusterEvent(int(Reason.NODE), new, "NodeAdd")
+    changed = changed_extended(old, new)
+    if changed is not None:
+        return _amounts_event(old, new, changed)
     reasons, grown = Reason(0), frozenset[str]()
     if old.status.allocatable != new.status.allocatable or old.metadata.annotations != new.metadata.annotations:
         before = allocatable_of(old)
@@ -115,6 +119,15 @@ def node_event(old: Node | None, new: Node | None) -> ClusterEvent | None:
     if old.spec.unschedulable and not new.spec.unschedulable:
         reasons |= Reason.UNSCHEDULABLE
     return ClusterEvent(int(reasons), new, _NODE_NAMES.get(reasons, "NodeUpdate"), grown) if reasons else None
+
+
+def _amounts_event(old: Node, new: Node, changed: frozenset[str]) -> ClusterEvent | None:
+    """A node gives other amounts of some extended resources."""
+    before, after = extended_amounts(old, changed), extended_amounts(new, changed)
+    grown = frozenset(name for name, amount in after.items() if amount > before.get(name, 0))
+    if not grown:
+        return None
+    return ClusterEvent(int(Reason.ALLOCATABLE), new, _NODE_NAMES.get(Reason.ALLOCATABLE, "NodeUpdate"), grown)
 
 
 def namespace_event(old: Namespace | None, new: Namespace | None) -> ClusterEvent | None:

@@ -56,6 +56,9 @@ class ImagesOnNodes(Index):
                     held.append(name)
         self._of_row[row] = (images, held)
 
+    def amounts_put(self, row: Row, changed: frozenset[str]) -> None:
+        """Amounts do not matter."""
+
     def node_removed(self, row: Row) -> None:
         for name in self._of_row.pop(row, (None, []))[1]:
             by_row = self.sizes[name]

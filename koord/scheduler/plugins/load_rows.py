@@ -250,6 +250,10 @@ class LoadRows(Index):
         self.filters = filters
         self._load_row(row)
 
+    def amounts_put(self, row: Row, changed: frozenset[str]) -> None:
+        if not changed.isdisjoint(self.resources):
+            self.node_put(row)
+
     def node_removed(self, row: Row) -> None:
         """Its columns go with the row; its report stays until that is removed."""
         del self._facts[row], self._limits_on[row]

@@ -116,6 +116,9 @@ class Closings(Index):
         self._note_evictions(row)
         self._decide(row)
 
+    def amounts_put(self, row: Row, changed: frozenset[str]) -> None:
+        """Only CPU and memory say how full a node is."""
+
     def node_removed(self, row: Row) -> None:
         self._close_to(row, ())
         for memo in (self._said, self._evicted_s, self._until_s):

@@ -30,6 +30,7 @@ from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.text.stored import stored_amount
 from koord.scheduler.state.budgets import Budgets
 from koord.scheduler.state.counts import Counts
+from koord.scheduler.state.extended_amounts import changed_extended, extended_amounts
 from koord.scheduler.state.labels import Labels
 from koord.scheduler.state.nominations import Nominations
 from koord.scheduler.state.notes import Notes
@@ -194,6 +195,10 @@ class Cluster:
         name = node.metadata.name
         row = self.table.row_of.get(name)
         old = None if row is None else self.nodes[row]
+        changed = None if old is None else changed_extended(old, node)
+        if row is not None and changed is not None:
+            self._put_extended(row, node, changed)
+            return row
         has = _allocatable_unless_equal(old, node)
         if row is None:
             row = self.table.add_row(name)
@@ -211,6 +216,23 @@ class Cluster:
             self._take_node_back(name, row, old, watched)
             raise
         return row
+
+    def _put_extended(self, row: Row, node: Node, changed: frozenset[str]) -> None:
+        """Only extended resources of a node changed."""
+        old, has = self.nodes[row], extended_amounts(node, changed)
+        status = NodeStatus(node.status.capacity, node.status.allocatable, images=old.status.images)
+        self.nodes[row] = replace(node, status=status)
+        for name in sorted(changed):
+            self.resource(name)
+            self.table.set(("allocatable", name), row, has.get(name, 0))
+        told = 0
+        try:
+            for watcher in self._watchers:
+                watcher.amounts_put(row, changed)
+                told += 1
+        except BaseException:
+            self._take_node_back(node.metadata.name, row, old, told)
+            raise
 
     def _write_node(self, row: Row, node: Node, has: Mapping[str, int] | None) -> None:
         """Write a node into the table; `has` is None if its amounts are unchanged."""

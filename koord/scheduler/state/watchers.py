@@ -18,6 +18,10 @@ class Watcher(Protocol):
         """A node came or changed."""
         ...
 
+    def amounts_put(self, row: Row, changed: frozenset[str]) -> None:
+        """A node changed in what it gives of these extended resources, and in nothing else."""
+        ...
+
     def node_removed(self, row: Row) -> None:
         """A node is gone. Its pods were removed before, one by one."""
         ...
@@ -35,6 +39,10 @@ class Index:
 
     def node_put(self, row: Row) -> None:
         """Nothing, unless overridden."""
+
+    def amounts_put(self, row: Row, changed: frozenset[str]) -> None:
+        """As any change of a node, unless overridden."""
+        self.node_put(row)
 
     def node_removed(self, row: Row) -> None:
         """Nothing, unless overridden."""

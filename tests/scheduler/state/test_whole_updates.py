@@ -39,6 +39,9 @@ class Faulty:
     def node_put(self, row: Row) -> None:
         self._maybe()
 
+    def amounts_put(self, row: Row, changed: frozenset[str]) -> None:
+        self._maybe()
+
     def node_removed(self, row: Row) -> None: ...
 
     def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
@@ -64,7 +67,8 @@ class World:
         self.number = 0
 
     def put_node(self, name: str) -> None:
-        has = {"example.com/gpu": str(self.dice.one(EDGES)), "memory": str(self.dice.one(EDGES))}
+        memory = str(self.dice.one(EDGES)) if self.dice.chance(0.5) else "1Gi"
+        has = {"example.com/gpu": str(self.dice.one(EDGES)), "memory": memory}
         self.cluster.put_node(node(name, more=has))
 
     def step(self, *, nodes: bool = True) -> None:

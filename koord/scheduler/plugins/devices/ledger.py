@@ -278,6 +278,10 @@ class Devices(Notes):
         elif machine is not None and self._written.get(row) is not machine:
             self._write(row, machine)
 
+    def amounts_put(self, row: Row, changed: frozenset[str]) -> None:
+        if not changed.isdisjoint(_OFFERED):
+            self.node_put(row)
+
     def _forget(self, row: Row) -> None:
         """There is no Device object, and the node offers no devices: its columns are like those of other nodes."""
         del self._written[row]

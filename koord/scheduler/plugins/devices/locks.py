@@ -71,6 +71,9 @@ class Locks(Index):
         if taken is not None and taken.pod == current.pod:
             del self._taken[row]
 
+    def amounts_put(self, row: Row, changed: frozenset[str]) -> None:
+        """Annotations alone say that a node is locked."""
+
     def node_removed(self, row: Row) -> None:
         self._told.pop(row, None)
         self._taken.pop(row, None)

@@ -143,6 +143,9 @@ class Allocations(Notes):
         if on_node is None or on_node.facts != facts:
             self.put_facts(row, facts)
 
+    def amounts_put(self, row: Row, changed: frozenset[str]) -> None:
+        """What the node as a whole gives of extended resources is none of its zones' business."""
+
     def put_facts(self, row: Row, facts: Facts) -> None:
         """Recount everything on a row."""
         state = self.on[row] = OnNode(facts)

@@ -247,6 +247,17 @@ class Quotas(Notes):
         if has != self._nodes.get(row):
             self._node_has(row, has)
 
+    def amounts_put(self, row: Row, changed: frozenset[str]) -> None:
+        given = self.cluster.nodes[row].status.allocatable
+        new = amounts_of({name: given[name] for name in changed if name in given}, capped=True)
+        before = self._nodes[row]
+        if all(new.get(name) == before.get(name) for name in changed):
+            return
+        total = self._allocatable
+        for name in changed:
+            total[name] = total.get(name, 0) + new.get(name, 0) - before.get(name, 0)
+        self._has_changed(row, {name: amount for name, amount in before.items() if name not in changed} | new)
+
     def node_removed(self, row: Row) -> None:
         self._node_has(row, {})
         del self._nodes[row]
@@ -514,6 +525,9 @@ class Quotas(Notes):
         for sign, amounts in ((-1, self._nodes.get(row, {})), (+1, has)):
             for key, amount in amounts.items():
                 self._allocatable[key] = self._allocatable.get(key, 0) + sign * amount
+        self._has_changed(row, has)
+
+    def _has_changed(self, row: Row, has: Mapping[str, int]) -> None:
         self._nodes[row] = has
         self._total_is_stale = True
         self._may_ease()
