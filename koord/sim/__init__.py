@@ -7,6 +7,7 @@ columns    services and batch pods as arrays: what readers of traces and generat
 minutes    a minute of all nodes: what policies learn from
 mix        the cluster of a scenario, from traces: nodes packed with services, batch pods
 traces     readers of traces
+history    what a recording of a cluster contains
 policies   what nodes lend, as values chosen by name
 oracle     a policy that knows the next hour
 fluid      the most that any policy could do

@@ -85,6 +85,11 @@ def _joined_names(
     return (*(names or ("",) * len(first.ids)), *(others or ("",) * len(more.ids)))
 
 
+def no_tasks(step_s: float = 60.0) -> BatchTasks:
+    none = np.zeros(0, np.int64)
+    return BatchTasks((), none.astype(np.float64), none, none, step_s, np.zeros(1, np.int64), none.astype(np.float32))
+
+
 @dataclass(frozen=True, slots=True)
 class Repair:
     """A change that a reader made to its input by a stated rule."""

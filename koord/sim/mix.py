@@ -18,9 +18,10 @@ from koord.api.text.duration import parse_duration
 from koord.api.text.quantity import value
 from koord.sim.chance import chance, choice
 from koord.sim.cluster import Cluster
+from koord.sim.columns import no_tasks
 from koord.sim.minutes import NodeColumns
 from koord.sim.mix_services import drawn_services, placed_services
-from koord.sim.mix_tasks import no_tasks, sized_tasks
+from koord.sim.mix_tasks import sized_tasks
 from koord.sim.scenario import ClusterSource, Scenario
 from koord.sim.traces.trace import Trace
 

@@ -10,16 +10,13 @@ from koord.api.text.duration import parse_duration
 from koord.api.text.quantity import value
 from koord.sim.chance import chance, choice
 from koord.sim.columns import BatchTasks
-from koord.sim.scenario import TICK_S, BatchSource
-
-
-def no_tasks() -> BatchTasks:
-    none = np.zeros(0, np.int64)
-    return BatchTasks((), none.astype(np.float64), none, none, TICK_S, np.zeros(1, np.int64), none.astype(np.float32))
+from koord.sim.scenario import BatchSource
 
 
 def sized_tasks(source: BatchSource, tasks: BatchTasks, services: int, length_s: float, seed: int) -> BatchTasks:
     """`services`: how many pods are services."""
+    if not tasks.ids:
+        return tasks
     rows = _within_bounds(source, tasks)
     count = len(rows) if source.pods is None else source.pods - services
     if count < 1:

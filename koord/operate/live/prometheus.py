@@ -1,4 +1,4 @@
-"""Reads koord's metrics from Prometheus, for `koord report`."""
+"""Reads koord's metrics from Prometheus, for `koord report` and `koord sim record`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import ssl
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http.client import HTTPException
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
@@ -49,6 +49,16 @@ class Prometheus:
         self._require_history(published, from_s, until_s)
         source = f"Prometheus {self._url}"
         return Recorded(from_s, until_s, step_s, published, pods, evictions, source)
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def series(
+        self, query: str, from_s: float, until_s: float, step_s: float
+    ) -> list[tuple[Mapping[str, str], Sequence[tuple[float, float]]]]:
+        """Labels and points of each series of a query."""
+        return [(series.labels, series.points) for series in self._range(query, from_s, until_s, step_s)]
 
     def _require_history(self, published: Sequence[Series], from_s: float, until_s: float) -> None:
         first_s = min((series.points[0][0] for series in published if series.points), default=None)

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from koord.sim.columns import BatchTasks
+from koord.sim.columns import BatchTasks, no_tasks
 from koord.sim.traces.table.chunks import Chunk
 from koord.sim.traces.table.columns import BATCH, Layout, layout
 from koord.sim.traces.table.services import with_step
@@ -69,7 +69,7 @@ def read_batch(chunks: Iterable[Chunk], begin_s: float | None, repairs: Repairs)
             step_s = TASK_STEP_S
             uses += _uses(chunk, form, tasks, repairs)
     if form is None:
-        raise TraceFault("batch", None, "has no tasks")
+        return no_tasks(step_s)
     if uses is None:
         uses, first_s = samples.uses(len(tasks.row_of), step_s, repairs)
         tasks.arrival_s = [

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from koord.sim.minutes import NodeColumns
 from koord.sim.traces.table.chunks import Chunk
 from koord.sim.traces.table.columns import NODES, layout
-from koord.sim.traces.trace import Repairs, TraceFault
+from koord.sim.traces.trace import Repairs
 
 
 @dataclass(slots=True)
@@ -23,8 +23,8 @@ class _Node:
     "Sum and count."
 
 
-def read_nodes(chunks: Iterable[Chunk], repairs: Repairs) -> tuple[NodeColumns, NDArray[np.float64] | None]:
-    """The nodes, and what each uses outside of pods; None if the file does not say it."""
+def read_nodes(chunks: Iterable[Chunk], repairs: Repairs) -> tuple[NodeColumns | None, NDArray[np.float64] | None]:
+    """The nodes, and what each uses outside of pods; None if the file does not say it: a recording may lack sizes."""
     nodes: dict[str, _Node] = {}
     form = None
     for chunk in chunks:
@@ -44,7 +44,7 @@ def read_nodes(chunks: Iterable[Chunk], repairs: Repairs) -> tuple[NodeColumns, 
                 node.system[0] += float(system[line])
                 node.system[1] += 1
     if not nodes:
-        raise TraceFault("nodes", None, "has no nodes")
+        return None, None
     columns = NodeColumns(
         names=tuple(nodes),
         cpu_milli=np.array([round(node.cpu) for node in nodes.values()], np.int64),

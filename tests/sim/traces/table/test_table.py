@@ -237,6 +237,7 @@ def test_nodes_of_a_recording_have_their_last_size_and_their_mean_system_use() -
         "time_s,node,cpu_cores,memory_gib,pool,system_cpu_milli\n60,n1,4,8,,100\n120,n1,8,16,web,300\n120,n2,2,4,,\n"
     )
     nodes, system = read_nodes(csv(content, "nodes.csv"), Repairs())
+    assert nodes is not None
     assert nodes.names == ("n1", "n2")
     assert nodes.cpu_milli.tolist() == [8000, 2000]
     assert nodes.memory_bytes.tolist() == [16 << 30, 4 << 30]
