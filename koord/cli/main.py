@@ -57,6 +57,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "report": CommandEntry(
         "koord.cli.report", "Say what co-location was worth: lent, used, evicted and saved, by namespace and more."
     ),
+    "sim": CommandEntry(
+        "koord.cli.sim", "Say what co-location would bring on a cluster, and what it would cost: simulation on traces."
+    ),
     "colocation": CommandEntry(
         "koord.cli.colocation", "Turn co-location off or on, for the cluster, a pool or a node."
     ),

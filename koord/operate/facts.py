@@ -163,8 +163,6 @@ class Place(Fact, frozen=True):
     "How long ago the namespace was deleted, if it still exists."
     held: tuple[str, ...] = ()
     "Why it still exists, as its controller reports."
-    made_s: float | None = None
-    "How long ago it was made, if it is there to stay."
 
 
 class Facts(Fact, frozen=True):
@@ -196,10 +194,7 @@ def place_of(namespace: Namespace | None, now_s: float) -> Place:
     if namespace is None:
         return Place(there=False)
     deleted = namespace.metadata.deletion_timestamp
-    if deleted:
-        return Place(leaving_s=_age_s(deleted, now_s), held=namespace.status.holding_up)
-    made = namespace.metadata.creation_timestamp
-    return Place(made_s=_age_s(made, now_s) if made else None)
+    return Place(leaving_s=_age_s(deleted, now_s), held=namespace.status.holding_up) if deleted else Place()
 
 
 def nodes_of(nodes: Iterable[Node], metrics: Iterable[NodeMetric] | None, now_s: float) -> Nodes:

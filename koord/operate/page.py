@@ -8,12 +8,12 @@ from typing import Final
 
 from koord.api.text.timestamp import from_seconds as timestamp
 from koord.operate import plots as svg
-from koord.operate.plots import Axes, figure, thinned
+from koord.operate.plots import Axes, figure, round_step, thinned
 from koord.operate.since import said
 from koord.operate.sizing import Sizing, nodes, summed
 from koord.operate.worth import By, Entry, Moment, NodeSize, Worth
 
-PUBLISHED, LENT, USED = "#9aa5b1", "#1f5fa8", "#c08a3e"
+PUBLISHED, LENT, USED = svg.GREY, svg.BLUE, svg.AMBER
 TITLES: Final[tuple[tuple[By, str], ...]] = (
     ("namespace", "By namespace"),
     ("quota", "By quota"),
@@ -71,7 +71,7 @@ def _row(name: str, entry: Entry, worth: Worth, node: NodeSize, how: str = "") -
 def _plot(course: Sequence[Moment]) -> str:
     shown = thinned(course)
     highest = max(max(moment.published, moment.lent, moment.used) for moment in shown)
-    step = _step(highest)
+    step = round_step(highest)
     axes = Axes(shown[0].time_s, shown[-1].time_s, step * max(1, -(-highest // step)))
     names = [(text[5:10], text[11:16]) for text in map(timestamp, axes.ticks)]
     lines = [
@@ -81,11 +81,3 @@ def _plot(course: Sequence[Moment]) -> str:
     ]
     marks = [(PUBLISHED, "offered by nodes"), (LENT, "requested by pods"), (USED, "used by them")]
     return figure("CPU that services leave, in cores", "".join([axes.drawn(step, names), *lines]), marks)
-
-
-def _step(highest: float) -> float:
-    """Of the scale: about five steps, 1, 2 or 5 times a power of ten."""
-    step = 0.01
-    while step * 5 < highest:
-        step *= 2.5 if f"{step:e}".startswith("2") else 2
-    return step

@@ -12,4 +12,13 @@ policies   what nodes lend, as values chosen by name
 oracle     a policy that knows the next hour
 fluid      the most that any policy could do
 chance     numbers from a seed and names
+run        a run, minute by minute
+jobs       which runs answer a question
+overrides  what `--set` changes in a scenario
+statistics means over seeds, with intervals
+compare    policies beside each other, over seeds
+sweep      many settings of a scenario
+pareto     which of them are worth considering
+report     figures, tables and pages
+live       traces, checkpoints, worker processes and Dask
 """

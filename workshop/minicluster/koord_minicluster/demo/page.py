@@ -13,10 +13,10 @@ from koord_minicluster.demo.summary import Course as Came
 from koord_minicluster.demo.summary import Summary
 from koord_minicluster.hollow.load_model import DAY_S, Course
 
-BANDS: Final = (("system", "system", "#9aa5b1"), ("prod", "services", "#4f9d8f"), ("batch", "batch", "#c08a3e"))
+BANDS: Final = (("system", "system", svg.GREY), ("prod", "services", svg.GREEN), ("batch", "batch", svg.AMBER))
 """From the bottom to the top: band, name, colour."""
-WITHOUT: Final = "#d1495b"
-LENT: Final = "#1f5fa8"
+WITHOUT: Final = svg.RED
+LENT: Final = svg.BLUE
 
 
 def page(

@@ -1,0 +1,133 @@
+"""`koord sim` as a user runs it, and what it says to input that is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from koord.cli.main import run as koord
+
+TINY = """\
+name: tiny
+duration: 30m
+warmUp: 5m
+cluster: {nodes: 3}
+services: {trace: shipped}
+batch: {trace: shipped, arrivals: saturate, pending: 5, cores: [1, 2], longest: 1h}
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> str:
+    file = tmp_path / "tiny.yaml"
+    file.write_text(TINY)
+    return str(file)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    """The message about input that is wrong: exit code 2, and nothing on standard output."""
+    assert koord(["sim", *args]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "Traceback" not in printed.err
+    return printed.err
+
+
+def test_run_shows_the_policy_beside_the_others(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = tmp_path / "out.html"
+    assert koord(["sim", "run", tiny, "--processes", "1", "--report", str(report)]) == 0
+    printed = capsys.readouterr()
+    head, *rows = printed.out.splitlines()
+    assert head.split() == ["adaptive", "none", "usage", "oracle"]
+    assert any(row.startswith("batch work, core-hours") for row in rows)
+    assert printed.err == f"report: {report}\n"
+    assert "<svg" in report.read_text()
+
+
+def test_json_of_a_run_is_the_same_each_time_and_with_worker_processes(
+    tiny: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = []
+    for processes in ("1", "2"):
+        assert koord(["sim", "run", tiny, "--processes", processes, "-o", "json"]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
+    runs = json.loads(texts[0])["runs"]
+    assert [run["name"] for run in runs] == ["adaptive", "none", "usage", "oracle"]
+    assert runs[1]["workCoreHours"] == 0
+
+
+def test_compare_has_intervals_and_scenarios_beside_policies(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
+    args = ["sim", "compare", "usage", tiny, "--scenario", tiny, "--seeds", "2", "--processes", "1"]
+    assert koord(args) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[0].split() == ["usage", tiny]
+    assert "±" in rows[1]
+    assert rows[2].startswith("  against usage")
+
+
+def test_sweep_marks_the_front(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = tmp_path / "out.html"
+    args = ["sim", "sweep", tiny, "--policy", "usage", "--over", "cpuReclaimThresholdPercent=40:60:20"]
+    assert koord([*args, "--processes", "1", "--report", str(report)]) == 0
+    rows = [row.split() for row in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == ["cpuReclaimThresholdPercent", "40", "60"]
+    assert rows[2][-1] == "*"
+    assert "Pareto" not in report.read_text()
+    assert "worth considering" in report.read_text()
+
+
+def test_a_checkpoint_continues_to_the_same_result(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = ["sim", "run", tiny, "--alone", "--set", "restart=10m", "-o", "json", "--checkpoint", str(tmp_path / "at")]
+    texts = []
+    for _ in range(2):
+        assert koord(args) == 0
+        texts.append(capsys.readouterr().out)
+        assert [file.name for file in (tmp_path / "at").iterdir()] == ["adaptive.checkpoint"]
+    assert texts[0] == texts[1]
+    message = refused(capsys, *args[1:], "--seed", "7")
+    assert "adaptive.checkpoint" in message
+
+
+def test_policies_are_listed_with_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert koord(["sim", "policies", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {"none", "usage", "adaptive", "oracle"} <= {policy["name"] for policy in found}
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["run", "TINY", "--policy", "adaptve"], "--policy: no policy 'adaptve' (valid: none, usage"),
+        (["run", "TINY", "--set", "cpuReclaimTresholdPercent=70"], "did you mean cpuReclaimThresholdPercent?"),
+        (["run", "TINY", "--set", "batch.arrivals=recorded"], "needs arrivals: saturate"),
+        (["run", "TINY", "--set", "70"], "must be KEY=VALUE"),
+        (["run", "TINY", "--pool", "web"], "--pool goes with --policy or --set"),
+        (["run", "TINY", "--pool", "web", "--policy", "usage"], "is not a pool of the scenario (valid: none, the"),
+        (["run", "TINY", "--set", "services.trace=nonsense"], "is not a trace; valid:"),
+        (["run", "EMPTY"], "must be a scenario"),
+        (["run", "TINY", "--report", "TINY"], "exists already"),
+        (["run", "TINY", "--report", "no/such/folder/out.html"], "there is no folder no/such/folder"),
+        (["run", "gone.yaml"], "gone.yaml"),
+        (["compare", "adaptive", "adaptive"], "adaptive is given twice"),
+        (["compare", "gone.yaml"], "the file does not exist"),
+        (["compare", "adaptve"], "no policy 'adaptve'"),
+        (["sweep", "TINY", "--over", "markPercent"], "must be KEY=FROM:TO:STEP"),
+        (["sweep", "TINY", "--over", "markPercent=90:200:50"], "must be a number above 0 to 100"),
+        (["sweep", "TINY", "--over", "policy=usage,nope"], "no policy 'nope'"),
+        (["sweep", "TINY", "--over", "markPercent=80,90", "--set", "markPercent=85"], "also given once"),
+        (["sweep", "TINY", "--over", "markPercent=80,90", "--dask", "tcp://127.0.0.1:1", "--processes", "2"], "--dask"),
+    ],
+)
+def test_bad_input_is_refused_with_what_would_be_valid(
+    args: list[str], message: str, tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("")
+    named = {"TINY": tiny, "EMPTY": str(empty)}
+    assert message in refused(capsys, *(named.get(arg, arg) for arg in args))
+    assert (tmp_path / "tiny.yaml").read_text() == TINY
