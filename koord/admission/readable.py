@@ -16,6 +16,7 @@ from koord.api.machinery.faults import Fault
 from koord.api.protocol import names
 from koord.api.protocol.annotations import ALL, cpu, device, gang, reservation
 from koord.api.protocol.annotations.value import Label, Value
+from koord.api.protocol.misspelt_keys import misspelt
 from koord.api.protocol.priority import SubPriorityError, sub_priority
 
 
@@ -56,6 +57,9 @@ def warnings(kind: str, meta: ObjectMeta, old: ObjectMeta | None) -> Iterator[st
     """What of an object's labels and annotations cannot be read or has no effect. `old`: the stored object."""
     if old is not None and old.labels == meta.labels and old.annotations == meta.annotations:
         return
+    for field, texts in (("labels", meta.labels), ("annotations", meta.annotations)):
+        for key, near in misspelt(texts):
+            yield f"metadata.{field}[{key}]: koord does not know this key (did you mean {near}?)"
     values_of_kind = _VALUES[kind]
     seen: set[str] = set()
     for key in (*meta.labels, *meta.annotations):

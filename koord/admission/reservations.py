@@ -1,8 +1,9 @@
-"""Admission of Reservations: profiles for the pod template."""
+"""Admission of Reservations: profiles for the pod template, and warnings of what is misspelt in it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from koord.admission import strategic_merge
@@ -13,11 +14,18 @@ from koord.admission.profiles import drawn
 from koord.admission.request import Json
 from koord.admission.resource import AdmissionResource
 from koord.admission.rule import CREATE, Mutating, RuleContext
+from koord.api.builtin_schemas import POD_TEMPLATE, builtin
 from koord.api.configuration.features import ManagerGate
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.pod import PodTemplateSpec
+from koord.api.machinery.faults import Fault, unknown_field
 from koord.api.machinery.struct import Struct
+from koord.api.machinery.unknown_fields import unknown_with_valid
 from koord.api.protocol import names
+from koord.api.protocol.misspelt_keys import misspelt_keys
+
+MOST_NAMED: Final = 16
+"""Unknown fields of one template that are named in warnings."""
 
 
 class _ReservedSpec(Struct):
@@ -53,6 +61,7 @@ def _profiles_of_reservation(context: RuleContext, reservation: Json) -> Json:
     for profile in matched:
         context.warnings += profile.faults
     template = part(reservation, "spec").get("template")
+    context.warnings += (f"{fault}; it has no effect" for fault in _misspelt(reservation, template))
     return with_profiles(
         reservation,
         drawn(matched, context.request, context.seed),
@@ -60,6 +69,15 @@ def _profiles_of_reservation(context: RuleContext, reservation: Json) -> Json:
         spec=("spec", "template", "spec") if template is not None else (),
         shape=strategic_merge.RESERVATION,
     )
+
+
+def _misspelt(reservation: Json, template: object) -> Iterator[Fault]:
+    """Fields of the template that pod templates do not have, which its definition leaves open, and keys."""
+    yield from misspelt_keys(part(reservation, "metadata"))
+    if isinstance(template, dict):
+        unknown = unknown_with_valid(builtin(POD_TEMPLATE), template, "spec.template")
+        yield from (unknown_field(path, valid) for path, valid in islice(unknown, MOST_NAMED))
+        yield from misspelt_keys(part(template, "metadata"), "spec.template.metadata")
 
 
 RESOURCE: Final = AdmissionResource(

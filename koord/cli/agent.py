@@ -38,7 +38,11 @@ _CONTAINER_ID: Final = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
 def _own(*options: str) -> Callable[[F], F]:
     """Group options that a command also accepts after its own name; a value given there wins."""
     helps = {
-        "--state-dir": ("state_dir", Path, "The agent's, as above."),
+        "--state-dir": (
+            "state_dir",
+            Path,
+            "Where the agent keeps its record and its audit; default: that of koord agent.",
+        ),
         "--host-root": ("host_root", str, "Where the host's / is."),
         "--cgroup-root": ("cgroup_root", str, "The cgroup that is the node; otherwise as the record says."),
     }

@@ -33,6 +33,8 @@ _PLAIN: Final[Mapping[str, str]] = {"prod": "#", "mid": "=", "batch": "+", "free
 _COLOURS: Final = {"prod": "green", "mid": "cyan", "batch": "yellow", "free": "magenta", "none": "white"}
 _BARS: Final = 4
 LEAST_BAR, MOST_BAR = 4, 24
+MOST_NAMED: Final = 5
+"""Silent nodes that are named; the rest are counted."""
 WATCH_S: Final = 2.0
 
 
@@ -82,7 +84,7 @@ def nodes(
     output: str = "table",
 ) -> int:
     """Show nodes: capacity, requests and usage; and for each band what it may request (LENT), uses and has left. On a
-    terminal, bars show the bands of a node; -o wide and pipes have columns instead."""
+    terminal, bars show the bands of a node; -o wide has columns of each band instead."""
     return _repeated(watch, lambda: _show_nodes(sort, bars, everything, kubeconfig, context, output))
 
 
@@ -108,7 +110,7 @@ def _show_nodes(
     click.echo(above)
     if shown:
         most = None if bars else size.columns
-        click.echo("\n" + node_table(shown, most, drawn, wide=output == "wide" or not drawn))
+        click.echo("\n" + node_table(shown, most, drawn, wide=output == "wide"))
     if len(shown) < len(ordered):
         click.echo(f"and {counted(len(ordered) - len(shown), 'more node')}: --all shows them, --sort other ones first")
     return 0
@@ -259,6 +261,9 @@ def _picture(usage: Top, columns: int, drawn: bool) -> str:
     counts += f", {waiting} without a node" if waiting else ""
     source_words = f"usage from {usage.source}" if usage.source else "nobody reports usage"
     lines = [f"{heading(counts)}   {source_words}"]
+    if usage.silent:
+        some = ", ".join(usage.silent[:MOST_NAMED]) + (", ..." if len(usage.silent) > MOST_NAMED else "")
+        lines.append(f"not in what is used: {counted(len(usage.silent), 'node')} without a report ({some})")
     width = max(LEAST_BAR, min(60, columns - 50))
     for name in ("cpu", "memory"):
         for what, parts, number in (

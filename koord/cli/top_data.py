@@ -113,6 +113,11 @@ class Top(msgspec.Struct, frozen=True):
     source: str
     "Where the usage comes from; empty if it was not measured."
 
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """Nodes that report no usage, while others do. The usage of all nodes does not include theirs."""
+        return tuple(node.name for node in self.nodes if node.used is None) if self.source else ()
+
 
 def top_of(nodes: Iterable[Node], pods: Iterable[Pod], usage: Usage = NO_USAGE) -> Top:
     """The figures of a cluster. Finished pods take nothing, and are left out."""
@@ -244,6 +249,7 @@ def for_programs(top: Top) -> dict[str, object]:
         "nodes": {node.name: _node_told(node) for node in top.nodes},
         "total": _node_told(in_all(top)),
         "usageFrom": top.source or None,
+        "withoutUsage": list(top.silent),
     }
 
 

@@ -163,6 +163,8 @@ class Place(Fact, frozen=True):
     "How long ago the namespace was deleted, if it still exists."
     held: tuple[str, ...] = ()
     "Why it still exists, as its controller reports."
+    made_s: float | None = None
+    "How long ago it was made, if it is there to stay."
 
 
 class Facts(Fact, frozen=True):
@@ -194,7 +196,10 @@ def place_of(namespace: Namespace | None, now_s: float) -> Place:
     if namespace is None:
         return Place(there=False)
     deleted = namespace.metadata.deletion_timestamp
-    return Place(leaving_s=_age_s(deleted, now_s), held=namespace.status.holding_up) if deleted else Place()
+    if deleted:
+        return Place(leaving_s=_age_s(deleted, now_s), held=namespace.status.holding_up)
+    made = namespace.metadata.creation_timestamp
+    return Place(made_s=_age_s(made, now_s) if made else None)
 
 
 def nodes_of(nodes: Iterable[Node], metrics: Iterable[NodeMetric] | None, now_s: float) -> Nodes:

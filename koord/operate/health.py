@@ -17,6 +17,8 @@ SHOWN: Final = 5
 """At most this many names of a kind are listed; the rest are counted."""
 LEAVES_WITHIN_S: Final = 30.0
 """A namespace that was deleted is gone within this time."""
+ANNOUNCED_WITHIN_S: Final = 15.0
+"""Components have announced themselves in a new namespace within this time."""
 MANAGER_LEASE: Final = f"{NAMESPACE_KOORDINATOR}/{LEASE_MANAGER}"
 DESCHEDULER_LEASE: Final = f"{NAMESPACE_KOORDINATOR}/{LEASE_DESCHEDULER}"
 
@@ -96,8 +98,21 @@ def _leaders(facts: Facts) -> Iterator[Problem]:
             )
 
 
+def _is_settling(facts: Facts) -> bool:
+    """Whether components cannot have leases and announcements yet, or no longer: their namespace was just deleted or
+    made. The namespace is the problem then, not the components."""
+    place = facts.namespace
+    return (
+        not place.there
+        or (place.leaving_s is not None and place.leaving_s <= LEAVES_WITHIN_S)
+        or (place.made_s is not None and place.made_s < ANNOUNCED_WITHIN_S)
+    )
+
+
 def _manager(facts: Facts) -> Iterator[Problem]:
     held = next((leader for leader in facts.leaders if leader.lease == MANAGER_LEASE), None)
+    if _is_settling(facts) and (held is None or not held.holder):
+        return
     how = "start one with: koord manager --webhook-address 0.0.0.0:9876; nodes lend nothing new without it"
     if log := _log_of(facts, "manager"):
         how = f"koord up runs it; its log says why it does not lead: {log}"
@@ -112,7 +127,8 @@ def _manager(facts: Facts) -> Iterator[Problem]:
 def _schedulers(facts: Facts) -> Iterator[Problem]:
     start = _log_of(facts, "scheduler")
     how = f"koord up runs it; its log says why: {start}" if start else "start one with: koord scheduler"
-    if not any(scheduler.answers for scheduler in facts.schedulers):
+    may_come = _is_settling(facts) and not facts.schedulers
+    if not may_come and not any(scheduler.answers for scheduler in facts.schedulers):
         yield Problem("no scheduler runs: nobody has announced one, and no lease of kube-scheduler is fresh", how)
     yield from booked_twice(facts)
     for group in facts.pods.untried:
@@ -174,11 +190,23 @@ def _priority_classes(facts: Facts) -> Iterator[Problem]:
         yield Problem(f"PriorityClasses are missing: {', '.join(facts.missing_priority_classes)}", "; ".join(create))
 
 
+_LOST: Final = "the configuration, leases and announcements of components go with it"
+
+
 def _namespace(facts: Facts) -> Iterator[Problem]:
     place, name = facts.namespace, NAMESPACE_KOORDINATOR
     if not place.there:
         remake = "koord up makes it again" if facts.up_pid is not None else "make it with: koord install"
         yield Problem(f"namespace {name} does not exist: configuration, leases and certificates have no place", remake)
+    elif place.leaving_s is not None and place.leaving_s <= LEAVES_WITHIN_S:
+        wait = "wait until it is gone; "
+        wait += "koord up makes it again" if facts.up_pid is not None else "then make it with: koord install"
+        yield Problem(f"namespace {name} was deleted {age(place.leaving_s)} ago: {_LOST}", wait)
+    elif _is_settling(facts) and not any(leader.lease == MANAGER_LEASE and leader.holder for leader in facts.leaders):
+        yield Problem(
+            f"namespace {name} was made {age(place.made_s or 0.0)} ago: components have not announced themselves in it",
+            f"wait a few seconds; they do so within {ANNOUNCED_WITHIN_S:.0f} s",
+        )
     elif place.leaving_s is not None and place.leaving_s > LEAVES_WITHIN_S:
         held = "; ".join(place.held) or "its controller does not say what holds it"
         yield Problem(

@@ -8,7 +8,7 @@ import pytest
 
 from koord.admission.request import AdmissionAnswer, Request
 from koord.admission.review import validate
-from tests.admission.build import gates, known, pod, validated
+from tests.admission.build import gates, known, mutated, pod, validated
 
 MINIMUM = "gang.scheduling.koordinator.sh/min-available"
 JOINT = "scheduling.koordinator.sh/device-joint-allocate"
@@ -88,3 +88,24 @@ def test_nodes_are_looked_at_too() -> None:
 
     assert "node.koordinator.sh/colocation-strategy" in told("CREATE", None).warnings[0]
     assert told("UPDATE", {"metadata": {}}).warnings == ()
+
+
+def test_a_misspelt_key_of_the_protocol_is_warned_of() -> None:
+    answer = validated(pod(labels={"koordinator.sh/qosclass": "LS"}))
+    assert answer.allowed
+    (warning,) = answer.warnings
+    assert "[koordinator.sh/qosclass]: koord does not know this key (did you mean koordinator.sh/qosClass?)" in warning
+
+
+def test_misspelt_fields_and_keys_in_the_template_of_a_reservation_are_warned_of() -> None:
+    template = {
+        "metadata": {"labels": {"koordinator.sh/qosclass": "LS"}},
+        "spec": {"containers": [{"name": "c", "resources": {"request": {"cpu": 1}}}]},
+    }
+    answer = mutated({"metadata": {"name": "r"}, "spec": {"template": template}}, known(), resource="reservations")
+    assert answer.allowed
+    assert answer.warnings == (
+        "spec.template.spec.containers[0].resources.request: unknown field (did you mean requests?); it has no effect",
+        "spec.template.metadata.labels[koordinator.sh/qosclass]: koord does not know this key"
+        " (did you mean koordinator.sh/qosClass?); it has no effect",
+    )

@@ -13,13 +13,14 @@ import pytest
 from koord.cli.main import run as koord
 from koord.scheduler.plugins.packing.shapes import PodShape, Scores
 from koord.scheduler.state.table import Array
+from koord.sim.traces.openb import NODES
 from koord_bench.gpu_packing import arrivals, departures
 from koord_bench.gpu_packing.engine import EngineReplay
 from koord_bench.gpu_packing.plot import svg
 from koord_bench.gpu_packing.policies import FGD, POLICIES, SHADOW, replay_of, set_up
 from koord_bench.gpu_packing.replay import Placed, Replay
 from koord_bench.gpu_packing.run import Options, RuleBrokenError, run
-from koord_bench.gpu_packing.traces import NODES, Trace, TraceError, TraceNode, TracePod, fleet_of, made_up, read
+from koord_bench.gpu_packing.traces import Trace, TraceError, TraceNode, TracePod, fleet_of, made_up, read
 from koord_bench.gpu_packing.verifier import Verifier
 
 NODE = TraceNode("n1", "T4", 2, 8000, 8192)
@@ -139,7 +140,7 @@ def test_traces_are_read_from_files_in_the_order_of_their_seed(tmp_path: Path) -
 def test_a_file_without_a_column_is_named(tmp_path: Path) -> None:
     (tmp_path / NODES).write_text("sn,cpu_milli\nb,8000\n")
     (tmp_path / "openb_pod_list_tiny.csv").write_text("name\n")
-    with pytest.raises(TraceError, match=r"openb_node_list_gpu_node.csv: no column model, gpu, memory_mib"):
+    with pytest.raises(TraceError, match=r"openb_node_list_gpu_node.csv:1: column model is missing"):
         read(tmp_path, "tiny", 1)
 
 

@@ -21,7 +21,7 @@ from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.cli.main import koord, run
 from koord.cli.tables import short
-from koord.cli.top import bar, node_table
+from koord.cli.top import _picture, bar, node_table
 from koord.cli.top_data import (
     SORTS,
     Usage,
@@ -86,6 +86,18 @@ def test_usage_comes_from_agents_or_from_a_metrics_server() -> None:
     (there,) = top_of([node("n1")], [pod("web", "n1", priority=9000, cpu="2")], reported).nodes
     assert there.used == {"cpu": 3000, "memory": 5 << 30}
     assert there.used_by_band["prod"] == {"cpu": 1500, "memory": 2 << 30}
+
+
+def test_nodes_without_a_report_are_named_where_their_usage_is_missing_in_the_sums() -> None:
+    found = top_of(
+        [node(f"n{i}") for i in range(1, 9)], [], Usage("NodeMetric", {"n1": {"cpu": 3000, "memory": 1}}, {})
+    )
+    assert found.silent == tuple(f"n{i}" for i in range(2, 9))
+    assert for_programs(found)["withoutUsage"] == list(found.silent)
+    assert "not in what is used: 7 nodes without a report (n2, n3, n4, n5, n6, ...)" in _picture(
+        found, 100, drawn=False
+    )
+    assert "without a report" not in _picture(top_of([node("n1")], []), 100, drawn=False), "no node reports"
 
 
 def test_page_cache_stands_beside_what_is_used_where_agents_report_it() -> None:
@@ -241,11 +253,11 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_nodes_of_a_cluster(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["top", "nodes", "--kubeconfig", kubeconfig, "--sort", "requested-cpu"]) == 0
+    assert run(["top", "nodes", "--kubeconfig", kubeconfig, "--sort", "requested-cpu", "-o", "wide"]) == 0
     text = capsys.readouterr().out
     assert "\x1b" not in text
     assert "2 pods, 1 without a node" in text
-    assert "CPU LENT" in text, "bands are there in a pipe too"
+    assert "CPU LENT" in text
     assert "BATCH LEFT" in text
     rows = [line.split() for line in text.splitlines()]
     assert [row[0] for row in rows if row and row[0] in ("n1", "n2")] == ["n2", "n1"]

@@ -31,6 +31,15 @@ def faults(text: str) -> list[Fault]:
             "spec.containers[0].resources.request: unknown field (did you mean requests?)",
         ),
         (RESERVATION % "allocateOnze: true", "spec.allocateOnze: unknown field (did you mean allocateOnce?)"),
+        (
+            RESERVATION % "template: {spec: {containers: [{name: c, resources: {request: {}}}]}}",
+            "spec.template.spec.containers[0].resources.request: unknown field (did you mean requests?)",
+        ),
+        (
+            "{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: PodMigrationJob, metadata: {name: j}, spec: "
+            "{reservationOptions: {template: {spec: {template: {spec: {containrs: []}}}}}}}",
+            "spec.reservationOptions.template.spec.template.spec.containrs: unknown field (did you mean containers?)",
+        ),
         (NODE_METRIC % "updatTime: x", "status.updatTime: unknown field (did you mean updateTime?)"),
         (
             "{apiVersion: v1, kind: Node, metadata: {lables: {}}}",
@@ -47,7 +56,7 @@ def test_a_misspelt_field_is_named_with_the_nearest_valid_one(text: str, said: s
     "text",
     [
         POD % "resources: {requests: {example.com/anything: 1}}",
-        RESERVATION % "template: {spec: {anything: 1}}",
+        RESERVATION % "template: {metadata: {annotations: {anything: x}}, spec: {nodeSelector: {any: x}}}",
         "{apiVersion: example.com/v1, kind: Elsewhere, spec: {anything: 1}}",
         "{apiVersion: v1, kind: ConfigMap, data: {anything: x}, metadata: {annotations: {any: x}}}",
     ],

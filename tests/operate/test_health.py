@@ -74,6 +74,15 @@ class Case:
             "koord colocation break-glass on",
         ),
         Case({"namespace": Place(there=False)}, "namespace koordinator-system does not exist", "koord install"),
+        *(
+            Case({"namespace": place, "leaders": (), "schedulers": (), **more}, what, how)
+            for place, more, what, how in (
+                (Place(there=False), {"up_pid": 7}, "does not exist", "koord up makes it again"),
+                (Place(leaving_s=3.0), {"up_pid": 7}, "was deleted 3s ago", "koord up makes it again"),
+                (Place(leaving_s=3.0), {}, "was deleted 3s ago", "koord install"),
+                (Place(made_s=4.0), {}, "was made 4s ago: components have not announced", "wait a few seconds"),
+            )
+        ),
         Case(
             {"components": (ComponentFact("hollow", "waiting", log="/d/hollow.log"),)},
             "hollow is waiting",

@@ -146,7 +146,7 @@ def test_a_scenario_without_traces_runs_on_formulas(tmp_path: Path) -> None:
 
 def test_a_trace_that_does_not_exist_or_lacks_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        TraceFault, match="bitbrain: is not a trace; valid: synthetic, bitbrains, planetlab, surf, table, shipped"
+        TraceFault, match="bitbrain: is not a trace; valid: synthetic, bitbrains, planetlab, surf, openb"
     ):
         read_trace("bitbrain", tmp_path)
     (tmp_path / "vm_meta.csv").write_text("id\n")

@@ -16,6 +16,7 @@ import msgspec
 from koord.api.machinery.object_schema import MISSING, Schema, Type
 
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
+POD_TEMPLATE: Final = "io.k8s.api.core.v1.PodTemplateSpec"
 _PARTS: Final = ("facts.json", "metrics.json")
 _WRITTEN: Final = {"n": "filled", "a": "always", "A": "always"}
 Facts = dict[str, Any]

@@ -25,6 +25,7 @@ from koord.api.kinds import Kind
 from koord.api.machinery.codec import describe, encode
 from koord.api.machinery.faults import Fault, Invalid, check, join
 from koord.api.machinery.struct import Struct
+from koord.api.protocol.misspelt_keys import misspelt_keys
 from koord.api.text.yaml import YamlError, load_all
 
 STDIN: Final = "-"
@@ -272,6 +273,9 @@ class _Reader:
         is_from_cluster = isinstance(metadata, dict) and bool(metadata.get("uid"))
         where = self.warnings if is_from_cluster and not self.strict else self.faults
         where += (Problem(place, fault.under(path)) for fault in self.misnamed(data))
+        # Another program may read the key: no reason to refuse the object.
+        where = self.faults if self.strict else self.warnings
+        where += (Problem(place, fault.under(path)) for fault in _misspelt_keys(data))
 
     def object(self, kind: Kind[Any], data: dict[str, Any], source: str, number: int, path: str) -> None:
         if kind.namespaced:
@@ -296,6 +300,16 @@ class _Reader:
         if earlier is not None:
             self.warnings.append(Problem(manifest.place, Fault(path, f"replaces the same object in {earlier.place}")))
         self.items[kind, key] = manifest
+
+
+def _misspelt_keys(data: Mapping[str, Any]) -> Iterator[Fault]:
+    """Of an object and of its pod template."""
+    spec = data.get("spec")
+    template = spec.get("template") if isinstance(spec, Mapping) else None
+    for path, owner in (("metadata", data), ("spec.template.metadata", template)):
+        meta = owner.get("metadata") if isinstance(owner, Mapping) else None
+        if isinstance(meta, Mapping):
+            yield from misspelt_keys(meta, path)
 
 
 def _type_fault(data: Mapping[str, Any]) -> Fault:

@@ -132,7 +132,9 @@ class Reviews:
             if answer.allowed and request.resource == "pods" and not request.subresource:
                 answer = await self._counted(request, answer, namespace)
         if not answer.allowed:
-            log.info(
+            # `koord status` tries by a dry run whether odd pods are denied.
+            log.log(
+                logging.DEBUG if asked.dry_run else logging.INFO,
                 "denied %s of %s %s/%s: %s",
                 asked.operation,
                 asked.resource.resource,

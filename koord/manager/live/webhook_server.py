@@ -328,6 +328,9 @@ class WebhookServer:
             return
         if not await self._another_leads():
             await self._registration.stand_down(self._endpoint)
+        if self._place is not None:
+            # It was made in the meantime.
+            return
         state = "does not exist" if self._facts.namespace(name) is None else "is being deleted"
         raise NoPlace(f"namespace {name} {state}: admission is off until it is there again")
 

@@ -257,6 +257,7 @@ async def _missing_kinds(client: Client) -> tuple[str, ...]:
 
 
 def _alive(pid: int) -> bool:
+    """Whether a process runs. One that was killed and that its parent has not collected yet does not."""
     if pid <= 0:
         return False
     try:
@@ -264,5 +265,10 @@ def _alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
+        pass
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
         return True
-    return True
+    # The name is in parentheses, and may hold some itself.
+    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")

@@ -19,7 +19,7 @@ from koord.api.protocol.eviction_notice import Asker, Go, is_told
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.election import NotLeader
-from koord.kube.errors import ApiError, Conflict, EvictionRefused, NotFound
+from koord.kube.errors import ApiError, Conflict, EvictionRefused, NotFound, is_terminating
 from koord.kube.retry import backoff_s
 from koord.scheduler.framework.writes import Evict, Patch, PodBinding, Write
 from koord.scheduler.live.binding import carry_out
@@ -128,6 +128,10 @@ class Writing:
                 # The object is gone or was replaced: the informer will say so. A pod that a budget protects stays.
                 log.info("%s was not written: %s", " ".join(key), error)
             except (ApiError, DecodeError) as error:
+                if isinstance(error, ApiError) and is_terminating(error):
+                    # Its namespace is being deleted. The plugin asks again later.
+                    log.info("%s was not created: %s", " ".join(key), error)
+                    continue
                 if last_error != (last_error := str(error)):
                     log.warning("%s was not written, retrying: %s", " ".join(key), error)
                 tries += 1

@@ -10,4 +10,7 @@ bitbrains     virtual machines of a service provider (services)
 planetlab     virtual machines of PlanetLab (services)
 table         the documented form of CSV and Parquet files, which recordings have
 surf          jobs of an HPC cluster (batch)
+openb         GPU nodes and pods
+alibaba2018   production machines (services)
+aggregates    whole clusters as one curve: Alibaba 2018, Google 2019, Azure
 """

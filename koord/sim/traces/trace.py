@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import BinaryIO, Literal, TypeAlias
+from typing import BinaryIO, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from koord.api.machinery.faults import BadInput
 from koord.sim.columns import BatchTasks, Repair, ServiceCurves
 from koord.sim.minutes import NodeColumns
 
-Content: TypeAlias = Literal["services", "batch", "nodes"]
+Content: TypeAlias = Literal["services", "batch", "nodes", "gpu pods"]
 Streams: TypeAlias = Mapping[str, BinaryIO]
 "Unpacked and seekable, by file name without `.gz`."
 
@@ -29,6 +29,27 @@ class TraceFault(BadInput):
         super().__init__(f"{file}:{line}: {message}" if line is not None else f"{file}: {message}")
 
 
+class GpuNode(NamedTuple):
+    name: str
+    model: str
+    gpus: int
+    cpu_milli: int
+    memory_mib: int
+
+
+class GpuPod(NamedTuple):
+    name: str
+    cpu_milli: int
+    memory_mib: int
+    gpus: int
+    gpu_milli: int
+    "Of each GPU."
+    models: frozenset[str]
+    "It accepts these; empty: any."
+    begin_s: int
+    end_s: int
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     services: ServiceCurves | None = None
@@ -37,6 +58,8 @@ class Trace:
     repairs: tuple[Repair, ...] = ()
     system_milli: NDArray[np.float64] | None = None
     "What nodes use outside of pods, in the order of `nodes`."
+    gpu_nodes: tuple[GpuNode, ...] = ()
+    gpu_pods: tuple[GpuPod, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

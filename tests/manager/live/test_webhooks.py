@@ -37,12 +37,13 @@ from koord.api.kinds import (
 )
 from koord.api.protocol.names import LEASE_MANAGER, NAMESPACE_KOORDINATOR
 from koord.kube.client import Client
-from koord.kube.errors import ApiError, BadRequest, Forbidden, Invalid, NotFound, ServerError
+from koord.kube.errors import AlreadyExists, ApiError, BadRequest, Forbidden, Invalid, NotFound, ServerError
 from koord.kube.health import parse_address
 from koord.kube.leader import unique_identity
 from koord.manager.live import webhook_reviews
 from koord.manager.live.certificate_store import FileStore
 from koord.manager.live.certificates import Lifetimes, Material, renewed
+from koord.manager.live.registration import Endpoint, Registration
 from koord.manager.live.webhook_server import WebhookOptions, address_from, options_from
 from koord.operate.live import break_glass
 from koord_minicluster.up.bootstrap import bootstrap
@@ -52,6 +53,7 @@ from tests.manager.live.webhooks import (
     PROFILE,
     SECRET,
     VALIDATING,
+    Running,
     ShiftedClock,
     admitting,
     bundle_of,
@@ -237,6 +239,40 @@ async def test_whoever_deletes_koords_namespace_finds_admission_off_until_it_is_
                 lambda: _is_refused(once, pod("odd", "shop", labels={QOS: "LSR"}, priorityClassName="koord-batch"))
             )
             assert running.server.check() is None
+
+
+async def test_a_namespace_that_is_made_as_the_manager_starts_is_not_said_to_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    running: list[Running] = []
+    stand_down = Registration.stand_down
+
+    async def late(registration: Registration, endpoint: Endpoint) -> None:
+        await stand_down(registration, endpoint)
+        with suppress(AlreadyExists):
+            await server_client.create(NAMESPACES, {"metadata": {"name": NAMESPACE_KOORDINATOR}})
+
+        async def is_known() -> bool:
+            return running[0].server._place is not None
+
+        await eventually(is_known)
+
+    monkeypatch.setattr(Registration, "stand_down", late)
+    async with serving(tmp_path) as server_client, waiting_to_admit(server_client) as started:
+        running.append(started)
+        await started.ready
+    assert "is being deleted" not in caplog.text
+
+
+async def test_a_denial_that_was_only_tried_out_is_not_logged(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    odd = pod("odd", "shop", labels={QOS: "LSR"}, priorityClassName="koord-batch")
+    async with admitting(client):
+        await until_answered(lambda: _is_refused(client, odd))
+        assert "denied CREATE" not in caplog.text
+        with pytest.raises(ApiError, match="denied the request"):
+            await client.create(PODS, odd)
+        assert "denied CREATE of pods shop/odd" in caplog.text
 
 
 async def test_the_registration_belongs_to_the_namespace_of_the_manager(client: Client) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from koord.api.protocol.names import NAMESPACE_KOORDINATOR
 from koord.api.text.timestamp import micro_from_seconds
 from koord.kube.client import Client
 from koord.operate import health
+from koord.operate.endpoints import Endpoints
 from koord.operate.health import MANAGER_LEASE, Status, judge
 from koord.operate.live import break_glass
 from koord.operate.live.survey import survey
@@ -65,10 +68,18 @@ async def lease(client: Client, key: str, age_s: float) -> None:
 
 async def test_a_cluster_where_nothing_runs_is_not_well(client: Client) -> None:
     told = failing(await found(client))
-    assert set(told) == {"manager", "schedulers", "webhooks", "nodes"}
-    assert "no manager leads" in told["manager"]
-    assert "no scheduler runs" in told["schedulers"]
+    assert set(told) == {"namespace", "webhooks", "nodes"}
+    assert "components have not announced themselves in it" in told["namespace"]
     assert "not registered" in told["webhooks"]
+
+
+def test_a_supervisor_that_was_killed_restarts_nothing_though_its_parent_has_not_collected_it(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as supervisor:
+        endpoints = Endpoints(supervisor.pid, "1", "", "")
+        assert asyncio.run(survey(None, "", tmp_path, endpoints)).up_pid == supervisor.pid
+        supervisor.kill()
+        os.waitid(os.P_PID, supervisor.pid, os.WEXITED | os.WNOWAIT)
+        assert asyncio.run(survey(None, "", tmp_path, endpoints)).up_pid is None
 
 
 async def test_leases_must_be_fresh(client: Client) -> None:
@@ -107,6 +118,7 @@ async def test_a_namespace_that_does_not_go_is_named_with_what_holds_it_and_brea
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "LEAVES_WITHIN_S", -10.0)
+    monkeypatch.setattr(health, "ANNOUNCED_WITHIN_S", 0.0)
     assert "namespace" not in failing(await found(client))
     await client.delete(NAMESPACES, NAMESPACE_KOORDINATOR)
     held = {"type": "NamespaceContentRemaining", "status": "True", "reason": "R", "message": "a finalizer is left"}

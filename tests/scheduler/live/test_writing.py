@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from koord.api.kinds import RESERVATIONS
+from koord.api.kinds import ELASTIC_QUOTAS, RESERVATIONS
 from koord.api.kubernetes.pod import Pod
 from koord.kube.client import Client
+from koord.kube.errors import Forbidden, Status, StatusCause, StatusDetails
 from koord.kube.store import Delta
-from koord.scheduler.framework.writes import Evict, Patch
+from koord.scheduler.framework.writes import Create, Evict, Patch
 from koord.scheduler.live.noticing import UnderNotice
 from koord.scheduler.live.writing import Writing
 from tests.kube.manual_clock import ManualClock
@@ -107,6 +108,28 @@ async def test_after_a_restart_a_reason_that_is_not_found_again_counts_no_more()
     assert story.api.reasons == ["QuotaOverused"]
     await story.settle(301)
     assert story.api.reasons == ["QuotaOverused", "EvictionWithdrawn"]
+
+
+class NamespaceGoes:
+    """A server whose namespace is being deleted."""
+
+    def __init__(self) -> None:
+        self.creations = 0
+
+    async def create(self, kind: Any, body: Any, **_: Any) -> None:
+        self.creations += 1
+        details = StatusDetails(causes=(StatusCause(reason="NamespaceTerminating"),))
+        raise Forbidden(Status("Failure", 403, "Forbidden", "is being terminated", details))
+
+
+async def test_what_belongs_into_a_namespace_that_is_being_deleted_is_not_retried_but_asked_for_again() -> None:
+    """A retry would wait longer each time, and would come long after the namespace is back."""
+    server = NamespaceGoes()
+    writing = Writing(cast(Client, server), ManualClock(START_S))
+    for creations in (1, 2):
+        writing.put(Create(ELASTIC_QUOTAS, "root", {}, "koordinator-system"))
+        await turns()
+        assert (server.creations, len(writing)) == (creations, 0)
 
 
 class Reservations:

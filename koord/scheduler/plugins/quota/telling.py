@@ -32,8 +32,10 @@ from koord.scheduler.plugins.quota.status import (
     status_write,
 )
 
-CREATED_AGAIN_S: Final = 60.0
-"""Seconds after which the creation of an object that still does not exist is requested again."""
+FIRST_CREATED_AGAIN_S: Final = 2.0
+LONGEST_CREATED_AGAIN_S: Final = 60.0
+"""Bounds of the seconds after which the creation of a missing object is requested again, doubled each time. Its
+namespace may have been deleted, and may be back soon."""
 AT_ONCE: Final = 2000
 """How many objects are checked in one go, so that decisions need not wait long."""
 EVERY_S: Final = 0.5
@@ -61,6 +63,8 @@ class QuotaTelling:
         "Objects that are still to be looked at in this round."
         self._next_s = self._again_s = 0.0
         self._created_s: float | None = None
+        self._creations = 0
+        "How often built-in quotas were created, and are still not all there."
 
     def writes(self, now_s: float) -> Iterator[Write]:
         quotas = self._quotas
@@ -82,8 +86,11 @@ class QuotaTelling:
     def _created_at_s(self) -> float | None:
         """When the quotas that are always there and have no object get one; None while all have one."""
         if all(name in self._quotas.forest.specs for name in BUILT_IN):
+            self._created_s, self._creations = None, 0
             return None
-        return 0.0 if self._created_s is None else self._created_s + CREATED_AGAIN_S
+        if self._created_s is None:
+            return 0.0
+        return self._created_s + min(FIRST_CREATED_AGAIN_S * (1 << (self._creations - 1)), LONGEST_CREATED_AGAIN_S)
 
     def _ask_again(self) -> None:
         if (created_s := self._created_at_s()) is not None:
@@ -96,7 +103,7 @@ class QuotaTelling:
         self._next_s = now_s + EVERY_S
         created_s = self._created_at_s()
         if created_s is not None and now_s >= created_s:
-            self._created_s = now_s
+            self._created_s, self._creations = now_s, min(self._creations + 1, 16)
             yield from built_in(quotas, self._namespace, self._most)
         touched, quotas.touched = quotas.touched, {}
         for key in self._above(touched):

@@ -80,12 +80,21 @@ def test_a_quota_that_is_always_there_gets_its_object_again_though_nothing_happe
     teams.put(there, quota("koordinator-system-quota", "0", "100"), quota("koordinator-root-quota", "0", "100"))
     for _ in range(5):
         assert created(teams) == set()
-        teams.wait(telling.CREATED_AGAIN_S)
+        teams.wait(telling.LONGEST_CREATED_AGAIN_S)
     # As with its namespace.
     teams.delete(there)
     assert created(teams) == {"koordinator-default-quota"}
-    teams.wait(telling.CREATED_AGAIN_S - 1)
+    for wait_s in (telling.FIRST_CREATED_AGAIN_S, 4.0, 8.0, 16.0, 32.0, telling.LONGEST_CREATED_AGAIN_S, 60.0):
+        teams.wait(wait_s - 1)
+        assert created(teams) == set()
+        assert teams.core.writes_in_s() <= 1
+        teams.wait(1)
+        assert created(teams) == {"koordinator-default-quota"}
+    # Back, and gone again: the first wait is short.
+    teams.put(there)
     assert created(teams) == set()
-    assert teams.core.writes_in_s() <= 1
-    teams.wait(1)
+    teams.wait(telling.EVERY_S)
+    teams.delete(there)
+    assert created(teams) == {"koordinator-default-quota"}
+    teams.wait(telling.FIRST_CREATED_AGAIN_S)
     assert created(teams) == {"koordinator-default-quota"}

@@ -8,20 +8,22 @@ for. Nodes come in the order in which ties are broken.
 
 from __future__ import annotations
 
-import csv
 import gzip
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 import numpy as np
 
 from koord.scheduler.plugins.packing.shapes import WHOLE, Fleet, PodShape, groups_of
 from koord.scheduler.state.table import Array
+from koord.sim.traces import openb
+from koord.sim.traces.openb import NODES
+from koord.sim.traces.trace import Repairs, TraceFault
 
-NODES: Final = "openb_node_list_gpu_node.csv"
 PODS: Final = "openb_pod_list_{}.csv"
 ORDERS: Final = "fgd_arrival_orders.npz"
 WITH_TIMES: Final = "default"
@@ -148,37 +150,35 @@ def _draw(pods: list[TracePod], nodes: int, capacity: int, rng: random.Random) -
 
 
 def _nodes(path: Path) -> list[TraceNode]:
-    return [
-        TraceNode(line["sn"], line["model"], int(line["gpu"]), int(line["cpu_milli"]), int(line["memory_mib"]))
-        for line in _lines(path, ("sn", "model", "gpu", "cpu_milli", "memory_mib"))
-    ]
+    with _opened(path) as stream:
+        nodes = openb.read_nodes(stream, str(path))
+    return [TraceNode(node.name, node.model, node.gpus, node.cpu_milli, node.memory_mib) for node in nodes]
 
 
 def _pods(folder: Path, name: str) -> list[TracePod]:
     path = folder / PODS.format(name)
     if not path.exists():
         path = path.with_name(path.name + ".gz")
-    columns = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+    with _opened(path) as stream:
+        pods = openb.read_pods(stream, str(path), Repairs())
     return [
-        TracePod(line["name"], _shape(line), int(line.get("creation_time") or 0), int(line.get("deletion_time") or 0))
-        for line in _lines(path, columns)
+        TracePod(
+            pod.name,
+            PodShape(pod.cpu_milli, pod.memory_mib, pod.gpus, pod.gpu_milli, pod.models),
+            pod.begin_s,
+            pod.end_s,
+        )
+        for pod in pods
     ]
 
 
-def _shape(line: dict[str, str]) -> PodShape:
-    models = frozenset(filter(None, (line.get("gpu_spec") or "").split("|")))
-    gpus, milli = int(line["num_gpu"]), int(line["gpu_milli"])
-    return PodShape(int(line["cpu_milli"]), int(line["memory_mib"]), gpus, milli if gpus else 0, models)
-
-
-def _lines(path: Path, columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
-        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
-            reader = csv.DictReader(file)
-            missing = [column for column in columns if column not in (reader.fieldnames or ())]
-            if missing:
-                raise TraceError(f"{path}: no column {', '.join(missing)}; has {', '.join(reader.fieldnames or ())}")
-            yield from reader
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            yield cast("BinaryIO", file)
+    except TraceFault as fault:
+        raise TraceError(str(fault)) from None
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror}") from error
 
