@@ -21,6 +21,7 @@ from koord.agent.hooks.registry import HOOKS, wishes_for
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.interference.episode import Finding
 from koord.agent.interference.hours import Usual
+from koord.agent.lending.learner import Learner
 from koord.agent.pods import AgentPod
 from koord.agent.qos import cpu_burst, resctrl
 from koord.agent.qos.decision import NOTHING, Eviction, Move, Problem, StrategyDecision
@@ -78,6 +79,7 @@ class Agent:
     cpi: CpiSampling = field(default_factory=CpiSampling)
     switches: SwitchSampling = field(default_factory=SwitchSampling)
     cold: ColdSampling = field(default_factory=ColdSampling)
+    learner: Learner = field(default_factory=Learner)
     complaints: dict[str, str] = field(default_factory=dict)
     "By collector, why it could not look when it was last tried."
     strategies: Sequence[Strategy[Any, Any]] = STRATEGIES
@@ -151,6 +153,7 @@ class Agent:
             self.seed,
             self.replicas,
             self.usual,
+            self.learner.memory,
             self.switches.held,
         )
         ran: set[str] = set()

@@ -16,6 +16,7 @@ from typing import Final, TypeVar, cast
 
 from koord.agent.devices.inventory import Inventory
 from koord.agent.host.topology import Topology
+from koord.agent.lending.minute import MARK_PERCENT
 from koord.agent.pods import AgentPod
 from koord.api.configuration.features import AgentGate
 from koord.api.kubernetes.cgroup import CgroupDriver
@@ -94,6 +95,18 @@ class NodeState:
         if of not in self._known:
             self._known[of] = of(self)
         return cast("T", self._known[of])
+
+    @property
+    def holds_back_by_quota(self) -> bool:
+        """Whether best effort as a whole is held back by time on CPUs, not by fewer CPUs."""
+        strategy = self.slo.resource_used_threshold_with_be if self.slo else None
+        return strategy is not None and bool(strategy.enable) and strategy.cpu_suppress_policy == "cfsQuota"
+
+    @property
+    def safety_mark_percent(self) -> int | None:
+        """CPU usage that batch must not push the node above; None where the suppress threshold holds batch back."""
+        lending = self.slo.lending_strategy if self.slo else None
+        return None if lending is None or self.is_colocation_off else lending.cpu_safety_mark_percent or MARK_PERCENT
 
     @property
     def cpus(self) -> int:

@@ -37,6 +37,14 @@ _NAMES: Final = {
     "thirdParty": "other systems",
     "devices": "devices",
     "rounded": "in whole units",
+    "mark": "safety mark",
+    "margin": "margin",
+    "services": "services",
+    "more": "more",
+    "amount": "amount",
+    "counted": "counted",
+    "room": "room",
+    "requests": "requests",
 }
 _SHORT: Final = "kubernetes.io/"
 
@@ -144,6 +152,8 @@ def _resource(resource: ResourceExplanation) -> str:
 
 def _says_nothing(line: Line, resource: ResourceExplanation) -> bool:
     """Whether a line has no effect on the result and is left out."""
+    if line.name == "requests" and line.op == "atLeast":
+        return bool(each.recomputed) and (each.recomputed or 0) > line.amount
     if line.name == "nothing":
         return bool(resource.recomputed)
     return line.name == "limit" and line.why.startswith("100% ")

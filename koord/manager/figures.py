@@ -7,7 +7,7 @@ There is no second code that explains: what is shown is what was computed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from koord.api.machinery.struct import Struct
 
@@ -52,6 +52,18 @@ def total(terms: Iterable[Term]) -> int:
             case "atLeast":
                 amount = max(amount, term.amount)
     return amount
+
+
+REQUESTS: Final = "requests"
+"""The term that adds the requests of running batch pods to the room beside them."""
+
+
+def room(of: Figure) -> int | None:
+    """What a figure has beyond the requests of running pods; None for one that is not made of requests."""
+    for place, term in enumerate(of.terms):
+        if term.name == REQUESTS and term.op == "plus":
+            return total(of.terms[:place])
+    return None
 
 
 class Parts(NamedTuple):

@@ -20,7 +20,7 @@ from koord.api.protocol import names
 from koord.api.protocol.annotations.cpu import CPU_BASIC_INFO, NODE_RESERVATION, RESOURCE_STATUS, CPUBasicInfo
 from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.device import Device, DeviceInfo
-from koord.api.protocol.crd.node_metric import NodeMetric, ResourceMap
+from koord.api.protocol.crd.node_metric import LendingMetric, NodeMetric, ResourceMap
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology, Zone
 from koord.api.protocol.old_names import with_current_names
 from koord.api.protocol.priority import DEFAULT_PRIORITY, PriorityClass, QoSClass, priority_class, qos_class
@@ -87,6 +87,9 @@ class PodRow(Struct):
     memory_bytes: int
     numa_nodes: tuple[int, ...] = ()
     "Where the scheduler put it, if it chose NUMA nodes."
+    batch_cpu_milli: int = 0
+    "Asked for of batch resources, like the next one."
+    batch_memory_bytes: int = 0
 
 
 class PodUsage(Struct):
@@ -109,6 +112,23 @@ class HostUsage(Struct):
         return own > DEFAULT_PRIORITY[band]
 
 
+class LendingRow(Struct):
+    """The figures of the policy `adaptive`, as a node reports them, in milli-cores and bytes."""
+
+    mark: int
+    rise: int
+    scale: float
+    margin: int
+    services: int
+    more: int
+    counted: Mapping[str, int]
+    "By uid of a batch pod."
+    counted_of_others: int
+    requested_by_others: int
+    memory_services: int
+    short_share: float
+
+
 class MetricRow(Struct):
     """A NodeMetric's report."""
 
@@ -123,6 +143,8 @@ class MetricRow(Struct):
     pods: Mapping[str, PodUsage]
     host: tuple[HostUsage, ...]
     prod_reclaimable: Amounts | None
+    lending: LendingRow | None = None
+    "What the node has learned about lending; None where it does not say, or in a form that cannot be read."
 
 
 class NodeFacts(Struct):
@@ -215,6 +237,8 @@ def pod_row(pod: Pod) -> PodRow:
         requests.get("cpu", 0),
         requests.get("memory", 0),
         _numa_nodes(meta),
+        requests.get(names.RESOURCE_BATCH_CPU, 0),
+        requests.get(names.RESOURCE_BATCH_MEMORY, 0),
     )
 
 
@@ -260,7 +284,30 @@ def metric_row(metric: NodeMetric) -> MetricRow:
             for application in status.host_application_metric
         ),
         _used(reclaimable.resource) if reclaimable is not None and reclaimable.resource.resources else None,
+        _lending_row(status.lending_metric) if status.lending_metric is not None else None,
     )
+
+
+def _lending_row(metric: LendingMetric) -> LendingRow | None:
+    """All or nothing: without one of its lines the calculation would be another one."""
+    lines = (metric.cpu_mark, metric.cpu_rise, metric.cpu_margin, metric.cpu_services, metric.cpu_more)
+    try:
+        mark, rise, margin, services, more = (max(milli(line), 0) for line in lines if line is not None)
+        return LendingRow(
+            mark,
+            rise,
+            metric.scale,
+            margin,
+            services,
+            more,
+            {pod.uid: max(milli(pod.cpu), 0) for pod in metric.counted if pod.cpu is not None},
+            max(milli(metric.counted_of_others or 0), 0),
+            max(milli(metric.requested_by_others or 0), 0),
+            max(value(metric.memory_services), 0) if metric.memory_services is not None else 0,
+            metric.short_share,
+        )
+    except ValueError:
+        return None
 
 
 def topology_facts(topology: NodeResourceTopology) -> TopologyFacts:

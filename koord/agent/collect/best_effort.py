@@ -20,6 +20,8 @@ def collect(this: Round) -> None:
     try:
         this.cpu(names.BE_CPU, usage.cpu_ns(this.cgroups, directory))
         this.put(names.BE_CPU_LIMIT, real_limit_milli(this, directory))
+        if this.is_thorough:
+            this.cpu_slowly(names.BE_THROTTLED, usage.throttling(this.cgroups, directory).throttled_ns)
     except FileNotFoundError:
         return
     pods = [pod for pod in this.state.pods.values() if pod.labelled_qos is QoSClass.BE and pod.is_active]

@@ -21,6 +21,7 @@ from koord.agent.collect import (
     pods,
     pressure,
     resctrl,
+    services,
     switching,
     system,
     waiting,
@@ -40,6 +41,7 @@ USAGE: Final[tuple[tuple[str, Collector], ...]] = (
     ("system", system.collect),
 )
 BEYOND: Final[tuple[tuple[str, Collector], ...]] = (
+    ("services", services.collect),
     ("cold_memory", cold_memory.collect),
     ("pressure", pressure.collect),
     ("waiting", waiting.collect),

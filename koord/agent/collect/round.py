@@ -88,6 +88,12 @@ class Round:
         if rate is not None:
             self.samples.add(series, self.now_s, rate / 1e6)
 
+    def cpu_slowly(self, series: Series, used_ns: int) -> None:
+        """The same for what is measured every few seconds."""
+        rate = self.rates.per_second(series, used_ns, self.now_s)
+        if rate is not None:
+            self.put_slowly(series, rate / 1e6)
+
     def put(self, series: Series, value: float) -> None:
         self.samples.add(series, self.now_s, value)
 

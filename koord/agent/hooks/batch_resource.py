@@ -49,8 +49,7 @@ def _wishes(state: NodeState, target: Target, request: int, cpu: int, memory: in
 
 
 def _quota(state: NodeState, limit_milli: int) -> int:
-    strategy = state.slo.resource_used_threshold_with_be if state.slo else None
-    if strategy is not None and strategy.enable and strategy.cpu_suppress_policy == "cfsQuota":
+    if state.holds_back_by_quota:
         # All of best effort has one quota then; smaller ones below would waste a part of it.
         return UNLIMITED
     return normalized(quota_of_milli(limit_milli), normalization_ratio(state))

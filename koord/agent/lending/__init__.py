@@ -9,4 +9,7 @@ counting     what a batch pod counts for
 sale         the amount that is sold, what is oversold, which part of it is stable, and memory
 eviction     whom to evict when batch starves
 learning     `LendingMemory`: all that is remembered, and how a minute changes it
+measuring    from the samples of a real node to its minute
+learner      what this node has learned, from minute to minute, and what it reports
+checkpoint   what survives the agent's restart
 """

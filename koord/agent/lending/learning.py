@@ -2,7 +2,8 @@
 
 `after_minute` folds one minute in, in this order: what pods count for; the histograms, the hour and the day of
 services; and, if batch ran, the scale of the margin, then what is oversold (by the amount with the new margin), then
-how short batch was. A minute without batch moves none of the last three: an idle week must teach nothing.
+how short batch was. A minute without batch moves none of the last three: an idle week must teach nothing. Nor does a
+minute in which batch was not held below the ceiling: what did not follow from the margin says nothing about it.
 """
 
 from __future__ import annotations
@@ -75,7 +76,10 @@ class LendingFigures:
     stable: float
 
 
-def after_minute(memory: LendingMemory, minute: Minute, capacity: Capacity) -> LendingMemory:
+def after_minute(
+    memory: LendingMemory, minute: Minute, capacity: Capacity, *, is_in_force: bool = True
+) -> LendingMemory:
+    """`is_in_force`: whether batch was held below the ceiling."""
     gap_s = 0.0 if memory.at_s is None else minute.at_s - memory.at_s
     is_same_hour = -AWAY_S <= gap_s <= AWAY_S
     after = replace(
@@ -89,7 +93,9 @@ def after_minute(memory: LendingMemory, minute: Minute, capacity: Capacity) -> L
         minutes=memory.minutes + 1,
         at_s=minute.at_s,
     )
-    return _with_batch(after, memory.got_mean, minute, capacity) if minute.has_batch(capacity) else after
+    if not (is_in_force and minute.has_batch(capacity)):
+        return after
+    return _with_batch(after, memory.got_mean, minute, capacity)
 
 
 def _with_batch(memory: LendingMemory, got_mean: float, minute: Minute, capacity: Capacity) -> LendingMemory:
@@ -109,16 +115,16 @@ def _with_batch(memory: LendingMemory, got_mean: float, minute: Minute, capacity
 
 def figures(memory: LendingMemory, capacity: Capacity) -> LendingFigures:
     """A node without history has no services, and nothing to sell by: ask `minutes` first."""
-    rise = protection.counted_rise(memory.rises, memory.minutes, capacity)
-    margin = memory.scale * rise
+    rise = _rise(memory, capacity)
+    margin_milli = memory.scale * rise
     services = sum(memory.hour) / len(memory.hour) if memory.hour else 0.0
-    amount = sale.amount_milli(margin, services, memory.more_milli, capacity)
-    stable = sale.stable_milli(margin, memory.services.percentile(sale.STABLE_PART), amount, capacity)
+    amount = sale.amount_milli(margin_milli, services, memory.more_milli, capacity)
+    stable = sale.stable_milli(margin_milli, memory.services.percentile(sale.STABLE_PART), amount, capacity)
     return LendingFigures(
         mark=capacity.mark_milli,
         rise=rise,
         scale=memory.scale,
-        margin=margin,
+        margin=margin_milli,
         services=services,
         more=memory.more_milli,
         amount=amount,
@@ -129,8 +135,16 @@ def figures(memory: LendingMemory, capacity: Capacity) -> LendingFigures:
 
 def ceiling(memory: LendingMemory, services_30s_milli: float, capacity: Capacity) -> float:
     """What batch may use now, by services' mean of the last 30 s."""
-    margin = memory.scale * protection.counted_rise(memory.rises, memory.minutes, capacity)
-    return protection.ceiling_milli(margin, services_30s_milli, capacity)
+    return protection.ceiling_milli(margin(memory, capacity), services_30s_milli, capacity)
+
+
+def margin(memory: LendingMemory, capacity: Capacity) -> float:
+    """The distance that batch keeps from the mark."""
+    return memory.scale * _rise(memory, capacity)
+
+
+def _rise(memory: LendingMemory, capacity: Capacity) -> float:
+    return protection.counted_rise(memory.rises, memory.minutes, capacity)
 
 
 def services_most_bytes(memory: LendingMemory) -> float:

@@ -42,6 +42,7 @@ from koord.agent.live.holding import directory_of, held, is_there
 from koord.agent.live.interfering import Interfering
 from koord.agent.live.keeping import AUDIT, read_ledger, write_ledger
 from koord.agent.live.left_out import LeftOutPods
+from koord.agent.live.lending import learning
 from koord.agent.live.pod_resources import PodResources
 from koord.agent.live.pod_watch import PodWatch
 from koord.agent.live.predicting import predicting
@@ -241,6 +242,7 @@ class Daemon:
             tasks.create_task(self._again("node", partial(self._tell_missing_node, events)), name="node")
             tasks.create_task(self._again("copilot", self._copilot.run), name="copilot")
             tasks.create_task(self._again("predictions", self._predict), name="predictions")
+            tasks.create_task(self._again("lending", self._learn), name="lending")
             if device.REPORT in reports:
                 watching = partial(self._watch.run, self.agent.samples, lambda: sources.pods or {}, self.files)
                 tasks.create_task(self._again("devices", watching), name="device-watch")
@@ -332,6 +334,10 @@ class Daemon:
     async def _predict(self) -> None:
         directory = self._options.prediction_dir or self._options.state_dir
         await predicting(self.predictor, directory, self.agent.samples, lambda: self._state, self._clock)
+
+    async def _learn(self) -> None:
+        agent = self.agent
+        await learning(agent.learner, self._options.state_dir, agent.samples, lambda: self._state, self._clock)
 
     def _evicted(self, eviction: Eviction) -> None:
         self._count(eviction.by, "evict")
@@ -556,7 +562,8 @@ class Daemon:
             return None
         now_s, at = self._clock.monotonic(), timestamp(self._clock.now())
         blames = self._blames()
-        return Facts(self._state, self.agent.samples, self.files, now_s, at, self.predictor.forecast, blames)
+        outlook = self.agent.learner.outlook(self._state, self.agent.samples, now_s, self._clock.now())
+        return Facts(self._state, self.agent.samples, self.files, now_s, at, self.predictor.forecast, outlook, blames)
 
 
 def pod_resources_of(options: AgentOptions, state: Callable[[], NodeState | None], clock: Clock) -> PodResources:

@@ -1,7 +1,8 @@
 """CPU eviction: when holding best-effort pods back no longer helps, some of them go.
 
-Three reasons, in this order: best-effort pods get too little of what they asked for and use all of it (satisfaction);
-more was requested of a band than the node has for it (allocatable); the node as a whole is too busy (usage).
+Three reasons, in this order: best-effort pods get too little of what they asked for and use all of it (satisfaction;
+with the policy `adaptive`, too little of what they want: `starvation`); more was requested of a band than the node has
+for it (allocatable); the node as a whole is too busy (usage).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from koord.agent.qos.evicting import (
     is_offered,
     may_be_evicted,
 )
+from koord.agent.qos.starvation import starvation_tasks
 from koord.agent.qos.strategy import Sight
 from koord.agent.series import names
 from koord.agent.series.samples import Samples, Window
@@ -42,6 +44,10 @@ _BEST_EFFORT: Final = (names.BE_CPU_REQUEST, names.BE_CPU_LIMIT, names.BE_CPU)
 
 
 def _satisfaction(sight: Sight, strategy: ResourceThresholdStrategy) -> Iterator[Task]:
+    if sight.state.safety_mark_percent is not None:
+        # Requests are sold by use then: how they compare with a limit says nothing.
+        yield from starvation_tasks(sight, NAME)
+        return
     state, samples, now_s = sight.state, sight.samples, sight.now_s
     lower = strategy.cpu_evict_be_satisfaction_lower_percent or 0
     upper = strategy.cpu_evict_be_satisfaction_upper_percent or 0

@@ -1,7 +1,8 @@
 """CPU suppress: holds best-effort pods to the CPU that services leave.
 
-By fewer CPUs (`cpuset`) or by less time on them (`cfsQuota`), as the NodeSLO says. Shrinks at once, grows by at most a
-tenth of the node per round, so that a service that comes back does not meet a burst.
+By fewer CPUs (`cpuset`) or by less time on them (`cfsQuota`), as the NodeSLO says; to what the suppress threshold
+leaves (`cpu_budget`), or below the ceiling of the policy `adaptive` (`cpu_ceiling`). Shrinks at once, grows by at most
+a tenth of the node per round, so that a service that comes back does not meet a burst.
 
 Whatever the policy, and also while it is switched off, best effort is kept from exclusive CPUs.
 
@@ -16,16 +17,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from koord.agent import wish
 from koord.agent.cpu_pools import owned_cpus
 from koord.agent.host import usage
 from koord.agent.host.convert import LONG_PERIOD_US, UNLIMITED
 from koord.agent.host.knobs import CPU_PERIOD, CPU_QUOTA, CPU_QUOTA_IN_LONG_PERIODS, CPUSET_CPUS
+from koord.agent.lending.learning import LendingMemory
 from koord.agent.qos import best_effort_cpus
 from koord.agent.qos.best_effort_cpus import cpu_wishes, given, kept_away, others, owned_alone
-from koord.agent.qos.cpu_budget import CpuBudget, cpu_budget
+from koord.agent.qos.cpu_budget import cpu_budget
+from koord.agent.qos.cpu_ceiling import cpu_ceiling
 from koord.agent.qos.cpu_choice import choose
 from koord.agent.qos.decision import NOTHING, StrategyDecision
 from koord.agent.qos.strategy import NEVER, Reader, Sight, Strategy, Turn
@@ -37,6 +40,7 @@ from koord.api.configuration.features import AgentGate
 from koord.api.configuration.slo_defaults import THRESHOLD_STRATEGY
 from koord.api.kubernetes.cgroup import qos_dir
 from koord.api.kubernetes.words import KubeQoS
+from koord.api.protocol.crd.node_slo import ResourceThresholdStrategy
 from koord.api.text.cpuset import NO_CPUS, CPUSet
 
 NAME: Final = best_effort_cpus.NAME
@@ -55,6 +59,15 @@ YIELDING_GROWTH: Final = GROWTH * round(YIELDING_OVER_S)
 YIELDING_WAITS_S: Final = 20.0
 
 
+class Allowance(Protocol):
+    """What best effort may use, in milli-cores; as text, how that came about."""
+
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def allowed(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class BestEffortLimits:
     """What best-effort pods have at present."""
@@ -70,7 +83,14 @@ class BestEffortLimits:
     "For how long the quota has been what it is."
 
 
-def decide(state: NodeState, samples: Samples, held: BestEffortLimits, now_s: float) -> StrategyDecision | None:
+def decide(
+    state: NodeState,
+    samples: Samples,
+    held: BestEffortLimits,
+    now_s: float,
+    lending: LendingMemory | None = None,
+) -> StrategyDecision | None:
+    """`lending`: what the node has learned, for the policy `adaptive`."""
     if state.slo is None or state.slo.resource_used_threshold_with_be is None:
         return None
     strategy = state.slo.resource_used_threshold_with_be
@@ -79,17 +99,30 @@ def decide(state: NodeState, samples: Samples, held: BestEffortLimits, now_s: fl
     away = kept_away(state, held.pod_directories, held.container_directories)
     if not strategy.enable:
         return StrategyDecision(away)
+    over_s = YIELDING_OVER_S if state.holds_back_by_quota and held.yields else 0.0
+    budget = _budget(state, strategy, samples, now_s, over_s, lending)
+    if budget is None:
+        return None
+    if state.holds_back_by_quota:
+        return StrategyDecision((*_quota_wishes(held, budget), *away))
+    return _by_cpus(state, held, budget)
+
+
+def _budget(
+    state: NodeState,
+    strategy: ResourceThresholdStrategy,
+    samples: Samples,
+    now_s: float,
+    over_s: float,
+    lending: LendingMemory | None,
+) -> Allowance | None:
+    least = strategy.cpu_suppress_min_percent
+    if state.safety_mark_percent is not None:
+        return cpu_ceiling(state, lending or LendingMemory(), samples, least, now_s, over_s)
     threshold = strategy.cpu_suppress_threshold_percent
     if threshold is None:
         threshold = THRESHOLD_STRATEGY.cpu_suppress_threshold_percent or 0
-    is_by_quota = strategy.cpu_suppress_policy == "cfsQuota"
-    over_s = YIELDING_OVER_S if is_by_quota and held.yields else 0.0
-    budget = cpu_budget(state, samples, threshold, strategy.cpu_suppress_min_percent, now_s, over_s)
-    if budget is None:
-        return None
-    if is_by_quota:
-        return StrategyDecision((*_quota_wishes(held, budget), *away))
-    return _by_cpus(state, held, budget)
+    return cpu_budget(state, samples, threshold, least, now_s, over_s)
 
 
 def managed(state: NodeState, held: BestEffortLimits) -> StrategyDecision | None:
@@ -109,7 +142,7 @@ def is_by_cpus(state: NodeState) -> bool:
     return (bool(strategy.enable) and strategy.cpu_suppress_policy != "cfsQuota") or bool(owned_alone(state))
 
 
-def quota_us(budget: CpuBudget, held: BestEffortLimits) -> int:
+def quota_us(budget: Allowance, held: BestEffortLimits) -> int:
     """Small changes are not worth a write; growth is slow, except from no limit at all."""
     wanted = max(budget.allowed * 100, LEAST_QUOTA_US)
     percent = budget.capacity  # a hundredth of the node's quota, in microseconds
@@ -129,7 +162,7 @@ def cpu_count(allowed_milli: int, held: int, cpus: int) -> int:
     return min(wanted, held + -(-cpus * GROWTH // 100))
 
 
-def _quota_wishes(held: BestEffortLimits, budget: CpuBudget) -> tuple[Wish, ...]:
+def _quota_wishes(held: BestEffortLimits, budget: Allowance) -> tuple[Wish, ...]:
     target, value, why = wish.band(KubeQoS.BEST_EFFORT), quota_us(budget, held), str(budget)
     if not held.yields:
         return (Wish(target, CPU_QUOTA, value, NAME, why, is_watched=True),)
@@ -139,7 +172,7 @@ def _quota_wishes(held: BestEffortLimits, budget: CpuBudget) -> tuple[Wish, ...]
     )
 
 
-def _by_cpus(state: NodeState, held: BestEffortLimits, budget: CpuBudget) -> StrategyDecision | None:
+def _by_cpus(state: NodeState, held: BestEffortLimits, budget: Allowance) -> StrategyDecision | None:
     never = others(state)
     before = held.cpus or state.topology.all
     lsr = owned_cpus(state).lsr
@@ -208,7 +241,7 @@ def _decide(sight: Sight, held: BestEffortLimits, memory: QuotaSince) -> Turn[Qu
     is_patient = held.yields and not is_by_cpus(sight.state) and since.state is sight.state
     if is_patient and sight.now_s - since.decided_s < YIELDING_OVER_S:
         return Turn(None, since)
-    decision = decide(sight.state, sight.samples, held, sight.now_s)
+    decision = decide(sight.state, sight.samples, held, sight.now_s, sight.lending)
     if decision is not None:
         since = replace(since, state=sight.state, decided_s=sight.now_s)
     return Turn(decision, since)

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from koord.agent.executor.ledger import Ledger
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.interference.hours import Usual
+from koord.agent.lending.learning import LendingMemory
 from koord.agent.qos.decision import StrategyDecision
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
@@ -55,6 +56,8 @@ class Sight:
     "By uid of a pod and name of a signal, what its replicas on other nodes report; of pods that were asked about."
     usual: Mapping[str, Mapping[str, Usual]] = field(default_factory=dict)
     "By uid of a pod and name of a signal, what is usual at this hour of the day."
+    lending: LendingMemory = field(default_factory=LendingMemory)
+    "What the node has learned about lending."
     switches: Mapping[str, Mapping[str, float]] | None = None
     "By victim and neighbour, the share of its waiting in which the neighbour held the CPU; None without samples."
 

@@ -13,8 +13,10 @@ import msgspec
 
 from koord.agent.host_applications import host_applications
 from koord.agent.interference.signals import Signal
+from koord.agent.lending.learner import LendingOutlook
 from koord.agent.pods import AgentContainer, AgentPod
 from koord.agent.predict.forecast import Forecast
+from koord.agent.report.lending_metric import lending_metric
 from koord.agent.report.page_cache import PAGE_CACHE, CountedMemory, counted_memory
 from koord.agent.report.report import Facts, Report
 from koord.agent.series import names
@@ -60,6 +62,7 @@ def node_metric_status(
     update_time: str,
     forecast: Forecast | None = None,
     blames: Mapping[str, Sequence[Blame]] = EMPTY,
+    lending: LendingOutlook | None = None,
 ) -> NodeMetricStatus | None:
     """None while nothing was measured yet. `now_s` is in the time of the samples, `update_time` in everybody's."""
     window_s = max(policy.window_s, LEAST_WINDOW_S)
@@ -96,6 +99,7 @@ def node_metric_status(
         host_application_metric=tuple(sorted(applications, key=lambda app_metric: app_metric.name)),
         prod_reclaimable_metric=None if forecast is None else ReclaimableMetric(_map(*forecast.prod.reclaimable)),
         prod_peak_metric=None if forecast is None else PeakMetric(_map(*forecast.prod.peak), _misses(forecast)),
+        lending_metric=None if lending is None else lending_metric(lending, state.pods, state.guests),
     )
 
 
@@ -238,7 +242,7 @@ def _change(facts: Facts, stored: NodeMetric | None) -> Mapping[str, Any] | None
     if forecast is not None and facts.now_s - forecast.made_s > FORECAST_S:
         forecast = None
     status = node_metric_status(
-        facts.state, facts.samples, _policy(stored), facts.now_s, facts.at, forecast, facts.blames
+        facts.state, facts.samples, _policy(stored), facts.now_s, facts.at, forecast, facts.blames, facts.lending
     )
     if status is None:
         return None

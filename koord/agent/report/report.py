@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from koord.agent.host.files import Files
+from koord.agent.lending.learner import LendingOutlook
 from koord.agent.predict.forecast import Forecast
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
@@ -34,6 +35,8 @@ class Facts:
     "In everybody's time."
     forecast: Forecast | None = None
     "None while nothing is known of the past."
+    lending: LendingOutlook | None = None
+    "None before the first minute."
     blames: Mapping[str, Sequence[Blame]] = field(default_factory=dict)
     "By uid of a pod that suffered a short time ago: the pods that slowed it down."
 

@@ -21,6 +21,10 @@ SYSTEM_MEMORY_WITH_CACHE: Final = Series("system_memory_with_cache")
 SYSTEM_MEMORY_HOT: Final = Series("system_memory_hot")
 BE_CPU: Final = Series("be_cpu")
 """Used by all in the best-effort directory."""
+BE_THROTTLED: Final = Series("be_throttled")
+"""Milli-cores that it was kept from by its own quota, now and then."""
+SERVICES_CPU: Final = Series("services_cpu")
+"""Used outside the best-effort directory, with idle CPU that is kept for the system and for LSE pods."""
 BE_CPU_REQUEST: Final = Series("be_cpu_request")
 BE_CPU_LIMIT: Final = Series("be_cpu_limit")
 """What they may really use: the smallest of CPU sets and quota."""
@@ -99,6 +103,11 @@ def container_throttled(container_id: str) -> Series:
 def container_periods(container_id: str) -> Series:
     """Periods so far; only differences matter."""
     return Series("container_periods", container_id)
+
+
+def guest_cpu(uid: str) -> Series:
+    """Now and then."""
+    return Series("guest_cpu", uid)
 
 
 def guest_memory(uid: str) -> Series:

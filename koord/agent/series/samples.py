@@ -6,7 +6,7 @@ users know: of n samples in order, the one at int(n * p) - 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from struct import pack, unpack
 from typing import Final, NamedTuple
@@ -66,6 +66,11 @@ class Samples:
         ring = self._rings.get(series)
         times, values = ring.since(now_s - seconds) if ring is not None else ((), ())
         return Window(times[-1] - times[0], tuple(values)) if values else None
+
+    def since(self, series: Series, from_s: float) -> tuple[Sequence[float], Sequence[float]]:
+        """Times and values from a moment on, oldest first; nothing of a series that is not known."""
+        ring = self._rings.get(series)
+        return ring.since(from_s) if ring is not None else ((), ())
 
     def mean(self, series: Series, now_s: float, seconds: float) -> float | None:
         window = self.window(series, now_s, seconds)

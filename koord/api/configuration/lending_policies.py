@@ -8,10 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+USAGE: Final = "usage"
+"""The default."""
+ADAPTIVE: Final = "adaptive"
+"""koord's own: by what nodes have learned from their minutes. For CPU, it also says how far agents hold batch back."""
+
 CALCULATE_POLICIES: Final[Mapping[str, tuple[str, ...]]] = {
-    "usage": ("cpu", "memory"),
+    USAGE: ("cpu", "memory"),
     "request": ("memory",),
     "maxUsageRequest": ("cpu", "memory"),
+    ADAPTIVE: ("cpu", "memory"),
 }
 """Policy of batch resources -> the resources that it may be chosen for."""
 

@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from koord.api.configuration import slo_defaults
+from koord.api.configuration.adaptive_settings import with_adaptive
 from koord.api.configuration.layer import Layer
 from koord.api.configuration.overlay import overlay
 from koord.api.configuration.slo_config_types import (
@@ -108,6 +109,8 @@ class SloConfig(Struct):
             thresholds,
             colocation,
         )
+        lends = self.is_colocation_enabled and bool(lending.enable)
+        lending, strategy, ceiling = with_adaptive(lending, strategy, thresholds, lends=lends)
         node_slo = NodeSLOSpec(
             resource_used_threshold_with_be=strategy,
             resource_qos_strategy=_laid(ResourceQOSStrategy(), _layers(RESOURCE_QOS, self.resource_qos, labels)),
@@ -117,6 +120,7 @@ class SloConfig(Struct):
             ),
             host_applications=self._host_applications(labels),
             extensions=defaults.extensions,
+            lending_strategy=ceiling,
         )
         normalization = CPUNormalizationStrategy(enable=False)
         amplification = ResourceAmplificationStrategy(enable=False)
@@ -136,6 +140,11 @@ class SloConfig(Struct):
     def is_colocation_enabled(self) -> bool:
         """The cluster's switch. A node cannot switch co-location on where the cluster has it off."""
         return bool(self.colocation.enable)
+
+    def may_lend_by(self, policy: str) -> bool:
+        """Whether the map chooses a policy of batch resources, for some nodes at least. A node's annotation may too."""
+        settings: tuple[ColocationStrategy, ...] = (self.colocation, *self.colocation.items)
+        return any(policy in (each.cpu_calculate_policy, each.memory_calculate_policy) for each in settings)
 
     def cluster_colocation(self) -> ColocationStrategy:
         return overlay(COLOCATION_DEFAULTS, self.colocation)

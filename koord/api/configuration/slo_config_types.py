@@ -38,6 +38,7 @@ Minutes: TypeAlias = Annotated[int, Meta(ge=1, le=MONTH_S // 60)]
 MOST_PERCENT: Final = 200
 ShareOfNode: TypeAlias = Annotated[int, Meta(ge=0, le=MOST_PERCENT)]
 """In percent. Above 100 a node is oversold on purpose."""
+SafetyMark: TypeAlias = Annotated[int, Meta(ge=1, le=100)]
 AmplificationRatio: TypeAlias = Annotated[float, Meta(le=100)]
 
 S_co = TypeVar("S_co", bound=Struct, covariant=True)
@@ -72,6 +73,10 @@ class ColocationStrategy(Struct):
     more than it has."""
     cpu_calculate_policy: str | None = None
     "One of `lending_policies.CALCULATE_POLICIES` for cpu; anything else acts as usage."
+    cpu_safety_mark_percent: SafetyMark | None = None
+    """With cpuCalculatePolicy adaptive: CPU usage of a node, in percent, that batch pods must not push it above. The
+    agent stays below it by a margin that it learns. cpuReclaimThresholdPercent and cpuSuppressThresholdPercent have no
+    effect then."""
     memory_reclaim_threshold_percent: ShareOfNode | None = None
     memory_calculate_policy: str | None = None
     "One of `lending_policies.CALCULATE_POLICIES` for memory; anything else acts as usage."
@@ -231,6 +236,7 @@ COLOCATION_DEFAULTS: Final = ColocationStrategy(
     metric_memory_collect_policy="usageWithoutPageCache",
     cpu_reclaim_threshold_percent=60,
     cpu_calculate_policy="usage",
+    cpu_safety_mark_percent=85,
     memory_reclaim_threshold_percent=65,
     memory_calculate_policy="usage",
     degrade_time_minutes=15,

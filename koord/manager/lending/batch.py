@@ -74,7 +74,10 @@ def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> PluginO
         pods = counted.get(policy.name)
         if pods is None:
             pods = counted[policy.name] = pod_totals(state.pods, metric, policy)
-        figures.append(figure(lent.resource, _terms(lent, policy, state.node, system, pods, strategy), policy.name))
+        terms = tuple(_terms(lent, policy, state.node, system, pods, strategy))
+        if policy.terms is not None:
+            terms = policy.terms(lent.kind, state, strategy, terms)
+        figures.append(figure(lent.resource, terms, policy.name))
     return PluginOutcome(NAME, tuple(figures))
 
 

@@ -2,7 +2,8 @@
 
     batch = capacity - margin - held - sum of count(pod) over pods above batch
 
-`held` is what is reserved or, if that is more and the policy counts the system, what the system uses.
+`held` is what is reserved or, if that is more and the policy counts the system, what the system uses. A policy may
+also bring a calculation of its own (`terms`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from koord.manager.node_state import Amounts, PodRow, PodUsage
+from koord.api.configuration.slo_config_types import ColocationStrategy
+from koord.manager.figures import Term
+from koord.manager.node_state import Amounts, NodeState, PodRow, PodUsage
 
 Resource: TypeAlias = Literal["cpu", "memory"]
 
@@ -56,6 +59,9 @@ class Policy:
     "How the pods were counted, for people."
     remark: Callable[[PodRow, PodUsage | None, Resource], str]
     "What to know about one pod's count of a resource, for people; may be empty."
+    terms: Callable[[Resource, NodeState, ColocationStrategy, tuple[Term, ...]], tuple[Term, ...]] | None = None
+    """The whole calculation, where it is not by what pods above batch take. It gets the terms that those would come to,
+    for a node that does not report what it needs."""
 
 
 def pods_above_batch(number: int) -> str:

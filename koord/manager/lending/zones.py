@@ -2,7 +2,8 @@
 
 Usage is not measured by zone, so what cannot be attributed is split evenly: the system, what is reserved, pods without
 NUMA nodes, pods that are gone. A pod with NUMA nodes is split over those. Shares are rounded up, hence counted in
-thousandths, and the result is rounded up once.
+thousandths, and the result is rounded up once. A policy with a calculation of its own has no formula for a zone:
+what it lends beyond requests is shared out by the zones' size (`zone_shares`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from koord.manager.lending.counting import dangling
 from koord.manager.lending.policies import chosen
 from koord.manager.lending.policy import Policy
 from koord.manager.lending.system import system_used
+from koord.manager.lending.zone_shares import Shares
 from koord.manager.node_state import NodeState, PodRow
 from koord.manager.plugin import PluginOutcome
 
@@ -43,13 +45,15 @@ def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> PluginO
     if state.topology is None or outcome.deleted:
         return outcome
     try:
-        return replace(outcome, zones=by_zone(state, settings.colocation))
+        return replace(outcome, zones=by_zone(state, settings.colocation, outcome.figures))
     except QuantityError as error:
         return replace(outcome, note=f"NodeResourceTopology {state.topology.name}: {error} (zones are left unchanged)")
 
 
-def by_zone(state: NodeState, strategy: ColocationStrategy) -> Mapping[str, tuple[Figure, ...]]:
-    """By zone; empty if the zones do not list their resources."""
+def by_zone(
+    state: NodeState, strategy: ColocationStrategy, of_node: Sequence[Figure] = ()
+) -> Mapping[str, tuple[Figure, ...]]:
+    """By zone; empty if the zones do not list their resources. `of_node`: the node's own figures."""
     topology, metric = state.topology, state.metric
     if topology is None or metric is None or not has_resources(topology.zones):
         return {}
@@ -57,9 +61,13 @@ def by_zone(state: NodeState, strategy: ColocationStrategy) -> Mapping[str, tupl
     policies = tuple(chosen(strategy, lent.kind) for lent in LENT)
     taken = _taken(state, policies, len(zones))
     system, reserved = system_used(metric, PriorityClass.BATCH), state.node.reserved
+    shared = {figure.resource: figure for figure in of_node}
+    shares = Shares(state.pods, [_allocatable(zone) for zone in zones])
     return {
         zone.name: tuple(
-            _figure(
+            shares.figure(shared[dimension.resource], dimension.kind, place)
+            if policies[unit].terms is not None and dimension.resource in shared
+            else _figure(
                 dimension,
                 unit,
                 _allocatable(zone)[unit],
@@ -71,7 +79,7 @@ def by_zone(state: NodeState, strategy: ColocationStrategy) -> Mapping[str, tupl
             )
             for unit, dimension in enumerate(LENT)
         )
-        for zone, in_zone in zip(zones, taken, strict=True)
+        for place, (zone, in_zone) in enumerate(zip(zones, taken, strict=True))
     }
 
 

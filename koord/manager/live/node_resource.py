@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeGuard, TypeVar
 
 from msgspec.structs import replace
 
+from koord.api.configuration.lending_policies import ADAPTIVE
 from koord.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES
 from koord.api.machinery.struct import EMPTY
 from koord.api.text.whole_number import natural_number
@@ -36,6 +37,7 @@ from koord.manager.node_state import (
     MetricRow,
     NodeFacts,
     NodeState,
+    PodRow,
     TopologyFacts,
     node_facts,
 )
@@ -76,6 +78,7 @@ class NodeResourceLoop:
         )
         self.controller.watch(sources.nodes, _of_node)
         self.controller.watch(sources.metrics, self._of_metric)
+        self.controller.watch(sources.pods, self._of_pod)
         sources.when_there("topologies", self._follow)
         sources.when_there("devices", self._follow)
         self.stop_listening = configuration.add_handler(self._all)
@@ -97,6 +100,15 @@ class NodeResourceLoop:
         self._heard_s[delta.key] = self._clock.now()
         # A NodeMetric without a report is as good as none.
         return () if old is None and delta.new.row.updated_s is None else (delta.key,)
+
+    def _of_pod(self, delta: Delta[PodRow]) -> Iterable[str]:
+        """Where the sum of batch requests is a part of what is published, it must not lag behind."""
+        if not self._configuration.current.may_lend_by(ADAPTIVE):
+            return ()
+        sides = [
+            (row.node, row.batch_cpu_milli, row.batch_memory_bytes) for row in (delta.old, delta.new) if _buys(row)
+        ]
+        return () if len(sides) == 2 and sides[0] == sides[1] else tuple(dict.fromkeys(node for node, _, _ in sides))
 
     async def _reconcile(self, name: str) -> Requeue | None:
         # Thousands of nodes that need no write would otherwise be one long step, and all else would wait.
@@ -200,6 +212,10 @@ class NodeResourceLoop:
         for by_node in (self._written_s, self._firm, self._heard_s, self._seen_s, self._own):
             by_node.pop(name, None)
         self._metrics.forget(name)
+
+
+def _buys(row: PodRow | None) -> TypeGuard[PodRow]:
+    return row is not None and row.active and bool(row.batch_cpu_milli or row.batch_memory_bytes)
 
 
 def _of_node(delta: Delta[NodeRecord]) -> Iterable[str]:

@@ -12,6 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from koord.api.configuration.layer import Layer
+from koord.api.configuration.lending_policies import ADAPTIVE
 from koord.api.configuration.slo_config import NodeSettings, SloConfig
 from koord.api.configuration.slo_config_types import ColocationStrategy
 from koord.api.machinery.struct import json_name
@@ -26,7 +27,7 @@ from koord.manager.lending.policies import chosen
 from koord.manager.node_resource.plugins import calculate, why_off
 from koord.manager.node_resource.prepare import Prepared, prepare
 from koord.manager.node_resource.writing import Comparison, compare, why_not_written
-from koord.manager.node_state import BATCH, MID, NodeState, PodRow, PodUsage
+from koord.manager.node_state import BATCH, MID, LendingRow, NodeState, PodRow, PodUsage
 from koord.manager.plugin import Plugin, PluginOutcome
 
 _SETTINGS: Final = (
@@ -34,6 +35,7 @@ _SETTINGS: Final = (
     "cpu_reclaim_threshold_percent",
     "memory_reclaim_threshold_percent",
     "cpu_calculate_policy",
+    "cpu_safety_mark_percent",
     "memory_calculate_policy",
     "batch_cpu_threshold_percent",
     "batch_memory_threshold_percent",
@@ -47,6 +49,7 @@ _SETTINGS: Final = (
     "resource_diff_threshold",
     "update_time_threshold_seconds",
 )
+LENT_TO: Final = "runs on what is lent"
 _ALWAYS: Final = frozenset((*BATCH, *MID))
 
 
@@ -246,17 +249,28 @@ def _unit(resource: str) -> Literal["milli-cores", "bytes", "percent"]:
 
 def _pods(state: NodeState, strategy: ColocationStrategy) -> tuple[PodExplanation, ...]:
     measured = state.metric.pods if state.metric is not None else {}
-    explanations = [_pod(row, measured.get(row.key), strategy) for row in state.pods]
+    lending = state.metric.lending if state.metric is not None else None
+    explanations = [_pod(row, measured.get(row.key), strategy, lending) for row in state.pods]
     explanations += [_gone(key, usage) for key, usage in dangling(state.pods, measured).items()]
     return tuple(sorted(explanations, key=lambda pod: (-pod.counted_cpu, -pod.counted_memory, pod.pod)))
 
 
-def _pod(row: PodRow, usage: PodUsage | None, strategy: ColocationStrategy) -> PodExplanation:
+def _learned_use(row: PodRow, lending: LendingRow | None, strategy: ColocationStrategy) -> int | None:
+    """What a batch pod counts for by the policy `adaptive`; None with another one."""
+    if lending is None or strategy.cpu_calculate_policy != ADAPTIVE or not row.batch_cpu_milli:
+        return None
+    return lending.counted.get(row.uid, row.batch_cpu_milli)
+
+
+def _pod(
+    row: PodRow, usage: PodUsage | None, strategy: ColocationStrategy, lending: LendingRow | None
+) -> PodExplanation:
     cpu = memory = 0
     if not row.active:
         why = "has ended"
     elif not row.above_batch:
-        why = "runs on what is lent"
+        use = _learned_use(row, lending, strategy)
+        cpu, why = (0, LENT_TO) if use is None else (use, f"runs on what is lent; asked for {row.batch_cpu_milli}")
     else:
         cpu = chosen(strategy, "cpu").count(row, usage).cpu_milli
         memory = chosen(strategy, "memory").count(row, usage).memory_bytes

@@ -5,8 +5,9 @@ it was not written for `updateTimeThresholdSeconds` and differs at all. Usage wa
 left to lend, a few percent of the one are much of the other, so a change that wavering alone explains waits too. Only
 what is measured wavers: a new request, a setting or a figure that falls to zero is written at once. So is what another
 system has claimed: it waits for it. Where another system holds all that is lent, the pool before its share counts: it
-has to give back what is not there any more. So are labels and annotations that others act upon. A
-patch names only what changes, and an empty patch is not sent.
+has to give back what is not there any more. So are labels and annotations that others act upon. A figure of requests
+and room is judged by its room, which is what is for sale. A patch names only what changes, and an empty patch is not
+sent.
 
 A patch that says what is lent is for the version of the node that was looked at: another system may claim a part at any
 moment, and a patch that was made before must not arrive after it.
@@ -26,7 +27,7 @@ from koord.api.protocol.crd.node_resource_topology import Zone, ZoneResource
 from koord.api.text.quantity import render, value
 from koord.api.text.timestamp import from_seconds
 from koord.manager.colocation_settings import given, setting
-from koord.manager.figures import parts
+from koord.manager.figures import parts, room
 from koord.manager.lending.freshness import duration
 from koord.manager.lending.pool import LendingCondition, fully_held_pools, sold_twice
 from koord.manager.node_resource.prepare import Prepared
@@ -36,6 +37,8 @@ RATIO_STEP: Final = 1
 """By how many hundredths more than this the normalisation ratio must move: it has two decimals."""
 WAVERING: Final = 0.12
 """Of what is used: usage that goes 5% up and down differs by up to a tenth of its mean between two reports."""
+LEAST_SHARE: Final = 0.02
+"""Of a figure: a change of its room by less is not worth a write."""
 _WITH_STATUS: Final = names.ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE
 """Says what the status says, and is written with it."""
 
@@ -76,12 +79,20 @@ def is_beyond(published: int | None, wanted: int | None, threshold: float) -> bo
     return abs(wanted - published) * 1000 > published * 1000 * threshold
 
 
+def is_room_beyond(published: int, wanted: int, free: int, threshold: float) -> bool:
+    """The same for a figure of requests and room: only the room is for sale, so its share counts. `free`: the room in
+    the wanted figure. What is small beside the figure itself waits: room that is nearly gone moves with each report."""
+    by = abs(wanted - published)
+    return by > LEAST_SHARE * published and by > threshold * max(free, free + published - wanted)
+
+
 def compare(
     node: NodeFacts, prepared: Prepared, strategy: ColocationStrategy, firm: Mapping[str, int] = EMPTY
 ) -> tuple[Comparison, ...]:
     """Published and wanted amounts. `firm`: the part of each published figure that was not measured, if known."""
     threshold = given(strategy.resource_diff_threshold)
     made_of = {figure.resource: parts(figure) for figure in prepared.figures}
+    rooms = {figure.resource: room(figure) for figure in prepared.figures}
     comparisons = []
     twice, pools = sold_twice(node), fully_held_pools(node, prepared.resources, prepared.pool)
     for name, wanted in prepared.resources.items():
@@ -93,6 +104,9 @@ def compare(
         # Any change from or to nothing is written: pods may wait for it, or run where nothing is left.
         if beyond and published and wanted and abs(wanted - published) <= own:
             beyond = is_beyond(published, published + moved, threshold)
+        free = rooms.get(name)
+        if free is not None and published and wanted:
+            beyond = is_room_beyond(published, wanted, free, threshold)
         if name in twice and published and wanted is not None and wanted < published:
             beyond = True
         if name in pools and is_beyond(*pools[name], threshold):

@@ -35,6 +35,7 @@ COLOCATION_TABLE = {
     "cpuReclaimThresholdPercent": 60,
     "memoryReclaimThresholdPercent": 65,
     "cpuCalculatePolicy": "usage",
+    "cpuSafetyMarkPercent": 85,
     "memoryCalculatePolicy": "usage",
     "degradeTimeMinutes": 15,
     "updateTimeThresholdSeconds": 300,

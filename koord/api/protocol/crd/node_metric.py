@@ -135,6 +135,56 @@ class PeakMetric(Struct):
     "How often the predictions of the last day were too low. An addition of koord; absent until there was one."
 
 
+class CountedUsage(Struct):
+    uid: str = ""
+    "Of the pod."
+    cpu: Quantity | None = None
+    "CPU that it counts for."
+
+
+class LendingMetric(Struct):
+    """The figures of the policy adaptive. The manager publishes batch resources by them."""
+
+    is_in_force: bool = False
+    "Whether the agent holds best-effort pods below the learned ceiling."
+    minutes: int = 0
+    "Minutes of history."
+    batch_minutes: int = 0
+    "Of these, the minutes in which batch ran and the policy was in force."
+    cpu_mark: Quantity | None = None
+    "CPU usage that batch must not push the node above."
+    cpu_rise: Quantity | None = None
+    "How far services rose above their mean of the last 30 s in the worst 1 of 100 minutes; at least a minimum."
+    scale: float = 1.0
+    "Corrects the margin by the minutes in which the mark was passed."
+    cpu_margin: Quantity | None = None
+    "The rise, scaled: the distance that batch keeps from the mark."
+    cpu_services: Quantity | None = None
+    "What all but batch used, on average over the last hour."
+    cpu_more: Quantity | None = None
+    "What may be sold beyond the mark, because batch was seldom short."
+    cpu_amount: Quantity | None = None
+    "Usage of batch that the node is good for: mark - margin - services + more, at least 0."
+    cpu_stable: Quantity | None = None
+    "Part of the amount that the p95 of services' usage leaves."
+    cpu_ceiling: Quantity | None = None
+    "What batch may use now: mark - margin - services' mean of the last 30 s."
+    counted: tuple[CountedUsage, ...] = ()
+    "What each batch pod counts for: its use, and its request while it is young."
+    counted_of_others: Quantity | None = None
+    "What containers of other systems (YARN) and best-effort host applications count for."
+    requested_by_others: Quantity | None = None
+    "What containers of other systems requested."
+    memory_services: Quantity | None = None
+    "Highest memory usage of all but batch in the last 24 h."
+    short_share: float = 0.0
+    "Share of the last day's minutes in which batch got less than 90% of what it wanted."
+    violated_share: float = 0.0
+    "Share of the last day's minutes in which batch pushed the node above the mark."
+    got_share: float = 1.0
+    "Share of what it wanted that batch got, in a moving mean of 15 minutes."
+
+
 class NodeMetricStatus(Struct):
     update_time: Timestamp | None = None
     "When the agent wrote this report. Readers ignore reports that are too old."
@@ -148,6 +198,8 @@ class NodeMetricStatus(Struct):
     "What may be lent to mid pods."
     prod_peak_metric: PeakMetric | None = None
     "How far the usage of prod pods is predicted to rise."
+    lending_metric: LendingMetric | None = None
+    "What the node has learned about lending CPU and memory to batch. An addition of koord."
 
 
 class NodeMetric(Struct):

@@ -122,6 +122,11 @@ class HostApplicationSpec(Struct):
     "Reserved."
 
 
+class LendingStrategy(Struct):
+    cpu_safety_mark_percent: Annotated[int, Meta(ge=1, le=100)] | None = None
+    "CPU usage of the node, in percent, that best-effort pods must not push it above. Default: 85."
+
+
 class NodeSLOSpec(Struct):
     resource_used_threshold_with_be: ResourceThresholdStrategy | None = None
     "When best-effort pods are suppressed or evicted. From resource-threshold-config."
@@ -135,6 +140,9 @@ class NodeSLOSpec(Struct):
     "Further settings, by agreement between writers and readers."
     host_applications: tuple[HostApplicationSpec, ...] = ()
     "Applications that run on the node outside of Kubernetes. From host-application-config."
+    lending_strategy: LendingStrategy | None = None
+    """How the agent holds best-effort pods below a learned ceiling. Absent: they are held by
+    cpuSuppressThresholdPercent. An addition of koord, from colocation-config (cpuCalculatePolicy adaptive)."""
 
 
 class NodeSLOStatus(Struct):
