@@ -47,8 +47,8 @@ def preview(
     """Show what a feature would lend, hold back, evict and move, from the nodes' current reports. Changes
     nothing.
 
-    Without FEATURE: each of lending, suppress, cpu-burst and memory-qos by itself. With descheduling: which pods the
-    descheduler would move with its default configuration; koord deschedule --live accepts another one.
+    Without FEATURE: each of lending, suppress, cpu-burst, adaptive and memory-qos by itself. With descheduling: which
+    pods the descheduler would move with its default configuration; koord deschedule --live accepts another one.
     """
     if feature == DESCHEDULING:
         return _moves(ctx, selector, percent, kubeconfig, context, output)

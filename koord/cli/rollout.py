@@ -25,7 +25,7 @@ _feature = click.argument("feature", metavar="FEATURE")
 
 @click.group(cls=Group, epilog="Example: koord colocation rollout start lending --steps 5,25,50,100 --every 30m")
 def rollout() -> None:
-    """Roll out a feature gradually: lending, suppress, cpu-burst, memory-qos.
+    """Roll out a feature gradually: lending, suppress, cpu-burst, adaptive, memory-qos.
 
     Nodes are chosen by a hash of their names: the nodes of a small share are part of every larger one. The manager
     goes from step to step, and stops when services become unready, when agents report that batch pods slow them down,

@@ -110,29 +110,29 @@ def node_annotation(annotations: Mapping[str, str], *, on: bool) -> str | None:
         said.pop("enable", None)
     else:
         said["enable"] = False
-    return _text(said) if said else None
+    return as_text(said) if said else None
 
 
 def cluster_section(data: Mapping[str, str], *, on: bool) -> str:
     """The text of colocation-config with the cluster's switch turned."""
-    return _text({**_section(data), "enable": on})
+    return as_text({**colocation_section(data), "enable": on})
 
 
 def pool_section(data: Mapping[str, str], selector: LabelSelector, *, on: bool) -> str:
     """The text of colocation-config with the switch of a pool of nodes turned."""
-    section = _section(data)
-    wanted, items = _plain(selector), list(section.get("nodeConfigs") or ())
-    at = next((i for i, item in enumerate(items) if _is_for(item, selector)), None)
+    section = colocation_section(data)
+    wanted, items = as_stored(selector), list(section.get("nodeConfigs") or ())
+    at = next((i for i, item in enumerate(items) if is_for(item, selector)), None)
     if at is None and on:
-        return _text(section)
+        return as_text(section)
     if at is None:
-        items.append({"name": _new_name(items), "nodeSelector": wanted, "enable": False})
+        items.append({"name": new_name(items, "switched-off"), "nodeSelector": wanted, "enable": False})
     else:
         item = {key: value for key, value in items[at].items() if key != "enable"}
         items[at] = item if on else {**item, "enable": False}
     if on and at is not None and set(items[at]) <= {"name", "nodeSelector"}:
         del items[at]
-    return _text({**section, "nodeConfigs": items})
+    return as_text({**section, "nodeConfigs": items})
 
 
 def selector_of(matcher: LabelMatcher) -> LabelSelector:
@@ -194,7 +194,7 @@ def on_lent(pods: Iterable[Pod], nodes: Collection[str]) -> list[Evictee]:
     return [evictee for _, evictee in sorted(evictees, key=lambda pair: (pair[0], pair[1].key))]
 
 
-def _section(data: Mapping[str, str]) -> dict[str, Any]:
+def colocation_section(data: Mapping[str, str]) -> dict[str, Any]:
     text = data.get(COLOCATION, "")
     return stored_object(text, f"{names.CONFIGMAP_SLO_CONTROLLER}: {COLOCATION}") if text else {}
 
@@ -210,7 +210,7 @@ def stored_object(text: str, what: str) -> dict[str, Any]:
     return stored
 
 
-def _is_for(item: object, selector: LabelSelector) -> bool:
+def is_for(item: object, selector: LabelSelector) -> bool:
     if not isinstance(item, dict) or not isinstance(item.get("nodeSelector"), dict):
         return False
     try:
@@ -220,15 +220,15 @@ def _is_for(item: object, selector: LabelSelector) -> bool:
     return str(matcher) == str(compile_labels(selector, absent=NOTHING))
 
 
-def _new_name(items: Sequence[Any]) -> str:
+def new_name(items: Sequence[Any], base: str) -> str:
     taken = {item.get("name") for item in items if isinstance(item, dict)}
-    return next(name for i in itertools.count() if (name := f"switched-off-{i}") not in taken)
+    return next(name for i in itertools.count() if (name := f"{base}-{i}") not in taken)
 
 
-def _plain(selector: LabelSelector) -> dict[str, Any]:
+def as_stored(selector: LabelSelector) -> dict[str, Any]:
     plain: dict[str, Any] = msgspec.to_builtins(selector)
     return plain
 
 
-def _text(value: Mapping[str, Any]) -> str:
+def as_text(value: Mapping[str, Any]) -> str:
     return json.dumps(value, separators=(",", ":"))

@@ -127,6 +127,8 @@ class LendingRow(Struct):
     requested_by_others: int
     memory_services: int
     short_share: float
+    minutes: int
+    "Of history."
 
 
 class MetricRow(Struct):
@@ -305,6 +307,7 @@ def _lending_row(metric: LendingMetric) -> LendingRow | None:
             max(milli(metric.requested_by_others or 0), 0),
             max(value(metric.memory_services), 0) if metric.memory_services is not None else 0,
             metric.short_share,
+            metric.minutes,
         )
     except ValueError:
         return None

@@ -5,15 +5,13 @@ would be evicted. The decisions are the manager's and the agents' own, asked wit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from koord.api import kinds
 from koord.api.configuration.slo_config import NodeSettings, SloConfig, parse
 from koord.api.kubernetes.core import ConfigMap
-from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol import names
@@ -24,6 +22,7 @@ from koord.api.text.selector import LabelMatcher
 from koord.manager.config_in_force import PUBLISHED, STORED
 from koord.manager.rollout.features import Feature, ended, everywhere, is_begun
 from koord.manager.rollout.state import chosen
+from koord.offline.policy_preview import configured
 from koord.offline.preview import NodePreview, preview
 from koord.offline.would_evict import WouldEvict, held_back_milli
 
@@ -70,7 +69,7 @@ def feature_preview(
     after = {**data, feature.section: text}
     before_config, config = parse(data), parse(after)
     as_is = Manifests(tuple(current), (), (), {})
-    changed = as_is.with_items([*(item for item in current if item.key not in (STORED, PUBLISHED)), _configured(after)])
+    changed = as_is.with_items([*(item for item in current if item.key not in (STORED, PUBLISHED)), configured(after)])
     previewed, _ = preview(changed, now_s=now_s)
     nodes: list[Node] = [node for node in as_is.of(kinds.NODES) if pool is None or pool.matches(node.metadata.labels)]
     had = frozenset(node.metadata.name for node in nodes if _same(feature, before_config, config, node))
@@ -90,12 +89,12 @@ def feature_preview(
         if feature.holds_back and name in metrics:
             settings = config.for_node(node.metadata.labels, node.metadata.annotations)
             held = held_back_milli(node, there, metrics[name], settings.node_slo, now_s)
-        outlooks[name] = _outlook(previewed.nodes[name] if feature.is_lending else None, there, held)
+        outlooks[name] = _outlook(previewed.nodes[name] if feature.changes_lending else None, there, held)
     anyway = {eviction.pod for eviction in preview(as_is, now_s=now_s)[0].evictions} if previewed.evictions else set()
     return FeaturePreview(
         feature.name,
         feature.about,
-        feature.is_lending,
+        feature.changes_lending,
         feature.holds_back,
         outlooks,
         tuple(sorted(had)),
@@ -106,12 +105,6 @@ def feature_preview(
     )
 
 
-def _configured(data: dict[str, str]) -> Manifest:
-    meta = ObjectMeta(name=names.CONFIGMAP_SLO_CONTROLLER, namespace=names.NAMESPACE_KOORDINATOR)
-    head: dict[str, Any] = {"kind": "ConfigMap", "metadata": {"name": meta.name, "namespace": meta.namespace}}
-    return Manifest(kinds.CONFIG_MAPS, replace(ConfigMap(), metadata=meta, data=data), head, "the preview", 0)
-
-
 def _same(feature: Feature, before: SloConfig, after: SloConfig, node: Node) -> bool:
     return _on(feature, before, node) == _on(feature, after, node)
 
@@ -120,6 +113,8 @@ def _on(feature: Feature, config: SloConfig, node: Node) -> object:
     settings: NodeSettings = config.for_node(node.metadata.labels, node.metadata.annotations)
     if feature.is_lending:
         return config.is_colocation_enabled and settings.colocation.enable
+    if feature.changes_lending:
+        return settings.colocation, settings.node_slo
     return settings.node_slo
 
 

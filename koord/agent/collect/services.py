@@ -31,7 +31,7 @@ def collect(this: Round) -> None:
 
 
 def kept_milli(state: NodeState, samples: Samples, now_s: float, within_s: float) -> float:
-    """What is lent to nobody although nobody uses it."""
+    """Idle CPU that is not lent."""
     reserved = state.once(reserved_milli)
     kept = max(reserved - (samples.last(names.SYSTEM_CPU, now_s, within_s) or 0.0), 0.0) if reserved else 0.0
     for uid, pod in state.once(_lse_pods):

@@ -68,14 +68,15 @@ class Learner:
         elif now_s - self.learned_s > FRESH_WITHIN_S:
             return None
         services = samples.mean(names.SERVICES_CPU, now_s, REACTION_S)
-        capacity = capacity_of(state)
-        return LendingOutlook(
-            figures(memory, capacity),
-            memory,
-            is_in_force(state),
-            None if services is None else ceiling(memory, services, capacity),
-            services_most_bytes(memory),
-        )
+        return outlook_of(memory, capacity_of(state), services, is_in_force=is_in_force(state))
+
+
+def outlook_of(
+    memory: LendingMemory, capacity: Capacity, services_30s_milli: float | None, *, is_in_force: bool
+) -> LendingOutlook:
+    ceiling_milli = None if services_30s_milli is None else ceiling(memory, services_30s_milli, capacity)
+    most_bytes = services_most_bytes(memory)
+    return LendingOutlook(figures(memory, capacity), memory, is_in_force, ceiling_milli, most_bytes)
 
 
 def capacity_of(state: NodeState) -> Capacity:

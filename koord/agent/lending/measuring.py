@@ -1,7 +1,7 @@
 """From the samples of a node to its minute: what the policy `adaptive` learns from on a real kernel.
 
 Batch is what runs in the best-effort directory: pods, containers of YARN (guests), best-effort host applications. A
-minute of which less than half was sampled is no minute: an agent that was held up has not seen the node.
+minute with samples from less than half of it does not count: an agent that was held up has not seen the node.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from koord.api.text.timestamp import TimestampError, parse_timestamp
 
 LEAST_SPAN_S: Final = MINUTE_S / 2
 OLD_S: Final = float(24 * 3600)
-"""The age of what nobody knows the start of."""
+"""The age of a pod whose start is unknown."""
 
 
 def minute_of(

@@ -6,18 +6,15 @@ request.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container
 
-from koord.agent.guests import requested_milli
 from koord.agent.lending.learner import LendingOutlook
-from koord.agent.pods import AgentPod
 from koord.api.protocol.crd.node_metric import CountedUsage, LendingMetric
 from koord.api.text.quantity import Quantity, render
 
 
-def lending_metric(
-    outlook: LendingOutlook, pods: Mapping[str, AgentPod], guests: Mapping[str, AgentPod]
-) -> LendingMetric:
+def lending_metric(outlook: LendingOutlook, pods: Container[str], requested_by_others: int = 0) -> LendingMetric:
+    """`pods`: uids of the node's pods. `requested_by_others`: milli-cores of containers that are no pods."""
     figures, memory = outlook.figures, outlook.memory
     counted = {uid: pod.milli for uid, pod in memory.counted.items()}
     return LendingMetric(
@@ -35,7 +32,7 @@ def lending_metric(
         cpu_ceiling=None if outlook.ceiling_milli is None else _cpu(outlook.ceiling_milli),
         counted=tuple(CountedUsage(uid, _cpu(milli)) for uid, milli in sorted(counted.items()) if uid in pods),
         counted_of_others=_cpu(sum(milli for uid, milli in counted.items() if uid not in pods)),
-        requested_by_others=_cpu(requested_milli(guests)),
+        requested_by_others=_cpu(requested_by_others),
         memory_services=render("memory", int(outlook.services_memory_bytes)),
         short_share=round(memory.short_share, 4),
         violated_share=round(memory.violated_share, 4),

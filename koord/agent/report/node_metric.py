@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from koord.agent.guests import requested_milli
 from koord.agent.host_applications import host_applications
 from koord.agent.interference.signals import Signal
 from koord.agent.lending.learner import LendingOutlook
@@ -99,7 +100,7 @@ def node_metric_status(
         host_application_metric=tuple(sorted(applications, key=lambda app_metric: app_metric.name)),
         prod_reclaimable_metric=None if forecast is None else ReclaimableMetric(_map(*forecast.prod.reclaimable)),
         prod_peak_metric=None if forecast is None else PeakMetric(_map(*forecast.prod.peak), _misses(forecast)),
-        lending_metric=None if lending is None else lending_metric(lending, state.pods, state.guests),
+        lending_metric=None if lending is None else lending_metric(lending, state.pods, requested_milli(state.guests)),
     )
 
 

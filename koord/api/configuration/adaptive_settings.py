@@ -3,8 +3,8 @@
 CPU      The policy is sale and protection together: agents hold batch below a learned ceiling, so suppression is on,
          and the mark stands where readers look for the suppress threshold. Where suppression was switched off by hand,
          CPU is lent by `usage` instead.
-memory   Batch is sold up to 95% of the node, or down to where eviction goes if somebody set that lower. Without a
-         threshold of somebody's own, eviction begins at 95%.
+memory   Batch is sold up to 95% of the node, or down to where eviction goes if that is configured lower. Without
+         a configured threshold, eviction begins at 95%.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def with_adaptive(
 
 
 def is_off_by_hand(layers: Sequence[Layer]) -> bool:
-    """Whether somebody wrote that best effort is not to be held back."""
+    """Whether the configuration says that best effort is not held back."""
     return _set(layers, "enable") is False
 
 

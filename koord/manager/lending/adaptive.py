@@ -5,7 +5,7 @@
     batch-memory = 95% of capacity - highest use of services in 24 h - 5% of capacity
 
 The scheduler adds up requests, so with this figure the fit of a request is the fit into real room. It is never below
-the requests that are there: closing a node is not evicting from it. All terms of the amount come from the node's
+the requests of running pods: closing a node is not evicting from it. All terms of the amount come from the node's
 report. A pod that is not in the report counts with its request: nothing is sold twice between two reports. What other
 systems hold of the pool counts like the requests of pods.
 
@@ -30,6 +30,8 @@ from koord.manager.lending.pool import held_by_others
 from koord.manager.node_state import LendingRow, NodeFacts, NodeState
 
 MEMORY_MARGIN_PERCENT: Final = 5
+COLD_MINUTES: Final = 120
+"""So long a node says that it has little history. The agent's figure: it takes services to rise more until then."""
 
 
 class Sold(NamedTuple):
@@ -97,7 +99,7 @@ def _cpu(row: LendingRow, state: NodeState, strategy: ColocationStrategy) -> Ite
         counted += f"; {sold.unreported} not in the report yet, by request"
     lines = [
         Term("start", "mark", row.mark, share),
-        Term("minus", "margin", row.margin, f"rise of {row.rise} in 99 of 100 minutes, x {row.scale:.2f}"),
+        Term("minus", "margin", row.margin, f"{_rise(row)}, x {row.scale:.2f}"),
         Term("minus", "services", row.services, "mean of the last hour", row.services),
         Term("plus", "more", row.more, short),
         Term("atLeast", "nothing", 0),
@@ -106,8 +108,14 @@ def _cpu(row: LendingRow, state: NodeState, strategy: ColocationStrategy) -> Ite
     lines.append(Term("minus", "counted", sold.counted, counted, sold.counted))
     lines.append(Term("atLeast", "nothing", 0))
     yield from (*lines, Term("becomes", "room", total(lines), "for new requests"))
-    yield Term("plus", REQUESTS, sold.requested, f"of the {count} there")
+    yield Term("plus", REQUESTS, sold.requested, f"of the same {count}" if sold.pods else "")
     yield from _limited(strategy.batch_cpu_threshold_percent, "batchCPUThresholdPercent", capacity, sold.requested)
+
+
+def _rise(row: LendingRow) -> str:
+    if row.minutes < COLD_MINUTES:
+        return f"rise of {row.rise}, at least a tenth of the node in its first {COLD_MINUTES // 60} hours"
+    return f"rise of {row.rise} in 99 of 100 minutes"
 
 
 def _memory(row: LendingRow, state: NodeState, strategy: ColocationStrategy) -> Iterable[Term]:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from koord.api.configuration.lending_policies import ADAPTIVE
 from koord.api.configuration.slo_config_types import COLOCATION, CPU_BURST, RESOURCE_QOS, RESOURCE_THRESHOLD
 from koord.api.machinery.codec import DecodeError, convert
 from koord.api.machinery.faults import BadInput
@@ -38,6 +39,8 @@ class Feature:
     on: Mapping[str, Any]
     "What an item says that switches it on."
     about: str
+    is_lending: bool = False
+    "Whether it is the cluster's switch, which is rolled out the other way round."
 
     @property
     def label(self) -> str:
@@ -48,7 +51,7 @@ class Feature:
         return f"{ITEM}{self.name}"
 
     @property
-    def is_lending(self) -> bool:
+    def changes_lending(self) -> bool:
         return self.section == COLOCATION
 
     @property
@@ -57,7 +60,7 @@ class Feature:
 
     @property
     def _items(self) -> str:
-        return "nodeConfigs" if self.is_lending else "nodeStrategies"
+        return "nodeConfigs" if self.changes_lending else "nodeStrategies"
 
 
 def _memory_qos(wanted: bool) -> Mapping[str, Any]:
@@ -65,7 +68,13 @@ def _memory_qos(wanted: bool) -> Mapping[str, Any]:
 
 
 FEATURES: Final[tuple[Feature, ...]] = (
-    Feature("lending", COLOCATION, {"enable": True}, "nodes lend what services leave to batch and mid pods"),
+    Feature(
+        "lending",
+        COLOCATION,
+        {"enable": True},
+        "nodes lend what services leave to batch and mid pods",
+        is_lending=True,
+    ),
     Feature(
         "suppress",
         RESOURCE_THRESHOLD,
@@ -73,6 +82,12 @@ FEATURES: Final[tuple[Feature, ...]] = (
         "batch pods are held back by CPU, and evicted where the agent's gates say so",
     ),
     Feature("cpu-burst", CPU_BURST, {"policy": "auto"}, "services may pass their CPU limits for short peaks"),
+    Feature(
+        "adaptive",
+        COLOCATION,
+        {"cpuCalculatePolicy": ADAPTIVE, "memoryCalculatePolicy": ADAPTIVE},
+        "nodes lend by what they have learned, and hold batch pods below a learned ceiling",
+    ),
     Feature("memory-qos", RESOURCE_QOS, _memory_qos(True), "the kernel keeps services' memory and takes from batch"),
 )
 """In the order in which they are best rolled out after each other: first what protects, if batch pods run already."""
@@ -125,17 +140,19 @@ def ended(data: Mapping[str, str], feature: Feature, *, on: bool) -> str | None:
         rest[feature._items] = kept
     if feature.is_lending:
         return _text({**rest, "enable": on})
-    if on:
-        rest["clusterStrategy"] = _laid(rest.get("clusterStrategy") or {}, feature.on)
-    return _text(rest)
+    return _text(_everywhere(rest, feature) if on else rest)
 
 
 def everywhere(data: Mapping[str, str], feature: Feature) -> str:
     """The section's text with the feature on for the whole cluster: what a preview compares with."""
-    section = section_of(data, feature)
-    if feature.is_lending:
-        return _text({**section, "enable": True})
-    return _text({**section, "clusterStrategy": _laid(section.get("clusterStrategy") or {}, feature.on)})
+    return _text(_everywhere(section_of(data, feature), feature))
+
+
+def _everywhere(section: Mapping[str, Any], feature: Feature) -> Mapping[str, Any]:
+    """The cluster's settings are the section itself, or a part of it."""
+    if feature.changes_lending:
+        return _laid(section, feature.on)
+    return {**section, "clusterStrategy": _laid(section.get("clusterStrategy") or {}, feature.on)}
 
 
 def is_begun(data: Mapping[str, str], feature: Feature) -> bool:

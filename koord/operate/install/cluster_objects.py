@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Final
 
+from koord.api.configuration.lending_policies import ADAPTIVE
 from koord.api.configuration.slo_config import SloConfig
 from koord.api.configuration.slo_config_types import ColocationConfig
 from koord.api.protocol import names
@@ -65,8 +66,12 @@ def priority_classes() -> list[Json]:
 
 
 def configuration(settings: Settings) -> Json:
-    """The configuration with the protocol's defaults, where all features are off, except co-location if requested."""
-    data = SloConfig(colocation=ColocationConfig(enable=settings.colocation)).manifest_data()
+    """The configuration with the protocol's defaults, where all features are off, except co-location if requested. What
+    is lent is lent by koord's own policy: a cluster that has a configuration already keeps that."""
+    lending = ColocationConfig(
+        enable=settings.colocation, cpu_calculate_policy=ADAPTIVE, memory_calculate_policy=ADAPTIVE
+    )
+    data = SloConfig(colocation=lending).manifest_data()
     return made("v1", "ConfigMap", names.CONFIGMAP_SLO_CONTROLLER, names.NAMESPACE_KOORDINATOR, data=data)
 
 

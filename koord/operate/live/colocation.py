@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from koord.api.configuration.slo_config import SloConfig, reload
 from koord.api.configuration.slo_config_types import COLOCATION
 from koord.api.kinds import CONFIG_MAPS, NODES, PODS
-from koord.api.kubernetes.core import ConfigMap
 from koord.api.kubernetes.node import Node
 from koord.api.protocol import names
 from koord.api.protocol.annotations.colocation import COLOCATION_STRATEGY
@@ -46,10 +45,10 @@ from koord.manager.node_state import node_facts
 from koord.offline.live.node_snapshot import who_is_missing
 from koord.operate.live import break_glass
 from koord.operate.live.break_glass import FIELD_MANAGER
+from koord.operate.live.config_maps import TRIES, config_map
 
 T = TypeVar("T")
 AT_ONCE: Final = 16
-TRIES: Final = 5
 REFUSED_AGAIN_S: Final = 2.0
 NOTICE_LOOK_S: Final = 1.0
 NOTHING_PUBLISHED: Final = "nothing is published yet: the node has not reported, or no manager runs"
@@ -141,9 +140,9 @@ def run(work: Callable[[Client], Awaitable[T]], kubeconfig: str | None, context:
 
 async def look(client: Client, scope: Scope, done: Done | None = None) -> SwitchResult:
     """The current state of co-location."""
-    held = await _in_force(client)
+    held = await configuration_in_force(client)
     config = held.config
-    nodes = await _nodes(client, scope)
+    nodes = await nodes_of(client, scope)
     pods = await _lent_to(client, nodes, scope)
     done = done or Done()
     return SwitchResult(
@@ -160,11 +159,11 @@ async def look(client: Client, scope: Scope, done: Done | None = None) -> Switch
 
 async def plan(client: Client, scope: Scope, *, on: bool, evict: Evict | None = None) -> SwitchResult:
     """What `turn` would do, and the state afterwards. Raises the errors that `turn` would raise, and writes nothing."""
-    nodes = await _nodes(client, scope)
+    nodes = await nodes_of(client, scope)
     stored = await config_map(client)
     if scope.nodes:
         nodes = [_annotated(node, node_annotation(node.metadata.annotations, on=on)) for node in nodes]
-        config = (await _in_force(client)).config
+        config = (await configuration_in_force(client)).config
     else:
         config = _wanted_section(stored.data if stored is not None else {}, scope, nodes, on=on)[1]
     pods = await _lent_to(client, nodes, scope)
@@ -185,10 +184,10 @@ async def turn(
     client: Client, scope: Scope, *, on: bool, evict: Evict | None = None, progress: Callable[[str], None]
 ) -> SwitchResult:
     """Turns the switch. Off: what is lent is taken back at once, and the pods that `evict` chooses are evicted."""
-    nodes = await _nodes(client, scope)
+    nodes = await nodes_of(client, scope)
     if scope.nodes:
         nodes = [await _annotate(client, node, on=on) for node in nodes]
-        config = (await _in_force(client)).config
+        config = (await configuration_in_force(client)).config
     else:
         config = await _configure(client, scope, nodes, on=on)
     done = Done()
@@ -226,14 +225,7 @@ def _standings(config: SloConfig, nodes: Sequence[Node], pods: Sequence[Evictee]
     return standings
 
 
-async def config_map(client: Client, name: str = names.CONFIGMAP_SLO_CONTROLLER) -> ConfigMap | None:
-    try:
-        return await client.get(CONFIG_MAPS, name, namespace=names.NAMESPACE_KOORDINATOR)
-    except NotFound:
-        return None
-
-
-async def _in_force(client: Client) -> InForce:
+async def configuration_in_force(client: Client) -> InForce:
     """The configuration that the manager uses."""
     published, stored = await config_map(client, names.CONFIGMAP_SLO_IN_FORCE), await config_map(client)
     last = last_valid(published.data if published is not None else None)
@@ -244,7 +236,7 @@ def _stands(config: SloConfig, node: Node) -> bool:
     return standing(config, node.metadata.labels, node.metadata.annotations).on
 
 
-async def _nodes(client: Client, scope: Scope) -> list[Node]:
+async def nodes_of(client: Client, scope: Scope) -> list[Node]:
     if scope.nodes:
         nodes = []
         for name in scope.nodes:

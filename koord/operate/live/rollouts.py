@@ -17,13 +17,13 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from koord.api.configuration.slo_config import reload
-from koord.api.kinds import CONFIG_MAPS, NODES
+from koord.api.kinds import NODES
 from koord.api.kubernetes.core import ConfigMap
 from koord.api.kubernetes.node import Node
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
 from koord.kube.client import Client
-from koord.kube.errors import AlreadyExists, Conflict, NotFound
+from koord.kube.errors import Conflict, NotFound
 from koord.manager.rollout.features import FEATURES, Feature, RolloutError, begun, ended, is_begun, obstacle
 from koord.manager.rollout.state import Rollout, checked, chosen, parse, render
 from koord.manager.rollout.steps import resumed, stopped
@@ -32,15 +32,8 @@ from koord.operate.install.live.cluster import Cluster
 from koord.operate.install.live.may_i import RequiredRight, missing
 from koord.operate.live import colocation as switch
 from koord.operate.live.break_glass import FIELD_MANAGER
-from koord.operate.live.colocation import (
-    TRIES,
-    Done,
-    Scope,
-    SwitchResult,
-    config_map,
-    each_of,
-    take_back,
-)
+from koord.operate.live.colocation import Done, Scope, SwitchResult, each_of, take_back
+from koord.operate.live.config_maps import config_map, rewrite
 
 HAND: Final = "stopped by hand"
 
@@ -270,7 +263,7 @@ async def _go_on(client: Client, feature: Feature, change: Callable[[Rollout], R
                 f"Mend it there, or take it away with koord colocation rollout undo {feature.name}."
             ) from None
 
-    await _rewrite(client, names.CONFIGMAP_ROLLOUTS, feature.name, text_of)
+    await rewrite(client, names.CONFIGMAP_ROLLOUTS, feature.name, text_of)
 
 
 async def _change(client: Client, feature: Feature, change: Callable[[Rollout | None], Rollout | None]) -> None:
@@ -283,7 +276,7 @@ async def _change(client: Client, feature: Feature, change: Callable[[Rollout | 
         after = change(before)
         return render(after) if after is not None else None
 
-    await _rewrite(client, names.CONFIGMAP_ROLLOUTS, feature.name, text_of)
+    await rewrite(client, names.CONFIGMAP_ROLLOUTS, feature.name, text_of)
 
 
 async def _configure(client: Client, feature: Feature, text_of: Callable[[Mapping[str, str]], str | None]) -> None:
@@ -293,31 +286,4 @@ async def _configure(client: Client, feature: Feature, text_of: Callable[[Mappin
         text = text_of(data)
         return data.get(feature.section) if text is None else text
 
-    await _rewrite(client, names.CONFIGMAP_SLO_CONTROLLER, feature.section, kept)
-
-
-async def _rewrite(client: Client, name: str, key: str, text_of: Callable[[Mapping[str, str]], str | None]) -> None:
-    """Rewrites one value of a ConfigMap, computed from all values; None removes it."""
-    for _ in range(TRIES):
-        stored = await config_map(client, name)
-        data: Mapping[str, str] = stored.data if stored is not None else {}
-        text = text_of(data)
-        if text == data.get(key) or await _write(client, name, stored, {key: text}):
-            return
-    raise RolloutError(f"ConfigMap {name} changes so often that it cannot be written; try again")
-
-
-async def _write(client: Client, name: str, stored: ConfigMap | None, data: Mapping[str, str | None]) -> bool:
-    """Returns whether the value was written; False if another client wrote first."""
-    namespace = names.NAMESPACE_KOORDINATOR
-    try:
-        if stored is None:
-            body = {"metadata": {"name": name, "namespace": namespace}, "data": data}
-            await client.create(CONFIG_MAPS, body, field_manager=FIELD_MANAGER)
-        else:
-            version = {"uid": stored.metadata.uid, "resourceVersion": stored.metadata.resource_version}
-            patch = {"metadata": version, "data": data}
-            await client.patch(CONFIG_MAPS, name, patch, namespace=namespace, field_manager=FIELD_MANAGER)
-    except (Conflict, AlreadyExists):
-        return False
-    return True
+    await rewrite(client, names.CONFIGMAP_SLO_CONTROLLER, feature.section, kept)

@@ -332,7 +332,10 @@ async def test_a_preview_and_a_dry_run_change_nothing(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (["start", "flying"], "there is no feature 'flying'; there are lending, suppress, cpu-burst, memory-qos"),
+        (
+            ["start", "flying"],
+            "there is no feature 'flying'; there are lending, suppress, cpu-burst, adaptive, memory-qos",
+        ),
         (["start", "lending", "--steps", "5,x"], "--steps: 'x' is not a share"),
         (["start", "lending", "--every", "soon"], "--every"),
         (["start", "lending", "--max-evictions", "-1"], "--max-evictions must be 0 or more"),

@@ -36,8 +36,11 @@ def on(config: SloConfig, feature: Feature, labels: dict[str, str]) -> bool:
     """Whether the feature is on for a node."""
     if feature.is_lending:
         return standing(config, labels, {}).on
-    slo = config.for_node(labels, {}).node_slo
+    settings_of_node = config.for_node(labels, {})
+    slo = settings_of_node.node_slo
     match feature.name:
+        case "adaptive":
+            return settings_of_node.colocation.cpu_calculate_policy == "adaptive"
         case "suppress":
             assert slo.resource_used_threshold_with_be is not None
             return bool(slo.resource_used_threshold_with_be.enable)

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from koord.agent.lending.learner import LendingOutlook
+from koord.agent.report.lending_metric import lending_metric
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.resources import amounts, pod_requests
 from koord.api.machinery.struct import EMPTY
@@ -86,8 +88,14 @@ def sample_of(pods: Sequence[tuple[Pod, PodShape]], usage: NodeUsage, time_s: fl
     return Sample(time_s, usage.total, usage.system, prod, by_pod)
 
 
-def node_metric_status(pods: Sequence[Pod], history: History, policy: ReportPolicy, now_s: float) -> NodeMetricStatus:
-    """The report. `pods` are those that run on the node."""
+def node_metric_status(
+    pods: Sequence[Pod],
+    history: History,
+    policy: ReportPolicy,
+    now_s: float,
+    lending: LendingOutlook | None = None,
+) -> NodeMetricStatus:
+    """The report. `pods` are those that run on the node; `lending` is what it has learned."""
     recent = history.within(policy.window_s)
     peak = _with_margin(_peak(history))
     requested = _prod_requests(pods)
@@ -109,6 +117,7 @@ def node_metric_status(pods: Sequence[Pod], history: History, policy: ReportPoli
         ),
         prod_reclaimable_metric=ReclaimableMetric(_map(free)),
         prod_peak_metric=PeakMetric(_map(_with_margin(_peak(history, system=True)))),
+        lending_metric=None if lending is None else lending_metric(lending, {pod.metadata.uid for pod in pods}),
     )
 
 

@@ -15,6 +15,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from msgspec.structs import replace
+
+from koord.api.configuration.lending_policies import ADAPTIVE
 from koord.api.configuration.slo_config import SloConfig
 from koord.api.configuration.slo_config_types import (
     ColocationConfig,
@@ -67,6 +70,7 @@ KEEP_S: Final = 5.0
 REPORTED_EACH_S: Final = 30
 """As often as agents do."""
 
+LENDING: Final = ColocationConfig(enable=True, cpu_calculate_policy=ADAPTIVE, memory_calculate_policy=ADAPTIVE)
 _DESCRIPTIONS: Final[Mapping[PriorityClass, str]] = {
     PriorityClass.PROD: "Services for which resources are guaranteed.",
     PriorityClass.MID: "Work that runs on what prod pods are predicted to leave for long.",
@@ -89,13 +93,13 @@ def priority_classes() -> list[dict[str, object]]:
 
 
 def configuration(*, protected: bool = False, config: SloConfig | None = None) -> dict[str, object]:
-    """slo-controller-config with co-location on, and every other setting left to its default.
+    """slo-controller-config with co-location on by the policy adaptive, and every other setting left to its default.
 
     `protected`: where agents run, services are also protected: best effort is held back, evicted from a full node, and
     yields on every CPU; throttled services may burst. `config`: another one in its place.
     """
     if config is None:
-        config = _protected() if protected else SloConfig(colocation=ColocationConfig(enable=True))
+        config = _protected() if protected else SloConfig(colocation=LENDING)
     return {
         "metadata": {"name": CONFIGMAP_SLO_CONTROLLER, "namespace": NAMESPACE_KOORDINATOR},
         "data": config.manifest_data(),
@@ -105,7 +109,7 @@ def configuration(*, protected: bool = False, config: SloConfig | None = None) -
 def _protected() -> SloConfig:
     return SloConfig(
         # Short, since a user is watching.
-        colocation=ColocationConfig(enable=True, metric_report_interval_seconds=REPORTED_EACH_S),
+        colocation=replace(LENDING, metric_report_interval_seconds=REPORTED_EACH_S),
         resource_threshold=ResourceThresholdConfig(
             # By time, since a small machine has no CPUs to take away.
             cluster_strategy=ResourceThresholdStrategy(enable=True, cpu_suppress_policy="cfsQuota")

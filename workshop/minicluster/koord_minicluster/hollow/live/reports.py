@@ -153,8 +153,8 @@ class Reporter:
         for time_s in sample_times(last_s, now_s, policy.report_s):
             usage = usage_at(self._load, node, [shape for _, shape in pods], time_s, limit)
             history.add(sample_of(pods, usage, time_s))
-            self._guard.look(machine, pods, usage.asked, time_s)
-        return node_metric_status([pod for pod, _ in pods], history, policy, now_s)
+            self._guard.look(machine, pods, usage, time_s)
+        return node_metric_status([pod for pod, _ in pods], history, policy, now_s, self._guard.outlook(machine))
 
     def _shape(self, pod: Pod, now_s: float) -> PodShape:
         key, version = pod.metadata.key, pod.metadata.resource_version

@@ -1,0 +1,194 @@
+"""`koord colocation policy`: shows by which policy nodes lend, and switches it after a preview."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Final, Literal
+
+import click
+
+from koord.api.configuration.lending_policies import ADAPTIVE, CALCULATE_POLICIES
+from koord.api.text.counted import counted
+from koord.cli import structured
+from koord.cli.options import kube_options, output_option, pool_option
+from koord.cli.progress import Progress
+from koord.cli.tables import table
+
+if TYPE_CHECKING:
+    from koord.api.text.selector import LabelMatcher
+    from koord.manager.policy_switch import PolicyChoice
+    from koord.offline.policy_preview import NodePolicyPreview, PolicyPreview
+    from koord.operate.live.policies import PolicyResult
+
+MOST_NODES: Final = 20
+MOST_PODS: Final = 10
+GIB: Final = 1 << 30
+
+
+@click.command(epilog="Example: koord colocation policy adaptive -l pool=batch --dry-run")
+@click.argument("name", required=False, metavar="[POLICY]")
+@pool_option
+@click.option(
+    "--resource",
+    type=click.Choice(["cpu", "memory"]),
+    help="Switch only the policy of this resource. Without it, of both.",
+)
+@click.option(
+    "--mark",
+    type=click.IntRange(1, 100),
+    metavar="PERCENT",
+    help="With adaptive: CPU usage of a node that batch pods must not exceed. 85 where nothing is configured.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what nodes would lend; nothing is written.")
+@click.option("--yes", is_flag=True, help="Switch without asking; needed where there is no terminal.")
+@kube_options
+@output_option("table", "json", "yaml")
+def policy(
+    name: str | None,
+    selector: str,
+    resource: Literal["cpu", "memory"] | None,
+    mark: int | None,
+    dry_run: bool,
+    yes: bool,
+    kubeconfig: str | None,
+    context: str | None,
+    output: str,
+) -> int:
+    """Show the policy that nodes lend by, or switch it: adaptive, usage, maxUsageRequest, or request (memory only).
+
+    Before the switch it shows what each node lends now and would lend, and asks. Nothing restarts. To switch gradually:
+    koord colocation rollout start adaptive.
+
+    The exit code is 1 if the user answered no to the question.
+    """
+    from koord.api.text.selector import parse_labels
+    from koord.operate.live import colocation, policies
+
+    pool = parse_labels(selector) if selector else None
+    scope = colocation.Scope(pool=pool)
+    if name is None:
+        for given, flag in ((resource, "--resource"), (mark, "--mark"), (dry_run, "--dry-run"), (yes, "--yes")):
+            if given:
+                raise click.UsageError(f"{flag} goes with a POLICY to switch to: {', '.join(CALCULATE_POLICIES)}")
+        _say(colocation.run(lambda client: policies.look(client, scope), kubeconfig, context), output)
+        return 0
+    choice = _choice(name, resource, mark)
+    told = _preview(choice, pool, kubeconfig, context)
+    if not dry_run and not yes and not sys.stdin.isatty():
+        raise click.UsageError(
+            "it asks before it switches, and there is no terminal to ask on: add --yes, or --dry-run to see what would"
+            " change"
+        )
+    if output == "table" or not (dry_run or yes):
+        click.echo(_previewed(told, choice), err=output != "table")
+    if dry_run:
+        if output != "table":
+            structured.say(told, output)
+        click.echo("note: this was a dry run: nothing was changed", err=True)
+        return 0
+    if not yes and not _agreed(choice, scope):
+        click.echo("nothing was changed", err=True)
+        return 1
+    colocation.run(lambda client: policies.switch(client, pool, choice), kubeconfig, context)
+    if output == "table":
+        click.echo(
+            f"{scope} lends {_what(choice)} by {choice.name}; the manager publishes the amounts when it next looks"
+        )
+    else:
+        _say(colocation.run(lambda client: policies.look(client, scope), kubeconfig, context), output)
+    return 0
+
+
+def _choice(name: str, resource: Literal["cpu", "memory"] | None, mark: int | None) -> PolicyChoice:
+    from koord.manager.policy_switch import PolicyChoice
+
+    if name == "request" and resource is None:
+        raise click.UsageError("request is a policy of memory alone: add --resource memory")
+    return PolicyChoice(name, ("cpu", "memory") if resource is None else (resource,), mark)
+
+
+def _preview(
+    choice: PolicyChoice, pool: LabelMatcher | None, kubeconfig: str | None, context: str | None
+) -> PolicyPreview:
+    from koord.api.kinds import NODES
+    from koord.api.text.manifest import Manifests
+    from koord.manager.policy_switch import require_effect
+    from koord.offline.live import snapshot
+    from koord.offline.policy_preview import policy_preview
+    from koord.operate.live import colocation, policies
+
+    data = colocation.run(policies.stored, kubeconfig, context)
+    text, config = policies.configured(data, choice, pool)
+    with Progress() as progress:
+        found = snapshot.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), configuration=True)
+    told = policy_preview(found, text, pool, time.time())
+    nodes = [node.metadata for node in Manifests(tuple(found), (), (), {}).of(NODES)]
+    chosen = [(node.name, node.labels) for node in nodes if node.name in told.nodes]
+    require_effect(config, choice, chosen, of_pool=pool is not None)
+    return told
+
+
+def _agreed(choice: PolicyChoice, scope: object) -> bool:
+    click.echo(f"Lend {_what(choice)} by {choice.name} on {scope}? [y/N] ", err=True, nl=False)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _what(choice: PolicyChoice) -> str:
+    return " and ".join(choice.resources)
+
+
+def _say(told: PolicyResult, output: str) -> None:
+    if output != "table":
+        structured.say(told, output)
+        return
+    rows = [("CPU", "MEMORY", "SAFETY MARK", "NODES", "LEARNED", "SET IN")]
+    for each in told.pools:
+        mark = "-" if each.cpu_safety_mark_percent is None else f"{each.cpu_safety_mark_percent}%"
+        rows.append(
+            (each.cpu, each.memory, mark, _some(each.nodes), f"{each.learned} of {len(each.nodes)}", each.set_in)
+        )
+    click.echo(table(rows))
+    for fault in told.configuration:
+        click.echo(f"note: {fault}", err=True)
+
+
+def _some(nodes: tuple[str, ...]) -> str:
+    return ", ".join(nodes) if len(nodes) <= 3 else f"{', '.join(nodes[:2])} and {len(nodes) - 2} more"
+
+
+def _previewed(told: PolicyPreview, choice: PolicyChoice) -> str:
+    rows = [("NODE", "BATCH-CPU", "BATCH-MEMORY", "WHY")]
+    for name, each in list(told.nodes.items())[:MOST_NODES]:
+        why = each.why or (
+            "" if each.has_learned or choice.name != ADAPTIVE else "nothing learned yet: by usage at first"
+        )
+        rows.append((name, _cpu(each), _memory(each), why or "-"))
+    lines = [table(rows)]
+    if len(told.nodes) > MOST_NODES:
+        lines.append(f"and {counted(len(told.nodes) - MOST_NODES, 'more node')} (all of them with -o json)")
+    before, after = (
+        (sum(amounts) for amounts in zip(*map(_cpus, told.nodes.values()), strict=True)) if told.nodes else (0, 0)
+    )
+    lines.append(f"in all: {before / 1000:g} -> {after / 1000:g} CPUs on {counted(len(told.nodes), 'node')}")
+    lines += [f"  {each.pod} on {each.node} would be evicted: {each.why}" for each in told.evictions[:MOST_PODS]]
+    return "\n".join(lines)
+
+
+def _cpus(each: NodePolicyPreview) -> tuple[int, int]:
+    return each.batch_cpu_before or 0, each.batch_cpu_after or 0
+
+
+def _cpu(each: NodePolicyPreview) -> str:
+    before, after = (
+        "none" if amount is None else f"{amount / 1000:g}" for amount in (each.batch_cpu_before, each.batch_cpu_after)
+    )
+    return f"{before} -> {after}"
+
+
+def _memory(each: NodePolicyPreview) -> str:
+    before, after = (
+        "none" if amount is None else f"{amount / GIB:.1f}Gi"
+        for amount in (each.batch_memory_before, each.batch_memory_after)
+    )
+    return f"{before} -> {after}"
