@@ -74,17 +74,17 @@ def policy(
         _say(colocation.run(lambda client: policies.look(client, scope), kubeconfig, context), output)
         return 0
     choice = _choice(name, resource, mark)
-    told = _preview(choice, pool, kubeconfig, context)
+    outlook = _preview(choice, pool, kubeconfig, context)
     if not dry_run and not yes and not sys.stdin.isatty():
         raise click.UsageError(
             "it asks before it switches, and there is no terminal to ask on: add --yes, or --dry-run to see what would"
             " change"
         )
     if output == "table" or not (dry_run or yes):
-        click.echo(_previewed(told, choice), err=output != "table")
+        click.echo(_previewed(outlook, choice), err=output != "table")
     if dry_run:
         if output != "table":
-            structured.say(told, output)
+            structured.say(outlook, output)
         click.echo("note: this was a dry run: nothing was changed", err=True)
         return 0
     if not yes and not _agreed(choice, scope):
@@ -121,12 +121,12 @@ def _preview(
     data = colocation.run(policies.stored, kubeconfig, context)
     text, config = policies.configured(data, choice, pool)
     with Progress() as progress:
-        found = snapshot.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), configuration=True)
-    told = policy_preview(found, text, pool, time.time())
-    nodes = [node.metadata for node in Manifests(tuple(found), (), (), {}).of(NODES)]
-    chosen = [(node.name, node.labels) for node in nodes if node.name in told.nodes]
+        manifests = snapshot.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), configuration=True)
+    outlook = policy_preview(manifests, text, pool, time.time())
+    metas = [node.metadata for node in Manifests(tuple(manifests), (), (), {}).of(NODES)]
+    chosen = [(meta.name, meta.labels) for meta in metas if meta.name in outlook.nodes]
     require_effect(config, choice, chosen, of_pool=pool is not None)
-    return told
+    return outlook
 
 
 def _agreed(choice: PolicyChoice, scope: object) -> bool:
@@ -138,18 +138,18 @@ def _what(choice: PolicyChoice) -> str:
     return " and ".join(choice.resources)
 
 
-def _say(told: PolicyResult, output: str) -> None:
+def _say(result: PolicyResult, output: str) -> None:
     if output != "table":
-        structured.say(told, output)
+        structured.say(result, output)
         return
     rows = [("CPU", "MEMORY", "SAFETY MARK", "NODES", "LEARNED", "SET IN")]
-    for each in told.pools:
-        mark = "-" if each.cpu_safety_mark_percent is None else f"{each.cpu_safety_mark_percent}%"
+    for group in result.pools:
+        mark = "-" if group.cpu_safety_mark_percent is None else f"{group.cpu_safety_mark_percent}%"
         rows.append(
-            (each.cpu, each.memory, mark, _some(each.nodes), f"{each.learned} of {len(each.nodes)}", each.set_in)
+            (group.cpu, group.memory, mark, _some(group.nodes), f"{group.learned} of {len(group.nodes)}", group.set_in)
         )
     click.echo(table(rows))
-    for fault in told.configuration:
+    for fault in result.configuration:
         click.echo(f"note: {fault}", err=True)
 
 
@@ -157,38 +157,38 @@ def _some(nodes: tuple[str, ...]) -> str:
     return ", ".join(nodes) if len(nodes) <= 3 else f"{', '.join(nodes[:2])} and {len(nodes) - 2} more"
 
 
-def _previewed(told: PolicyPreview, choice: PolicyChoice) -> str:
+def _previewed(outlook: PolicyPreview, choice: PolicyChoice) -> str:
     rows = [("NODE", "BATCH-CPU", "BATCH-MEMORY", "WHY")]
-    for name, each in list(told.nodes.items())[:MOST_NODES]:
-        why = each.why or (
-            "" if each.has_learned or choice.name != ADAPTIVE else "nothing learned yet: by usage at first"
+    for name, node in list(outlook.nodes.items())[:MOST_NODES]:
+        why = node.why or (
+            "" if node.has_learned or choice.name != ADAPTIVE else "nothing learned yet: by usage at first"
         )
-        rows.append((name, _cpu(each), _memory(each), why or "-"))
+        rows.append((name, _cpu(node), _memory(node), why or "-"))
     lines = [table(rows)]
-    if len(told.nodes) > MOST_NODES:
-        lines.append(f"and {counted(len(told.nodes) - MOST_NODES, 'more node')} (all of them with -o json)")
+    if len(outlook.nodes) > MOST_NODES:
+        lines.append(f"and {counted(len(outlook.nodes) - MOST_NODES, 'more node')} (all of them with -o json)")
     before, after = (
-        (sum(amounts) for amounts in zip(*map(_cpus, told.nodes.values()), strict=True)) if told.nodes else (0, 0)
+        (sum(amounts) for amounts in zip(*map(_cpus, outlook.nodes.values()), strict=True)) if outlook.nodes else (0, 0)
     )
-    lines.append(f"in all: {before / 1000:g} -> {after / 1000:g} CPUs on {counted(len(told.nodes), 'node')}")
-    lines += [f"  {each.pod} on {each.node} would be evicted: {each.why}" for each in told.evictions[:MOST_PODS]]
+    lines.append(f"in all: {before / 1000:g} -> {after / 1000:g} CPUs on {counted(len(outlook.nodes), 'node')}")
+    lines += [f"  {gone.pod} on {gone.node} would be evicted: {gone.why}" for gone in outlook.evictions[:MOST_PODS]]
     return "\n".join(lines)
 
 
-def _cpus(each: NodePolicyPreview) -> tuple[int, int]:
-    return each.batch_cpu_before or 0, each.batch_cpu_after or 0
+def _cpus(node: NodePolicyPreview) -> tuple[int, int]:
+    return node.batch_cpu_before or 0, node.batch_cpu_after or 0
 
 
-def _cpu(each: NodePolicyPreview) -> str:
+def _cpu(node: NodePolicyPreview) -> str:
     before, after = (
-        "none" if amount is None else f"{amount / 1000:g}" for amount in (each.batch_cpu_before, each.batch_cpu_after)
+        "none" if amount is None else f"{amount / 1000:g}" for amount in (node.batch_cpu_before, node.batch_cpu_after)
     )
     return f"{before} -> {after}"
 
 
-def _memory(each: NodePolicyPreview) -> str:
+def _memory(node: NodePolicyPreview) -> str:
     before, after = (
         "none" if amount is None else f"{amount / GIB:.1f}Gi"
-        for amount in (each.batch_memory_before, each.batch_memory_after)
+        for amount in (node.batch_memory_before, node.batch_memory_after)
     )
     return f"{before} -> {after}"

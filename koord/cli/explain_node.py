@@ -153,7 +153,7 @@ def _resource(resource: ResourceExplanation) -> str:
 def _says_nothing(line: Line, resource: ResourceExplanation) -> bool:
     """Whether a line has no effect on the result and is left out."""
     if line.name == "requests" and line.op == "atLeast":
-        return bool(each.recomputed) and (each.recomputed or 0) > line.amount
+        return bool(resource.recomputed) and (resource.recomputed or 0) > line.amount
     if line.name == "nothing":
         return bool(resource.recomputed)
     return line.name == "limit" and line.why.startswith("100% ")

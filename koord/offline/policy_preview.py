@@ -40,13 +40,13 @@ class PolicyPreview(msgspec.Struct, frozen=True, rename="camel"):
     "Pods that agents would evict after the switch, and do not evict now."
 
 
-def policy_preview(found: Sequence[Manifest], text: str, pool: LabelMatcher | None, now_s: float) -> PolicyPreview:
-    """`found` is the current cluster: nodes, pods, reports and configuration. `text`: colocation-config after."""
-    as_is = Manifests(tuple(found), (), (), {})
-    stored = next((item.object for item in found if item.key == STORED and item.kind is kinds.CONFIG_MAPS), None)
+def policy_preview(current: Sequence[Manifest], text: str, pool: LabelMatcher | None, now_s: float) -> PolicyPreview:
+    """`current` is the current cluster: nodes, pods, reports and configuration. `text`: colocation-config after."""
+    as_is = Manifests(tuple(current), (), (), {})
+    stored = next((item.object for item in current if item.key == STORED and item.kind is kinds.CONFIG_MAPS), None)
     data = {**(stored.data if isinstance(stored, ConfigMap) else {}), COLOCATION: text}
-    others = [item for item in found if item.key not in (STORED, PUBLISHED)]
-    told, _ = preview(as_is.with_items([*others, configured(data)]), now_s=now_s, replaced=as_is)
+    others = [item for item in current if item.key not in (STORED, PUBLISHED)]
+    switched, _ = preview(as_is.with_items([*others, configured(data)]), now_s=now_s, replaced=as_is)
     before, _ = preview(as_is, now_s=now_s)
     anyway = {eviction.pod for eviction in before.evictions}
     learned = {
@@ -57,16 +57,18 @@ def policy_preview(found: Sequence[Manifest], text: str, pool: LabelMatcher | No
         name = node.metadata.name
         if pool is not None and not pool.matches(node.metadata.labels):
             continue
-        was, becomes = before.nodes[name].resources, told.nodes[name].resources
+        was, becomes = before.nodes[name].resources, switched.nodes[name].resources
         nodes[name] = NodePolicyPreview(
             _amount(was, names.RESOURCE_BATCH_CPU),
             _amount(becomes, names.RESOURCE_BATCH_CPU),
             _amount(was, names.RESOURCE_BATCH_MEMORY),
             _amount(becomes, names.RESOURCE_BATCH_MEMORY),
-            told.nodes[name].why,
+            switched.nodes[name].why,
             name in learned,
         )
-    evictions = tuple(each for each in told.evictions if each.node in nodes and each.pod not in anyway)
+    evictions = tuple(
+        eviction for eviction in switched.evictions if eviction.node in nodes and eviction.pod not in anyway
+    )
     return PolicyPreview(nodes, evictions)
 
 

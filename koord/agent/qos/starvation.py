@@ -39,8 +39,8 @@ def starvation_tasks(sight: Sight, strategy: str) -> Iterator[Task]:
     starving = [
         _starving(pod, memory.counted[uid].milli, memory.at_s) for uid, pod in pods.items() if uid in memory.counted
     ]
-    chosen = [pods[each.uid] for each in eviction.to_evict(starving, allowed)]
-    frees = {each.uid: int(each.wanted_milli) for each in starving}
+    chosen = [pods[candidate.uid] for candidate in eviction.to_evict(starving, allowed)]
+    frees = {candidate.uid: int(candidate.wanted_milli) for candidate in starving}
     need = sum(frees[pod.uid] for pod in chosen)
     if need > 0:
         got = f"{memory.got_mean:.0%} of the CPU that they want"

@@ -67,16 +67,16 @@ def sold_cpu(state: NodeState, row: LendingRow | None) -> Sold:
         use = None if row is None else row.counted.get(pod.uid)
         pods, requested, counted = pods + 1, requested + own, counted + (own if use is None else use)
         unreported += use is None
-    held = -int(-held_by_others(state.node).get(names.RESOURCE_BATCH_CPU, 0) // ratio)
-    of_others = held
+    third_party = -int(-held_by_others(state.node).get(names.RESOURCE_BATCH_CPU, 0) // ratio)
+    of_others = third_party
     if row is not None:
-        of_others = row.counted_of_others + max(0, held - row.requested_by_others)
-    return Sold(pods, requested + held, counted + of_others, unreported)
+        of_others = row.counted_of_others + max(0, third_party - row.requested_by_others)
+    return Sold(pods, requested + third_party, counted + of_others, unreported)
 
 
 def sold_memory(state: NodeState) -> int:
-    held = held_by_others(state.node).get(names.RESOURCE_BATCH_MEMORY, 0)
-    return held + sum(pod.batch_memory_bytes for pod in state.pods if pod.active)
+    third_party = held_by_others(state.node).get(names.RESOURCE_BATCH_MEMORY, 0)
+    return third_party + sum(pod.batch_memory_bytes for pod in state.pods if pod.active)
 
 
 def cpu_worth(node: NodeFacts) -> float:

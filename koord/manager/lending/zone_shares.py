@@ -34,9 +34,9 @@ class Shares:
 
     def figure(self, of_node: Figure, resource: Resource, zone: int) -> Figure:
         unit = _PLACE[resource]
-        capacity, whole = self._capacities[zone][unit], sum(each[unit] for each in self._capacities)
+        capacity, whole = self._capacities[zone][unit], sum(amounts[unit] for amounts in self._capacities)
         requested = int(self._requests[zone][unit])
-        room = max(0, of_node.amount - int(sum(each[unit] for each in self._requests)))
+        room = max(0, of_node.amount - int(sum(amounts[unit] for amounts in self._requests)))
         terms = (
             Term("start", "room", room * capacity // whole if whole else 0, f"share of the node's {room}, by size"),
             Term("plus", REQUESTS, requested, "of the batch pods there"),

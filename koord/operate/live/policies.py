@@ -40,14 +40,14 @@ class PolicyResult(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def look(client: Client, scope: Scope) -> PolicyResult:
-    held = await configuration_in_force(client)
+    in_force = await configuration_in_force(client)
     nodes = await nodes_of(client, scope)
     learned = {
         metric.metadata.name for metric in await client.list(NODE_METRICS) if metric.status.lending_metric is not None
     }
     pools: dict[tuple[str, str, int | None, str], list[str]] = {}
     for node in nodes:
-        settings = held.config.for_node(node.metadata.labels, node.metadata.annotations)
+        settings = in_force.config.for_node(node.metadata.labels, node.metadata.annotations)
         cpu, memory = settings.colocation.cpu_calculate_policy or "", settings.colocation.memory_calculate_policy or ""
         mark = settings.colocation.cpu_safety_mark_percent if cpu == ADAPTIVE else None
         where = set_in("cpu_calculate_policy", settings.colocation_layers)
@@ -55,9 +55,9 @@ async def look(client: Client, scope: Scope) -> PolicyResult:
     return PolicyResult(
         tuple(
             PoolPolicy(*policy, tuple(sorted(members)), sum(name in learned for name in members))
-            for policy, members in sorted(pools.items(), key=lambda each: each[1][0])
+            for policy, members in sorted(pools.items(), key=lambda group: group[1][0])
         ),
-        tuple(map(str, held.problems)),
+        tuple(map(str, in_force.problems)),
     )
 
 
@@ -81,5 +81,5 @@ async def switch(client: Client, pool: LabelMatcher | None, choice: PolicyChoice
 
 async def stored(client: Client) -> Mapping[str, str]:
     """The data of slo-controller-config."""
-    found = await config_map(client)
-    return found.data if found is not None else {}
+    config = await config_map(client)
+    return config.data if config is not None else {}
