@@ -1,4 +1,4 @@
-"""`koord colocation policy`: shows by which policy nodes lend, and switches it after a preview."""
+"""`koord colocation policy`: shows the policy that nodes lend by, and switches it after a preview."""
 
 from __future__ import annotations
 

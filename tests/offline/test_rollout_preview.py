@@ -82,10 +82,10 @@ def test_every_feature_can_be_previewed_and_tells_only_figures_that_it_has() -> 
         assert bool(told.batch_cpu_milli) is (feature.name == "lending")
         assert bool(told.evictions) is (feature.name == "suppress")
         assert ("WOULD LEND" in _tables(told), "HELD BACK" in _tables(told)) == (
-            feature.name == "lending",
+            feature.changes_lending,
             feature.name == "suppress",
         )
-        assert (" lent" in _tables(told).rpartition("in all")[2]) is (feature.name == "lending")
+        assert (" lent" in _tables(told).rpartition("in all")[2]) is feature.changes_lending
 
 
 def test_what_happens_without_the_feature_is_not_told_as_its_doing() -> None:
