@@ -28,7 +28,7 @@ from koord.sim.recording import PoolSums
 from koord.sim.scenario import Scenario
 
 if TYPE_CHECKING:
-    from koord.sim.steps import Stage
+    from koord.sim.stage import Stage
 
 FORMAT: Final = "koord.sim.checkpoint/v1"
 _TREE: Final = "state.json"

@@ -26,7 +26,8 @@ from koord.sim.outcome import Outcome
 from koord.sim.policies.policy import Policy
 from koord.sim.recording import WHOLE, evicted_of, nodes_of, quotas_of, series_of, totals_of
 from koord.sim.scenario import TICK_S, Scenario
-from koord.sim.steps import Stage, restart, stage_of, step
+from koord.sim.stage import Stage, restart, stage_of
+from koord.sim.steps import step
 from koord.sim.tasks import Status
 
 

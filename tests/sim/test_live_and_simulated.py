@@ -26,7 +26,8 @@ from koord.sim.lending import lenders
 from koord.sim.minutes import Ints, NodeColumns
 from koord.sim.policies.registry import POLICIES
 from koord.sim.scenario import from_data
-from koord.sim.steps import Stage, stage_of, step
+from koord.sim.stage import Stage, stage_of
+from koord.sim.steps import step
 from tests.minicluster.up.test_end_to_end import up
 from tests.waiting import eventually
 

@@ -18,7 +18,8 @@ from koord.sim.lending import lenders
 from koord.sim.outcome import Outcome
 from koord.sim.run import outcome_of, run
 from koord.sim.scenario import Scenario
-from koord.sim.steps import Stage, restart, stage_of, step
+from koord.sim.stage import Stage, restart, stage_of
+from koord.sim.steps import step
 from koord.sim.tasks import Status
 from tests.sim import small
 from tests.sim.small import Fixed

@@ -55,6 +55,7 @@ BENCHES: Final[Mapping[str, Bench]] = {
     ),
     "gpu-packing": Bench("koord_bench.gpu_packing.run", "how much GPU placement policies get allocated, on traces"),
     "descheduler": Bench("koord_bench.descheduler", "a round on thousands of nodes, and a step of many moves"),
+    "sim": Bench("koord_bench.sim", "a simulated day of thousands of nodes: CPU, memory and growth", minutes=15),
     "admission": Bench("koord_bench.admission", "webhook requests and rules"),
     "agent": Bench("koord_bench.agent", "a round of the node agent on a busy node"),
     "recommend": Bench("koord_bench.recommend", "are recommended requests enough? Back-tested on a trace"),
