@@ -21,6 +21,7 @@ from koord.api.protocol.crd.node_metric import NodeMetric, NodeMetricInfo, PodMe
 from koord.api.protocol.old_names import with_current_names
 from koord.api.protocol.priority import PriorityClass, priority_class
 from koord.api.protocol.report_age import report_age_s
+from koord.api.protocol.yielding_batch import yielding_pods
 from koord.api.text.quantity import ResourceList
 from koord.api.text.stored import stored_duration
 from koord.api.text.timestamp import TimestampError, parse_timestamp
@@ -115,6 +116,8 @@ def load_of(
         add(usage, amounts(metric.status.node_metric.system_usage.resources, capped=True))
     if gone:
         add(usage, _total(pod_metric.pod_usage.resources for pod_metric in gone), -1)
+    if batch := yielding_pods(metric.status):
+        usage["cpu"] = max(usage.get("cpu", 0) - _total(pod.pod_usage.resources for pod in batch).get("cpu", 0), 0)
     usage[PODS] = len(pods)
     prod_usage: dict[str, int] = {}
     if reading.prod:

@@ -46,6 +46,8 @@ COUNTERS = ("usage", "stat", "pressure", "failcnt", "current", "peak", "events",
 """Words in the names of files that tell of what happens, not of what is set."""
 THRESHOLD = 65
 """Percent of the node that best effort may fill."""
+MARK = 85
+"""The same where the node has learned how much services rise."""
 
 
 @dataclass
@@ -238,6 +240,11 @@ def suppressed(policy: str) -> dict[str, Any]:
     """Settings under which best effort is held back."""
     strategy = {"enable": True, "cpuSuppressThresholdPercent": THRESHOLD, "cpuSuppressPolicy": policy}
     return {"resourceUsedThresholdWithBE": strategy}
+
+
+def adaptive(policy: str) -> dict[str, Any]:
+    """Settings under which best effort is held below the learned ceiling."""
+    return {**suppressed(policy), "lendingStrategy": {"cpuSafetyMarkPercent": MARK}}
 
 
 def batch(**given: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from koord.api.configuration.features import AgentGate
 from koord.api.kubernetes.words import KubeQoS
 from koord.api.text.cpuset import CPUSet
 from tests.agent.loads import Level, Process, burn, burn_on, bursts, cores, hold
-from tests.agent.real_node import ROUND_S, THRESHOLD, RealNode, batch, owning, real_node, suppressed
+from tests.agent.real_node import MARK, ROUND_S, THRESHOLD, RealNode, adaptive, batch, owning, real_node, suppressed
 
 pytestmark = pytest.mark.root
 
@@ -98,6 +99,29 @@ def test_best_effort_gives_way_within_three_rounds_and_comes_back(tmp_path: Path
         assert all(each.keeps_to_its_budget() for each in (calm, busy, again)), (calm, busy, again)
         assert busy.service > 2 * calm.service
         assert again.best_effort > 1.3 * busy.best_effort, "and got it back"
+
+
+@pytest.mark.parametrize("settings", [suppressed, adaptive])
+def test_a_service_whose_load_triples_within_a_second_has_its_cpu_back_within_the_next(
+    tmp_path: Path, settings: Callable[[str], dict[str, Any]]
+) -> None:
+    """By the ceiling too: its mean of 30 s is slow, but what services need beyond the margin counts at once."""
+    with real_node(tmp_path, cores=1, slo=settings("cfsQuota")) as node, ExitStack() as running:
+        web, job, demand = node.pod("web", "LS", requests={"cpu": "400m"}), node.pod("job", **batch()), Level(0.15)
+        running.enter_context(Process(node.cgroups, web.containers[0].directory, cores(demand)))
+        for cpu in sorted(node.topology.all)[:2]:
+            running.enter_context(Process(node.cgroups, job.containers[0].directory, burn_on(cpu)))
+        node.rounds(6)
+        calm = node.best_effort_cores
+        demand.set(0.45)
+        node.rounds(round(1.0 / ROUND_S))
+        at_s, used_s = time.monotonic(), node.used_s(web.directory)
+        node.rounds(round(2.0 / ROUND_S))
+        service = (node.used_s(web.directory) - used_s) / (time.monotonic() - at_s)
+        most = MARK if settings is adaptive else THRESHOLD
+        assert service >= 0.45 * 0.93, "the service has what it needs"
+        assert node.best_effort_cores <= most / 100 - service + MARGIN, (calm, node.best_effort_cores, service)
+        assert node.best_effort_cores < 0.8 * calm
 
 
 def test_best_effort_runs_on_fewer_cpus_and_on_more_again(tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.resources import amounts, stored_amounts
 from koord.api.protocol import names
-from koord.api.protocol.crd.node_metric import AggregatedUsage, NodeMetric, NodeMetricInfo
+from koord.api.protocol.crd.node_metric import AggregatedUsage, NodeMetric, NodeMetricInfo, NodeMetricStatus
+from koord.api.protocol.yielding_batch import yielding_pods
 from koord.api.text.quantity import QuantityError, ResourceList
 from koord.api.text.stored import stored_amount, stored_duration
 from koord.api.text.timestamp import parse_timestamp
@@ -35,6 +36,9 @@ class Report:
     of_pods: Mapping[str, ResourceList]
     "By key of pod."
     prod_pods: frozenset[str]
+    yielding: Vector
+    """CPU that batch pods use and give back: only where the node holds them below a learned ceiling. There `usage` is
+    without it: how much batch the node takes is for its batch resources to say, and services come before batch."""
     _aggregated: Sequence[AggregatedUsage]
     _reader: ReportReader
 
@@ -43,7 +47,9 @@ class Report:
         if by is None:
             return self.usage
         aggregate = self._reader.aggregated(self._aggregated, by)
-        return self.usage if aggregate is None and by[1] == 0 else aggregate
+        if aggregate is None:
+            return self.usage if by[1] == 0 else None
+        return less(aggregate, self.yielding)
 
     def used_by(self, pod: str) -> Vector:
         """What a reported pod uses; nothing where that cannot be understood."""
@@ -78,16 +84,25 @@ class ReportReader:
                 of_pods[key] = resources
                 if pod_metric.priority == names.PRIORITY_CLASS_PROD:
                     prod.append(key)
+        yielding = self._yielding(status)
         return Report(
             parse_timestamp(status.update_time) if status.update_time else None,
             DEFAULT_REPORT_INTERVAL_S if interval_s is None else interval_s,
-            None if status.node_metric is None else self.amounts(info.node_usage.resources),
+            None if status.node_metric is None else less(self.amounts(info.node_usage.resources), yielding),
             self.amounts(info.system_usage.resources) if self._includes_system else self._zero,
             of_pods,
             frozenset(prod),
+            yielding,
             info.aggregated_node_usages,
             self,
         )
+
+    def _yielding(self, status: NodeMetricStatus) -> Vector:
+        batch = yielding_pods(status)
+        if not batch:
+            return self._zero
+        used = [stored_amounts({"cpu": pod.pod_usage.resources.get("cpu", 0)}).get("cpu", 0) for pod in batch]
+        return self.vector({"cpu": sum(used)})
 
     def aggregated(self, parts: Sequence[AggregatedUsage], by: Aggregation) -> Vector | None:
         """The usage by an aggregation, the last of several; None where there is none."""
@@ -108,6 +123,10 @@ class ReportReader:
                 return self.vector(amounts(resources))
             numbers[place] = number
         return tuple(numbers)
+
+
+def less(usage: Vector, part: Vector) -> Vector:
+    return tuple([max(a - b, 0) for a, b in zip(usage, part, strict=True)]) if any(part) else usage
 
 
 _UNITS: Final[Mapping[str, int]] = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}

@@ -17,7 +17,7 @@ from koord.api.configuration.scheduler_args import LoadAwareSchedulingArgs
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.faults import check
-from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.protocol.crd.node_metric import LendingMetric, NodeMetric
 from koord.api.text.timestamp import from_seconds
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
@@ -168,6 +168,21 @@ def test_a_percentile_over_a_time_that_is_not_reported_counts_as_nothing_but_est
         }
         plugin = LoadAwareScheduling(args(allowCustomizeEstimation=True, aggregated=part))
         assert verdict(one_node(plugin, report, pods=placed), asks(1700)) == expected
+
+
+@pytest.mark.parametrize(("in_force", "expected"), [(True, PASSES), (False, BUSY)])
+def test_cpu_that_batch_gives_back_does_not_count_where_a_learned_ceiling_holds_it(
+    in_force: bool, expected: tuple[str, ...]
+) -> None:
+    """52 of 64 cores are used, 40 of them by batch: services use 12, and 65% of the node are 41.6."""
+    report = metric("n", usage={"cpu": "52"}, pods=[pod_usage("job", {"cpu": "40"})])
+    (job,) = report.status.pods_metric
+    lending = LendingMetric(is_in_force=in_force)
+    batch = replace(job, priority="koord-batch", qos="BE")
+    report = replace(report, status=replace(report.status, pods_metric=(batch,), lending_metric=lending))
+    engine = one_node(LoadAwareScheduling(), report)
+    assert verdict(engine, asks(20_000)) == expected
+    assert load_of(engine) == (12_000 if in_force else 52_000)
 
 
 def test_prod_pods_are_held_back_by_what_prod_pods_use() -> None:
