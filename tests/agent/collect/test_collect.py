@@ -234,3 +234,44 @@ def test_a_node_that_is_part_of_a_machine_has_no_more_for_best_effort_than_itsel
     host = Watched(tree, state)
     host.round()
     assert host.last(names.BE_CPU_LIMIT) == 1500
+
+
+def test_services_are_what_is_used_outside_best_effort_and_what_is_kept_for_them(host: Watched) -> None:
+    """Node 3 cores, best effort 0.5; the node reserves 1 core for a system that uses a quarter of it."""
+    owner = pod("owner", "LSE", requests={"cpu": "2"})
+    host.state = replace(
+        node(*host.state.pods.values(), owner, slo={}, topology=cpus(1, 4, 2), allocatable={"cpu": "7"}),
+        driver=host.tree.driver,
+    )
+    host.tree.pod("owner", KubeQoS.BURSTABLE, "owner-main")
+    host.round()
+    host.tree.node_usage(busy_ticks=300, memory_used_bytes=8 * GIB)
+    host.tree.used("kubepods/burstable/podweb", cpu_ns=S)
+    host.tree.used("kubepods/burstable/podowner", cpu_ns=5 * S // 4)
+    host.tree.used("kubepods/besteffort", cpu_ns=S // 2)
+    host.tree.used("kubepods/besteffort/podjob", cpu_ns=S // 2)
+    host.round()
+    system = host.last(names.SYSTEM_CPU)
+    assert system == pytest.approx(250)
+    assert host.last(names.SERVICES_CPU) == pytest.approx(2_500 + (1_000 - 250) + (2_000 - 1_250))
+
+
+def test_a_node_without_best_effort_has_services_alone(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, Version.V2, CgroupDriver.CGROUPFS)
+    bare = Watched(tree, node(slo={}, topology=cpus(1, 4, 2)))
+    bare.round()
+    tree.node_usage(busy_ticks=300, memory_used_bytes=GIB)
+    bare.round()
+    assert bare.last(names.SERVICES_CPU) == pytest.approx(3_000)
+
+
+def test_time_that_best_effort_was_throttled_becomes_milli_cores(host: Watched) -> None:
+    host.round()
+    if host.tree.version is Version.V1:
+        text = f"nr_periods 20\nnr_throttled 10\nthrottled_time {S // 2}\n"
+        host.tree.write("sys/fs/cgroup/cpu/kubepods/besteffort/cpu.stat", text)
+    else:
+        text = "usage_usec 0\nnr_periods 20\nnr_throttled 10\nthrottled_usec 500000\n"
+        host.tree.write("sys/fs/cgroup/kubepods/besteffort/cpu.stat", text)
+    host.round(2.0)
+    assert host.last(names.BE_THROTTLED) == pytest.approx(250)
