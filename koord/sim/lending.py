@@ -78,15 +78,19 @@ def lenders(scenario: Scenario, nodes: NodeColumns, policies: Mapping[str, Polic
         settings = settings_of(scenario, name)
         memory = policy.begin(_part(nodes, rows, len(names) == 1), settings)
         made.append(Lender(name, policy, settings, rows, memory, len(names) == 1))
-    bands = {lender.policy.band for lender in made}
-    if len(bands) > 1:
+    if len(_lent_bands(made)) > 1:
         chosen = ", ".join(f"{lender.policy.name} in {lender.pool}" for lender in made)
         raise BadInput(f"batch pods request one band of resources, and these policies lend two: {chosen}")
     return made
 
 
 def band_of(lenders: Sequence[Lender]) -> Band:
-    return lenders[0].policy.band
+    """What batch pods request: plain CPU and memory only where no pool lends anything."""
+    return next(iter(_lent_bands(lenders)), "plain")
+
+
+def _lent_bands(lenders: Sequence[Lender]) -> set[Band]:
+    return {lender.policy.band for lender in lenders} - {"plain"}
 
 
 def ceilings(lenders: Sequence[Lender], mean: Floats, now: Floats) -> Floats:

@@ -26,8 +26,9 @@ SERVICES_NAMESPACE: Final = "services"
 RESOURCES: Final[Mapping[Band, tuple[str, str]]] = {
     "batch": (names.RESOURCE_BATCH_CPU, names.RESOURCE_BATCH_MEMORY),
     "mid": (names.RESOURCE_MID_CPU, names.RESOURCE_MID_MEMORY),
+    "plain": ("cpu", "memory"),
 }
-_PRIORITY: Final[Mapping[Band, int]] = {"batch": 5500, "mid": 7500}
+_PRIORITY: Final[Mapping[Band, int]] = {"batch": 5500, "mid": 7500, "plain": 5500}
 _SERVICE_PRIORITY: Final = 9500
 _PODS: Final = 1000
 """How many pods a node takes."""
@@ -70,8 +71,10 @@ def unreachable(node: Node, is_down: bool) -> Node:
 @lru_cache(4096)
 def _batch_template(band: Band, cpu_milli: int, memory_bytes: int, queue: str, gang: str, members: int) -> Pod:
     cpu, memory = RESOURCES[band]
-    amounts = {cpu: cpu_milli, memory: memory_bytes}
-    labels = {names.LABEL_QOS_CLASS: "BE"} | ({names.LABEL_QUOTA_NAME: queue} if queue else {})
+    amounts: dict[str, int | str] = {cpu: f"{cpu_milli}m" if band == "plain" else cpu_milli, memory: memory_bytes}
+    labels = {names.LABEL_QOS_CLASS: "LS" if band == "plain" else "BE"}
+    if queue:
+        labels[names.LABEL_QUOTA_NAME] = queue
     annotations = {names.ANNOTATION_GANG_NAME: gang, names.ANNOTATION_GANG_MIN_AVAILABLE: str(members)} if gang else {}
     return convert(
         Pod,

@@ -16,6 +16,7 @@ from koord.sim.cluster import ArrivalView, Cluster
 from koord.sim.columns import BatchTasks
 from koord.sim.lending import lenders
 from koord.sim.outcome import Outcome
+from koord.sim.policies.registry import POLICIES
 from koord.sim.run import outcome_of, run
 from koord.sim.scenario import Scenario
 from koord.sim.stage import Stage, restart, stage_of
@@ -55,6 +56,23 @@ def test_without_lending_every_batch_pod_waits_until_the_end() -> None:
     assert outcome.totals.work_milli_s == 0
     assert outcome.series.pending[-1] == 40
     assert outcome.totals.wait_p99_s > 3000
+
+
+def test_without_co_location_batch_pods_run_on_what_services_do_not_request() -> None:
+    # Services request 8 of 16 cores: four batch pods of 2 cores fit on each of three nodes.
+    none = POLICIES["none"]
+    outcome = run(small.scenario(duration="40m"), small.cluster(batch=small.tasks(40, every_s=0)), {"": none})
+    assert outcome.series.running.max() == 12
+    assert outcome.series.lent_milli.max() == 0
+    assert outcome.totals.finished == 12
+
+
+def test_a_pool_without_co_location_gets_no_batch_pod_of_another_pool() -> None:
+    cluster = small.cluster(4, pools=("on", "off"))
+    scenario = small.scenario(duration="40m", cluster={"pools": {"on": 0.5, "off": 0.5}})
+    outcome = run(scenario, cluster, {"on": Fixed(), "off": POLICIES["none"]})
+    assert outcome.by_pool["on"].work_milli_s > 0
+    assert outcome.by_pool["off"].work_milli_s == 0
 
 
 @QUICK

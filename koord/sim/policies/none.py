@@ -1,4 +1,7 @@
-"""Policy `none`: no co-location. Nothing is lent, so no batch pod is placed."""
+"""Policy `none`: no co-location. Nothing is lent: batch pods request CPU and memory like all others.
+
+Beside another policy in the same run, whose resources batch pods request, its nodes get no batch pod.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ from koord.sim.policies.policy import Band, Future, Lent, Settings
 @dataclass(frozen=True, slots=True)
 class NoLending:
     name: str = "none"
-    summary: str = "no co-location: nothing is lent"
-    band: Band = "batch"
+    summary: str = "no co-location: batch pods run on what services do not request"
+    band: Band = "plain"
     knows_now: bool = False
 
     def begin(self, nodes: NodeColumns, settings: Settings) -> None:

@@ -14,7 +14,8 @@ from koord.api.configuration.slo_config_types import ColocationStrategy
 from koord.api.protocol.crd.node_slo import ResourceThresholdStrategy
 from koord.sim.minutes import Floats, Ints, NodeColumns, NodeMinutes
 
-Band: TypeAlias = Literal["batch", "mid"]
+Band: TypeAlias = Literal["batch", "mid", "plain"]
+"""plain: batch pods request CPU and memory like services, and run on what services do not request."""
 M = TypeVar("M")
 
 

@@ -11,8 +11,8 @@ from koord_minicluster.demo.ledger import Ledger, PodSeen
 from koord_minicluster.demo.page import page
 from koord_minicluster.demo.scenario import Scenario
 from koord_minicluster.demo.settings import hot_node, load
+from koord_minicluster.demo.simulated import Machines, simulate
 from koord_minicluster.demo.summary import course, steady, summary
-from koord_minicluster.demo.without import Machines, simulate
 from koord_minicluster.hollow.load_model import Course, SeededLoad
 from koord_minicluster.hollow.load_replay import read_replay
 from tests.minicluster.demo.looks import ledger, look

@@ -98,8 +98,8 @@ class Demo:
     def end(self) -> None:
         """Says what it came to, and what the same load would have come to without co-location."""
         from koord_minicluster.cli.up_demo_view import outcome_text
+        from koord_minicluster.demo.simulated import Machines, simulate
         from koord_minicluster.demo.summary import TOLD_S, course, steady, summary
-        from koord_minicluster.demo.without import Machines, simulate
         from koord_minicluster.hollow.load_model import SeededLoad
         from koord_minicluster.hollow.load_replay import read_replay
 
