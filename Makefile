@@ -44,6 +44,7 @@ lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m tools.prose
+	$(BIN)/python -m tools.names
 
 types: .venv/.dev
 	$(BIN)/mypy

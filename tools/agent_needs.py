@@ -38,18 +38,18 @@ def page() -> str:
     return _PAGE.format(rows="\n".join(map(_row, TABLE)))
 
 
-def _row(known: KernelFeature) -> str:
-    cells = (known.name, known.since, f"{known.own}{_files(known)}", known.instead)
+def _row(feature: KernelFeature) -> str:
+    cells = (feature.name, feature.since, f"{feature.own}{_files(feature)}", feature.instead)
     return "| " + " | ".join(cells).replace("*", "\\*") + " |"
 
 
-def _files(known: KernelFeature) -> str:
+def _files(feature: KernelFeature) -> str:
     """Where both cgroup versions call it alike, the name is said once, and not at all if the text has it."""
-    if not isinstance(known.asked, Knob):
+    if not isinstance(feature.asked, Knob):
         return ""
-    names = [place.file if place is not None else "none" for place in (known.asked.v1, known.asked.v2)]
+    names = [place.file if place is not None else "none" for place in (feature.asked.v1, feature.asked.v2)]
     if names[0] == names[1]:
-        return "" if names[0] in known.own else f": `{names[0]}`"
+        return "" if names[0] in feature.own else f": `{names[0]}`"
     return ": " + " / ".join(f"`{name}`" if name != "none" else name for name in names)
 
 

@@ -88,16 +88,16 @@ class GoTypes:
 
     def _fields_of(self, package: str, name: str, within: str = "") -> dict[str, Field]:
         structs, _ = self._package(package)
-        found: dict[str, Field] = {}
+        fields: dict[str, Field] = {}
         for field, go_type, tag in _FIELD.findall(_COMMENT.sub("", structs.get(name, ""))):
             json_name, *options = tag.split(",")
             if "inline" in options or (not field and not json_name):
                 qualifier, _, local = go_type.lstrip("*").rpartition(".")
                 inner = META[:-1] if qualifier in ("metav1",) else "io.k8s.api.core.v1" if qualifier else package
-                found |= self._fields_of(inner, local, f"{within}{local}.")
+                fields |= self._fields_of(inner, local, f"{within}{local}.")
             elif json_name != "-":
-                found[json_name] = Field(self._printed(go_type), set(options), within)
-        return found
+                fields[json_name] = Field(self._printed(go_type), set(options), within)
+        return fields
 
     def _printed(self, go_type: str) -> str:
         if (match := _LOCAL_TYPE.match(go_type)) and match[2] not in _BASIC:
@@ -191,10 +191,10 @@ def definition(name: str, schema: dict[str, Any], types: GoTypes) -> dict[str, A
 
 
 def documents(folder: Path) -> list[Path]:
-    found = [folder / "api__v1.json"]
+    files = [folder / "api__v1.json"]
     for group in GROUPS:
-        found += sorted(folder.glob(f"apis__{group}__v1.json"))
-    return found
+        files += sorted(folder.glob(f"apis__{group}__v1.json"))
+    return files
 
 
 def collect(folder: Path, types: GoTypes) -> dict[str, Any]:

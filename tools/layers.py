@@ -159,7 +159,9 @@ def markdown(rows: list[str]) -> str:
     for name, row in parse(rows).items():
         if row.above:
             continue
-        allowed = "everything" if EVERYTHING in row.allowed else ", ".join(f"`{each}`" for each in sorted(row.allowed))
+        allowed = (
+            "everything" if EVERYTHING in row.allowed else ", ".join(f"`{package}`" for package in sorted(row.allowed))
+        )
         marks = sorted(row.marks) or ([] if row.is_pure else ["world"])
         lines.append(f"| `{name}` | {allowed or 'nothing of koord'} | {', '.join(marks)} |")
     return "\n".join(lines)

@@ -50,6 +50,6 @@ def faults(root: Path = ROOT) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    found = list(faults())
-    print("\n".join(found))
-    sys.exit(bool(found))
+    problems = list(faults())
+    print("\n".join(problems))
+    sys.exit(bool(problems))

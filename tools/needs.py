@@ -49,8 +49,8 @@ def made() -> dict[str, str]:
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     tables = "\n".join(_tables())
-    found = {PAGE: f"{before}{BEGIN}\n{tables}\n{END}{after}"}
-    return found | {path: example(*whose) for path, whose in EXAMPLES.items()}
+    pages = {PAGE: f"{before}{BEGIN}\n{tables}\n{END}{after}"}
+    return pages | {path: example(*whose) for path, whose in EXAMPLES.items()}
 
 
 def example(component: Component, gates: str) -> str:
@@ -62,8 +62,8 @@ def example(component: Component, gates: str) -> str:
     who = f"`koord {component.name}` needs on a cluster, for the service account {component.full_name}"
     with_gates = f"\n# With the gates {gates}." if gates else ""
     text = f"# The rights that {who}. Made by `python -m tools.needs`.{with_gates}\n"
-    for each in (*namespaces(alone), *access.access(component, alone)):
-        text += "---\n" + _commented(each, rights)
+    for manifest in (*namespaces(alone), *access.access(component, alone)):
+        text += "---\n" + _commented(manifest, rights)
     return text
 
 
@@ -78,8 +78,8 @@ def _commented(manifest: Json, rights: tuple[Right, ...]) -> str:
 
 
 def _reasons(rule: object, rights: tuple[Right, ...]) -> list[str]:
-    found = [each.why for each in rights if rule in access.rules_of([each])]
-    return list(dict.fromkeys(found))
+    reasons = [right.why for right in rights if rule in access.rules_of([right])]
+    return list(dict.fromkeys(reasons))
 
 
 def _tables() -> Iterator[str]:
@@ -87,14 +87,14 @@ def _tables() -> Iterator[str]:
         yield f"### Rights of the {component.name}\n"
         yield f"It {component.what}.\n"
         yield "| may | what | where | why |\n| --- | --- | --- | --- |"
-        yield from (_right(each) for each in BY_COMPONENT[component.name])
+        yield from (_right(right) for right in BY_COMPONENT[component.name])
         yield ""
     for name, extra in sorted(EXTRAS.items()):
         if not extra.rights:
             continue
         yield f"### Rights of {name}\n\n{extra.what}\n"
         yield "| may | what | where | why |\n| --- | --- | --- | --- |"
-        yield from (_right(each) for each in extra.rights)
+        yield from (_right(right) for right in extra.rights)
         yield ""
     yield "### Ports\n"
     yield "| port | whose | who calls |\n| --- | --- | --- |"
@@ -122,15 +122,15 @@ def _tables() -> Iterator[str]:
     yield "\n### Objects\n"
     yield "| kind | names |\n| --- | --- |"
     by_kind: dict[str, list[str]] = {}
-    for each in desired(SETTINGS):
-        by_kind.setdefault(str(each["kind"]), []).append(f"`{key_of(each).name}`")
+    for manifest in desired(SETTINGS):
+        by_kind.setdefault(str(manifest["kind"]), []).append(f"`{key_of(manifest).name}`")
     for kind, listed in by_kind.items():
         yield f"| {kind} | {', '.join(dict.fromkeys(listed))} |"
     for name, extra in sorted(EXTRAS.items()):
         yield f"\nWith `--with {name}` also:\n\n| kind | names |\n| --- | --- |"
         further: dict[str, list[str]] = {}
-        for each in extra.objects(SETTINGS):
-            further.setdefault(str(each["kind"]), []).append(f"`{key_of(each).name}`")
+        for manifest in extra.objects(SETTINGS):
+            further.setdefault(str(manifest["kind"]), []).append(f"`{key_of(manifest).name}`")
         for kind, listed in further.items():
             yield f"| {kind} | {', '.join(dict.fromkeys(listed))} |"
 
@@ -144,15 +144,15 @@ def _file(place: Place | None) -> str:
 
 
 def _right(right: Right) -> str:
-    named = f" ({', '.join(f'`{each}`' for each in right.named)})" if right.named else ""
-    what = ", ".join(f"`{each}`" for each in right.resources) + named
+    named = f" ({', '.join(f'`{name}`' for name in right.named)})" if right.named else ""
+    what = ", ".join(f"`{resource}`" for resource in right.resources) + named
     only = f"; only with the gate `{right.gate}`" if right.gate is not None else ""
     only += {"": "", "old_kubelets": "; kubelets before 1.33", "new_kubelets": "; kubelets from 1.33 on"}[right.only_if]
     return f"| {', '.join(right.verbs)} | {what} | {_WHERE[right.where]} | {right.why}{only} |"
 
 
 def _gates(gates: tuple[object, ...]) -> str:
-    return ", ".join(f"`{each}`" for each in gates)
+    return ", ".join(f"`{gate}`" for gate in gates)
 
 
 def main() -> None:

@@ -134,25 +134,25 @@ def tracked(paths: Iterable[str] = ()) -> dict[str, str]:
         ["git", "ls-files", "-z", "--", *paths], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split("\0")
     return {
-        each: (ROOT / each).read_text() for each in listed if each.endswith((".py", ".md")) and (ROOT / each).exists()
+        path: (ROOT / path).read_text() for path in listed if path.endswith((".py", ".md")) and (ROOT / path).exists()
     }
 
 
 def complaints(counts: dict[str, int], allowed: dict[str, int]) -> list[str]:
     """What is wrong with the counts, one line for each folder."""
-    found = []
+    lines = []
     for folder in sorted(counts.keys() | allowed.keys()):
         count, most = counts.get(folder, 0), allowed.get(folder, 0)
         if count > most:
-            found.append(
+            lines.append(
                 f"{folder}: {count} suspects, {most} allowed. List them: python -m tools.prose {folder}\n"
                 "  Files moved between folders: python -m tools.prose --shrink"
             )
         elif count < most:
-            found.append(
+            lines.append(
                 f"{folder}: {count} suspects, {most} allowed. Lower the allowance: python -m tools.prose --shrink"
             )
-    return found
+    return lines
 
 
 def shrunk(counts: dict[str, int], allowed: dict[str, int]) -> dict[str, int]:
@@ -171,12 +171,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--shrink", action="store_true", help="write the current counts as the allowance")
     options = parser.parse_args(arguments)
     files = tracked(options.paths)
-    found = [each for path, source in files.items() for each in suspects(path, source)]
+    listed = [suspect for path, source in files.items() for suspect in suspects(path, source)]
     if options.paths:
         words = sum(len(line.split()) for path, source in files.items() for _, line in prose(path, source))
-        print(*found, f"{len(found)} suspects in {words:,} words", sep="\n")
+        print(*listed, f"{len(listed)} suspects in {words:,} words", sep="\n")
         return 0
-    counts = Counter(folder_of(each.path) for each in found)
+    counts = Counter(folder_of(suspect.path) for suspect in listed)
     allowed: dict[str, int] = json.loads(ALLOWANCE.read_text()) if ALLOWANCE.exists() else {}
     if options.shrink:
         try:

@@ -32,10 +32,10 @@ Message = dict[str, list[str]]
 def read(file: Path) -> dict[str, Message]:
     """The messages of a file, by full name; a field is `number: [name, type]`, `*` marks repeated, `%` a map."""
     text = file.read_text()
-    found = _PACKAGE.search(text)
-    if found is None:
+    match = _PACKAGE.search(text)
+    if match is None:
         return {}
-    package = found[1]
+    package = match[1]
     return {
         f"{package}.{name}": {
             number: [_ODD_NAMES.get(field, field), _type(package, label, kind)]

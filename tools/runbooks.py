@@ -20,13 +20,13 @@ BEGIN, END = "<!-- made by `python -m tools.runbooks` -->", "<!-- end of what is
 def made() -> dict[str, str]:
     """All files, by path."""
     by_name: dict[str, list[Alert]] = {}
-    for each in ALERTS:
-        by_name.setdefault(each.name, []).append(each)
-    found = {INDEX: _between(INDEX, _list(by_name))}
+    for alert in ALERTS:
+        by_name.setdefault(alert.name, []).append(alert)
+    pages = {INDEX: _between(INDEX, _list(by_name))}
     for name, alerts in by_name.items():
         path = f"{RUNBOOKS}/{name}.md"
-        found[path] = _between(path, _head(alerts))
-    return found
+        pages[path] = _between(path, _head(alerts))
+    return pages
 
 
 def _between(path: str, text: str) -> str:
@@ -55,7 +55,7 @@ def _plain(summary: str) -> str:
 
 def _head(alerts: list[Alert]) -> str:
     first = alerts[0]
-    expressions = "\n".join(f"    {each.expr}" for each in alerts)
+    expressions = "\n".join(f"    {alert.expr}" for alert in alerts)
     return f"Severity: {first.severity}. It fires when this holds for {first.wait}:\n\n{expressions}\n"
 
 

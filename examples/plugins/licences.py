@@ -54,7 +54,7 @@ class Licences(Plugin):
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         return _Judge(self.key(ask, cluster), cluster) if self.key(ask, cluster) else None
 
-    def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster, checked: object) -> object:
         taken = cluster.notes(Seats).taken.get(row, ())
         free = [seat for seat in range(cluster.table.columns["seats"].item(row)) if seat not in taken]
         return tuple(free[: self.key(ask, cluster)]) or None

@@ -87,21 +87,21 @@ def sweep(
             totals.append((values, [outcome.totals for outcome in of_setting]))
     if not totals:
         raise KeyboardInterrupt
-    found = settings_of(totals)
+    setting_totals = settings_of(totals)
     name = jobs[0].scenario.name
     if output == "table":
         rows = [
             tuple(cell.upper() if i >= len(axes) else cell for i, cell in enumerate(row)) if not k else row
-            for k, row in enumerate(figures(found))
+            for k, row in enumerate(figures(setting_totals))
         ]
         click.echo(table(rows, right=frozenset(range(len(rows[0]) - 1))))
     else:
-        structured.say(as_json(found, [run.seed for run in runs[:seeds]], name), output)
+        structured.say(as_json(setting_totals, [run.seed for run in runs[:seeds]], name), output)
 
     def page() -> str:
         from koord.sim.report.sweep_page import page
 
-        return page(name, found, seeds)
+        return page(name, setting_totals, seeds)
 
     write_report(report, page)
     if len(totals) < len(combinations):

@@ -106,17 +106,17 @@ def _check(recording: Recording, points: Sequence[Point], neighbours: Sequence[s
         raise BadInput(f"the recording has no neighbour ({disturbed}); {advice}")
     for name in neighbours:
         for protected in (True, False):
-            found = [
+            usable = [
                 point
                 for point in points
                 if (point.neighbour, point.protected) == (name, protected)
                 and point.answered >= ANSWERED
                 and is_fitted(point.setting, points)
             ]
-            if len(found) < 2:
+            if len(usable) < 2:
                 way = "with" if protected else "without"
                 raise BadInput(
-                    f"the recording has {len(found)} usable points of the neighbour {name} {way} the agent to fit "
+                    f"the recording has {len(usable)} usable points of the neighbour {name} {way} the agent to fit "
                     f"to, 2 are needed ({disturbed}); {advice}"
                 )
 

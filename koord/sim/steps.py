@@ -129,12 +129,12 @@ def _arrive(stage: Stage) -> None:
 
 def _more_tasks(stage: Stage, come: BatchTasks) -> Ints:
     """Append tasks to the source. Their rows there."""
-    known = len(stage.source.tasks.ids)
+    first_new = len(stage.source.tasks.ids)
     if len(come.ids):
         stage.source = source_of(joined(stage.source.tasks, come))
         stage.making = making_of(stage.cluster, stage.source, stage.making.band)
         stage.mean_request_milli = float(stage.source.tasks.request_cpu_milli.mean())
-    return np.arange(known, len(stage.source.tasks.ids))
+    return np.arange(first_new, len(stage.source.tasks.ids))
 
 
 def _publish(stage: Stage) -> None:

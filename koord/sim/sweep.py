@@ -86,7 +86,7 @@ class Setting:
 
 def settings(totals: Sequence[tuple[Values, Sequence[Totals]]]) -> tuple[Setting, ...]:
     """By combination, the totals of its runs; with the front marked."""
-    found = [
+    measured_settings = [
         Setting(
             values,
             work_core_hours=_mean([core_hours(run.work_milli_s) for run in runs]),
@@ -98,8 +98,8 @@ def settings(totals: Sequence[tuple[Values, Sequence[Totals]]]) -> tuple[Setting
         )
         for values, runs in totals
     ]
-    best = front([(setting.work_core_hours, setting.violated_percent) for setting in found])
-    return tuple(replace(setting, on_front=i in best) for i, setting in enumerate(found))
+    best = front([(setting.work_core_hours, setting.violated_percent) for setting in measured_settings])
+    return tuple(replace(setting, on_front=i in best) for i, setting in enumerate(measured_settings))
 
 
 def table(settings: Sequence[Setting]) -> list[tuple[str, ...]]:

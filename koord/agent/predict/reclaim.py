@@ -91,8 +91,8 @@ def predict(
     state: NodeState, models: Mapping[str, Model], settings: PredictionSettings, at_s: float
 ) -> Predicted | None:
     """What counts; None while nothing is known."""
-    found = predictions(state, models, settings, at_s)
-    return None if found is None else careful(found.values())
+    forecasts = predictions(state, models, settings, at_s)
+    return None if forecasts is None else careful(forecasts.values())
 
 
 def predictions(

@@ -225,13 +225,13 @@ class Cluster:
         for name in sorted(changed):
             self.resource(name)
             self.table.set(("allocatable", name), row, has.get(name, 0))
-        told = 0
+        watched = 0
         try:
             for watcher in self._watchers:
                 watcher.amounts_put(row, changed)
-                told += 1
+                watched += 1
         except BaseException:
-            self._take_node_back(node.metadata.name, row, old, told)
+            self._take_node_back(node.metadata.name, row, old, watched)
             raise
 
     def _write_node(self, row: Row, node: Node, has: Mapping[str, int] | None) -> None:

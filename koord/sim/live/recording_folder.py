@@ -71,14 +71,14 @@ class RecordingFolder:
                 file.flush()
                 os.fsync(file.fileno())
                 sizes[name] = file.tell()
-        known = [time_s for time_s in (self.state.first_s, self.state.last_s, *times_s) if time_s is not None]
+        times = [time_s for time_s in (self.state.first_s, self.state.last_s, *times_s) if time_s is not None]
         self.state = RecordingState(
             version=VERSION,
             source=self.state.source,
             sizes=sizes,
             until_s={**self.state.until_s, **until_s},
-            first_s=min(known, default=None),
-            last_s=max(known, default=None),
+            first_s=min(times, default=None),
+            last_s=max(times, default=None),
         )
         _replace(self._folder / STATE, msgspec.json.format(msgspec.json.encode(self.state)) + b"\n")
 

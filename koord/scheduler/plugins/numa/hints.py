@@ -169,11 +169,11 @@ def in_words(unaligned: str) -> str:
 def _unaligned(hints: Mapping[str, tuple[Hint, ...]], rule: Rule) -> str:
     width = rule.all_nodes.bit_length()
 
-    def told(nodes: Iterable[int]) -> str:
+    def bits(nodes: Iterable[int]) -> str:
         return f"[{' '.join(format(mask, f'0{width}b') for mask in nodes)}]"
 
     causes = [
-        f"{name} prefer {told(h.nodes for h in of_resource if h.preferred)} among {told(h.nodes for h in of_resource)}"
+        f"{name} prefer {bits(h.nodes for h in of_resource if h.preferred)} among {bits(h.nodes for h in of_resource)}"
         for name, of_resource in sorted(hints.items())
     ]
     return f"{UNALIGNED}{(',' if rule.policy == 'SingleNUMANode' else ' & ').join(causes)}"
