@@ -63,6 +63,11 @@ class NodeSums:
         step = self.step_at(at_s)
         return self._sum("peak memory", step, step)
 
+    def by_service(self, at_s: float) -> tuple[Floats, Floats]:
+        """CPU and memory of each service in the step of that time; 0 where it does not exist."""
+        step = self.step_at(at_s)
+        return np.nan_to_num(self._values("cpu", step, step)), np.nan_to_num(self._values("memory", step, step))
+
     def requests(self, at_s: float) -> tuple[Floats, Floats]:
         """CPU and memory that services which exist request."""
         step = self.step_at(at_s)

@@ -18,8 +18,9 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.faults import BadInput
 from koord.api.text.manifest import Manifests
 from koord.offline.driver import Driver
+from koord.offline.patched import patched
 from koord.scheduler.core.core import Core
-from koord.scheduler.core.decision import Bind, Nowhere
+from koord.scheduler.core.decision import Bind, Nowhere, Placed
 from koord.scheduler.core.inputs import INPUTS
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.profiles import profiles_of
@@ -77,6 +78,7 @@ class Placing:
         self.row_of = {node.metadata.name: row for row, node in enumerate(nodes)}
         self.pods: dict[str, Pod] = {}
         "By key, as the API server has them."
+        self.pods_on: dict[str, dict[str, Pod]] = {node.metadata.name: {} for node in nodes}
         for kind, objects in _of_manifests(manifests):
             for item in objects:
                 self.core.put(kind, item)
@@ -99,12 +101,20 @@ class Placing:
 
     def put(self, pod: Pod) -> None:
         """A pod comes: pending, or on its node."""
-        self.pods[pod.metadata.key] = pod
+        self._keep(pod)
         self.core.put(PODS, pod)
+
+    def _keep(self, pod: Pod) -> None:
+        self.pods[pod.metadata.key] = pod
+        if pod.spec.node_name:
+            self.pods_on[pod.spec.node_name][pod.metadata.key] = pod
 
     def remove(self, key: str) -> None:
         """A pod is gone."""
-        self.core.removed(PODS, self.pods.pop(key))
+        pod = self.pods.pop(key)
+        if pod.spec.node_name:
+            del self.pods_on[pod.spec.node_name][key]
+        self.core.removed(PODS, pod)
 
     def decide(self, most: int) -> Decided:
         """Until nothing is ready, or the scheduler's time is used up."""
@@ -116,7 +126,7 @@ class Placing:
                     for placed in decision.members:
                         if not is_stand_in(placed.ask.meta.name):
                             key = placed.ask.key
-                            self.pods[key] = pods.on_node(placed.ask.pod, placed.node)
+                            self._keep(_bound(placed))
                             decided.bound.append(Bound(key, self.row_of[placed.node]))
                 case Nowhere():
                     for move in decision.moves:
@@ -127,6 +137,14 @@ class Placing:
                 case _:
                     continue
         return decided
+
+
+def _bound(placed: Placed) -> Pod:
+    """A pod on its node, with what the scheduler wrote on it."""
+    pod = placed.ask.pod
+    if placed.plan.patch is not None:
+        pod = patched(pod, placed.plan.patch.body)
+    return pods.on_node(pod, placed.node)
 
 
 def _of_manifests(manifests: Manifests | None) -> Iterator[tuple[Kind[Any], Iterable[Any]]]:

@@ -85,16 +85,27 @@ def _batch_template(band: Band, cpu_milli: int, memory_bytes: int, queue: str, g
                 "priority": _PRIORITY[band],
                 "containers": [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}],
             },
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
         },
     )
 
 
 def batch_pod(
-    name: str, band: Band, cpu_milli: int, memory_bytes: int, created: str, queue: str, gang: str, members: int
+    name: str,
+    band: Band,
+    cpu_milli: int,
+    memory_bytes: int,
+    created: str,
+    queue: str,
+    gang: str,
+    members: int,
+    job: str,
 ) -> Pod:
-    """`members`: how many pods its gang has; `gang` and `queue` are empty where it has none."""
+    """`members`: how many pods its gang has; `gang` and `queue` are empty where it has none. `job`: its owner."""
     template = _batch_template(band, cpu_milli, memory_bytes, queue, gang, members)
-    return replace(template, metadata=replace(template.metadata, name=name, uid=name, creation_timestamp=created))
+    owner = OwnerReference(api_version="batch/v1", kind="Job", name=job, uid=job, controller=True)
+    metadata = replace(template.metadata, name=name, uid=name, creation_timestamp=created, owner_references=(owner,))
+    return replace(template, metadata=metadata)
 
 
 def _service_template() -> Pod:

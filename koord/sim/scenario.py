@@ -150,9 +150,9 @@ class FaultSettings(Struct):
 
 
 class DeschedulerSettings(Struct):
+    """By the DeschedulerConfiguration among the manifests, or the one that koord ships."""
+
     every: SomeTime = "10m"
-    config: str = ""
-    "A DeschedulerConfiguration among the manifests, by file. Empty: the one that koord ships."
 
 
 class LatencySettings(Struct):
@@ -203,7 +203,7 @@ class Scenario(Struct):
     faults: FaultSettings = FaultSettings()
     descheduler: DeschedulerSettings | None = None
     manifests: tuple[str, ...] = ()
-    "Files with ElasticQuotas, PodGroups and a KubeSchedulerConfiguration."
+    "Files with ElasticQuotas, PodGroups, a KubeSchedulerConfiguration and a DeschedulerConfiguration."
     restart: SomeTime = "6h"
     "The scheduler and the descheduler restart this often, as in upgrades. Checkpoints are written then."
 

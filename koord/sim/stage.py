@@ -12,6 +12,7 @@ from koord.api.text.manifest import Manifests
 from koord.sim import publishing, recording
 from koord.sim.cluster import Arrivals, Cluster
 from koord.sim.curves import NodeSums
+from koord.sim.descheduler import Descheduler, descheduler_of
 from koord.sim.faults import Outages, outages
 from koord.sim.latency import LatencyModel
 from koord.sim.lending import Lender, band_of
@@ -64,6 +65,7 @@ class Stage:
     checkpoint_s: float
     most_decisions: int
     latency: LatencyModel | None
+    descheduler: Descheduler | None
     has_restarted: bool = False
     "Since the last minute."
     meanwhile: Meanwhile = field(default_factory=lambda: Meanwhile())
@@ -129,17 +131,20 @@ def stage_of(
         checkpoint_s=parse_duration(scenario.batch.checkpoint),
         most_decisions=max(1, round(scenario.scheduler.pods_per_second * TICK_S)),
         latency=latency,
+        descheduler=descheduler_of(scenario, manifests),
     )
 
 
 def restart(stage: Stage) -> None:
-    """The scheduler restarts, and reads all objects."""
+    """The scheduler and the descheduler restart, and read all objects."""
     world = stage.world
     stage.sums.node = world.service_node
     stage.sums.moved()
     stage.scheduler = scheduler_of(
         world, stage.making, stage.config, stage.manifests, seed=stage.seed, now_s=stage.now_s
     )
+    if stage.descheduler is not None:
+        stage.descheduler.memory = {}
     stage.has_restarted = True
 
 
@@ -195,9 +200,10 @@ def end_service(stage: Stage, service: int) -> None:
 
 
 def schedule(stage: Stage) -> None:
+    """The scheduler decides, as long as it has time in this minute."""
     world, scheduler, now_s = stage.world, stage.scheduler, stage.now_s
-    decided = scheduler.placing.decide(stage.most_decisions)
-    stage.meanwhile.decisions = decided.decisions
+    decided = scheduler.placing.decide(stage.most_decisions - stage.meanwhile.decisions)
+    stage.meanwhile.decisions += decided.decisions
     for key, node in decided.bound:
         number = scheduler.task_of.get(key)
         if number is not None:

@@ -10,6 +10,7 @@ from koord.api.text.duration import parse_duration
 from koord.sim import physics, publishing
 from koord.sim.cluster import ArrivalView
 from koord.sim.columns import BatchTasks, joined
+from koord.sim.descheduling import deschedule
 from koord.sim.faults import TOLERATED_S, reporting
 from koord.sim.lending import Ahead, ceilings, learn
 from koord.sim.measuring import record
@@ -46,6 +47,9 @@ def step(stage: Stage) -> None:
     _services_come_and_go(stage)
     _arrive(stage)
     _publish(stage)
+    descheduler, tick = stage.descheduler, stage.world.tick
+    if descheduler is not None and tick and tick % descheduler.every_ticks == 0:
+        deschedule(stage, descheduler)
     schedule(stage)
     _use(stage)
     stage.world.tick += 1
@@ -174,6 +178,8 @@ def _use(stage: Stage) -> None:
     minute = physics.minute(samples, before, capacity, wanted, partial(ceilings, stage.lenders))
     share = minute.share[nodes]
     table.progress_s[running] += advance_s(wish, share)
+    table.used_milli[: table.count] = 0.0
+    table.used_milli[running] = wish.milli * share
     pods = BatchPodMinutes(
         number=running,
         node=nodes,

@@ -22,7 +22,17 @@ from koord.sim.scenario import TICK_S
 
 ENDED_S: Final = 1e-6
 """A task that has less left than this is done."""
-_FLOATS: Final = ("arrival_s", "queued_s", "bound_s", "starts_s", "progress_s", "saved_s", "saved_at_s", "lost_milli_s")
+_FLOATS: Final = (
+    "arrival_s",
+    "queued_s",
+    "bound_s",
+    "starts_s",
+    "progress_s",
+    "saved_s",
+    "saved_at_s",
+    "lost_milli_s",
+    "used_milli",
+)
 _INTS: Final = ("source", "status", "node", "tries")
 
 
@@ -113,6 +123,8 @@ class TaskTable:
     saved_at_s: Floats
     "When that was taken, or when the task began on this node."
     lost_milli_s: Floats
+    used_milli: Floats
+    "In the last minute."
 
     def add(self, source: Ints, at_s: float, arrival_s: Floats) -> Ints:
         """Tasks come. Their numbers."""
@@ -125,7 +137,7 @@ class TaskTable:
         self.source[new], self.status[new], self.node[new], self.tries[new] = source, Status.PENDING, -1, 0
         self.arrival_s[new], self.queued_s[new] = arrival_s, at_s
         self.bound_s[new] = self.starts_s[new] = self.saved_at_s[new] = np.nan
-        self.progress_s[new] = self.saved_s[new] = self.lost_milli_s[new] = 0.0
+        self.progress_s[new] = self.saved_s[new] = self.lost_milli_s[new] = self.used_milli[new] = 0.0
         self.count += count
         return np.arange(first, first + count)
 

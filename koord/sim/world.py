@@ -23,7 +23,7 @@ from koord.sim.publishing import ABSENT, Published, Wire, nothing_published
 from koord.sim.recording import Recording, recording
 from koord.sim.tasks import Status, TaskSource, TaskTable, empty_table
 
-NEVER: Final = -1.0
+REPLICAS: Final = 10
 
 
 @dataclass(slots=True)
@@ -125,6 +125,19 @@ class Making:
     band: Band
     gangs: dict[str, int]
     "By gang, how many pods it has."
+    workload_names: tuple[str, ...]
+    """Traces do not say which services are replicas of one workload: those of equal remainder are, about ten each, so
+    that neighbours in the trace are of different ones."""
+
+    def workload(self, service: int) -> str:
+        return self.workload_names[service % len(self.workload_names)]
+
+    def job(self, number: int, row: int) -> tuple[str, int]:
+        """The Job of a task, by its number and its row in the source, and how many pods it has."""
+        gang = self.source.tasks.gang[row] if self.source.tasks.gang is not None else ""
+        if not gang:
+            return f"job-{number}", 1
+        return f"job-{gang}-{number // len(self.source.tasks.ids)}", self.gangs[gang]
 
     def task(self, world: World, number: int) -> Pod:
         tasks, row = self.source.tasks, int(world.table.source[number])
@@ -141,12 +154,13 @@ class Making:
             queue,
             f"{gang}-{repeated}" if gang else "",
             members,
+            self.job(number, row)[0],
         )
 
     def service(self, world: World, service: int, now_s: float) -> Pod:
         return pods.service_pod(
             f"{service}-{world.service_moves[service]}",
-            self.cluster.services.ids[service],
+            self.workload(service),
             int(self.requests.milli[service]),
             int(self.requests.memory_bytes[service]),
             pods.stamp(now_s),
@@ -157,7 +171,9 @@ def making_of(cluster: Cluster, source: TaskSource, band: Band) -> Making:
     gangs: dict[str, int] = {}
     for gang in source.tasks.gang or ():
         gangs[gang] = gangs.get(gang, 0) + 1
-    return Making(cluster, source, requests_of(cluster), band, gangs)
+    workloads = max(1, -(-len(cluster.services.ids) // REPLICAS))
+    names = tuple(f"workload-{number}" for number in range(workloads))
+    return Making(cluster, source, requests_of(cluster), band, gangs, names)
 
 
 def scheduler_of(
