@@ -99,11 +99,10 @@ def _described(model: LatencyModel) -> str:
     errors.append(_error_row("p99", model.p99_error))
     rows = [("NEIGHBOUR", "AGENT", "STRETCH", "P50 DELAY", "P99 DELAY")]
     for name in model.full:
-        for agent, p50, p99 in (
-            ("yes", model.p50.protected[name], model.p99.protected[name]),
-            ("no", model.p50.unprotected[name], model.p99.unprotected[name]),
-        ):
-            rows.append((name, agent, f"{p99.stretch:.2f}", f"{p50.delay_ms:.2f} ms", f"{p99.delay_ms:.2f} ms"))
+        for agent, protected in (("yes", True), ("no", False)):
+            influence = model.influence(name, protected=protected)
+            delays = (f"{influence.p50_delay_ms:.2f} ms", f"{influence.p99_delay_ms:.2f} ms")
+            rows.append((name, agent, f"{influence.stretch:.2f}", *delays))
     behind = model.p99_error
     return "\n".join(
         (

@@ -4,7 +4,7 @@ The response time at a quantile (p50, p99), in milliseconds, of a service that u
 uses a share b:
 
     x      = b / (1 - s) / full         how present batch is: 1 if it has all the idle CPU that it can use
-    work   = 1 + stretch * x            how much longer the same work takes: caches, memory, shared time
+    work   = 1 + stretch * b            how much longer the same work takes: caches, memory, shared time
     load   = s * work
     time   = base * work + wake * h(1 - x) + delay * h(x) + queue * work * load / (1 - load)
 
@@ -12,8 +12,9 @@ uses a share b:
 
 `base` is a request on an idle node; `wake` is what an idle CPU needs to start; `delay` is the wait for a CPU that batch
 has; `queue` is the wait behind other requests, as in a queue with one server. h is how much of a rare delay shows at
-the quantile: at p99 one that 30% of the requests meet shows as 74% of it. `stretch`, `delay` and `full` belong to a
-kind of neighbour, with or without the agent's protection; they are fitted by `koord.sim.latency_fit` to a recording.
+the quantile: at p99 one that 30% of the requests meet shows as 74% of it. p50 and p99 have their own times and share
+`stretch`. `stretch`, `delay` and `full` belong to a kind of neighbour, with or without the agent's protection; they are
+fitted by `koord.sim.latency_fit` to a recording.
 
 A service whose load is above `FULLEST` falls behind: its response time grows for as long as that lasts. The model then
 gives the time at `FULLEST`.
@@ -34,7 +35,9 @@ from koord.sim.latency_recording import Machine
 from koord.sim.minutes import Flags, Floats
 
 FORMAT: Final = "koord.sim/latency/v1"
-FULLEST: Final = 0.97
+FULLEST: Final = 0.95
+P50: Final = 0.5
+P99: Final = 0.99
 MIXED: Final = "mixed"
 """The neighbour that is the mean of all kinds: for traces that do not say what batch does."""
 
@@ -42,24 +45,23 @@ Constant: TypeAlias = Annotated[float, Meta(ge=0, le=1e6)]
 
 
 class Influence(Struct, omit_defaults=False):
-    """What a kind of neighbour does to a service at one quantile."""
+    """What a kind of neighbour does to a service."""
 
     stretch: Constant
-    delay_ms: Constant
+    p50_delay_ms: Constant
+    p99_delay_ms: Constant
 
 
-class Quantile(Struct, omit_defaults=False):
-    quantile: Annotated[float, Meta(gt=0, lt=1)]
+class Common(Struct, omit_defaults=False):
+    """What a quantile is made of whoever the neighbour is."""
+
     base_ms: Annotated[float, Meta(gt=0, le=1e6)]
     wake_ms: Constant
     queue_ms: Constant
-    protected: Mapping[str, Influence]
-    "By kind of neighbour."
-    unprotected: Mapping[str, Influence]
 
     @property
     def idle_ms(self) -> float:
-        """Of a service that is alone and nearly idle: the unit of `multiples`."""
+        """Of a service that is alone and nearly idle: the unit of multiples."""
         return self.base_ms + self.wake_ms
 
 
@@ -81,8 +83,11 @@ class LatencyModel(Struct, omit_defaults=False):
     machine: Machine
     full: Mapping[str, Annotated[float, Meta(gt=0, le=1)]]
     "By kind of neighbour: the share of idle CPU that it uses if nothing limits it."
-    p50: Quantile
-    p99: Quantile
+    p50: Common
+    p99: Common
+    protected: Mapping[str, Influence]
+    "By kind of neighbour: with the agent."
+    unprotected: Mapping[str, Influence]
     p50_error: FitError
     p99_error: FitError
     format: str = FORMAT
@@ -96,32 +101,42 @@ class LatencyModel(Struct, omit_defaults=False):
         idle = np.maximum(1 - services, 1e-9)
         return np.asarray(np.clip(batch / idle / self.full[neighbour], 0.0, 1.0))
 
+    def influence(self, neighbour: str, *, protected: bool) -> Influence:
+        return (self.protected if protected else self.unprotected)[neighbour]
+
 
 def response_ms(
-    quantile: Quantile, services: Floats, presence: Floats, neighbour: str, *, protected: bool = True
-) -> Floats:
-    """By row: the service's share of the node, and how present batch is there."""
-    influence = (quantile.protected if protected else quantile.unprotected)[neighbour]
-    return formula(
-        quantile.quantile,
-        services,
-        presence,
-        (quantile.base_ms, quantile.wake_ms, quantile.queue_ms),
-        influence.stretch,
-        influence.delay_ms,
+    model: LatencyModel, services: Floats, batch: Floats, neighbour: str, *, protected: bool = True
+) -> tuple[Floats, Floats]:
+    """p50 and p99, by the shares of the node that services and batch use."""
+    presence = model.presence(services, batch, neighbour)
+    influence = model.influence(neighbour, protected=protected)
+    p50, p99 = (
+        formula(
+            quantile,
+            services,
+            batch,
+            presence,
+            (common.base_ms, common.wake_ms, common.queue_ms),
+            influence.stretch,
+            delay_ms,
+        )
+        for quantile, common, delay_ms in (
+            (P50, model.p50, influence.p50_delay_ms),
+            (P99, model.p99, influence.p99_delay_ms),
+        )
     )
+    return p50, p99
 
 
-def is_overloaded(
-    quantile: Quantile, services: Floats, presence: Floats, neighbour: str, *, protected: bool = True
-) -> Flags:
-    influence = (quantile.protected if protected else quantile.unprotected)[neighbour]
-    return np.asarray(services * (1 + influence.stretch * presence) > FULLEST)
+def is_overloaded(services: Floats, batch: Floats, stretch: Floats | float) -> Flags:
+    return np.asarray(services * (1 + stretch * batch) > FULLEST)
 
 
 def formula(
     quantile: float,
     services: Floats,
+    batch: Floats,
     presence: Floats,
     common: tuple[float, float, float],
     stretch: Floats | float,
@@ -129,7 +144,7 @@ def formula(
 ) -> Floats:
     """The model itself. `common`: base, wake and queue; stretch and delay may differ by row."""
     base_ms, wake_ms, queue_ms = common
-    work = 1 + stretch * presence
+    work = 1 + stretch * batch
     load = np.minimum(services * work, FULLEST)
     waiting = queue_ms * work * load / (1 - load)
     delayed = wake_ms * shown(1 - presence, quantile) + delay_ms * shown(presence, quantile)
@@ -152,9 +167,8 @@ def parse(text: bytes, source: str) -> LatencyModel:
         raise Invalid(source, [Fault("format", f"must be {FORMAT}; {advice}")])
     model = check(LatencyModel, data, source)
     faults = [
-        Fault(f"{field}.{group}", f"must have an entry for each of {', '.join(model.full)}")
-        for field, quantile in (("p50", model.p50), ("p99", model.p99))
-        for group, influences in (("protected", quantile.protected), ("unprotected", quantile.unprotected))
+        Fault(group, f"must have an entry for each of {', '.join(model.full)}")
+        for group, influences in (("protected", model.protected), ("unprotected", model.unprotected))
         if set(influences) != set(model.full)
     ]
     if MIXED not in model.full:

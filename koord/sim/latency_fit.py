@@ -15,7 +15,17 @@ from typing import Final
 import numpy as np
 
 from koord.api.machinery.faults import BadInput
-from koord.sim.latency import FULLEST, MIXED, FitError, Influence, LatencyModel, Quantile, formula
+from koord.sim.latency import (
+    MIXED,
+    P50,
+    P99,
+    Common,
+    FitError,
+    Influence,
+    LatencyModel,
+    formula,
+    is_overloaded,
+)
 from koord.sim.latency_recording import ALONE, UNLIMITED, Point, Recording, Setting, settled
 from koord.sim.minutes import Floats
 
@@ -23,8 +33,8 @@ ANSWERED: Final = 0.97
 """Share of the requests: a service that answers less falls behind, and its response time says how long for."""
 FEWEST_LOADS: Final = 4
 """Of a recording: by fewer, a wait in the queue cannot be told from a slow request."""
-COMMON: Final = 3
-"""Constants that all neighbours share: base, wake, queue."""
+COMMON: Final = 6
+"""Constants that all neighbours share: base, wake and queue, of p50 and of p99."""
 PRIOR: Final = 0.03
 """Weight of the start: what the points say nothing about stays there."""
 CLOSE: Final = 0.1
@@ -41,6 +51,7 @@ class Columns:
 
     services: Floats
     "Share of the node that the service uses alone at this load."
+    batch: Floats
     presence: Floats
     kind: tuple[int, ...]
     "By row, the index of its kind; -1 alone."
@@ -60,29 +71,18 @@ def fit(recording: Recording) -> LatencyModel:
     second = [point for point in steady if not is_fitted(point.setting, points)]
     behind = [point for point in points if point.answered < ANSWERED and not is_fitted(point.setting, points)]
     columns = [_columns(half, points, kinds, full) for half in (first, second, behind)]
-    quantiles, errors = {}, {}
-    for name, quantile in (("p50", 0.5), ("p99", 0.99)):
-        measured = [getattr(half, f"{name}_ms") for half in columns]
-        constants = _fitted(quantile, columns[0], measured[0], len(kinds))
-        predicted = _predicted(quantile, columns[1], constants)
-        off = np.abs(predicted / measured[1] - 1) * 100
-        loads = columns[2].services * _work(columns[2], constants)
-        errors[name] = FitError(
-            points=len(off),
-            median_percent=round(float(np.median(off)), 1),
-            worst_percent=round(float(off.max()), 1),
-            overloaded=len(loads),
-            overloaded_predicted=int((loads > FULLEST).sum()),
-        )
-        quantiles[name] = _quantile(quantile, constants, kinds)
+    constants = _fitted(columns[0], len(kinds))
+    p50, p99 = (Common(*(round(float(constant), 4) for constant in constants[k : k + 3])) for k in (0, 3))
     full[MIXED] = fmean(full.values())
     return LatencyModel(
         recording.machine,
         {name: round(share, 4) for name, share in full.items()},
-        quantiles["p50"],
-        quantiles["p99"],
-        errors["p50"],
-        errors["p99"],
+        p50,
+        p99,
+        _influences(constants, kinds, protected=True),
+        _influences(constants, kinds, protected=False),
+        _error(0, columns[1], columns[2], constants),
+        _error(1, columns[1], columns[2], constants),
     )
 
 
@@ -144,6 +144,7 @@ def _columns(half: Sequence[Point], points: Sequence[Point], kinds: Sequence[Kin
     usable = np.array([full.get(point.neighbour, 1.0) for point in half])
     return Columns(
         services,
+        batch,
         np.clip(batch / np.maximum(1 - services, 1e-9) / usable, 0.0, 1.0),
         tuple(-1 if point.neighbour == ALONE else kinds.index((point.neighbour, point.protected)) for point in half),
         np.array([point.p50_ms for point in half]),
@@ -151,33 +152,50 @@ def _columns(half: Sequence[Point], points: Sequence[Point], kinds: Sequence[Kin
     )
 
 
-def _fitted(quantile: float, columns: Columns, measured_ms: Floats, kinds: int) -> Floats:
-    """Constants: base, wake and queue, then stretch and delay of each kind."""
-    least = float(measured_ms.min())
-    start = np.log(np.array([0.7 * least, 0.3 * least, 0.5 * least] + [0.1, 0.3 * least] * kinds))
+def _fitted(columns: Columns, kinds: int) -> Floats:
+    """Constants: base, wake and queue of p50, then of p99; then stretch and both delays of each kind."""
+    least = [float(times.min()) for times in (columns.p50_ms, columns.p99_ms)]
+    common = [share * times for times in least for share in (0.7, 0.3, 0.5)]
+    start = np.log(np.array(common + [0.1, 0.3 * least[0], 0.3 * least[1]] * kinds))
 
     def residuals(logs: Floats) -> Floats:
-        off = np.log(_predicted(quantile, columns, np.exp(logs)) / measured_ms)
+        p50, p99 = _predicted(columns, np.exp(logs))
+        off = np.log(np.concatenate([p50 / columns.p50_ms, p99 / columns.p99_ms]))
         weights = np.sqrt(1 / np.maximum(np.abs(off) / CLOSE, 1.0))
         return np.concatenate([off * weights, PRIOR * (logs - start)])
 
     return np.asarray(np.exp(least_squares(residuals, start)))
 
 
-def _predicted(quantile: float, columns: Columns, constants: Floats) -> Floats:
-    stretch, delay_ms = _by_row(columns, constants)
-    base, wake, queue = (float(constant) for constant in constants[:COMMON])
-    return formula(quantile, columns.services, columns.presence, (base, wake, queue), stretch, delay_ms)
+def _predicted(columns: Columns, constants: Floats) -> tuple[Floats, Floats]:
+    """p50 and p99 of each point."""
+    stretch, *delays_ms = (_by_row(columns, constants, which) for which in range(3))
+    commons = ((float(base), float(wake), float(queue)) for base, wake, queue in constants[:COMMON].reshape(2, 3))
+    p50, p99 = (
+        formula(quantile, columns.services, columns.batch, columns.presence, common, stretch, delay_ms)
+        for quantile, common, delay_ms in zip((P50, P99), commons, delays_ms, strict=True)
+    )
+    return p50, p99
 
 
-def _work(columns: Columns, constants: Floats) -> Floats:
-    return np.asarray(1 + _by_row(columns, constants)[0] * columns.presence)
-
-
-def _by_row(columns: Columns, constants: Floats) -> tuple[Floats, Floats]:
-    """Stretch and delay of each point; a service alone has presence 0, so that any would do."""
+def _by_row(columns: Columns, constants: Floats, which: int) -> Floats:
+    """Stretch or a delay of each point. A service alone has presence 0: any would do."""
     rows = np.maximum(np.array(columns.kind, dtype=np.int64), 0)
-    return constants[COMMON::2][rows], constants[COMMON + 1 :: 2][rows]
+    return np.asarray(constants[COMMON + which :: 3][rows])
+
+
+def _error(which: int, judged: Columns, behind: Columns, constants: Floats) -> FitError:
+    """`which`: 0 for p50, 1 for p99."""
+    measured = (judged.p50_ms, judged.p99_ms)[which]
+    off = np.abs(_predicted(judged, constants)[which] / measured - 1) * 100
+    overloaded = is_overloaded(behind.services, behind.batch, _by_row(behind, constants, 0))
+    return FitError(
+        points=len(off),
+        median_percent=round(float(np.median(off)), 1),
+        worst_percent=round(float(off.max()), 1),
+        overloaded=len(overloaded),
+        overloaded_predicted=int(overloaded.sum()),
+    )
 
 
 def least_squares(residuals: Callable[[Floats], Floats], start: Floats) -> Floats:
@@ -205,15 +223,12 @@ def _slopes(residuals: Callable[[Floats], Floats], at: Floats, off: Floats) -> F
     return np.stack(columns, axis=1)
 
 
-def _quantile(quantile: float, constants: Floats, kinds: Sequence[Kind]) -> Quantile:
-    base, wake, queue = (round(float(constant), 4) for constant in constants[:COMMON])
-    influences: dict[bool, dict[str, Influence]] = {True: {}, False: {}}
-    for index, (name, protected) in enumerate(kinds):
-        stretch, delay_ms = constants[COMMON + 2 * index : COMMON + 2 * index + 2]
-        influences[protected][name] = Influence(round(float(stretch), 4), round(float(delay_ms), 4))
-    for by_name in influences.values():
-        by_name[MIXED] = Influence(
-            round(fmean(influence.stretch for influence in by_name.values()), 4),
-            round(fmean(influence.delay_ms for influence in by_name.values()), 4),
-        )
-    return Quantile(quantile, base, wake, queue, influences[True], influences[False])
+def _influences(constants: Floats, kinds: Sequence[Kind], *, protected: bool) -> dict[str, Influence]:
+    """By neighbour, and their mean."""
+    rows = {
+        name: constants[COMMON + 3 * index :][:3]
+        for index, (name, is_protected) in enumerate(kinds)
+        if is_protected is protected
+    }
+    rows[MIXED] = np.mean(list(rows.values()), axis=0)
+    return {name: Influence(*(round(float(constant), 4) for constant in row)) for name, row in rows.items()}

@@ -44,10 +44,7 @@ def response_times(
 ) -> ResponseTimes:
     """`services_milli`, with the system, and `batch_milli`: samples x nodes."""
     services, batch = services_milli / capacity_milli, batch_milli / capacity_milli
-    presence = model.presence(services, batch, settings.neighbour)
-    p50, p99 = (
-        response_ms(quantile, services, presence, settings.neighbour, protected=settings.protected) / quantile.idle_ms
-        for quantile in (model.p50, model.p99)
-    )
+    p50_ms, p99_ms = response_ms(model, services, batch, settings.neighbour, protected=settings.protected)
+    p50, p99 = p50_ms / model.p50.idle_ms, p99_ms / model.p99.idle_ms
     over: Flags = p99 > settings.limit
     return ResponseTimes(over.mean(axis=0), p99.mean(axis=0), p50.mean(axis=0))

@@ -25,7 +25,7 @@ class Batch:
 
 
 QUIET = {("cpu", True): Batch(0.02, 0.1), ("cache", True): Batch(0.2, 0.1)}
-LOUD = {("cpu", False): Batch(0.1, 2.0), ("cache", False): Batch(0.4, 2.5)}
+LOUD = {("cpu", False): Batch(1.5, 2.0), ("cache", False): Batch(1.8, 2.5)}
 
 
 def recording(requests: int = 8000) -> Recording:
@@ -49,7 +49,7 @@ def point(setting: Setting, seed: int, requests: int) -> Point:
 def serve(load: float, presence: float, batch: Batch, seed: int, requests: int) -> tuple[list[float], float]:
     """Response times in milliseconds, and the share of requests that were answered before the last one came."""
     rng = np.random.default_rng(seed)
-    work_ms = REQUEST_MS * (1 + batch.stretch * presence)
+    work_ms = REQUEST_MS * (1 + batch.stretch * presence * (1 - load))
     arrivals_ms = np.cumsum(rng.exponential(REQUEST_MS / load, requests)).tolist()
     meets_batch, waits = rng.random(requests) < presence, rng.exponential(1.0, requests)
     delays_ms = (waits * np.where(meets_batch, batch.delay_ms, WAKE_MS)).tolist()
