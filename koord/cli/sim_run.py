@@ -40,6 +40,12 @@ with the same result as an uninterrupted run."""
 )
 @click.option("--policy", default="", metavar="NAME", help="Lending policy; koord sim policies lists them.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Chance. Default: that of the scenario.")
+@click.option(
+    "--latency",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Constants of the latency model, as koord sim calibrate writes them. Default: those of the scenario.",
+)
 @click.option("--alone", is_flag=True, help="Only this policy, without the others beside it.")
 @click.option(
     "--checkpoint",
@@ -54,6 +60,7 @@ def run(
     scenario: Path | None,
     policy: str,
     seed: int | None,
+    latency: Path | None,
     alone: bool,
     checkpoints: Path | None,
     settings: tuple[str, ...],
@@ -73,6 +80,7 @@ def run(
 
     refuse_report(report)
     job = job_of(scenario, policy=policy, pool=pool, settings=settings, seed=seed, traces=traces)
+    job = _with_constants(job, latency)
     jobs = (job,) if alone else side_by_side(job)
     with interruptible() as stopped:
         outcomes = perform_jobs(jobs, stopped, processes=processes, checkpoints=checkpoints)
@@ -92,6 +100,22 @@ def run(
         click.echo("note: interrupted: figures cover the time until then", err=True)
         return INTERRUPTED
     return 0
+
+
+def _with_constants(job: Job, latency: Path | None) -> Job:
+    """The job with the constants of that file. Bad constants are refused before the first run."""
+    from msgspec.structs import replace
+
+    from koord.sim.live.constants import latency_of
+    from koord.sim.response_times import check_settings
+
+    if latency is not None:
+        settings = replace(job.scenario.latency, constants=str(latency.absolute()))
+        job = replace(job, scenario=replace(job.scenario, latency=settings))
+    model = latency_of(job.scenario.latency, job.folder)
+    if model is not None:
+        check_settings(model, job.scenario.latency)
+    return job
 
 
 def _side(jobs: tuple[Job, ...], outcomes: dict[int, Outcome]) -> SideBySide:

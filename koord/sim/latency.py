@@ -53,7 +53,7 @@ class Influence(Struct, omit_defaults=False):
 
 
 class Common(Struct, omit_defaults=False):
-    """What a quantile is made of whoever the neighbour is."""
+    """What a quantile is made of beside every neighbour."""
 
     base_ms: Annotated[float, Meta(gt=0, le=1e6)]
     wake_ms: Constant

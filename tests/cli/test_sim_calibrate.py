@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from koord.api.machinery.faults import BadInput
+from koord.cli.main import run as koord
 from koord.cli.sim_calibrate import calibrate
 from koord.sim.latency import parse
 from tests.sim.queues import recording
@@ -91,3 +92,49 @@ def test_a_recording_that_is_not_enough_leaves_no_constants(points: Path) -> Non
     assert isinstance(answer.exception, BadInput), "which koord shows as one line"
     assert "record again" in str(answer.exception)
     assert not Path("latency.json").exists()
+
+
+SCENARIO = """\
+name: tiny
+duration: 20m
+cluster: {nodes: 2}
+services: {trace: shipped}
+batch: {trace: shipped, arrivals: saturate, pending: 5, cores: [1, 2], longest: 1h}
+"""
+
+
+def simulated(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    code = koord(["sim", "run", "tiny.yaml", "--alone", "--processes", "1", *args])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def test_a_run_uses_constants_of_an_option_or_of_the_scenario(points: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("tiny.yaml").write_text(SCENARIO)
+    assert run("points.json", "--constants", "latency.json").exit_code == 0
+    code, by_option, _ = simulated(capsys, "--latency", "latency.json")
+    assert code == 0
+    assert "service samples over their limit" in by_option
+    Path("tiny.yaml").write_text(SCENARIO + "latency: {constants: latency.json}\n")
+    assert simulated(capsys)[1] == by_option
+    without = simulated(capsys, "--set", "latency.protected=false")[1]
+    assert without != by_option
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("latency: {constants: none.json}", "latency.constants: none.json: No"),
+        ("latency: {constants: points.json}", "points.json: format: must be koord.sim/latency/v1"),
+        ("latency: {constants: latency.json, neighbour: gpu}", "must be one of cache, cpu, mixed, not gpu"),
+        ("latency: {limit: 0}", "latency.limit"),
+    ],
+)
+def test_a_run_refuses_constants_that_it_cannot_use(
+    points: Path, capsys: pytest.CaptureFixture[str], given: str, message: str
+) -> None:
+    Path("tiny.yaml").write_text(f"{SCENARIO}{given}\n")
+    assert run("points.json", "--constants", "latency.json").exit_code == 0
+    code, out, err = simulated(capsys)
+    assert (code, out) == (2, "")
+    assert message in err

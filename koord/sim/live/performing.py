@@ -19,6 +19,7 @@ from koord.api.text.manifest import Manifests, read
 from koord.sim.checkpoint import CheckpointError
 from koord.sim.cluster import Cluster
 from koord.sim.jobs import Job, policies_of
+from koord.sim.live.constants import latency_of
 from koord.sim.live.traces import cluster_of
 from koord.sim.outcome import Outcome
 from koord.sim.run import run
@@ -61,6 +62,7 @@ def _run(job: Job, advance: Callable[[float], None], stop: Callable[[], bool], f
         policies_of(scenario),
         seed=job.seed,
         manifests=_manifests(scenario, job.folder),
+        latency=latency_of(scenario.latency, job.folder),
         progress=lambda progress: advance(progress.at_s),
         stop=stop,
         save=None if file is None else lambda state: _write(file, state),
@@ -84,6 +86,7 @@ def _without_policies(scenario: Scenario) -> Scenario:
         colocation=plain.colocation,
         thresholds=plain.thresholds,
         pools=plain.pools,
+        latency=plain.latency,
     )
 
 

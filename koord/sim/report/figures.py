@@ -123,6 +123,7 @@ LINES: Final[tuple[Line, ...]] = (
     ("minutes of nodes above the mark", _of(lambda totals: totals.violated_percent), share),
     ("  on the worst node", _of(lambda totals: totals.worst_node_percent), share),
     ("service samples over their limit", _of(lambda totals: totals.slow_percent), share),
+    ("  their mean p99, of that of an idle service", _of(lambda totals: totals.p99), lambda value: f"{value:.2f}x"),
     ("evictions", _of(lambda totals: float(totals.evicted)), amount),
     ("  by node and day", _of(lambda totals: totals.evicted_per_node_day), amount),
     ("batch work wasted", _if_any(lambda totals: totals.wasted_percent, _batch), share),
