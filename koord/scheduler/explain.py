@@ -17,6 +17,7 @@ from koord.scheduler.claims import awaited
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Side
 from koord.scheduler.framework.engine import Engine
+from koord.scheduler.framework.explains import explanation_of
 from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.pod_class import PodClass
 from koord.scheduler.message import fits_nowhere
@@ -192,8 +193,13 @@ def _explained(engine: Engine, ask: Ask, here: str | None, top: int, examples: i
         volumes=awaited(ask, cluster),
         gets=gets,
         quota=_quota(engine, ask),
-        remarks=tuple(remark for part in pod_class.parts if part.weight for remark in part.judge.remarks()),
+        remarks=_remarks(pod_class),
     )
+
+
+def _remarks(pod_class: PodClass) -> tuple[str, ...]:
+    scoring = (part.judge for part in pod_class.parts if part.weight)
+    return tuple(remark for judge in scoring for remark in explanation_of(judge).remarks())
 
 
 def _quota(engine: Engine, ask: Ask) -> QuotaPath | None:
@@ -220,7 +226,7 @@ def _against(engine: Engine, pod_class: PodClass, ask: Ask, examples: int) -> tu
             reason,
             len(rows),
             tuple(names[row] for row in rows[:examples]),
-            judges[plugin].detail(reason, rows),
+            explanation_of(judges[plugin]).detail(reason, rows),
         )
         for (plugin, reason), rows in ordered
     )

@@ -24,7 +24,8 @@ import numpy as np
 
 from koord.scheduler.framework.amount_scores import Filled, PodAmounts, ScoreShape
 from koord.scheduler.framework.cells import Cells, Many, Numbers, OfRow, One, all_positive, are_exact
-from koord.scheduler.framework.judge import FastForms, Judge, Need, NeededAmounts
+from koord.scheduler.framework.explains import Explains
+from koord.scheduler.framework.judge import FastForms, Judge, Need, NeededAmounts, Shortcuts
 from koord.scheduler.state.pods import is_gained
 from koord.scheduler.state.table import Array, Reason, Row, Table
 
@@ -48,7 +49,7 @@ def shortage(cells: Cells, needs: Iterable[Need]) -> int:
     return mask
 
 
-class AmountJudge(Judge):
+class AmountJudge(Judge, Explains):
     """Judges rows by declared amounts alone. See the module's text."""
 
     def __init__(
@@ -66,7 +67,7 @@ class AmountJudge(Judge):
         if shape is not None:
             self.scores_on = table.reasons_of([column for columns in filled for column in columns[:2]])
         self._numbers = PodAmounts(tuple([need.adds for need in needs]), tuple([share.adds for share in shares]))
-        self.fast = FastForms(
+        forms = FastForms(
             (needed, filled, shape),
             self._numbers,
             partial(_forms_of_row, self.needs, self._shares, shape),
@@ -75,8 +76,8 @@ class AmountJudge(Judge):
         self._views: _Views | None = None
         asked = [taken for _, taken, _ in needed] + [used for _, used, _ in filled]
         given = [has for has, _, _ in needed] + [capacity for capacity, _, _ in filled]
-        if all(map(is_gained, asked)) and not table.reasons_of(given) & ~(Reason.NODE | Reason.ALLOCATABLE):
-            self.gains = {}
+        counts = all(map(is_gained, asked)) and not table.reasons_of(given) & ~(Reason.NODE | Reason.ALLOCATABLE)
+        self.shortcuts = Shortcuts(forms, gains={} if counts else None)
 
     def feasible(self, cells: Cells) -> Numbers:
         cells = self._needed.seen(cells)

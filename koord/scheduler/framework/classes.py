@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable
 from copy import copy
+from dataclasses import replace
 from typing import Final
 
 from koord.scheduler.framework.ask import Ask
@@ -161,6 +162,7 @@ class Classes:
 def _scoring(judge: Judge) -> Judge:
     """The same judge without its filter."""
     other = copy(judge)
-    other.filters_on, other.exact, other.amounts, other.fast = Reason(0), None, None, None
+    other.filters_on, other.exact, other.amounts = Reason(0), None, None
+    other.shortcuts = replace(judge.shortcuts, fast=None)
     other.facets = tuple(facet for facet in judge.facets if not facet.gates)
     return other

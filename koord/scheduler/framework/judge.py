@@ -5,6 +5,7 @@
     judge.facets            what depends on other rows: domains, and scores normalised over the candidates
     judge.exact             an exact look at the winner, for what no column can say; what it finds goes to `reserve`
     judge.mend(ask, row)    what would make it accept a row that it rejects: for explanations
+    judge.shortcuts         what spares it questions: for speed
 
 A formula is written once for one row and many: see `cells`. Rows of an explanation go through the same code.
 """
@@ -74,6 +75,20 @@ class FastForms:
     columns of one element a row then, so that the same formulas give a row of answers for each row."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shortcuts:
+    """What spares a judge questions. Only judges that are asked for many rows, classes or pods need any."""
+
+    fast: FastForms | None = None
+    "The same verdicts and scores in forms that serve many classes. None: the judge is asked alone."
+    only_about: set[Row] | None = None
+    """The only rows where `feasible` may return more than 0, or may have done so since the class was made; None: any
+    row. A row that is added to it must be one that the table logged as changed."""
+    gains: Mapping[Hashable, Gain] | None = None
+    """What the columns that its formulas read gain by one more pod of the class on a row, beside what every pod adds
+    (`Shape.gains`); None: it cannot tell. See `alike`, the module."""
+
+
 class Judge:
     """A plugin's view of one class of pods. Subclasses override what they have."""
 
@@ -89,14 +104,8 @@ class Judge:
     victims would give. See `AmountJudge`."""
     eased: bool = False
     "Whether a row that will do also will after pods have left it."
-    fast: FastForms | None = None
-    "For speed: the same verdicts and scores in forms that serve many classes. None: it is asked alone."
-    only_about: set[Row] | None = None
-    """For speed: the only rows where `feasible` may return more than 0, or may have done so since the class was made;
-    None: any row. A row that is added to it must be one that the table logged as changed."""
-    gains: Mapping[Hashable, Gain] | None = None
-    """What the columns that its formulas read gain by one more pod of the class on a row, beside what every pod adds
-    (`Shape.gains`); None: it cannot tell. For speed: see `alike`, the module."""
+    shortcuts: Shortcuts = Shortcuts()
+    "For speed. Verdicts and scores are the same without them."
     view: View | None = None
     "How the class sees the cluster, where that is otherwise than all others do. Cells are as it shows them."
 
@@ -121,10 +130,6 @@ class Judge:
     """The ways onto a row, the best first, where there are several: exact checks take the first that all plugins can
     live with. None: there is one."""
 
-    def remarks(self) -> Sequence[str]:
-        """More about its scores, such as the rule that was used. For explanations."""
-        return ()
-
     def reasons(self, mask: int) -> list[str]:
         """The words for a mask that `feasible` gave."""
         return []
@@ -142,15 +147,6 @@ class Judge:
         """The smallest alternative changes that would make this judge accept a row which it rejects. The judge ignores
         other objections to the row: each change is tried out, with all judges, before users see it."""
         return ()
-
-    def detail(self, reason: str, rows: Sequence[Row]) -> str:
-        """For explanations: what a reason means on some rows, in numbers. Empty: the reason says it all."""
-        return ""
-
-    def lack(self, cells: Cells) -> Numbers:
-        """How far rows are from what the pod asks for: 0 not at all, 1 all of it. Changes are looked for on the
-        rejected rows that lack the least."""
-        return 1
 
 
 class Refused(Judge):

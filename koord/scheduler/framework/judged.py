@@ -78,7 +78,7 @@ class Judged:
         self.filters = [part for part in parts if int(part.judge.filters_on)]
         self.scorers = [part for part in parts if part.weight and int(part.judge.scores_on)]
         alone = any(amounts is not None and amounts.promised for amounts in (part.judge.amounts for part in parts))
-        self._joining = [part for part in parts if part.judge.fast is not None and not alone]
+        self._joining = [part for part in parts if part.judge.shortcuts.fast is not None and not alone]
         "Parts whose judges may be asked together with those of other classes."
         if sum(part in self._joining for part in self.filters) > MOST_FILTERS:
             self._joining = []
@@ -97,13 +97,15 @@ class Judged:
         "By reasons. What is in it is good for as long as the table has not grown."
         self._other_scorers = [part for part in self.scorers if part not in self._joining]
         self._about_some = [
-            part.judge for part in self.filters if part not in self._joining and part.judge.only_about is not None
+            part.judge
+            for part in self.filters
+            if part not in self._joining and part.judge.shortcuts.only_about is not None
         ]
         "Filters that have nothing to say of most rows."
         self._alone_on = 0
         "After which changes others have to be asked, alone."
         for part in self.filters:
-            if part not in self._joining and part.judge.only_about is None:
+            if part not in self._joining and part.judge.shortcuts.only_about is None:
                 self._alone_on |= int(part.judge.filters_on)
         for part in self._other_scorers:
             self._alone_on |= int(part.judge.scores_on)
@@ -257,7 +259,7 @@ class Judged:
         or someone has more to say of them. None where they are many."""
         seat = self._seat
         assert seat is not None
-        lists = [judge.only_about for judge in self._about_some if judge.only_about]
+        lists = [rows for judge in self._about_some if (rows := judge.shortcuts.only_about)]
         if self._view is not None and seat.panel.view is None and self._view.rows:
             lists.append(self._view.rows)
         if not lists:

@@ -14,6 +14,7 @@ import numpy as np
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Crowded, Gain, Many, One
 from koord.scheduler.framework.exact import doors_of, exact_checks
+from koord.scheduler.framework.explains import explanation_of
 from koord.scheduler.framework.facet import Facet, Gate
 from koord.scheduler.framework.judged import Judged
 from koord.scheduler.framework.verdicts import Part, Verdicts
@@ -178,7 +179,7 @@ class Objections:
         for i, part in enumerate(judged.filters):
             turned_away = (blocked >> np.uint32(i)) & np.uint32(1)
             if turned_away.any():
-                lack += turned_away * part.judge.lack(cells)
+                lack += turned_away * explanation_of(part.judge).lack(cells)
         bit = len(judged.filters)
         for facet in self._gates:
             against |= facet.table(None)[facet.groups].astype(np.int64) << bit

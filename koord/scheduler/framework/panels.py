@@ -49,8 +49,9 @@ LOST: Final = -2
 
 def forms_of(part: Part) -> FastForms:
     """Of a part that is asked together with others."""
-    assert part.judge.fast is not None
-    return part.judge.fast
+    forms = part.judge.shortcuts.fast
+    assert forms is not None
+    return forms
 
 
 class Seat:

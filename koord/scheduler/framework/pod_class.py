@@ -134,9 +134,10 @@ class PodClass:
             if not all(isinstance(facet, OfNodes) for facet in judge.facets):
                 return None
             if int(judge.filters_on | judge.scores_on) & OF_PODS:
-                if judge.gains is None or (judge.amounts is not None and judge.amounts.promised is not None):
+                more = judge.shortcuts.gains
+                if more is None or (judge.amounts is not None and judge.amounts.promised is not None):
                     return None
-                gains |= judge.gains
+                gains |= more
         return gains if all(gain.adds <= SMALL for gain in gains.values()) else None
 
     def points(self) -> Array:
@@ -237,7 +238,7 @@ class PodClass:
         most, cells = np.full(len(base), np.iinfo(np.int64).max), Many(self._judged.columns, slice(None))
         for judge in counting:
             amounts = judge.amounts
-            if judge.gains != {} or amounts is None or not all(need.taken in gains for need in amounts.needs):
+            if judge.shortcuts.gains != {} or amounts is None or not all(need.taken in gains for need in amounts.needs):
                 return None
             for need, left in zip(amounts.needs, amounts.left(cells), strict=True):
                 if gains[need.taken].adds != need.adds:

@@ -21,6 +21,7 @@ from koord.api.kubernetes.owners import TEMPLATE_HASH, owners
 from koord.api.protocol.crd.interference_pair import InterferencePair, PairedWorkload
 from koord.api.protocol.slowed_by import paired_of
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.explains import Explains
 from koord.scheduler.framework.facet import KeepsGroups
 from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.plugin import KeyedBy, Plugin, Taking
@@ -141,7 +142,7 @@ def _partners(ask: Ask, cluster: Cluster) -> Partners:
     return () if workload is None else partners.get(workload, ())
 
 
-class _Avoiding(Judge):
+class _Avoiding(Judge, Explains):
     def __init__(self, partners: Partners, cluster: Cluster) -> None:
         self._partners = partners
         self.facets = (_Penalties(partners, cluster),)

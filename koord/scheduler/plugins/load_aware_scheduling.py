@@ -24,7 +24,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Gain, Numbers, One
 from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.controller import Controller
-from koord.scheduler.framework.judge import Judge, Need
+from koord.scheduler.framework.judge import Judge, Need, Shortcuts
 from koord.scheduler.framework.plugin import KeyedBy, Plugin, Taking
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.plugins.load_basis import Loads
@@ -127,14 +127,14 @@ class _Load(Judge):
         self._amounts = AmountJudge(table, needs if filters else (), shares, Free(dominant) if shares else None)
         "Below its ceiling, a row has room for what a pod is taken to use. Bit i of its verdict is resource i."
         self.filters_on, self.scores_on = self._amounts.filters_on, self._amounts.scores_on
-        self.fast = self._amounts.fast
         # A pod that is being placed is in no report yet. Nodes without one count no estimates.
         added = [columns.load, columns.prod] if by_prod else [columns.load]
-        self.gains = {
+        gains: dict[Hashable, Gain] = {
             name: Gain(adds, (measured, NO_DATA))
             for group in added
             for name, measured, adds in zip(group, columns.load, estimate, strict=True)
         }
+        self.shortcuts = Shortcuts(self._amounts.shortcuts.fast, gains=gains)
 
     def feasible(self, cells: Cells) -> Numbers:
         code: Numbers = self._amounts.feasible(cells) << 1

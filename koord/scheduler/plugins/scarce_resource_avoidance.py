@@ -16,7 +16,7 @@ import numpy as np
 from koord.api.configuration.scheduler_args import ScarceResourceAvoidanceArgs
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
-from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.judge import Judge, Shortcuts
 from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.state.cluster import PODS, Cluster, allocatable_of
 from koord.scheduler.state.table import Column, Reason, Row
@@ -69,11 +69,11 @@ def _asked(ask: Ask) -> tuple[str, ...]:
 
 class _Avoiding(Judge):
     scores_on = Reason.NODE | Reason.ALLOCATABLE
+    shortcuts = Shortcuts(gains={})
 
     def __init__(self, asked: Sequence[str], scarce: Sequence[str]) -> None:
         self._asked = [("allocatable", name) for name in asked]
         self._scarce = [("allocatable", name) for name in scarce]
-        self.gains = {}
 
     def score(self, cells: Cells) -> Numbers:
         unused: Numbers = cells[KINDS.name]

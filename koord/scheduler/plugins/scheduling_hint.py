@@ -20,6 +20,7 @@ from koord.api.protocol.annotations.reservation import SCHEDULING_HINT
 from koord.api.protocol.annotations.reservation import SchedulingHint as Hint
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, listed
+from koord.scheduler.framework.explains import Explains
 from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.state.cluster import Cluster
@@ -54,7 +55,7 @@ class SchedulingHint(Plugin):
         return [row_of[name] for name in hint.preferred_node_names[: self._most] if name in row_of]
 
 
-class _Hinted(Judge):
+class _Hinted(Judge, Explains):
     def __init__(self, nodes: tuple[str, ...], cluster: Cluster) -> None:
         self._nodes, self._cluster = nodes, cluster
 

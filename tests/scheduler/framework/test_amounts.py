@@ -156,7 +156,7 @@ def test_one_row_many_rows_and_many_classes_are_judged_by_the_plain_formula(scen
         assert [judge.score(One(columns, row)) for row in rows] == [line[i] for line in scores]
         assert rows_of(judge.feasible(Many(columns, index)), len(rows)) == [line[i] for line in masks]
         assert rows_of(judge.score(Many(columns, index)), len(rows)) == [line[i] for line in scores]
-    forms = [judge.fast for judge in judges if judge.fast is not None]
+    forms = [judge.shortcuts.fast for judge in judges if judge.shortcuts.fast is not None]
     numbers = [each.numbers for each in forms]
     feasible, score = forms[-1].of_row(columns)
     assert [[feasible(row, each) for each in numbers] for row in rows] == masks
@@ -234,13 +234,13 @@ def test_it_is_asked_again_after_what_changes_its_columns() -> None:
 
 def test_classes_are_alike_where_only_what_pods_ask_for_differs() -> None:
     scene = Scene([[8]], [[0]], [[1], [2]], [1], [True], LEAST_ALLOCATED, [{}], [{}])
-    one, other = (judge.fast for judge in scene.judges(scene.table()))
+    one, other = (judge.shortcuts.fast for judge in scene.judges(scene.table()))
     assert one is not None
     assert other is not None
     assert one.key == other.key
     assert (one.numbers, other.numbers) == (PodAmounts((1,), (1,)), PodAmounts((2,), (2,)))
     scene.shape = MOST_ALLOCATED
-    third = scene.judges(scene.table())[0].fast
+    third = scene.judges(scene.table())[0].shortcuts.fast
     assert third is not None
     assert third.key != one.key
 

@@ -296,7 +296,7 @@ def test_judges_of_amounts_say_together_what_each_says_of_one_row(
     for plugin in (fit, NodeResourcesBalancedAllocation()):
         pods = [ask(f"p{i}", cpu=f"{milli}m", memory=str(milli << i * 9)) for i, milli in enumerate(requests)]
         judges = [judge for pod in pods if (judge := plugin.compile(pod, cluster)) is not None]
-        forms = [each.fast for each in judges if each.fast is not None]
+        forms = [each.shortcuts.fast for each in judges if each.shortcuts.fast is not None]
         numbers = [each.numbers for each in forms]
         joint, many = forms[0].together(numbers), Many(columns, np.array(rows)[:, np.newaxis])
         alone = [[each.score(One(columns, row)) for each in judges] for row in rows]

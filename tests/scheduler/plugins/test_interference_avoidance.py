@@ -12,6 +12,7 @@ from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.interference_pair import InterferencePair
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
+from koord.scheduler.framework.explains import explanation_of
 from koord.scheduler.plugins.interference_avoidance import InterferenceAvoidance, Pairs
 from koord.scheduler.profiles import profiles_of
 from koord.scheduler.state.cluster import Cluster
@@ -144,7 +145,7 @@ def test_an_explanation_says_who_costs_a_node_how_many_points() -> None:
     world.learns(pair(60))
     judge = world.plugin.compile(Ask(pod("p", "build")), world.cluster)
     assert judge is not None
-    assert judge.remarks() == [
+    assert explanation_of(judge).remarks() == [
         "InterferenceAvoidance: nodes with pods of shop/deployment/web lose 60 points: the two disturb each other"
     ]
 

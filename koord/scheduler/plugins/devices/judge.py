@@ -18,7 +18,8 @@ from koord.api.text.quantity import render
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Many, Numbers, OfRow, One
 from koord.scheduler.framework.change import Change, listed
-from koord.scheduler.framework.judge import FastForms, Judge
+from koord.scheduler.framework.explains import Explains
+from koord.scheduler.framework.judge import FastForms, Judge, Shortcuts
 from koord.scheduler.plugins.devices.allocate import insufficient
 from koord.scheduler.plugins.devices.changes import changes
 from koord.scheduler.plugins.devices.check import DeviceCheck, ShareCheck
@@ -59,7 +60,7 @@ class _Counting(NamedTuple):
     "Where columns that sum devices up say all."
 
 
-class DeviceJudge(Judge):
+class DeviceJudge(Judge, Explains):
     """See the module's text."""
 
     filters_on = Reason.NODE | Reason.LABELS | Reason.EXACT
@@ -209,7 +210,8 @@ class ShareJudge(DeviceJudge):
         self._least = least
         rows = self._rows
         key, numbers = ((GPU, None), (least, None)) if rows is None else ((GPU, rows.joins), (least, rows.numbers))
-        self.fast = FastForms(key, numbers, partial(_forms_of_row, rows), partial(_together, rows))
+        forms = FastForms(key, numbers, partial(_forms_of_row, rows), partial(_together, rows))
+        self.shortcuts = Shortcuts(forms)
         self.exact = self._check = ShareCheck(of._check)
 
     def feasible(self, cells: Cells) -> Numbers:

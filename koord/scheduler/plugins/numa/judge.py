@@ -11,6 +11,7 @@ from typing import Final
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers, One
 from koord.scheduler.framework.change import Change
+from koord.scheduler.framework.explains import Explains
 from koord.scheduler.framework.judge import Judge
 from koord.scheduler.plugins.numa.check import NUMACheck
 from koord.scheduler.plugins.numa.explanation import REASONS, UNSATISFIED, Explanation
@@ -30,7 +31,7 @@ LASTING: Final = MISMATCH | FRACTION | INVALID | CONFLICT | UNEVEN | NO_ZONES
 """No pod that leaves helps."""
 
 
-class NUMAJudge(Judge):
+class NUMAJudge(Judge, Explains):
     filters_on = Reason.NODE | Reason.EXACT
     scores_on = Reason.NODE | Reason.EXACT | Reason.REQUESTED | Reason.ALLOCATABLE
     exact: NUMACheck | None

@@ -13,8 +13,9 @@ import numpy as np
 
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Many, Numbers, One
+from koord.scheduler.framework.explains import Explains
 from koord.scheduler.framework.facet import Facet
-from koord.scheduler.framework.judge import FastForms, Judge
+from koord.scheduler.framework.judge import FastForms, Judge, Shortcuts
 from koord.scheduler.plugins.devices.inventory import Unit
 from koord.scheduler.plugins.devices.requests import GPU, Request
 from koord.scheduler.plugins.devices.room import Room
@@ -118,7 +119,7 @@ class ByPacking:
         return rows
 
 
-class PackingJudge(Judge):
+class PackingJudge(Judge, Explains):
     """For pods without devices: it scores, and rejects no row."""
 
     scores_on = SCORED_ON
@@ -126,12 +127,13 @@ class PackingJudge(Judge):
     def __init__(self, policy: ByPacking) -> None:
         self._policy = policy
         if policy.joins is not None:
-            self.fast = FastForms(
+            forms = FastForms(
                 policy.joins,
                 policy.numbers,
                 lambda columns: (_never, policy.of_row),
                 lambda numbers: _Together(policy.together(numbers)),
             )
+            self.shortcuts = Shortcuts(forms)
 
     def score(self, cells: Cells) -> Numbers:
         return self._policy.score(cells)

@@ -10,7 +10,7 @@ import numpy as np
 from koord.scheduler.framework.cells import Cells, Many, Numbers
 from koord.scheduler.framework.exact_check import Door
 from koord.scheduler.framework.facet import OfFewRows
-from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.judge import Judge, Shortcuts
 from koord.scheduler.plugins.reservation import fitting
 from koord.scheduler.plugins.reservation.fitting import NO_ROOM, Free
 from koord.scheduler.plugins.reservation.matching import Matching
@@ -110,7 +110,7 @@ class OwnerJudge(Judge):
         self._rooming, self._cluster = rooming, cluster
         self._spoken: set[Row] = set()
         if not rooming.must:
-            self.only_about = self._spoken
+            self.shortcuts = Shortcuts(only_about=self._spoken)
         self.facets = (Filling(rooming.raw, rooming.matching.at, cluster),)
         self.doors = rooming.doors
 

@@ -282,10 +282,10 @@ def test_the_quick_forms_of_a_verdict_agree_with_the_plain_one(used: list[int], 
         assert (DeviceJudge.feasible(judge, Many(columns, rows)) != 0).tolist() == plain
         assert [judge.feasible(One(columns, row)) != 0 for row in rows.tolist()] == plain
         assert (judge.feasible(Many(columns, rows)) != 0).tolist() == plain
-        assert judge.fast is not None
-        by_row, _ = judge.fast.of_row(columns)
-        assert [by_row(row, judge.fast.numbers) != 0 for row in rows.tolist()] == plain
-        together.setdefault(judge.fast.key, []).append((judge.fast, plain))
+        assert judge.shortcuts.fast is not None
+        by_row, _ = judge.shortcuts.fast.of_row(columns)
+        assert [by_row(row, judge.shortcuts.fast.numbers) != 0 for row in rows.tolist()] == plain
+        together.setdefault(judge.shortcuts.fast.key, []).append((judge.shortcuts.fast, plain))
     for alike in together.values():
         cells = Many({name: column[:, np.newaxis] for name, column in columns.items()}, rows)
         joint = alike[0][0].together([each.numbers for each, _ in alike]).feasible(cells)
