@@ -110,6 +110,7 @@ def _described(model: LatencyModel) -> str:
             f"a service alone and idle: p50 {model.p50.idle_ms:.2f} ms, p99 {model.p99.idle_ms:.2f} ms",
             "",
             table(errors, right=frozenset((1, 2, 3))),
+            *((f"left out, with too few undisturbed points: {', '.join(model.left_out)}",) if model.left_out else ()),
             f"services that fell behind: {behind.overloaded}, predicted: {behind.overloaded_predicted}",
             "",
             table(rows, right=frozenset((2, 3, 4))),

@@ -90,6 +90,8 @@ class LatencyModel(Struct, omit_defaults=False):
     unprotected: Mapping[str, Influence]
     p50_error: FitError
     p99_error: FitError
+    left_out: tuple[str, ...] = ()
+    "Neighbours that were recorded with too few undisturbed points."
     format: str = FORMAT
 
     @property

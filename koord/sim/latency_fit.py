@@ -33,6 +33,8 @@ ANSWERED: Final = 0.97
 """Share of the requests: a service that answers less falls behind, and its response time says how long for."""
 FEWEST_LOADS: Final = 4
 """Of a recording: by fewer, a wait in the queue cannot be told from a slow request."""
+FEWEST_POINTS: Final = 2
+"""Of a neighbour, with the agent and without it, in the half that the model is fitted to."""
 COMMON: Final = 6
 """Constants that all neighbours share: base, wake and queue, of p50 and of p99."""
 PRIOR: Final = 0.03
@@ -61,15 +63,17 @@ class Columns:
 
 def fit(recording: Recording) -> LatencyModel:
     """Raises `BadInput` if the recording has too few undisturbed points."""
-    points = settled(recording.points)
+    every = settled(recording.points)
+    lacking = _lacking(every)
+    points = [point for point in every if point.neighbour not in lacking]
     neighbours = sorted({point.neighbour for point in points} - {ALONE})
-    _check(recording, points, neighbours)
+    _check(recording, every, neighbours)
     full = {name: _full(points, name) for name in neighbours}
     kinds = [(name, protected) for name in neighbours for protected in (True, False)]
     steady = [point for point in points if point.answered >= ANSWERED]
-    first = [point for point in steady if is_fitted(point.setting, points)]
-    second = [point for point in steady if not is_fitted(point.setting, points)]
-    behind = [point for point in points if point.answered < ANSWERED and not is_fitted(point.setting, points)]
+    first = [point for point in steady if is_fitted(point.setting, every)]
+    second = [point for point in steady if not is_fitted(point.setting, every)]
+    behind = [point for point in points if point.answered < ANSWERED and not is_fitted(point.setting, every)]
     columns = [_columns(half, points, kinds, full) for half in (first, second, behind)]
     constants = _fitted(columns[0], len(kinds))
     p50, p99 = (Common(*(round(float(constant), 4) for constant in constants[k : k + 3])) for k in (0, 3))
@@ -83,6 +87,7 @@ def fit(recording: Recording) -> LatencyModel:
         _influences(constants, kinds, protected=False),
         _error(0, columns[1], columns[2], constants),
         _error(1, columns[1], columns[2], constants),
+        left_out=lacking,
     )
 
 
@@ -103,22 +108,15 @@ def _check(recording: Recording, points: Sequence[Point], neighbours: Sequence[s
             f"({disturbed}); {advice}"
         )
     if not neighbours:
-        raise BadInput(f"the recording has no neighbour ({disturbed}); {advice}")
-    for name in neighbours:
-        for protected in (True, False):
-            usable = [
-                point
-                for point in points
-                if (point.neighbour, point.protected) == (name, protected)
-                and point.answered >= ANSWERED
-                and is_fitted(point.setting, points)
-            ]
-            if len(usable) < 2:
-                way = "with" if protected else "without"
-                raise BadInput(
-                    f"the recording has {len(usable)} usable points of the neighbour {name} {way} the agent to fit "
-                    f"to, 2 are needed ({disturbed}); {advice}"
-                )
+        raise BadInput(f"the recording has no neighbour with and without the agent ({disturbed}); {advice}")
+
+
+def _lacking(points: Sequence[Point]) -> tuple[str, ...]:
+    """Neighbours with too few points to be fitted, with the agent or without it."""
+    usable = [point for point in points if point.answered >= ANSWERED and is_fitted(point.setting, points)]
+    kinds = [(point.neighbour, point.protected) for point in usable]
+    names = sorted({point.neighbour for point in points} - {ALONE})
+    return tuple(name for name in names if min(kinds.count((name, True)), kinds.count((name, False))) < FEWEST_POINTS)
 
 
 def _full(points: Sequence[Point], neighbour: str) -> float:
