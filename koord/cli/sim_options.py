@@ -39,7 +39,7 @@ def common_options(command: F) -> F:
                 "--traces",
                 metavar="DIR",
                 type=click.Path(exists=True, file_okay=False, path_type=Path),
-                help="Folder of traces. Default: what ships with koord.",
+                help="Folder of traces. Default: the folder of the scenario.",
             ),
             click.option(
                 "--processes",
@@ -94,7 +94,6 @@ def job_of(
 ) -> Job:
     """The run of a scenario with other settings, all of it checked."""
     from koord.sim.jobs import Job, label, policies_of, policy_named
-    from koord.sim.live.shipped import TRACES
     from koord.sim.overrides import overridden, pairs
 
     scenario, folder = scenario_in(path)
@@ -108,7 +107,7 @@ def job_of(
         raise click.UsageError("--pool goes with --policy or --set")
     scenario = overridden(scenario, values, pool)
     policies_of(scenario)
-    return Job(label(scenario), scenario, scenario.seed if seed is None else seed, str(traces or TRACES), folder)
+    return Job(label(scenario), scenario, scenario.seed if seed is None else seed, str(traces or folder), folder)
 
 
 def refuse_report(report: Path | None) -> None:

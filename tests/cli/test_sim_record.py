@@ -10,14 +10,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 
-from koord.cli.sim_record import record
-from koord.sim.live.traces import cluster_of, read_recording
-from koord.sim.policies.registry import POLICIES
-from koord.sim.run import run
-from koord.sim.scenario import parse
+from koord.cli.main import run as koord
+from koord.sim.live.traces import read_recording
 from koord.sim.traces.table.batch import EARLY
 from tests.minicluster.up.test_end_to_end import kubectl, up
 from tests.waiting import until
@@ -68,9 +64,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def recorded(data: Path, folder: Path, *args: str) -> int:
     arguments = [str(folder), "--kubeconfig", str(data / "kubeconfig"), "--every", "1s", *args]
-    code = record.main(arguments, standalone_mode=False)
-    assert isinstance(code, int)
-    return code
+    return koord(["sim", "record", *arguments])
 
 
 @pytest.mark.kubectl
@@ -81,7 +75,7 @@ def test_a_cluster_is_recorded_and_the_recording_simulated(
     assert recorded(data, folder, "--for", "2s") == 0
     out, err = capsys.readouterr()
     assert "with 3 pods in" in out
-    assert f"simulate it: koord sim run {folder}/scenario.yaml --traces {folder}" in err
+    assert f"simulate it: koord sim run {folder}/scenario.yaml" in err
     assert recorded(data, folder, "--for", "1s") == 0
     trace = read_recording(folder)
     assert trace.services is not None
@@ -95,17 +89,18 @@ def test_a_cluster_is_recorded_and_the_recording_simulated(
     assert trace.tasks.ids == ("default/job",)
     assert trace.tasks.request_cpu_milli.tolist() == [1500]
     assert set(trace.services.node or ()) <= set(trace.nodes.names)
-    scenario = parse((folder / "scenario.yaml").read_text(), "scenario.yaml")
-    outcome = run(scenario, cluster_of(scenario, folder, 1), {"": POLICIES["none"]}, seed=1)
-    assert outcome.as_json()["totals"]["servicesPercent"] > 0
+    capsys.readouterr()
+    assert koord(["sim", "run", f"{folder}/scenario.yaml", "--alone", "-o", "json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert run["totals"]["servicesPercent"] > 0
+    assert [repair["rule"] for repair in run["repairs"]] in ([], [EARLY])
 
 
 @pytest.mark.kubectl
 def test_ctrl_c_ends_a_recording_and_keeps_it(data: Path, tmp_path: Path) -> None:
     folder = tmp_path / "history"
-    code = "import sys; from koord.cli.sim_record import record; sys.exit(record.main(standalone_mode=False))"
-    arguments = [str(folder), "--kubeconfig", str(data / "kubeconfig"), "--every", "1s"]
-    process = subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True)
+    arguments = ["sim", "record", str(folder), "--kubeconfig", str(data / "kubeconfig"), "--every", "1s"]
+    process = subprocess.Popen([sys.executable, "-m", "koord", *arguments], stdout=subprocess.PIPE, text=True)
     try:
         until(lambda: (folder / "recording.json").exists())
         os.kill(process.pid, signal.SIGINT)
@@ -136,9 +131,9 @@ def test_a_recording_stops_at_its_size(data: Path, tmp_path: Path, capsys: pytes
         (("--prometheus", "localhost"), "must be a URL, as in http://prometheus.monitoring:9090"),
     ],
 )
-def test_bad_options_are_refused_and_leave_no_folder(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
-    with pytest.raises((click.ClickException, ValueError)) as refusal:
-        record.main([str(tmp_path / "history"), *arguments], standalone_mode=False)
-    error = refusal.value
-    assert message in (error.format_message() if isinstance(error, click.ClickException) else str(error))
+def test_bad_options_are_refused_and_leave_no_folder(
+    tmp_path: Path, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert koord(["sim", "record", str(tmp_path / "history"), *arguments]) == 2
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "history").exists()

@@ -104,6 +104,12 @@ ON_A_CLUSTER: Final[Mapping[str, tuple[Said, ...]]] = {
         re.compile(r"it replaces default/shop-\S+: somebody asked"),
     ),
     "what-was-it-worth.md": ("jobs/deployment/report", "nodes offered "),
+    "record-a-cluster.md": (
+        re.compile(r"recorded \d+s with \d+ pods in history"),
+        "simulate it: koord sim run history/scenario.yaml",
+        "2026-03-02T01:00:00Z,shop/web-1,n1,",
+        Times(2, "batch work, core-hours"),
+    ),
     "when-something-is-wrong.md": (
         "wrong: pods of services that fit on no node: default/giant",
         "mend: koord explain -n default giant",

@@ -1,10 +1,8 @@
-"""What ships with koord: the scenario that runs without another one, and its traces."""
+"""What ships with koord: the scenario that runs without another one."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
-_HERE: Final = Path(__file__).parents[1]
-DEFAULT: Final = _HERE / "scenarios" / "small.yaml"
-TRACES: Final = _HERE / "traces"
+DEFAULT: Final = Path(__file__).parents[1] / "scenarios" / "small.yaml"

@@ -13,7 +13,6 @@ from koord.api.machinery.faults import BadInput
 from koord.sim.jobs import Job, seeded
 from koord.sim.live import dask_workers, workers
 from koord.sim.live.dask_workers import NoDask
-from koord.sim.live.shipped import TRACES
 from koord.sim.outcome import Outcome
 from koord.sim.scenario import BatchSource, ClusterSource, Scenario, ServiceSource
 
@@ -24,7 +23,7 @@ SCENARIO = Scenario(
     services=ServiceSource(trace="shipped"),
     batch=BatchSource(trace="shipped", arrivals="saturate", pending=3, cores=(1,)),
 )
-JOB = Job("adaptive", SCENARIO, 0, str(TRACES))
+JOB = Job("adaptive", SCENARIO, 0, ".")
 LONG = replace(JOB, scenario=replace(SCENARIO, duration="48h"))
 
 
@@ -57,7 +56,7 @@ def test_runs_that_are_stopped_give_what_they_have() -> None:
 
 
 def test_input_that_is_wrong_is_said_in_words_by_a_worker() -> None:
-    bad = Job("x", Scenario(name="x", duration="10m", services=ServiceSource(trace="nope")), 0, str(TRACES))
+    bad = Job("x", Scenario(name="x", duration="10m", services=ServiceSource(trace="nope")), 0, ".")
     with pytest.raises(BadInput, match="nope: is not a trace"):
         list(workers.perform_all([bad, bad], lambda at_s: None, lambda: False, processes=2))
 
@@ -72,7 +71,7 @@ def test_a_dask_cluster_of_two_workers_comes_to_the_same() -> None:
         address = cluster.scheduler_address
         found = work(dask_workers.perform_all(jobs, lambda at_s: None, lambda: False, address=address))
         assert found == alone(jobs)
-        bad = Job("x", Scenario(name="x", duration="10m", services=ServiceSource(trace="nope")), 0, str(TRACES))
+        bad = Job("x", Scenario(name="x", duration="10m", services=ServiceSource(trace="nope")), 0, ".")
         with pytest.raises(BadInput, match="nope: is not a trace"):
             list(dask_workers.perform_all([bad], lambda at_s: None, lambda: False, address=address))
         assert list(dask_workers.perform_all([LONG], lambda at_s: None, lambda: True, address=address)) == []

@@ -7,7 +7,8 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
+from functools import partial
+from itertools import accumulate, islice
 from typing import BinaryIO, Final, TypeAlias
 
 import numpy as np
@@ -18,7 +19,9 @@ from koord.sim.traces.trace import TraceFault
 
 ROWS: Final = 8192
 "In a chunk."
-LONGEST_LINE: Final = 1 << 16
+PART: Final = 1 << 16
+"Characters of a line that are read at once."
+LONGEST_FIELD: Final = 4096
 Cells: TypeAlias = Sequence[object]
 
 
@@ -90,28 +93,25 @@ class Chunk:
 
 
 def chunks_of_csv(stream: BinaryIO, file: str) -> Iterator[Chunk]:
-    """A CSV file with a header, in chunks. One line is in memory at a time besides the chunk."""
+    """A CSV file with a header, in chunks. Besides the chunk, a part of one line is in memory at a time."""
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
-    reader = csv.reader(_bounded(text, file), strict=True)
+    reader = csv.reader(iter(partial(text.readline, PART), ""), strict=True)
     try:
         header = next(reader, None)
         if header is None:
             raise TraceFault(file, None, "is empty")
         names = checked_header(header, file)
         while True:
-            lines: list[int] = []
-            rows: list[list[str]] = []
-            for fields in islice(reader, ROWS):
-                if not fields:
-                    continue
-                if len(fields) != len(names):
-                    message = f"has {len(fields)} fields, the header has {len(names)}"
-                    raise TraceFault(file, reader.line_num, message)
-                lines.append(reader.line_num)
-                rows.append(fields)
+            first = reader.line_num + 1
+            rows = list(islice(reader, ROWS))
             if not rows:
                 return
-            yield Chunk(file, lines, dict(zip(names, zip(*rows, strict=True), strict=True)))
+            lines = _lines(rows, first, reader.line_num)
+            if [] in rows:
+                lines, rows = [line for line, row in zip(lines, rows, strict=True) if row], [row for row in rows if row]
+            _check_fields(rows, lines, len(names), file)
+            if rows:
+                yield Chunk(file, lines, dict(zip(names, zip(*rows, strict=True), strict=True)))
     except UnicodeDecodeError:
         raise TraceFault(file, reader.line_num + 1, "is not UTF-8 text") from None
     except csv.Error as error:
@@ -121,18 +121,29 @@ def chunks_of_csv(stream: BinaryIO, file: str) -> Iterator[Chunk]:
             text.detach()
 
 
+def _lines(rows: Sequence[Sequence[str]], first: int, last: int) -> Sequence[int]:
+    """Where each row begins. A row has more than one line where a field in quotes has line ends."""
+    if last - first + 1 == len(rows):
+        return range(first, last + 1)
+    lengths = [1 + sum(field.count("\n") for field in row) for row in rows]
+    return [first + before for before in accumulate(lengths[:-1], initial=0)]
+
+
+def _check_fields(rows: Sequence[Sequence[str]], lines: Sequence[int], fields: int, file: str) -> None:
+    """Rows have the right number of fields, and none is huge: a line longer than `PART` would have a huge field."""
+    if set(map(len, rows)) <= {fields} and all(
+        max(map(len, column)) <= LONGEST_FIELD for column in zip(*rows, strict=True)
+    ):
+        return
+    for line, row in zip(lines, rows, strict=True):
+        if max(map(len, row)) > LONGEST_FIELD:
+            raise TraceFault(file, line, f"has a field longer than {LONGEST_FIELD} characters: is this a CSV file?")
+        if len(row) != fields:
+            raise TraceFault(file, line, f"has {len(row)} fields, the header has {fields}")
+
+
 def checked_header(header: Sequence[str], file: str) -> list[str]:
     names = [name.strip() for name in header]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise TraceFault(file, 1, f"column {twice[0]} stands twice in the header")
     return names
-
-
-def _bounded(text: io.TextIOWrapper, file: str) -> Iterator[str]:
-    """The lines, none longer than a limit: a file without line ends must not be read whole."""
-    number = 0
-    while line := text.readline(LONGEST_LINE):
-        number += 1
-        if len(line) == LONGEST_LINE and not line.endswith("\n"):
-            raise TraceFault(file, number, f"is longer than {LONGEST_LINE} characters: is this a CSV file?")
-        yield line

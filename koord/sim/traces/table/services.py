@@ -102,17 +102,17 @@ class _Samples:
 
     def rows(self, chunk: Chunk, names: list[str], nodes: list[str], repairs: Repairs) -> NDArray[np.int64]:
         """The row of each line's pod; new pods get new rows."""
-        rows = np.empty(len(names), np.int64)
-        for line, (name, node) in enumerate(zip(names, nodes, strict=True)):
-            row = self.row_of.setdefault(name, len(self.row_of))
-            if row == len(self.node):
-                self.node.append(node)
-            elif node and node != self.node[row]:
+        row_of = self.row_of
+        for name in dict.fromkeys(names):
+            row_of.setdefault(name, len(row_of))
+        self.node += [""] * (len(row_of) - len(self.node))
+        rows = np.fromiter(map(row_of.__getitem__, names), np.int64, len(names))
+        for line, node in enumerate(nodes):
+            if node and node != self.node[row := int(rows[line])]:
                 if self.node[row]:
                     repairs.add(MOVED, chunk.file, chunk.lines[line])
                 else:
                     self.node[row] = node
-            rows[line] = row
         return rows
 
     def note_requests(self, rows: NDArray[np.int64], cpu: NDArray[np.float64], memory: NDArray[np.float64]) -> None:

@@ -135,6 +135,7 @@ def test_a_pod_on_a_second_node_is_counted_on_its_first() -> None:
             "time_s,pod,cpu_milli,cpu_cores\n1,a,1,1\n",
             "services.csv:1: columns cpu_milli and cpu_cores say the same: leave one out",
         ),
+        ('time_s,pod,cpu_milli\n\n1,"a\nb",1\n\n2,b\n', "services.csv:6: has 2 fields, the header has 3"),
         ("time_s,pod,cpu_milli\n1,a,1\n2,b\n", "services.csv:3: has 2 fields, the header has 3"),
         ("time_s,pod,cpu_milli\n1,a,1\n2,b,fast\n", "services.csv:3: column cpu_milli: 'fast' is not a number"),
         ("time_s,pod,cpu_milli\n1,a,1\n2,b,\n", "services.csv:3: column cpu_milli: must not be empty"),
@@ -142,7 +143,7 @@ def test_a_pod_on_a_second_node_is_counted_on_its_first() -> None:
         ("time_s,pod,cpu_milli\n1,a,1\n2,,1\n", "services.csv:3: column pod: must not be empty"),
         ("time,pod,cpu_milli\nyesterday,a,1\n", "services.csv:2: column time: "),
         ('time_s,pod,cpu_milli\n1,"a"b,1\n', "services.csv:2: is not CSV: "),
-        ("time_s,pod,cpu_milli\n1," + "a" * 70_000, "services.csv:2: is longer than 65536 characters"),
+        ("time_s,pod,cpu_milli\n1," + "a" * 70_000, "services.csv:2: has a field longer than 4096 characters"),
     ],
 )
 def test_what_no_rule_repairs_is_refused_with_file_line_and_what_is_valid(content: str, message: str) -> None:
