@@ -1,9 +1,9 @@
 """What a batch pod counts for: what it uses, as far as that is known.
 
-A pod in its first 5 minutes counts for its request; then for what it used in that minute. Afterwards use above its
+A pod in its first 3 minutes counts for its request; then for what it used in that minute. Afterwards use above its
 figure becomes its figure, and use below it lowers it by a tenth of the difference a minute. While batch is held back
 nothing falls: the use of a pod that is held back says nothing about what it wants. For the same reason a pod whose
-first 5 minutes end then counts for its use divided by the share that batch got, at most for its request.
+first 3 minutes end then counts for its use divided by the share that batch got, at most for its request.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from koord.agent.lending.minute import PodMinute
 
-YOUNG_S: Final = 300.0
+YOUNG_S: Final = 180.0
 KEPT: Final = 0.9
 HELD_BACK: Final = 0.98
 """Batch that got no more of what it wanted was held back."""

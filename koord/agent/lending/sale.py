@@ -1,12 +1,12 @@
 """What the node is good for: the use of batch that it sells, what it oversells, the stable part, and memory.
 
     amount   max(0, mark - margin - services' mean of the last 60 minutes + more)
-    more     after each minute with batch:  batch got less than 90% of what it wanted: less by 0.475% of capacity;
-             else, if its pods count for more than 90% of the amount: more by 0.025%.  Between 0 and 25% of capacity
+    more     after each minute with batch:  batch got less than 90% of what it wanted: less by 0.45% of capacity;
+             else, if its pods count for more than 90% of the amount: more by 0.05%.  Between 0 and 25% of capacity
     stable   max(0, mark - margin - p95 of services' use), at most the amount
     memory   95% of capacity - highest use of services in 24 h - 5% of capacity
 
-In balance batch is a little short in 5% of minutes. CPU is soft: batch that is held back is slow, not dead. Memory is
+In balance batch is a little short in 10% of minutes. CPU is soft: batch that is held back is slow, not dead. Memory is
 hard, so it is not sold by use.
 """
 
@@ -19,7 +19,7 @@ from koord.agent.lending.minute import Capacity
 SHORT: Final = 0.9
 """Batch that got less of what it wanted was short."""
 NEARLY_ALL: Final = 0.9
-SHORT_MINUTES: Final = 0.05
+SHORT_MINUTES: Final = 0.1
 """The share of minutes that is aimed at."""
 STEP: Final = 0.005
 MOST_MORE: Final = 0.25

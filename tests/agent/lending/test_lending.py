@@ -33,7 +33,7 @@ def test_the_worked_example() -> None:
         "b": pod(8, 8),
         "c": pod(8, 3.1),
         "d": pod(8, 0.6),
-        "e": pod(8, 2, age_s=180),
+        "e": pod(8, 2, age_s=120),
     }
     total = sum(counted(before.get(uid), each, got=1.0).milli for uid, each in pods.items())
     assert NODE.mark_milli == 54_400
@@ -127,11 +127,11 @@ def test_in_balance_seven_minutes_in_a_thousand_violate() -> None:
 
 
 def test_a_young_pod_counts_for_its_request() -> None:
-    assert counted(None, pod(8, 1, age_s=299), got=1.0) == CountedPod(8000, is_young=True)
+    assert counted(None, pod(8, 1, age_s=179), got=1.0) == CountedPod(8000, is_young=True)
 
 
 def test_then_it_counts_for_what_it_used_in_that_minute() -> None:
-    assert counted(CountedPod(8000, is_young=True), pod(8, 1, age_s=300), got=1.0) == CountedPod(1000, is_young=False)
+    assert counted(CountedPod(8000, is_young=True), pod(8, 1, age_s=180), got=1.0) == CountedPod(1000, is_young=False)
     assert counted(None, pod(8, 1), got=1.0) == CountedPod(1000, is_young=False)
 
 
@@ -150,7 +150,7 @@ def test_a_pod_that_is_held_back_never_counts_for_less(before: float, used: floa
 
 @given(used=st.floats(0, 64_000), got=st.floats(0, 0.98))
 def test_a_pod_that_grows_up_while_it_is_held_back_counts_for_more_than_its_use(used: float, got: float) -> None:
-    figure = counted(CountedPod(8000, is_young=True), PodMinute(8000, used, 300), got).milli
+    figure = counted(CountedPod(8000, is_young=True), PodMinute(8000, used, 180), got).milli
     assert used <= figure <= max(8000, used)
 
 
@@ -166,9 +166,9 @@ def test_a_pod_that_is_gone_counts_for_nothing() -> None:
 def test_more_is_sold_while_batch_is_hardly_ever_short() -> None:
     pods = {"a": pod(64, 50)}
     sold_out = after(200, minute(services=10, used=50, pods=pods))
-    assert sold_out.more_milli == pytest.approx(200 * 0.00025 * 64_000)
+    assert sold_out.more_milli == pytest.approx(200 * 0.0005 * 64_000)
     short = after(1, minute(services=10, used=40, wanted=50, pods=pods), sold_out)
-    assert short.more_milli == pytest.approx(sold_out.more_milli - 0.00475 * 64_000)
+    assert short.more_milli == pytest.approx(sold_out.more_milli - 0.0045 * 64_000)
 
 
 def test_no_more_is_sold_while_there_is_room() -> None:
