@@ -49,6 +49,8 @@ class BatchPodMinutes:
     "Milli-core-seconds of work since its last checkpoint, or since its start."
     memory_bytes: Floats
     "Its request."
+    ended: Flags
+    "Whether it ended with the minute: nothing of it is left on the node."
 
 
 @dataclass(frozen=True, slots=True)

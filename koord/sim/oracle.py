@@ -23,6 +23,8 @@ from koord.sim.policies.pods import per_node
 from koord.sim.policies.policy import Band, Future, Lent, Settings
 
 AHEAD_S: Final = HOUR_MINUTES * MINUTE_S
+JUST_BELOW: Final = 1 - 1e-9
+"""Means of floats that should come to the mark may be above it by their last bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +47,18 @@ class Oracle:
         return memory
 
     def ceiling(self, memory: OracleMemory, services_milli: Floats) -> Floats:
-        return np.maximum(0.0, memory.mark - services_milli)
+        return np.maximum(0.0, memory.mark * JUST_BELOW - services_milli)
 
     def lent(self, memory: OracleMemory, minutes: NodeMinutes, future: Future) -> Lent:
         pods, count = minutes.pods, len(memory.mark)
         amount = np.maximum(0.0, memory.mark - future.services_milli(AHEAD_S))
-        room = np.maximum(0.0, amount - per_node(pods.node, pods.wanted_milli, count))
+        stays = ~pods.ended
+        room = np.maximum(0.0, amount - per_node(pods.node, pods.wanted_milli * stays, count))
         most = future.services_memory_bytes(AHEAD_S)
         return Lent(
-            cpu_milli=per_node(pods.node, pods.request_milli, count) + room,
+            cpu_milli=per_node(pods.node, pods.request_milli * stays, count) + room,
             memory_bytes=np.maximum(0.0, MEMORY_MARK * memory.capacity_bytes - most),
+            room_milli=room,
         )
 
     def evictions(self, memory: OracleMemory, minutes: NodeMinutes, ceiling_milli: Floats) -> tuple[Ints, OracleMemory]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from koord.api.configuration.slo_config_types import ColocationStrategy
 from koord.manager.colocation_settings import given
-from koord.manager.node_resource.writing import WAVERING
+from koord.manager.node_resource.writing import LEAST_SHARE, WAVERING
 from koord.sim.minutes import Flags, Floats, Ints
 from koord.sim.policies.policy import Lent
 
@@ -32,6 +32,8 @@ class Figures:
     firm_bytes: Ints
     measured_milli: Ints
     measured_bytes: Ints
+    room_milli: Ints
+    "`ABSENT` where the figure is not made of requests and room."
 
 
 @dataclass(slots=True)
@@ -71,8 +73,16 @@ class Published:
 
 
 def nothing_published(nodes: int) -> Published:
-    absent = np.full(nodes, ABSENT, np.int64)
-    none = Figures(*(absent.copy() if number < 2 else np.zeros(nodes, np.int64) for number in range(6)))
+    absent, zero = np.full(nodes, ABSENT, np.int64), np.zeros(nodes, np.int64)
+    none = Figures(
+        cpu_milli=absent.copy(),
+        memory_bytes=absent.copy(),
+        firm_milli=zero.copy(),
+        firm_bytes=zero.copy(),
+        measured_milli=zero.copy(),
+        measured_bytes=zero.copy(),
+        room_milli=absent.copy(),
+    )
     never = np.full(nodes, np.nan)
     return Published(
         absent.copy(), absent.copy(), np.zeros(nodes, np.int64), np.zeros(nodes, np.int64), never, never.copy(), none
@@ -87,7 +97,8 @@ def figures_of(lent: Lent | None, nodes: int) -> Figures:
     cpu, memory = _whole(lent.cpu_milli), _whole(lent.memory_bytes)
     cpu_measured = zero if lent.measured_milli is None else _whole(lent.measured_milli)
     memory_measured = zero if lent.measured_bytes is None else _whole(lent.measured_bytes)
-    return Figures(cpu, memory, cpu + cpu_measured, memory + memory_measured, cpu_measured, memory_measured)
+    room = np.full(nodes, ABSENT) if lent.room_milli is None else _whole(lent.room_milli)
+    return Figures(cpu, memory, cpu + cpu_measured, memory + memory_measured, cpu_measured, memory_measured, room)
 
 
 _KEEPS: Final = -2
@@ -147,19 +158,23 @@ def decide(published: Published, now_s: float, gates: Gates) -> tuple[Ints, Ints
 
 def due(published: Published, cpu: Ints, memory: Ints, now_s: float, gates: Gates) -> Flags:
     wanted = published.wanted
-    beyond = _beyond(
+    beyond_cpu = _beyond(
         published.cpu_milli,
         cpu,
         wanted.measured_milli,
         wanted.firm_milli - published.firm_milli,
         gates.difference,
-    ) | _beyond(
+    )
+    beyond_memory = _beyond(
         published.memory_bytes,
         memory,
         wanted.measured_bytes,
         wanted.firm_bytes - published.firm_bytes,
         gates.difference,
     )
+    has_room = (wanted.room_milli >= 0) & (published.cpu_milli > 0) & (cpu > 0)
+    beyond_room = _room_beyond(published.cpu_milli, cpu, wanted.room_milli, gates.difference)
+    beyond = np.where(has_room, beyond_room, beyond_cpu) | beyond_memory
     with np.errstate(invalid="ignore"):
         is_open = ~(now_s - published.written_s <= gates.seconds)
     differs = (published.cpu_milli != cpu) | (published.memory_bytes != memory)
@@ -175,6 +190,12 @@ def _beyond(published: Ints, wanted: Ints, measured: Ints, moved: Ints, threshol
     wavers = has_both & (published > 0) & (wanted > 0) & (differs <= (measured * WAVERING).astype(np.int64))
     result: Flags = np.where(beyond & wavers, np.abs(moved) * 1000 > allowed, beyond)
     return result
+
+
+def _room_beyond(published: Ints, wanted: Ints, room: Ints, threshold: Floats) -> Flags:
+    by = np.abs(wanted - published)
+    beyond: Flags = (by > LEAST_SHARE * published) & (by > threshold * np.maximum(room, room + published - wanted))
+    return beyond
 
 
 @dataclass(slots=True)

@@ -190,6 +190,7 @@ def _use(stage: Stage) -> None:
         unsaved_milli_s=stage.source.work_at(rows, table.progress_s[running])
         - stage.source.work_at(rows, table.saved_s[running]),
         memory_bytes=stage.source.tasks.request_memory_bytes[rows].astype(np.float64),
+        ended=table.progress_s[running] >= stage.source.duration_s[rows] - ENDED_S,
     )
     minutes = _minutes(stage, minute, wanted, pods, end_s)
     world.before = minute.last
@@ -197,9 +198,8 @@ def _use(stage: Stage) -> None:
     saved = running[is_saved]
     table.saved_s[saved], table.saved_at_s[saved] = table.progress_s[saved], end_s
     stage.scheduler.placing.at(end_s)
-    is_done = table.progress_s[running] >= stage.source.duration_s[rows] - ENDED_S
-    _end(stage, running[is_done])
-    _learn(stage, minutes, minute.ceiling_milli, frozenset(running[is_done].tolist()))
+    _end(stage, running[pods.ended])
+    _learn(stage, minutes, minute.ceiling_milli)
     record(stage, minutes, minute)
 
 
@@ -238,7 +238,7 @@ def _end(stage: Stage, numbers: Ints) -> None:
     world.done = numbers.tolist()
 
 
-def _learn(stage: Stage, minutes: NodeMinutes, ceiling: Floats, ended: frozenset[int]) -> None:
+def _learn(stage: Stage, minutes: NodeMinutes, ceiling: Floats) -> None:
     """Policies learn from the minute, evict, and say what nodes lend."""
     world = stage.world
     lag_s = parse_duration(stage.scenario.faults.report_lag)
@@ -248,9 +248,8 @@ def _learn(stage: Stage, minutes: NodeMinutes, ceiling: Floats, ended: frozenset
         lent, evicted = learn(lender, minutes, ceiling, ahead)
         _fill(whole, lender.rows, lent)
         for number in minutes.pods.number[evicted].tolist():
-            if number not in ended:
-                lose(stage, number, "policy")
-                wait_again(stage, number)
+            lose(stage, number, "policy")
+            wait_again(stage, number)
     world.wire.reports.append(Report(minutes.at_s, minutes.at_s + lag_s, minutes.reported, whole))
 
 

@@ -35,6 +35,7 @@ class BatchPod:
     wanted: float | None = None
     age_s: float = 3600.0
     unsaved_core_s: float = 0.0
+    ended: bool = False
 
 
 def minutes(
@@ -85,6 +86,7 @@ def pod_columns(pods: Mapping[int, BatchPod]) -> BatchPodMinutes:
         age_s=column([pod.age_s for pod in pods.values()]),
         unsaved_milli_s=column([pod.unsaved_core_s * 1000 for pod in pods.values()]),
         memory_bytes=column([float(GIB) for _ in pods]),
+        ended=np.array([pod.ended for pod in pods.values()], np.bool_),
     )
 
 

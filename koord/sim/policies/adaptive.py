@@ -125,14 +125,17 @@ class Adaptive:
 
     def lent(self, memory: AdaptiveMemory, minutes: NodeMinutes, future: Future) -> Lent:
         pods = minutes.pods
-        requested = per_node(pods.node, pods.request_milli, len(memory.capacity))
-        cpu = requested + np.maximum(0.0, _amount(memory) - memory.counted)
+        stays, count = ~pods.ended, len(memory.capacity)
+        requested = per_node(pods.node, pods.request_milli * stays, count)
+        counted = per_node(pods.node, memory.pod_counted * stays, count)
+        room = np.maximum(0.0, _amount(memory) - counted)
         most = memory.memory_by_hour.max(axis=1)
         batch_memory = sale.MEMORY_MARK * memory.capacity_bytes - most - sale.MEMORY_MARGIN * memory.capacity_bytes
         is_known = minutes.reported & (memory.minutes > 0)
         return Lent(
-            cpu_milli=np.where(is_known, cpu, np.nan),
+            cpu_milli=np.where(is_known, requested + room, np.nan),
             memory_bytes=np.where(is_known, np.maximum(0.0, batch_memory), np.nan),
+            room_milli=np.where(is_known, room, np.nan),
         )
 
     def evictions(
@@ -141,7 +144,7 @@ class Adaptive:
         starving = (memory.got_mean < eviction.STARVES) & (minutes.at_s - memory.evicted_s >= eviction.PEACE_S)
         chosen: list[int] = []
         pods = minutes.pods
-        rows = np.flatnonzero(starving[pods.node])
+        rows = np.flatnonzero(starving[pods.node] & ~pods.ended)
         rows = rows[np.argsort(pods.node[rows], kind="stable")]
         nodes, begins = np.unique(pods.node[rows], return_index=True)
         for node, node_rows in zip(nodes.tolist(), np.split(rows, begins[1:]), strict=False):

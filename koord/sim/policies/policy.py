@@ -40,6 +40,9 @@ class Lent:
     """How much of the figure was measured, and so goes up and down from one report to the next: the manager does not
     write what this explains. None: nothing."""
     measured_bytes: Floats | None = None
+    room_milli: Floats | None = None
+    """Of a figure that is made of requests and room: the room, which is what is for sale. The manager judges a change
+    by it."""
 
 
 class Future(Protocol):

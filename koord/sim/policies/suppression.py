@@ -76,7 +76,7 @@ def evictions(
             to_release(float(requests), float(limit), float(used), lower, upper, usage)
             for requests, limit, used in (mean[node], last[node])
         ]
-        chosen.extend(_freeing(pods, np.flatnonzero(pods.node == node), min(needs)))
+        chosen.extend(_freeing(pods, np.flatnonzero((pods.node == node) & ~pods.ended), min(needs)))
     return np.array(chosen, np.int64), after
 
 

@@ -33,7 +33,7 @@ PODS = st.dictionaries(
         request=st.sampled_from([1.0, 4.0, 8.0]),
         used=st.floats(0, 8),
         wanted=st.none(),
-        age_s=st.sampled_from([60.0, 299.0, 300.0, 4000.0]),
+        age_s=st.sampled_from([60.0, 179.0, 180.0, 4000.0]),
         unsaved_core_s=st.floats(0, 10_000),
     ),
 ).map(lambda pods: {number: dataclasses.replace(pod, node=number % 3) for number, pod in pods.items()})
