@@ -44,11 +44,11 @@ def report() -> str:
         for i, name in enumerate(names)
     ]
     offers = [Span(Charged("", "", ""), 0, day, 300, 900)]
-    found = of_spans(
+    worth = of_spans(
         spans, offers, {spans[1].charged: 3}, 0, day, source="Prometheus http://prometheus.monitoring:9090"
     )
     sizings = [Sizing("shop/deployment/web", 27.5, 50), Sizing("shop/statefulset/a-rather-long-name", -2, -0.5)]
-    return report_page(found, NodeSize(32, 128, 1.2), sizings)
+    return report_page(worth, NodeSize(32, 128, 1.2), sizings)
 
 
 @pytest.mark.browser

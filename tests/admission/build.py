@@ -34,9 +34,9 @@ def profile(name: str = "profile", marked: Mapping[str, str] | None = None, **sp
 
 
 def known(*profiles: dict[str, Any], **more: Any) -> ClusterFacts:
-    found = [convert(ClusterColocationProfile, each) for each in profiles]
+    cluster_colocation_profiles = [convert(ClusterColocationProfile, profile) for profile in profiles]
     defaults: dict[str, Any] = {"namespaces": NAMESPACES, "priority_classes": shipped_priority_classes()}
-    return ClusterFacts(profiles=compile_profiles(found), **{**defaults, **more})
+    return ClusterFacts(profiles=compile_profiles(cluster_colocation_profiles), **{**defaults, **more})
 
 
 def gates(text: str = "") -> dict[ManagerGate, bool]:

@@ -181,8 +181,8 @@ some_names = st.lists(names, min_size=1, max_size=2, unique=True)
 
 
 def items(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[list[dict[str, Any]]]:
-    each = st.fixed_dictionaries({"name": names}, optional=fields)
-    return st.lists(each, max_size=3, unique_by=lambda item: item["name"])
+    search_strategy = st.fixed_dictionaries({"name": names}, optional=fields)
+    return st.lists(search_strategy, max_size=3, unique_by=lambda item: item["name"])
 
 
 env = items(value=st.sampled_from(["1", "2"]))

@@ -84,7 +84,7 @@ def test_a_copy_of_a_pod_is_created_without_what_the_first_one_has() -> None:
     answer = mutate(request, KNOWN, gates())
     assert answer.object is not None
     assert answer.object["metadata"]["annotations"].keys() & {*GIVEN, "mine"} == {"mine"}
-    assert sum("dropped: only a scheduler writes it" in each for each in answer.warnings) == len(GIVEN)
+    assert sum("dropped: only a scheduler writes it" in warning for warning in answer.warnings) == len(GIVEN)
     as_scheduler = mutate(replace(request, user=SCHEDULERS[0][0]), KNOWN, gates())
     assert as_scheduler.object is not None
     assert set(GIVEN) <= as_scheduler.object["metadata"]["annotations"].keys()

@@ -68,7 +68,7 @@ def _missing(mounted: Cgroups) -> str | None:
     if os.geteuid() != 0:
         return "needs root"
     if mounted.version is Version.V1:
-        absent = [each for each in CONTROLLERS if not Path("/", mounted.name(each, "")).exists()]
+        absent = [controller for controller in CONTROLLERS if not Path("/", mounted.name(controller, "")).exists()]
     else:
         handed = Path("/", mounted.name("", ""), "cgroup.subtree_control").read_text().split()
         absent = sorted(set(UNIFIED_CONTROLLERS) - set(handed))
@@ -102,7 +102,9 @@ def _hand_down(root: Path, directory: str) -> None:
     """From the top, as runtimes do: what systemd sees no need for, it takes back."""
     above = root
     for name in directory.split("/"):
-        (above / "cgroup.subtree_control").write_text(" ".join(f"+{each}" for each in UNIFIED_CONTROLLERS))
+        (above / "cgroup.subtree_control").write_text(
+            " ".join(f"+{unified_controller}" for unified_controller in UNIFIED_CONTROLLERS)
+        )
         above /= name
 
 

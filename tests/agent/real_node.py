@@ -111,7 +111,7 @@ class RealNode:
         """Made as kubelet and a runtime would: with the directories and limits that its resources say."""
         pod = states.pod(name, qos, driver=DRIVER, **given)
         make(self.cgroups, pod.directory)
-        limits = [each.limits.get("cpu", 0) for each in pod.containers]
+        limits = [container.limits.get("cpu", 0) for container in pod.containers]
         if all(limits):
             limit_cpu(self.cgroups, pod.directory, sum(limits))
         for container, limit in zip(pod.containers, limits, strict=True):

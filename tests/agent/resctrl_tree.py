@@ -91,9 +91,9 @@ class ResctrlMachine:
         self._fill("")
 
     def cgroups(self, left: int | None = None) -> Cgroups:
-        found = Cgroups.of(ResctrlFiles(self, left))
-        found.look_for_pods_in("kubepods")
-        return found
+        cgroups = Cgroups.of(ResctrlFiles(self, left))
+        cgroups.look_for_pods_in("kubepods")
+        return cgroups
 
     def _fill(self, group: str) -> None:
         base = f"{MOUNT}/{group}" if group else MOUNT
@@ -205,4 +205,4 @@ class ResctrlMachine:
         """All that resctrl shows, and which groups there are."""
         root = self.tree.root / MOUNT
         names = [each for each in root.rglob("*") if each.name in ("schemata", "tasks")]
-        return {str(each.relative_to(root)): each.read_text() for each in names}
+        return {str(name.relative_to(root)): name.read_text() for name in names}

@@ -44,7 +44,7 @@ def stop(path: Path) -> None:
     """With all that is below, and runs there."""
     systemctl("stop", path.name)
     _until(path, exists=False)
-    _holding[:] = [each for each in _holding if each.poll() is None]
+    _holding[:] = [process for process in _holding if process.poll() is None]
 
 
 def stop_all(path: Path) -> None:

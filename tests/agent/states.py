@@ -54,8 +54,8 @@ def pod(
     resources = {"requests": dict(requests or {}), "limits": dict(limits or {})}
     specs = containers or [{"name": "main", "resources": resources}]
     statuses = [
-        {"name": each["name"], "containerID": f"containerd://{name}-{each['name']}", "state": {"running": {}}}
-        for each in specs
+        {"name": spec["name"], "containerID": f"containerd://{name}-{spec['name']}", "state": {"running": {}}}
+        for spec in specs
     ]
     raw = {
         "metadata": {
@@ -65,7 +65,7 @@ def pod(
         "status": {
             "phase": "Running",
             "containerStatuses": statuses,
-            "conditions": [{"type": each, "status": "True"} for each in conditions],
+            "conditions": [{"type": condition, "status": "True"} for condition in conditions],
         },
     }  # fmt: skip
     return pods_of([convert(RunnablePod, raw)], driver)[name]
@@ -95,7 +95,7 @@ def node(
         allocatable=amounts(shown.status.allocatable),
         slo=spec,
         qos=effective_qos_strategy(spec.resource_qos_strategy if spec else None),
-        pods={each.uid: each for each in pods},
+        pods={pod.uid: pod for pod in pods},
         topology=found,
         driver=CgroupDriver.CGROUPFS,
         kubelet=kubelet or Kubelet(),
@@ -113,11 +113,11 @@ def samples(now: Mapping[Series, float]) -> Samples:
 def delivered(state: NodeState, wishes: Iterable[Wish]) -> list[Write]:
     """Wishes with the places where their targets lie on the node."""
     where, found = delivery.places(state), []
-    for each in wishes:
-        assert isinstance(each.setting, Knob)
-        directory = each.target.name if each.target.level is Level.CGROUP else where.get(each.target)
+    for wish in wishes:
+        assert isinstance(wish.setting, Knob)
+        directory = wish.target.name if wish.target.level is Level.CGROUP else where.get(wish.target)
         if directory is not None:
-            found.append(Write(each.setting, directory, each.value, each.by, each.why, own=each.own))
+            found.append(Write(wish.setting, directory, wish.value, wish.by, wish.why, own=wish.own))
     return found
 
 

@@ -42,17 +42,17 @@ def test_it_is_answered_for_as_when_its_spec_is_known(driver: CgroupDriver) -> N
     for name in ("", "main", "init"):
         asking = Asking(told("BE", **annotations), name)
         assert answer(state, guessed, asking) == answer(state, whole, asking)
-    found = answer(state, guessed, Asking(told("BE"), "main"))
-    assert (found.cpu_quota_us, found.cpu_shares, found.memory_limit_bytes) == (50_000, 512, 1 << 30)
-    assert found.oom_score_adj == 900
-    assert found.why
+    adjustment = answer(state, guessed, Asking(told("BE"), "main"))
+    assert (adjustment.cpu_quota_us, adjustment.cpu_shares, adjustment.memory_limit_bytes) == (50_000, 512, 1 << 30)
+    assert adjustment.oom_score_adj == 900
+    assert adjustment.why
 
 
 def test_cpus_of_its_own_need_no_quota() -> None:
     state = node(slo={})
     pod = announced(told("LSR", "", **{STATUS: '{"cpuset": "0-1"}'}), CgroupDriver.CGROUPFS)
-    found = answer(state, pod, Asking(told("LSR"), "main"))
-    assert (found.cpus, found.cpu_quota_us, found.cpu_period_us) == ("0-1", -1, None)
+    adjustment = answer(state, pod, Asking(told("LSR"), "main"))
+    assert (adjustment.cpus, adjustment.cpu_quota_us, adjustment.cpu_period_us) == ("0-1", -1, None)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_an_update_with_another_quota_than_the_limit_says_is_a_resize(quota: int
 def test_a_resize_that_kubelet_does_not_carry_out_changes_no_limit(conditions: list[str], limit: int) -> None:
     spec = {"containers": [{"name": "main", "resources": {"limits": {"cpu": "8"}}}]}
     given = [{"name": "main", "resources": {"limits": {"cpu": "2"}}}]
-    said = [{"type": each, "status": "True", "reason": "Deferred"} for each in conditions]
+    said = [{"type": condition, "status": "True", "reason": "Deferred"} for condition in conditions]
     status = {"containerStatuses": given, "conditions": said}
     raw = convert(RunnablePod, {"metadata": {"uid": "u1"}, "spec": spec, "status": status})
     pod = pod_of(raw, CgroupDriver.SYSTEMD)

@@ -90,7 +90,7 @@ def tree(request: pytest.FixtureRequest, tmp_path: Path) -> Tree:
 def files_of(tree: Tree) -> dict[Path, bytes]:
     kept = {"cpu.stat", "memory.stat", "memory.current", "cpuacct.usage", "memory.usage_in_bytes"}
     cgroups = (each for each in (tree.root / "sys/fs/cgroup").rglob("*") if each.is_file() and each.name not in kept)
-    return {each: each.read_bytes() for each in cgroups}
+    return {cgroup: cgroup.read_bytes() for cgroup in cgroups}
 
 
 def test_best_effort_yields_and_comes_back(tree: Tree) -> None:
@@ -208,7 +208,7 @@ def test_identity_on_a_mainline_kernel(tree: Tree) -> None:
 @pytest.mark.parametrize("anolis", [True, False])
 def test_what_this_kernel_can_do(tmp_path: Path, anolis: bool) -> None:
     tree = Tree(tmp_path, Version.V1, CgroupDriver.CGROUPFS, anolis=anolis)
-    found = {each.name: each for each in features(tree.cgroups, "kubepods")}
+    found = {feature.name: feature for feature in features(tree.cgroups, "kubepods")}
     assert found["group identity"].is_there == anolis
     assert found["idle class"].is_there
     assert found["slowed memory"].is_there == anolis

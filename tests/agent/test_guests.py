@@ -60,7 +60,7 @@ def container(name: str, cpu: str = "1", directory: str = "") -> ContainerInfo:
 
 def with_yarn(state: NodeState, *names: str) -> NodeState:
     assert state.slo is not None
-    return replace(state, guests=guests_of(container(each) for each in names), slo=with_guests(state.slo))
+    return replace(state, guests=guests_of(container(name) for name in names), slo=with_guests(state.slo))
 
 
 def full(*pods: Any) -> NodeState:
@@ -71,7 +71,7 @@ def full(*pods: Any) -> NodeState:
 def evicted(strategy: Any, state: NodeState, used: Any, gates: dict[AgentGate, bool], *gone: str) -> list[str]:
     decision = evicting(strategy, state, used, gates, gone, NOW - 1000, NOW)
     assert decision is not None
-    return [each.pod.meta.name for each in decision.evictions]
+    return [eviction.pod.meta.name for eviction in decision.evictions]
 
 
 def test_memory_is_released_by_containers_in_the_copilots_order_and_then_by_pods() -> None:
@@ -112,7 +112,7 @@ def test_suppress_takes_yarn_for_best_effort_and_not_for_the_system() -> None:
 
 def test_yarn_is_a_host_application_once() -> None:
     once = with_guests(NodeSLOSpec())
-    assert [each.name for each in once.host_applications] == ["hadoop-yarn"]
+    assert [application.name for application in once.host_applications] == ["hadoop-yarn"]
     assert with_guests(once) is once
 
 
@@ -154,13 +154,13 @@ async def test_the_agent_has_a_real_container_ended_by_a_real_copilot_of_root_al
                 "kubernetes.io/batch-memory": GIB // 2,
             }
             done: list[Eviction] = []
-            api, told, requests = cast(Any, None), EventLog(), Pending()
-            events, audit, clock = cast(Any, told), Audit(), SystemClock()
+            api, event_log, requests = cast(Any, None), EventLog(), Pending()
+            events, audit, clock = cast(Any, event_log), Audit(), SystemClock()
             evictor = Evictor(api, requests, events, audit, clock, cgroups, done.append, Node, copilot=client)
             evictor.evict(Eviction(client.guests[OLD.id], "memory_evict", "BEMemoryEvict", "memory is short"))
             await requests.answered()
-            assert [each.pod.uid for each in done] == [OLD.id]
-            assert told.notes[0][0] == "YarnContainerEnded"
+            assert [eviction.pod.uid for eviction in done] == [OLD.id]
+            assert event_log.notes[0][0] == "YarnContainerEnded"
             await eventually(lambda: list(client.guests) == [MASTER.id])
             assert nm.alive() == [MASTER.id]
             # Whoever else made the socket could name any cgroup.

@@ -110,7 +110,7 @@ class Asked:
         return self.tree.root.parent / "state"
 
     def shown(self) -> dict[Path, bytes]:
-        return {each: each.read_bytes() for each in self.files}
+        return {file: file.read_bytes() for file in self.files}
 
 
 @pytest.fixture(params=[(version, driver) for version in Version for driver in CgroupDriver], ids="-".join)
@@ -130,7 +130,7 @@ def test_it_says_what_it_would_write_and_writes_nothing(asked: Asked) -> None:
     assert all(each["old"] == "0-7" for each in suppressed)
     assert all((asked.tree.root / each["file"]).exists() for each in answer["writes"])
     assert answer["nodeMetric"]["nodeMetric"]["nodeUsage"]["resources"]["cpu"] == "4"
-    assert {each: each.read_bytes() for each in asked.files} == asked.files
+    assert {file: file.read_bytes() for file in asked.files} == asked.files
 
 
 def test_it_says_what_files_would_show(asked: Asked) -> None:
@@ -191,17 +191,17 @@ def test_it_says_that_there_is_no_resctrl(asked: Asked) -> None:
 def test_a_real_round_writes_with_a_record_and_restore_puts_all_back(asked: Asked) -> None:
     result = asked.really(NODE, SLO, WEB, JOB, metric())
     assert result.return_value == 0
-    changed = {each for each in asked.files if each.read_bytes() != asked.files[each]}
+    changed = {file for file in asked.files if file.read_bytes() != asked.files[file]}
     assert changed
     assert all(str(each.relative_to(asked.tree.root)) in result.stdout for each in changed)
     roots = ("--state-dir", str(asked.state), "--host-root", str(asked.tree.root))
     assert f"written; koord agent restore {' '.join(roots)} puts back" in result.stderr
-    told = CliRunner().invoke(agent, ["audit", "--state-dir", str(asked.state)], standalone_mode=False)
-    assert "cpu_suppress" in told.stdout
+    result = CliRunner().invoke(agent, ["audit", "--state-dir", str(asked.state)], standalone_mode=False)
+    assert "cpu_suppress" in result.stdout
     restored = CliRunner().invoke(agent, ["restore", *roots], standalone_mode=False, catch_exceptions=False)
     assert restored.return_value == 0
     # What a composed file shows is what was written; the kernel would show the same amount in its own words.
-    assert {each: each.read_bytes().strip() for each in asked.files} == {
+    assert {file: file.read_bytes().strip() for file in asked.files} == {
         each: text.strip() for each, text in asked.files.items()
     }
 

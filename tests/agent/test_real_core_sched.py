@@ -74,8 +74,8 @@ def test_two_groups_never_run_beside_each_other_on_one_core(node: RealNode) -> N
     web, job = node.pod("web", "LS", requests={"cpu": "1"}), node.pod("job", "BE")
     with ExitStack() as running:
         burners = []
-        for cpu, each in zip(sorted(pair), (web, job), strict=True):
-            burners.append(running.enter_context(Process(node.cgroups, each.containers[0].directory, burn)).pid)
+        for cpu, pod in zip(sorted(pair), (web, job), strict=True):
+            burners.append(running.enter_context(Process(node.cgroups, pod.containers[0].directory, burn)).pid)
             os.sched_setaffinity(burners[-1], {cpu})
         apart = _cores(burners)
         node.reconciled()

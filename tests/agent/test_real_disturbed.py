@@ -198,11 +198,11 @@ def test_killed_at_any_point_the_next_start_converges_and_restore_gives_all_back
 
 
 def restore(node: RealNode, before: dict[str, str], where: str) -> None:
-    told = CliRunner().invoke(
+    result = CliRunner().invoke(
         command,
         ["--cgroup-root", node.cgroups.root, "--state-dir", str(node.state_dir), "restore"],
         standalone_mode=False,
     )
-    assert told.exception is None, (where, told.exception)
-    assert told.return_value == 0, (where, told.stderr)
+    assert result.exception is None, (where, result.exception)
+    assert result.return_value == 0, (where, result.stderr)
     assert node.settings() == before, where

@@ -60,21 +60,21 @@ def watched_node(state_dir: Path) -> Iterator[RealNode]:
 
 
 def windows(node: RealNode, count: int) -> list[Finding]:
-    return [each for done in node.rounds(count, WINDOW_S) for each in done.findings]
+    return [finding for done in node.rounds(count, WINDOW_S) for finding in done.findings]
 
 
 def told(findings: list[Finding]) -> list[tuple[Step, str]]:
-    return [(each.taken.step, each.taken.uid) for each in findings]
+    return [(finding.taken.step, finding.taken.uid) for finding in findings]
 
 
 def until_held(node: RealNode, uid: str) -> list[Finding]:
     """What is found until a pod is held back. What others run on the machine may spoil a window or two."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for _ in range(MOST_WINDOWS):
-        found += windows(node, 1)
-        if (Step.HELD_BACK, uid) in told(found):
-            return found
-    raise AssertionError([sentence(each.episode, str, float) for each in found])
+        findings += windows(node, 1)
+        if (Step.HELD_BACK, uid) in told(findings):
+            return findings
+    raise AssertionError([sentence(finding.episode, str, float) for finding in findings])
 
 
 def test_a_spinner_beside_a_periodic_task_is_named_and_held_back_and_all_is_put_back(tmp_path: Path) -> None:
@@ -89,9 +89,11 @@ def test_a_spinner_beside_a_periodic_task_is_named_and_held_back_and_all_is_put_
         calm = windows(node, 1 + LEARNING)
         running.enter_context(Process(node.cgroups, build.containers[0].directory, burn_on(cpu)))
         # Three windows, where nothing else runs on the machine.
-        found = until_held(node, "build")
-        assert not any(each.uid == "idle" for told in calm + found for each in told.episode.suspects.listed)
-        assert "build used more CPU meanwhile" in sentence(found[-1].episode, str, float)
+        findings = until_held(node, "build")
+        assert not any(
+            suspect.uid == "idle" for finding in calm + findings for suspect in finding.episode.suspects.listed
+        )
+        assert "build used more CPU meanwhile" in sentence(findings[-1].episode, str, float)
         held = node.cgroups.get(CPU_QUOTA, build.directory)
         assert isinstance(held, int)
         assert 10_000 <= held <= 30_000, "a quarter of one CPU"
@@ -110,8 +112,8 @@ def throttled_beside_burners(state_dir: Path) -> list[tuple[Step, str]]:
         cpu, *others = sorted(node.topology.all)
         running.enter_context(Process(node.cgroups, container, periodic_on(cpu)))
         windows(node, 1 + LEARNING)
-        for each in others:
-            running.enter_context(Process(node.cgroups, build.containers[0].directory, burn_on(each)))
+        for other in others:
+            running.enter_context(Process(node.cgroups, build.containers[0].directory, burn_on(other)))
         running.enter_context(Process(node.cgroups, container, burn_on(cpu)))
         return told(windows(node, 5))
 

@@ -163,10 +163,14 @@ def test_services_make_room_for_a_pod_with_cpus_of_its_own_below_running_childre
         containers = [{"name": each, "resources": {"requests": {"cpu": "100m"}}} for each in ("a", "b")]
         web = node.pod("web", "LS", containers=containers)
         before = node.settings()
-        directories = [node.directory(KubeQoS.BURSTABLE), web.directory, *(each.directory for each in web.containers)]
+        directories = [
+            node.directory(KubeQoS.BURSTABLE),
+            web.directory,
+            *(container.directory for container in web.containers),
+        ]
         sleepers = [
-            running.enter_context(Process(node.cgroups, each.directory, lambda: time.sleep(600)))
-            for each in web.containers
+            running.enter_context(Process(node.cgroups, container.directory, lambda: time.sleep(600)))
+            for container in web.containers
         ]
         everything = node.topology.all
         for given in (first, second):
@@ -175,12 +179,12 @@ def test_services_make_room_for_a_pod_with_cpus_of_its_own_below_running_childre
             assert not done.refused
             for directory in directories:
                 assert node.cpus(directory) == everything - CPUSet([given])
-            assert [allowed_cpus(each.pid) for each in sleepers] == [everything - CPUSet([given])] * 2
+            assert [allowed_cpus(sleeper.pid) for sleeper in sleepers] == [everything - CPUSet([given])] * 2
             if given == first:
                 node.drop(pod)
         node.drop(pod)
         assert not node.round().outcome.refused
-        assert [allowed_cpus(each.pid) for each in sleepers] == [everything] * 2
+        assert [allowed_cpus(sleeper.pid) for sleeper in sleepers] == [everything] * 2
         assert node.settings() == before
 
 

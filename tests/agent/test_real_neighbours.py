@@ -109,7 +109,7 @@ def test_a_pod_whose_quota_was_raised_can_be_resized_in_place(node: RealNode) ->
     web = node.pod("web", "LS", containers=two("500m", "700m"))
     before = node.all_files()
     throttled(node, web, 8)
-    first, second = (each.directory for each in web.containers)
+    first, second = (container.directory for container in web.containers)
     assert node.cgroups.get(CPU_QUOTA, second) == 210_000
     assert node.cgroups.get(CPU_BURST, first) == 50_000
     wanted: dict[str, Any] = {"containers": two("200m", "700m"), "driver": DRIVER}
@@ -135,9 +135,9 @@ def test_at_a_runtimes_word_that_a_pod_is_resized_it_alone_is_left_to_kubelet(no
     web = node.pod("web", "LS", containers=two("500m", "700m"))
     throttled(node, web, 3)
     assert not node.agent.stood_aside(web, node.now_s).refused
-    directories = (web.directory, *(each.directory for each in web.containers))
-    assert [node.cgroups.get(CPU_QUOTA, each) for each in directories] == [120_000, 50_000, 70_000]
-    assert [node.cgroups.get(CPU_BURST, each) for each in directories] == [0, 0, 0]
+    directories = (web.directory, *(container.directory for container in web.containers))
+    assert [node.cgroups.get(CPU_QUOTA, directory) for directory in directories] == [120_000, 50_000, 70_000]
+    assert [node.cgroups.get(CPU_BURST, directory) for directory in directories] == [0, 0, 0]
     assert node.cgroups.get(CPU_BURST, other.directory) == 120_000
     assert not node.agent.executor.restore_all(node.now_s).refused
     assert {file: text for file, text in node.all_files().items() if file in before} == before
@@ -165,7 +165,7 @@ def test_all_of_best_effort_is_held_to_less_than_one_of_its_pods_was_before(node
     before, inside = node.all_files(), (job.directory, job.containers[0].directory)
 
     def held(directories: Collection[str], quota_us: int, by: str) -> None:
-        writes = [Write(CPU_QUOTA, each, quota_us, by, "") for each in directories]
+        writes = [Write(CPU_QUOTA, directory, quota_us, by, "") for directory in directories]
         node.later_s += 1
         assert not executor.apply(writes, {by}, node.now_s).refused
 

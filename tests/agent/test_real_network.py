@@ -78,13 +78,13 @@ class Host:
             return {str(each): of for each, of in packets.classes(socket, 4).items()}
 
     def restore(self) -> None:
-        told = CliRunner().invoke(
+        result = CliRunner().invoke(
             command,
             ["--host-root", str(self.root), "--state-dir", str(self.state_dir), "restore"],
             standalone_mode=False,
         )
-        assert told.exception is None, told.exception
-        assert told.return_value == 0, told.stderr
+        assert result.exception is None, result.exception
+        assert result.return_value == 0, result.stderr
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_classes_are_made_once_and_all_is_put_back(tmp_path: Path, spaces: Names
         ("1:4 parent 1:1 prio 3", "2Gbit", "8Gbit"),
         (f"{own} parent 1:1 prio 3", "80Mbit", "80Mbit"),
     ):
-        (line,) = [each for each in told.splitlines() if each.startswith(f"class htb {name} ")]
+        (line,) = [line for line in told.splitlines() if line.startswith(f"class htb {name} ")]
         assert f" rate {rate} ceil {ceil} " in line
     assert host.classes() == {POD_ADDRESS: queues.handle_of(own)}
     assert "rate 80Mbit" in run("tc", "-n", spaces.pod, "qdisc", "show", "dev", "eth0")
@@ -164,7 +164,9 @@ def test_a_queue_of_somebody_else_is_left_and_told(tmp_path: Path, spaces: Names
     done = host.round()
     assert not done.outcome.done
     assert not done.outcome.refused
-    assert [(each.pod.key if each.pod else "", "another program" in each.why) for each in done.problems] == [
+    assert [
+        (problem.pod.key if problem.pod else "", "another program" in problem.why) for problem in done.problems
+    ] == [
         ("", True),
         ("ns/web", True),
     ]

@@ -166,7 +166,7 @@ def test_where_other_processes_are_seen_nothing_is_put_back(node: RealNode, tmp_
         (tmp_path / "sys").symlink_to("/sys")
         elsewhere = Cgroups(Files(str(tmp_path)), node.cgroups.version, node.cgroups.root)
         executor = Executor(elsewhere, read_ledger(node.state_dir))
-        told = [each.error for each in executor.restore_all(node.now_s).refused]
+        told = [refused_write.error for refused_write in executor.restore_all(node.now_s).refused]
         assert any("does not see the host's processes" in each for each in told), told
         assert slice_of(process.pid) == LONG
 

@@ -45,21 +45,21 @@ def test_hooks_answer_for_a_container_before_it_exists() -> None:
     job = to_come("BE", batch, **{"koordinator.sh/oom-score-adj": "900"})
     assert not job.containers[0].directory
     found = wishes_for(state, job, job.containers[0])
-    assert {each.target for each in found} == {wish.container("u1", "main")}
-    assert {each.setting: each.value for each in found} == {
+    assert {wish.target for wish in found} == {wish.container("u1", "main")}
+    assert {wish.setting: wish.value for wish in found} == {
         CPU_SHARES: 512,
         CPU_QUOTA: 50_000,
         MEMORY_LIMIT: 1 << 30,
         OOM_SCORE_ADJ: 900,
     }
-    assert {each.target for each in wishes_for(state, job)} == {wish.pod("u1")}
+    assert {wish.target for wish in wishes_for(state, job)} == {wish.pod("u1")}
 
 
 def test_of_two_hooks_on_one_setting_the_later_counts_before_it_exists_too() -> None:
     """Its CPUs are its limit: the quota that normalisation would give is not its."""
     state = replace(node(slo={}), gates=ALL_ON)
     own = to_come("LSR", {"cpu": "2", "memory": "1Gi"}, **{STATUS: '{"cpuset": "2-3"}'})
-    found = {each.setting: each.value for each in wishes_for(state, own, own.containers[0])}
+    found = {wish.setting: wish.value for wish in wishes_for(state, own, own.containers[0])}
     assert found == {CPUSET_CPUS: CPUSet([2, 3]), CPU_QUOTA: -1}
 
 
@@ -81,7 +81,7 @@ def test_what_only_a_container_to_come_can_have_is_left_to_whoever_makes_it(tmp_
     web = pod("web", "LS")
     state = replace(node(web, slo={}), gates=ALL_ON)
     found = wishes_for(state, web, web.containers[0], hooks=(*HOOKS, hook))
-    assert {type(each.setting) for each in found} >= {Env, Device, Mount}
+    assert {type(wish.setting) for wish in found} >= {Env, Device, Mount}
     tree = Tree(tmp_path, Version.V2, CgroupDriver.CGROUPFS)
     tree.pod("web", KubeQoS.BEST_EFFORT, "web-main")
     assert Delivery(tree.cgroups).writes([hook.wishes(state)], state) == []
@@ -100,7 +100,7 @@ def test_every_level_has_its_place(tmp_path: Path) -> None:
         wish.cgroup("kubepods/guest"): "kubepods/guest",
     }
     wishes = tuple(Wish(target, CPU_SHARES, 2, "test", "why") for target in (*targets, wish.pod("gone")))
-    assert [each.directory for each in Delivery(tree.cgroups).writes([wishes], state)] == list(targets.values())
+    assert [write.directory for write in Delivery(tree.cgroups).writes([wishes], state)] == list(targets.values())
 
 
 def test_a_strategy_is_a_value_with_a_memory_of_its_own(tmp_path: Path) -> None:

@@ -115,9 +115,9 @@ class Tree:
 
     @property
     def cgroups(self) -> Cgroups:
-        found = Cgroups.of(self.files)
-        found.look_for_pods_in(qos_dir(KubeQoS.GUARANTEED, self.driver))
-        return found
+        cgroups = Cgroups.of(self.files)
+        cgroups.look_for_pods_in(qos_dir(KubeQoS.GUARANTEED, self.driver))
+        return cgroups
 
     @property
     def cpu_count(self) -> int:

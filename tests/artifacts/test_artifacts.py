@@ -98,9 +98,10 @@ def locked(python: str = "3.11", machine: str = "x86_64") -> dict[str, str]:
     there = {"python_version": python, "python_full_version": f"{python}.0", "platform_machine": machine}
     wanted = [Requirement(line) for line in listed.splitlines() if line and not line.startswith("#")]
     return {
-        each.name: str(each.specifier).removeprefix("==")
-        for each in wanted
-        if each.marker is None or each.marker.evaluate({**there, "sys_platform": "linux", "os_name": "posix"})
+        requirement.name: str(requirement.specifier).removeprefix("==")
+        for requirement in wanted
+        if requirement.marker is None
+        or requirement.marker.evaluate({**there, "sys_platform": "linux", "os_name": "posix"})
     }
 
 

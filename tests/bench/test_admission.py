@@ -12,5 +12,5 @@ def test_every_case_gives_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "QUICK", Size(pods=50, seconds=0.3))
     results = admission.run(quick=True)
     assert len(results) == 6
-    assert all(found.value > 0 for found in results)
-    assert {found.metric: found.goal for found in results}["CPU of both questions, p99"] == 1000
+    assert all(result.value > 0 for result in results)
+    assert {result.metric: result.goal for result in results}["CPU of both questions, p99"] == 1000

@@ -12,5 +12,5 @@ def test_every_case_gives_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent, "QUICK", Size(pods=4, many_pods=8, warm_s=0.5, part_s=1, parts=2))
     results = agent.run(quick=True)
     assert len(results) == 6
-    assert all(found.value > 0 for found in results if "growth" not in found.metric)
-    assert {found.goal for found in results} == {None}, "goals are for the full size"
+    assert all(result.value > 0 for result in results if "growth" not in result.metric)
+    assert {result.goal for result in results} == {None}, "goals are for the full size"

@@ -19,7 +19,9 @@ from koord_bench.colocation_visit import CONTROLLED, PROTECTED, SUPPRESSED, UNPR
 from koord_bench.harness import Report, Result
 from tests.waiting import until
 
-CPU, CACHE, DISK = (next(each for each in NEIGHBOURS if each.name == name) for name in ("cpu", "cache", "disk"))
+CPU, CACHE, DISK = (
+    next(neighbour for neighbour in NEIGHBOURS if neighbour.name == name) for name in ("cpu", "cache", "disk")
+)
 
 
 def figures(p99_ms: float, best_effort: float = 0.9, off_budget: float | None = None) -> ServiceFigures:
@@ -44,7 +46,7 @@ def visits(neighbour: Neighbour, *of: Visit, has_resctrl: bool = False) -> list[
 
 
 def found(of: list[Result], way: str, metric: str) -> Result:
-    return next(each for each in of if each.case.endswith(f", {way}") and each.metric == metric)
+    return next(result for result in of if result.case.endswith(f", {way}") and result.metric == metric)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_without_resctrl_who_thrashes_the_cache_is_to_be_named_and_held_back(
 
 def test_nobody_is_to_be_named_where_nobody_suffers() -> None:
     of = visits(CACHE, visit(3.0))
-    assert not any(each.metric == "named after" for each in of)
+    assert not any(result.metric == "named after" for result in of)
 
 
 def test_with_resctrl_the_cache_is_protected_like_all_else() -> None:
@@ -102,7 +104,7 @@ def test_who_lives_on_the_disk_is_to_write_what_it_writes_unprotected() -> None:
     of = visits(DISK, waiting)
     assert found(of, PROTECTED, "written, of unprotected").value == pytest.approx(0.9)
     assert found(of, PROTECTED, "written, of unprotected").met
-    assert not any(each.metric == "idle CPU used" for each in of)
+    assert not any(result.metric == "idle CPU used" for result in of)
     assert "90%" in colocation_table.table(of).splitlines()[1]
 
 

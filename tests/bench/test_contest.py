@@ -60,9 +60,9 @@ def bound(core: Core, workload: Workload) -> list[str]:
     placed = []
     while (decision := core.decide()) is not None:
         assert isinstance(decision, Bind), decision
-        placed += [each.ask.pod.metadata.name for each in decision.members]
-        for each in decision.members:
-            core.bound(decision, each.ask)
+        placed += [member.ask.pod.metadata.name for member in decision.members]
+        for member in decision.members:
+            core.bound(decision, member.ask)
     return placed
 
 
@@ -85,8 +85,8 @@ def test_mixed_pods_use_what_the_plugins_are_for() -> None:
     assert asked[names.RESOURCE_GPU_CORE] == 4
     assert asked[names.RESOURCE_BATCH_CPU] == 8
     labels = [pod["metadata"]["labels"] for pod in workload.pods]
-    assert sum(each.get(names.LABEL_QOS_CLASS) == "LSR" for each in labels) == 8
-    owners = sum(each["app"] == "owner" for each in labels)
+    assert sum(label.get(names.LABEL_QOS_CLASS) == "LSR" for label in labels) == 8
+    owners = sum(label["app"] == "owner" for label in labels)
     assert owners == contest.OWNERS * len(workload.before)
 
 

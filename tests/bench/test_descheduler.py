@@ -6,7 +6,7 @@ from koord_bench import descheduler
 
 
 def test_a_quick_run_moves_pods_and_measures_every_figure() -> None:
-    found = {(each.case, each.metric): each.value for each in descheduler.run(True, lambda text: None)}
+    found = {(result.case, result.metric): result.value for result in descheduler.run(True, lambda text: None)}
     assert found["100 nodes, 3000 pods", "pods moved"] > 0
     assert found["50 moves under way", "a step, p99"] > 0
     assert {metric for _, metric in found} == {

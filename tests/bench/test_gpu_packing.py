@@ -155,7 +155,9 @@ def test_the_command_prints_a_table_json_and_a_picture(tmp_path: Path, capsys: p
     assert koord([*command, "--load", "1", "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     measures = ("refused", "refused pods")
-    assert {each["metric"] for each in found} == {f"{each}, {name}" for each in measures for name in (FGD, SHADOW)}
+    assert {each["metric"] for each in found} == {
+        f"{measure}, {name}" for measure in measures for name in (FGD, SHADOW)
+    }
 
 
 def test_everything_is_inside_the_picture() -> None:

@@ -19,7 +19,7 @@ TINY = Size(decoded=50, decoded_official=20, listed=1100, rows=600, events=300, 
 def test_every_case_gives_a_figure_beside_its_baseline() -> None:
     pytest.importorskip("kubernetes")
     results = measure(Report("informer", quick=True), TINY)
-    assert [(found.case, found.metric) for found in results] == [
+    assert [(result.case, result.metric) for result in results] == [
         ("decode", "speed"),
         ("decode", "memory"),
         ("list 1100 pods", "CPU"),
@@ -27,10 +27,10 @@ def test_every_case_gives_a_figure_beside_its_baseline() -> None:
         ("rows", "memory"),
         ("watch", "speed"),
     ]
-    for found in results:
-        assert found.value > 0
-        assert found.baseline is not None
-        assert set(msgspec.to_builtins(found)) >= {"bench", "case", "metric", "value", "unit", "baseline", "ratio"}
+    for result in results:
+        assert result.value > 0
+        assert result.baseline is not None
+        assert set(msgspec.to_builtins(result)) >= {"bench", "case", "metric", "value", "unit", "baseline", "ratio"}
 
 
 def row(value: float, case: str = "c", **options: Any) -> Result:
@@ -44,9 +44,9 @@ def row(value: float, case: str = "c", **options: Any) -> Result:
     [(True, 100.0, 2.0, 50.0), (False, 2.0, 100.0, 50.0), (False, 100.0, 2.0, 0.02)],
 )
 def test_a_ratio_above_one_is_always_better(more_is_better: bool, value: float, baseline: float, ratio: float) -> None:
-    found = row(value, baseline=baseline, more_is_better=more_is_better, ratio_goal=10)
-    assert found.ratio == pytest.approx(ratio)
-    assert found.met is (ratio >= 10)
+    result = row(value, baseline=baseline, more_is_better=more_is_better, ratio_goal=10)
+    assert result.ratio == pytest.approx(ratio)
+    assert result.met is (ratio >= 10)
 
 
 def test_an_absolute_goal_needs_no_baseline() -> None:
@@ -58,7 +58,7 @@ def test_a_quick_run_has_only_goals_for_any_size() -> None:
     case = Report("b", quick=True).case("c")
     case.add("m", 5.0, "u", goal=6.0)
     case.add("m", 5.0, "u", goal=6.0, at_any_size=True)
-    assert [found.goal for found in case.report.rows] == [None, 6.0]
+    assert [row.goal for row in case.report.rows] == [None, 6.0]
 
 
 def test_contenders_take_turns_in_both_directions() -> None:

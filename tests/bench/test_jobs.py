@@ -6,8 +6,8 @@ from koord_bench import jobs, quota_trees
 
 
 def test_three_of_ten_gangs_do_not_fit_and_are_tried_again() -> None:
-    found = jobs.decided(nodes=200, gangs=20)
-    assert (found.pods, found.failed, len(found.retries_s)) == (2 * sum(jobs.SIZES), 6, 6)
+    gang_decisions = jobs.decided(nodes=200, gangs=20)
+    assert (gang_decisions.pods, gang_decisions.failed, len(gang_decisions.retries_s)) == (2 * sum(jobs.SIZES), 6, 6)
 
 
 def test_all_alike_members_have_their_places() -> None:
@@ -15,6 +15,6 @@ def test_all_alike_members_have_their_places() -> None:
 
 
 def test_quotas_of_all_levels_are_asked() -> None:
-    found = quota_trees.measured((2, 2, 2), pods=50)
-    assert found.quotas == 14
-    assert found.check_us > 0
+    quota_costs = quota_trees.measured((2, 2, 2), pods=50)
+    assert quota_costs.quotas == 14
+    assert quota_costs.check_us > 0

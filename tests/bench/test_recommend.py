@@ -52,7 +52,7 @@ def test_no_hour_is_judged_by_what_was_only_known_after_it() -> None:
 
 
 def test_made_up_machines_stand_in_for_the_trace() -> None:
-    found = {each.metric: each for each in run(quick=True)}
+    found = {result.metric: result for result in run(quick=True)}
     assert found["hours above the target, by their mean"].met
 
 

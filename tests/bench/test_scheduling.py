@@ -15,7 +15,7 @@ def test_every_figure_of_the_embedded_server_is_there(monkeypatch: pytest.Monkey
     monkeypatch.setattr(scheduling, "QUICK", TINY)
     monkeypatch.setattr(scheduling, "_side_by_side", lambda *_: None)
     monkeypatch.setattr(scheduling, "_every_plugin", lambda *_: None)
-    results = {found.metric: found for found in scheduling.run(quick=True)}
+    results = {result.metric: result for result in scheduling.run(quick=True)}
     assert set(results) == {
         "bound pods",
         "writes",
@@ -26,7 +26,7 @@ def test_every_figure_of_the_embedded_server_is_there(monkeypatch: pytest.Monkey
         "created to bound, p50",
         "created to bound, p99",
     }
-    assert all(found.value > 0 for found in results.values())
+    assert all(result.value > 0 for result in results.values())
     # The pod, its binding and the event of it, and that it runs.
     assert 4 <= results["writes"].value < 12
     assert results["created to bound, p50"].value <= results["created to bound, p99"].value

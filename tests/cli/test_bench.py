@@ -24,9 +24,11 @@ def _nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize("output", ["table", "json"])
 def test_a_figure_without_a_baseline_comes_with_the_reason(output: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", "apiserver", "-o", output]) == 0
-    told = capsys.readouterr()
-    assert "note: apiserver has no baseline from kube-apiserver, etcd: not found where $KUBEBUILDER_ASSETS" in told.err
-    assert "note" not in told.out
+    captured = capsys.readouterr()
+    assert (
+        "note: apiserver has no baseline from kube-apiserver, etcd: not found where $KUBEBUILDER_ASSETS" in captured.err
+    )
+    assert "note" not in captured.out
 
 
 def test_what_takes_long_is_said_before(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,8 +47,8 @@ async def real(control_plane: ControlPlane) -> AsyncIterator[Client]:
         await fresh(client)
         yield client
         # Others look at this control plane too.
-        for each in await client.list(kinds.NODES):
-            await client.delete(kinds.NODES, each.metadata.name)
+        for node in await client.list(kinds.NODES):
+            await client.delete(kinds.NODES, node.metadata.name)
 
 
 def batch_pod(name: str, **spec: Any) -> dict[str, Any]:
@@ -92,16 +92,16 @@ async def test_off_takes_back_at_once_and_on_lends_again(client: Client, how: st
     async with AsyncExitStack() as stack:
         if managed:
             await stack.enter_async_context(managing(client))
-        told = await off(client, scope)
+        result = await off(client, scope)
         assert await lent(client, "n1") is None
-        assert not told.nodes["n1"].on
-        assert told.nodes["n1"].lends == {}
+        assert not result.nodes["n1"].on
+        assert result.nodes["n1"].lends == {}
         assert await lent(client, "n2") == (None if how == "cluster" else 35900)
         if managed:
             # A report, and the manager still lends nothing.
             await report(client, "n1")
-        told = await on(client, scope)
-        assert told.nodes["n1"].on
+        result = await on(client, scope)
+        assert result.nodes["n1"].on
         await until_lent(client, "n1", 35900 if managed else None)
 
 
@@ -112,8 +112,8 @@ async def test_a_real_api_server_takes_it_too(real: Client) -> None:
         await off(real, scope)
         assert await lent(real, "n1") is None
         async with managing(real):
-            told = await on(real, scope)
-            assert told.nodes["n1"].on
+            result = await on(real, scope)
+            assert result.nodes["n1"].on
             await until_lent(real, "n1", 35900)
 
 
@@ -122,16 +122,16 @@ async def test_without_a_manager_it_says_so_and_new_batch_pods_wait_with_a_reaso
     async with scheduling(client):
         await client.create(kinds.PODS, batch_pod("before"), namespace="default")
         await until_bound(client, "before")
-        told = await off(client)
-        assert "no manager leads" in told.manager
-        assert told.nodes["n1"].pods == ("default/before",)
+        result = await off(client)
+        assert "no manager leads" in result.manager
+        assert result.nodes["n1"].pods == ("default/before",)
         await client.create(kinds.PODS, batch_pod("after"), namespace="default")
         await eventually(lambda: _waits(client, "after", "Insufficient kubernetes.io/batch-cpu"))
 
 
 async def _waits(client: Client, name: str, reason: str) -> bool:
     pod = await client.get(kinds.PODS, name, namespace="default")
-    return any(each.type == "PodScheduled" and reason in each.message for each in pod.status.conditions)
+    return any(condition.type == "PodScheduled" and reason in condition.message for condition in pod.status.conditions)
 
 
 async def test_pods_are_evicted_if_asked_as_far_as_budgets_allow(client: Client) -> None:
@@ -147,9 +147,9 @@ async def test_pods_are_evicted_if_asked_as_far_as_budgets_allow(client: Client)
     }
     await client.create(kinds.POD_DISRUPTION_BUDGETS, budget, namespace="default")
     await client.patch(kinds.PODS, "two", {"metadata": {"labels": {"keep": "yes"}}}, namespace="default")
-    told = await off(client, Scope(nodes=("n1",)), evict=Evict(within_s=1.0))
-    assert told.evicted == ("default/one",)
-    assert list(told.refused) == ["default/two"]
+    result = await off(client, Scope(nodes=("n1",)), evict=Evict(within_s=1.0))
+    assert result.evicted == ("default/one",)
+    assert list(result.refused) == ["default/two"]
 
 
 async def _running(client: Client, *pods: dict[str, Any]) -> None:
@@ -171,7 +171,7 @@ def plain_pod(name: str, namespace: str = "default") -> dict[str, Any]:
 
 
 async def _keys(client: Client) -> set[str]:
-    return {each.metadata.key for each in await client.list(kinds.PODS)}
+    return {pod.metadata.key for pod in await client.list(kinds.PODS)}
 
 
 async def test_only_pods_on_lent_resources_are_evicted_and_none_of_the_cluster_itself(client: Client) -> None:
@@ -179,12 +179,12 @@ async def test_only_pods_on_lent_resources_are_evicted_and_none_of_the_cluster_i
     of_cluster = batch_pod("system-job")
     of_cluster["metadata"]["namespace"] = "kube-system"
     await _running(client, batch_pod("job"), plain_pod("plain"), plain_pod("proxy", "kube-system"), of_cluster)
-    told = await off(client, evict=Evict())
-    assert told.evicted == ("default/job",)
-    assert told.spared == ("kube-system/system-job",)
+    result = await off(client, evict=Evict())
+    assert result.evicted == ("default/job",)
+    assert result.spared == ("kube-system/system-job",)
     assert await _keys(client) == {"default/plain", "kube-system/proxy", "kube-system/system-job"}
-    told = await off(client, evict=Evict(cluster_too=True))
-    assert told.evicted == ("kube-system/system-job",)
+    result = await off(client, evict=Evict(cluster_too=True))
+    assert result.evicted == ("kube-system/system-job",)
     assert await _keys(client) == {"default/plain", "kube-system/proxy"}
 
 
@@ -227,8 +227,8 @@ async def test_only_pods_that_somebody_agreed_to_are_evicted(client: Client) -> 
     await _running(client, batch_pod("seen"))
     planned = await plan(client, Scope(), on=False, evict=Evict())
     await _running(client, batch_pod("came-later"))
-    told = await off(client, evict=Evict(agreed=frozenset(each.uid for each in planned.to_evict)))
-    assert told.evicted == ("default/seen",)
+    result = await off(client, evict=Evict(agreed=frozenset(pod_to_evict.uid for pod_to_evict in planned.to_evict)))
+    assert result.evicted == ("default/seen",)
     assert await _keys(client) == {"default/came-later"}
 
 
@@ -242,13 +242,13 @@ async def test_a_dry_run_tells_what_would_happen_and_changes_nothing(client: Cli
         return await client.get(kinds.NODES, "n1"), list(await client.list(kinds.CONFIG_MAPS))
 
     before = await stored()
-    told = await plan(client, scope, on=False, evict=Evict())
-    assert [each.pod for each in told.to_evict] == ["default/job"]
-    assert not told.nodes["n1"].on
+    result = await plan(client, scope, on=False, evict=Evict())
+    assert [pod_to_evict.pod for pod_to_evict in result.to_evict] == ["default/job"]
+    assert not result.nodes["n1"].on
     assert await stored() == before
     assert await _keys(client) == {"default/job", "default/plain"}
     done = await off(client, scope, evict=Evict())
-    assert (done.cluster, done.nodes["n1"].why) == (told.cluster, told.nodes["n1"].why)
+    assert (done.cluster, done.nodes["n1"].why) == (result.cluster, result.nodes["n1"].why)
     assert done.evicted == ("default/job",)
 
 
@@ -268,10 +268,10 @@ async def test_while_the_stored_configuration_is_invalid_what_the_manager_uses_i
         await until_lent(client, "n1", 48_700)
         await change(client, "colocation-config", '{"enable": tru')
         await eventually(lambda: _published(client))
-        told = await look(client, Scope())
-        assert told.cluster
-        assert told.nodes["n1"].on
-        (said,) = told.configuration
+        result = await look(client, Scope())
+        assert result.cluster
+        assert result.nodes["n1"].on
+        (said,) = result.configuration
         assert "koordinator-system/slo-controller-config: colocation-config: is not JSON" in said
         assert "the old value is kept" in said
         explained = await asyncio.to_thread(_explained, tmp_path)
@@ -298,16 +298,19 @@ def _explained(tmp_path: Path) -> dict[str, Any]:
 async def _published(client: Client, *, there: bool = True) -> bool:
     return (
         "slo-controller-config-in-force"
-        in {each.metadata.name for each in await client.list(kinds.CONFIG_MAPS, namespace="koordinator-system")}
+        in {
+            config_map.metadata.name
+            for config_map in await client.list(kinds.CONFIG_MAPS, namespace="koordinator-system")
+        }
     ) is there
 
 
 async def test_a_stored_configuration_that_was_never_valid_is_not_told_as_off(client: Client) -> None:
     await node_with_metric(client, "n1")
     await change(client, "colocation-config", "{")
-    told = await look(client, Scope())
-    assert "invalid and no valid one is known" in told.nodes["n1"].why
-    assert len(told.configuration) == 1
+    result = await look(client, Scope())
+    assert "invalid and no valid one is known" in result.nodes["n1"].why
+    assert len(result.configuration) == 1
 
 
 async def test_turning_it_twice_writes_once(client: Client) -> None:
@@ -321,9 +324,9 @@ async def test_turning_it_twice_writes_once(client: Client) -> None:
 async def test_a_node_stays_off_while_the_cluster_is(client: Client) -> None:
     await lending(client, "n1")
     await off(client)
-    told = await on(client, Scope(nodes=("n1",)))
-    assert not told.nodes["n1"].on
-    assert "off in the cluster" in told.nodes["n1"].why
+    result = await on(client, Scope(nodes=("n1",)))
+    assert not result.nodes["n1"].on
+    assert "off in the cluster" in result.nodes["n1"].why
 
 
 async def test_what_cannot_be_done_is_said(client: Client) -> None:

@@ -26,20 +26,20 @@ def test_a_hot_node_is_cooled_down_and_services_stay_within_their_limits(
     classes = {name: seen["class"] for name, seen in found["nodes"].items()}
     assert classes == {"cool": "low", "hot": "high", "mid": "normal"}
     moves = found["migrations"]
-    assert [each["order"] for each in moves] == list(range(1, len(moves) + 1))
-    allowed = [each for each in moves if each["allowed"]]
+    assert [move["order"] for move in moves] == list(range(1, len(moves) + 1))
+    allowed = [move for move in moves if move["allowed"]]
     assert allowed
     assert {each["to"] for each in allowed} == {"cool"}
     assert allowed[0]["pod"] == "jobs/encode-0", "batch work goes before services"
-    assert all(each["why"] for each in moves if not each["allowed"])
+    assert all(move["why"] for move in moves if not move["allowed"])
 
 
 def test_a_person_reads_who_moves_where_and_what_the_nodes_gain(capsys: pytest.CaptureFixture[str]) -> None:
     guide = (ROOT / "docs" / "cool-down-hot-nodes.md").read_text()
     assert run(["deschedule", "--dry-run", "-f", str(EXAMPLE), *AT]) == 0
-    told = capsys.readouterr()
-    assert told.err == ""
-    assert told.out in guide
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert captured.out in guide
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_the_page_about_large_jobs_tells_what_moves_and_the_job_fits_where_it_le
     assert found["nodes"]["d"]["requestedAfter"] == {}
     moved = {each["pod"].partition("/")[2]: each["to"] for each in found["migrations"]}
     documents = [each for each in yaml.safe_load_all(cluster.read_text()) if each]
-    for each in documents:
-        if each["kind"] == "Pod":
-            each["spec"]["nodeName"] = moved.get(each["metadata"]["name"], each["spec"]["nodeName"])
+    for document in documents:
+        if document["kind"] == "Pod":
+            document["spec"]["nodeName"] = moved.get(document["metadata"]["name"], document["spec"]["nodeName"])
     (tmp_path / "after.yaml").write_text(yaml.safe_dump_all(documents))
     assert run(["plan", "-f", str(tmp_path), "-f", str(job), "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["pods"]["train/large"]["node"] == "d"
@@ -234,6 +234,6 @@ def test_moves_that_are_under_way_count(tmp_path: Path, capsys: pytest.CaptureFi
     assert run(["deschedule", "--dry-run", "-f", str(EXAMPLE), "-f", str(tmp_path), *AT, "-o", "json"]) == 0
     said = capsys.readouterr()
     moves = {each["pod"]: each for each in json.loads(said.out)["migrations"]}
-    assert "jobs/encode-0" not in {pod for pod, each in moves.items() if each["allowed"]}
+    assert "jobs/encode-0" not in {pod for pod, move in moves.items() if move["allowed"]}
     assert "of Job jobs/encode, 1 pod is moving already" in moves["jobs/encode-1"]["why"]
     assert said.err == "", "nothing is ignored"

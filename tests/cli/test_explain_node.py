@@ -66,8 +66,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def put(folder: Path, *objects: Any) -> None:
-    for each in objects:
-        (folder / f"{each['kind']}.json").write_text(json.dumps(each))
+    for object_ in objects:
+        (folder / f"{object_['kind']}.json").write_text(json.dumps(object_))
 
 
 def test_the_text_has_every_number_that_was_used(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,10 @@ def test_more_than_the_machine_has_is_refused_by_name(options: tuple[str, str], 
 
 def test_the_agent_of_a_local_node_gets_gates_beside_its_own_and_over_them() -> None:
     given = "InterferenceDetection=true,PSICollector=false"
-    plan = {each.name: each for each in components(UpOptions(local_args=(), agent_gates=given), Path("/d"), 1)}
+    plan = {
+        component.name: component
+        for component in components(UpOptions(local_args=(), agent_gates=given), Path("/d"), 1)
+    }
     args = plan["agent"].args
     gates = parse_gates(AgentGate, args[args.index("--feature-gates") + 1])
     assert gates[AgentGate.INTERFERENCE_DETECTION]

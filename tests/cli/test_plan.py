@@ -97,9 +97,9 @@ def test_a_misspelt_field_is_refused_by_every_command_that_reads_manifests(
 ) -> None:
     (folder / "pod.yaml").write_text(TYPO)
     assert run([*command, "-f", str(folder)]) == 2
-    told = capsys.readouterr()
-    assert SAID in told.err
-    assert not told.out
+    captured = capsys.readouterr()
+    assert SAID in captured.err
+    assert not captured.out
 
 
 def test_an_unknown_field_in_a_copy_of_a_cluster_may_be_newer_than_koord(
@@ -107,10 +107,10 @@ def test_an_unknown_field_in_a_copy_of_a_cluster_may_be_newer_than_koord(
 ) -> None:
     (folder / "pod.yaml").write_text(TYPO.replace("name: web", "name: web, uid: u"))
     assert run(["plan", "-f", str(folder)]) == 0
-    told = capsys.readouterr()
-    assert f"{SAID}\n" in told.err
-    assert "warning:" in told.err
-    assert "1 scheduled" in told.out
+    captured = capsys.readouterr()
+    assert f"{SAID}\n" in captured.err
+    assert "warning:" in captured.err
+    assert "1 scheduled" in captured.out
     assert run(["plan", "-f", str(folder), "--strict"]) == 2
     assert SAID in capsys.readouterr().err
 
@@ -281,9 +281,9 @@ def test_where_no_node_would_lend_more_or_less_no_further_nodes_are_counted() ->
     from koord.cli.plan_preview import previewed_tables
     from koord.offline.plan import Plan
 
-    found = cast("Plan", SimpleNamespace(colocation={}, evictions=()))
-    assert "more node" not in previewed_tables(found, wide=False)
-    assert "more node" not in previewed_tables(found, wide=True)
+    plan = cast("Plan", SimpleNamespace(colocation={}, evictions=()))
+    assert "more node" not in previewed_tables(plan, wide=False)
+    assert "more node" not in previewed_tables(plan, wide=True)
 
 
 WITH_OVERHEAD = """

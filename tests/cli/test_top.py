@@ -66,7 +66,7 @@ def test_requests_are_summed_by_band_and_batch_resources_are_cpu_and_memory() ->
     assert there.requested["batch"] == {"cpu": 1500, "memory": 2 << 30}
     assert there.lent == {"cpu": 3000, "memory": 4 << 30}
     assert (there.pods, there.requested_in_all("cpu"), there.used) == (2, 3500, None)
-    assert [each.key for each in found.pods] == ["shop/web", "shop/job", "shop/waits"]
+    assert [pod.key for pod in found.pods] == ["shop/web", "shop/job", "shop/waits"]
 
 
 def test_usage_comes_from_agents_or_from_a_metrics_server() -> None:

@@ -18,7 +18,10 @@ def test_devices_are_told_with_what_is_taken_of_them_and_by_whom() -> None:
         pod("odd", on="n", requests=asking(gpu=1), annotations=held(gpu={1: {"gpu-core": "much"}})),
     ]
     found = figures([device("n", [rdma(0), gpu(1, health=False), gpu(0, pcie=3, numa=1)])], pods)
-    assert [(each.type, each.minor, each.state, each.percent) for each in found] == [
+    assert [
+        (device_figures.type, device_figures.minor, device_figures.state, device_figures.percent)
+        for device_figures in found
+    ] == [
         ("gpu", 0, "healthy", 75),
         ("gpu", 1, "unhealthy", 0),
         ("gpu", 9, "missing", 0),
@@ -35,9 +38,12 @@ def test_a_gpu_says_which_others_it_is_linked_with() -> None:
     table = '{"2": [{"minors": [0, 1]}, {"minors": [2, 3]}], "4": [{"minors": [0, 1, 2, 3]}]}'
     said = {"scheduling.koordinator.sh/gpu-partitions": table}
     found = figures([device("n", [gpu(i) for i in range(5)], annotations=said)], [])
-    assert [each.linked_with for each in found] == [(1,), (0,), (3,), (2,), ()]
+    assert [device_figures.linked_with for device_figures in found] == [(1,), (0,), (3,), (2,), ()]
 
 
 def test_devices_of_a_node_that_is_gone_are_not_told_as_healthy() -> None:
     found = figures([device("here", [gpu(0)]), device("gone", [gpu(0)])], [], {"here"})
-    assert {each.node: each.state for each in found} == {"here": "healthy", "gone": "no node"}
+    assert {device_figures.node: device_figures.state for device_figures in found} == {
+        "here": "healthy",
+        "gone": "no node",
+    }

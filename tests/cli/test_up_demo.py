@@ -54,7 +54,7 @@ def test_the_screen_fits_80_by_24_and_cuts_nothing_off() -> None:
     lines = shown(busy())
     assert len(lines) == 24
     assert max(map(len, lines)) <= 80
-    assert not [each for each in lines if "…" in each]
+    assert not [line for line in lines if "…" in line]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_the_summary_compares_and_fits_80_columns() -> None:
     plain = course([look(100 + 4.0 * i, prod=30, batch=8) for i in range(30)], 12)
     text = outcome_text(summary(seen, plain), Scenario(), seen.looks)
     assert max(map(len, text.splitlines())) <= 80
-    assert ["all", "52%", "40%"] in [each.split() for each in text.splitlines()]
+    assert ["all", "52%", "40%"] in [line.split() for line in text.splitlines()]
     assert "violations none" in text
 
 
@@ -123,7 +123,7 @@ def test_the_end_compares_with_a_simulation_and_writes_the_page(
     report = tmp_path / "out.html"
     demo(report, *(look(1000 + 2.0 * i, prod=20, batch=30, lent=40) for i in range(15))).end()
     text = capsys.readouterr().out
-    assert ["all", "52%"] in [each.split()[:2] for each in text.splitlines()]
+    assert ["all", "52%"] in [line.split()[:2] for line in text.splitlines()]
     assert str(report) in text
     assert report.read_text().count("<svg") == 2
 
@@ -133,9 +133,9 @@ def test_a_demo_that_ended_too_soon_says_so_and_compares_nothing(
 ) -> None:
     report = tmp_path / "out.html"
     demo(report, look(0, ready=0), look(2, ready=5), look(4), look(6)).end()
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "too soon for a summary" in told.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "too soon for a summary" in captured.err
     assert not report.exists()
 
 

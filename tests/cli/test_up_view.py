@@ -75,7 +75,7 @@ def full(events: int) -> tuple[Picture, list[Child], ThisNode]:
     names = ("apiserver", "controllers", "scheduler", "manager", "descheduler", "hollow", "local", "agent")
     address = {"health": "https://127.0.0.1:12345"}
     ended = "was ended by SIGKILL"
-    children = [Child(Component(each, ()), "ready", None, dict(address), 1, 1_700_000_090.0, ended) for each in names]
+    children = [Child(Component(name, ()), "ready", None, dict(address), 1, 1_700_000_090.0, ended) for name in names]
     here = ThisNode()
     here.look(answers(quick=1000, slow=1000), [])
     here.look(answers(quick=1100, slow=1000), [])
@@ -116,8 +116,8 @@ def test_of_many_events_the_newest_are_kept() -> None:
     for number in range(59):
         made = event(f"e{number}", number)
         picture._hear_event(Delta(made.metadata.key, None, made))
-    assert [each.metadata.name for each in picture.recent()] == [f"e{58 - number}" for number in range(RECENT)]
-    assert [each.metadata.name for each in picture.recent(2)] == ["e58", "e57"]
+    assert [event.metadata.name for event in picture.recent()] == [f"e{58 - number}" for number in range(RECENT)]
+    assert [event.metadata.name for event in picture.recent(2)] == ["e58", "e57"]
     assert len(picture.events) <= 4 * RECENT
 
 

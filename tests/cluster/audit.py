@@ -28,12 +28,12 @@ def _entries(audit: Path) -> Iterator[tuple[str, Request, dict[str, Any]]]:
 
 
 def recorded(audit: Path) -> dict[Component, Recorder]:
-    found = {each.full_name: Recorder() for each in COMPONENTS}
+    found = {component.full_name: Recorder() for component in COMPONENTS}
     for account, request, entry in _entries(audit):
         found[account].requests.add(request)
         if entry.get("responseStatus", {}).get("code") in (401, 403):
             found[account].refused.append(f"{request}: {entry['responseStatus'].get('message', '')}")
-    return {each: found[each.full_name] for each in COMPONENTS}
+    return {component: found[component.full_name] for component in COMPONENTS}
 
 
 def times_done(audit: Path, *resources: str) -> Counter[str]:

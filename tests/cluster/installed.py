@@ -100,7 +100,7 @@ class Installed:
     replicas: list[Replica] = field(default_factory=list)
 
     def of(self, component: Component) -> list[Replica]:
-        return [each for each in self.replicas if each.component is component]
+        return [replica for replica in self.replicas if replica.component is component]
 
     async def leader(self, component: Component) -> str:
         """The name of the replica that leads; empty if none does."""
@@ -113,8 +113,8 @@ class Installed:
         return str(json.loads(body)["spec"].get("holderIdentity") or "")
 
     def replica(self, name: str) -> Replica:
-        (found,) = [each for each in self.replicas if each.name == name]
-        return found
+        (replica,) = [replica for replica in self.replicas if replica.name == name]
+        return replica
 
 
 class _Service:
@@ -170,14 +170,14 @@ async def running(
                 installed.replicas.append(made)
         if host is not None:
             installed.replicas.append(await _agent(admin, folder, host))
-        for each in installed.replicas:
-            each.start()
-        for each in installed.replicas:
-            await each.until_ready()
+        for replica in installed.replicas:
+            replica.start()
+        for replica in installed.replicas:
+            await replica.until_ready()
         yield installed
     finally:
-        for each in installed.replicas:
-            each.kill()
+        for replica in installed.replicas:
+            replica.kill()
         listening.close()
 
 

@@ -31,7 +31,7 @@ class Place:
 def real(folder: Path) -> Iterator[Place]:
     """etcd, kube-apiserver and kube-controller-manager."""
     policy, audit = folder / "audit-policy.json", folder / "audit.log"
-    accounts = [f"{ACCOUNT}{each.full_name}" for each in COMPONENTS]
+    accounts = [f"{ACCOUNT}{component.full_name}" for component in COMPONENTS]
     rules = [{"level": "Metadata", "users": accounts, "omitStages": ["RequestReceived"]}, {"level": "None"}]
     policy.write_text(json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules}))
     flags = (f"--audit-policy-file={policy}", f"--audit-log-path={audit}")

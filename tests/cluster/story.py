@@ -159,17 +159,17 @@ class Story:
         return await self.admin.list(PODS, namespace=namespace, labels=f"app={app}")
 
     async def bound(self, namespace: str, app: str) -> list[Pod]:
-        return [each for each in await self.of(namespace, app) if each.spec.node_name]
+        return [pod for pod in await self.of(namespace, app) if pod.spec.node_name]
 
     async def until_bound(self, namespace: str, app: str, number: int) -> list[Pod]:
-        found: list[Pod] = []
+        pods: list[Pod] = []
 
         async def holds() -> bool:
-            found[:] = await self.bound(namespace, app)
-            return len(found) == number
+            pods[:] = await self.bound(namespace, app)
+            return len(pods) == number
 
         await self.until(f"{number} pods of {app} have a node", holds)
-        return found
+        return pods
 
     async def lent(self, node: str) -> int:
         """Milli-cores of batch-cpu that a node lends; 0 if none."""
@@ -241,7 +241,7 @@ class Story:
         return True
 
     async def _run(self, namespace: str, app: str, number: int) -> bool:
-        return sum(each.status.phase == "Running" for each in await self.of(namespace, app)) == number
+        return sum(pod.status.phase == "Running" for pod in await self.of(namespace, app)) == number
 
     async def a_gang_is_placed_whole_or_not_at_all(self) -> None:
         # Four members of the large one would fit.
@@ -250,7 +250,7 @@ class Story:
         await self.middle("gang")
         await self.until_bound(SPACE, "small", 3)
         waiting = await self.of(SPACE, "large")
-        assert [each.spec.node_name for each in waiting] == [""] * 5
+        assert [pod.spec.node_name for pod in waiting] == [""] * 5
         await self.admin.delete_collection(PODS, namespace=SPACE, labels="app=large", grace_s=0)
 
     async def _gang(self, name: str, members: int, cpu: str) -> None:
@@ -273,8 +273,13 @@ class Story:
         assert len(await self.bound(LIMITED, "team")) == 2
 
     async def _third_is_told(self) -> bool:
-        waiting = [each for each in await self.of(LIMITED, "team") if not each.spec.node_name]
-        said = [each.message for pod in waiting for each in pod.status.conditions if each.type == "PodScheduled"]
+        waiting = [pod for pod in await self.of(LIMITED, "team") if not pod.spec.node_name]
+        said = [
+            condition.message
+            for pod in waiting
+            for condition in pod.status.conditions
+            if condition.type == "PodScheduled"
+        ]
         return len(said) == 1 and LIMITED in said[0]
 
     async def a_reservation_is_used_by_its_owner(self) -> None:
@@ -342,7 +347,7 @@ class Story:
             async def wave_is_over() -> bool:
                 nonlocal least
                 least = min(least, await self.lent(node))
-                return all(each.status.phase == "Succeeded" for each in await self.of(SPACE, "churn"))
+                return all(pod.status.phase == "Succeeded" for pod in await self.of(SPACE, "churn"))
 
             await self.until(f"wave {number} is over", wave_is_over)
             await self.admin.delete_collection(PODS, namespace=SPACE, labels="app=churn", grace_s=0)
@@ -364,23 +369,23 @@ class Story:
         await self.admin.patch(NODES, OVEN[1], {"spec": {"unschedulable": True}})
         await self.create(DEPLOYMENTS, {"metadata": {"name": "oven", "namespace": SPACE}, "spec": spec})
         first = await self.until_bound(SPACE, "oven", 4)
-        assert {each.spec.node_name for each in first} == {hot}
+        assert {pod.spec.node_name for pod in first} == {hot}
         await self.until(f"{hot} is hot", lambda: self._is_hotter(hot, HOT_PERCENT))
         await self.admin.patch(NODES, OVEN[1], {"spec": {"unschedulable": None}})
         await self.middle("hot node")
 
         async def is_cool() -> bool:
             there = await self.bound(SPACE, "oven")
-            elsewhere = [each for each in there if each.spec.node_name != hot]
+            elsewhere = [pod for pod in there if pod.spec.node_name != hot]
             return len(there) == 4 and bool(elsewhere) and not await self._is_hotter(hot, HOT_PERCENT)
 
         await self.until(f"{hot} has cooled down", is_cool)
         jobs = await self.admin.list(POD_MIGRATION_JOBS)
-        lost = {each.metadata.uid for each in first if each.metadata.uid in self.pods.gone}
+        lost = {pod.metadata.uid for pod in first if pod.metadata.uid in self.pods.gone}
         assert lost, "a pod was moved"
-        assert lost <= {each.spec.pod_ref.uid for each in jobs}, "no other pod went"
+        assert lost <= {job.spec.pod_ref.uid for job in jobs}, "no other pod went"
         # One that failed, since a place was taken in the meantime, is followed by another one.
-        moved = Counter(each.spec.pod_ref.uid for each in jobs if each.status.phase == "Succeeded")
+        moved = Counter(job.spec.pod_ref.uid for job in jobs if job.status.phase == "Succeeded")
         assert {uid: times for uid, times in moved.items() if times > 1} == {}
 
     async def _is_hotter(self, node: str, percent: float) -> bool:
@@ -389,7 +394,7 @@ class Story:
         return milli(usage.get("cpu", "0")) > percent / 100 * NODE_CPU * 1000
 
     async def the_switch_takes_all_of_it_back(self) -> None:
-        evicted = {each.metadata.uid for each in await self.bound(TENANT, "encode")}
+        evicted = {pod.metadata.uid for pod in await self.bound(TENANT, "encode")}
         assert len(evicted) == 4
         await self.middle("switch")
         answer = json.loads(await asyncio.to_thread(self.koord, "colocation", "off", "--evict", "--yes", "-o", "json"))
@@ -485,7 +490,7 @@ async def _beat(admin: Client) -> None:
         await admin.create(NODES, node_manifest(EDGE, cpu="8", memory="16Gi"))
     while True:
         with suppress(ApiError):
-            known = await admin.get(NODES, EDGE)
-            status = {"status": {"conditions": conditions(known, time.time())}}
+            node = await admin.get(NODES, EDGE)
+            status = {"status": {"conditions": conditions(node, time.time())}}
             await admin.patch(NODES, EDGE, status, subresource="status", type="strategic")
         await asyncio.sleep(5)

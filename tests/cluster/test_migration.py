@@ -104,19 +104,19 @@ class Runtime:
                 self.running[name] = stack
 
     def end(self) -> None:
-        for each in self.running.values():
-            each.close()
+        for exit_stack in self.running.values():
+            exit_stack.close()
 
     async def _koords(self) -> list[str]:
-        found = await self.client.get(CONFIG_MAPS, "koord-scheduler-config", namespace=HERE)
+        config_map = await self.client.get(CONFIG_MAPS, "koord-scheduler-config", namespace=HERE)
         file = self.folder / "koord.yaml"
-        file.write_text(found.data["config.yaml"])
+        file.write_text(config_map.data["config.yaml"])
         command = [*own_program(), "scheduler", "--leader-elect", "--config", str(file)]
         return [*command, "--kubeconfig", str(self.kubeconfig)]
 
     async def _koordinators(self) -> list[str]:
-        found = await self.client.get(CONFIG_MAPS, "koord-scheduler-config", namespace=THERE)
-        config: Any = load(found.data["koord-scheduler-config"], "its configuration")
+        config_map = await self.client.get(CONFIG_MAPS, "koord-scheduler-config", namespace=THERE)
+        config: Any = load(config_map.data["koord-scheduler-config"], "its configuration")
         file = self.folder / "koordinator.json"
         file.write_text(json.dumps({**config, "clientConnection": {"kubeconfig": str(self.kubeconfig)}}))
         return [
@@ -256,12 +256,12 @@ async def test_pods_go_on_being_placed_once_while_schedulers_change_hands_and_no
 
 
 async def times_bound(client: Client) -> Counter[str]:
-    told = [each for each in await client.list(EVENTS, namespace="default") if each.reason == "Scheduled"]
-    return Counter(each.regarding.name for each in told)
+    events = [event for event in await client.list(EVENTS, namespace="default") if event.reason == "Scheduled"]
+    return Counter(event.regarding.name for event in events)
 
 
 def _bound_s(pod: Any) -> float:
-    (told,) = [each for each in pod.status.conditions if each.type == "PodScheduled"]
+    (told,) = [condition for condition in pod.status.conditions if condition.type == "PodScheduled"]
     return parse_timestamp(told.last_transition_time or "")
 
 

@@ -165,8 +165,8 @@ async def killed(installed: Installed, component: Component) -> float:
         agent.kill()
         agent.start()
         return 0.0
-    for each in installed.of(component):
-        await each.until_ready()
+    for replica in installed.of(component):
+        await replica.until_ready()
     victim = installed.replica(await installed.leader(component))
     before = await installed.holder(component)
     alone = len(installed.of(component)) == 1

@@ -147,12 +147,12 @@ class Scene:
             pods_on.setdefault(running.spec.node_name, []).append(running)
         return Sight(
             now_s,
-            {each.metadata.name: each for each in self.nodes},
+            {node.metadata.name: node for node in self.nodes},
             pods_on,
-            {each.metadata.name: each for each in self.metrics},
+            {metric.metadata.name: metric for metric in self.metrics},
             workloads_of(self.workloads, self.pods),
             Places(core.cluster, core.feed.engine_of),
-            [move_of(each) for each in self.moving],
+            [move_of(pod) for pod in self.moving],
         )
 
 

@@ -86,7 +86,7 @@ GOING = ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.
 def test_pods_of_a_node_that_is_taken_away_are_left_to_the_autoscaler(key: str) -> None:
     pods = [pod("p0", "going", age_s=100), pod("p1", "a", age_s=100)]
     outcome = run(profile(OLD, FREELY), Scene([tainted("going", key), node("a"), node("b")], pods).sight())
-    assert [(each.pod.metadata.name, each.to) for each in outcome.moves] == [("p1", "b")]
+    assert [(move.pod.metadata.name, move.to) for move in outcome.moves] == [("p1", "b")]
 
 
 def test_not_even_a_pod_that_tolerates_everything_goes_to_such_a_node() -> None:
@@ -104,4 +104,4 @@ def test_a_candidate_for_deletion_is_still_a_place() -> None:
     taint = replace(soft.spec.taints[0], effect=TaintEffect.PREFER_NO_SCHEDULE)
     scene = Scene([node("a"), replace(soft, spec=replace(soft.spec, taints=(taint,)))], [pod("p0", "a", age_s=100)])
     outcome = run(profile(OLD, FREELY), scene.sight())
-    assert [each.to for each in outcome.moves] == ["candidate"]
+    assert [move.to for move in outcome.moves] == ["candidate"]

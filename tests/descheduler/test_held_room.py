@@ -36,7 +36,7 @@ def job(name: str, of: str, *, evicted: bool = False, refers_to: str = "") -> Po
             },
             "status": {
                 "phase": "Running",
-                "conditions": [{"type": each, "status": "True", "lastTransitionTime": at} for each in steps],
+                "conditions": [{"type": step, "status": "True", "lastTransitionTime": at} for step in steps],
             },
         },
     )
@@ -86,7 +86,7 @@ def test_the_other_job_takes_over_the_room_that_is_left_and_moves_its_pod() -> N
     own = room("a", "n3", owner="b")
     goes = steps_of_b(of=taken.job, on=own)
     goes = steps_of_b(of=goes.job, on=own)
-    assert [type(each) for each in goes.actions] == [EvictPod]
+    assert [type(action) for action in goes.actions] == [EvictPod]
 
 
 def test_without_a_job_to_trade_with_a_room_that_is_taken_fails_the_move() -> None:

@@ -22,5 +22,5 @@ def test_among_equals_who_saved_its_work_last_goes_first_and_who_says_nothing_la
         saved("late", "2026-11-15T04:25:02Z"),
         saved("matters more", "2026-11-15T04:59:00Z", priority=9600),
     ]
-    ranked = [name for name, _ in sorted(pods, key=lambda each: each[1])]
+    ranked = [name for name, _ in sorted(pods, key=lambda pod: pod[1])]
     assert ranked == ["late", "early", "silent", "garbled", "matters more"]

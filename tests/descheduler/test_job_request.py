@@ -28,7 +28,9 @@ def test_a_second_job_for_a_pod_waits_and_names_the_first() -> None:
     ]
     rules = Rules.of(MigrationControllerArgs().completed())
     asked, moves = sorted_out(jobs, {"default/web-1": moved}.get, NOW_S, lambda _: rules)
-    rulings = {each.request.name: each for each in arbitrate(asked, workloads_of(deployment("web", 9), [moved]), moves)}
+    rulings = {
+        ruling.request.name: ruling for ruling in arbitrate(asked, workloads_of(deployment("web", 9), [moved]), moves)
+    }
     assert rulings["old"].outcome == "passes"
     assert rulings["young"].outcome == "waits"
     assert "PodMigrationJob old" in rulings["young"].why

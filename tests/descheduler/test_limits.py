@@ -142,14 +142,14 @@ def test_moves_of_one_job_stay_together_and_go_on_where_one_has_begun() -> None:
         "j5": pod("j5", "n1", priority=9000, owner="Job y"),
     }
     skip = args(skipEvictionGates=["MaxMigratingPerWorkload", "MaxUnavailablePerWorkload", "ExpectedReplicas"])
-    asked = [MoveRequest(name, NOW_S, each, skip) for name, each in pods.items()]
-    assert [each.name for each in in_order(asked, Moves())] == ["j4", "j5", "j2", "j3", "j1"]
+    asked = [MoveRequest(name, NOW_S, pod, skip) for name, pod in pods.items()]
+    assert [move_request.name for move_request in in_order(asked, Moves())] == ["j4", "j5", "j2", "j3", "j1"]
     begun = Moves()
     begun.add(pod("j0", "n2", owner="Job x"))
-    assert [each.name for each in in_order(asked, begun)] == ["j2", "j3", "j4", "j5", "j1"]
+    assert [move_request.name for move_request in in_order(asked, begun)] == ["j2", "j3", "j4", "j5", "j1"]
     workloads = workloads_of([*deployment("web", 5), job("x", 9), job("y", 9)], pods.values())
     rulings = arbitrate(asked, workloads, begun)
-    assert [(each.request.name, each.outcome) for each in rulings] == [
+    assert [(ruling.request.name, ruling.outcome) for ruling in rulings] == [
         ("j2", "passes"),
         ("j3", "passes"),
         ("j4", "waits"),
@@ -162,13 +162,13 @@ def test_each_job_is_ruled_on_by_the_rules_of_its_own_profile() -> None:
     careful, free = args(maxMigratingPerNode=1), args(maxMigratingPerNode=0, skipCheckExpectedReplicas=True)
     pods = [pod(f"p{number}", "n1", owner=f"Deployment r{number}") for number in range(3)]
     asked = [
-        MoveRequest(each.metadata.name, NOW_S, each, rules)
-        for each, rules in zip(pods, (careful, free, free), strict=True)
+        MoveRequest(pod.metadata.name, NOW_S, pod, rules)
+        for pod, rules in zip(pods, (careful, free, free), strict=True)
     ]
     begun = Moves()
     begun.add(pod("p9", "n1", owner="Deployment r9"))
-    known = workloads_of([*deployment("r1", 5), *deployment("r2", 5)], pods)
-    rulings = {each.request.name: each.outcome for each in arbitrate(asked, known, begun)}
+    workloads = workloads_of([*deployment("r1", 5), *deployment("r2", 5)], pods)
+    rulings = {ruling.request.name: ruling.outcome for ruling in arbitrate(asked, workloads, begun)}
     assert rulings == {"p0": "forbidden", "p1": "passes", "p2": "passes"}
 
 

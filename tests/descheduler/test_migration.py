@@ -152,7 +152,7 @@ def test_directly_the_pod_goes_at_once() -> None:
 def test_a_job_that_was_made_by_hand_names_itself_instead_of_a_reason() -> None:
     cluster = Cluster(job(mode="EvictDirectly"))
     cluster.until_rest()
-    (evicting,) = [each for each in cluster.job.status.conditions if each.type == "Eviction"]
+    (evicting,) = [condition for condition in cluster.job.status.conditions if condition.type == "Eviction"]
     assert evicting.message == 'Pod "default/web-1" evicted from node "n1" by the PodMigrationJob move'
     said = replace(cluster.job.metadata, annotations={"koordinator.sh/evict-reason": "too hot"})
     assert cause_of(replace(cluster.job, metadata=said)) == 'by the reason "too hot"'

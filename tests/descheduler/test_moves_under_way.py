@@ -48,10 +48,10 @@ def begun(moved: Pod, workload: str = "deployment-web") -> PodMigrationJob:
 def rulings(
     jobs: Sequence[PodMigrationJob], pods: Sequence[Pod], workloads: Sequence[Known], rules: Rules
 ) -> dict[str, Ruling]:
-    by_key = {each.metadata.key: each for each in pods}
+    by_key = {pod.metadata.key: pod for pod in pods}
     waiting, moves = sorted_out(jobs, by_key.get, NOW_S, lambda _: rules)
     ruled = arbitrate(waiting, workloads_of(workloads, pods), moves)
-    return {each.request.name.removeprefix("move-"): each for each in ruled}
+    return {ruling.request.name.removeprefix("move-"): ruling for ruling in ruled}
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_another_pod_of_the_same_name_does_not_end_a_move() -> None:
 def test_pods_without_a_node_share_no_limit_of_a_node() -> None:
     pods = [pod(f"p{number}", "", ready=False) for number in range(3)]
     rules = args(maxMigratingPerNode=1)
-    found = rulings([asked(each) for each in pods], pods, deployment("web", 100), rules)
-    assert {each.outcome for each in found.values()} == {"passes"}
+    found = rulings([asked(pod) for pod in pods], pods, deployment("web", 100), rules)
+    assert {ruling.outcome for ruling in found.values()} == {"passes"}
 
 
 def stateful_set(replicas: int) -> StatefulSet:
@@ -102,12 +102,14 @@ def finished(given: Pod, phase: str = "Failed") -> Pod:
 @pytest.mark.parametrize("skip", [{"skipCheckExpectedReplicas": True}, {"skipEvictionGates": ["ExpectedReplicas"]}])
 def test_a_pod_whose_workload_is_not_known_stays(skip: dict[str, Any]) -> None:
     pods = [pod(f"p{number}", f"n{number}", owner="Deployment gone") for number in range(4)]
-    found = rulings([asked(each) for each in pods], pods, [], args(**skip))
-    assert {each.outcome for each in found.values()} == {"forbidden"}
+    found = rulings([asked(pod) for pod in pods], pods, [], args(**skip))
+    assert {ruling.outcome for ruling in found.values()} == {"forbidden"}
     assert "its owner is not known, or gone" in found["p0"].why
     gates = ["ExpectedReplicas", "MaxMigratingPerWorkload", "MaxUnavailablePerWorkload"]
     found = rulings([asked(each) for each in pods], pods, [], args(skipEvictionGates=gates))
-    assert {each.outcome for each in found.values()} == {"passes"}, "a profile without limits for workloads moves them"
+    assert {ruling.outcome for ruling in found.values()} == {"passes"}, (
+        "a profile without limits for workloads moves them"
+    )
 
 
 def why_waits(moved: Pod, pods: Sequence[Pod], workloads: Sequence[Known], **given: Any) -> str | None:
@@ -134,9 +136,9 @@ def test_a_replacement_that_is_not_ready_and_the_pod_that_it_replaces_are_one_re
     replacement, rules = pod("new", "n5", ready=False), args(maxUnavailablePerWorkload=2, maxMigratingPerWorkload=3)
     for present in ([*pods, replacement], pods):
         workloads = workloads_of(deployment("web", 5), present, has_all_pods=True)
-        by_key = {each.metadata.key: each for each in present}
+        by_key = {pod.metadata.key: pod for pod in present}
         waiting, moves = sorted_out([begun(old), asked(pods[0])], by_key.get, NOW_S, lambda _: rules)
-        assert [each.outcome for each in arbitrate(waiting, workloads, moves)] == ["passes"]
+        assert [ruling.outcome for ruling in arbitrate(waiting, workloads, moves)] == ["passes"]
         assert "2 pods are away already" in (not_yet(pods[1], rules, workloads, moves) or "")
 
 
@@ -144,7 +146,7 @@ def test_a_replacement_that_is_not_ready_and_the_pod_that_it_replaces_are_one_re
 def test_a_failed_pod_of_a_stateful_set_is_a_missing_one(missing: list[int]) -> None:
     """Nobody makes the pod of an ordinal while its failed one is there. Of Deployments, another is there already."""
     pods = [pod(f"db-{number}", f"n{number}", owner="StatefulSet db") for number in range(4)]
-    present = [finished(each) if i == 1 else each for i, each in enumerate(pods) if i not in missing]
+    present = [finished(pod) if i == 1 else pod for i, pod in enumerate(pods) if i not in missing]
     assert "1 pod is away already" in (why_waits(pods[0], present, [stateful_set(4)], **ONE) or "")
     assert why_waits(finished(pods[1]), present, [stateful_set(4)], **ONE) is None, "the failed one takes nothing away"
     web = [*(pod(f"p{number}", f"n{number}") for number in range(5)), finished(pod("p5", "n5"))]
@@ -184,7 +186,7 @@ def test_a_paused_deployment_that_is_whole_may_lose_a_pod_and_one_amid_a_rollout
 
 
 def leaves(moved: Pod, jobs: Sequence[PodMigrationJob], pods: Sequence[Pod], **given: Any) -> str | None:
-    by_key = {each.metadata.key: each for each in pods}
+    by_key = {pod.metadata.key: pod for pod in pods}
     workloads = workloads_of(deployment("web", 5), pods, has_all_pods=True)
     return may_not_leave(moved, args(**given), workloads, moves_of(jobs, by_key.get, NOW_S))
 

@@ -174,7 +174,7 @@ def tempting() -> Story:
 
 def test_a_replica_does_not_come_back_to_the_node_that_it_looks_best_on() -> None:
     story = tempting()
-    moves = [[each.pod.metadata.name for each in story.round().moves] for _ in range(10)]
+    moves = [[move.pod.metadata.name for move in story.round().moves] for _ in range(10)]
     assert moves == [["big"]] + [[]] * 9
     assert story.pods["big"].spec.node_name == "n1"
 

@@ -182,7 +182,7 @@ def test_the_only_replica_of_an_autoscaled_deployment_stays() -> None:
 def test_a_deployment_that_asks_for_it_has_room_reserved_first_whatever_the_mode() -> None:
     scaling = Scaling(deployment(1, **{SCALE_FIRST.key: "true"}))
     taken = step(running(job()), MigrationState(pod(None), scaling=scaling), ARGS, START_S)
-    assert [type(each) for each in taken.actions] == [MakeReservation]
+    assert [type(action) for action in taken.actions] == [MakeReservation]
 
 
 def test_a_job_that_fails_takes_its_replica_back_and_leaves_what_others_set() -> None:

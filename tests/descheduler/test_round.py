@@ -62,8 +62,8 @@ def test_own_plugins_propose_filter_and_remember() -> None:
 
 def test_own_plugins_rank_before_koords_own_order() -> None:
     rules = profile({}, FREELY, own=[NotOnFridays]).profiles[0].rules
-    asked = [MoveRequest(each.metadata.name, 0.0, each, rules) for each in three_pods().pods]
-    assert [each.name for each in in_order(asked, Moves())] == ["p2", "p1", "p0"]
+    asked = [MoveRequest(pod.metadata.name, 0.0, pod, rules) for pod in three_pods().pods]
+    assert [move_request.name for move_request in in_order(asked, Moves())] == ["p2", "p1", "p0"]
 
 
 def test_of_equal_pods_the_younger_goes_first_then_the_newer_job_then_by_name() -> None:
@@ -73,7 +73,9 @@ def test_of_equal_pods_the_younger_goes_first_then_the_newer_job_then_by_name() 
         return MoveRequest(name, created_s, pod(name, "a", age_s=pod_age_s), rules)
 
     equal = [asked("d", 60, 5.0), asked("c", 60, 5.9), asked("b", 60, 7.0), asked("a", 90, 9.0)]
-    assert [each.name for each in in_order(equal, Moves())] == ["b", "c", "d", "a"], "jobs by whole seconds"
+    assert [move_request.name for move_request in in_order(equal, Moves())] == ["b", "c", "d", "a"], (
+        "jobs by whole seconds"
+    )
 
 
 @pytest.mark.parametrize(("fits", "names"), [(True, []), (False, ["p"])])
@@ -88,14 +90,14 @@ def test_a_pod_that_asks_to_be_moved_passes_limits_and_still_needs_a_node_that_t
     outcome = run(profile(OLD, strict), scene.sight())
     assert moved(outcome) == names
     if fits:
-        assert [each.why for each in outcome.held] == ["no other node would take it"]
+        assert [held_proposal.why for held_proposal in outcome.held] == ["no other node would take it"]
 
 
 def test_without_the_sorter_moves_begin_as_they_were_asked_for() -> None:
     rules = compiled(parse({"profiles": [{"plugins": {"sort": {"disabled": [{"name": "*"}]}}}]})).profiles[0].rules
     first, second = pod("z", "a", priority=9500), pod("y", "a", priority=5500, qos="BE")
     asked = [MoveRequest("z", 0.0, first, rules), MoveRequest("y", 5.0, second, rules)]
-    assert [each.name for each in in_order(asked, Moves())] == ["z", "y"]
+    assert [move_request.name for move_request in in_order(asked, Moves())] == ["z", "y"]
 
 
 def test_without_filters_the_rules_keep_nobody() -> None:
@@ -196,7 +198,7 @@ def test_no_pod_goes_where_a_sibling_leaves_in_the_same_round() -> None:
     """Both nodes have an old pod of one service, and no other node has room: a swap would help neither."""
     pods = [pod("p", "a", age_s=100), pod("q", "b", age_s=200)]
     outcome = run(profile(OLD, {**FREELY, "nodeFit": True}), Scene([node("a"), node("b")], pods).sight())
-    assert [(each.pod.metadata.name, each.to) for each in outcome.moves] == [("q", "a")]
+    assert [(move.pod.metadata.name, move.to) for move in outcome.moves] == [("q", "a")]
 
 
 def test_a_priority_threshold_by_name_is_looked_up_and_holds_back_everybody_where_it_is_missing() -> None:

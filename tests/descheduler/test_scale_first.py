@@ -87,8 +87,8 @@ class World:
 
     def controller(self) -> None:
         """What a ReplicaSet does; it may not have received the newest annotations."""
-        known = [self.heard.get(name, each) for name, each in self.pods.items()]
-        for victim in deleted_first(known, known, self.now_s)[: max(0, len(known) - self.replicas)]:
+        pods = [self.heard.get(name, pod) for name, pod in self.pods.items()]
+        for victim in deleted_first(pods, pods, self.now_s)[: max(0, len(pods) - self.replicas)]:
             del self.pods[victim.metadata.name]
         while len(self.pods) < self.replicas and not (self.quota and len(self.pods) >= self.initial):
             name = self._make()

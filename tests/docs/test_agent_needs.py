@@ -17,6 +17,6 @@ def test_the_page_is_what_the_table_says() -> None:
 
 def test_what_a_kernel_is_asked_for_is_in_the_table(tmp_path: Path) -> None:
     tree = Tree(tmp_path, Version.V2, CgroupDriver.CGROUPFS)
-    asked = [each.name for each in features(tree.cgroups, "kubepods")]
-    assert asked == ["cgroup", *(known.name for known in TABLE)]
+    asked = [feature.name for feature in features(tree.cgroups, "kubepods")]
+    assert asked == ["cgroup", *(kernel_feature.name for kernel_feature in TABLE)]
     assert len({*asked}) == len(asked)

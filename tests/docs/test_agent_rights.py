@@ -33,7 +33,7 @@ Granted = set[tuple[str, str, str]]
 
 def in_the_example() -> Granted:
     documents = yaml.safe_load_all((EXAMPLES / "agent-rights" / "rbac.yaml").read_text())
-    (role,) = [each for each in documents if each["kind"] == "ClusterRole"]
+    (role,) = [document for document in documents if document["kind"] == "ClusterRole"]
     return {
         (group, resource, verb)
         for rule in role["rules"]
@@ -44,7 +44,7 @@ def in_the_example() -> Granted:
 
 
 def in_the_table() -> Granted:
-    rights = [each for each in AGENT if each.where == "cluster" and each.only_if != "old_kubelets"]
+    rights = [right for right in AGENT if right.where == "cluster" and right.only_if != "old_kubelets"]
     return {
         (group, resource, verb)
         for right in rights
@@ -74,12 +74,12 @@ async def test_the_rights_in_the_example_are_enough_for_what_an_agent_finds_abou
             refusals.codes.clear()
             await client.patch(NODE_METRICS, "n0", report("web-0", 0.4, clock.now()), subresource="status")
             async with EventRecorder(client, controller="koord-agent") as events:
-                told = Interfering(client, events, clock, tmp_path / "agent", lambda: pods, replicas, "here")
-                answering = asyncio.create_task(told.answer())
-                told.ask(pods["web"])
+                interfering = Interfering(client, events, clock, tmp_path / "agent", lambda: pods, replicas, "here")
+                answering = asyncio.create_task(interfering.answer())
+                interfering.ask(pods["web"])
                 held = EpisodeStep(Step.HELD_BACK, clock.monotonic(), "build")
-                told.tell(Finding(held, episode(clock, held)))
-                await told.move(Move(pods["web"], "interference", "ns/build slows ns/web down"))
+                interfering.tell(Finding(held, episode(clock, held)))
+                await interfering.move(Move(pods["web"], "interference", "ns/build slows ns/web down"))
 
                 async def is_told() -> bool:
                     return bool(replicas) and len(await admin.list(EVENTS, namespace="ns")) == 2

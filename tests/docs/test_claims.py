@@ -98,9 +98,9 @@ async def test_the_rights_in_the_example_are_enough_for_all_that_a_descheduler_d
         (single,) = await deploy(admin, "single", 1)
         wish: dict[str, Any] = {"metadata": {"annotations": {SCALE_FIRST.key: "true"}}}
         await admin.patch(kinds.DEPLOYMENTS, "single", wish, namespace="default")
-        (told, *_) = await deploy(admin, "told", 2)
+        (pod, *_) = await deploy(admin, "told", 2)
         wish = {"metadata": {"annotations": {EVICTION_NOTICE.key: "1s"}}}
-        await admin.patch(PODS, told.metadata.name, wish, namespace="default")
+        await admin.patch(PODS, pod.metadata.name, wish, namespace="default")
         async with await as_the_example_allows(admin, "moves", "koord-descheduler") as client:
             heard.listen(client)
             with pytest.raises(ApiError):
@@ -113,15 +113,15 @@ async def test_the_rights_in_the_example_are_enough_for_all_that_a_descheduler_d
                     mode = "ReservationFirst" if policy == "Eviction" else "EvictDirectly"
                     await ask(admin, first, policy.lower(), mode=mode)
                 # Told first, replaced first, and taken back.
-                await ask(admin, told, "told")
+                await ask(admin, pod, "told")
                 await ask(admin, single, "single")
                 for name in ("eviction", "delete", "told", "single"):
                     assert (await ends(admin, name)).status.phase == "Succeeded"
 
                 async def is_asked() -> bool:
                     first = pods["SoftEviction"][0].metadata
-                    found = await admin.get(PODS, first.name, namespace="default")
-                    return "scheduling.koordinator.sh/soft-eviction" in found.metadata.annotations
+                    pod = await admin.get(PODS, first.name, namespace="default")
+                    return "scheduling.koordinator.sh/soft-eviction" in pod.metadata.annotations
 
                 await eventually(is_asked)
     assert heard.refused == []
@@ -137,15 +137,15 @@ def _reservation(name: str, cpu: str) -> dict[str, Any]:
 
 async def _says(client: Client, name: str, reason: str) -> bool:
     status = (await client.get(kinds.RESERVATIONS, name)).status
-    return any(each.reason == reason for each in status.conditions)
+    return any(condition.reason == reason for condition in status.conditions)
 
 
 async def _told(client: Client, name: str) -> bool:
-    return any(each.regarding.name == name for each in await client.list(EVENTS))
+    return any(event.regarding.name == name for event in await client.list(EVENTS))
 
 
 async def _announced(client: Client) -> bool:
-    found = {each.metadata.name for each in await client.list(LEASES, namespace="koordinator-system")}
+    found = {lease.metadata.name for lease in await client.list(LEASES, namespace="koordinator-system")}
     return {"koord-scheduler", "koord-schedules-koord-scheduler"} <= found
 
 

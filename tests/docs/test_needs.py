@@ -17,5 +17,5 @@ def test_a_file_says_what_the_code_says(path: str) -> None:
 
 def test_the_page_names_every_capability_with_its_reason() -> None:
     page = (ROOT / PAGE).read_text()
-    for each in CAPABILITIES:
-        assert f"| `{each.name}` | {each.why} |" in page
+    for capability in CAPABILITIES:
+        assert f"| `{capability.name}` | {capability.why} |" in page

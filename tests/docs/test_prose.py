@@ -10,7 +10,7 @@ WIDE = "words " * 20
 
 
 def rules_of(path: str, source: str) -> list[tuple[int, str]]:
-    return [(each.line, each.rule.name) for each in suspects(path, source)]
+    return [(suspect.line, suspect.rule.name) for suspect in suspects(path, source)]
 
 
 def test_comments_docstrings_strings_and_names_are_read_and_code_is_not() -> None:

@@ -13,7 +13,8 @@ PAGE = (DOCS / "versions.md").read_text()
 def test_the_page_has_every_feature_with_its_version_and_what_is_done_without_it() -> None:
     rows = [line for line in PAGE.splitlines() if line.startswith("| ")][1:]
     assert rows == ["| --- | --- | --- |"] + [
-        f"| {each.name} | {said(each.since)} | {each.instead} |" for each in SERVER_FEATURES
+        f"| {server_feature.name} | {said(server_feature.since)} | {server_feature.instead} |"
+        for server_feature in SERVER_FEATURES
     ]
 
 

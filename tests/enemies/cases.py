@@ -58,7 +58,7 @@ def base(kind: Kind[Any], name: str, is_filled: bool) -> Manifest:
 
 
 def army(enemies: Iterable[Enemy]) -> list[Thing]:
-    return [thing for number, each in enumerate(enemies) for thing in each.made(number)]
+    return [thing for number, enemy in enumerate(enemies) for thing in enemy.made(number)]
 
 
 def all_enemies(among: Collection[Kind[Any]]) -> Iterator[Enemy]:

@@ -26,7 +26,7 @@ Story = Callable[[Sequence[Thing], Sequence[Thing], Sequence[Thing]], Any]
 
 
 def check(crowd: Sequence[Enemy], story: Story, undisturbed: World) -> None:
-    shown = "\n".join(f"{i}: {each}" for i, each in enumerate(crowd))
+    shown = "\n".join(f"{i}: {enemy}" for i, enemy in enumerate(crowd))
     assert not undisturbed.defects
     began_s = time.process_time()
     scene: World = story(honest("good"), honest("bad"), army(crowd))

@@ -38,8 +38,8 @@ class SchedulerWorld:
         "What came of innocents, in words."
 
     def put(self, things: Iterable[Thing]) -> None:
-        order = {each.kind: i for i, each in enumerate(INPUTS)}
-        for kind, thing in sorted((each for each in things if each[0] in order), key=lambda each: order[each[0]]):
+        order = {source.kind: i for i, source in enumerate(INPUTS)}
+        for kind, thing in sorted((thing for thing in things if thing[0] in order), key=lambda each: order[each[0]]):
             key = kind, thing.metadata.key
             before = self.known.get(key)
             self.known[key] = thing
@@ -67,15 +67,15 @@ class SchedulerWorld:
 
     def _carry_out(self, decision: Decision) -> None:
         if isinstance(decision, Bind):
-            for each in decision.members:
-                self._tell(each.ask.key, f"to {each.node}")
-                self.core.bound(decision, each.ask)
-                for patch in (each.plan.patch, each.plan.binding):
+            for member in decision.members:
+                self._tell(member.ask.key, f"to {member.node}")
+                self.core.bound(decision, member.ask)
+                for patch in (member.plan.patch, member.plan.binding):
                     if isinstance(patch, Patch):
                         self._patch(patch)
-                pod = self.known.get((kinds.PODS, each.ask.key))
+                pod = self.known.get((kinds.PODS, member.ask.key))
                 if pod is not None:
-                    self.put([(kinds.PODS, replace(pod, spec=replace(pod.spec, node_name=each.node)))])
+                    self.put([(kinds.PODS, replace(pod, spec=replace(pod.spec, node_name=member.node)))])
         elif isinstance(decision, Broken):
             self._tell(decision.ask.key, f"broken: {decision.message}")
             if decision.error is not None:

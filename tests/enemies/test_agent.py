@@ -95,7 +95,7 @@ class AgentWorld:
             agent.decide(state, now_s)
         for hook in HOOKS:
             with suppress(BadInput):
-                self.told |= {str(each) for each in hook.wishes(state) if "good" in each.target.name}
+                self.told |= {str(wish) for wish in hook.wishes(state) if "good" in wish.target.name}
         node_metric_status(state, agent.samples, ReportPolicy(), NOW + 3, from_seconds(NOW_S))
         with suppress(BadInput):
             change(state, tree.cgroups.files, things[kinds.NODE_RESOURCE_TOPOLOGIES])

@@ -71,9 +71,9 @@ class DeschedulerWorld(SchedulerWorld):
             by_kind.setdefault(kind, []).append(thing)
         pods = by_kind.get(kinds.PODS, [])
         pods_on: dict[str, list[Any]] = {}
-        for each in pods:
-            if each.spec.node_name and not each.is_finished:
-                pods_on.setdefault(each.spec.node_name, []).append(each)
+        for pod in pods:
+            if pod.spec.node_name and not pod.is_finished:
+                pods_on.setdefault(pod.spec.node_name, []).append(pod)
         known = [each for kind in WORKLOADS for each in by_kind.get(kind, ())]
         jobs, shield = by_kind.get(kinds.POD_MIGRATION_JOBS, []), Shield(self._failed)
         workloads = workloads_of(known, pods, {})
@@ -90,7 +90,7 @@ class DeschedulerWorld(SchedulerWorld):
         for move in outcome.moves:
             job_request(move, ARGS, name="job", created_by="test", profile="p")
             self._tell(move.pod.metadata.key, f"moves by {move.by}: {move.reason}")
-        by_key = {each.metadata.key: each for each in pods}
+        by_key = {pod.metadata.key: pod for pod in pods}
         asked, moves = sorted_out(jobs, by_key.get, self.now_s, lambda _: COMPILED.profiles[0].rules, shield)
         for ruling in arbitrate(asked, workloads, moves, shield):
             self._tell(ruling.request.name, f"{ruling.outcome} {ruling.why}")

@@ -57,7 +57,9 @@ async def test_components_work_for_others_beside_the_worst_values(tmp_path: Path
         assert (await ends(client)).status.phase == "Succeeded"
 
         async def is_managed() -> bool:
-            return {"hollow-0001", "hollow-0002"} <= {each.metadata.name for each in await client.list(kinds.NODE_SLOS)}
+            return {"hollow-0001", "hollow-0002"} <= {
+                node_slo.metadata.name for node_slo in await client.list(kinds.NODE_SLOS)
+            }
 
         await eventually(is_managed)
         assert not descheduler.done()

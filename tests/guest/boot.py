@@ -110,9 +110,9 @@ def run(guest: Guest, directory: Path, within_s: float) -> GuestReport:
     cases = list(ElementTree.fromstring(text).iter("testcase"))
     passed = tuple(case.get("name", "") for case in cases if not len(case.findall("*")))
     others = tuple(
-        f"{case.get('name')}: {found.tag}: {found.get('message')}\n{found.text}"
+        f"{case.get('name')}: {element.tag}: {element.get('message')}\n{element.text}"
         for case in cases
-        for found in case
-        if found.tag in ("failure", "error", "skipped")
+        for element in case
+        if element.tag in ("failure", "error", "skipped")
     )
     return GuestReport(passed, others, done.stdout)

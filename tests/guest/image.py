@@ -160,7 +160,7 @@ def initramfs(into: Path, beside: Archive) -> Path:
 def _base() -> Path:
     """The interpreter and packages, kept under a name that changes with their versions."""
     versions = [sys.version, Path(__file__).read_text()]
-    versions += [importlib.metadata.version(each) for each in DISTRIBUTIONS]
+    versions += [importlib.metadata.version(distribution) for distribution in DISTRIBUTIONS]
     kept = CACHE / f"base-{hashlib.sha256(repr(versions).encode()).hexdigest()[:16]}.cpio"
     if not kept.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
@@ -189,11 +189,11 @@ def _interpreter() -> Archive:
             archive.file(f"{STDLIB}/lib-dynload/{library.name}", library.read_bytes(), 0o755)
             shared.add(library)
     for package in PACKAGES:
-        found = importlib.util.find_spec(package)
-        assert found is not None, f"{package} is not installed"
-        assert found.origin is not None
-        origin = Path(found.origin)
-        if found.submodule_search_locations is None:
+        module_spec = importlib.util.find_spec(package)
+        assert module_spec is not None, f"{package} is not installed"
+        assert module_spec.origin is not None
+        origin = Path(module_spec.origin)
+        if module_spec.submodule_search_locations is None:
             archive.file(f"{SITE}/{package}.pyc", _compiled(origin))
             continue
         for name, content in _modules(origin.parent):
@@ -213,7 +213,7 @@ def _interpreter() -> Archive:
 def add_programs(archive: Archive, names: Iterable[str]) -> None:
     """With the libraries that they need. Raises NoGuest."""
     binaries = [Path(name) for name in names]
-    if absent := [str(each) for each in binaries if not os.access(each, os.X_OK)]:
+    if absent := [str(binary) for binary in binaries if not os.access(binary, os.X_OK)]:
         raise NoGuest(f"there is no {', '.join(absent)}")
     for each in (*binaries, *sorted(needed(set(binaries)))):
         archive.file(str(each).lstrip("/"), each.resolve().read_bytes(), 0o755)
@@ -229,7 +229,7 @@ def needed(binaries: Iterable[Path]) -> set[Path]:
 
 def _modules(package: Path) -> Iterator[tuple[str, bytes]]:
     for path, directories, files in os.walk(package):
-        directories[:] = sorted(each for each in directories if each not in _LEFT_OUT)
+        directories[:] = sorted(directory for directory in directories if directory not in _LEFT_OUT)
         for name in sorted(files):
             if name.endswith(".py"):
                 module = Path(path, name)

@@ -20,10 +20,10 @@ pytestmark = [pytest.mark.guest, pytest.mark.timeout(WITHIN_S + image.DOWNLOAD_W
 @pytest.mark.parametrize("guest", boot.GUESTS, ids=lambda guest: guest.name)
 def test_the_agent_on_cgroup_v2(guest: boot.Guest, tmp_path: Path) -> None:
     try:
-        told = boot.run(guest, tmp_path, WITHIN_S)
+        guest_report = boot.run(guest, tmp_path, WITHIN_S)
     except image.NoGuest as missing:
         if "guest" in required_groups() and not isinstance(missing, image.NoOwnKernel):
             raise
         pytest.skip(f"group guest: {missing}")
-    assert not told.others, "\n".join([*told.others, told.console])
-    assert len(told.passed) == len(guest.tests)
+    assert not guest_report.others, "\n".join([*guest_report.others, guest_report.console])
+    assert len(guest_report.passed) == len(guest.tests)

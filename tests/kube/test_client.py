@@ -340,9 +340,9 @@ def event(type_: str, obj: object) -> bytes:
 async def watched(server: RawServer, **options: object) -> list[tuple[str, object]]:
     async with client(server) as c:
         return [
-            (found.type, msgspec.json.decode(found.object))
+            (watch_event.type, msgspec.json.decode(watch_event.object))
             async for batch in c.watch(PODS, resource_version="5", **options)  # type: ignore[arg-type]  # by name
-            for found in batch
+            for watch_event in batch
         ]
 
 
@@ -400,7 +400,7 @@ async def test_an_error_event_is_raised_after_the_events_before_it(status: objec
         with pytest.raises(error):
             async for batch in c.watch(PODS):
                 seen += batch
-    assert [found.type for found in seen] == ["ADDED"]
+    assert [watch_event.type for watch_event in seen] == ["ADDED"]
 
 
 async def test_a_version_too_old_is_gone_also_as_an_http_status() -> None:

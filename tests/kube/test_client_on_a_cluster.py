@@ -297,9 +297,9 @@ async def test_the_server_says_its_version_and_all_that_it_serves(client: Client
 
 
 async def test_an_unknown_kind_is_readable_by_discovery(client: Client, namespace: str) -> None:
-    found = (await client.resources()).find("", "ConfigMap")
-    assert found is not None
-    kind = found.as_kind()
+    api_resource = (await client.resources()).find("", "ConfigMap")
+    assert api_resource is not None
+    kind = api_resource.as_kind()
     await client.create(kind, {"metadata": {"name": "a"}, "data": {"k": "v"}}, namespace=namespace)
     assert (await client.get(kind, "a", namespace=namespace)).metadata.name == "a"
     assert msgspec.json.decode(await client.get_bytes(kind, "a", namespace=namespace))["data"] == {"k": "v"}

@@ -299,14 +299,14 @@ async def test_a_controller_on_a_real_informer_converges_on_what_the_server_has(
         metrics.follow(informer)
 
         async def reconcile(key: str) -> None:
-            found = informer.get(key)
-            if found is None:
+            config_map = informer.get(key)
+            if config_map is None:
                 return
-            if found.metadata.name == "bad":
+            if config_map.metadata.name == "bad":
                 raise ValueError("this one is malformed")
-            if found.data.get("copied") != key:
+            if config_map.data.get("copied") != key:
                 patch = {"data": {"copied": key}}
-                await client.patch(CONFIG_MAPS, found.metadata.name, patch, namespace=namespace)
+                await client.patch(CONFIG_MAPS, config_map.metadata.name, patch, namespace=namespace)
 
         controller = Controller("copier", reconcile, workers=3, backoff=QUICK, observer=metrics.reconciler("copier"))
         controller.watch(informer, lambda delta: [delta.key])

@@ -90,15 +90,15 @@ def serving(answers: dict[str, object]) -> RawServer:
 
 async def test_an_old_server_is_asked_group_by_group_and_a_broken_group_hides_no_other() -> None:
     async with serving(OLD_SERVER) as server, Client(server.config, clock=ManualClock()) as client:
-        found = await client.resources()
-    deployment = found.find("apps", "Deployment")
+        resources = await client.resources()
+    deployment = resources.find("apps", "Deployment")
     assert deployment is not None
     assert deployment.version == "v1", "the preferred version, though it is not listed first"
-    assert found.find("apps", "Deployment", "v1beta1") is not None
-    pod = found.find("", "Pod")
+    assert resources.find("apps", "Deployment", "v1beta1") is not None
+    pod = resources.find("", "Pod")
     assert pod is not None
     assert (pod.subresources, pod.namespaced) == (("binding",), True)
-    assert found.missing == ("metrics.k8s.io/v1",)
+    assert resources.missing == ("metrics.k8s.io/v1",)
 
 
 @pytest.mark.parametrize("code", [400, 406, 415, 500])
@@ -110,25 +110,25 @@ async def test_a_server_that_refuses_to_tell_everything_at_once_is_asked_group_b
         return answer(body) if body is not None else refusal(503, "ServiceUnavailable")
 
     async with RawServer(script) as server, Client(server.config, clock=ManualClock()) as client:
-        found = await client.resources()
-    assert found.find("", "Pod") is not None
-    assert found.find("apps", "Deployment") is not None
+        resources = await client.resources()
+    assert resources.find("", "Pod") is not None
+    assert resources.find("apps", "Deployment") is not None
 
 
 async def test_a_new_server_is_asked_twice() -> None:
     async with serving(NEW_SERVER) as server, Client(server.config, clock=ManualClock()) as client:
-        found = await client.resources()
+        resources = await client.resources()
     assert sorted(request.target for request in server.requests) == ["/api", "/apis"]
-    pod = found.find("", "Pod")
+    pod = resources.find("", "Pod")
     assert pod is not None
     assert (pod.plural, pod.subresources, pod.namespaced) == ("pods", ("binding",), True)
     assert pod.as_kind().path("a", namespace="b") == "/api/v1/namespaces/b/pods/a"
-    assert found.missing == ("metrics.k8s.io/v1",)
+    assert resources.missing == ("metrics.k8s.io/v1",)
 
 
 async def test_people_may_name_a_kind_in_any_of_its_names() -> None:
     async with serving(OLD_SERVER) as server, Client(server.config, clock=ManualClock()) as client:
-        found = await client.resources()
+        resources = await client.resources()
     for word, kind in {
         "pods": "Pod",
         "pod": "Pod",
@@ -137,11 +137,11 @@ async def test_people_may_name_a_kind_in_any_of_its_names() -> None:
         "deployments.apps": "Deployment",
         "deployment.v1beta1.apps": "Deployment",
     }.items():
-        resource = found.named(word)
+        resource = resources.named(word)
         assert resource is not None, word
         assert resource.kind == kind
-    assert found.named("deployments.other") is None
-    assert found.named("unknown") is None
+    assert resources.named("deployments.other") is None
+    assert resources.named("unknown") is None
 
 
 def test_a_servers_version_is_read_whatever_a_vendor_appends() -> None:

@@ -127,9 +127,9 @@ V1BETA1 = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "log
 
 
 def test_interactive_mode_may_be_left_out_in_v1beta1_only() -> None:
-    found = resolved(kubeconfig(user={"exec": V1BETA1})).exec
-    assert found is not None
-    assert found.interactive_mode == "IfAvailable"
+    exec_config = resolved(kubeconfig(user={"exec": V1BETA1})).exec
+    assert exec_config is not None
+    assert exec_config.interactive_mode == "IfAvailable"
     with pytest.raises(ConfigError, match="interactiveMode: is required"):
         resolved(kubeconfig(user={"exec": {**V1BETA1, "apiVersion": "client.authentication.k8s.io/v1"}}))
 
@@ -238,21 +238,21 @@ def service_account(folder: Path, *, namespace: str = "") -> dict[str, str]:
 
 def test_in_a_pod_the_service_account_is_used_where_no_file_says_otherwise(tmp_path: Path) -> None:
     environ = service_account(tmp_path, namespace="shop")
-    found = locate(environ=environ, service_account=str(tmp_path))
-    assert found.server == "https://10.0.0.1:443"
-    assert found.token_file == f"{tmp_path}/token"
-    assert found.ca_file == f"{tmp_path}/ca.crt"
-    assert found.namespace == "shop"
+    cluster_config = locate(environ=environ, service_account=str(tmp_path))
+    assert cluster_config.server == "https://10.0.0.1:443"
+    assert cluster_config.token_file == f"{tmp_path}/token"
+    assert cluster_config.ca_file == f"{tmp_path}/ca.crt"
+    assert cluster_config.namespace == "shop"
     (tmp_path / "config").write_text(kubeconfig())
     with_file = locate(environ={**environ, "KUBECONFIG": f"{tmp_path}/config"}, service_account=str(tmp_path))
     assert with_file.server == "https://one:6443"
 
 
 def test_in_a_pod_with_an_ipv6_service_the_host_is_bracketed(tmp_path: Path) -> None:
-    found = in_cluster({**service_account(tmp_path), "KUBERNETES_SERVICE_HOST": "fd00::1"}, str(tmp_path))
-    assert found is not None
-    assert found.server == "https://[fd00::1]:443"
-    assert found.namespace == "default"
+    cluster_config = in_cluster({**service_account(tmp_path), "KUBERNETES_SERVICE_HOST": "fd00::1"}, str(tmp_path))
+    assert cluster_config is not None
+    assert cluster_config.server == "https://[fd00::1]:443"
+    assert cluster_config.namespace == "default"
 
 
 def test_where_nothing_is_configured_the_error_says_what_was_looked_at() -> None:

@@ -21,5 +21,5 @@ print(len(shared.get_ca_certs()), shared.verify_mode.name, dict(os.environ) == b
 def test_the_clients_own_context_trusts_nobody_and_the_environment_is_as_it_was(module: str) -> None:
     environ = {**os.environ, "SSL_CERT_FILE": "/etc/some.pem"}
     command = [sys.executable, "-P", "-c", CODE, module]
-    told = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
-    assert told.stdout.split() == ["0", "CERT_REQUIRED", "True"], told.stderr
+    process = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+    assert process.stdout.split() == ["0", "CERT_REQUIRED", "True"], process.stderr

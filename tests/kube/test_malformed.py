@@ -53,33 +53,35 @@ def meta(text: str | None, uid: str = "1", **labels: str) -> ObjectMeta:
 
 
 def test_each_text_that_cannot_be_understood_is_told_once() -> None:
-    told = EventLog()
-    assert told.tell(meta("{")) == 1
-    ((reason, note),) = told.events
+    event_log = EventLog()
+    assert event_log.tell(meta("{")) == 1
+    ((reason, note),) = event_log.events
     assert reason == "MalformedAnnotation"
     assert note.startswith(f"Pod ns/p: annotation {cpu.RESOURCE_STATUS.key}: ")
-    assert told.tell(meta("{", team="a"), meta("{")) == 0, "something else changed"
-    assert told.tell(meta("}"), meta("{")) == 1
-    assert told.tell(meta("{}"), meta("}")) == 0
-    assert told.tell(meta(None), meta("{}")) == 0
-    assert told.tell(meta("{"), meta("{}")) == 1
-    assert told.tell(meta("{", uid="2"), meta("{", uid="1")) == 1, "another pod of the same name"
+    assert event_log.tell(meta("{", team="a"), meta("{")) == 0, "something else changed"
+    assert event_log.tell(meta("}"), meta("{")) == 1
+    assert event_log.tell(meta("{}"), meta("}")) == 0
+    assert event_log.tell(meta(None), meta("{}")) == 0
+    assert event_log.tell(meta("{"), meta("{}")) == 1
+    assert event_log.tell(meta("{", uid="2"), meta("{", uid="1")) == 1, "another pod of the same name"
 
 
 def test_a_failure_is_told_once_per_change_and_counted_each_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    told, metrics = EventLog(), Metrics(process=False)
-    shield = Shield(FailureTeller(metrics, cast(EventRecorder, told)))
+    event_log, metrics = EventLog(), Metrics(process=False)
+    shield = Shield(FailureTeller(metrics, cast(EventRecorder, event_log)))
     first = ObjectMeta(namespace="ns", name="p", uid="1", resource_version="1")
     for of, error in ((first, BadInput("ttl: not a time")), (first, BadInput("ttl: not a time")), (first, KeyError())):
         with shield.about("keep its status", PODS, of):
             raise error
-    assert [note.partition(":")[0] for _, note in told.events] == ["Cannot keep its status"] * 2
-    assert told.events[0][1].startswith("Cannot keep its status: ttl: not a time. It is tried again when it changes")
+    assert [note.partition(":")[0] for _, note in event_log.events] == ["Cannot keep its status"] * 2
+    assert event_log.events[0][1].startswith(
+        "Cannot keep its status: ttl: not a time. It is tried again when it changes"
+    )
     with shield.about("keep its status", PODS, replace(first, resource_version="2")):
         raise KeyError
-    assert len(told.events) == 3
+    assert len(event_log.events) == 3
     assert [bool(record.exc_info) for record in caplog.records] == [False, True, True], "a defect has its traceback"
     assert b'koord_object_failures_total{doing="keep its status",kind="Pod"} 4.0' in metrics.render()
 
@@ -90,19 +92,19 @@ def test_a_failure_without_anybody_to_tell_it_is_raised() -> None:
 
 
 def test_what_the_component_does_not_read_and_what_is_no_such_object_is_nobodys_fault() -> None:
-    told = EventLog()
-    told.teller.tell(PODS, ObjectMeta(annotations={pod_qos.CPU_BURST.key: "{"}), None)
-    told.teller.tell(NODES, meta("{"), None)
-    assert told.events == []
+    event_log = EventLog()
+    event_log.teller.tell(PODS, ObjectMeta(annotations={pod_qos.CPU_BURST.key: "{"}), None)
+    event_log.teller.tell(NODES, meta("{"), None)
+    assert event_log.events == []
 
 
 def test_a_topology_that_lists_a_cpu_twice_is_told_on_it() -> None:
-    told = EventLog()
-    told.teller = MalformedTeller(cast(EventRecorder, told), of_scheduler.READ)
+    event_log = EventLog()
+    event_log.teller = MalformedTeller(cast(EventRecorder, event_log), of_scheduler.READ)
     one = '{"id":0,"core":0,"socket":0,"node":0}'
     said = ObjectMeta(name="n1", annotations={cpu.CPU_TOPOLOGY.key: f'{{"detail":[{one},{one}]}}'})
-    told.teller.tell(NODE_RESOURCE_TOPOLOGIES, said, None)
-    ((reason, note),) = told.events
+    event_log.teller.tell(NODE_RESOURCE_TOPOLOGIES, said, None)
+    ((reason, note),) = event_log.events
     assert reason == "MalformedAnnotation"
     assert note.startswith(f"NodeResourceTopology n1: annotation {cpu.CPU_TOPOLOGY.key}: ")
     assert "detail[1].id: CPU 0 is listed twice" in note
@@ -123,11 +125,11 @@ def test_a_topology_that_lists_a_cpu_twice_is_told_on_it() -> None:
 def test_a_setting_of_a_gang_that_cannot_be_read_is_told_though_a_default_counts(
     value: Value[Any, Any], text: str
 ) -> None:
-    told = EventLog()
-    told.teller = MalformedTeller(cast(EventRecorder, told), of_scheduler.READ)
+    event_log = EventLog()
+    event_log.teller = MalformedTeller(cast(EventRecorder, event_log), of_scheduler.READ)
     said = ObjectMeta(name="p", namespace="shop", annotations={value.key: text})
-    told.teller.tell(PODS, said, None)
-    ((reason, note),) = told.events
+    event_log.teller.tell(PODS, said, None)
+    ((reason, note),) = event_log.events
     assert reason == "MalformedAnnotation"
     assert note.startswith(f"Pod shop/p: annotation {value.key}: ")
     assert POD_GROUPS in ANNOTATED
@@ -146,11 +148,11 @@ def test_a_setting_of_a_gang_that_cannot_be_read_is_told_though_a_default_counts
     ],
 )
 def test_what_a_reservation_says_wrongly_is_told_on_it_and_by_a_plan(value: Value[Any, Any], text: str) -> None:
-    told = EventLog()
-    told.teller = MalformedTeller(cast(EventRecorder, told), of_scheduler.READ)
+    event_log = EventLog()
+    event_log.teller = MalformedTeller(cast(EventRecorder, event_log), of_scheduler.READ)
     found = held(annotations={value.key: text})
-    told.teller.tell(RESERVATIONS, found.metadata, None)
-    ((reason, note),) = told.events
+    event_log.teller.tell(RESERVATIONS, found.metadata, None)
+    ((reason, note),) = event_log.events
     assert (reason, note.startswith(f"Reservation r: annotation {value.key}: ")) == ("MalformedAnnotation", True)
     assert RESERVATIONS in ANNOTATED
     (warning,) = faults_of(RESERVATIONS, found)
@@ -171,12 +173,12 @@ def test_what_a_reservation_says_wrongly_is_told_on_it_and_by_a_plan(value: Valu
     ],
 )
 def test_parts_without_effect_are_told_and_the_rest_counts(value: Value[Any, Any], text: str, said: str) -> None:
-    told = EventLog()
-    told.teller = MalformedTeller(cast(EventRecorder, told), [value])
+    event_log = EventLog()
+    event_log.teller = MalformedTeller(cast(EventRecorder, event_log), [value])
     carrying = ObjectMeta(name="p", namespace="shop", annotations={value.key: text})
-    told.teller.tell(PODS, carrying, None)
-    told.teller.tell(PODS, carrying, carrying)
-    ((reason, note),) = told.events
+    event_log.teller.tell(PODS, carrying, None)
+    event_log.teller.tell(PODS, carrying, carrying)
+    ((reason, note),) = event_log.events
     assert (reason, said in note, note.endswith("It has no effect.")) == ("WithoutEffect", True, True)
     value.read(carrying)
 
@@ -192,10 +194,10 @@ def test_parts_without_effect_are_told_and_the_rest_counts(value: Value[Any, Any
     ],
 )
 def test_other_spellings_and_what_a_newer_program_adds_are_nobodys_fault(value: Value[Any, Any], text: str) -> None:
-    told = EventLog()
-    told.teller = MalformedTeller(cast(EventRecorder, told), [value])
-    told.teller.tell(PODS, ObjectMeta(name="p", annotations={value.key: text}), None)
-    assert told.events == []
+    event_log = EventLog()
+    event_log.teller = MalformedTeller(cast(EventRecorder, event_log), [value])
+    event_log.teller.tell(PODS, ObjectMeta(name="p", annotations={value.key: text}), None)
+    assert event_log.events == []
 
 
 @pytest.mark.parametrize(
@@ -215,9 +217,9 @@ def test_other_spellings_and_what_a_newer_program_adds_are_nobodys_fault(value: 
 def test_a_reservation_that_cannot_mean_what_it_says_is_told_so_and_a_plan_says_it(
     found: Reservation, said: str
 ) -> None:
-    told = EventLog()
-    told.teller.hear_faults(RESERVATIONS, FAULTS[RESERVATIONS])(Delta("r", None, found))
-    assert told.events == [("MalformedReservation", said)]
+    event_log = EventLog()
+    event_log.teller.hear_faults(RESERVATIONS, FAULTS[RESERVATIONS])(Delta("r", None, found))
+    assert event_log.events == [("MalformedReservation", said)]
     assert list(faults_of(RESERVATIONS, found)) == [said]
 
 
@@ -232,22 +234,22 @@ def test_a_misspelt_field_in_the_template_of_a_reservation_is_told_on_it() -> No
 
 
 def test_a_pod_group_without_a_minimum_is_told_so_once() -> None:
-    told = EventLog()
-    hear = told.teller.hear_faults(POD_GROUPS, group_faults)
+    event_log = EventLog()
+    hear = event_log.teller.hear_faults(POD_GROUPS, group_faults)
     group = pod_group(least=0)
     hear(Delta(group.metadata.key, None, group))
     hear(Delta(group.metadata.key, group, group))
     fine = pod_group(least=1)
     hear(Delta(group.metadata.key, group, fine))
-    assert told.events == [
+    assert event_log.events == [
         ("MalformedPodGroup", "spec.minMember: is 0, so its pods are placed one by one; it must be 1 or more")
     ]
 
 
 def test_a_label_is_told_as_a_label_also_where_readers_make_do_with_it() -> None:
-    told = EventLog()
-    assert told.tell(meta(None, **{pod_qos.EVICTION_ENABLED.key: "maybe"})) == 1
-    assert told.events[0][0] == "MalformedLabel"
+    event_log = EventLog()
+    assert event_log.tell(meta(None, **{pod_qos.EVICTION_ENABLED.key: "maybe"})) == 1
+    assert event_log.events[0][0] == "MalformedLabel"
 
 
 @pytest.mark.parametrize(
@@ -306,8 +308,8 @@ def _named(node: ast.expr, imported: set[str]) -> str:
 
 
 async def _told_on(client: Client, kind: str) -> list[str]:
-    found = [each for each in await client.list(EVENTS) if each.reason.startswith("Malformed")]
-    return [each.note for each in found if each.regarding.kind == kind]
+    events = [event for event in await client.list(EVENTS) if event.reason.startswith("Malformed")]
+    return [event.note for event in events if event.regarding.kind == kind]
 
 
 async def test_the_scheduler_tells_of_nodes_and_pods(tmp_path: Path) -> None:

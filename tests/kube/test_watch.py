@@ -44,9 +44,9 @@ def test_an_event_is_the_same_in_any_spelling_of_its_json(
     type_: str, obj: dict[str, object], separators: tuple[str, str], type_first: bool
 ) -> None:
     whole = {"type": type_, "object": obj} if type_first else {"object": obj, "type": type_}
-    found, error = events([json.dumps(whole, separators=separators).encode()], "pods")
+    watch_events, error = events([json.dumps(whole, separators=separators).encode()], "pods")
     assert error is None
-    assert [(event.type, msgspec.json.decode(event.object)) for event in found] == [(type_, obj)]
+    assert [(event.type, msgspec.json.decode(event.object)) for event in watch_events] == [(type_, obj)]
 
 
 @given(st.binary(max_size=60) | json_values.map(lambda value: json.dumps(value).encode()))
@@ -59,14 +59,14 @@ def test_any_line_is_an_event_an_error_or_a_named_fault(line: bytes) -> None:
 
 
 def test_empty_lines_are_skipped() -> None:
-    found, error = events([b"", b"  ", b'{"type":"ADDED","object":{}}', b"\r"], "pods")
-    assert ([event.type for event in found], error) == (["ADDED"], None)
+    watch_events, error = events([b"", b"  ", b'{"type":"ADDED","object":{}}', b"\r"], "pods")
+    assert ([event.type for event in watch_events], error) == (["ADDED"], None)
 
 
 def test_what_follows_an_error_is_dropped() -> None:
     lines = [b'{"type":"ERROR","object":{"code":410,"reason":"Expired"}}', b'{"type":"ADDED","object":{}}']
-    found, error = events(lines, "pods")
-    assert found == []
+    watch_events, error = events(lines, "pods")
+    assert watch_events == []
     assert isinstance(error, Gone)
 
 

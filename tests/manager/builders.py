@@ -183,7 +183,7 @@ def state(
 ) -> NodeState:
     return NodeState(
         rows.node_facts(node_ if node_ is not None else node()),
-        [rows.pod_row(each) for each in pods],
+        [rows.pod_row(pod) for pod in pods],
         rows.metric_row(report) if report is not None else None,
         rows.topology_facts(zones) if zones is not None else None,
         rows.device_facts(devices) if devices is not None else None,

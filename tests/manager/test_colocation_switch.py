@@ -48,10 +48,10 @@ def test_a_cluster_is_switched_and_what_else_is_said_stays() -> None:
 
 def test_a_pool_is_switched_by_the_item_for_it() -> None:
     text = switch.pool_section(section(enable=True), pool("pool=batch,zone in (a,b)"), on=False)
-    found = parse({"colocation-config": text})
-    assert not switch.standing(found, {"pool": "batch", "zone": "a"}, {}).on
-    assert switch.standing(found, {"pool": "batch", "zone": "c"}, {}).on
-    assert "nodeConfigs[0]" in switch.standing(found, {"pool": "batch", "zone": "b"}, {}).why
+    slo_config = parse({"colocation-config": text})
+    assert not switch.standing(slo_config, {"pool": "batch", "zone": "a"}, {}).on
+    assert switch.standing(slo_config, {"pool": "batch", "zone": "c"}, {}).on
+    assert "nodeConfigs[0]" in switch.standing(slo_config, {"pool": "batch", "zone": "b"}, {}).why
     again = {"colocation-config": text}
     assert switch.pool_section(again, pool("zone in (b,a),pool==batch"), on=False) == text
     assert json.loads(switch.pool_section(again, pool("pool=batch,zone in (a,b)"), on=True)) == {
@@ -71,10 +71,10 @@ def test_the_settings_of_a_pool_survive_its_switch() -> None:
 def test_a_pool_whose_nodes_another_item_picks_first_is_refused() -> None:
     first = {"name": "ssd", "nodeSelector": {"matchLabels": {"disk": "ssd"}}}
     text = switch.pool_section(section(enable=True, nodeConfigs=[first]), pool("pool=b"), on=False)
-    found = parse({"colocation-config": text})
-    switch.require_off(found, [("n1", {"pool": "b"})])
+    slo_config = parse({"colocation-config": text})
+    switch.require_off(slo_config, [("n1", {"pool": "b"})])
     with pytest.raises(SwitchError, match=r"nodeConfigs\[0\] picks node n2 too"):
-        switch.require_off(found, [("n1", {"pool": "b"}), ("n2", {"pool": "b", "disk": "ssd"})])
+        switch.require_off(slo_config, [("n1", {"pool": "b"}), ("n2", {"pool": "b", "disk": "ssd"})])
 
 
 @pytest.mark.parametrize("text", ["", "size>3"])
@@ -105,8 +105,8 @@ def test_what_is_taken_back_is_what_the_manager_would_take_back(how: str) -> Non
     assert (condition["type"], condition["status"], condition["reason"]) == (
         "koordinator.sh/Lending", "False", "Disabled",
     )  # fmt: skip
-    found = builders.prepared(builders.state(shown, report=builders.base()), slo)
-    assert all(found.resources[name] is None for name in PUBLISHED)
+    prepared = builders.prepared(builders.state(shown, report=builders.base()), slo)
+    assert all(prepared.resources[name] is None for name in PUBLISHED)
 
 
 def test_a_node_that_lends_or_shows_nothing_is_not_written() -> None:
@@ -122,7 +122,7 @@ def test_who_runs_on_what_is_lent_is_found_the_least_important_first() -> None:
         pod("elsewhere", band="batch", node="n2"),
         pod("done", band="batch", phase="Succeeded"),
     ]
-    assert [each.key for each in switch.on_lent(pods, {"n1"})] == ["default/asks", "default/batch", "default/mid"]
+    assert [evictee.key for evictee in switch.on_lent(pods, {"n1"})] == ["default/asks", "default/batch", "default/mid"]
 
 
 @pytest.mark.parametrize(
@@ -153,8 +153,8 @@ def test_a_pod_that_never_asked_for_lent_resources_does_not_run_on_them(service:
     ],
 )
 def test_pods_of_the_cluster_itself_are_told_apart(namespace: str, of_cluster: bool) -> None:
-    (found,) = switch.on_lent([pod("job", band="batch", namespace=namespace)], {"n1"})
-    assert found.is_of_cluster is of_cluster
+    (evictee,) = switch.on_lent([pod("job", band="batch", namespace=namespace)], {"n1"})
+    assert evictee.is_of_cluster is of_cluster
 
 
 VALUES = st.dictionaries(

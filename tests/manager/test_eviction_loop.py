@@ -37,8 +37,8 @@ def world(seed: int, jobs: int, *, closing: bool = True) -> World:
 def came_back(found: World) -> Iterable[tuple[float, str, str]]:
     """Placements on a node that evicted that very job within the cool-down before."""
     for at_s, job, node in found.placements:
-        for each in found.evictions:
-            if each.job == job and each.node == node and 0 <= at_s - each.at_s < COOL_DOWN_S:
+        for eviction in found.evictions:
+            if eviction.job == job and eviction.node == node and 0 <= at_s - eviction.at_s < COOL_DOWN_S:
                 yield at_s, job, node
 
 
@@ -51,10 +51,12 @@ def test_under_any_load_nobody_comes_back_within_the_cool_down_and_evictions_are
     for first in found.evictions:
         # Nobody comes to a node that evicts: within the cool-down, only who was there can go, each once.
         span = [
-            each for each in found.evictions if each.node == first.node and 0 <= each.at_s - first.at_s < COOL_DOWN_S
+            eviction
+            for eviction in found.evictions
+            if eviction.node == first.node and 0 <= eviction.at_s - first.at_s < COOL_DOWN_S
         ]
         assert len(span) <= first.alone
-        assert len({each.job for each in span}) == len(span)
+        assert len({eviction.job for eviction in span}) == len(span)
     assert len(found.evictions) <= found.nodes * jobs * (HOUR * TICK_S / COOL_DOWN_S + 1)
 
 

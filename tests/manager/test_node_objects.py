@@ -65,7 +65,7 @@ def test_a_node_slo_is_the_defaults_where_nothing_is_said() -> None:
 def test_a_setting_that_was_taken_out_goes_from_the_node_slo() -> None:
     on = config_of({"resource-threshold-config": {"clusterStrategy": {"enable": True, "cpuEvictThresholdPercent": 80}}})
     off = config_of({})
-    before, after = (node_slo.wanted_spec(each.for_node({}, {})) for each in (on, off))
+    before, after = (node_slo.wanted_spec(slo_config.for_node({}, {})) for slo_config in (on, off))
     patch = spec_patch(before, after)
     assert patch is not None
     assert patch["resourceUsedThresholdWithBE"] == {"enable": False, "cpuEvictThresholdPercent": None}
@@ -81,8 +81,10 @@ def test_host_applications_of_a_node_replace_those_of_the_cluster() -> None:
             }
         }
     )
-    assert [each.name for each in node_slo.wanted_spec(slo.for_node({"x": "y"}, {})).host_applications] == ["b"]
-    assert [each.name for each in node_slo.wanted_spec(slo.for_node({}, {})).host_applications] == ["a"]
+    assert [
+        application.name for application in node_slo.wanted_spec(slo.for_node({"x": "y"}, {})).host_applications
+    ] == ["b"]
+    assert [application.name for application in node_slo.wanted_spec(slo.for_node({}, {})).host_applications] == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ async def local_port(client: Client) -> AsyncIterator[tuple[web.Application, str
 
 @asynccontextmanager
 async def hollow_port(client: Client) -> AsyncIterator[tuple[web.Application, str]]:
-    pods = cast("Informer[Pod]", Pods(indexes={"node": lambda each: (each.spec.node_name,)}))
+    pods = cast("Informer[Pod]", Pods(indexes={"node": lambda pod: (pod.spec.node_name,)}))
     async with _kubelet(HollowKubelet(pods, seed=0, clock=SystemClock()), client) as found:
         yield found
 
@@ -114,7 +114,9 @@ async def status(session: aiohttp.ClientSession, method: str, url: str, token: s
 async def token_of(client: Client, name: str) -> str:
     """A service account that has no rights."""
     await client.create(SERVICE_ACCOUNTS, {"metadata": {"generateName": name, "namespace": "default"}})
-    made = [each.metadata.name for each in await client.list(SERVICE_ACCOUNTS, namespace="default")]
+    made = [
+        service_account.metadata.name for service_account in await client.list(SERVICE_ACCOUNTS, namespace="default")
+    ]
     account = next(each for each in made if each.startswith(name))
     path = f"/api/v1/namespaces/default/serviceaccounts/{account}/token"
     _, _, body = await client.raw("POST", path, body=b"{}")

@@ -67,7 +67,7 @@ def test_whoever_comes_second_is_noted_and_the_first_deadline_stands() -> None:
     first = told(pod("5m"))
     both = told(first, DESCHEDULER, START_S + 100)
     assert deadline_s(both) == START_S + 300
-    assert [each.by for each in asked_by(both.metadata, START_S)] == ["koord-scheduler", "koord-descheduler"]
+    assert [request.by for request in asked_by(both.metadata, START_S)] == ["koord-scheduler", "koord-descheduler"]
     assert decide(both, DESCHEDULER, START_S + 299) == Wait(START_S + 300)
     assert decide(both, DESCHEDULER, START_S + 300) == Go("deadline")
 

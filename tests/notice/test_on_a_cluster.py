@@ -54,14 +54,17 @@ async def _story(client: Client) -> None:
         )
         assert isinstance(first, Tell)
         assert isinstance(second, Tell)
-        told = await _read(client)
-        assert {each.by for each in EVICTION_ASKED_BY.read(told.metadata)} == {"koord-scheduler", "koord-descheduler"}
-        assert EVICTION_DEADLINE.read(told.metadata) == START_S + 300
-        assert {each.type for each in told.status.conditions} >= {"Ready", "DisruptionTarget"}
-        assert await ask(client, told, SCHEDULER, START_S + 200) == Wait(START_S + 300)
+        pod = await _read(client)
+        assert {asked_by.by for asked_by in EVICTION_ASKED_BY.read(pod.metadata)} == {
+            "koord-scheduler",
+            "koord-descheduler",
+        }
+        assert EVICTION_DEADLINE.read(pod.metadata) == START_S + 300
+        assert {condition.type for condition in pod.status.conditions} >= {"Ready", "DisruptionTarget"}
+        assert await ask(client, pod, SCHEDULER, START_S + 200) == Wait(START_S + 300)
         assert await ask(client, before, AGENT, START_S + 300) == Go("deadline")
-        assert await withdraw(client, told, SCHEDULER, START_S + 210)
-        assert await withdraw(client, told, DESCHEDULER, START_S + 210)
+        assert await withdraw(client, pod, SCHEDULER, START_S + 210)
+        assert await withdraw(client, pod, DESCHEDULER, START_S + 210)
         after = await _read(client)
         assert after.metadata.annotations == before.metadata.annotations
         condition = after.status.condition("DisruptionTarget")

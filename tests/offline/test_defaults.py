@@ -15,7 +15,7 @@ from tests.offline.test_plan import node, plan_of, pod
 
 
 def spec(*containers: dict[str, Any], **more: Any) -> PodSpec:
-    named = [{"name": f"c{i}", **each} for i, each in enumerate(containers)]
+    named = [{"name": f"c{i}", **container} for i, container in enumerate(containers)]
     return convert(PodSpec, {"containers": named, **more})
 
 
@@ -29,8 +29,8 @@ def spec(*containers: dict[str, Any], **more: Any) -> PodSpec:
     ],
 )
 def test_a_request_that_is_left_out_is_the_limit(resources: dict[str, Any], requests: dict[str, int]) -> None:
-    found = defaults.pod_spec(spec({"resources": resources}))
-    assert amounts(found.containers[0].resources.requests) == requests
+    pod_spec = defaults.pod_spec(spec({"resources": resources}))
+    assert amounts(pod_spec.containers[0].resources.requests) == requests
 
 
 @pytest.mark.parametrize(
@@ -44,9 +44,9 @@ def test_a_request_that_is_left_out_is_the_limit(resources: dict[str, Any], requ
 def test_a_request_of_the_whole_pod_is_what_its_containers_ask_for_else_its_limit(
     whole: dict[str, Any], of_container: dict[str, Any], requests: dict[str, int]
 ) -> None:
-    found = defaults.pod_spec(spec({"resources": of_container}, resources=whole))
-    assert found.resources is not None
-    assert amounts(found.resources.requests) == requests
+    pod_spec = defaults.pod_spec(spec({"resources": of_container}, resources=whole))
+    assert pod_spec.resources is not None
+    assert amounts(pod_spec.resources.requests) == requests
 
 
 def test_on_the_hosts_network_ports_are_the_hosts() -> None:
@@ -60,10 +60,10 @@ def test_on_the_hosts_network_ports_are_the_hosts() -> None:
 
 def test_pods_on_the_hosts_network_with_one_port_keep_off_each_other() -> None:
     containers = [{"name": "c", "ports": [{"containerPort": 80}]}]
-    found = plan_of(
+    plan = plan_of(
         node("n1"), pod("a", hostNetwork=True, containers=containers), pod("b", hostNetwork=True, containers=containers)
     )
-    assert [found.pods[key].outcome for key in ("shop/a", "shop/b")] == ["scheduled", "unschedulable"]
+    assert [plan.pods[key].outcome for key in ("shop/a", "shop/b")] == ["scheduled", "unschedulable"]
 
 
 def storage_class(name: str, default: str = "true", created: str | None = None) -> dict[str, Any]:
@@ -84,18 +84,18 @@ WITH_CLAIM = pod("db", volumes=[{"name": "data", "persistentVolumeClaim": {"clai
 
 @pytest.mark.parametrize(("default", "outcome"), [("true", "scheduled"), ("false", "unschedulable")])
 def test_a_claim_without_a_class_gets_the_default_one(default: str, outcome: str) -> None:
-    found = plan_of(node("n1"), CLAIM, storage_class("disks", default), WITH_CLAIM)
-    assert found.pods["shop/db"].outcome == outcome
+    plan = plan_of(node("n1"), CLAIM, storage_class("disks", default), WITH_CLAIM)
+    assert plan.pods["shop/db"].outcome == outcome
 
 
 def test_of_several_default_classes_the_newest_counts() -> None:
     classes = [("b", "2026-01-01T00:00:00Z"), ("c", "2026-02-01T00:00:00Z"), ("a", "2026-02-01T00:00:00Z")]
     typed = [convert(StorageClass, storage_class(name, created=created)) for name, created in classes]
-    found = defaults.claim(convert(PersistentVolumeClaim, CLAIM), typed)
-    assert found.spec.storage_class_name == "a"
+    claim = defaults.claim(convert(PersistentVolumeClaim, CLAIM), typed)
+    assert claim.spec.storage_class_name == "a"
 
 
 def test_made_up_names_are_taken_by_no_one_else() -> None:
     made_up: dict[str, Any] = {"metadata": {"generateName": "web-", "name": ""}}
-    found = plan_of(node("n1"), pod("a", **made_up), pod("b", **made_up), pod("web-0"))
-    assert sorted(found.pods) == ["shop/web-0", "shop/web-1", "shop/web-2"]
+    plan = plan_of(node("n1"), pod("a", **made_up), pod("b", **made_up), pod("web-0"))
+    assert sorted(plan.pods) == ["shop/web-0", "shop/web-1", "shop/web-2"]

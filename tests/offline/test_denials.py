@@ -65,14 +65,14 @@ def test_the_first_fault_is_told_with_its_field(spec: dict[str, Any], fault: str
 
 
 def test_a_denied_pod_takes_no_room() -> None:
-    found = plan_of(node("n1", "2"), pod("bad", **spread(maxSkew=-1)), pod("good", "2"))
-    assert (found.pods["shop/bad"].outcome, found.pods["shop/good"].outcome) == ("denied", "scheduled")
-    assert "maxSkew" in found.pods["shop/bad"].reason
+    plan = plan_of(node("n1", "2"), pod("bad", **spread(maxSkew=-1)), pod("good", "2"))
+    assert (plan.pods["shop/bad"].outcome, plan.pods["shop/good"].outcome) == ("denied", "scheduled")
+    assert "maxSkew" in plan.pods["shop/bad"].reason
 
 
 def test_a_pod_that_runs_was_taken_by_someone() -> None:
-    found = plan_of(node("n1"), pod("odd", nodeName="n1", **spread(maxSkew=-1)))
-    assert found.pods["shop/odd"].outcome == "scheduled"
+    plan = plan_of(node("n1"), pod("odd", nodeName="n1", **spread(maxSkew=-1)))
+    assert plan.pods["shop/odd"].outcome == "scheduled"
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,6 @@ def test_a_misspelt_field_of_a_hint_is_told_and_the_pod_placed(bound: dict[str, 
     hinting["metadata"]["annotations"] = {HINT: '{"gpu": {"exclusivPolicy": "DeviceLevel"}}'}
     found = planned(node("n1"), hinting)
     assert found.plan.pods["shop/p"].outcome == "scheduled"
-    (said,) = (each for each in found.warnings if HINT in each)
+    (said,) = (warning for warning in found.warnings if HINT in warning)
     assert said.startswith("Pod shop/p: annotation ")
     assert "gpu.exclusivPolicy: unknown field (did you mean exclusivePolicy?)" in said

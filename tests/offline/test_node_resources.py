@@ -54,13 +54,13 @@ def test_another_configuration_can_be_tried_on_the_same_nodes() -> None:
 
 
 def test_a_map_in_another_namespace_is_not_the_configuration_and_it_is_said() -> None:
-    found = slo_config(cluster({"enable": True}, namespace="default"))
-    assert not found.config.is_colocation_enabled
-    assert "default/slo-controller-config" in found.notes[0]
+    manager_configuration = slo_config(cluster({"enable": True}, namespace="default"))
+    assert not manager_configuration.config.is_colocation_enabled
+    assert "default/slo-controller-config" in manager_configuration.notes[0]
 
 
 def test_a_section_that_cannot_be_read_is_said_and_lends_nothing_on_a_fresh_start() -> None:
-    found = slo_config(cluster("{"))
-    assert found.unusable == {"colocation-config"}
-    assert "is not JSON" in found.notes[0]
-    assert states(cluster("{"), found.unusable)["n1"].unusable == found.unusable
+    manager_configuration = slo_config(cluster("{"))
+    assert manager_configuration.unusable == {"colocation-config"}
+    assert "is not JSON" in manager_configuration.notes[0]
+    assert states(cluster("{"), manager_configuration.unusable)["n1"].unusable == manager_configuration.unusable

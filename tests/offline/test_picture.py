@@ -80,7 +80,7 @@ def test_the_table_has_a_line_for_each_numa_node() -> None:
     _, first, second, *_ = cpu_table(found).splitlines()
     assert first.split() == ["hollow-0001", "0", "-", "0-15", "12", "12", "-", "4/16", "0/64Gi", "shop/db", "0-3,16"]
     assert second.endswith("shop/api, shop/db 0-3,16")
-    assert [each.numa_policy for each in found] == ["", "SingleNUMANode"]
+    assert [cpu_figures.numa_policy for cpu_figures in found] == ["", "SingleNUMANode"]
 
 
 def test_nodes_that_tell_nothing_of_their_cpus_are_one_line() -> None:
@@ -169,10 +169,10 @@ spec:
 def test_what_a_reservation_holds_and_nobody_uses_is_not_drawn_as_free() -> None:
     given = manifests()
     sections = {
-        each.name: each
-        for each in picture_of(given.with_items((*given.items, *parse(HELD, "held").items)), "hollow-0001")
+        section.name: section
+        for section in picture_of(given.with_items((*given.items, *parse(HELD, "held").items)), "hollow-0001")
     }
-    text = {name: ["".join(span.text for span in line) for line in each.lines] for name, each in sections.items()}
+    text = {name: ["".join(span.text for span in line) for line in section.lines] for name, section in sections.items()}
     assert "reservation/night 4-5" in "\n".join(text["cpus"])
     assert "shop/owner 6-7" in "\n".join(text["cpus"])
     assert text["devices"] == ["gpu 0  [#####.....]  50%  reservation/night 30%, shop/owner 20%"]

@@ -124,8 +124,8 @@ def test_a_pod_whose_claims_have_no_volumes_is_told_who_is_to_make_them() -> Non
 
 
 def test_without_nodes_that_is_the_reason() -> None:
-    found = plan_of(pod("web")).pods["shop/web"]
-    assert (found.outcome, found.reason) == ("unschedulable", "there are no nodes")
+    pod_plan = plan_of(pod("web")).pods["shop/web"]
+    assert (pod_plan.outcome, pod_plan.reason) == ("unschedulable", "there are no nodes")
 
 
 def test_pods_with_a_node_count_as_running_but_not_those_that_have_finished() -> None:
@@ -137,7 +137,7 @@ def test_pods_with_a_node_count_as_running_but_not_those_that_have_finished() ->
         pod("next", "1"),
     )
     assert found.nodes["n1"].requested["cpu"] == "4"
-    assert {key: each.outcome for key, each in found.pods.items()} == {
+    assert {key: pod.outcome for key, pod in found.pods.items()} == {
         "shop/runs": "scheduled",
         "shop/ended": "skipped",
         "shop/new": "scheduled",
@@ -193,8 +193,8 @@ def test_priorities_come_from_their_classes() -> None:
 
 
 def test_a_pod_whose_priority_class_is_nowhere_would_be_denied() -> None:
-    found = plan_of(node("n1"), pod("web", priorityClassName="vip")).pods["shop/web"]
-    assert (found.outcome, found.reason) == (
+    pod_plan = plan_of(node("n1"), pod("web", priorityClassName="vip")).pods["shop/web"]
+    assert (pod_plan.outcome, pod_plan.reason) == (
         "denied",
         "admission would refuse it: no PriorityClass with name vip was found",
     )
@@ -207,7 +207,7 @@ def test_gated_pods_wait_and_pods_of_other_schedulers_or_on_their_way_out_are_sk
         pod("foreign", schedulerName="theirs"),
         pod("leaving", metadata={"deletionTimestamp": "2026-11-15T04:00:00Z"}),
     )
-    assert {key: (each.outcome, each.reason) for key, each in found.pods.items()} == {
+    assert {key: (pod.outcome, pod.reason) for key, pod in found.pods.items()} == {
         "shop/gated": ("waiting", "waiting for scheduling gates: [a b]"),
         "shop/foreign": ("skipped", "is left to the scheduler theirs"),
         "shop/leaving": ("skipped", "is being deleted"),
@@ -284,7 +284,7 @@ def test_services_spread_their_pods() -> None:
     nodes = [node(f"n{i}", "64", labels={"topology.kubernetes.io/zone": f"z{i}"}) for i in range(3)]
     pods = [pod(f"web-{i}", "100m", "100Mi", labels={"app": "web"}) for i in range(6)]
     found = plan_of(*nodes, service, *pods)
-    assert {each.requested["pods"] for each in found.nodes.values()} == {"2"}
+    assert {node.requested["pods"] for node in found.nodes.values()} == {"2"}
 
 
 def test_a_pod_goes_where_its_volume_is() -> None:
@@ -377,7 +377,7 @@ def test_no_plan_gives_more_than_a_node_has_and_every_pod_has_an_outcome(seed: i
         for i in range(chance.randint(1, 20))
     ]
     found = plan_of(*nodes, *pods, seed=seed, rounds=2)
-    assert set(found.pods) == {f"shop/{each['metadata']['name']}" for each in pods}
+    assert set(found.pods) == {f"shop/{pod['metadata']['name']}" for pod in pods}
     for name, each in found.nodes.items():
         there = [one for one in pods if found.pods[f"shop/{one['metadata']['name']}"].node == name]
         for resource in ("cpu", "memory"):

@@ -29,7 +29,7 @@ def test_pods_come_in_as_they_would_on_a_cluster(
     given_pods: list[dict[str, Any]], given_: list[dict[str, Any]]
 ) -> None:
     items = [manifest(kinds.CLUSTER_COLOCATION_PROFILES, each) for each in given_]
-    items += [manifest(kinds.PODS, each) for each in given_pods]
+    items += [manifest(kinds.PODS, given_pod) for given_pod in given_pods]
     door = PlanAdmission(items, GATES, 0)
     expected = admit_all(Manifests(tuple(items), (), (), {}), GATES)[len(given_) :]
     for obj, answer in zip(given_pods, expected, strict=True):

@@ -32,20 +32,20 @@ def test_a_pod_of_a_random_cluster(seed: int) -> None:
     scene = random_scene(seed, stock=True)
     cluster = scene.cluster()
     for pending, pod in zip(scene.pending, scene.pods(), strict=True):
-        found = planned(scene, pending, pod)
-        if found.outcome == "waiting":
+        pod_plan = planned(scene, pending, pod)
+        if pod_plan.outcome == "waiting":
             continue
         verdicts = cycle.feasible(pod, cluster, scene.profile)
         candidates = [name for name, verdict in verdicts.items() if verdict]
         if candidates:
             totals = cycle.totals(pod, candidates, cluster, scene.profile)
-            assert found.node in candidates
-            assert totals[found.node] == max(totals.values())
+            assert pod_plan.node in candidates
+            assert totals[pod_plan.node] == max(totals.values())
             # A single candidate is not scored by kube-scheduler.
-            assert found.score == totals[found.node] or len(candidates) == 1
+            assert pod_plan.score == totals[pod_plan.node] or len(candidates) == 1
         else:
-            assert found.node is None
-            assert found.nodes_rejected == _counted(verdicts)
+            assert pod_plan.node is None
+            assert pod_plan.nodes_rejected == _counted(verdicts)
 
 
 def _counted(verdicts: dict[str, Verdict]) -> dict[str, int]:

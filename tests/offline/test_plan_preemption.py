@@ -37,7 +37,7 @@ def budget(**spec: Any) -> dict[str, Any]:
 
 
 def planned(*objects: dict[str, Any], rounds: int = 1) -> Planned:
-    text = "---\n".join(dump(each) for each in objects)
+    text = "---\n".join(dump(object_) for object_ in objects)
     return plan(parse(text, "given"), profiles_of(SHIPPED), now_s=NOW_S, rounds=rounds)
 
 
@@ -60,7 +60,7 @@ def test_in_two_rounds_victims_go_and_the_pod_takes_their_place() -> None:
     assert low.reason == "has to make room on a for default/high, which is more important"
     assert found.plan.nodes["a"].requested["cpu"] == "2"
     assert found.running == {}
-    assert [(each.object, each.reason) for each in found.plan.events] == [
+    assert [(event.object, event.reason) for event in found.plan.events] == [
         ("default/high", "Scheduled"),
         ("default/low", "Preempted"),
     ]

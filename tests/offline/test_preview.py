@@ -28,7 +28,7 @@ CPU, MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 
 def cluster(**sections: Any) -> Manifests:
     """The example's cluster, with this configuration."""
-    data = {f"{key}-config": json.dumps(each) for key, each in sections.items()}
+    data = {f"{key}-config": json.dumps(section) for key, section in sections.items()}
     config = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -93,7 +93,7 @@ def test_a_change_is_compared_with_what_it_replaces() -> None:
     found, _ = preview(after, now_s=NOW_S, replaced=before)
     assert found.nodes["n1"].resources[CPU] == ResourceChange("10k", "13200")
     same = preview(after, now_s=NOW_S, replaced=after)[0].nodes["n1"].resources
-    assert all(each.before == each.after for each in same.values())
+    assert all(resource_change.before == resource_change.after for resource_change in same.values())
 
 
 def test_switched_off_nothing_is_lent_and_the_reason_is_said() -> None:

@@ -52,11 +52,11 @@ def test_an_explanation_says_who_borrowed_what() -> None:
     teams.put(quota("a", "10", "20"), quota("b", "8", "20"), team_pod("lent", "b", "14", on="n0"))
     waits = team_pod("waits", "a", "12")
     teams.put(waits)
-    told = path_of(teams.quotas, Ask(waits))
-    assert told is not None
-    assert [(each.quota, each.borrowed) for each in told.borrowers] == [("b", "6")]
-    assert "quota b requests cpu 6 less than it does" in told.frees
-    assert "spec.min.cpu of quota a is raised from 10 to 12" in told.frees
+    quota_path = path_of(teams.quotas, Ask(waits))
+    assert quota_path is not None
+    assert [(borrower.quota, borrower.borrowed) for borrower in quota_path.borrowers] == [("b", "6")]
+    assert "quota b requests cpu 6 less than it does" in quota_path.frees
+    assert "spec.min.cpu of quota a is raised from 10 to 12" in quota_path.frees
     assert teams.runtime("a", "b") == [11_000, 9_000]
 
 
@@ -69,11 +69,11 @@ def test_quotas_are_drawn_below_their_parents() -> None:
         quota("x", parent="y"),
         quota("y", parent="x"),
     ]
-    found = quotas_of(objects)
-    assert [(each.quota, each.depth) for each in found] == [
+    quota_tops = quotas_of(objects)
+    assert [(quota_top.quota, quota_top.depth) for quota_top in quota_tops] == [
         ("lost", 0), ("top", 0), ("a", 1), ("b", 1), ("x", 0), ("y", 1),
     ]  # fmt: skip
-    table = quota_table(found, drawn=True)
+    table = quota_table(quota_tops, drawn=True)
     assert "  b" in table
     assert "............|..........." in table
 

@@ -37,8 +37,8 @@ def test_the_saving_is_that_of_all_pods_and_small_differences_are_kept() -> None
 
 
 def test_the_patch_names_all_that_a_second_one_could_take_back_and_no_limit_falls_below_its_request() -> None:
-    found = example()
-    (item,) = patched(found)
+    manifests = example()
+    (item,) = patched(manifests)
     assert (item["kind"], item["metadata"]) == ("Deployment", {"name": "web", "namespace": "shop"})
     main, proxy = item["spec"]["template"]["spec"]["containers"]
     assert main["resources"]["requests"] == {"cpu": "1250m", "memory": "3Gi"}
@@ -79,16 +79,16 @@ kind: Recommendation
 metadata: {{name: web, namespace: shop}}
 spec: {{target: {{{target}}}}}
 """
-    found = parse(f"{text}---{POD}", "new")
-    (row,) = advice(found)
+    manifests = parse(f"{text}---{POD}", "new")
+    (row,) = advice(manifests)
     assert row.note.startswith(note)
     assert row.pods == 1, "they run, whatever is known of them"
-    assert patch(found.of(kinds.RECOMMENDATIONS), [row]) == ([], [])
+    assert patch(manifests.of(kinds.RECOMMENDATIONS), [row]) == ([], [])
 
 
 def told(kind: str, *, api_version: str = "", name: str = "nightly", containers: str = "main", cpu: str = "3") -> str:
     """A Recommendation of 3 cores and 1 GiB."""
-    statuses = [{"containerName": each, "resources": {"cpu": cpu, "memory": "1Gi"}} for each in containers.split()]
+    statuses = [{"containerName": part, "resources": {"cpu": cpu, "memory": "1Gi"}} for part in containers.split()]
     workload = {"kind": kind, "name": "nightly", "apiVersion": api_version}
     made = {
         "apiVersion": "analysis.koordinator.sh/v1alpha1",
@@ -117,8 +117,8 @@ spec:
 
 
 def test_a_workload_without_pods_is_known_by_its_template_and_no_limit_is_below_its_request() -> None:
-    found = parse(f"{told('CronJob', containers='main mesh gone')}\n---{CRON_JOB}", "new")
-    (item,) = patched(found)
+    manifests = parse(f"{told('CronJob', containers='main mesh gone')}\n---{CRON_JOB}", "new")
+    (item,) = patched(manifests)
     assert (item["apiVersion"], item["kind"]) == ("batch/v1", "CronJob")
     spec = item["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     (main,), (mesh,) = spec["containers"], spec["initContainers"]
@@ -130,9 +130,9 @@ def test_a_template_that_asks_for_batch_resources_gets_its_requests_in_these() -
     lent = CRON_JOB.replace('{cpu: "2"}', '{kubernetes.io/batch-cpu: "2000"}').replace(
         '{cpu: "2", memory: 2Gi}', '{kubernetes.io/batch-cpu: "2000"}'
     )
-    found = parse(f"{told('CronJob')}\n---{lent}", "new")
-    assert advice(found)[0].requests == {"cpu": 2000}
-    (item,) = patched(found)
+    manifests = parse(f"{told('CronJob')}\n---{lent}", "new")
+    assert advice(manifests)[0].requests == {"cpu": 2000}
+    (item,) = patched(manifests)
     (main,) = item["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
     assert main["resources"] == {
         "requests": {"kubernetes.io/batch-cpu": "3k", "kubernetes.io/batch-memory": "1Gi"},
@@ -141,9 +141,9 @@ def test_a_template_that_asks_for_batch_resources_gets_its_requests_in_these() -
 
 
 def test_a_template_that_cannot_be_read_is_named() -> None:
-    found = parse(f"{told('CronJob')}\n---{CRON_JOB.replace('image: x', 'image: 3')}", "new")
+    manifests = parse(f"{told('CronJob')}\n---{CRON_JOB.replace('image: x', 'image: 3')}", "new")
     with pytest.raises(DecodeError, match=r"shop/cronjob/nightly: spec.containers\[0\].image"):
-        advice(found)
+        advice(manifests)
 
 
 JOB_POD = """
@@ -165,8 +165,8 @@ spec: {containers: [{name: main, image: x}]}
     ],
 )
 def test_what_is_left_out_of_the_patch_is_said(objects: str, says: str) -> None:
-    found = parse(objects, "new")
-    items, (line,) = patch(found.of(kinds.RECOMMENDATIONS), advice(found))
+    manifests = parse(objects, "new")
+    items, (line,) = patch(manifests.of(kinds.RECOMMENDATIONS), advice(manifests))
     assert says in line
     assert line.startswith("shop/")
     assert len(items) == ("another" in says)

@@ -84,7 +84,7 @@ def test_why_one_is_pending_and_what_would_let_it_in(tmp_path: Path) -> None:
         "Insufficient cpu": 2,
     }
     assert "a request of 8 cpu instead of 12" in [
-        step.text for each in found.explanation.changes for step in each.steps
+        step.text for change in found.explanation.changes for step in change.steps
     ]
 
 
@@ -114,8 +114,12 @@ def test_one_that_takes_over_a_running_pod(tmp_path: Path) -> None:
     taking = {"preAllocation": True, "allocatePolicy": "Restricted", "allocateOnce": False}
     one = reserving("web", "8", spec={**taking, "ttl": "0"})
     one["spec"]["template"]["spec"]["nodeName"] = "east-1"
-    found = planned(NODES, written(tmp_path, pod, one)).reservations["web"]
-    assert (found.phase, found.node, found.owners) == ("Available", "east-1", ("shop/web-0",))
+    reservation_plan = planned(NODES, written(tmp_path, pod, one)).reservations["web"]
+    assert (reservation_plan.phase, reservation_plan.node, reservation_plan.owners) == (
+        "Available",
+        "east-1",
+        ("shop/web-0",),
+    )
 
 
 def test_a_name_that_is_not_there_is_an_error_that_names_others(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ NOW_S = parse_timestamp("2026-11-15T12:01:00Z")
 
 
 def found(*files: str) -> list[Manifest]:
-    return list(read([CLUSTER / each for each in files]).items)
+    return list(read([CLUSTER / file for file in files]).items)
 
 
 def previewed(name: str, *files: str, pool: str = "", percent: int = 100) -> FeaturePreview:
@@ -45,7 +45,7 @@ def test_a_pool_or_a_share_is_all_that_is_looked_at() -> None:
 
 def test_suppress_says_what_is_held_back_and_who_is_evicted() -> None:
     told = previewed("suppress")
-    assert {each.pod for each in told.evictions} == {"jobs/crunch"}
+    assert {eviction.pod for eviction in told.evictions} == {"jobs/crunch"}
     assert {name: node.held_back_milli for name, node in told.nodes.items()} == {"n1": 0, "n2": 0}
 
 
@@ -91,7 +91,7 @@ def test_every_feature_can_be_previewed_and_tells_only_figures_that_it_has() -> 
 def test_what_happens_without_the_feature_is_not_told_as_its_doing() -> None:
     both = ("cluster.yaml", "slo-controller-config.yaml")
     anyway, _ = preview(read([CLUSTER / each for each in both]), now_s=NOW_S)
-    assert {each.pod for each in anyway.evictions} == {"jobs/crunch"}
+    assert {eviction.pod for eviction in anyway.evictions} == {"jobs/crunch"}
     for name in ("cpu-burst", "memory-qos"):
         told = previewed(name, *both)
         assert set(told.nodes) == {"n1", "n2"}

@@ -37,7 +37,7 @@ class Prometheus:
     def firing(self) -> dict[str, Any]:
         """The alerts that fire, by name."""
         alerts = self.ask("/api/v1/alerts")["alerts"]
-        return {each["labels"]["alertname"]: each for each in alerts if each["state"] == "firing"}
+        return {alert["labels"]["alertname"]: alert for alert in alerts if alert["state"] == "firing"}
 
     def until(self, holds: Callable[[], Any]) -> Any:
         return until(holds, WITHIN_S)

@@ -15,7 +15,7 @@ from koord.operate.alerts import ALERTS
 from koord.operate.install.monitoring import files
 from tests.operate.series import ILL, MINUTES, WELL, values
 
-NAMES = sorted({each.name for each in ALERTS})
+NAMES = sorted({alert.name for alert in ALERTS})
 LOOK_AT = f"{MINUTES - 1}m"
 
 

@@ -165,8 +165,8 @@ def test_a_lease_that_nobody_holds_is_no_fault() -> None:
 
 def test_every_examination_is_told_with_its_outcome() -> None:
     status = judge(msgspec.structs.replace(FINE, missing_kinds=("devices.x",)))
-    assert [each.name for each in status.findings] == [each.name for each in EXAMINATIONS]
-    assert [each.name for each in status.findings if not each.ok] == ["kinds"]
+    assert [finding.name for finding in status.findings] == [examination.name for examination in EXAMINATIONS]
+    assert [finding.name for finding in status.findings if not finding.ok] == ["kinds"]
 
 
 def test_of_a_server_that_does_not_answer_only_that_is_told() -> None:

@@ -161,7 +161,7 @@ def declared() -> dict[str, frozenset[str]]:
 EXPRESSIONS: Final = [
     *((alert.name, alert.expr) for alert in ALERTS),
     *((board.name, query.expr) for board in ALL for query in board.queries()),
-    *((board.name, f"{each.metric.partition('.')[0]}") for board in ALL for each in board.variables),
+    *((board.name, f"{variable.metric.partition('.')[0]}") for board in ALL for variable in board.variables),
 ]
 
 

@@ -33,11 +33,11 @@ def test_a_page_says_what_the_alert_says(path: str) -> None:
 
 
 def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
-    assert {page.stem for page in FOLDER.glob("*.md")} == {each.name for each in ALERTS}
-    for each in ALERTS:
-        text = (ROOT / each.runbook).read_text()
+    assert {page.stem for page in FOLDER.glob("*.md")} == {alert.name for alert in ALERTS}
+    for alert in ALERTS:
+        text = (ROOT / alert.runbook).read_text()
         for part in ("## What it means", "## Look", "## What helps"):
-            assert part in text, f"{each.runbook} has no {part}"
+            assert part in text, f"{alert.runbook} has no {part}"
 
 
 def test_every_runbook_has_commands_and_they_are_commands_that_koord_has() -> None:

@@ -38,10 +38,10 @@ def test_a_pod_that_ran_half_of_the_time_is_lent_half_of_it() -> None:
     # 4 cores and 8 GiB in the last 5 of 10 hours: 20 core-hours, 40 GiB-hours; it used a quarter of the CPU.
     span = Span(ETL, 5 * HOUR, 20 * HOUR, 4, 8, used_cores=1, used_gib=2)
     offer = Span(Charged("", "", ""), 0, 10 * HOUR, 16, 64)
-    found = of_spans([span], [offer], {ETL: 2}, 0, 10 * HOUR, source="test")
-    assert found.entries == {ETL: Entry(Amounts(20, 40), Amounts(5, 10), 2)}
-    assert found.published == Amounts(160, 640)
-    assert (found.course[0].lent, found.course[-1].lent, found.course[0].published) == (0, 4, 16)
+    worth = of_spans([span], [offer], {ETL: 2}, 0, 10 * HOUR, source="test")
+    assert worth.entries == {ETL: Entry(Amounts(20, 40), Amounts(5, 10), 2)}
+    assert worth.published == Amounts(160, 640)
+    assert (worth.course[0].lent, worth.course[-1].lent, worth.course[0].published) == (0, 4, 16)
 
 
 def test_series_count_each_point_for_one_step() -> None:
@@ -60,10 +60,10 @@ def test_series_count_each_point_for_one_step() -> None:
         ],
         [Series(labels, [(1800.0, 1.0), (3600.0, 3.0)])],
     )
-    found = of_series(recorded)
-    assert found.entries == {ETL: Entry(Amounts(3, 1), Amounts(0.5, 0), 3)}
-    assert found.published == Amounts(15, 0)
-    assert [tuple(each) for each in found.course] == [(0, 10, 2, 1), (1800, 10, 2, 0), (3600, 10, 2, 0)]
+    worth = of_series(recorded)
+    assert worth.entries == {ETL: Entry(Amounts(3, 1), Amounts(0.5, 0), 3)}
+    assert worth.published == Amounts(15, 0)
+    assert [tuple(each) for each in worth.course] == [(0, 10, 2, 1), (1800, 10, 2, 0), (3600, 10, 2, 0)]
 
 
 @pytest.mark.parametrize(
@@ -84,10 +84,10 @@ def test_a_counter_grew_by(points: list[tuple[float, float]], grown: float) -> N
 
 def test_saved_nodes_are_those_of_the_resource_that_needs_more_of_them() -> None:
     # 64 core-hours are 2 node-hours of CPU; 512 GiB-hours are 4 of memory.
-    found = Worth(0, 1, "", Amounts(), {WEB: Entry(Amounts(48, 128)), ETL: Entry(Amounts(16, 384))})
+    worth = Worth(0, 1, "", Amounts(), {WEB: Entry(Amounts(48, 128)), ETL: Entry(Amounts(16, 384))})
     node = NodeSize(32, 128)
-    assert found.node_hours(found.total, node) == 4
-    assert [found.node_hours(entry, node) for entry in (found.entries[WEB], found.entries[ETL])] == [1, 3]
+    assert worth.node_hours(worth.total, node) == 4
+    assert [worth.node_hours(entry, node) for entry in (worth.entries[WEB], worth.entries[ETL])] == [1, 3]
 
 
 amounts = st.builds(Amounts, st.integers(0, 1000).map(float), st.integers(0, 1000).map(float))
@@ -108,10 +108,10 @@ def test_the_sum_over_namespaces_quotas_and_workloads_is_the_total(found: Worth)
     node = NodeSize(32, 128)
     for by in ("namespace", "quota", "workload"):
         parts = found.by(by).values()
-        assert sum(each.lent.core_hours for each in parts) == found.total.lent.core_hours
-        assert sum(each.used.gib_hours for each in parts) == found.total.used.gib_hours
-        assert sum(each.evicted for each in parts) == found.total.evicted
-        hours = sum(found.node_hours(each, node) for each in parts)
+        assert sum(part.lent.core_hours for part in parts) == found.total.lent.core_hours
+        assert sum(part.used.gib_hours for part in parts) == found.total.used.gib_hours
+        assert sum(part.evicted for part in parts) == found.total.evicted
+        hours = sum(found.node_hours(part, node) for part in parts)
         assert hours == pytest.approx(found.node_hours(found.total, node))
 
 
@@ -178,15 +178,15 @@ def test_the_api_alone_tells_what_runs_since_when_and_what_it_uses() -> None:
         },
     )
     pods = [service, pod("long", 100), pod("done", 6, "Succeeded", 2)]
-    found = of_objects(pods, [node], [metric], [event], now, 10 * HOUR)
+    worth = of_objects(pods, [node], [metric], [event], now, 10 * HOUR)
     # Of the window of 10 hours, `long` ran 10 and `done` 4, with 4 cores and 2 GiB each.
-    assert found.entries == {
+    assert worth.entries == {
         Charged("data", "q", "pod/long"): Entry(Amounts(40, 20), Amounts(5, 10)),
         Charged("data", "q", "pod/done"): Entry(Amounts(16, 8)),
         Charged("data", "", "pod/gone"): Entry(evicted=1),
     }
-    assert found.published == Amounts(120, 0)
-    assert "no history" in found.notes[0]
+    assert worth.published == Amounts(120, 0)
+    assert "no history" in worth.notes[0]
 
 
 def test_a_pod_is_charged_to_the_deployment_behind_its_replica_set() -> None:

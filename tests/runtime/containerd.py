@@ -254,5 +254,5 @@ def _remove_cgroups(parent: str) -> None:
 
 def _unmount(folder: Path) -> None:
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
-    for mount in sorted((each for each in mounts if each.startswith(f"{folder}/")), key=len, reverse=True):
+    for mount in sorted((mount for mount in mounts if mount.startswith(f"{folder}/")), key=len, reverse=True):
         subprocess.run(["umount", "-l", mount], check=False, capture_output=True, timeout=60)

@@ -110,10 +110,10 @@ class CriClient:
         await eventually(is_removed, retry_on=grpc.aio.AioRpcError)
 
     async def sandboxes(self) -> list[str]:
-        return [each.id for each in decode(PodSandboxes, await self.call("ListPodSandbox")).items]
+        return [item.id for item in decode(PodSandboxes, await self.call("ListPodSandbox")).items]
 
     async def containers(self) -> list[str]:
-        return [each.id for each in decode(Containers, await self.call("ListContainers")).containers]
+        return [container.id for container in decode(Containers, await self.call("ListContainers")).containers]
 
 
 @asynccontextmanager

@@ -37,12 +37,12 @@ EVENTS = "/runtime.v1.RuntimeService/GetContainerEvents"
 
 @asynccontextmanager
 async def servers(folder: Path, timeout_s: float = 0.3) -> AsyncIterator[HookServers]:
-    found = HookServers(folder / "hooks", SystemClock(), timeout_s)
-    found.look()
+    hook_servers = HookServers(folder / "hooks", SystemClock(), timeout_s)
+    hook_servers.look()
     try:
-        yield found
+        yield hook_servers
     finally:
-        await found.close()
+        await hook_servers.close()
 
 
 async def garbage(method: str, request: bytes) -> bytes:
@@ -152,7 +152,7 @@ def test_of_several_the_first_by_name_is_asked_for_a_stage() -> None:
     first = HookFile("/a.sock", (Stage.PRE_CREATE_CONTAINER,))
     second = HookFile("unix:///b.sock", (Stage.PRE_CREATE_CONTAINER, Stage.PRE_RUN_POD_SANDBOX))
     found = by_stage({"20-b.json": second, "10-a.json": first})
-    assert {stage: each.socket for stage, each in found.items()} == {
+    assert {stage: hook_file.socket for stage, hook_file in found.items()} == {
         Stage.PRE_CREATE_CONTAINER: "/a.sock",
         Stage.PRE_RUN_POD_SANDBOX: "/b.sock",
     }

@@ -54,16 +54,16 @@ def test_what_an_answer_names_counts_over_the_call() -> None:
         mounts=[Mount("/lib/x.so", "/usr/x.so", True)],
     )
     put_into_container(config, None, answer)
-    found = decode(ContainerConfig, encode(config))
-    assert {each.key: each.value for each in found.envs} == {"A": b"other", "B": b"\xff2", "C": b"3"}
-    assert [(each.container_path, each.host_path) for each in found.devices] == [("/dev/a", "/dev/b")]
-    assert [each.container_path for each in found.mounts] == ["/data", "/lib/x.so"]
-    assert found.annotations == {"kept": "yes", "new": "1"}
-    assert found.linux is not None
-    assert found.linux.resources == LinuxContainerResources(
+    container_config = decode(ContainerConfig, encode(config))
+    assert {env.key: env.value for env in container_config.envs} == {"A": b"other", "B": b"\xff2", "C": b"3"}
+    assert [(device.container_path, device.host_path) for device in container_config.devices] == [("/dev/a", "/dev/b")]
+    assert [mount.container_path for mount in container_config.mounts] == ["/data", "/lib/x.so"]
+    assert container_config.annotations == {"kept": "yes", "new": "1"}
+    assert container_config.linux is not None
+    assert container_config.linux.resources == LinuxContainerResources(
         cpu_quota=-1, cpu_shares=512, cpuset_mems="0", unified={"memory.high": "5", "cpu.idle": "1"}
     )
-    assert found.unknown == text(11, "main.log")
+    assert container_config.unknown == text(11, "main.log")
 
 
 def test_an_update_that_names_nothing_takes_what_the_hook_wants() -> None:
@@ -73,17 +73,17 @@ def test_an_update_that_names_nothing_takes_what_the_hook_wants() -> None:
 
 
 def test_after_a_restart_what_is_listed_is_known_and_the_rest_is_gone() -> None:
-    known = Records(
+    records = Records(
         {"s1": SandboxRecord("s1", "web", cgroup_parent="/kubepods/podx"), "gone": SandboxRecord("gone")},
         {"c1": ContainerRecord("c1", "s1", envs={"A": "1"}), "gone": ContainerRecord("gone", "s1")},
     )
     found = brought_in_line(
-        known,
+        records,
         [PodSandbox("s1"), PodSandbox("s2", PodSandboxMetadata("new", "u2", "ns"), {"a": "b"})],
         [Listed("c1", "s1"), Listed("c2", "s2", ContainerMetadata("side", 1))],
     )
     assert found.sandboxes == {
-        "s1": known.sandboxes["s1"],
+        "s1": records.sandboxes["s1"],
         "s2": SandboxRecord("s2", "new", "u2", "ns", labels={"a": "b"}),
     }
-    assert found.containers == {"c1": known.containers["c1"], "c2": ContainerRecord("c2", "s2", "side", 1)}
+    assert found.containers == {"c1": records.containers["c1"], "c2": ContainerRecord("c2", "s2", "side", 1)}

@@ -18,7 +18,11 @@ from tests.runtime.test_whole_node import ADDRESS, KUBELET, NEWER, PORT, Node, n
 
 pytestmark = [pytest.mark.runtime, pytest.mark.kubectl]
 
-OFF = {AgentGate.SYSTEM_CONFIG, AgentGate.COLD_PAGE_COLLECTOR, *(each for each in AgentGate if "EVICT" in each.name)}
+OFF = {
+    AgentGate.SYSTEM_CONFIG,
+    AgentGate.COLD_PAGE_COLLECTOR,
+    *(agent_gate for agent_gate in AgentGate if "EVICT" in agent_gate.name),
+}
 SEES_KUBELET = (
     "mount -t tmpfs none /var/lib && mkdir /var/lib/kubelet &&"
     " mount --bind {folder}/kubelet /var/lib/kubelet && exec {run}"

@@ -24,7 +24,7 @@ CONTAINERD = 'version = 3\nroot = "/x"\n\n[plugins]\n  [plugins."io.containerd.c
 
 
 def after(setup: Setup, files: dict[str, str]) -> dict[str, str]:
-    return {each.path: each.after for each in changes(setup, files)}
+    return {file_change.path: file_change.after for file_change in changes(setup, files)}
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ async def test_a_container_is_made_with_what_the_hooks_want(tmp_path: Path) -> N
             nri.LinuxCPU(nri.Number(512), nri.Number(50_000), nri.Number(100_000)),
         )
         changed = await runtime.call("UpdateContainer", about, nri.UpdateContainerResponse)
-        assert [each.container_id for each in changed.update] == ["c1"]
+        assert [container_update.container_id for container_update in changed.update] == ["c1"]
         await runtime.call("StopContainer", about, Message)
         await runtime.call("RemovePodSandbox", nri.PodAndContainer(pod()), Message)
     assert [(each.container, each.is_update, each.is_over) for each in agent.asked] == [
@@ -124,7 +124,7 @@ async def test_what_runs_already_is_brought_in_line_when_the_plugin_comes(tmp_pa
         assert (await runtime.call("Synchronize", first, nri.SynchronizeResponse)).more
         rest = nri.SynchronizeRequest([], containers[1:])
         given = await runtime.call("Synchronize", rest, nri.SynchronizeResponse)
-        assert [each.container_id for each in given.update] == ["wrong"]
+        assert [container_update.container_id for container_update in given.update] == ["wrong"]
 
 
 async def test_a_decision_that_changes_reaches_what_runs(tmp_path: Path) -> None:
@@ -261,20 +261,24 @@ def test_wishes_for_devices_and_mounts_and_the_environment_come_along() -> None:
         mounts=(MountPoint("/usr/local/vgpu/libvgpu.so", "/opt/libvgpu.so", True),),
         oom_score_adj=-5,
     )
-    found = nri.adjustment(wanted)
-    assert found.env == [nri.KeyValue("NVIDIA_VISIBLE_DEVICES", "0,1")]
-    assert found.mounts == [nri.Mount("/usr/local/vgpu/libvgpu.so", "bind", "/opt/libvgpu.so", ["rbind", "ro"])]
-    assert found.linux is not None
-    assert [(each.path, each.type, each.major, each.minor) for each in found.linux.devices] == [("/dev/x", "c", 1, 3)]
-    assert found.linux.oom_score_adj == nri.Number(-5)
-    assert found.linux.resources is None
+    container_adjustment = nri.adjustment(wanted)
+    assert container_adjustment.env == [nri.KeyValue("NVIDIA_VISIBLE_DEVICES", "0,1")]
+    assert container_adjustment.mounts == [
+        nri.Mount("/usr/local/vgpu/libvgpu.so", "bind", "/opt/libvgpu.so", ["rbind", "ro"])
+    ]
+    assert container_adjustment.linux is not None
+    assert [
+        (device.path, device.type, device.major, device.minor) for device in container_adjustment.linux.devices
+    ] == [("/dev/x", "c", 1, 3)]
+    assert container_adjustment.linux.oom_score_adj == nri.Number(-5)
+    assert container_adjustment.linux.resources is None
 
 
 def test_a_container_is_born_in_its_group_of_resctrl_and_gets_devices_by_their_names() -> None:
-    found = nri.adjustment(Adjustment(rdt_class="BE", cdi=("nvidia.com/gpu=GPU-1",)))
-    assert found.linux is not None
-    assert found.linux.resources == nri.LinuxResources(rdt_class=nri.Text("BE"))
-    assert found.cdi == [nri.CdiDevice("nvidia.com/gpu=GPU-1")]
+    container_adjustment = nri.adjustment(Adjustment(rdt_class="BE", cdi=("nvidia.com/gpu=GPU-1",)))
+    assert container_adjustment.linux is not None
+    assert container_adjustment.linux.resources == nri.LinuxResources(rdt_class=nri.Text("BE"))
+    assert container_adjustment.cdi == [nri.CdiDevice("nvidia.com/gpu=GPU-1")]
     assert nri.update("c1", Adjustment(rdt_class="BE")) is None, "tasks that run are moved by the agent"
 
 

@@ -44,7 +44,7 @@ def said(file: Path) -> str:
 
 
 def cgroups(parent: str, *containers: str) -> list[Path]:
-    return [found for each in containers for found in Path(f"/sys/fs/cgroup/cpu{parent}").rglob(each)]
+    return [found for container in containers for found in Path(f"/sys/fs/cgroup/cpu{parent}").rglob(container)]
 
 
 async def test_the_plugin_on_a_real_containerd(runtime: Containerd, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ async def test_a_plugin_that_is_killed_under_load_brings_all_in_line_when_it_is_
         )
         quotas = [each / "cpu.cfs_quota_us" for each in cgroups(runtime.parent, *made.values())]
         assert len(quotas) == 8
-        await eventually(lambda: {said(each) for each in quotas} == {"50000"}, what="all are in line")
+        await eventually(lambda: {said(quota) for quota in quotas} == {"50000"}, what="all are in line")
 
 
 SPECIFICATION = {

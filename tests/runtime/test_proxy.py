@@ -52,8 +52,8 @@ async def proxied(runtime: Containerd, folder: Path) -> AsyncIterator[CriClient]
     running = asyncio.create_task(run(options, on_ready=ready.set))
     await asyncio.wait([running, asyncio.create_task(ready.wait())], return_when=asyncio.FIRST_COMPLETED)
     try:
-        async with client(options.listen) as found:
-            yield found
+        async with client(options.listen) as cri_client:
+            yield cri_client
     finally:
         running.cancel()
         with suppress(asyncio.CancelledError):
@@ -157,9 +157,9 @@ async def test_what_fails_at_the_runtime_fails_alike_through_the_proxy(runtime: 
             ("ContainerStatus", encode_id("nobody")),
         ):
             said = []
-            for each in (direct, cri):
+            for cri_client in (direct, cri):
                 with pytest.raises(grpc.aio.AioRpcError) as failed:
-                    await each.call(method, request)
+                    await cri_client.call(method, request)
                 said.append((failed.value.code(), failed.value.details()))
             assert said[0][0] == said[1][0], (method, said)
             if method != "RunPodSandbox" or request:
@@ -269,11 +269,15 @@ async def under_load(
         for _ in range(300):
             with suppress(grpc.aio.AioRpcError):
                 there = decode(PodSandboxes, await cri.call("ListPodSandbox", timeout=20)).items
-                ids = [each.id for each in there if each.metadata is not None and each.metadata.name == name]
+                ids = [
+                    pod_sandbox.id
+                    for pod_sandbox in there
+                    if pod_sandbox.metadata is not None and pod_sandbox.metadata.name == name
+                ]
                 pod = (ids[0], sandbox_config(name, parent, folder, labels, annotations)) if ids else None
                 pod = pod or await cri.run_sandbox(name, parent, folder, labels, annotations)
                 made = decode(Containers, await cri.call("ListContainers", timeout=20)).containers
-                own = [each.id for each in made if each.pod_sandbox_id == pod[0]]
+                own = [container.id for container in made if container.pod_sandbox_id == pod[0]]
                 container = own[0] if own else await cri.create(pod, "main", ["/bin/sleep", "1000"])
                 with suppress(grpc.aio.AioRpcError):
                     await cri.start(container)
@@ -290,7 +294,7 @@ async def under_load(
         await asyncio.gather(*work)
     sandboxes = set(await direct.sandboxes()) - before
     made = decode(Containers, await direct.call("ListContainers")).containers
-    own = [each for each in made if each.pod_sandbox_id in sandboxes]
+    own = [container for container in made if container.pod_sandbox_id in sandboxes]
     assert len(sandboxes) == 8
-    assert sorted(each.pod_sandbox_id for each in own) == sorted(sandboxes), "one each"
-    return {each.pod_sandbox_id: each.id for each in own}
+    assert sorted(container.pod_sandbox_id for container in own) == sorted(sandboxes), "one each"
+    return {container.pod_sandbox_id: container.id for container in own}

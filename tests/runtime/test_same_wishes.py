@@ -91,10 +91,10 @@ def on(name: str) -> NodeState:
 def test_all_three_deliver_the_same(
     qos: str, resources: dict[str, str], annotations: dict[str, str], state: str
 ) -> None:
-    pod, told = made(qos, resources, annotations)
-    wishes = {each.setting: each.value for each in wishes_for(on(state), pod, pod.containers[0])}
+    pod, pod_told = made(qos, resources, annotations)
+    wishes = {wish.setting: wish.value for wish in wishes_for(on(state), pod, pod.containers[0])}
     executed = {each: value for each, value in wishes.items() if each not in LEFT_TO_THE_AGENT}
-    adjustment = answer(on(state), pod, Asking(told, "main"))
+    adjustment = answer(on(state), pod, Asking(pod_told, "main"))
     assert by_proxy(adjustment) == executed
     # The plugin names devices by their numbers, so it passes over what this machine does not have.
     has = {each: it for each, it in executed.items() if not isinstance(each, Device) or os.path.exists(str(it))}
@@ -112,16 +112,16 @@ def by_proxy(adjustment: Adjustment) -> dict[object, object]:
         OOM_SCORE_ADJ: numbers.oom_score_adj or None,
         CPUSET_CPUS: _cpus(adjustment, numbers.cpuset_cpus),
         **{Env(name): text for name, text in found.envs.items()},
-        **{Device(each.container_path, each.permissions): each.host_path for each in found.devices},
-        **{Mount(each.container_path, each.readonly): each.host_path for each in found.mounts},
+        **{Device(device.container_path, device.permissions): device.host_path for device in found.devices},
+        **{Mount(mount.container_path, mount.readonly): mount.host_path for mount in found.mounts},
         **{CdiDevice(name): name for name in found.cdi},
     }
     return {setting: value for setting, value in shown.items() if value is not None}
 
 
 def by_nri(adjustment: Adjustment) -> dict[object, object]:
-    found = nri.adjustment(adjustment)
-    linux = found.linux or nri.LinuxContainerAdjustment()
+    container_adjustment = nri.adjustment(adjustment)
+    linux = container_adjustment.linux or nri.LinuxContainerAdjustment()
     resources = linux.resources or nri.LinuxResources()
     cpu, memory = resources.cpu or nri.LinuxCPU(), resources.memory or nri.LinuxMemory()
     numbers = {CPU_SHARES: cpu.shares, CPU_QUOTA: cpu.quota, MEMORY_LIMIT: memory.limit}
@@ -129,10 +129,10 @@ def by_nri(adjustment: Adjustment) -> dict[object, object]:
         **{knob: number.value for knob, number in numbers.items() if number is not None},
         OOM_SCORE_ADJ: linux.oom_score_adj.value if linux.oom_score_adj is not None else None,
         CPUSET_CPUS: _cpus(adjustment, cpu.cpus),
-        **{Env(each.key): each.value for each in found.env},
-        **{Device(each.path): "" for each in linux.devices},
-        **{Mount(each.destination, "ro" in each.options): each.source for each in found.mounts},
-        **{CdiDevice(each.name): each.name for each in found.cdi},
+        **{Env(key_value.key): key_value.value for key_value in container_adjustment.env},
+        **{Device(device.path): "" for device in linux.devices},
+        **{Mount(mount.destination, "ro" in mount.options): mount.source for mount in container_adjustment.mounts},
+        **{CdiDevice(cdi_device.name): cdi_device.name for cdi_device in container_adjustment.cdi},
     }
     return {setting: value for setting, value in shown.items() if value is not None}
 
@@ -168,10 +168,10 @@ def all_wishes() -> list[Wish]:
 def test_every_hook_and_every_setting_is_among_what_is_compared() -> None:
     """A new hook needs a pod above for which it wants something; a new setting, a path that delivers it."""
     wishes = all_wishes()
-    assert {each.by for each in wishes} == {hook.name for hook in HOOKS}
-    knobs = {each.setting for each in wishes if isinstance(each.setting, HostKnob)}
+    assert {wish.by for wish in wishes} == {hook.name for hook in HOOKS}
+    knobs = {wish.setting for wish in wishes if isinstance(wish.setting, HostKnob)}
     assert knobs == BY_RUNTIMES | LEFT_TO_THE_AGENT
-    assert {type(each.setting) for each in wishes} == {HostKnob, Env, Device, Mount, CdiDevice}
+    assert {type(wish.setting) for wish in wishes} == {HostKnob, Env, Device, Mount, CdiDevice}
 
 
 def test_the_table_of_the_docs_says_of_every_hook_what_it_sets_and_by_which_way() -> None:
@@ -182,14 +182,14 @@ def test_the_table_of_the_docs_says_of_every_hook_what_it_sets_and_by_which_way(
     told = {(hook.strip("`"), sets): ways for hook, sets, *ways in rows}
     assert {hook for hook, _ in told} == {str(hook.gate) for hook in HOOKS}
     wants = {hook.name: str(hook.gate) for hook in HOOKS}
-    for each in all_wishes():
+    for wish in all_wishes():
         # What it takes away from kubelet is not a way of its own: `CPUs, and no CPU quota`.
         (ways,) = {
-            tuple(ways) for (hook, sets), ways in told.items() if hook == wants[each.by] and WORDS[_kind(each)] in sets
+            tuple(ways) for (hook, sets), ways in told.items() if hook == wants[wish.by] and WORDS[_kind(wish)] in sets
         }
-        alone = "not possible" if not isinstance(each.setting, HostKnob) else "within a second"
-        by_runtime = "left to the agent" if each.setting in LEFT_TO_THE_AGENT else "first instruction"
-        assert [way.partition(",")[0] for way in ways] == [by_runtime, by_runtime, alone], (each.by, each.setting)
+        alone = "not possible" if not isinstance(wish.setting, HostKnob) else "within a second"
+        by_runtime = "left to the agent" if wish.setting in LEFT_TO_THE_AGENT else "first instruction"
+        assert [way.partition(",")[0] for way in ways] == [by_runtime, by_runtime, alone], (wish.by, wish.setting)
 
 
 WORDS: Final[Mapping[object, str]] = {
@@ -217,13 +217,13 @@ def test_amounts_that_no_machine_has_are_still_what_a_runtime_takes(amount: str)
     batch = {"kubernetes.io/batch-cpu": amount, "kubernetes.io/batch-memory": amount}
     extended = json.dumps({"containers": {name: {"requests": batch, "limits": batch} for name in ("main", "other")}})
     annotations = {"node.koordinator.sh/extended-resource-spec": extended}
-    told = PodTold("u1", "p", "ns", {"koordinator.sh/qosClass": "BE"}, annotations, "/kubepods/besteffort/podu1")
+    pod_told = PodTold("u1", "p", "ns", {"koordinator.sh/qosClass": "BE"}, annotations, "/kubepods/besteffort/podu1")
     for container in ("main", ""):
-        found = answer(state, announced(told, CgroupDriver.CGROUPFS), Asking(told, container))
-        given = nri.adjustment(found)
+        adjustment = answer(state, announced(pod_told, CgroupDriver.CGROUPFS), Asking(pod_told, container))
+        given = nri.adjustment(adjustment)
         assert decode(type(given), encode(given)) == given
-        wishes = wishes_for(state, announced(told, CgroupDriver.CGROUPFS))
-        assert all(-1 <= each.value <= 1 << 62 for each in wishes if isinstance(each.value, int))
+        wishes = wishes_for(state, announced(pod_told, CgroupDriver.CGROUPFS))
+        assert all(-1 <= wish.value <= 1 << 62 for wish in wishes if isinstance(wish.value, int))
 
 
 def test_a_pod_that_only_the_runtime_knows_is_made_like_one_that_kubelet_lists() -> None:
@@ -231,7 +231,7 @@ def test_a_pod_that_only_the_runtime_knows_is_made_like_one_that_kubelet_lists()
     batch = {"kubernetes.io/batch-cpu": "750", "kubernetes.io/batch-memory": "2Gi"}
     extended = json.dumps({"containers": {"main": {"requests": batch, "limits": batch}}})
     annotations = {"node.koordinator.sh/extended-resource-spec": extended}
-    told = PodTold("u1", "p", "ns", {"koordinator.sh/qosClass": "BE"}, annotations, "/kubepods/besteffort/podu1")
-    unknown = announced(told, CgroupDriver.CGROUPFS)
-    found = answer(state, unknown, Asking(told, "main"))
-    assert (found.cpu_quota_us, found.cpu_shares, found.memory_limit_bytes) == (75_000, 768, 2 << 30)
+    pod_told = PodTold("u1", "p", "ns", {"koordinator.sh/qosClass": "BE"}, annotations, "/kubepods/besteffort/podu1")
+    unknown = announced(pod_told, CgroupDriver.CGROUPFS)
+    adjustment = answer(state, unknown, Asking(pod_told, "main"))
+    assert (adjustment.cpu_quota_us, adjustment.cpu_shares, adjustment.memory_limit_bytes) == (75_000, 768, 2 << 30)

@@ -366,14 +366,14 @@ def until_printed(found: Node, name: str) -> None:
 def _without_a_proxy(found: Node) -> None:
     """kubelet waits for it and goes on: what ran is not touched, and a pod that came in the meantime is made right."""
     names = ("job", "placed")
-    before = [_container(found, each) for each in names]
+    before = [_container(found, name) for name in names]
     with found.without("runtime-proxy"):
         create(found, "later", "BE", "batch", JOB, BATCH)
         found.until(lambda: of(found, "later", ".spec.nodeName") == "real", "a pod while there is no proxy")
         assert found.kubectl("logs", "later") == ""
     until_printed(found, "later")
     assert found.kubectl("logs", "later").split("\n")[:2] == ["50000", "512"]
-    assert [_container(found, each) for each in names] == before
+    assert [_container(found, name) for name in names] == before
     assert [of(found, each, ".status.containerStatuses[0].restartCount") for each in (*names, "later")] == ["0"] * 3
     found.kubectl("delete", "pod", "later", must=True)
 

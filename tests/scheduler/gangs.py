@@ -124,7 +124,7 @@ class World:
         for each in bind.members:
             self.core.bound(bind, each.ask)
             self.hear_bound(each.ask.key, each.node)
-        return {each.ask.meta.name: each.node for each in bind.members}
+        return {member.ask.meta.name: member.node for member in bind.members}
 
     def hear_bound(self, key: str, on: str) -> None:
         pod = self.pods[key]
@@ -132,4 +132,4 @@ class World:
 
     def gate(self, pod: str) -> str:
         """Why the entity of a pod is not tried yet."""
-        return next(each.gate for each in self.core.queue if any(ask.key == pod for ask in each.entity.pods))
+        return next(attempt.gate for attempt in self.core.queue if any(ask.key == pod for ask in attempt.entity.pods))

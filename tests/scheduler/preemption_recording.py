@@ -120,7 +120,7 @@ def outcome(scheduler: KubeScheduler, name: str, helped: bool) -> tuple[str | No
     while helped and time.monotonic() < deadline:
         time.sleep(0.3)
         pods: list[dict[str, Any]] = api("GET", path)["items"]
-        going = [each["metadata"]["name"] for each in pods if "deletionTimestamp" in each["metadata"]]
+        going = [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" in pod["metadata"]]
         node = next((p["status"].get("nominatedNodeName") for p in pods if p["metadata"]["name"] == name), None)
         now = (node, tuple(sorted(f"default/{each}" for each in going)))
         if now == seen and node and going:
@@ -149,7 +149,9 @@ def main(wanted: int) -> None:
         version = scheduler.version()
     recording = Recording(version, from_seconds(time.time()), tuple(found))
     PATH.write_bytes(gzip.compress(msgspec.json.encode(recording, order="deterministic"), mtime=0))
-    print(json.dumps({"pods": len(found), "helped": sum(1 for each in found if each.node), "version": version}))
+    print(
+        json.dumps({"pods": len(found), "helped": sum(1 for preempted in found if preempted.node), "version": version})
+    )
 
 
 if __name__ == "__main__":

@@ -36,14 +36,14 @@ class Crowd:
     "Of some pending pods, by key, the node that they were promised."
 
     def cluster(self) -> Cluster:
-        nodes = tuple(convert(Node, each) for each in self.nodes)
+        nodes = tuple(convert(Node, node) for node in self.nodes)
         return Cluster(nodes=nodes, pods=tuple(convert(Pod, each) for each in self.placed), now_s=NOW_S)
 
     def pods(self) -> list[Pod]:
         return [convert(Pod, each) for each in self.pending]
 
     def disruption_budgets(self) -> list[PodDisruptionBudget]:
-        return [convert(PodDisruptionBudget, each) for each in self.budgets]
+        return [convert(PodDisruptionBudget, budget) for budget in self.budgets]
 
     def digest(self) -> str:
         text = json.dumps([self.nodes, self.placed, self.budgets, self.pending, self.nominated], sort_keys=True)

@@ -105,7 +105,7 @@ def team_pod(
 def configured(**args: Any) -> SchedulerConfiguration:
     """The shipped configuration with other arguments for quotas."""
     profile = SHIPPED.profiles[0]
-    others = tuple(each for each in profile.plugin_config if each.name != "ElasticQuota")
+    others = tuple(plugin_config for plugin_config in profile.plugin_config if plugin_config.name != "ElasticQuota")
     mine = PluginConfig("ElasticQuota", ElasticQuotaArgs(**args))
     return replace(SHIPPED, profiles=(replace(profile, plugin_config=(*others, mine)),))
 
@@ -163,11 +163,11 @@ class Teams:
             if decisions > 10_000:
                 raise AssertionError("the scheduler does not come to rest")
             if isinstance(decision, Bind):
-                for each in decision.members:
-                    self.core.bound(decision, each.ask)
-                    pod = self.known[PODS, each.ask.key]
-                    self.put(replace(pod, spec=replace(pod.spec, node_name=each.node)))
-                    placed.add(each.ask.meta.name)
+                for member in decision.members:
+                    self.core.bound(decision, member.ask)
+                    pod = self.known[PODS, member.ask.key]
+                    self.put(replace(pod, spec=replace(pod.spec, node_name=member.node)))
+                    placed.add(member.ask.meta.name)
         return placed
 
     def refusal(self) -> str:

@@ -185,10 +185,10 @@ class World:
         return found
 
     def bind(self, bind: Bind) -> dict[str, str]:
-        for each in bind.members:
-            self.core.bound(bind, each.ask)
-            self.hear(each)
-        return {each.ask.meta.name: each.node for each in bind.members}
+        for member in bind.members:
+            self.core.bound(bind, member.ask)
+            self.hear(member)
+        return {member.ask.meta.name: member.node for member in bind.members}
 
     def hear(self, placed: Placed) -> None:
         plan = placed.plan
@@ -210,14 +210,14 @@ class World:
 
     def write(self) -> bool:
         writes = self.core.take_writes()
-        for each in writes:
-            if isinstance(each, Delete):
-                self.deleted.append(each.name)
-                self.delete(self.reservations[each.name])
-            elif isinstance(each, Patch) and each.kind is RESERVATIONS:
-                self.patch(each)
-            elif isinstance(each, Patch) and each.kind is PODS:
-                self.put(patched(self.pods[f"{each.namespace}/{each.name}"], each.body))
+        for write in writes:
+            if isinstance(write, Delete):
+                self.deleted.append(write.name)
+                self.delete(self.reservations[write.name])
+            elif isinstance(write, Patch) and write.kind is RESERVATIONS:
+                self.patch(write)
+            elif isinstance(write, Patch) and write.kind is PODS:
+                self.put(patched(self.pods[f"{write.namespace}/{write.name}"], write.body))
         return bool(writes)
 
     def patch(self, patch: Patch) -> None:

@@ -105,8 +105,8 @@ def test_a_diagnosis_groups_nodes_by_what_failed_and_whether_preemption_might_he
     placement, remedy = found.place(wanted), Remedy("n2", ("shop/other",), "preemption: yes")
     told = diagnosis(found, wanted, placement, remedy, 0.0, suggestion_for(found, wanted, placement, remedy))
     details = [
-        (each.failed_plugin, each.reason, each.preempt_might_help, each.failed_nodes)
-        for each in told.schedule_diagnosis.node_failed_details
+        (detail.failed_plugin, detail.reason, detail.preempt_might_help, detail.failed_nodes)
+        for detail in told.schedule_diagnosis.node_failed_details
     ]
     assert details == [
         ("NodeResourcesFit", "Insufficient cpu", False, ("n1",)),
@@ -144,9 +144,9 @@ def test_nodes_are_gone_through_once_as_long_as_nothing_changes() -> None:
     first = failed.of(found, ask("p", cpu="2"))
     assert failed.of(found, ask("q", cpu="2")) is first
     other = failed.of(found, ask("r", cpu="3", nodeSelector={"a": "b"}))
-    assert [each.failed_plugin for each in other] == ["NodeAffinity"]
+    assert [detail.failed_plugin for detail in other] == ["NodeAffinity"]
     found.cluster.put_node(node("n2", cpu="4"))
-    assert [each.failed_nodes for each in failed.of(found, ask("p", cpu="2"))] == [("n1",)]
+    assert [detail.failed_nodes for detail in failed.of(found, ask("p", cpu="2"))] == [("n1",)]
 
 
 def test_a_node_is_told_as_it_is_counted() -> None:
@@ -174,8 +174,8 @@ def test_a_node_tells_of_ports_claims_and_affinities_of_its_pods() -> None:
         ask("db", volumes=claimed),
         ask("edge", containers=[container]),
     )
-    for each in pods:
-        found.cluster.place(recorded(found.cluster, each), found.cluster.table.row_of["n1"])
+    for pod in pods:
+        found.cluster.place(recorded(found.cluster, pod), found.cluster.table.row_of["n1"])
     told = node_told(found.cluster, "n1")
     assert told is not None
     assert told["podsWithAffinity"] == told["podsWithRequiredAntiAffinity"] == ["shop/web"]

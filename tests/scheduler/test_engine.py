@@ -66,21 +66,25 @@ def test_preferred_affinity_and_soft_taints_are_normalised_over_the_candidates()
     preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "preference": term}]}
     wanted = found.class_of(ask("p", affinity={"nodeAffinity": preferred}))
     scores = {name: wanted.scores(row) for name, row in found.cluster.table.row_of.items()}
-    assert {name: each["TaintToleration"] for name, each in scores.items()} == {
+    assert {name: score["TaintToleration"] for name, score in scores.items()} == {
         "plain": 100,
         "tainted": 0,
         "preferred": 0,
     }
-    assert {name: each["NodeAffinity"] for name, each in scores.items()} == {"plain": 0, "tainted": 0, "preferred": 100}
+    assert {name: score["NodeAffinity"] for name, score in scores.items()} == {
+        "plain": 0,
+        "tainted": 0,
+        "preferred": 100,
+    }
 
 
 def test_a_job_that_does_not_fit_whole_changes_nothing() -> None:
     found = engine(node("a", cpu="2"), node("b", cpu="2"))
     before = snapshot(found.cluster)
     placements = found.place_all([ask(f"p{i}", cpu="1500m") for i in range(3)])
-    assert [each.node for each in placements] == [None, None, None]
+    assert [placement.node for placement in placements] == [None, None, None]
     assert snapshot(found.cluster) == before
-    assert all(each.node for each in found.place_all([ask(f"q{i}", cpu="1500m") for i in range(2)]))
+    assert all(placement.node for placement in found.place_all([ask(f"q{i}", cpu="1500m") for i in range(2)]))
 
 
 def test_a_pod_that_is_made_for_a_node_waits_for_it_and_follows_its_name() -> None:
@@ -228,7 +232,7 @@ def test_equal_seeds_give_equal_placements_in_any_order_of_nodes(seed: int) -> N
     asks = [random_ask(rng, f"p{i}") for i in range(30)]
     shuffled = rng.sample(nodes, len(nodes))
     one, other = engine(*nodes, seed=7), engine(*shuffled, seed=7)
-    assert [one.place(each).node for each in asks] == [other.place(each).node for each in asks]
+    assert [one.place(ask).node for ask in asks] == [other.place(ask).node for ask in asks]
 
 
 def test_another_seed_breaks_ties_differently() -> None:

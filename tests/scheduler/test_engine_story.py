@@ -175,7 +175,7 @@ def over(plain: Plain, key: str, engine: Engine) -> Iterator[str]:
             yield f"{name}: {used} of {has.get(name, 0)}"
     ports = [port for other in others if other is not pod for port in host_ports(other)]
     for protocol, number, ip in host_ports(pod):
-        taken = [each for each in ports if each[:2] == (protocol, number)]
+        taken = [port for port in ports if port[:2] == (protocol, number)]
         if any(ip == its or "0.0.0.0" in (ip, its) for _, _, its in taken):
             yield f"port {number}"
 

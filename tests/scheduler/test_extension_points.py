@@ -139,7 +139,7 @@ def test_a_node_that_failed_is_tried_again_once_it_changed() -> None:
 def test_devices_come_back_when_a_job_is_undone_and_when_a_pod_ends() -> None:
     found, plugin = with_devices(a={0, 1}, b={0, 1})
     placements = found.place_all([ask(f"p{i}", labels={"devices": "2"}) for i in range(3)])
-    assert [each.node for each in placements] == [None] * 3
+    assert [placement.node for placement in placements] == [None] * 3
     assert all(free == {0, 1} for free in plugin.devices.free.values())
     placed = found.place(ask("p", labels={"devices": "2"}))
     found.cluster.remove_pod(placed.pod)
@@ -234,7 +234,7 @@ def test_room_that_a_failed_job_took_is_whole_again() -> None:
     found = engine(node("a", cpu="4"), plugins=(*ROW_LOCAL, plugin))
     plugin.hold(found, "a", "team", 3000)
     jobs = [ask(f"p{i}", cpu="2", labels={"owner": "team"}) for i in range(3)]
-    assert [each.node for each in found.place_all(jobs)] == [None] * 3
+    assert [placement.node for placement in found.place_all(jobs)] == [None] * 3
     assert list(plugin.rooms.values()) == [("team", 3000)]
     assert found.place(ask("owner", cpu="3", labels={"owner": "team"})).node == "a"
 
@@ -290,7 +290,7 @@ def test_a_gang_below_its_minimum_waits_and_one_that_cannot_reach_it_holds_nothi
     found.place(second)
     assert found.permit(second, row) == Permit(allows=("g",))
     late = [ask(f"l{i}", cpu="1", labels={"gang": "late"}) for i in range(2)]
-    assert [each.node for each in found.place_all(late)] == [None, None]
+    assert [placement.node for placement in found.place_all(late)] == [None, None]
     assert gang.members.placed["late"] == set()
 
 

@@ -31,7 +31,7 @@ def test_all_changes_were_tried_out_and_nothing_stays_changed() -> None:
     table = world.core.cluster.table
     before = {name: column.tobytes() for name, column in table.columns.items()}, dict(table.row_of)
     engine = next(iter(world.core.engines.values()))
-    assert [each.text for each in changes_for(engine, decision.asks)] == [
+    assert [job_change.text for job_change in changes_for(engine, decision.asks)] == [
         "a minimum of 5 instead of 8",
         "a request of 2 cpu instead of 4 in each pod",
         "2 more nodes like n0",

@@ -117,7 +117,7 @@ def test_seats_are_the_same_in_a_plan_and_on_a_cluster_also_after_a_restart(
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}))
     run(["plan", "-f", str(path), "--plugin", LICENCES, "-o", "json"])
     pods = json.loads(capsys.readouterr().out)["pods"]
-    planned = {key.split("/")[1]: each["annotations"].get(NUMBERS, "") for key, each in pods.items()}
+    planned = {key.split("/")[1]: pod["annotations"].get(NUMBERS, "") for key, pod in pods.items()}
     assert sorted(planned.values()) == ["", "0", "1", "2"]
 
     async def live() -> dict[str, str]:
@@ -133,8 +133,8 @@ def test_seats_are_the_same_in_a_plan_and_on_a_cluster_also_after_a_restart(
                 for manifest in manifests[3:]:
                     await client.create(PODS, manifest)
                 await until_bound(client, "c")
-            found = await client.list(PODS, namespace="default")
-        return {pod.metadata.name: pod.metadata.annotations.get(NUMBERS, "") for pod in found}
+            pods = await client.list(PODS, namespace="default")
+        return {pod.metadata.name: pod.metadata.annotations.get(NUMBERS, "") for pod in pods}
 
     assert asyncio.run(live()) == planned
 

@@ -27,25 +27,25 @@ def difference(seen: Preempted) -> str:
     crowd = scene(seen.seed)
     if crowd.digest() != seen.digest:
         return f"seed {seen.seed} makes another scene: record again"
-    pod = next(each for each in crowd.pods() if each.metadata.key == seen.pod)
-    found = engine_with(crowd).remedy(Ask(pod))
+    pod = next(pod for pod in crowd.pods() if pod.metadata.key == seen.pod)
+    remedy = engine_with(crowd).remedy(Ask(pod))
     if pod.spec.preemption_policy == "Never":
         return (
-            "" if found.message == seen.message == NEVER else f"seed {seen.seed}: {found.message}, not {seen.message}"
+            "" if remedy.message == seen.message == NEVER else f"seed {seen.seed}: {remedy.message}, not {seen.message}"
         )
     rules = preempt(pod, crowd.cluster(), None, crowd.disruption_budgets())
     if seen.node is None:
-        same = rules.message == found.message == seen.message
-        return "" if same else f"seed {seen.seed}: {found.message!r}, not {seen.message!r}"
+        same = rules.message == remedy.message == seen.message
+        return "" if same else f"seed {seen.seed}: {remedy.message!r}, not {seen.message!r}"
     if seen.node not in rules.best or sorted(rules.candidates[seen.node].keys) != sorted(seen.victims):
         return f"seed {seen.seed}: by the rules {rules}, not {seen.victims} on {seen.node}"
     # Of nodes that are equally good, any may be chosen.
-    chosen = found.node in rules.best and rules.candidates[str(found.node)].keys == found.victims
-    return "" if chosen else f"seed {seen.seed}: {found}, not {seen.victims} on {seen.node}"
+    chosen = remedy.node in rules.best and rules.candidates[str(remedy.node)].keys == remedy.victims
+    return "" if chosen else f"seed {seen.seed}: {remedy}, not {seen.victims} on {seen.node}"
 
 
 def differences(pods: Iterable[Preempted]) -> list[str]:
-    return [words for each in pods if (words := difference(each))]
+    return [words for pod in pods if (words := difference(pod))]
 
 
 def test_victims_are_those_that_kube_scheduler_chose() -> None:
@@ -55,15 +55,15 @@ def test_victims_are_those_that_kube_scheduler_chose() -> None:
 def test_the_recording_is_of_many_clusters() -> None:
     pods = recorded().pods
     assert recorded().version.startswith("v1.35.")
-    assert sum(1 for each in pods if each.node) >= 40
-    assert sum(1 for each in pods if len(each.victims) > 1) >= 10
-    assert len({each.message for each in pods}) >= 5
+    assert sum(1 for pod in pods if pod.node) >= 40
+    assert sum(1 for pod in pods if len(pod.victims) > 1) >= 10
+    assert len({pod.message for pod in pods}) >= 5
 
 
 @pytest.mark.cluster
 @pytest.mark.skipif(find_binary("kube-scheduler") is None, reason="no kube-scheduler")
 def test_victims_are_those_that_kube_scheduler_chooses_now() -> None:
     with ControlPlane(*FLAGS) as plane, KubeScheduler(plane) as scheduler:
-        seen = [found for seed in FRESH_SEEDS if (found := record(scheduler, seed)) is not None]
+        seen = [preempted for seed in FRESH_SEEDS if (preempted := record(scheduler, seed)) is not None]
     assert seen
     assert differences(seen) == []

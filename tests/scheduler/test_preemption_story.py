@@ -48,7 +48,9 @@ class Story:
             del self.waiting[key]
             self.placed[key] = node
             promised = self.engine.cluster.nominations.on(self.engine.cluster.table.row_of[node])
-            self.outbid.update(each.record.key for each in promised if each.record.priority < ask.priority)
+            self.outbid.update(
+                nomination.record.key for nomination in promised if nomination.record.priority < ask.priority
+            )
             return True
         remedy = self.engine.remedy(ask)
         for lost in self.engine.nominate(ask, remedy):

@@ -111,17 +111,17 @@ def profiles_of_missing(configuration: SchedulerConfiguration) -> set[str]:
 
 def test_every_profile_gets_plugins_of_its_own_and_all_share_one_queue() -> None:
     chosen = parse({"profiles": [{"schedulerName": "a"}, {"schedulerName": "b"}]})
-    found = profiles_of(chosen)
-    assert list(found.profiles) == ["a", "b"]
-    one, other = found.profiles["a"], found.profiles["b"]
+    profiles = profiles_of(chosen)
+    assert list(profiles.profiles) == ["a", "b"]
+    one, other = profiles.profiles["a"], profiles.profiles["b"]
     assert all(isinstance(plugin, Plugin) for plugin in (*one.plugins, *other.plugins))
     assert not set(map(id, one.plugins)) & set(map(id, other.plugins))
-    assert len(found.queue()) == 0
+    assert len(profiles.queue()) == 0
 
 
 def test_backoffs_are_those_of_the_configuration() -> None:
-    found = profiles_of(parse({"podInitialBackoffSeconds": 2, "podMaxBackoffSeconds": 30}))
-    assert (found.first_backoff_s, found.longest_backoff_s) == (2.0, 30.0)
+    profiles = profiles_of(parse({"podInitialBackoffSeconds": 2, "podMaxBackoffSeconds": 30}))
+    assert (profiles.first_backoff_s, profiles.longest_backoff_s) == (2.0, 30.0)
 
 
 @pytest.mark.parametrize(
@@ -135,5 +135,7 @@ def test_backoffs_are_those_of_the_configuration() -> None:
 )
 def test_a_setting_that_is_accepted_without_effect_is_named_in_one_warning(written: dict[str, Any], named: str) -> None:
     usual = profiles_of(parse({})).warnings
-    (told,) = [each for each in profiles_of(parse(written)).warnings if each.replace("(of a)", "") not in usual]
+    (told,) = [
+        warning for warning in profiles_of(parse(written)).warnings if warning.replace("(of a)", "") not in usual
+    ]
     assert told.startswith(f"{named} has no effect")

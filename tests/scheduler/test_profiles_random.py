@@ -28,7 +28,7 @@ from tests.scheduler.profiles import PROFILES, twins
 from tests.scheduler.reference import cycle
 from tests.scheduler.world import differences, engine_of
 
-STOCK = [each.name for each in DEFAULT_PLUGINS.multi_point.enabled]
+STOCK = [plugin_ref.name for plugin_ref in DEFAULT_PLUGINS.multi_point.enabled]
 NEEDED = ("PrioritySort", "DefaultBinder")
 
 
@@ -83,7 +83,9 @@ def test_profiles_with_every_argument_reach_the_plugins() -> None:
     for profile in PROFILES:
         (built,) = profiles_of(SchedulerConfiguration(profiles=(profile,))).profiles.values()
         assert {plugin.name for plugin in built.plugins} >= cycle.SCORES.keys() - {"LoadAwareScheduling"}
-    assert all("have no effect" not in each for each in profiles_of(SchedulerConfiguration(profiles=PROFILES)).warnings)
+    assert all(
+        "have no effect" not in warning for warning in profiles_of(SchedulerConfiguration(profiles=PROFILES)).warnings
+    )
 
 
 @pytest.mark.cluster
@@ -92,7 +94,9 @@ def test_kube_scheduler_reads_what_is_written_as_koord_does(tmp_path: Path) -> N
     """It writes down the configuration as it understood it, all defaults filled in, and ends."""
     random = [random_profile(Dice(seed), PROFILES[seed % len(PROFILES)]) for seed in range(40)]
     profiles = [*PROFILES, *(twin for profile in PROFILES for twin in twins(profile)), *random]
-    named = tuple(replace(each, scheduler_name=f"{i}-{each.scheduler_name}") for i, each in enumerate(profiles))
+    named = tuple(
+        replace(profile, scheduler_name=f"{i}-{profile.scheduler_name}") for i, profile in enumerate(profiles)
+    )
     config = SchedulerConfiguration(profiles=named)
     (tmp_path / "kubeconfig").write_text(json.dumps(KUBECONFIG))
     manifest: dict[str, Any] = config.manifest()

@@ -275,7 +275,7 @@ def _pod(draw: st.DrawFn, name: str) -> Ask:
 def after(way: Way, nodes: list[Node], running: list[tuple[Ask, str]], wanted: Ask) -> tuple[Engine, Ask]:
     """A new cluster with the changes made, and the pod as it would be."""
     gone: set[str] = set()
-    by_name = {each.metadata.name: each for each in nodes}
+    by_name = {node.metadata.name: node for node in nodes}
     for step in way.steps:
         change = step.change
         gone.update(change.gone)
@@ -321,8 +321,8 @@ def test_a_pod_is_cut_to_what_there_is(spec: dict[str, Any], most: int, asked: i
     for group in ("containers", "initContainers"):
         each = enumerate(spec.get(group, []))
         spec[group] = [{"name": f"{group}{i}".lower(), "resources": {"requests": requests}} for i, requests in each]
-    found = smaller(convert(Pod, {"metadata": {"name": "p"}, "spec": spec}), {"cpu": most})
-    assert (None if found is None else pod_requests(found)["cpu"]) == asked
+    pod = smaller(convert(Pod, {"metadata": {"name": "p"}, "spec": spec}), {"cpu": most})
+    assert (None if pod is None else pod_requests(pod)["cpu"]) == asked
 
 
 INSTANCE = "node.kubernetes.io/instance-type"

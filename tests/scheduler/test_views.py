@@ -199,22 +199,22 @@ class World:
 
     def as_seen_by(self, owner: str) -> Engine:
         """A cluster in which everything is as the owner sees it, made from scratch."""
-        found, seen = engine_with(seed=self.cluster.seed), self.plugin.standing.views[owner]
+        engine, seen = engine_with(seed=self.cluster.seed), self.plugin.standing.views[owner]
         for service in services():
-            found.cluster.put_service(service)
+            engine.cluster.put_service(service)
         rows: dict[Row, Row] = {}
         for row, old in self.cluster.nodes.items():
             has = dict(old.status.allocatable)
             if seen.added(CPU, row):
                 has["cpu"] = f"{self.cluster.table.columns[CPU].item(row) + seen.added(CPU, row)}m"
-            rows[row] = found.cluster.put_node(replace(old, status=replace(old.status, allocatable=has)))
+            rows[row] = engine.cluster.put_node(replace(old, status=replace(old.status, allocatable=has)))
         for record, row in self.cluster.pods.values():
             if record.note("StandIns") != owner:
-                notes = tuple(each for each in record.notes if each[0] != "StandIns")
-                found.cluster.place(replace(record, notes=notes), rows[row])
-        for each in self.cluster.nominations:
-            found.cluster.nominations.put(Nomination(each.record, rows[each.row], each.victims))
-        return found
+                notes = tuple(note for note in record.notes if note[0] != "StandIns")
+                engine.cluster.place(replace(record, notes=notes), rows[row])
+        for nomination in self.cluster.nominations:
+            engine.cluster.nominations.put(Nomination(nomination.record, rows[nomination.row], nomination.victims))
+        return engine
 
     def check(self) -> None:
         for ask in self.asked:
@@ -283,10 +283,10 @@ def reserved(found: Engine, owner: str, name: str, on: str, **more: Any) -> None
 
 
 def with_stand_ins(*nodes: Node) -> Engine:
-    found = engine_with(HidesStandIns())
+    engine = engine_with(HidesStandIns())
     for each in nodes:
-        found.cluster.put_node(each)
-    return found
+        engine.cluster.put_node(each)
+    return engine
 
 
 PORT = [{"containerPort": 80, "hostPort": 8080, "protocol": "TCP"}]
@@ -297,19 +297,19 @@ BESIDE: dict[str, Any] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuring
 
 
 def test_a_stand_ins_port_is_free_for_its_owner_alone() -> None:
-    found = with_stand_ins(node("a"))
-    reserved(found, "x", "stand-in", "a", ports=PORT)
-    assert found.place(Ask(pod("theirs", labels=OTHER, ports=PORT))).node is None
-    assert found.place(Ask(pod("mine", labels=MINE, ports=PORT))).node == "a"
-    assert found.place(Ask(pod("second", labels=MINE, ports=PORT))).node is None, "a real pod has it"
+    engine = with_stand_ins(node("a"))
+    reserved(engine, "x", "stand-in", "a", ports=PORT)
+    assert engine.place(Ask(pod("theirs", labels=OTHER, ports=PORT))).node is None
+    assert engine.place(Ask(pod("mine", labels=MINE, ports=PORT))).node == "a"
+    assert engine.place(Ask(pod("second", labels=MINE, ports=PORT))).node is None, "a real pod has it"
 
 
 def test_a_stand_ins_disk_is_free_for_its_owner_alone() -> None:
-    found = with_stand_ins(node("a"))
-    reserved(found, "x", "stand-in", "a", volumes=DISK)
-    assert found.place(Ask(pod("theirs", labels=OTHER, volumes=DISK))).node is None
-    assert found.place(Ask(pod("mine", labels=MINE, volumes=DISK))).node == "a"
-    assert found.place(Ask(pod("second", labels=MINE, volumes=DISK))).node is None, "a real pod has it"
+    engine = with_stand_ins(node("a"))
+    reserved(engine, "x", "stand-in", "a", volumes=DISK)
+    assert engine.place(Ask(pod("theirs", labels=OTHER, volumes=DISK))).node is None
+    assert engine.place(Ask(pod("mine", labels=MINE, volumes=DISK))).node == "a"
+    assert engine.place(Ask(pod("second", labels=MINE, volumes=DISK))).node is None, "a real pod has it"
 
 
 def _claims(found: Engine, *names: str, mode: str = "ReadWriteOnce") -> None:
@@ -323,95 +323,95 @@ def _claims(found: Engine, *names: str, mode: str = "ReadWriteOnce") -> None:
 
 
 def _using(*claims: str) -> list[dict[str, Any]]:
-    return [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
+    return [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
 
 
 def test_a_claim_that_one_pod_alone_may_use_is_free_for_the_owner_of_a_stand_in_that_has_it() -> None:
-    found = with_stand_ins(node("a"))
-    _claims(found, "c", mode="ReadWriteOncePod")
-    reserved(found, "x", "stand-in", "a", volumes=_using("c"))
-    assert found.place(Ask(pod("theirs", labels=OTHER, volumes=_using("c")))).node is None
-    assert found.place(Ask(pod("mine", labels=MINE, volumes=_using("c")))).node == "a"
-    assert found.place(Ask(pod("second", labels=MINE, volumes=_using("c")))).node is None, "a real pod has it"
+    engine = with_stand_ins(node("a"))
+    _claims(engine, "c", mode="ReadWriteOncePod")
+    reserved(engine, "x", "stand-in", "a", volumes=_using("c"))
+    assert engine.place(Ask(pod("theirs", labels=OTHER, volumes=_using("c")))).node is None
+    assert engine.place(Ask(pod("mine", labels=MINE, volumes=_using("c")))).node == "a"
+    assert engine.place(Ask(pod("second", labels=MINE, volumes=_using("c")))).node is None, "a real pod has it"
 
 
 def test_volumes_that_only_a_stand_in_has_attached_do_not_count_for_its_owner() -> None:
-    found = with_stand_ins(node("a"))
-    _claims(found, "c1", "c2", "c3")
+    engine = with_stand_ins(node("a"))
+    _claims(engine, "c1", "c2", "c3")
     driver = {"name": "csi.example.com", "nodeID": "a", "allocatable": {"count": 2}}
-    found.cluster.put_storage(convert(CSINode, {"metadata": {"name": "a"}, "spec": {"drivers": [driver]}}))
-    reserved(found, "x", "stand-in", "a", volumes=_using("c1", "c2"))
-    assert found.place(Ask(pod("theirs", labels=OTHER, volumes=_using("c3")))).node is None
-    assert found.place(Ask(pod("shared", labels=OTHER, volumes=_using("c1")))).node == "a", "it is attached already"
-    assert found.place(Ask(pod("mine", labels=MINE, volumes=_using("c2", "c3")))).node is None, "c1 is another's, too"
-    assert found.place(Ask(pod("mine", labels=MINE, volumes=_using("c3")))).node == "a"
+    engine.cluster.put_storage(convert(CSINode, {"metadata": {"name": "a"}, "spec": {"drivers": [driver]}}))
+    reserved(engine, "x", "stand-in", "a", volumes=_using("c1", "c2"))
+    assert engine.place(Ask(pod("theirs", labels=OTHER, volumes=_using("c3")))).node is None
+    assert engine.place(Ask(pod("shared", labels=OTHER, volumes=_using("c1")))).node == "a", "it is attached already"
+    assert engine.place(Ask(pod("mine", labels=MINE, volumes=_using("c2", "c3")))).node is None, "c1 is another's, too"
+    assert engine.place(Ask(pod("mine", labels=MINE, volumes=_using("c3")))).node == "a"
 
 
 def test_a_stand_in_is_nobody_to_avoid_or_to_be_near_for_its_owner() -> None:
-    found = with_stand_ins(node("a"))
-    reserved(found, "x", "stand-in", "a", labels={"app": "web"})
-    assert found.place(Ask(pod("p", labels=MINE, affinity=BESIDE))).node is None
-    assert found.place(Ask(pod("p", labels=OTHER, affinity=BESIDE))).node == "a"
-    assert found.place(Ask(pod("q", labels=OTHER, affinity=APART))).node is None
-    assert found.place(Ask(pod("q", labels=MINE, affinity=APART))).node == "a"
+    engine = with_stand_ins(node("a"))
+    reserved(engine, "x", "stand-in", "a", labels={"app": "web"})
+    assert engine.place(Ask(pod("p", labels=MINE, affinity=BESIDE))).node is None
+    assert engine.place(Ask(pod("p", labels=OTHER, affinity=BESIDE))).node == "a"
+    assert engine.place(Ask(pod("q", labels=OTHER, affinity=APART))).node is None
+    assert engine.place(Ask(pod("q", labels=MINE, affinity=APART))).node == "a"
 
 
 def test_whom_a_stand_in_avoids_is_kept_away_unless_it_stands_for_them() -> None:
-    found = with_stand_ins(node("a"))
-    reserved(found, "x", "stand-in", "a", affinity=APART)
-    assert found.place(Ask(pod("p", labels={**OTHER, "app": "web"}))).node is None
-    assert found.place(Ask(pod("p", labels={**MINE, "app": "web"}))).node == "a"
+    engine = with_stand_ins(node("a"))
+    reserved(engine, "x", "stand-in", "a", affinity=APART)
+    assert engine.place(Ask(pod("p", labels={**OTHER, "app": "web"}))).node is None
+    assert engine.place(Ask(pod("p", labels={**MINE, "app": "web"}))).node == "a"
 
 
 def test_pods_are_spread_over_hosts_as_if_their_stand_ins_were_not_there() -> None:
-    found = with_stand_ins(node("a"), node("full", cpu="0"))
-    reserved(found, "x", "stand-in-1", "a", labels={"app": "web"})
-    reserved(found, "x", "stand-in-2", "a", labels={"app": "web"})
+    engine = with_stand_ins(node("a"), node("full", cpu="0"))
+    reserved(engine, "x", "stand-in-1", "a", labels={"app": "web"})
+    reserved(engine, "x", "stand-in-2", "a", labels={"app": "web"})
     even = [{**WEB, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]
     spread: dict[str, Any] = {"requests": {"cpu": "1"}, "topologySpreadConstraints": even}
-    assert found.place(Ask(pod("p", labels={**OTHER, "app": "web"}, **spread))).node is None
-    assert found.place(Ask(pod("p", labels={**MINE, "app": "web"}, **spread))).node == "a"
+    assert engine.place(Ask(pod("p", labels={**OTHER, "app": "web"}, **spread))).node is None
+    assert engine.place(Ask(pod("p", labels={**MINE, "app": "web"}, **spread))).node == "a"
 
 
 def test_preemption_reckons_with_what_a_pod_sees_and_spares_its_stand_in() -> None:
-    found = with_stand_ins(node("a", cpu=4))
-    reserved(found, "x", "stand-in", "a", requests={"cpu": "2"})
-    found.cluster.place(Ask(pod("low", requests={"cpu": "1"})).record(), 0)
-    found.cluster.place(Ask(pod("lower", requests={"cpu": "1"}, priority=-1)).record(), 0)
+    engine = with_stand_ins(node("a", cpu=4))
+    reserved(engine, "x", "stand-in", "a", requests={"cpu": "2"})
+    engine.cluster.place(Ask(pod("low", requests={"cpu": "1"})).record(), 0)
+    engine.cluster.place(Ask(pod("lower", requests={"cpu": "1"}, priority=-1)).record(), 0)
     mine = Ask(pod("mine", labels=MINE, requests={"cpu": "3"}, priority=9))
-    assert found.remedy(mine).victims == ("default/lower",)
+    assert engine.remedy(mine).victims == ("default/lower",)
     theirs = Ask(pod("theirs", labels=OTHER, requests={"cpu": "3"}, priority=9))
-    assert set(found.remedy(theirs).victims) == {"default/stand-in", "default/lower"}
+    assert set(engine.remedy(theirs).victims) == {"default/stand-in", "default/lower"}
     with_port = Ask(pod("tried", labels=MINE, requests={"cpu": "3"}, priority=9, affinity=BESIDE))
-    assert found.remedy(with_port).node is None, "what is tried out sees no stand-in, either"
+    assert engine.remedy(with_port).node is None, "what is tried out sees no stand-in, either"
 
 
 def test_preemption_may_help_where_a_node_is_large_enough_for_who_sees_more_of_it() -> None:
     plugin = HidesStandIns()
-    found = engine_with(plugin)
-    found.cluster.put_node(node("a", cpu=2))
-    found.cluster.place(Ask(pod("low", requests={"cpu": "2"})).record(), 0)
+    engine = engine_with(plugin)
+    engine.cluster.put_node(node("a", cpu=2))
+    engine.cluster.place(Ask(pod("low", requests={"cpu": "2"})).record(), 0)
     plugin.standing.views["x"].add(CPU, 0, 1000)
-    assert found.remedy(Ask(pod("p", labels=OTHER, requests={"cpu": "3"}, priority=9))).victims == ()
-    assert found.remedy(Ask(pod("p", labels=MINE, requests={"cpu": "3"}, priority=9))).victims == ("default/low",)
+    assert engine.remedy(Ask(pod("p", labels=OTHER, requests={"cpu": "3"}, priority=9))).victims == ()
+    assert engine.remedy(Ask(pod("p", labels=MINE, requests={"cpu": "3"}, priority=9))).victims == ("default/low",)
 
 
 def test_two_plugins_with_a_view_for_one_pod_are_a_fault() -> None:
     class Another(HidesStandIns):
         name = "Another"
 
-    found = engine_with(HidesStandIns(), Another())
+    engine = engine_with(HidesStandIns(), Another())
     with pytest.raises(ValueError, match="StandIns and Another each have a view for default/p"):
-        found.place(Ask(pod("p", labels=MINE)))
+        engine.place(Ask(pod("p", labels=MINE)))
 
 
 def test_a_view_is_followed_row_by_row() -> None:
     """What an owner's placement costs does not depend on how much is reserved."""
-    found = with_stand_ins(*(node(f"n{i}") for i in range(200)))
+    engine = with_stand_ins(*(node(f"n{i}") for i in range(200)))
     for i in range(150):
-        reserved(found, "x", f"stand-in-{i}", f"n{i}", requests={"cpu": "2"})
-    found.place(Ask(pod("first", labels=MINE, requests={"cpu": "1"})))
-    before = found.rows_judged
-    reserved(found, "x", "one-more", "n190", requests={"cpu": "2"})
-    found.place(Ask(pod("second", labels=MINE, requests={"cpu": "1"})))
-    assert found.rows_judged - before <= 2
+        reserved(engine, "x", f"stand-in-{i}", f"n{i}", requests={"cpu": "2"})
+    engine.place(Ask(pod("first", labels=MINE, requests={"cpu": "1"})))
+    before = engine.rows_judged
+    reserved(engine, "x", "one-more", "n190", requests={"cpu": "2"})
+    engine.place(Ask(pod("second", labels=MINE, requests={"cpu": "1"})))
+    assert engine.rows_judged - before <= 2

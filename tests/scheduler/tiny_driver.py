@@ -26,10 +26,10 @@ class TinyDriver:
         self.nodes = {node.metadata.name: node for node in objects[NODES]}
         self.placed: dict[str, str] = {}
         self.messages: dict[str, str] = {}
-        for each in INPUTS:
-            for thing in objects.get(each.kind, ()):
+        for source in INPUTS:
+            for thing in objects.get(source.kind, ()):
                 for _ in range(chance.choice((1, 1, 2))):
-                    self.core.put(each.kind, thing)
+                    self.core.put(source.kind, thing)
 
     def run(self) -> None:
         while (decision := self.core.decide()) is not None:

@@ -95,7 +95,7 @@ def _may_help(engine: Engine, part: Part, row: Row) -> bool:
     mask = int(judge.feasible(One(engine.cluster.table.columns, row))) if judge.filters_on else 0
     if mask:
         return not judge.unresolvable(mask, row)
-    closed = (each for each in judge.facets if isinstance(each, Gate) and each.table(None)[each.groups[row]])
+    closed = (facet for facet in judge.facets if isinstance(facet, Gate) and facet.table(None)[facet.groups[row]])
     facet = next(closed)
     return not facet.unresolvable(int(facet.groups[row]))
 
@@ -116,13 +116,13 @@ class Judged:
 
 
 def judged(engine: Engine, pod: Pod) -> Judged:
-    found = engine.class_of(Ask(pod))
+    pod_class = engine.class_of(Ask(pod))
     names, weights = engine.cluster.table.names, engine.profile.weights
-    rows = [int(row) for row in found.feasible_rows()]
-    by_row = {row: found.scores(row) for row in rows}
+    rows = [int(row) for row in pod_class.feasible_rows()]
+    by_row = {row: pod_class.scores(row) for row in rows}
     plugins = dict.fromkeys(plugin for scores in by_row.values() for plugin in scores)
-    best = found.best()
-    rejections = found.rejections()
+    best = pod_class.best()
+    rejections = pod_class.rejections()
     reasons = {names[row]: (part.plugin.name, tuple(sorted(words))) for row, (part, words) in rejections.items()}
     preemptible = frozenset(names[row] for row, (part, _) in rejections.items() if _may_help(engine, part, row))
     return Judged(

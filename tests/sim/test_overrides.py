@@ -12,22 +12,22 @@ SCENARIO = Scenario(name="small", duration="24h", cluster=ClusterSource(pools={"
 
 
 def test_a_setting_of_lending_is_found_by_its_own_name() -> None:
-    found = overridden(SCENARIO, {"cpuReclaimThresholdPercent": "70", "cpuSuppressThresholdPercent": "80"})
-    assert found.colocation.cpu_reclaim_threshold_percent == 70
-    assert found.thresholds.cpu_suppress_threshold_percent == 80
+    scenario = overridden(SCENARIO, {"cpuReclaimThresholdPercent": "70", "cpuSuppressThresholdPercent": "80"})
+    assert scenario.colocation.cpu_reclaim_threshold_percent == 70
+    assert scenario.thresholds.cpu_suppress_threshold_percent == 80
 
 
 def test_a_field_of_the_scenario_is_found_by_its_path() -> None:
-    found = overridden(SCENARIO, {"batch.arrivals": "saturate", "batch.pending": "50", "faults.reportLag": "30s"})
-    assert (found.batch.arrivals, found.batch.pending, found.faults.report_lag) == ("saturate", 50, "30s")
+    scenario = overridden(SCENARIO, {"batch.arrivals": "saturate", "batch.pending": "50", "faults.reportLag": "30s"})
+    assert (scenario.batch.arrivals, scenario.batch.pending, scenario.faults.report_lag) == ("saturate", 50, "30s")
 
 
 def test_the_settings_of_a_pool_leave_the_others_alone() -> None:
-    found = overridden(SCENARIO, {"cpuReclaimThresholdPercent": "70", "markPercent": "90"}, "batch")
-    assert found.pool("batch").colocation is not None
-    assert found.pool("batch").colocation.cpu_reclaim_threshold_percent == 70  # type: ignore[union-attr]
-    assert (found.pool("batch").mark_percent, found.pool("web").mark_percent) == (90, 85)
-    assert found.colocation == SCENARIO.colocation
+    scenario = overridden(SCENARIO, {"cpuReclaimThresholdPercent": "70", "markPercent": "90"}, "batch")
+    assert scenario.pool("batch").colocation is not None
+    assert scenario.pool("batch").colocation.cpu_reclaim_threshold_percent == 70  # type: ignore[union-attr]
+    assert (scenario.pool("batch").mark_percent, scenario.pool("web").mark_percent) == (90, 85)
+    assert scenario.colocation == SCENARIO.colocation
 
 
 def test_nothing_set_is_the_same_scenario() -> None:

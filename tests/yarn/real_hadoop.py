@@ -124,7 +124,7 @@ class Hadoop:
     def configure(self) -> None:
         free = free_ports(len(PORTS) * len(self.rm_ids))
         self.ports = {
-            each: dict(zip(PORTS, free[n * len(PORTS) :], strict=False)) for n, each in enumerate(self.rm_ids)
+            rm_id: dict(zip(PORTS, free[n * len(PORTS) :], strict=False)) for n, rm_id in enumerate(self.rm_ids)
         }
         further: dict[str, str] = {**QUICK, **self.properties}
         if len(self.rm_ids) > 1:
@@ -138,12 +138,12 @@ class Hadoop:
                 ".FileSystemRMStateStore",
                 "yarn.resourcemanager.fs.state-store.uri": f"file://{self.directory}/state",
             }
-            for each in self.rm_ids:
-                further |= resource_manager_addresses(self.ports[each], each)
+            for rm_id in self.rm_ids:
+                further |= resource_manager_addresses(self.ports[rm_id], rm_id)
         (self.directory / "tmp").mkdir()
         self._write(self.conf, further)
-        for each in self.rm_ids:
-            self._write(self._conf_of(each), {**further, "yarn.resourcemanager.ha.id": each} if each else further)
+        for rm_id in self.rm_ids:
+            self._write(self._conf_of(rm_id), {**further, "yarn.resourcemanager.ha.id": rm_id} if rm_id else further)
 
     def _conf_of(self, rm_id: str) -> Path:
         return self.directory / f"conf-{rm_id}"
@@ -209,9 +209,9 @@ class Hadoop:
         """What the ResourceManager lets the NodeManager use; nothing where it does not run."""
         found = await rest(f"{self.web(rm_id)}/ws/v1/cluster/nodes")
         nodes = ((found or {}).get("nodes") or {}).get("node", [])
-        for each in nodes:
-            if each["id"] == self.node_id and each["state"] == "RUNNING":
-                return of_yarn(each["totalResource"]["vCores"], each["totalResource"]["memory"])
+        for node in nodes:
+            if node["id"] == self.node_id and node["state"] == "RUNNING":
+                return of_yarn(node["totalResource"]["vCores"], node["totalResource"]["memory"])
         return NOTHING
 
     async def running(self) -> list[str]:
@@ -233,15 +233,15 @@ def hadoop(*rm_ids: str, properties: Mapping[str, str] | None = None, scheduler:
         found = Hadoop(Path(directory), rm_ids or ("",), properties or {}, scheduler=scheduler)
         found.configure()
         try:
-            for each in found.rm_ids:
-                found.start("resourcemanager", each)
+            for rm_id in found.rm_ids:
+                found.start("resourcemanager", rm_id)
             found.start("nodemanager")
             yield found
         finally:
             # First those that would run containers again.
-            for each in sorted(found.processes, reverse=True):
+            for process in sorted(found.processes, reverse=True):
                 found.end_containers()
-                found.stop(each)
+                found.stop(process)
             _end_within(Path(directory))
 
 

@@ -84,10 +84,10 @@ class Story:
 
     async def cap(self) -> Amount:
         """The largest that any ResourceManager has."""
-        found = NOTHING
-        for each in self.yarn.rm_ids:
-            found = found.most(await self.yarn.cap(each))
-        return found
+        amount = NOTHING
+        for rm_id in self.yarn.rm_ids:
+            amount = amount.most(await self.yarn.cap(rm_id))
+        return amount
 
     async def watch(self) -> None:
         """The cap is read before and after the node: what is above both was so when the node was read."""
@@ -126,7 +126,7 @@ class Story:
 
     async def until_placed(self, containers: list[str]) -> None:
         async def all_are() -> bool:
-            return all(len(self.placing.processes(each)) >= 2 for each in containers)
+            return all(len(self.placing.processes(container)) >= 2 for container in containers)
 
         await self.until(all_are)
 

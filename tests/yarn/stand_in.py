@@ -117,7 +117,7 @@ class StandIn:
             return integer(1, 1 if self.is_active else 2), ""
         if method == "getClusterNodes":
             self.looks += 1
-            return b"".join(message(1, self._report(each)) for each in self.caps), ""
+            return b"".join(message(1, self._report(cap)) for cap in self.caps), ""
         if method == "getQueueInfo":
             waits = integer(10, self.pending.mib) + integer(14, self.pending.vcores)
             return message(1, text(1, "root") + message(10, waits)), ""
@@ -164,7 +164,7 @@ class StandIn:
             cap = of_yarn(said["resource"]["vCores"], said["resource"]["memory"])
             status = 404 if await self.set(path.split("/")[5], cap, said["overCommitTimeout"]) else 200
         elif path.endswith("/nodes"):
-            answer = json.dumps({"nodes": {"node": [self._rest_node(each) for each in self.caps]}}).encode()
+            answer = json.dumps({"nodes": {"node": [self._rest_node(cap) for cap in self.caps]}}).encode()
         elif path.endswith("/metrics"):
             waits = {"pendingMB": self.pending.mib, "pendingVirtualCores": self.pending.vcores}
             answer = json.dumps({"clusterMetrics": waits}).encode()
@@ -189,11 +189,11 @@ class StandIn:
 @asynccontextmanager
 async def resource_manager(**caps: Amount) -> AsyncIterator[StandIn]:
     """With NodeManagers named `n1:8041` after the keywords."""
-    found = StandIn({f"{name}:8041": cap for name, cap in caps.items()})
-    server = await asyncio.start_server(found.serve, "127.0.0.1", 0)
-    found.port = server.sockets[0].getsockname()[1]
+    stand_in = StandIn({f"{name}:8041": cap for name, cap in caps.items()})
+    server = await asyncio.start_server(stand_in.serve, "127.0.0.1", 0)
+    stand_in.port = server.sockets[0].getsockname()[1]
     try:
-        yield found
+        yield stand_in
     finally:
-        found.release.set()
+        stand_in.release.set()
         server.close()

@@ -256,9 +256,9 @@ class Replacement:
         return sold
 
     def round(self) -> None:
-        told = whole().minus(self.claim)
+        amount = whole().minus(self.claim)
         node = NodeFacts(
-            "n1", "u", "1", whole(), told, self.claim, NOTHING, (), self.record, self.declared, ("n1",)
+            "n1", "u", "1", whole(), amount, self.claim, NOTHING, (), self.record, self.declared, ("n1",)
         )  # fmt: skip
         look = ClusterReport({each: NodeReport(each, "RUNNING", cap) for each, cap in self.running.items()})
         absent = {OLD: self.now_s - 1000}
@@ -312,10 +312,10 @@ def test_a_call_without_an_answer_stays_claimed_until_a_later_one_is_in_force() 
     settles = next_step(looks, seen(looks, lost, 6), POLICY, 6)
     assert isinstance(settles, Call)
     assert settles.cap == less
-    told = answered(called(lost, Call(less, ""), 6), less)
-    assert isinstance(next_step(looks, seen(looks, told, 7), POLICY, 7), Wait)
+    memory = answered(called(lost, Call(less, ""), 6), less)
+    assert isinstance(next_step(looks, seen(looks, memory, 7), POLICY, 7), Wait)
     in_force = view(claim=HALF, cap=less, demand=fewer)
-    assert next_step(in_force, seen(in_force, told, 9), POLICY, 9) == Claim(less, "YARN has given it back")
+    assert next_step(in_force, seen(in_force, memory, 9), POLICY, 9) == Claim(less, "YARN has given it back")
 
 
 def test_a_cap_stays_claimed_until_the_node_manager_has_heard_of_the_next() -> None:
@@ -417,8 +417,8 @@ class World:
     def excess(self) -> Amount:
         """What is sold twice, or will be when a call that is under way arrives."""
         cap = self.cap.most(self.used)
-        for each, _ in self.under_way:
-            cap = cap.most(each)
+        for amount, _ in self.under_way:
+            cap = cap.most(amount)
         return cap.plus(self.told).minus(self.pool)
 
     # What the world does.

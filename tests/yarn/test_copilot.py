@@ -85,7 +85,7 @@ def test_a_first_container_of_a_resource_manager_that_took_over_is_no_master() -
 def test_as_few_go_as_release_the_amount(
     amount: Amount, used: dict[str, Amount], leaving: tuple[str, ...], gone: list[YarnContainer]
 ) -> None:
-    assert to_release(ALL, amount, used, leaving) == [each.id for each in gone]
+    assert to_release(ALL, amount, used, leaving) == [container.id for container in gone]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_what_is_no_list_of_containers_is_not_an_empty_one(answer: Any) -> None:
 def test_containers_that_have_ended_are_not_listed() -> None:
     one = {"id": OLD.id, "state": "RUNNING", "totalVCoresNeeded": 1, "totalMemoryNeededMB": 512}
     gone = {**one, "id": YOUNG.id, "state": "EXITED_WITH_SUCCESS"}
-    assert [each.id for each in listed({"containers": {"container": [one, gone]}})] == [OLD.id]
+    assert [container.id for container in listed({"containers": {"container": [one, gone]}})] == [OLD.id]
 
 
 @dataclass
@@ -223,7 +223,7 @@ async def test_containers_of_the_default_executor_are_moved_below_best_effort_an
             assert os.stat(socket).st_mode & 0o077 == 0, "it is root's alone"
             status, containers = await asked(socket, "GET", "/v1/containers")
             assert status == 200
-            assert [each["name"] for each in containers] == [SPARE.id, OLD.id, MASTER.id]
+            assert [container["name"] for container in containers] == [SPARE.id, OLD.id, MASTER.id]
             assert containers[0]["cgroupDir"] == f"kubepods/besteffort/hadoop-yarn/{SPARE.id}"
             assert containers[0]["resources"]["requests"] == {"cpu": "2", "memory": "512Mi"}
             in_memory = cgroups.processes(containers[0]["cgroupDir"], "memory")
@@ -290,7 +290,7 @@ async def test_containers_of_the_native_executor_are_found_where_it_put_them(
             executor.place(each, nm.running[each].pid)
             await asyncio.sleep(0.02)  # The kernel tells starts apart by its ticks.
         await copilot.round()
-        assert [each.id for each in copilot.containers] == [YOUNG.id, OLD.id]
+        assert [container.id for container in copilot.containers] == [YOUNG.id, OLD.id]
         in_memory = cgroups.children(placing.directory, "memory") if sync else []
         assert sorted(in_memory) == (sorted([OLD.id, YOUNG.id]) if sync else [])
         if sync:
@@ -388,7 +388,7 @@ async def test_processes_that_fork_away_are_still_their_containers(tmp_path: Pat
         away = f"(setsid sh -c 'echo $$ >>{said}; exec sleep 300' &); setsid sh -c 'echo $$ >>{said}; exec sleep 300' &"
         nm.start(OLD.id, script=f"{away} wait")
         await eventually(lambda: said.exists() and len(said.read_text().split()) == 2)
-        forked = [int(each) for each in said.read_text().split()]
+        forked = [int(part) for part in said.read_text().split()]
         try:
             await copilot.round()
             assert set(forked) | {nm.running[OLD.id].pid} <= set(placing.processes(OLD.id))
@@ -413,7 +413,7 @@ async def test_a_pid_file_that_names_somebody_else_moves_and_ends_nobody(tmp_pat
             copilot = Copilot(f"127.0.0.1:{nm.port}", placing, SystemClock())
             nm.start(OLD.id)
             file = nm.pid_file(OLD.id)
-            named = [os.getpid(), os.getsid(0), os.getppid(), 1, 2, *(each.pid for each in strangers)]
+            named = [os.getpid(), os.getsid(0), os.getppid(), 1, 2, *(stranger.pid for stranger in strangers)]
             for text in ("0", "-1", "²", "9" * 5000, "", "1 2", *map(str, named)):
                 file.write_text(text)
                 await copilot.round()
@@ -426,7 +426,7 @@ async def test_a_pid_file_that_names_somebody_else_moves_and_ends_nobody(tmp_pat
             file.symlink_to("/proc/self/stat")
             await copilot.round()
             copilot.kill(OLD.id)
-            assert [each.poll() for each in strangers] == [None] * 3
+            assert [stranger.poll() for stranger in strangers] == [None] * 3
             assert nm.alive() == [OLD.id]
     finally:
         for each in strangers:

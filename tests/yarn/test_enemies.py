@@ -177,8 +177,8 @@ async def test_nodes_with_names_that_are_none_are_left_out() -> None:
 
     nodes = node("n1", 8041) + node("../../apps", 1) + node("n2", 1 << 40) + node("n3", -1) + node("", 1)
     async with answering(framed(GOOD + delimited(nodes))) as address:
-        found, _ = await manager_at(address).look()
-    assert [each.node_id for each in found] == ["n1:8041"]
+        node_reports, _ = await manager_at(address).look()
+    assert [node_report.node_id for node_report in node_reports] == ["n1:8041"]
 
 
 def over_http(body: bytes, status: int = 200) -> bytes:
@@ -290,8 +290,8 @@ def node(name: str, *, claims: bool = False, says: bool = True, fault: str = "")
 
 def verdicts(*nodes: NodeFacts) -> list[Verdict]:
     looks = {"": ClusterReport({KEY[1]: NodeReport(KEY[1], "RUNNING", HALF)})}
-    owned = owners([(each, ()) for each in nodes], looks)
-    return [judge(each, (), looks, {}, {}, owned, Policy(), 0.0, kubernetes_waits=False) for each in nodes]
+    owned = owners([(node, ()) for node in nodes], looks)
+    return [judge(node, (), looks, {}, {}, owned, Policy(), 0.0, kubernetes_waits=False) for node in nodes]
 
 
 def test_of_two_nodes_that_say_they_have_one_node_manager_the_first_or_the_claiming_one_has_it() -> None:
@@ -313,9 +313,9 @@ def test_a_claim_for_a_node_manager_of_another_node_is_kept_as_long_as_the_node_
 
 
 def test_a_pool_that_cannot_be_read_leaves_yarn_what_it_has() -> None:
-    (found,) = verdicts(node("n1", claims=True, fault="originExtendedAllocatable: is no object"))
-    assert isinstance(found.step, Wait)
-    assert found.condition == ("False", "InvalidAnnotation", "originExtendedAllocatable: is no object")
+    (verdict,) = verdicts(node("n1", claims=True, fault="originExtendedAllocatable: is no object"))
+    assert isinstance(verdict.step, Wait)
+    assert verdict.condition == ("False", "InvalidAnnotation", "originExtendedAllocatable: is no object")
 
 
 # Containers.

@@ -165,13 +165,13 @@ async def test_batch_pods_and_applications_compete_for_one_pool_and_both_get_the
                 rm.used[ID] = of_yarn(5, 1024)
                 # Both do: half each, and three pods of 6 cores fit into 18900.
                 names = [f"crunch-{number}" for number in range(4)]
-                for each in names:
-                    await client.create(kinds.PODS, batch_pod(each), namespace="default")
+                for name in names:
+                    await client.create(kinds.PODS, batch_pod(name), namespace="default")
                 await until_cap(rm, 17)
                 await until_lent(client, "n1", 18900, SLOWLY_S)
 
                 async def bound() -> int:
-                    return len([each for each in await client.list(kinds.PODS) if each.spec.node_name])
+                    return len([pod for pod in await client.list(kinds.PODS) if pod.spec.node_name])
 
                 async def three_are() -> bool:
                     return await bound() == 3
@@ -198,7 +198,7 @@ async def test_both_ways_tell_caps_and_read_nodes(way: Way) -> None:
         manager = ResourceManager(rm.cluster, way=way, user="root")
         await manager.update([NodeCap("n2:8041", of_yarn(5, 777), 1500)])
         nodes, waits = await manager.look()
-        assert {each.node_id: each.cap for each in nodes} == {"n1:8041": of_yarn(1, 1024), "n2:8041": of_yarn(5, 777)}
+        assert {node.node_id: node.cap for node in nodes} == {"n1:8041": of_yarn(1, 1024), "n2:8041": of_yarn(5, 777)}
         assert waits == of_yarn(3, 512)
         assert rm.updates == [("n2:8041", of_yarn(5, 777), 1500)]
         with pytest.raises(YarnRefused, match=r"n9|404"):
@@ -350,7 +350,9 @@ async def looks(rm: StandIn, number: int) -> None:
 def shown(metrics: Metrics) -> list[str]:
     """The NodeManagers in Prometheus' metrics."""
     samples = [sample for family in metrics.registry.collect() for sample in family.samples]
-    return [each.labels.get("instance") or each.labels["node_manager"] for each in samples if "yarn" in each.name]
+    return [
+        sample.labels.get("instance") or sample.labels["node_manager"] for sample in samples if "yarn" in sample.name
+    ]
 
 
 async def test_what_was_read_too_long_ago_lets_no_cap_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,8 +44,8 @@ async def typed(line: str, folder: Path) -> str:
 
 
 async def data_of(client: Client) -> dict[str, str]:
-    found = await client.get(kinds.CONFIG_MAPS, "hadoop-conf", namespace="koordinator-system")
-    return dict(found.data)
+    config_map = await client.get(kinds.CONFIG_MAPS, "hadoop-conf", namespace="koordinator-system")
+    return dict(config_map.data)
 
 
 @pytest.mark.kubectl

@@ -104,13 +104,13 @@ async def test_real_yarn_follows_what_is_reclaimed_and_nothing_is_sold_twice(tmp
 
         await told.until(says_so)
         assert (await told.node()).claim.cpu_milli >= 17_000
-        assert all(told.placing.processes(each) for each in orphans)
+        assert all(told.placing.processes(orphan) for orphan in orphans)
         await asyncio.to_thread(yarn.start, "nodemanager")
         await told.until_cap(*HALF_OR_MORE)
 
         # What it ran before has no owner any more: the copilot ends it, and the applications go on beside it.
         async def orphans_are_gone() -> bool:
-            return not any(told.placing.processes(each) for each in orphans)
+            return not any(told.placing.processes(orphan) for orphan in orphans)
 
         await told.until(orphans_are_gone)
         await told.count(3, *first, *orphans)
@@ -205,8 +205,8 @@ async def test_the_queue_of_the_page_runs_its_applications_on_nodes_with_the_lab
                 return (await yarn.cap()).vcores == 1
 
             await eventually(is_there, SLOWLY_S)
-            for each in commands:
-                await asyncio.to_thread(yarn.administrate, *each.replace("n1.example.com", "localhost").split())
+            for command in commands:
+                await asyncio.to_thread(yarn.administrate, *command.replace("n1.example.com", "localhost").split())
             await submit(yarn.web(), "script", SCRIPT, 256, queue="shared", label="shared")
 
             async def runs() -> bool:
@@ -292,7 +292,7 @@ async def evicted_by(agent: CopilotClient, cgroups: Cgroups, number: int) -> lis
     state = replace(state, guests=dict(agent.guests), slo=with_guests(state.slo))
     # It has to be 73% of 128 GiB.
     used = samples(
-        {NODE_MEMORY: (93.44 + 2 * number - 0.5) * GIB, **{guest_memory(each): 2.0 * GIB for each in agent.guests}}
+        {NODE_MEMORY: (93.44 + 2 * number - 0.5) * GIB, **{guest_memory(guest): 2.0 * GIB for guest in agent.guests}}
     )
     decision = evicting(memory_evict.STRATEGY, state, used, MEMORY, (), NOW - 1000, NOW)
     assert decision is not None
@@ -303,7 +303,7 @@ async def evicted_by(agent: CopilotClient, cgroups: Cgroups, number: int) -> lis
 
     api, requests, events = cast(Any, None), Pending(), cast(Any, Heard())
     evictor = Evictor(api, requests, events, Audit(), SystemClock(), cgroups, done.append, Node, copilot=agent)
-    for each in decision.evictions:
-        evictor.evict(each)
+    for eviction in decision.evictions:
+        evictor.evict(eviction)
     await requests.answered()
-    return [each.pod.uid for each in done]
+    return [eviction.pod.uid for eviction in done]

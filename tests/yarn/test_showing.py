@@ -80,8 +80,8 @@ def test_status_says_which_nodes_yarn_cannot_use_and_what_to_set() -> None:
     )
     nodes = nodes_of([shared(), refused], None, 0.0)
     assert (nodes.yarn, dict(nodes.yarn_refused)) == (("n1",), {"n2": message})
-    found = judge(Facts("1", Server("https://x", True), nodes=nodes))
-    (problem,) = [each for each in found.problems if "YARN" in each.what]
+    status = judge(Facts("1", Server("https://x", True), nodes=nodes))
+    (problem,) = [problem for problem in status.problems if "YARN" in problem.what]
     assert "n2" in problem.what
     assert message in problem.how
 
@@ -104,7 +104,7 @@ def test_the_example_of_hadoops_configuration_is_what_operator_and_copilot_take(
     assert (manager.rpc, manager.admin) == ("rm.example.com:8032", "rm.example.com:8033")
     found = node_manager_site(data)
     assert found.web == "127.0.0.1:8042"
-    assert all(each.startswith(f"{LOCAL_DIR}/") for each in found.local_dirs)
+    assert all(local_dir.startswith(f"{LOCAL_DIR}/") for local_dir in found.local_dirs)
     assert found.local_dirs
 
 
@@ -125,7 +125,7 @@ def test_where_a_node_manager_is_follows_from_its_configuration(
 
 
 def test_a_round_is_quick_and_noise_disturbs_yarn_less_than_once_a_minute() -> None:
-    found = {each.metric: each for each in bench.run(quick=True)}
+    found = {result.metric: result for result in bench.run(quick=True)}
     assert found["calls about a node"].met
     assert found["a round, CPU"].value > 0
     assert found["all change, CPU"].value > 0

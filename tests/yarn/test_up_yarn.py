@@ -60,13 +60,13 @@ def test_jars_are_found_in_one_folder_and_in_an_unpacked_hadoop(
 
 
 def test_only_a_machine_that_is_a_node_has_a_copilot_and_its_agent_knows_the_socket(tmp_path: Path) -> None:
-    hollow = {each.name for each in components(UpOptions(hadoop="/opt/hadoop"), tmp_path, 1)}
+    hollow = {component.name for component in components(UpOptions(hadoop="/opt/hadoop"), tmp_path, 1)}
     assert {"yarn-resourcemanager", "yarn-nodemanager", "yarn-operator"} <= hollow
     assert "yarn-copilot" not in hollow
-    local = {each.name: each for each in components(UpOptions(hadoop="/x", local_args=()), tmp_path, 1)}
+    local = {component.name: component for component in components(UpOptions(hadoop="/x", local_args=()), tmp_path, 1)}
     socket = local["yarn-copilot"].args[local["yarn-copilot"].args.index("--socket") + 1]
     assert local["agent"].args[local["agent"].args.index("--yarn-copilot") + 1] == socket
-    assert all(each.command[0] == "yarn" for name, each in local.items() if name.startswith("yarn-"))
+    assert all(component.command[0] == "yarn" for name, component in local.items() if name.startswith("yarn-"))
 
 
 JARS = java.Installed("/usr/bin/java", "/opt/jars/*")
@@ -133,7 +133,7 @@ def node(data: Path, name: str) -> NodeFacts:
 
 
 def children(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [int(part) for part in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def java_processes(running: RunningUp) -> list[int]:
@@ -187,7 +187,7 @@ def test_up_with_yarn_runs_an_application_on_this_machine_and_leaves_no_java_beh
         until(lambda: not placed(), SLOWLY_S)
         typed("rm=", tmp_path)
         until(placed, SLOWLY_S)
-        inside = [int(each) for each in (placed()[0] / "cgroup.procs").read_text().split()]
+        inside = [int(part) for part in (placed()[0] / "cgroup.procs").read_text().split()]
         assert inside
         told = json.loads(koord("top", "nodes", "--kubeconfig", str(data / "kubeconfig"), "-o", "json").stdout)
         assert told["nodes"]["local"]["yarn"]["cpu"] != "0"

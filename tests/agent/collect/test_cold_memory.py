@@ -115,7 +115,7 @@ class Host:
         assert status.node_metric is not None
         (web,) = status.pods_metric
         used = (status.node_metric.node_usage, status.node_metric.system_usage, web.pod_usage)
-        return tuple(amount("memory", each.resources["memory"]) for each in used)
+        return tuple(amount("memory", resource_map.resources["memory"]) for resource_map in used)
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_without_a_source_it_is_said_once_and_no_page_cache_counts(
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             host.round()
-    assert [each.message for each in caplog.records if "cold memory" in each.message] == [
+    assert [record.message for record in caplog.records if "cold memory" in record.message] == [
         "cold memory is not available: this kernel does not tell hot and cold page cache apart"
     ]
     assert host.memory("usageWithHotPageCache") == host.memory("usageWithoutPageCache")
@@ -180,7 +180,7 @@ def test_without_a_source_it_is_said_once_and_no_page_cache_counts(
     assert status.node_metric is not None
     assert status.node_metric.page_cache is not None
     assert (status.node_metric.page_cache.cold, status.node_metric.page_cache.counted) == (None, "none")
-    (shown,) = [each for each in features(host.tree.cgroups, "") if each.name == "cold memory"]
+    (shown,) = [feature for feature in features(host.tree.cgroups, "") if feature.name == "cold memory"]
     assert not shown.is_there
     assert shown.how.startswith("not available")
 
@@ -193,7 +193,7 @@ def test_a_damaged_file_of_one_kernel_is_told_once_and_the_rest_goes_on(
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             host.round()
-    assert len([each for each in caplog.records if "cold memory is not known" in each.message]) == 1
+    assert len([record for record in caplog.records if "cold memory is not known" in record.message]) == 1
     assert host.samples.last(names.pod_memory("web"), host.now_s, 1) == 600 * MIB
 
 
@@ -217,7 +217,7 @@ def test_a_source_that_is_refused_does_not_keep_the_agent_from_its_work(
         for second in range(3):
             tree.node_usage(busy_ticks=second, memory_used_bytes=GIB, page_cache_bytes=GIB)
             agent.round(state, NOW + second)
-    told = [each.message for each in caplog.records if "cold memory is not known" in each.message]
+    told = [record.message for record in caplog.records if "cold memory is not known" in record.message]
     assert len(told) == 1
     assert "Read-only file system" in told[0]
 
@@ -278,11 +278,11 @@ def test_generations_older_than_five_minutes_are_cold_where_the_kernel_looked_si
     tree.write("sys/kernel/debug/lru_gen", LRU_GEN)
     source = source_of(tree.cgroups)
     assert isinstance(source, generations.Generations)
-    found = source.look([WEB, MAIN], NOW)
-    assert found is not None
+    cold_reading = source.look([WEB, MAIN], NOW)
+    assert cold_reading is not None
     # NUMA node 1 is unknown: its youngest generation is old as well.
-    assert found.by_directory == {WEB: 57 * PAGE, MAIN: 7 * PAGE}
-    assert found.node == (220 + 57) * PAGE
+    assert cold_reading.by_directory == {WEB: 57 * PAGE, MAIN: 7 * PAGE}
+    assert cold_reading.node == (220 + 57) * PAGE
 
 
 def test_idle_pages_of_a_sample_stand_for_all(tmp_path: Path) -> None:
@@ -307,10 +307,10 @@ def test_idle_pages_of_a_sample_stand_for_all(tmp_path: Path) -> None:
     assert bitmap.read_bytes() == b"\xff" * (pages // 8), "all of the sample is marked"
     # A quarter of the pages was used since: of each word the first 16.
     bitmap.write_bytes(struct.pack("=Q", ~0xFFFF & (1 << 64) - 1) * (pages // 64))
-    found = source.look([WEB, MAIN], NOW + 300)
-    assert found is not None
-    assert found.node == pages // 2 * 3 // 4 * PAGE
-    assert found.by_directory == {WEB: found.node, MAIN: found.node}
+    cold_reading = source.look([WEB, MAIN], NOW + 300)
+    assert cold_reading is not None
+    assert cold_reading.node == pages // 2 * 3 // 4 * PAGE
+    assert cold_reading.by_directory == {WEB: cold_reading.node, MAIN: cold_reading.node}
 
 
 def test_a_monitor_of_somebody_else_is_read_and_never_written(tmp_path: Path) -> None:
@@ -339,9 +339,9 @@ def test_a_monitor_of_somebody_else_is_read_and_never_written(tmp_path: Path) ->
     assert source.look([WEB], NOW) is None, "one reading of a counter tells nothing"
     # In 10 s it looked 100 times, and found 3 MiB each time.
     tree.write(f"{scheme}/stats/sz_ops_filter_passed", f"{300 * MIB}\n")
-    found = source.look([WEB], NOW + 10)
-    assert found is not None
-    assert (found.node, found.by_directory) == (3 * MIB, {})
+    cold_reading = source.look([WEB], NOW + 10)
+    assert cold_reading is not None
+    assert (cold_reading.node, cold_reading.by_directory) == (3 * MIB, {})
 
 
 @pytest.mark.parametrize(("file", "text"), [("state", "off"), ("refresh_ms", "0"), ("contexts/0/operations", "vaddr")])
@@ -357,8 +357,8 @@ def test_page_cache_is_a_metric_of_its_own(host: Host) -> None:
     host.round()
     agent = Agent(host.tree.cgroups, Executor(host.tree.cgroups, Ledger()), samples=host.samples)
     found = AgentCollector(agent, lambda: host.state, {}, lambda: host.now_s).collect()
-    (cache,) = [each for each in found if each.name == "koordlet_page_cache_bytes"]
-    assert {(each.labels["pod_name"], each.labels["what"]): each.value for each in cache.samples} == {
+    (cache,) = [metric for metric in found if metric.name == "koordlet_page_cache_bytes"]
+    assert {(sample.labels["pod_name"], sample.labels["what"]): sample.value for sample in cache.samples} == {
         ("", "total"): 4 * GIB,
         ("", "cold"): GIB,
         ("web", "total"): 400 * MIB,

@@ -218,7 +218,7 @@ def test_pods_and_applications_are_reported_with_page_cache_where_that_is_asked_
     def told(policy: str) -> list[object]:
         status = node_metric_status(host.state, host.samples, ReportPolicy(memory=policy), host.now_s, "")
         assert status is not None
-        (web,) = [each for each in status.pods_metric if each.name == "web"]
+        (web,) = [metric for metric in status.pods_metric if metric.name == "web"]
         (nginx,) = status.host_application_metric
         return [web.pod_usage.resources["memory"], nginx.usage.resources["memory"]]
 

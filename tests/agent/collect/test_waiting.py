@@ -157,9 +157,9 @@ def test_what_is_read_from_and_written_to_disks_is_summed_over_devices(host: Hos
 @given(st.lists(st.dictionaries(st.integers(1, 5), st.floats(0, 1e9)), max_size=12))
 def test_a_sum_over_tasks_never_goes_backwards(looks: list[dict[int, float]]) -> None:
     total, before = Sum[int](), 0.0
-    for each in looks:
-        now = total.add(each, most=1e8)
-        assert before <= now <= (before + 1e8 * len(each)) * (1 + 1e-12)
+    for look in looks:
+        now = total.add(look, most=1e8)
+        assert before <= now <= (before + 1e8 * len(look)) * (1 + 1e-12)
         before = now
 
 
@@ -221,7 +221,7 @@ def test_who_held_the_cpu_a_while_ago_says_nothing_of_whom_a_pod_waits_for(
         Ring(Switch(0, 9, 0, False, False), Switch(4 * MS, 9, 11, True, False), Switch(4 * MS, 11, 9, False, False))
     ]
     monkeypatch.setattr(perf, "SwitchRing", lambda cpu: rings.pop() if rings else Ring())
-    known = SwitchSampling()
+    switch_sampling = SwitchSampling()
     host.waitings.by_pod["web"] = Waiting(NOW)
     host.waitings.by_pod["web"].wait.add({11: 0.0})
     host.waitings.by_pod["build"] = Waiting(NOW)
@@ -230,8 +230,8 @@ def test_who_held_the_cpu_a_while_ago_says_nothing_of_whom_a_pod_waits_for(
     for _ in range(12):
         host.now_s += 5.0
         round_ = Round(host.cgroups, host.state, host.samples, host.rates, host.now_s, waitings=host.waitings)
-        round_.switches = known
+        round_.switches = switch_sampling
         switching.collect(round_)
-        seen.append((known.held or {}).get("web"))
+        seen.append((switch_sampling.held or {}).get("web"))
     assert {"build": 1.0} in seen, "while it is of the last half minute"
     assert seen[-1] is None

@@ -33,12 +33,14 @@ def test_a_whole_gpu_offers_all_of_itself() -> None:
 
 def test_of_a_gpu_that_is_split_only_its_instances_are_devices() -> None:
     found = device_infos(recorded("h200-mig"), nowhere, (), AT)
-    assert [(each.labels["mig-profile"], each.resources["koordinator.sh/gpu-memory"]) for each in found] == [
+    assert [
+        (device_info.labels["mig-profile"], device_info.resources["koordinator.sh/gpu-memory"]) for device_info in found
+    ] == [
         ("2g.35gb", "33280Mi"),
         ("1g.18gb", "16Gi"),
     ]
-    assert all(each.id.startswith("MIG-") and each.health for each in found)
-    assert len({each.minor for each in found} | {0}) == 3, "no instance has the number of a GPU"
+    assert all(device_info.id.startswith("MIG-") and device_info.health for device_info in found)
+    assert len({device_info.minor for device_info in found} | {0}) == 3, "no instance has the number of a GPU"
 
 
 def test_a_gpu_that_is_split_into_nothing_cannot_be_used() -> None:
@@ -65,9 +67,9 @@ def test_a_gpu_that_stops_answering_stays_as_not_healthy_until_it_is_back() -> N
     before = device_infos(eight, two_sockets, (), AT)
     seven = replace(eight, gpus=eight.gpus[:7])
     after = device_infos(seven, two_sockets, before, LATER)
-    assert [each.health for each in after] == [True] * 7 + [False]
+    assert [device_info.health for device_info in after] == [True] * 7 + [False]
     assert after[7].conditions[0].reason == "Lost"
-    assert all(each.health for each in device_infos(eight, two_sockets, after, LATER))
+    assert all(device_info.health for device_info in device_infos(eight, two_sockets, after, LATER))
 
 
 def test_instances_that_were_taken_away_are_gone_and_the_gpu_is_back() -> None:
@@ -80,7 +82,7 @@ def test_instances_that_were_taken_away_are_gone_and_the_gpu_is_back() -> None:
 
 def test_a_place_is_told_whole() -> None:
     found = device_infos(composed({minor: {} for minor in range(8)}), two_sockets, (), AT)
-    places = [each.topology for each in found]
+    places = [device_info.topology for device_info in found]
     assert [place.node_id for place in places if place] == [0, 0, 0, 0, 1, 1, 1, 1]
     assert places[5] is not None
     assert (places[5].socket_id, places[5].pcie_id, places[5].bus_id) == (1, "pci0000:02", bus(5))
@@ -107,8 +109,8 @@ def test_gpus_that_are_all_linked_with_each_other_may_be_given_out_in_any_set() 
 def test_gpus_in_pairs_are_given_out_in_pairs() -> None:
     pairs = composed({0: {bus(1): 4}, 1: {bus(0): 4}, 2: {bus(3): 2}, 3: {bus(2): 2}})
     table = _partitions(pairs)
-    assert [each.minors for each in table[2]] == [(0, 1), (2, 3)]
-    assert [each.allocation_score for each in table[2]] == [4, 2]
+    assert [gpu_partition.minors for gpu_partition in table[2]] == [(0, 1), (2, 3)]
+    assert [gpu_partition.allocation_score for gpu_partition in table[2]] == [4, 2]
     assert 4 not in table
 
 
@@ -118,11 +120,11 @@ def test_gpus_without_links_have_no_table() -> None:
 
 def test_a_card_is_told_with_its_functions() -> None:
     card = RdmaCard("mlx5_1", 1, bus(1), "infiniband/uverbs1", {bus(9): "infiniband/uverbs9"})
-    (found,) = device_infos(Inventory(cards=(card,)), two_sockets, (), AT)
-    assert (found.type, found.minor, found.id, found.health) == ("rdma", 1, bus(1), True)
-    assert found.resources == {"koordinator.sh/rdma": "100"}
-    assert [each.bus_id for each in found.vf_groups[0].vfs] == [bus(9)]
-    (down,) = device_infos(Inventory(cards=(replace(card, is_active=False),)), two_sockets, (found,), LATER)
+    (device_info,) = device_infos(Inventory(cards=(card,)), two_sockets, (), AT)
+    assert (device_info.type, device_info.minor, device_info.id, device_info.health) == ("rdma", 1, bus(1), True)
+    assert device_info.resources == {"koordinator.sh/rdma": "100"}
+    assert [vf.bus_id for vf in device_info.vf_groups[0].vfs] == [bus(9)]
+    (down,) = device_infos(Inventory(cards=(replace(card, is_active=False),)), two_sockets, (device_info,), LATER)
     assert (down.health, down.conditions[0].reason) == (False, "PortDown")
 
 
@@ -131,9 +133,9 @@ def test_a_vendors_files_win_over_nvml() -> None:
         "huawei", "Ascend-910B", "uuid-0", 0, {"huawei.com/npu-core": "20"}, is_healthy=False, error="E1"
     )
     both = replace(recorded("h200"), others=(npu,))
-    (found,) = device_infos(both, nowhere, (), AT)
-    assert (found.id, found.health) == ("uuid-0", False)
-    assert found.resources == {"koordinator.sh/gpu-memory-ratio": "100", "huawei.com/npu-core": "20"}
+    (device_info,) = device_infos(both, nowhere, (), AT)
+    assert (device_info.id, device_info.health) == ("uuid-0", False)
+    assert device_info.resources == {"koordinator.sh/gpu-memory-ratio": "100", "huawei.com/npu-core": "20"}
     assert device_labels(both)["node.koordinator.sh/gpu-vendor"] == "huawei"
 
 

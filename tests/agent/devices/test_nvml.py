@@ -136,9 +136,9 @@ def test_gpus_are_told_in_the_words_of_sysfs_with_their_links(monkeypatch: pytes
 
 def test_one_gpu_that_does_not_answer_keeps_no_other_from_being_told(monkeypatch: pytest.MonkeyPatch) -> None:
     asked(monkeypatch, Card(0), Card(1, is_lost=True), Card(2, worn_out=True))
-    found = Nvml().inventory().gpus
-    assert [gpu.minor for gpu in found] == [0, 2]
-    assert found[1].trouble == "a memory row failed and could not be remapped"
+    gpus = Nvml().inventory().gpus
+    assert [gpu.minor for gpu in gpus] == [0, 2]
+    assert gpus[1].trouble == "a memory row failed and could not be remapped"
 
 
 def test_beside_a_gpu_that_does_not_answer_errors_and_use_of_all_others_are_heard(
@@ -152,7 +152,7 @@ def test_beside_a_gpu_that_does_not_answer_errors_and_use_of_all_others_are_hear
         seen = nvml.inventory()
         assert list(nvml.uses(seen)) == [Use(2, 7, 20.0, 10)]
     assert library.heard == [1, 2]
-    assert sum("does not answer" in each.message for each in caplog.records) == 1, "told once"
+    assert sum("does not answer" in record.message for record in caplog.records) == 1, "told once"
     lost.is_lost = False
     assert [gpu.minor for gpu in nvml.inventory().gpus] == [0, 1, 2]
     assert library.heard == [1, 2, 0]

@@ -75,7 +75,7 @@ def _with_processes(root: Path, **cgroups: str) -> Files:
 
 def test_what_processes_use_is_summed_up_by_gpu_and_by_pod(tmp_path: Path) -> None:
     one, other = pod("one"), pod("other")
-    pods = {each.uid: each for each in (one, other)}
+    pods = {pod.uid: pod for pod in (one, other)}
     files = _with_processes(
         tmp_path, p10=f"{one.directory}/c1", p11=f"{one.directory}/c2", p12=f"{other.directory}/c", p13="user.slice"
     )

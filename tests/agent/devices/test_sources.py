@@ -55,8 +55,8 @@ def test_cards_are_numbered_by_their_names(host: Host) -> None:
     host.card("0000:3c:00.0", "mlx5_10", "uverbs1", state="1: DOWN")
     host.function("0000:3d:00.0")
     host.function("0000:3e:00.0", kind="0x030200")
-    found = rdma.cards(host.files)
-    assert [(card.name, card.minor, card.verbs, card.is_active) for card in found] == [
+    rdma_cards = rdma.cards(host.files)
+    assert [(card.name, card.minor, card.verbs, card.is_active) for card in rdma_cards] == [
         ("mlx5_0", 0, "infiniband/uverbs0", True),
         ("mlx5_10", 10, "infiniband/uverbs1", False),
     ]
@@ -83,8 +83,8 @@ def test_links_that_lead_nowhere_or_round_and_round_leave_the_card_as_it_is(host
     (card / "virtfn0").symlink_to("../0000:3b:00.9")
     (card / "virtfn1").symlink_to("virtfn1")
     (host.root / PCI / "0000:3f:00.0").symlink_to("../../nowhere")
-    (found,) = rdma.cards(host.files)
-    assert (found.name, found.is_active, found.functions) == ("mlx5_0", True, {})
+    (rdma_card,) = rdma.cards(host.files)
+    assert (rdma_card.name, rdma_card.is_active, rdma_card.functions) == ("mlx5_0", True, {})
 
 
 def test_virtual_functions_belong_to_their_card(host: Host) -> None:
@@ -92,9 +92,9 @@ def test_virtual_functions_belong_to_their_card(host: Host) -> None:
     virtual = host.card("0000:3b:00.2", "mlx5_1", "uverbs5")
     (virtual / "physfn").symlink_to(card)
     (card / "virtfn0").symlink_to(virtual)
-    (found,) = rdma.cards(host.files)
-    assert found.minor == 0
-    assert found.functions == {"0000:3b:00.2": "infiniband/uverbs5"}
+    (rdma_card,) = rdma.cards(host.files)
+    assert rdma_card.minor == 0
+    assert rdma_card.functions == {"0000:3b:00.2": "infiniband/uverbs5"}
 
 
 def test_a_machine_without_rdma_has_no_cards(host: Host) -> None:
@@ -132,10 +132,10 @@ NPU = {
 
 def test_vendors_files_are_read(host: Host) -> None:
     host.write(f"{vendor_files.DIRECTORY}/npus.json", json.dumps([NPU]))
-    (found,) = vendor_files.devices(host.files)
-    assert (found.minor, found.node, found.socket, found.pcie) == (1, 1, 1, "pci0000:80")
-    assert found.resources == {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory": "64Gi"}
-    assert (found.links, found.is_healthy, found.error, found.message) == ({0: "HCCS"}, False, "E42", "hot")
+    (device,) = vendor_files.devices(host.files)
+    assert (device.minor, device.node, device.socket, device.pcie) == (1, 1, 1, "pci0000:80")
+    assert device.resources == {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory": "64Gi"}
+    assert (device.links, device.is_healthy, device.error, device.message) == ({0: "HCCS"}, False, "E42", "hot")
 
 
 @pytest.mark.parametrize(
@@ -147,10 +147,10 @@ def test_a_file_that_cannot_be_read_keeps_nobody_elses_devices_away(
 ) -> None:
     host.write(f"{vendor_files.DIRECTORY}/a-broken.json", text)
     host.write(f"{vendor_files.DIRECTORY}/b-sound.json", json.dumps([NPU]))
-    assert [each.uuid for each in vendor_files.devices(host.files)] == ["npu-1"]
+    assert [device.uuid for device in vendor_files.devices(host.files)] == ["npu-1"]
     assert "a-broken.json is passed over" in caplog.text
 
 
 def test_two_devices_with_one_number_are_one(host: Host) -> None:
     host.write(f"{vendor_files.DIRECTORY}/npus.json", json.dumps([NPU, {**NPU, "uuid": "npu-2"}]))
-    assert [each.uuid for each in vendor_files.devices(host.files)] == ["npu-1"]
+    assert [device.uuid for device in vendor_files.devices(host.files)] == ["npu-1"]

@@ -128,10 +128,14 @@ def test_what_is_made_below_fewer_cpus_is_put_back_like_what_it_was_made_below(t
     directories = [above, pod, f"{pod}/c1"]
     for directory in (pod, f"{pod}/c1"):
         tree.write(tree.cgroups.file(CPUSET_CPUS, directory), born)
-    executor.apply([want(each, few, CPUSET_CPUS) for each in directories], {"suppress"}, now_s=1)
+    executor.apply([want(directory, few, CPUSET_CPUS) for directory in directories], {"suppress"}, now_s=1)
     executor.apply([], {"suppress"}, now_s=2)
     free = CPUSet() if tree.version is Version.V2 else CPUSet(range(8))
-    assert [tree.cgroups.configured(CPUSET_CPUS, each) for each in directories] == [CPUSet(range(8)), free, free]
+    assert [tree.cgroups.configured(CPUSET_CPUS, directory) for directory in directories] == [
+        CPUSet(range(8)),
+        free,
+        free,
+    ]
 
 
 def test_a_spot_that_another_took_over_is_left_to_them(tree: Tree) -> None:
@@ -270,8 +274,8 @@ def test_killed_anywhere_the_next_one_puts_all_back(
     executor = Executor(Dying(tree.cgroups, kill), Ledger(), saved.append)
     try:
         for now_s, (cores, cpus) in enumerate(rounds):
-            wanted = [want(each, cores * 10_000) for each in directories]
-            wanted += [want(each, CPUSet(cpus), CPUSET_CPUS, "cpuset") for each in directories]
+            wanted = [want(directory, cores * 10_000) for directory in directories]
+            wanted += [want(directory, CPUSet(cpus), CPUSET_CPUS, "cpuset") for directory in directories]
             executor.apply(wanted, {"suppress", "cpuset"}, now_s=now_s)
     except Killed:
         pass

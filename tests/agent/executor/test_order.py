@@ -55,7 +55,7 @@ def test_what_may_be_saved_up_is_never_more_than_a_quota(old: tuple[int, int], n
     (quota, burst), (to_quota, to_burst) = ((each[0], min(each)) for each in (old, new))
     writes = [Write(CPU_BURST, "pod", to_burst, "test", ""), Write(CPU_QUOTA, "pod", to_quota, "test", "")]
     now: dict[Spot, Value] = {Spot(CPU_BURST.name, "pod"): burst, Spot(CPU_QUOTA.name, "pod"): quota}
-    for step in ordered([each for each in writes if now[each.spot] != each.value], now):
+    for step in ordered([write for write in writes if now[write.spot] != write.value], now):
         now[step.write.spot] = step.value
         burst_now, quota_now = now.values()
         assert isinstance(burst_now, int)

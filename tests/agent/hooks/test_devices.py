@@ -40,7 +40,7 @@ def test_devices_that_specifications_of_the_node_name_are_asked_for_by_name() ->
     text = json.dumps({"gpu": [gpu(0, **whole), gpu(1, **whole)], "rdma": [function]})
     own = pod("train", annotations={ALLOCATED: text})
     named = [
-        each.value for each in wishes_for(specified, own, own.containers[0]) if isinstance(each.setting, CdiDevice)
+        wish.value for wish in wishes_for(specified, own, own.containers[0]) if isinstance(wish.setting, CdiDevice)
     ]
     assert named == ["nvidia.com/gpu=GPU-5e", "x.org/net-rdma=0000:3b:00.2"], "no other name is asked for"
 
@@ -48,7 +48,7 @@ def test_devices_that_specifications_of_the_node_name_are_asked_for_by_name() ->
 def wanted(given: Any, labels: Mapping[str, str] | None = None, *gates: AgentGate) -> dict[Setting, Any]:
     text = given if isinstance(given, str) else json.dumps(given)
     own = pod("train", labels=labels, annotations={ALLOCATED: text})
-    return {each.setting: each.value for each in wishes_for(state(*gates), own, own.containers[0])}
+    return {wish.setting: wish.value for wish in wishes_for(state(*gates), own, own.containers[0])}
 
 
 def gpu(minor: int, **resources: str) -> dict[str, Any]:

@@ -93,13 +93,13 @@ def test_processes_that_are_gone_refuse_or_have_it_already_keep_no_others_waitin
     (tree.root / "proc/10/stat").unlink()
     done = host.round({OF_POD: "-500"})
     assert host.scores(12, 13) == [-500, -500]
-    assert [each.write.process for each in done.outcome.done] == ["13@500"]
+    assert [done_write.write.process for done_write in done.outcome.done] == ["13@500"]
 
 
 def test_a_dry_run_tells_the_processes_and_writes_nothing(tree: Tree) -> None:
     host = Host(tree, dry_run=True)
     done = host.round({OF_POD: "-500"})
-    assert {host.agent.executor.file(each.write) for each in done.outcome.done} == {
+    assert {host.agent.executor.file(done_write.write) for done_write in done.outcome.done} == {
         "proc/12/oom_score_adj",
         "proc/13/oom_score_adj",
     }

@@ -121,7 +121,7 @@ def test_pods_are_found_by_their_directories(tree: Tree) -> None:
 def test_the_sandbox_is_the_child_that_is_no_container(tree: Tree) -> None:
     pod = tree.pod("u-1", KubeQoS.BURSTABLE, "c1", "c2", "pause")
     directories = [f"{pod}/{name}" for name in tree.cgroups.children(pod)]
-    owners = {owner.container: each for each in directories if (owner := owner_of(each, tree.driver))}
+    owners = {owner.container: directory for directory in directories if (owner := owner_of(directory, tree.driver))}
     containers = [owners["c1"], owners["c2"]]
     assert sandbox_dir(tree.cgroups, pod, containers) == owners["pause"]
     assert sandbox_dir(tree.cgroups, pod, containers[:1]) is None
@@ -150,11 +150,11 @@ def test_pressure_is_read_and_a_missing_full_line_is_told(tmp_path: Path) -> Non
     tree = Tree(tmp_path, Version.V2)
     pod = tree.pod("u-1", KubeQoS.BURSTABLE)
     tree.write(f"sys/fs/cgroup/{pod}/cpu.pressure", "some avg10=1.50 avg60=0.20 avg300=0.00 total=77\n")
-    found = usage.pressure(tree.cgroups, pod, "cpu")
-    assert found is not None
-    assert found.some.avg10 == 1.5
-    assert found.some.total_us == 77
-    assert not found.full_supported
+    pressure = usage.pressure(tree.cgroups, pod, "cpu")
+    assert pressure is not None
+    assert pressure.some.avg10 == 1.5
+    assert pressure.some.total_us == 77
+    assert not pressure.full_supported
     assert usage.pressure(Tree(tmp_path / "v1", Version.V1).cgroups, "kubepods.slice", "cpu") is None
 
 

@@ -142,9 +142,9 @@ def test_a_machine_that_counts_no_cycles_is_asked_once(tmp_path: Path, monkeypat
         return False
 
     monkeypatch.setattr(perf, "has_cycles", has_none)
-    tree, known = Tree(tmp_path, Version.V2, CgroupDriver.CGROUPFS), CpiSampling()
+    tree, cpi_sampling = Tree(tmp_path, Version.V2, CgroupDriver.CGROUPFS), CpiSampling()
     state = node(pod("web", "LS"))
     state = replace(state, gates={**state.gates, AgentGate.CPI_COLLECTOR: True})
     for second in range(3):
-        collect_cpi(Round(tree.cgroups, state, Samples(), Rates(), NOW + 60 * second, cpi=known))
-    assert (asked, known.is_there, known.groups) == ([1], False, {})
+        collect_cpi(Round(tree.cgroups, state, Samples(), Rates(), NOW + 60 * second, cpi=cpi_sampling))
+    assert (asked, cpi_sampling.is_there, cpi_sampling.groups) == ([1], False, {})

@@ -58,4 +58,4 @@ class Story:
 
     @property
     def steps(self) -> list[tuple[Step, str]]:
-        return [(each.taken.step, each.taken.uid) for each in self.findings]
+        return [(finding.taken.step, finding.taken.uid) for finding in self.findings]

@@ -100,4 +100,4 @@ def test_the_manager_reads_in_the_report_what_the_agent_found() -> None:
     assert metric_record(Raw(sent)).blames == (blame,)
     silent = node_metric_status(state, states.samples(used), ReportPolicy(), states.NOW, AT)
     assert silent is not None
-    assert all(not list(blames_in(each)) for each in silent.pods_metric)
+    assert all(not list(blames_in(metric)) for metric in silent.pods_metric)

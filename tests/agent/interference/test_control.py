@@ -114,8 +114,8 @@ def test_a_victim_that_needs_more_cpu_time_for_the_same_work_does_not_slow_itsel
     for probe, use in zip((9.0, 6.6, 8.0), web, strict=True):
         node.window({"web": probe}, {**BUSY, "web": use, **build}, Signal.PROBE)
     assert node.steps[0] == (Step.SLOWED, "")
-    found = node.findings[0].episode.suspects.culprit
-    assert (found.uid if found else None) == culprit
+    suspect = node.findings[0].episode.suspects.culprit
+    assert (suspect.uid if suspect else None) == culprit
 
 
 def test_a_mid_pod_keeps_its_request_also_where_its_victim_works_slower() -> None:
@@ -228,7 +228,7 @@ def test_the_victim_is_moved_once_where_the_culprit_is_as_important() -> None:
     node = Story({"web": SERVICE, "build": important})
     node.calm()
     moves = [node.window({"web": 5.0}, BUSY).move for _ in range(12)]
-    assert [each.victim for each in moves if each] == ["web"]
+    assert [move.victim for move in moves if move] == ["web"]
     assert node.steps[1] == (Step.MOVE_ASKED, "build")
     assert not node.memory.holds
 
@@ -325,7 +325,7 @@ def test_who_is_held_by_its_disks_is_held_by_cpu_before_it_is_evicted_for_that(s
         by_disk_then_cpu(node, 10.0, 0.5)
     for _ in range(3):
         by_disk_then_cpu(node, 400.0, 0.5)
-    assert [each.by for each in node.held("build")] == [HeldBy.DISKS]
+    assert [hold.by for hold in node.held("build")] == [HeldBy.DISKS]
     for _ in range(4):
         by_disk_then_cpu(node, 10.0, 0.5)
     assert node.steps[-1] == (Step.OVER, "")
@@ -339,7 +339,7 @@ def test_who_is_held_by_its_disks_is_held_by_cpu_before_it_is_evicted_for_that(s
             node.put({"web": PodWindow(delay), "shop": PodWindow(), "build": PodWindow({}, use)})
     assert node.steps[-1] == (Step.HELD_BACK, "build")
     assert node.findings[-1].episode.victim == second
-    assert HeldBy.CPU in [each.by for each in node.held("build")]
+    assert HeldBy.CPU in [hold.by for hold in node.held("build")]
     assert Step.EVICTED not in [step for step, _ in node.steps]
 
 
@@ -358,7 +358,7 @@ def test_who_is_held_by_a_part_of_its_cpu_is_held_by_nearly_all_of_it_before_it_
         window(0.5, 3.0, 10.0)
     for _ in range(3):
         window(0.5, 9.0, 1900.0)
-    assert [(each.by, each.milli) for each in node.held("build")] == [(HeldBy.CPU, 150), (HeldBy.NEARLY_ALL_CPU, 10)]
+    assert [(hold.by, hold.milli) for hold in node.held("build")] == [(HeldBy.CPU, 150), (HeldBy.NEARLY_ALL_CPU, 10)]
     assert node.steps[-1] == (Step.HELD_BACK, "build")
 
 
@@ -389,7 +389,7 @@ def test_a_culprit_with_notice_is_asked_until_it_goes_and_no_longer_than_its_vic
     node = evicted()
     node.standings["build"] = replace(BATCH, has_notice=True)
     asked = [node.window({"web": 5.0}, BUSY).evict for _ in range(5)]
-    assert all(each is not None for each in asked), "a notice that is not repeated is withdrawn"
+    assert all(episode is not None for episode in asked), "a notice that is not repeated is withdrawn"
     assert [step for step, _ in node.steps].count(Step.EVICTED) == 1
     assert node.window({"web": 0.5}, BUSY).evict is None
 

@@ -83,11 +83,11 @@ def entry(number: int = 0, uid: str = "u1", container: str = "app") -> Evidence:
 
 def test_a_container_keeps_its_last_entries_and_a_node_its_last_containers() -> None:
     log = EvidenceLog(entry(number) for number in range(3 * RING))
-    assert [each.at for each in log] == [entry(number).at for number in range(2 * RING, 3 * RING)]
+    assert [evidence.at for evidence in log] == [entry(number).at for number in range(2 * RING, 3 * RING)]
     for number in range(2 * CONTAINERS):
         log.add(entry(uid=f"pod-{number}"))
     assert len(log) == CONTAINERS
-    assert all(each.uid != "pod-0" for each in log)
+    assert all(evidence.uid != "pod-0" for evidence in log)
 
 
 def test_evidence_is_found_by_the_victim_and_by_the_suspect() -> None:
@@ -157,7 +157,7 @@ def test_a_suspect_is_shown_the_whole_episode_and_no_other() -> None:
     steps = [("slowed", ""), ("held-back", "shop/build-7"), ("better", ""), ("over", ""), ("slowed", ""), ("over", "")]
     log = EvidenceLog(replace_in(entry(at), step=step, suspect=suspect) for at, (step, suspect) in enumerate(steps))
     log.add(replace_in(entry(9, uid="u3"), step="slowed", suspect="", pod="shop/cart-0"))
-    assert [each.step for each in log.of("shop/build-7")] == ["slowed", "held-back", "better", "over"]
+    assert [evidence.step for evidence in log.of("shop/build-7")] == ["slowed", "held-back", "better", "over"]
     assert len(log.of("shop/web-1")) == len(steps)
 
 

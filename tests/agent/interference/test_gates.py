@@ -91,8 +91,8 @@ def test_who_would_be_made_anew_on_the_same_node_is_neither_evicted_nor_moved(
     pod = states.pod("build", "BE")
     owners = (OwnerReference("v1", kind, "made-by", "1", controller=True),) if kind else ()
     pod = replace(pod, meta=changed(pod.meta, owner_references=owners))
-    found = standing_of(pod, Sight(states.node(pod), Samples(), 0.0))
-    assert (found.can_be_evicted, found.can_move) == goes
+    standing = standing_of(pod, Sight(states.node(pod), Samples(), 0.0))
+    assert (standing.can_be_evicted, standing.can_move) == goes
 
 
 def test_who_is_held_back_is_let_go_when_colocation_is_switched_off(tmp_path: Path) -> None:
@@ -121,5 +121,5 @@ def test_what_came_of_evictions_and_moves_reaches_who_decides(
     departures: Departures, expected: tuple[bool, ...]
 ) -> None:
     pod = states.pod("build", "BE")
-    found = standing_of(pod, Sight(states.node(pod), Samples(), 0.0, departures))
-    assert (found.can_be_evicted, found.is_leaving, found.has_notice, found.was_refused) == expected
+    standing = standing_of(pod, Sight(states.node(pod), Samples(), 0.0, departures))
+    assert (standing.can_be_evicted, standing.is_leaving, standing.has_notice, standing.was_refused) == expected

@@ -49,11 +49,11 @@ def morning(days: int, value: float = 6.0, windows: int = LEAST_WINDOWS) -> Hour
 def test_an_hour_is_known_after_three_days_and_for_that_hour_alone() -> None:
     at_nine = 20 * DAY_S + 9 * HOUR_S
     assert morning(LEAST_DAYS - 1).usual(WEB, at_nine) == {}
-    known = morning(LEAST_DAYS)
-    assert known.usual(WEB, at_nine) == {DELAY: Usual(6.0, 0.0)}
-    assert known.usual(WEB, at_nine + HOUR_S)[DELAY].mean == 0.5
-    assert known.usual(WEB, at_nine + 5 * HOUR_S) == {}
-    assert known.usual("ns/deployment/other", at_nine) == {}
+    hours = morning(LEAST_DAYS)
+    assert hours.usual(WEB, at_nine) == {DELAY: Usual(6.0, 0.0)}
+    assert hours.usual(WEB, at_nine + HOUR_S)[DELAY].mean == 0.5
+    assert hours.usual(WEB, at_nine + 5 * HOUR_S) == {}
+    assert hours.usual("ns/deployment/other", at_nine) == {}
 
 
 def test_an_hour_of_which_little_was_seen_teaches_nothing() -> None:
@@ -82,7 +82,7 @@ def steps_of_a_morning(usual: Mapping[str, Usual]) -> list[Step]:
     """A build beside the service begins as the service's busy hour does."""
     story = Story({"web": SERVICE, "build": BATCH})
     story.calm()
-    found: list[Step] = []
+    steps: list[Step] = []
     memory = story.memory
     for window in range(1, 6):
         windows = {
@@ -91,8 +91,8 @@ def steps_of_a_morning(usual: Mapping[str, Usual]) -> list[Step]:
         }
         node = Node(story.now_s + 10 * window, 10.0, windows, story.standings, usual={"web": usual})
         outcome = decide(node, memory)
-        memory, found = outcome.memory, [*found, *(each.taken.step for each in outcome.findings)]
-    return found
+        memory, steps = outcome.memory, [*steps, *(finding.taken.step for finding in outcome.findings)]
+    return steps
 
 
 def test_who_is_as_busy_every_morning_is_not_slowed_down() -> None:

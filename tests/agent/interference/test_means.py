@@ -99,7 +99,7 @@ def wishes(
     assert decision is not None
     assert (teaches[0], teaches[-1]) == (True, bool(limited)), "a disturbed pod does not learn that this is usual"
     wanted = {
-        f"{each.target} {each.setting.name}": each.value for each in decision.wishes if isinstance(each.setting, Knob)
+        f"{wish.target} {wish.setting.name}": wish.value for wish in decision.wishes if isinstance(wish.setting, Knob)
     }
     executor = Executor(tree.cgroups, Ledger(), lambda text: None)
     executor.apply(Delivery(tree.cgroups).writes([decision.wishes], state), {strategy.name}, now_s)

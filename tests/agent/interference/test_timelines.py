@@ -66,7 +66,7 @@ class Timeline:
         return outcome.findings
 
     def calm(self) -> list[Finding]:
-        return [each for _ in range(self.rng.randint(7, 10)) for each in self.window()]
+        return [finding for _ in range(self.rng.randint(7, 10)) for finding in self.window()]
 
 
 def _uses(milli: float) -> PodWindow:
@@ -74,11 +74,11 @@ def _uses(milli: float) -> PodWindow:
 
 
 def listed(findings: list[Finding]) -> set[str]:
-    return {suspect.uid for each in findings for suspect in each.episode.suspects.listed}
+    return {suspect.uid for finding in findings for suspect in finding.episode.suspects.listed}
 
 
 def named(findings: list[Finding]) -> set[str]:
-    return {culprit.uid for each in findings if (culprit := each.episode.suspects.culprit) is not None}
+    return {culprit.uid for finding in findings if (culprit := finding.episode.suspects.culprit) is not None}
 
 
 def test_a_spinner_is_named_within_three_windows_and_an_idle_neighbour_never() -> None:
@@ -87,28 +87,32 @@ def test_a_spinner_is_named_within_three_windows_and_an_idle_neighbour_never() -
         assert not timeline.calm(), f"timeline {seed}"
         spins = timeline.rng.uniform(400, 4000)
         # A task that shares its CPU with a spinner waits for its slice: milliseconds, where it waited for parts of one.
-        found = [each for _ in range(3) for each in timeline.window(delay_ms=timeline.rng.uniform(1.5, 8), spins=spins)]
-        assert named(found) == {SPINNER}, f"timeline {seed}"
-        later = [each for _ in range(5) for each in timeline.window(delay_ms=timeline.rng.uniform(0, 8), spins=spins)]
-        assert not listed(found + later) & set(timeline.idle), f"timeline {seed}"
+        findings = [
+            finding for _ in range(3) for finding in timeline.window(delay_ms=timeline.rng.uniform(1.5, 8), spins=spins)
+        ]
+        assert named(findings) == {SPINNER}, f"timeline {seed}"
+        later = [
+            finding for _ in range(5) for finding in timeline.window(delay_ms=timeline.rng.uniform(0, 8), spins=spins)
+        ]
+        assert not listed(findings + later) & set(timeline.idle), f"timeline {seed}"
 
 
 def test_a_task_throttled_by_its_own_limit_is_never_called_a_victim() -> None:
     for seed in range(1, TIMELINES, 3):
         timeline = Timeline(seed)
-        found = timeline.calm()
+        findings = timeline.calm()
         spins = timeline.rng.uniform(400, 4000)
-        found += [
-            each for _ in range(8) for each in timeline.window(spins=spins, own_limit=timeline.rng.random() < 0.9)
+        findings += [
+            finding for _ in range(8) for finding in timeline.window(spins=spins, own_limit=timeline.rng.random() < 0.9)
         ]
-        assert not found, f"timeline {seed}"
+        assert not findings, f"timeline {seed}"
 
 
 def test_where_nobody_spins_nobody_is_named() -> None:
     for seed in range(2, TIMELINES, 3):
         timeline = Timeline(seed)
-        found = timeline.calm() + timeline.calm()
-        assert not found, f"timeline {seed}"
+        findings = timeline.calm() + timeline.calm()
+        assert not findings, f"timeline {seed}"
 
 
 class Streaming:
@@ -126,7 +130,7 @@ class Streaming:
         return value * max(self.rng.gauss(1.0, self.noise), 0.5)
 
     def windows(self, count: int, slower: float = 1.0, streams: float = 0.0) -> list[Finding]:
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for _ in range(count):
             self.now_s += WINDOW_S
             web = PodWindow({Signal.PROBE: self.noisy(self.latency_ms) * slower}, {Dimension.CPU: self.noisy(self.cpu)})
@@ -134,8 +138,8 @@ class Streaming:
             windows["idle"] = _uses(self.rng.uniform(0, 90))
             outcome = decide(Node(self.now_s, WINDOW_S, windows, self.standings), self.memory)
             self.memory = outcome.memory
-            found += outcome.findings
-        return found
+            findings += outcome.findings
+        return findings
 
 
 def test_who_streams_memory_is_named_within_three_windows_though_no_window_stands_out() -> None:
@@ -145,11 +149,11 @@ def test_who_streams_memory_is_named_within_three_windows_though_no_window_stand
     for seed in range(TIMELINES // 4):
         timeline = Streaming(seed)
         assert not timeline.windows(timeline.rng.randint(10, 30)), f"timeline {seed}"
-        found = timeline.windows(3, slower=timeline.rng.uniform(1.35, 1.65), streams=timeline.rng.uniform(800, 2000))
-        named_in_time += named(found) == {SPINNER}
+        findings = timeline.windows(3, slower=timeline.rng.uniform(1.35, 1.65), streams=timeline.rng.uniform(800, 2000))
+        named_in_time += named(findings) == {SPINNER}
         later = timeline.windows(5, slower=1.4, streams=1500)
-        assert not (listed(found + later) & {"idle"}), f"timeline {seed}"
-        assert named(found + later) <= {SPINNER}, f"timeline {seed}"
+        assert not (listed(findings + later) & {"idle"}), f"timeline {seed}"
+        assert named(findings + later) <= {SPINNER}, f"timeline {seed}"
     assert named_in_time >= 0.95 * TIMELINES // 4, named_in_time
 
 

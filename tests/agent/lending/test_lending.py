@@ -35,7 +35,7 @@ def test_the_worked_example() -> None:
         "d": pod(8, 0.6),
         "e": pod(8, 2, age_s=120),
     }
-    total = sum(counted(before.get(uid), each, got=1.0).milli for uid, each in pods.items())
+    total = sum(counted(before.get(uid), pod, got=1.0).milli for uid, pod in pods.items())
     assert NODE.mark_milli == 54_400
     assert margin == pytest.approx(1_710)
     assert amount == pytest.approx(44_690)
@@ -280,7 +280,7 @@ def test_evictions_suffice_where_they_can_and_none_is_in_vain(pods: list[Starvin
         return
     freed = sum(each.wanted_milli for each in gone)
     assert freed >= need - 1e-6 or {each.uid for each in gone} == {
-        each.uid for each in pods if each.may_go and each.wanted_milli > 0
+        pod.uid for pod in pods if pod.may_go and pod.wanted_milli > 0
     }
     if gone:
         assert freed - gone[-1].wanted_milli < need

@@ -209,8 +209,8 @@ async def test_annotations_that_cannot_be_read_are_told_once_on_their_objects(
         options = AgentOptions(NODE, str(tree.root), "", tmp_path / "state", address, kubelet_s=0.1, round_s=0.1)
 
         async def notes() -> dict[str, int]:
-            found = [each for each in await client.list(EVENTS) if each.reason == "MalformedAnnotation"]
-            return {each.note.split(": ")[1]: each.series.count if each.series else 1 for each in found}
+            events = [event for event in await client.list(EVENTS) if event.reason == "MalformedAnnotation"]
+            return {event.note.split(": ")[1]: event.series.count if event.series else 1 for event in events}
 
         async def both() -> bool:
             return len(await notes()) == 2
@@ -236,8 +236,8 @@ async def test_what_the_settings_ask_for_and_the_machine_lacks_is_told_once_on_t
         options = AgentOptions(NODE, str(tree.root), "", tmp_path / "state", address, kubelet_s=0.1, round_s=0.1)
 
         async def notes() -> list[tuple[str, int]]:
-            found = [each for each in await client.list(EVENTS) if each.reason == "CannotBeHandled"]
-            return [(each.note, each.series.count if each.series else 1) for each in found]
+            events = [event for event in await client.list(EVENTS) if event.reason == "CannotBeHandled"]
+            return [(event.note, event.series.count if event.series else 1) for event in events]
 
         async def is_told() -> bool:
             return bool(await notes())

@@ -60,11 +60,11 @@ async def test_only_a_node_about_to_run_out_kills_and_does_so_before_it_asks(
     (eviction,) = decision.evictions
     done: list[Eviction] = []
     kept: list[Eviction] = []
-    told, audit, requests = EventLog(), Audit(), Pending()
+    event_log, audit, requests = EventLog(), Audit(), Pending()
     evictor = Evictor(
         cast(Any, Refusing()),
         requests,
-        cast(Any, told),
+        cast(Any, event_log),
         audit,
         SystemClock(),
         tree.cgroups,
@@ -90,7 +90,7 @@ async def test_only_a_node_about_to_run_out_kills_and_does_so_before_it_asks(
         if victim.returncode is None:
             victim.kill()
             await victim.wait()
-    assert told.reasons == ["evictPodSuccess" if is_killed else "evictPodFail"]
+    assert event_log.reasons == ["evictPodSuccess" if is_killed else "evictPodFail"]
     assert [event.type for event in audit.newest(5)] == (["refused", "kill"] if is_killed else ["refused"])
 
 
@@ -104,8 +104,8 @@ class Hanging:
 async def test_no_answer_in_time_is_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evicting_module, "ANSWER_S", 0.01)
     kept: list[Eviction] = []
-    told, audit, requests = EventLog(), Audit(), Pending()
-    client, recorder, cgroups = cast(Any, Hanging()), cast(Any, told), cast(Any, None)
+    event_log, audit, requests = EventLog(), Audit(), Pending()
+    client, recorder, cgroups = cast(Any, Hanging()), cast(Any, event_log), cast(Any, None)
     evictor = Evictor(
         client, requests, recorder, audit, SystemClock(), cgroups, lambda _: None, lambda: None, kept.append
     )
@@ -114,7 +114,7 @@ async def test_no_answer_in_time_is_a_refusal(tmp_path: Path, monkeypatch: pytes
     evictor.evict(eviction)
     assert len(requests.requests) == 1, "a pod is asked about once at a time"
     await requests.answered()
-    assert (kept, told.reasons) == ([eviction], ["evictPodFail"])
+    assert (kept, event_log.reasons) == ([eviction], ["evictPodFail"])
 
 
 async def test_without_room_for_another_request_a_pod_stays_for_now(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ async def test_without_room_for_another_request_a_pod_stays_for_now(tmp_path: Pa
         client, requests, recorder, Audit(), SystemClock(), cgroups, lambda _: None, lambda: None, kept.append
     )
     evictions = [Eviction(pod(name, "BE"), "memory_evict", "BEMemoryEvict", "75%") for name in ("a", "b")]
-    for each in evictions:
-        evictor.evict(each)
+    for eviction in evictions:
+        evictor.evict(eviction)
     assert kept == evictions[1:]
     assert evictor.unanswered == {"a"}

@@ -117,8 +117,10 @@ async def test_an_agent_that_starts_anew_lets_those_stay_that_it_does_not_want_g
 def test_who_has_notice_is_chosen_before_others_as_long_as_the_reason_lasts() -> None:
     first, second = agent_pod("a", "BE"), agent_pod("b", "BE")
     task = Task("BEMemoryEvict", Account("usage", "memory"), 1, [first, second], lambda _: 1, "75%")
-    assert [each.pod.uid for each in evictions("memory_evict", [task], (), noticed={"b"}, notice_s=10.0)] == ["b"]
-    urgent = replace(task, is_emergency=True)
-    assert [(each.pod.uid, each.notice_s) for each in evictions("memory_evict", [urgent], (), noticed={"b"})] == [
-        ("a", 0.0)
+    assert [eviction.pod.uid for eviction in evictions("memory_evict", [task], (), noticed={"b"}, notice_s=10.0)] == [
+        "b"
     ]
+    urgent = replace(task, is_emergency=True)
+    assert [
+        (eviction.pod.uid, eviction.notice_s) for eviction in evictions("memory_evict", [urgent], (), noticed={"b"})
+    ] == [("a", 0.0)]

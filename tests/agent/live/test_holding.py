@@ -96,8 +96,8 @@ def test_the_record_of_a_cgroup_that_was_removed_is_in_nobodys_way(tree: Tree, t
     """A local node has another cgroup when it is started on another port."""
     state, files = tmp_path / "state", tree.cgroups.files
     first, second = (Cgroups(files, tree.version, name) for name in ("first", "second"))
-    for each in (first, second):
-        Path(directory_of(each)).mkdir()
+    for cgroups in (first, second):
+        Path(directory_of(cgroups)).mkdir()
     with held(state, first, "koord agent", ""):
         (state / LEDGER).write_bytes(ENTRY % CPU_QUOTA.name.encode())
     with pytest.raises(StrayRecordError), held(state, second, "koord agent", ""):

@@ -80,12 +80,12 @@ class Proxy:
         body, url = await request.read(), f"{self.upstream}{request.path_qs}"
         async with (
             aiohttp.ClientSession() as session,
-            session.request(request.method, url, headers=headers, data=body, ssl=False) as found,
+            session.request(request.method, url, headers=headers, data=body, ssl=False) as response,
         ):
-            said = web.StreamResponse(status=found.status, headers={"Content-Type": found.content_type})
+            said = web.StreamResponse(status=response.status, headers={"Content-Type": response.content_type})
             await said.prepare(request)
             with suppress(ConnectionError):
-                async for part in found.content.iter_any():
+                async for part in response.content.iter_any():
                     await said.write(part)
                 await said.write_eof()
             return said

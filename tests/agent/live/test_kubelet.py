@@ -65,9 +65,9 @@ async def test_its_configuration_says_how_it_deals_with_cpus() -> None:
         "topologyManagerScope": "pod",
         "maxPods": 110,
     }
-    found = await asked(json.dumps({"kubeletconfig": config}).encode())
+    kubelet = await asked(json.dumps({"kubeletconfig": config}).encode())
     # 1.1 CPUs are two: the threads of the first core.
-    assert found == Kubelet(
+    assert kubelet == Kubelet(
         "static", CPUSet([0, 4]), KNOWN.static_cpus, {"full-pcpus-only": "true"}, "RestrictedPodLevel"
     )
 

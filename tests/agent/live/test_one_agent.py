@@ -53,7 +53,7 @@ async def test_a_node_that_is_not_there_is_told_in_log_event_and_readiness_until
         options = replace(options_for(tree, tmp_path / "state", address), node="typo")
 
         async def is_told() -> bool:
-            return any(each.reason == "NoSuchNode" for each in await client.list(EVENTS))
+            return any(event.reason == "NoSuchNode" for event in await client.list(EVENTS))
 
         async with working(client, options, daemons.append):
             await eventually(is_told)

@@ -59,9 +59,9 @@ async def test_prod_reclaimable_is_reported_and_survives_a_killed_agent(tmp_path
         await client.patch(NODE_METRICS, NODE, nothing, subresource="status")
         async with working(client, agent(NEVER_TRAINED)):
             await eventually(partial(_is_told, client))
-        told = await status(client)
-        assert told.prod_reclaimable_metric is not None
-        assert amounts(told.prod_reclaimable_metric.resource.resources)["cpu"] > 0
+        node_metric_status = await status(client)
+        assert node_metric_status.prod_reclaimable_metric is not None
+        assert amounts(node_metric_status.prod_reclaimable_metric.resource.resources)["cpu"] > 0
 
 
 async def _is_told(client: Client) -> bool:

@@ -63,10 +63,10 @@ class Node:
         """The episode of a service that waits since a minute ago, and its last step."""
         build = Suspect("build", 0.9, 0.71, 5.0, 0.9, 1900.0)
         taken = tuple(
-            EpisodeStep(each, self.told.at_s, "build", HeldBy.CPU)
-            if each is Step.HELD_BACK
-            else EpisodeStep(each, self.told.at_s)
-            for each in steps
+            EpisodeStep(step, self.told.at_s, "build", HeldBy.CPU)
+            if step is Step.HELD_BACK
+            else EpisodeStep(step, self.told.at_s)
+            for step in steps
         )
         began_s = self.told.at_s - 60.0
         episode = Episode(victim, Signal.RUN_QUEUE_DELAY, began_s, 0.5, 4.5, 4.5, "main", Suspects((build,)), taken)
@@ -104,7 +104,7 @@ def test_the_episode_of_a_pod_that_ended_ends_with_it(tmp_path: Path) -> None:
     assert said.startswith("web was slowed 14:01-14:04: ")
     assert said.endswith("held back at 14:02; then it ended.")
     assert node.told.of("build") == (said,)
-    assert [each.step for each in read_evidence(tmp_path)] == ["slowed", "held-back", "lost"]
+    assert [evidence.step for evidence in read_evidence(tmp_path)] == ["slowed", "held-back", "lost"]
 
 
 @pytest.mark.parametrize("why", ["the gate is switched off", "the agent is killed"])
@@ -122,7 +122,7 @@ def test_an_episode_that_is_not_watched_to_its_end_is_not_called_slow_for_ever(t
     assert node.told.of("build") == (said,)
     node.start()
     node.agent.watch(())
-    assert [each.step for each in read_evidence(tmp_path)] == ["slowed", "held-back", "lost"]
+    assert [evidence.step for evidence in read_evidence(tmp_path)] == ["slowed", "held-back", "lost"]
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
@@ -133,7 +133,7 @@ def test_an_agent_that_starts_ends_what_another_began(tmp_path: Path, is_gone: b
         node.pods = {}
     node.start()
     node.agent.watch(())
-    assert [each.step for each in read_evidence(tmp_path)] == ["slowed", "held-back", "lost"]
+    assert [evidence.step for evidence in read_evidence(tmp_path)] == ["slowed", "held-back", "lost"]
 
 
 def test_a_stateful_pod_that_is_made_anew_begins_an_episode_of_its_own(tmp_path: Path) -> None:
@@ -158,13 +158,13 @@ async def test_a_move_that_nobody_can_be_asked_for_is_told_on_the_pod(tmp_path: 
 
     node.told.create = create  # type: ignore[attr-defined]  # the client of this node
     assert not await node.agent.move(Move(node.pods["web"], "interference", "ns/build slows ns/web down"))
-    assert [(each.reason, each.regarding.name) for each in node.told.events] == [("MoveFailed", "web")]
+    assert [(event.reason, event.regarding.name) for event in node.told.events] == [("MoveFailed", "web")]
 
 
 def test_reasons_are_the_two_that_people_filter_by(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.begin("web")
-    assert {(each.regarding.name, each.reason, each.type) for each in node.told.events} == {
+    assert {(event.regarding.name, event.reason, event.type) for event in node.told.events} == {
         ("web", POD_SLOWED, "Warning"),
         ("build", NOISY_POD, "Warning"),
     }

@@ -49,13 +49,13 @@ def web(name: str = "web", cpu: str = "4", memory: str = "8Gi") -> AgentPod:
 
 def measured(used: dict[str, tuple[float, float]], seconds: int = 60, now_s: float = NOW) -> Samples:
     """By owner, steady CPU and memory; the node is the owner with no name."""
-    found = Samples()
+    samples = Samples()
     for second in range(seconds):
         at_s = now_s - seconds + 1 + second
         for owner, (cpu, memory) in used.items():
-            found.add(names.pod_cpu(owner) if owner else names.NODE_CPU, at_s, cpu)
-            found.add(names.pod_memory(owner) if owner else names.NODE_MEMORY, at_s, memory)
-    return found
+            samples.add(names.pod_cpu(owner) if owner else names.NODE_CPU, at_s, cpu)
+            samples.add(names.pod_memory(owner) if owner else names.NODE_MEMORY, at_s, memory)
+    return samples
 
 
 def model(cpu: float, memory: float = 0) -> Model:
@@ -72,7 +72,7 @@ class TestProdReclaimable:
             PodPeak(b, with_margin(Used(2100, 0), 10)),
             PodPeak(c, None),
         ]
-        assert [each.peak.cpu_milli for each in pods if each.peak] == [1502, 2310]
+        assert [pod.peak.cpu_milli for pod in pods if pod.peak] == [1502, 2310]
         bands = with_margin(Used(900 + 3000, 0), 10)
         assert bands.cpu_milli == 4290
         found = predicted(Amounts(32000, 0), pods, bands)

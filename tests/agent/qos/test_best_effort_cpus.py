@@ -46,7 +46,7 @@ def where(wanted: Wish) -> str:
 
 def given(decision: StrategyDecision | None) -> dict[str, str]:
     assert decision is not None
-    return {where(each): str(each.value) for each in decision.wishes if each.setting is CPUSET_CPUS}
+    return {where(wish): str(wish.value) for wish in decision.wishes if wish.setting is CPUSET_CPUS}
 
 
 def decided(state: NodeState) -> StrategyDecision | None:
@@ -75,7 +75,7 @@ def test_with_a_quota_and_switched_off_best_effort_is_kept_from_cpus_of_others(
     assert given(decision) == (dict.fromkeys(everywhere, expected) if expected else {})
     assert is_by_cpus(state) == bool(expected)
     assert decision is not None
-    assert any(each.setting is CPU_QUOTA for each in decision.wishes) == enable
+    assert any(wish.setting is CPU_QUOTA for wish in decision.wishes) == enable
 
 
 def test_with_the_node_switched_off_nobody_is_kept_from_anything() -> None:

@@ -48,8 +48,8 @@ def state(be: dict[str, Any] | None = None, root: dict[str, Any] | None = None, 
 def wanted(found: NodeState, known: Disks = KNOWN) -> dict[str, Any]:
     decision = block_io.decide(found, known)
     assert decision is not None
-    assert all(isinstance(each.setting, Knob) for each in decision.wishes)
-    return {f"{each.target} {each.setting.name}": each.value for each in decision.wishes}  # type: ignore[union-attr]
+    assert all(isinstance(wish.setting, Knob) for wish in decision.wishes)
+    return {f"{wish.target} {wish.setting.name}": wish.value for wish in decision.wishes}  # type: ignore[union-attr]
 
 
 def test_best_effort_as_a_whole_has_limits() -> None:
@@ -85,7 +85,7 @@ def test_a_disk_that_is_not_there_is_told_where_it_was_asked_for() -> None:
     own = pod("own", "LS", annotations={"koordinator.sh/blkioQOS": json.dumps({"blocks": blocks})})
     decision = block_io.decide(state({"readBPS": 5}, None, own), {})
     assert decision is not None
-    assert [(each.pod and each.pod.uid, each.doing, each.why) for each in decision.problems] == [
+    assert [(problem.pod and problem.pod.uid, problem.doing, problem.why) for problem in decision.problems] == [
         (None, "limit I/O of '/dev/sda'", "this node has no such block device"),
         ("own", "limit I/O of '/dev/sdz'", "this node has no such block device"),
         ("own", "limit I/O of 'data'", "this node has no such volume group"),
@@ -213,7 +213,7 @@ def _round(cgroups: Cgroups, executor: Executor, found: NodeState, known: Disks)
     assert decision is not None
     outcome = executor.apply(Delivery(cgroups).writes([decision.wishes], found), {block_io.NAME}, NOW)
     assert not outcome.refused
-    return [each.text for each in outcome.done]
+    return [done_write.text for done_write in outcome.done]
 
 
 def test_limits_are_written_and_undone_on_v2(tmp_path: Path) -> None:
@@ -369,7 +369,7 @@ def test_killed_at_every_write_the_disks_limits_are_as_they_were_found(
 
 def _limits_shown(own: Path) -> dict[str, str]:
     files = [*own.glob("blkio.throttle.*_device"), *own.glob("io.max")]
-    return {each.name: each.read_text() for each in sorted(files)}
+    return {file.name: file.read_text() for file in sorted(files)}
 
 
 def _seconds_to_read(loop: str, cgroup: Path) -> float:

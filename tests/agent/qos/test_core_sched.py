@@ -215,7 +215,7 @@ def test_the_next_agent_goes_on_with_the_cookies_that_it_finds(host: Host) -> No
     host.add("api", "LS", 20, 21)
     done = host.round(BOTH)
     assert host.tasks == {**before, 20: 0, 21: before[11]}
-    assert [each.write.directory for each in done.outcome.done] == ["kubepods/burstable/podapi/api-main"]
+    assert [done_write.write.directory for done_write in done.outcome.done] == ["kubepods/burstable/podapi/api-main"]
 
 
 def test_a_pod_that_changes_its_group_changes_its_cookie(host: Host) -> None:
@@ -267,7 +267,7 @@ def test_a_kernel_without_it_is_told_and_nothing_is_done(host: Host) -> None:
     host.add("job", "BE", 30, 31)
     host.cookies.missing = "this kernel has no core scheduling"
     done = host.round(BOTH)
-    assert [each.why for each in done.problems] == ["this kernel has no core scheduling"]
+    assert [problem.why for problem in done.problems] == ["this kernel has no core scheduling"]
     assert done.outcome.done == []
     assert host.of(31) == [0]
 

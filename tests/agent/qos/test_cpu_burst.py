@@ -111,7 +111,7 @@ def test_a_period_of_nothing_lets_no_quota_stay_raised() -> None:
     for period, expected in ((0, 240_000), (-1, 360_000)):
         state = bursting(web(), policy="cfsQuotaBurstOnly", cfsQuotaBurstPeriodSeconds=period)
         wishes = decided(state, usage, {POD: 300_000, CONTAINER: 300_000}).decision.wishes
-        assert {each.value for each in wishes} == {expected}
+        assert {wish.value for wish in wishes} == {expected}
 
 
 def test_tokens_outlive_a_round_without_their_container_and_are_gone_after_two_periods() -> None:

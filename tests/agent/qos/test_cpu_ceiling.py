@@ -100,7 +100,7 @@ def test_suppression_goes_by_the_ceiling_where_the_policy_is_in_force_and_by_the
 
 
 def starving(got: float, *pods: AgentPod, peace_s: float | None = None) -> list[str]:
-    counted = {each.uid: CountedPod(20_000.0, is_young=False) for each in pods}
+    counted = {pod.uid: CountedPod(20_000.0, is_young=False) for pod in pods}
     memory = replace(LEARNED, got_mean=got, counted=counted)
     gates = {**DEFAULT_GATES, AgentGate.BE_CPU_EVICT: True}
     last = {} if peace_s is None else {cpu_evict.NAME: NOW - peace_s}

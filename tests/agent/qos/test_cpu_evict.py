@@ -22,17 +22,17 @@ LONG_AGO = NOW - 1000
 
 def filled(series: dict[Series, list[float]]) -> Samples:
     """Samples of the last seconds, one each, the last one now."""
-    found = Samples()
+    samples = Samples()
     for name, values in series.items():
         for number, value in enumerate(values):
-            found.add(name, NOW - len(values) + 1 + number, value)
-    return found
+            samples.add(name, NOW - len(values) + 1 + number, value)
+    return samples
 
 
 def evicted(state: NodeState, samples: Samples, gates: dict[AgentGate, bool], *gone: str) -> list[str]:
     decision = evicting(cpu_evict.STRATEGY, state, samples, gates, gone, LONG_AGO, NOW)
     assert decision is not None
-    return [each.pod.meta.name for each in decision.evictions]
+    return [eviction.pod.meta.name for eviction in decision.evictions]
 
 
 def best_effort(name: str, priority: int, request: int) -> Any:
@@ -150,7 +150,7 @@ def test_pods_that_did_not_offer_themselves_or_are_too_important_stay() -> None:
         offered("here", 5000, eviction_policy='["CPUEvict"]'),
         offered("unmeasured", 4000),
     ]
-    usage = {NODE_CPU: [60_000.0], **{pod_cpu(each.meta.name): [100.0] for each in pods[:-1]}}
+    usage = {NODE_CPU: [60_000.0], **{pod_cpu(pod.meta.name): [100.0] for pod in pods[:-1]}}
     assert evicted(busy(*pods), filled(usage), USAGE) == ["here"]
 
 

@@ -54,7 +54,7 @@ def busy_node(
 def cpus_given(state: NodeState, usage: Samples, held: BestEffortLimits = FREE) -> int:
     decision = decide(state, usage, held, NOW)
     assert decision is not None
-    (write,) = [each for each in delivered(state, decision.wishes) if each.directory == BE_DIR]
+    (write,) = [write for write in delivered(state, decision.wishes) if write.directory == BE_DIR]
     assert isinstance(write.value, CPUSet)
     return len(write.value)
 

@@ -27,7 +27,7 @@ def gates(*on: AgentGate) -> dict[AgentGate, bool]:
 
 def names(decision: StrategyDecision | None) -> list[str]:
     assert decision is not None
-    return [each.pod.meta.name for each in decision.evictions]
+    return [eviction.pod.meta.name for eviction in decision.evictions]
 
 
 def leaving(of: AgentPod) -> AgentPod:
@@ -51,7 +51,7 @@ def evicts_cpu(state: NodeState, used: Samples, *on: AgentGate, **more: Any) -> 
 
 
 def gigabytes(node_used: int, **pods: int) -> Samples:
-    return samples({NODE_MEMORY: node_used * 10**9, **{pod_memory(name): each * 10**9 for name, each in pods.items()}})
+    return samples({NODE_MEMORY: node_used * 10**9, **{pod_memory(name): pod * 10**9 for name, pod in pods.items()}})
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_the_order_below_a_priority_is_the_labels_number_also_where_it_is_zero()
 
     pods = [offered("c", "3000"), offered("none", ""), offered("bad", "x"), offered("b", "2"), offered("a", "0")]
     state = thresholds(*pods, cpuEvictThresholdPercent=80, evictEnabledPriorityThreshold=3000)
-    used = samples({NODE_CPU: 99_000, **{pod_cpu(each.uid): 10 for each in pods}})
+    used = samples({NODE_CPU: 99_000, **{pod_cpu(pod.uid): 10 for pod in pods}})
     # Who has no number, or none that can be read, has the priority itself: 120.
     assert evicts_cpu(state, used, AgentGate.CPU_EVICT) == ["a", "b", "bad", "none", "c"]
 

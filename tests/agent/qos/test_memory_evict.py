@@ -30,7 +30,7 @@ def full(*pods: Any, **strategy: Any) -> NodeState:
 def evicted(state: NodeState, usage: Samples, gates: dict[AgentGate, bool], *gone: str) -> list[str]:
     decision = evicting(memory_evict.STRATEGY, state, usage, gates, gone, NEVER, NOW)
     assert decision is not None
-    return [each.pod.meta.name for each in decision.evictions]
+    return [eviction.pod.meta.name for eviction in decision.evictions]
 
 
 def test_how_much_has_to_go() -> None:

@@ -78,14 +78,14 @@ def limits(**own: str) -> dict[str, str]:
 def wanted(state: NodeState, seen: NetworkSeen = SEEN) -> dict[str, Any]:
     decision = network.decide(state, seen)
     assert decision is not None
-    assert all(isinstance(each.setting, Knob) for each in decision.wishes)
-    return {f"{each.target} {each.setting.name}": each.value for each in decision.wishes}  # type: ignore[union-attr]
+    assert all(isinstance(wish.setting, Knob) for wish in decision.wishes)
+    return {f"{wish.target} {wish.setting.name}": wish.value for wish in decision.wishes}  # type: ignore[union-attr]
 
 
 def problems(state: NodeState, seen: NetworkSeen = SEEN) -> list[str]:
     decision = network.decide(state, seen)
     assert decision is not None
-    return [f"{each.pod.key if each.pod else 'node'}: {each.why}" for each in decision.problems]
+    return [f"{problem.pod.key if problem.pod else 'node'}: {problem.why}" for problem in decision.problems]
 
 
 def test_pods_are_in_the_class_of_their_tier_by_address_and_by_cgroup() -> None:
@@ -227,6 +227,6 @@ def test_a_host_whose_network_is_not_at_hand_is_left_alone(tmp_path: Path) -> No
     part = Cgroups(Files("/"), Version.V2, "a-part")
     for cgroups, why in ((tree.cgroups, "cannot be reached"), (part, "the node is a part of a machine")):
         assert why in look(cgroups, {}).why
-        (shown,) = [each for each in features(cgroups, "") if each.name == "network classes"]
+        (shown,) = [feature for feature in features(cgroups, "") if feature.name == "network classes"]
         assert not shown.is_there
         assert shown.how.startswith("not available")

@@ -70,7 +70,7 @@ class Host:
 
     def state(self, classes: Mapping[str, Any] | None, gates: Mapping[AgentGate, bool] = GATES) -> NodeState:
         slo = {"resourceQOSStrategy": dict(classes or {})}
-        pods = [each for each, _ in self.pods.values()]
+        pods = [pod for pod, _ in self.pods.values()]
         return replace(node(*pods, slo=slo, topology=self.topology), gates=gates)
 
     def round(self, classes: Mapping[str, Any] | None, gates: Mapping[AgentGate, bool] = GATES) -> Done:
@@ -169,7 +169,7 @@ def test_bandwidth_as_the_machine_counts_it(
     host = Host(tmp_path, vendor, **machine)
     done = host.round(BE_30)
     assert host.machine.schemata("BE").get("MB") == bandwidth
-    assert [part in each.why for part, each in zip(told, done.problems, strict=True)] == [True] * len(told)
+    assert [part in problem.why for part, problem in zip(told, done.problems, strict=True)] == [True] * len(told)
 
 
 def test_a_pod_has_a_group_of_its_own_by_annotation_and_leaves_it_when_it_goes(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_share_of_bandwidth_is_refused_where_it_is_counted_in_megabytes(tmp_pa
     host.add("a", "LS", 10, annotations=own(mb={"schemata": {"percent": 20}}))
     host.add("b", "LS", 11, annotations=own(llc={"schemata": {"percent": 25}}))
     done = host.round({})
-    assert [each.why for each in done.problems] == ["mb: 20 percent says nothing where resctrl counts MB/s"]
+    assert [problem.why for problem in done.problems] == ["mb: 20 percent says nothing where resctrl counts MB/s"]
     assert host.machine.schemata("koordlet-b") == {"L3": {0: 7, 1: 7}, "MB": {0: 4294967295, 1: 4294967295}}
     assert not done.outcome.refused
 
@@ -229,7 +229,7 @@ def test_an_annotation_that_this_machine_cannot_follow_is_told_and_counts_as_mis
     host.add("c", "BE", 12, annotations=own(mb={"schemata": {"percent": 20}}))
     host.add("d", "BE", 13, annotations=own(mb={"schemata": {"range": [0, 20]}}))
     done = host.round(BE_30)
-    assert [(each.pod.meta.name, each.why) for each in done.problems if each.pod] == [
+    assert [(problem.pod.meta.name, problem.why) for problem in done.problems if problem.pod] == [
         ("a", "llc.schemataPerCache: this machine has no cache 7: valid is 0, 1"),
         ("d", "mb: a range says nothing of bandwidth; valid is percent"),
     ]
@@ -281,7 +281,7 @@ def test_where_groups_run_out_classes_come_first_and_the_rest_is_told(tmp_path: 
     host.add("a", "LS", 11, annotations=share)
     done = host.round(BE_30)
     assert host.machine.groups() == ["BE", "gold", "koordlet-b"], "what a pod has it keeps"
-    assert [each.pod.meta.name for each in done.problems if each.pod] == ["a"]
+    assert [problem.pod.meta.name for problem in done.problems if problem.pod] == ["a"]
     assert "no more than 3 groups" in done.problems[0].why
     assert not done.outcome.refused
     host.end("b")
@@ -446,13 +446,13 @@ def test_counters_of_classes_and_pods_become_samples(tmp_path: Path) -> None:
     assert last(names.resctrl("BE", 0, "mbm_total_bytes"), NOW + 100, 1) is None
     assert last(names.resctrl("db", 0, "mbm_local_bytes"), NOW + 100, 1) == 77
     collector = AgentCollector(host.agent, lambda: state, {}, lambda: NOW + 100)
-    told = {each.name: [(sample.labels, sample.value) for sample in each.samples] for each in collector.collect()}
+    told = {metric.name: [(sample.labels, sample.value) for sample in metric.samples] for metric in collector.collect()}
     assert ({"node": "n1", "cache_id": "1", "qos": "BE"}, 4096) in told["koordlet_resctrl_llc_occupancy"]
     local = {"node": "n1", "cache_id": "0", "pod_namespace": "ns", "pod_name": "db", "mb_type": "mbm_local_bytes"}
     assert (local, 77) in told["koordlet_pod_resctrl_memory_bandwidth"]
 
 
 def test_without_its_gate_or_settings_it_asks_for_nothing() -> None:
-    found = resctrl.asked(node(pod("a", "BE", annotations=own(llc={"schemata": {"percent": 5}})), slo={}))
-    assert not found.classes
-    assert not found.pods, "the annotation has a gate of its own, which is off"
+    resctrl_settings = resctrl.asked(node(pod("a", "BE", annotations=own(llc={"schemata": {"percent": 5}})), slo={}))
+    assert not resctrl_settings.classes
+    assert not resctrl_settings.pods, "the annotation has a gate of its own, which is off"

@@ -38,14 +38,14 @@ class Host:
 
     def round(self, **settings: Any) -> dict[str, str]:
         """What is written, by file."""
-        found = _state(settings)
+        node_state = _state(settings)
         features = scheduler_feature_names(self.tree.files)
-        decision = system_config.decide(found, features)
+        decision = system_config.decide(node_state, features)
         assert decision is not None
-        writes = Delivery(self.tree.cgroups).writes([decision.wishes], found)
+        writes = Delivery(self.tree.cgroups).writes([decision.wishes], node_state)
         outcome = self.executor.apply(writes, {system_config.NAME}, NOW)
         assert not outcome.refused
-        return {self.executor.file(each.write).rpartition("/")[2]: each.text for each in outcome.done}
+        return {self.executor.file(done_write.write).rpartition("/")[2]: done_write.text for done_write in outcome.done}
 
 
 def _state(settings: dict[str, Any]) -> NodeState:
@@ -87,7 +87,7 @@ def test_where_the_node_is_a_part_of_a_machine_the_machine_is_left_alone(tmp_pat
     decision = system_config.STRATEGY.decide(Sight(state, Samples(), NOW), seen, None).decision
     assert decision is not None
     assert decision.wishes == ()
-    assert [each.why for each in decision.problems] == [
+    assert [problem.why for problem in decision.problems] == [
         "the node is a part of a machine, and these settings are the whole machine's"
     ]
 

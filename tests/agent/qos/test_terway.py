@@ -58,13 +58,13 @@ def test_all_figures_are_bytes_a_second() -> None:
 
 
 def test_bandwidth_that_cannot_be_given_and_a_node_without_terway_are_told() -> None:
-    for found, is_installed, why in (
+    for node_state, is_installed, why in (
         (state(egressLimit="21G"), True, "beClass.networkQOS.egressLimit is 21G"),
         (state(egressLimit=5), True, "beClass.networkQOS.egressLimit is 5, below egressRequest (2G)"),
         (state(ingressRequest=5, ingressLimit=4), True, "beClass.networkQOS.ingressLimit is 4, below ingressRequest"),
         (state(), False, "Terway is not installed"),
     ):
-        decision = terway.decide(found, is_installed)
+        decision = terway.decide(node_state, is_installed)
         assert decision is not None
         assert not decision.wishes
         (problem,) = decision.problems
@@ -74,11 +74,11 @@ def test_bandwidth_that_cannot_be_given_and_a_node_without_terway_are_told() -> 
 def test_files_are_written_once_and_are_as_found_afterwards(tmp_path: Path) -> None:
     tree = Tree(tmp_path, Version.V1, CgroupDriver.CGROUPFS)
     tree.write("var/lib/terway/qos/pod.json", '{"of": "another"}')
-    found, saved = state(), list[bytes]()
+    node_state, saved = state(), list[bytes]()
     executor = Executor(tree.cgroups, Ledger(), saved.append)
-    decision = terway.decide(found, True)
+    decision = terway.decide(node_state, True)
     assert decision is not None
-    writes = delivered(found, decision.wishes)
+    writes = delivered(node_state, decision.wishes)
     assert len(executor.apply(writes, {terway.NAME}, NOW).done) == 2
     assert json.loads(tree.read("var/lib/terway/qos/pod.json"))["web"]["prio"] == 1
     assert not executor.apply(writes, {terway.NAME}, NOW + 100).done, "nothing the second time"
@@ -89,8 +89,8 @@ def test_files_are_written_once_and_are_as_found_afterwards(tmp_path: Path) -> N
 
 
 def test_without_the_policy_nothing_is_wanted() -> None:
-    for found in (state(policy="tc"), replace(state(), is_colocation_off=True)):
-        decision = terway.decide(found, True)
+    for node_state in (state(policy="tc"), replace(state(), is_colocation_off=True)):
+        decision = terway.decide(node_state, True)
         assert decision is not None
         assert not decision.wishes
     assert terway.decide(node(), True) is None

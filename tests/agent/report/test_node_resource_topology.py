@@ -161,10 +161,13 @@ def test_zones_keep_back_their_share_of_what_kubelet_keeps(
     files = Tree(tmp_path, sockets=2, memory_bytes=16 * GIB).files
     state = labelled(label, reserved_cpu=cpu_kept, reserved_memory=memory_kept)
     for zone in zones(state, files, None):
-        assert amounts({each.name: each.capacity for each in zone.resources}) == {"cpu": 8000, "memory": 8 * GIB}
-        for_pods = amounts({each.name: each.allocatable for each in zone.resources})
+        assert amounts({resource.name: resource.capacity for resource in zone.resources}) == {
+            "cpu": 8000,
+            "memory": 8 * GIB,
+        }
+        for_pods = amounts({resource.name: resource.allocatable for resource in zone.resources})
         assert (for_pods["cpu"], for_pods["memory"]) == expected
-        assert all(each.available == each.allocatable for each in zone.resources)
+        assert all(resource.available == resource.allocatable for resource in zone.resources)
 
 
 def test_a_report_says_what_changed_and_leaves_what_others_wrote(tmp_path: Path) -> None:
@@ -180,8 +183,8 @@ def test_a_report_says_what_changed_and_leaves_what_others_wrote(tmp_path: Path)
     new["zones"][0]["costs"] = [{"name": "node-1", "value": 20}]
     new["zones"][0]["resources"].append({"name": "gpu", "capacity": "1", "allocatable": "1", "available": "1"})
     new["zones"].append({"name": "gone", "type": "Node"})
-    known = convert(NodeResourceTopology, new)
-    again = json.loads(json.dumps(change(state, files, known)))
+    node_resource_topology = convert(NodeResourceTopology, new)
+    again = json.loads(json.dumps(change(state, files, node_resource_topology)))
     assert [each["name"] for each in again["zones"]] == ["node-0", "node-1"]
     assert again["zones"][0] == new["zones"][0], "distances and other resources are others' to tell"
     settled = convert(NodeResourceTopology, {**new, "zones": again["zones"]})

@@ -27,10 +27,10 @@ def test_a_window_has_what_was_measured_in_it() -> None:
     samples = Samples()
     for second in range(10):
         samples.add(CPU, second, second * 100)
-    found = samples.window(CPU, now_s=9, seconds=3)
-    assert found is not None
-    assert found.values == (600, 700, 800, 900)
-    assert found.span_s == 3
+    window = samples.window(CPU, now_s=9, seconds=3)
+    assert window is not None
+    assert window.values == (600, 700, 800, 900)
+    assert window.span_s == 3
     assert samples.mean(CPU, 9, 3) == 750
     assert samples.window(CPU, now_s=100, seconds=3) is None
 

@@ -18,7 +18,7 @@ def fields(**properties: Json) -> Json:
 
 
 def ruled(schema: Json, *rules: str | Json) -> Json:
-    return {**schema, "x-kubernetes-validations": [{"rule": each} if isinstance(each, str) else each for each in rules]}
+    return {**schema, "x-kubernetes-validations": [{"rule": rule} if isinstance(rule, str) else rule for rule in rules]}
 
 
 def lists(items: Json, **more: Any) -> Json:

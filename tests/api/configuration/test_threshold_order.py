@@ -26,7 +26,7 @@ BAD = {"enable": True, "cpuSuppressThresholdPercent": 80, "cpuEvictThresholdPerc
 
 def config(thresholds: Any = None, colocation: Any = None) -> SloConfig:
     sections = {"resource-threshold-config": thresholds, "colocation-config": colocation}
-    return parse({key: json.dumps(each) for key, each in sections.items() if each is not None})
+    return parse({key: json.dumps(section) for key, section in sections.items() if section is not None})
 
 
 def scheduler(**thresholds: int) -> Any:
@@ -81,7 +81,7 @@ def test_a_stored_configuration_out_of_order_lends_up_to_the_nearest_safe_thresh
     worse = config(SUPPRESSES, {"enable": True, "cpuReclaimThresholdPercent": 90})
     kept, problems, _ = usable(started, worse)
     assert kept == stored
-    assert [each.kind for each in problems] == ["invalid", "out-of-order"]
+    assert [problem.kind for problem in problems] == ["invalid", "out-of-order"]
 
 
 def test_stored_thresholds_of_agents_out_of_order_act_sooner() -> None:
@@ -154,7 +154,7 @@ def test_of_two_sections_that_disagree_the_one_that_changed_is_not_taken() -> No
 def test_a_scheduler_and_an_agent_that_disagree_are_refused_and_both_named() -> None:
     nodes = [ObjectMeta(name=f"n{i}") for i in range(100)]
     limits = load_limits(scheduler(cpu=80))
-    findings = of_nodes(nodes, limits, {each.name: slo(cpu_suppress_threshold_percent=60) for each in nodes})
+    findings = of_nodes(nodes, limits, {node.name: slo(cpu_suppress_threshold_percent=60) for node in nodes})
     (fault,) = findings.faults
     assert "LoadAwareSchedulingArgs of profile koord-scheduler.usageThresholds.cpu" in str(fault)
     assert "NodeSLO n0 spec.resourceUsedThresholdWithBE.cpuSuppressThresholdPercent (60)" in str(fault)
@@ -162,7 +162,7 @@ def test_a_scheduler_and_an_agent_that_disagree_are_refused_and_both_named() -> 
 
 def test_defaults_are_mended_with_one_warning_however_many_nodes() -> None:
     nodes = [ObjectMeta(name=f"n{i}") for i in range(100)]
-    findings = of_nodes(nodes, load_limits(scheduler(cpu=60, memory=80)), {each.name: slo() for each in nodes})
+    findings = of_nodes(nodes, load_limits(scheduler(cpu=60, memory=80)), {node.name: slo() for node in nodes})
     assert findings.faults == ()
     assert len(findings.warnings) == 1
     assert "usageThresholds.memory (80)" in findings.warnings[0]

@@ -108,9 +108,9 @@ def test_fields_that_a_reader_does_not_know_survive(given: Outer, number: int) -
     narrow = decode(Narrow, encode(given))
     narrow.number = number
     found = told(LIBRARY.FromString(encode(narrow)))
-    for each in fields(Outer):
-        if each.name not in ("number", "unknown"):
-            assert getattr(found, each.name) == getattr(given, each.name)
+    for field in fields(Outer):
+        if field.name not in ("number", "unknown"):
+            assert getattr(found, field.name) == getattr(given, field.name)
     assert found.number == number
 
 

@@ -243,9 +243,9 @@ def test_columns_that_scripts_may_read_are_still_there(kind: str) -> None:
     "name", ["Reservation", "reservation", "reservations", "RESERVATIONS.scheduling.koordinator.sh"]
 )
 def test_a_definition_is_found_by_each_of_its_names(name: str) -> None:
-    found = find(name)
-    assert found is not None
-    assert found.kind.kind == "Reservation"
+    definition = find(name)
+    assert definition is not None
+    assert definition.kind.kind == "Reservation"
 
 
 def test_an_unknown_name_finds_nothing() -> None:

@@ -35,7 +35,7 @@ def test_keys_of_the_protocol_and_of_others_are_no_mistakes() -> None:
 
 
 def test_the_examples_have_no_misspelt_keys() -> None:
-    assert not [str(each) for each in read([EXAMPLES]).warnings if "does not know this key" in str(each)]
+    assert not [str(warning) for warning in read([EXAMPLES]).warnings if "does not know this key" in str(warning)]
 
 
 def test_an_object_with_thousands_of_made_up_keys_costs_little() -> None:
@@ -51,6 +51,6 @@ def test_a_manifest_warns_of_it_and_a_strict_reader_refuses_it() -> None:
     )
     found = parse(POD % "koordinator.sh/qosclass", "f")
     assert (len(found.items), found.faults) == (1, ())
-    assert [str(each.fault) for each in found.warnings] == [said]
+    assert [str(warning.fault) for warning in found.warnings] == [said]
     strict = parse(POD % "koordinator.sh/qosclass", "f", strict=True)
-    assert [str(each.fault) for each in strict.faults] == [said]
+    assert [str(fault.fault) for fault in strict.faults] == [said]

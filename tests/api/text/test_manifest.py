@@ -168,9 +168,9 @@ def test_a_misspelt_field_is_a_fault_with_the_object_that_has_it(kind: str) -> N
 
 def test_a_field_that_is_unknown_in_an_object_of_a_cluster_is_a_warning_unless_strict() -> None:
     text = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, uid: u}\ntypo: 1\n"
-    found = parse(text, "f", misnamed=has_typos)
-    assert not found.faults
-    assert [problem.fault.path for problem in found.warnings] == ["typo"]
+    manifests = parse(text, "f", misnamed=has_typos)
+    assert not manifests.faults
+    assert [problem.fault.path for problem in manifests.warnings] == ["typo"]
     assert [problem.fault.path for problem in parse(text, "f", misnamed=has_typos, strict=True).faults] == ["typo"]
 
 

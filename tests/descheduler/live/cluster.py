@@ -145,7 +145,7 @@ async def no_reservations(client: Client) -> bool:
 
 
 async def events_of(client: Client, name: str) -> list[str]:
-    return [each.reason for each in await client.list(EVENTS) if each.regarding.name == name]
+    return [event.reason for event in await client.list(EVENTS) if event.regarding.name == name]
 
 
 async def report(client: Client, nodes: Sequence[str], usage: Callable[[Pod], int]) -> None:

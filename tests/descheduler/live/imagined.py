@@ -257,7 +257,7 @@ class FrailClient:
 
 def is_ready(pod: Plain) -> bool:
     conditions = pod.get("status", {}).get("conditions", ())
-    return "deletionTimestamp" not in pod["metadata"] and any(each["type"] == "Ready" for each in conditions)
+    return "deletionTimestamp" not in pod["metadata"] and any(condition["type"] == "Ready" for condition in conditions)
 
 
 class Lagging:
@@ -528,7 +528,7 @@ class Imagined:
                     server.put(RESERVATIONS, name, {**reservation, "status": {"phase": "Failed"}})
                     return
                 out = _not_in(reservation)
-                open_to_it = [each for each in NODES if each not in out]
+                open_to_it = [node for node in NODES if node not in out]
                 if not open_to_it:
                     continue
                 node = self.chance.choice(open_to_it)

@@ -125,7 +125,7 @@ async def moves_go_on(client: Client, kills: int, kill: Callable[[int], None]) -
     assert len(moved) > kills // 2, outcomes
     single = await client.get(DEPLOYMENTS, "single", namespace="default")
     assert (single.spec.replicas, SCALED_FIRST.is_on(single.metadata)) == (1, False)
-    left = {each.metadata.name for each in await client.list(RESERVATIONS)}
+    left = {reservation.metadata.name for reservation in await client.list(RESERVATIONS)}
     assert left <= moved, "those of moves that came to their end, until the jobs are forgotten"
 
 

@@ -303,7 +303,7 @@ class History:
             if kind == "StatefulSet":
                 names = {each["metadata"]["name"]: each for each in mine}
                 free = [f"db-{number}" for number in range(SIZE[name]) if f"db-{number}" not in names]
-                failed = [each for each in names.values() if each["status"].get("phase") == "Failed"]
+                failed = [name for name in names.values() if name["status"].get("phase") == "Failed"]
                 if failed:
                     self.server.delete(PODS, f"{namespace}/{failed[0]['metadata']['name']}")
                 new = free[0] if free else ""

@@ -34,7 +34,7 @@ async def test_a_user_moves_pods_with_room_first_and_directly(tmp_path: Path) ->
             assert done.status.pod_ref is not None
             assert new[done.status.pod_ref.name].spec.node_name == done.status.node_name
             steps = ["ReservationCreated", "ReservationScheduled", "Eviction", "PodBoundReservation"]
-            assert [each.type for each in done.status.conditions if each.type in steps] == steps
+            assert [condition.type for condition in done.status.conditions if condition.type in steps] == steps
             await eventually(lambda: all_ready(client, "web", 3))
 
             apis = await deploy(client, "api", 3)
@@ -47,7 +47,7 @@ async def test_a_user_moves_pods_with_room_first_and_directly(tmp_path: Path) ->
             assert f"owner/{other.metadata.controller.uid}" in LAST_EVICTIONS.read(left.metadata, "Node")
             await eventually(lambda: all_ready(client, "api", 3))
             back = [pod for pod in await pods_of(client, "api") if pod.spec.node_name == left.metadata.name]
-            assert all(pod.metadata.name in {each.metadata.name for each in apis} for pod in back), "no pod went back"
+            assert all(pod.metadata.name in {api.metadata.name for api in apis} for pod in back), "no pod went back"
 
             await ask(client, pods[1], "too-soon", mode="EvictDirectly")
 

@@ -41,20 +41,20 @@ async def make(client: Client, kind: str, *, scale: bool) -> Any:
     await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition(kind, scale=scale))
 
     async def made() -> bool:
-        found = (await client.resources()).find("apps.test", kind)
-        if found is None:
+        api_resource = (await client.resources()).find("apps.test", kind)
+        if api_resource is None:
             return False
         body = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"replicas": 4}}
         try:
-            await client.create(found.as_kind(), body)
+            await client.create(api_resource.as_kind(), body)
         except ApiError:
             return False
         return True
 
     await eventually(made)
-    found = (await client.resources()).find("apps.test", kind)
-    assert found is not None
-    return found.as_kind()
+    api_resource = (await client.resources()).find("apps.test", kind)
+    assert api_resource is not None
+    return api_resource.as_kind()
 
 
 async def test_the_scale_of_any_kind_is_asked_for_and_kept_a_while(tmp_path: Path) -> None:

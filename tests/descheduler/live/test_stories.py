@@ -106,7 +106,7 @@ async def test_a_hot_node_cools_down_and_no_service_falls_below_its_budget(
         assert len(jobs) == 2, "no more than it takes"
         assert web.fewest_ready >= 5, "of 6, one may be away"
         for job in jobs:
-            at = {each.type: each.last_transition_time or "" for each in job.status.conditions}
+            at = {condition.type: condition.last_transition_time or "" for condition in job.status.conditions}
             assert at["ReservationScheduled"] <= at["Eviction"], "the room was there before the pod went"
             assert job.status.node_name in others
         for name in others:

@@ -29,7 +29,7 @@ def classes(outcome: Outcome) -> dict[str, str]:
 
 
 def moved(outcome: Outcome) -> list[str]:
-    return [each.pod.metadata.name for each in outcome.moves]
+    return [move.pod.metadata.name for move in outcome.moves]
 
 
 def test_nodes_are_classified_by_their_marks() -> None:
@@ -69,7 +69,7 @@ def test_the_least_important_pods_go_and_no_more_of_them_than_needed() -> None:
     outcome = run(config(MARKS, FREELY), scene.sight())
     # a5 is batch; then a2, whose 2 cores are just the excess (score 2.0), before a4 (1.8), a3 (1.5), a1 (0.25).
     assert moved(outcome) == ["a5", "a2"]
-    assert {each.to for each in outcome.moves} == {"b"}
+    assert {move.to for move in outcome.moves} == {"b"}
     assert outcome.nodes["a"].after["cpu"] == 23_000
     assert outcome.nodes["b"].after["cpu"] == 13_000
     assert outcome.moves[0].reason == "node is overutilized, node cpu usage(81.25%)>threshold(75.00%)"
@@ -176,7 +176,7 @@ def test_no_target_becomes_hot_and_no_source_is_relieved_beyond_need(data: st.Da
             assert seen.after["cpu"] <= 12_000, name
     hot = {name: seen for name, seen in outcome.nodes.items() if seen.class_ == "high"}
     for name, seen in hot.items():
-        gone = [each for each in outcome.moves if each.node == name]
+        gone = [move for move in outcome.moves if move.node == name]
         if gone:
             last = gone[-1].pod.metadata.name
             assert seen.usage["cpu"] > 12_000
@@ -268,7 +268,7 @@ def test_pools_have_their_own_marks_and_do_not_look_again_at_what_was_hot_before
     }
     outcome = run(config({**MARKS, "nodePools": [pool]}, FREELY), scene.sight())
     assert classes(outcome) == {"a": "high", "b": "low", "g1": "high", "g2": "low"}
-    assert [(each.pod.metadata.name, each.to) for each in outcome.moves] == [("p", "g2")]
+    assert [(move.pod.metadata.name, move.to) for move in outcome.moves] == [("p", "g2")]
 
 
 @pytest.mark.parametrize(("number", "moves"), [(0, True), (1, False)])
@@ -295,7 +295,7 @@ def test_arguments_choose_what_may_go(args: dict[str, Any], names: list[str]) ->
 
 def test_who_only_looks_on_says_what_would_go_and_counts_it_as_gone() -> None:
     outcome = run(config({**MARKS, "dryRun": True}, FREELY), a_hot_node().sight())
-    assert [each.proposal.pod.metadata.name for each in outcome.held] == ["a5", "a2"]
+    assert [held_proposal.proposal.pod.metadata.name for held_proposal in outcome.held] == ["a5", "a2"]
     assert outcome.nodes["a"].after["cpu"] == 23_000
 
 
@@ -327,7 +327,7 @@ def test_a_prod_pod_from_a_hot_node_does_not_take_its_target_above_the_mark_for_
 def test_what_is_about_to_leave_a_node_counts_there_no_more() -> None:
     scene = a_hot_node()
     (first, *_) = run(config(MARKS, FREELY), scene.sight()).moves
-    going = [each for each in scene.pods if each.metadata.name in ("a3", first.pod.metadata.name)]
+    going = [pod for pod in scene.pods if pod.metadata.name in ("a3", first.pod.metadata.name)]
     outcome = run(config(MARKS, FREELY), replace(scene, moving=going).sight())
     assert moved(outcome) == [], "5 cores and what else goes are more than the 2 too many"
     assert classes(outcome)["a"] == "normal"
@@ -338,7 +338,7 @@ def test_a_pod_that_has_left_since_the_report_counts_only_in_files_which_may_not
     aggregated: dict[str, Any],
 ) -> None:
     scene = a_hot_node()
-    scene.pods = [each for each in scene.pods if each.metadata.name != "a3"]
+    scene.pods = [pod for pod in scene.pods if pod.metadata.name != "a3"]
     scene.metrics = [with_percentile(scene.metrics[0], "26"), scene.metrics[1]]
     marks = config({**MARKS, **aggregated}, FREELY)
     assert classes(run(marks, scene.sight()))["a"] == "high"
@@ -404,7 +404,7 @@ def test_a_node_that_was_relieved_must_be_hot_for_several_rounds_again() -> None
 def test_a_node_that_is_not_relieved_stays_hot() -> None:
     """Only one small pod may go, so that the node is still hot after that."""
     scene = a_hot_node()
-    scene.pods = [each for each in scene.pods if each.metadata.name in ("a1",)]
+    scene.pods = [pod for pod in scene.pods if pod.metadata.name in ("a1",)]
     assert rounds(PATIENT, "hhhhh", {"h": scene}) == [3, 4, 5]
 
 
@@ -437,7 +437,7 @@ def test_room_for_prod_pods_does_not_make_a_node_forget_that_it_was_hot() -> Non
     stuck = a_hot_node()
     stuck.pods = [pod(each.metadata.name, "a", annotations=STAY) for each in stuck.pods]
     cooler = lukewarm()
-    used = {each.metadata.name: (0.5, 2.0) for each in cooler.pods}
+    used = {pod.metadata.name: (0.5, 2.0) for pod in cooler.pods}
     cooler.metrics = [metric("a", (17.5, 60), used), cooler.metrics[1]]
     scenes = {"s": stuck, "c": cooler, "h": a_hot_node()}
     assert classes(run(config(kept, FREELY), cooler.sight()))["a"] == "prodLow"

@@ -35,7 +35,7 @@ def test_small_pods_go_first_to_any_cheaper_level() -> None:
     )
     outcome = cheaper(scene)
     assert moved(outcome) == ["small", "big"]
-    assert all(each.to in ("mid", "cheap") for each in outcome.moves)
+    assert all(move.to in ("mid", "cheap") for move in outcome.moves)
     assert outcome.moves[0].reason == "evicting from on-demand priority resource to lower priority resource"
     assert outcome.held[0].why == "no cheaper node would take it"
 
@@ -51,7 +51,13 @@ def test_pods_never_go_to_a_dearer_level_and_nodes_of_no_level_take_no_part() ->
 def test_after_five_pods_that_do_not_fit_the_larger_ones_are_not_tried() -> None:
     pods = [pod(f"p{i}", "dear", cpu=str(4 + i)) for i in range(8)]
     outcome = cheaper(Scene([priced("dear", "high", cpu=128), priced("cheap", "low", cpu=2)], pods))
-    assert [each.proposal.pod.metadata.name for each in outcome.held] == ["p0", "p1", "p2", "p3", "p4"]
+    assert [held_proposal.proposal.pod.metadata.name for held_proposal in outcome.held] == [
+        "p0",
+        "p1",
+        "p2",
+        "p3",
+        "p4",
+    ]
 
 
 @pytest.mark.parametrize(("room", "go"), [(8, ["p0", "p1", "p2"]), (5, [])])

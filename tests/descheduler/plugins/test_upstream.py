@@ -22,7 +22,7 @@ FREELY = {
 
 
 def moved(outcome: Outcome) -> list[str]:
-    return [each.pod.metadata.name for each in outcome.moves]
+    return [move.pod.metadata.name for move in outcome.moves]
 
 
 def played(plugin: str, args: dict[str, Any], scene: Scene, migration: Any = FREELY, **more: Any) -> Outcome:
@@ -221,7 +221,7 @@ def test_a_pod_goes_where_its_affinity_would_send_it_today(
 ) -> None:
     scene = Scene([_zoned("a", "x"), _zoned("b", "y")], [pod("p", "a", affinity=affinity)])
     outcome = played("RemovePodsViolatingNodeAffinity", args, scene)
-    assert [each.to for each in outcome.moves] == ([to] if to else [])
+    assert [move.to for move in outcome.moves] == ([to] if to else [])
 
 
 def test_a_pod_stays_where_it_is_not_wanted_while_no_wanted_node_has_room() -> None:
@@ -331,10 +331,8 @@ def test_pods_of_another_revision_do_not_count_together() -> None:
     by_revision: dict[str, Any] = {"constraint": {"matchLabelKeys": ["rev"]}}
     one = spread_pods({"a": 2, "b": 0}, **by_revision)
     two = [
-        convert(
-            Pod, {**_plain(each), "metadata": {**_plain(each)["metadata"], "labels": {"app": "web", "rev": str(i)}}}
-        )
-        for i, each in enumerate(one)
+        convert(Pod, {**_plain(pod), "metadata": {**_plain(pod)["metadata"], "labels": {"app": "web", "rev": str(i)}}})
+        for i, pod in enumerate(one)
     ]
     nodes = [_zoned("n-a", "a"), _zoned("n-b", "b")]
     plugin = "RemovePodsViolatingTopologySpreadConstraint"
@@ -370,4 +368,6 @@ def test_workloads_limits_hold_for_every_plugin() -> None:
     scene = Scene([node("a"), node("b")], pods, workloads=deployment("web", 3))
     outcome = run(profile({"PodLifeTime": {"maxPodLifeTimeSeconds": 50}}), scene.sight())
     assert len(outcome.moves) == 1
-    assert {each.why for each in outcome.held} == {"of Deployment default/web, 1 pod is moving already (limit 1)"}
+    assert {held_proposal.why for held_proposal in outcome.held} == {
+        "of Deployment default/web, 1 pod is moving already (limit 1)"
+    }

@@ -50,7 +50,7 @@ def asked(given: Mapping[str, Any]) -> Outcome:
         if each.is_finished:
             finished.setdefault(each.spec.node_name, []).append(each)
     nodes = [convert(Node, each) for each in given["nodes"]]
-    sight = Scene(nodes, [each for each in pods if not each.is_finished], workloads=[]).sight()
+    sight = Scene(nodes, [pod for pod in pods if not pod.is_finished], workloads=[]).sight()
     return run(profile({given["plugin"]: given["args"]}, FREELY), replace(sight, finished_on=finished))
 
 
@@ -58,7 +58,7 @@ def moved(given: Mapping[str, Any]) -> set[str]:
     return {move.pod.metadata.key for move in asked(given).moves}
 
 
-@pytest.mark.parametrize("plugin", [each for each in PLUGINS if each not in (AFFINITY, SPREAD)])
+@pytest.mark.parametrize("plugin", [plugin for plugin in PLUGINS if plugin not in (AFFINITY, SPREAD)])
 def test_the_same_pods_go(plugin: str) -> None:
     assert len(RECORDED[plugin]) == len(SEEDS)
     for seed, theirs in zip(SEEDS, RECORDED[plugin], strict=True):
@@ -80,11 +80,11 @@ def test_the_same_pods_go_to_nodes_that_they_want() -> None:
 def test_of_one_owner_no_pod_goes_where_another_has_just_left() -> None:
     given = case(AFFINITY, 6, NOW_S)
     outcome = asked(given)
-    mine, theirs = {each.pod.metadata.key for each in outcome.moves}, set(RECORDED[AFFINITY][6])
+    mine, theirs = {move.pod.metadata.key for move in outcome.moves}, set(RECORDED[AFFINITY][6])
     assert mine < theirs
-    assert {each.proposal.pod.metadata.key: each.why for each in outcome.held} == dict.fromkeys(
-        theirs - mine, SIBLINGS_LEFT
-    )
+    assert {
+        held_proposal.proposal.pod.metadata.key: held_proposal.why for held_proposal in outcome.held
+    } == dict.fromkeys(theirs - mine, SIBLINGS_LEFT)
 
 
 def test_as_many_pods_go_from_the_same_domains_and_the_less_important_ones() -> None:

@@ -29,7 +29,7 @@ def case(plugin: str, seed: int, now_s: float) -> Plain:
     """One cluster, and the plugin's arguments."""
     chance = Random(f"{plugin} {seed}")
     nodes = [_node(chance, number) for number in range(chance.randint(2, 5))]
-    names = [each["metadata"]["name"] for each in nodes]
+    names = [node["metadata"]["name"] for node in nodes]
     if plugin in UNEVEN:
         names = names[: 1 + len(names) // 2]
     pods = [_pod(chance, plugin, number, names, now_s) for number in range(chance.randint(4, 14))]

@@ -198,7 +198,7 @@ def test_two_pools_may_lend_by_two_policies() -> None:
 def test_the_explanation_has_what_each_batch_pod_counts_for() -> None:
     known = state(pods=jobs(), report=report())
     told = explain(known, ADAPTIVE, ADAPTIVE.for_node({}, {}), choose(), NOW_S)
-    counted = {each.pod: each.counted_cpu for each in told.pods}
+    counted = {pod.pod: pod.counted_cpu for pod in told.pods}
     assert counted["default/c"] == 3_100
     assert counted["default/d"] == 600
 
@@ -209,7 +209,9 @@ PUBLISHED: dict[str, str] = {names.RESOURCE_BATCH_CPU: "56990", names.RESOURCE_B
 def is_written(known: NodeState) -> bool:
     strategy = settings(known, ADAPTIVE).colocation
     decision = decide(known.node, prepared(known, ADAPTIVE), strategy, NOW_S - 10, NOW_S)
-    return any(each.beyond for each in decision.comparisons if each.resource == names.RESOURCE_BATCH_CPU)
+    return any(
+        comparison.beyond for comparison in decision.comparisons if comparison.resource == names.RESOURCE_BATCH_CPU
+    )
 
 
 def test_a_pod_that_ends_is_published_at_once_and_one_that_starts_needs_no_write() -> None:

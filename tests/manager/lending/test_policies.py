@@ -51,7 +51,7 @@ OWNS_CPUS = pod("lse", cpu="4", memory="8Gi", qos="LSE")
 def test_the_explanation_says_how_each_resource_of_a_pod_counts(
     cpu: str, memory: str, fresh: str, owns_cpus: str
 ) -> None:
-    known = state(node(), (FRESH, OWNS_CPUS), metric({"lse": ("1", "2Gi")}))
+    node_state = state(node(), (FRESH, OWNS_CPUS), metric({"lse": ("1", "2Gi")}))
     slo = config(cpuCalculatePolicy=cpu, memoryCalculatePolicy=memory)
-    told = {each.pod: each.why for each in explain(known, slo, slo.for_node({}, {}), choose(), NOW_S).pods}
+    told = {pod.pod: pod.why for pod in explain(node_state, slo, slo.for_node({}, {}), choose(), NOW_S).pods}
     assert told == {"default/fresh": fresh, "default/lse": owns_cpus}

@@ -98,8 +98,8 @@ async def test_a_drain_ends_batch_pods_within_their_budgets_and_nobody_puts_them
 
 async def _clear(client: Client) -> None:
     """The server is shared: tests before this one may have left pods behind."""
-    for each in await client.list(kinds.PODS, namespace="default"):
-        await client.delete(kinds.PODS, each.metadata.name, namespace="default", grace_s=0)
+    for pod in await client.list(kinds.PODS, namespace="default"):
+        await client.delete(kinds.PODS, pod.metadata.name, namespace="default", grace_s=0)
 
 
 async def _budget(client: Client, *, allowed: int) -> None:
@@ -115,8 +115,8 @@ async def _budget(client: Client, *, allowed: int) -> None:
 
 
 async def _pods(client: Client) -> set[str]:
-    found = await client.list(kinds.PODS, namespace="default")
-    return {each.metadata.name for each in found if each.metadata.deletion_timestamp is None}
+    pods = await client.list(kinds.PODS, namespace="default")
+    return {pod.metadata.name for pod in pods if pod.metadata.deletion_timestamp is None}
 
 
 async def _kubectl(kubeconfig: Path, *line: str) -> tuple[str, int]:

@@ -67,8 +67,8 @@ async def test_killed_after_any_write_the_next_one_goes_on(client: Client, after
     async with managing(client):
 
         async def in_step() -> bool:
-            metrics = {each.metadata.name: each for each in await client.list(kinds.NODE_METRICS)}
-            slos = {each.metadata.name for each in await client.list(kinds.NODE_SLOS)}
+            metrics = {node_metric.metadata.name: node_metric for node_metric in await client.list(kinds.NODE_METRICS)}
+            slos = {node_slo.metadata.name for node_slo in await client.list(kinds.NODE_SLOS)}
             specs = [each.spec.metric_collect_policy is not None for each in metrics.values()]
             return set(metrics) == slos == set(names) and all(specs) and await lent(client, names[0]) == 35900
 
@@ -99,8 +99,8 @@ class ManualInformer(Generic[R]):
     def put(self, key: str, record: R) -> None:
         delta = Delta(key, self._records.get(key), record)
         self._records[key] = record
-        for each in self._handlers:
-            each(delta)
+        for handler in self._handlers:
+            handler(delta)
 
     def get(self, key: str) -> R | None:
         return self._records.get(key)
@@ -160,9 +160,9 @@ class Crowd:
 
     def report(self, version: str, system: str = "2.5") -> None:
         for name in self.names:
-            found = metric(name=name, system=(system, "6Gi"))
-            row = rows.metric_row(found)
-            self.metrics.put(name, MetricRecord(replace(row, version=version, updated_s=NOW_S), found.spec))
+            node_metric = metric(name=name, system=(system, "6Gi"))
+            row = rows.metric_row(node_metric)
+            self.metrics.put(name, MetricRecord(replace(row, version=version, updated_s=NOW_S), node_metric.spec))
 
 
 def _record(name: str) -> NodeRecord:

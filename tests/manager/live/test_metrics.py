@@ -9,13 +9,13 @@ from tests.manager.builders import base, config, outcomes, prepared, state
 
 def test_runs_writes_and_figures_are_told() -> None:
     metrics = Metrics(process=False)
-    told = ManagerMetrics(metrics)
+    manager_metrics = ManagerMetrics(metrics)
     given = state(report=base())
-    told.ran(outcomes(given, config()))
-    told.lends("n1", prepared(given, config()).figures)
-    told.wrote("node_resource", "updateNodeStatus")
-    told.wrote("nodemetric", "createNodeMetric", ok=False)
-    told.leading.set(1)
+    manager_metrics.ran(outcomes(given, config()))
+    manager_metrics.lends("n1", prepared(given, config()).figures)
+    manager_metrics.wrote("node_resource", "updateNodeStatus")
+    manager_metrics.wrote("nodemetric", "createNodeMetric", ok=False)
+    manager_metrics.leading.set(1)
 
     def value(name: str, **labels: str) -> float | None:
         return metrics.registry.get_sample_value(name, labels)
@@ -34,5 +34,5 @@ def test_runs_writes_and_figures_are_told() -> None:
     gauge = f"{prefix}_node_extended_resource_allocatable_internal"
     assert value(gauge, node="n1", resource="kubernetes.io/batch-cpu", unit="integer") == 26.7
     assert value(gauge, node="n1", resource="kubernetes.io/batch-memory", unit="byte") == 137868450202
-    told.forget("n1")
+    manager_metrics.forget("n1")
     assert value(gauge, node="n1", resource="kubernetes.io/batch-cpu", unit="integer") is None

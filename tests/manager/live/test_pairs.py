@@ -79,7 +79,7 @@ async def test_a_pair_that_the_api_refuses_keeps_no_other_from_being_written() -
 
 
 async def weights(client: Client) -> list[int]:
-    return [each.status.weight for each in await client.list(INTERFERENCE_PAIRS)]
+    return [interference_pair.status.weight for interference_pair in await client.list(INTERFERENCE_PAIRS)]
 
 
 async def test_a_pair_is_learnt_from_reports_keeps_pods_apart_and_is_forgotten(tmp_path: Path) -> None:

@@ -121,15 +121,15 @@ async def test_admission_hears_which_recommendations_are_to_be_applied(tmp_path:
         await bootstrap(client)
         await client.create(NAMESPACES, {"metadata": {"name": "shop"}})
         gates = parse_gates(ManagerGate, "RecommendedRequests=true")
-        known = LiveFacts(client, informers, gates, SystemClock())
+        live_facts = LiveFacts(client, informers, gates, SystemClock())
 
         async def follows() -> bool:
-            return known.now().recommendations.find(pod, "shop") is not None
+            return live_facts.now().recommendations.find(pod, "shop") is not None
 
         async def follows_not() -> bool:
             return not await follows()
 
-        await asyncio.wait_for(known.run(), WITHIN_S)
+        await asyncio.wait_for(live_facts.run(), WITHIN_S)
         await client.create(RECOMMENDATIONS, RECOMMENDATION)
         await client.patch(RECOMMENDATIONS, "web", {"status": told}, namespace="shop", subresource="status")
         assert await follows_not(), "no user asked for it"
@@ -150,7 +150,7 @@ async def _requests_memory(client: Client, least: int) -> bool:
 
 
 async def _says(client: Client, type_: str) -> bool:
-    return type_ in {each.type for each in (await status(client)).conditions}
+    return type_ in {condition.type for condition in (await status(client)).conditions}
 
 
 async def test_a_workload_gets_its_recommendation_and_the_next_manager_remembers(tmp_path: Path) -> None:
@@ -181,4 +181,4 @@ async def test_a_workload_gets_its_recommendation_and_the_next_manager_remembers
                 await client.patch(PODS, "once", KILLED, namespace="shop", subresource="status")
                 await eventually(partial(_requests_memory, client, 60 << 30), WITHIN_S)
                 assert await _is_recommended(client, main.history_hours + 1), "the history is kept"
-            assert "FetchingHistory" not in {each.type for each in (await status(client)).conditions}
+            assert "FetchingHistory" not in {condition.type for condition in (await status(client)).conditions}

@@ -88,7 +88,7 @@ def test_the_clusters_own_namespaces_are_never_asked_about(
 def test_a_manager_in_another_namespace_leaves_that_one_out_too() -> None:
     selectors = [hook["namespaceSelector"] for hook in entries(hooks(ALL, "mine"), SERVICE, b"")]
     expressions = [each for selector in selectors for each in selector.get("matchExpressions", [])]
-    left_out = [each["values"] for each in expressions if each["operator"] == "NotIn"]
+    left_out = [expression["values"] for expression in expressions if expression["operator"] == "NotIn"]
     assert left_out
     assert all({*each} - {"kube-system"} == {"koordinator-system", "mine"} for each in left_out)
 

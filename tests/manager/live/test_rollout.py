@@ -43,11 +43,11 @@ async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         async with Client(locate(str(plane.kubeconfig))) as client:
             await _four(client)
             yield client
-            for each in await client.list(kinds.NODES):
-                await client.delete(kinds.NODES, each.metadata.name)
+            for node in await client.list(kinds.NODES):
+                await client.delete(kinds.NODES, node.metadata.name)
             for key in ("koord-rollouts", CONFIGMAP_SLO_CONTROLLER):
-                for found in await client.list(kinds.CONFIG_MAPS, namespace=NAMESPACE_KOORDINATOR):
-                    if found.metadata.name == key:
+                for config_map in await client.list(kinds.CONFIG_MAPS, namespace=NAMESPACE_KOORDINATOR):
+                    if config_map.metadata.name == key:
                         await client.delete(kinds.CONFIG_MAPS, key, namespace=NAMESPACE_KOORDINATOR)
     else:
         async with serving(tmp_path) as client:
@@ -63,12 +63,12 @@ async def _four(client: Client) -> None:
 
 
 async def reported(client: Client) -> None:
-    for each in await client.list(kinds.NODE_METRICS):
-        await report(client, each.metadata.name)
+    for node_metric in await client.list(kinds.NODE_METRICS):
+        await report(client, node_metric.metadata.name)
 
 
 async def inside(client: Client) -> set[str]:
-    return {each.metadata.name for each in await client.list(kinds.NODES) if LENDING.label in each.metadata.labels}
+    return {node.metadata.name for node in await client.list(kinds.NODES) if LENDING.label in node.metadata.labels}
 
 
 async def until_inside(client: Client, wanted: set[str]) -> None:
@@ -200,7 +200,7 @@ async def test_two_people_at_once_and_commands_given_twice_leave_one_roll_out(cl
     await asyncio.gather(*(rollouts.start(client, LENDING, wanted) for _ in range(3)))
     assert len((await rollouts.look(client)).rollouts) == 1
     standing = await rollouts.status(client, Scope())
-    assert [(each.feature, each.percent) for each in standing.rollouts] == [("lending", 50)]
+    assert [(rollout.feature, rollout.percent) for rollout in standing.rollouts] == [("lending", 50)]
     assert set(standing.nodes) == set(NODES)
     with pytest.raises(RolloutError, match="already, with other settings"):
         await rollouts.start(client, LENDING, Rollout(steps=(10,)))
@@ -309,7 +309,7 @@ async def test_a_preview_and_a_dry_run_change_nothing(
     async with managing(client):
         await all_metrics(client)
         await reported(client)
-    before = [each.metadata.resource_version for each in await client.list(kinds.NODES)]
+    before = [node.metadata.resource_version for node in await client.list(kinds.NODES)]
     where = ("--kubeconfig", str(tmp_path / "kubeconfig"))
     code = await asyncio.to_thread(koord, ["colocation", "preview", "lending", "--percent", "50", "-o", "json", *where])
     (told,) = json.loads(capsys.readouterr().out)
@@ -325,7 +325,7 @@ async def test_a_preview_and_a_dry_run_change_nothing(
         ["status"],
     ):
         assert await asyncio.to_thread(koord, ["colocation", *line, *where]) == 0
-    assert [each.metadata.resource_version for each in await client.list(kinds.NODES)] == before
+    assert [node.metadata.resource_version for node in await client.list(kinds.NODES)] == before
     assert (await rollouts.look(client)).rollouts == ()
 
 

@@ -122,7 +122,7 @@ async def test_what_others_have_on_a_node_is_left_alone(client: Client) -> None:
         await until_lent(client, "n1", 35900)
         node = await client.get(kinds.NODES, "n1")
         assert node.status.allocatable["example.com/card"] == "3"
-        assert {each.type for each in node.status.conditions} == {"Ready", "koordinator.sh/Lending"}
+        assert {condition.type for condition in node.status.conditions} == {"Ready", "koordinator.sh/Lending"}
         assert node.metadata.labels["own"] == "x"
         assert node.metadata.annotations["own"] == "y"
 
@@ -147,14 +147,14 @@ async def test_a_change_of_configuration_takes_effect_at_once_and_a_broken_one_n
 
 
 async def _condition(client: Client, status: str) -> bool:
-    found = await client.get(kinds.CONFIG_MAPS, CONFIGMAP_SLO_CONTROLLER, namespace=NAMESPACE_KOORDINATOR)
-    text = found.metadata.annotations.get("koordinator.sh/config-conditions", "[]")
+    config_map = await client.get(kinds.CONFIG_MAPS, CONFIGMAP_SLO_CONTROLLER, namespace=NAMESPACE_KOORDINATOR)
+    text = config_map.metadata.annotations.get("koordinator.sh/config-conditions", "[]")
     return [(each["type"], each["status"]) for each in json.loads(text)] == [("InForce", status)]
 
 
 async def _event(client: Client, reason: str) -> bool:
-    found = await client.list(kinds.EVENTS, namespace=NAMESPACE_KOORDINATOR)
-    return any(each.reason == reason and "is not JSON" in each.note for each in found)
+    events = await client.list(kinds.EVENTS, namespace=NAMESPACE_KOORDINATOR)
+    return any(event.reason == reason and "is not JSON" in event.note for event in events)
 
 
 async def test_a_configuration_that_was_never_good_changes_nothing(embedded: Client) -> None:
@@ -235,7 +235,7 @@ async def test_zones_and_devices_are_published_too(client: Client) -> None:
 
         async def zoned() -> bool:
             zones = (await client.get(kinds.NODE_RESOURCE_TOPOLOGIES, "n1")).zones
-            shown = [{each.name: each.available for each in zone.resources} for zone in zones]
+            shown = [{resource.name: resource.available for resource in zone.resources} for zone in zones]
             # 32000 - 12800 - 1250
             return [each.get(CPU) for each in shown] == ["17950", "17950"] and all("cpu" in each for each in shown)
 
@@ -267,7 +267,7 @@ async def test_of_two_managers_one_leads_and_the_other_takes_over(embedded: Clie
         async with managing(client, options=ManagerOptions(elect=True), metrics=first_metrics):
             await report(client, "n1")
             await until_lent(client, "n1", 35900)
-            leading = [_leads(each) for each in (first_metrics, second_metrics)]
+            leading = [_leads(metrics) for metrics in (first_metrics, second_metrics)]
             assert sorted(leading) == [0.0, 1.0]
         await eventually(lambda: _is(lambda: _leads(second_metrics) == 1.0))
         await report(client, "n1", system="20")
@@ -379,7 +379,7 @@ async def test_a_running_node_is_explained_from_what_the_cluster_tells(embedded:
             who=seen.manager,
             remarks=seen.remarks,
         )
-        (cpu,) = [each for each in explained.resources if each.resource == CPU]
+        (cpu,) = [resource for resource in explained.resources if resource.resource == CPU]
         return explained, cpu
 
     async with managing(client, options=ManagerOptions(elect=True)):

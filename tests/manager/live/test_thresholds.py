@@ -33,7 +33,7 @@ async def suppressed_at(client: Client, name: str) -> int | None:
 
 async def told(client: Client, reason: str = "SLOCfgInvalid") -> bool:
     events = await client.list(kinds.EVENTS, namespace=NAMESPACE_KOORDINATOR)
-    return any("cpuEvictThresholdPercent (70)" in each.note and each.reason == reason for each in events)
+    return any("cpuEvictThresholdPercent (70)" in event.note and event.reason == reason for event in events)
 
 
 async def test_what_was_in_order_stays_in_force(tmp_path: Path) -> None:
@@ -80,5 +80,5 @@ async def _is_told(client: Client) -> bool:
     config = await client.get(kinds.CONFIG_MAPS, CONFIGMAP_SLO_CONTROLLER, namespace=NAMESPACE_KOORDINATOR)
     condition = config.metadata.annotations.get("koordinator.sh/config-conditions", "")
     events = await client.list(kinds.EVENTS, namespace=NAMESPACE_KOORDINATOR)
-    notes = [each.note for each in events if each.reason == "ColocationCfgOutOfOrder"]
+    notes = [event.note for event in events if event.reason == "ColocationCfgOutOfOrder"]
     return all("cpuSuppressThresholdPercent (60), not 70" in text for text in (condition, *(notes or [""])))

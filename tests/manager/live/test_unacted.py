@@ -38,15 +38,15 @@ async def test_each_object_that_nothing_acts_on_gets_an_event(tmp_path: Path) ->
     async with serving(tmp_path) as client:
         await bootstrap(client)
         await client.create(NAMESPACES, {"metadata": {"name": "shop"}})
-        for each in rows:
-            assert each.kind is not None
-            body = {"metadata": {"name": "one"}, "spec": SPECS.get(each.kind.kind, {})}
-            await client.create(each.kind, body, namespace="shop" if each.kind.namespaced else "")
+        for row in rows:
+            assert row.kind is not None
+            body = {"metadata": {"name": "one"}, "spec": SPECS.get(row.kind.kind, {})}
+            await client.create(row.kind, body, namespace="shop" if row.kind.namespaced else "")
         async with (
             Informers(client) as informers,
             EventRecorder(client, controller="test") as events,
             asyncio.TaskGroup() as tasks,
         ):
             teller = tasks.create_task(UnactedTeller(client, informers, events, SystemClock()).run())
-            assert await told(client, len(rows)) == {each.kind.kind: each.message for each in rows if each.kind}
+            assert await told(client, len(rows)) == {row.kind.kind: row.message for row in rows if row.kind}
             teller.cancel()

@@ -352,7 +352,7 @@ async def test_no_profile_keeps_others_from_being_registered(client: Client) -> 
 
 
 async def _is_registered(client: Client, *names: str) -> bool:
-    found = {each.name for each in (await client.get(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING)).webhooks}
+    found = {webhook.name for webhook in (await client.get(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING)).webhooks}
     return found >= {f"{name}.koordinator.sh" for name in names}
 
 
@@ -620,7 +620,7 @@ async def test_certificates_can_be_kept_in_files(tmp_path: Path) -> None:
         async with admitting(client, options=options):
             await created(client, pod("web", "shop"))
             assert SECRET not in [
-                each.metadata.name for each in await client.list(SECRETS, namespace=NAMESPACE_KOORDINATOR)
+                secret.metadata.name for secret in await client.list(SECRETS, namespace=NAMESPACE_KOORDINATOR)
             ]
         first = (folder / "cert.pem").read_bytes()
         assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}

@@ -26,9 +26,9 @@ def of(explanation: NodeExplanation, resource: str = CPU) -> ResourceExplanation
 
 
 def test_the_lines_come_to_the_result() -> None:
-    for each in told(state(report=base(reclaimable=("1", "1Gi")))).resources:
-        terms = [Term(line.op, line.name, line.amount) for line in each.lines]  # type: ignore[arg-type]
-        assert total(terms) == each.recomputed
+    for resource in told(state(report=base(reclaimable=("1", "1Gi")))).resources:
+        terms = [Term(line.op, line.name, line.amount) for line in resource.lines]  # type: ignore[arg-type]
+        assert total(terms) == resource.recomputed
 
 
 def test_the_lines_are_the_formula() -> None:
@@ -46,14 +46,14 @@ def test_each_pod_says_what_it_counts_and_why() -> None:
     lse = pod("lse", cpu="2", memory="1Gi", qos="LSE")
     report = base(pods={"lse": ("0.5", "1Gi"), "gone": ("1", "1Gi")})
     explanation = told(state(pods=(WEB, API, JOB, FRESH, lse), report=report))
-    found = {each.pod: each for each in explanation.pods}
+    found = {pod.pod: pod for pod in explanation.pods}
     assert (found["default/web"].counted_cpu, found["default/web"].why) == (6200, "")
     assert found["default/fresh"].counted_cpu == 4000
     assert "not measured" in found["default/fresh"].why
     assert (found["default/lse"].counted_cpu, found["default/lse"].used_cpu) == (2000, 500)
     assert found["default/job"].counted_cpu == 0
     assert found["default/gone"].counted_cpu == 1000
-    counted = sum(each.counted_cpu for each in found.values())
+    counted = sum(pod_explanation.counted_cpu for pod_explanation in found.values())
     assert counted == next(line.amount for line in of(explanation).lines if line.name == "pods")
 
 
@@ -72,24 +72,24 @@ def test_each_pod_says_what_it_counts_and_why() -> None:
 def test_why_the_published_figure_is_another(published: str | None, written_ago_s: float | None, words: str) -> None:
     given = state(node(published={CPU: published} if published is not None else {}), report=base())
     written_s = None if written_ago_s is None else NOW_S - written_ago_s
-    found = of(told(given, written_s=written_s))
-    assert found.matches == (words == "")
-    assert words in found.why_different
-    assert bool(found.why_different) == bool(words)
+    resource_explanation = of(told(given, written_s=written_s))
+    assert resource_explanation.matches == (words == "")
+    assert words in resource_explanation.why_different
+    assert bool(resource_explanation.why_different) == bool(words)
 
 
 def test_where_nobody_leads_that_is_the_reason() -> None:
-    found = of(told(state(report=base()), manager="no manager leads"))
-    assert "no manager leads" in found.why_different
+    resource_explanation = of(told(state(report=base()), manager="no manager leads"))
+    assert "no manager leads" in resource_explanation.why_different
 
 
 def test_what_is_stale_is_not_lent_and_said_so() -> None:
     given = told(state(node(published={CPU: "20k"}), report=base(age_s=1000)))
     assert "stale" in given.report.distrusted
-    found = of(given)
-    assert found.recomputed is None
-    assert "stale" in found.why_none
-    assert "taken away" in found.why_different
+    resource_explanation = of(given)
+    assert resource_explanation.recomputed is None
+    assert "stale" in resource_explanation.why_none
+    assert "taken away" in resource_explanation.why_different
 
 
 def test_off_says_where() -> None:
@@ -101,7 +101,7 @@ def test_off_says_where() -> None:
 
 def test_settings_say_where_they_were_set() -> None:
     given = state(node(labels={"node.koordinator.sh/cpu-reclaim-ratio": "0.8"}), report=base())
-    found = {each.field: each for each in told(given, config(memoryReclaimThresholdPercent=70)).settings}
+    found = {setting.field: setting for setting in told(given, config(memoryReclaimThresholdPercent=70)).settings}
     assert (found["cpuReclaimThresholdPercent"].value, found["cpuReclaimThresholdPercent"].set_in) == (
         80,
         "node label node.koordinator.sh/cpu-reclaim-ratio",
@@ -116,7 +116,7 @@ def test_a_clock_that_is_ahead_is_said() -> None:
 
 def test_zones_are_told_with_their_lines() -> None:
     zones = told(state(report=base(), zones=topology())).zones
-    assert [each.zone for each in zones] == ["node-0", "node-1"]
+    assert [zone.zone for zone in zones] == ["node-0", "node-1"]
     assert zones[0].resources[CPU] == 13350
     assert zones[0].lines[CPU][0].amount == 32000
 

@@ -32,7 +32,7 @@ def normalising(**given: Any) -> SloConfig:
 
 
 def found(given: NodeState, slo: SloConfig, plugin: str) -> PluginOutcome:
-    return next(each for each in outcomes(given, slo) if each.plugin == plugin)
+    return next(plugin_outcome for plugin_outcome in outcomes(given, slo) if plugin_outcome.plugin == plugin)
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,12 @@ def test_only_nvidia_has_the_resource_that_stands_for_both() -> None:
 def test_gpu_shared_is_told_by_its_gate() -> None:
     given = state(report=base(), devices=device([_gpu(0), _gpu(1)]))
     plugins = choose(gpu_shared=True)
-    (outcome,) = [each for each in outcomes(given, config(), plugins=plugins) if each.plugin == "GPUDeviceResource"]
-    assert {each.resource: each.amount for each in outcome.figures}["koordinator.sh/gpu.shared"] == 200
+    (outcome,) = [
+        plugin_outcome
+        for plugin_outcome in outcomes(given, config(), plugins=plugins)
+        if plugin_outcome.plugin == "GPUDeviceResource"
+    ]
+    assert {figure.resource: figure.amount for figure in outcome.figures}["koordinator.sh/gpu.shared"] == 200
 
 
 @pytest.mark.parametrize("devices", [None, device([]), device([_gpu(0, health=False)])])

@@ -125,7 +125,7 @@ def test_more_usage_never_lends_more(state: NodeState, slo: SloConfig, data: st.
         pods={
             key: _more(usage, cpu, memory) if data.draw(st.booleans()) else usage for key, usage in metric.pods.items()
         },
-        host=tuple(replace(each, used=_more(each.used, cpu, memory)) for each in metric.host),
+        host=tuple(replace(host_usage, used=_more(host_usage.used, cpu, memory)) for host_usage in metric.host),
     )
     before, after = lent(state, slo), lent(NodeState(state.node, state.pods, more), slo)
     for name in LENT:
@@ -157,8 +157,8 @@ def test_a_report_that_is_dated_far_ahead_lends_nothing(state: NodeState, slo: S
     assert state.metric is not None
     ahead = replace(state.metric, updated_s=NOW_S + ahead_s)
     for heard_s in (None, NOW_S):
-        told = NodeState(state.node, state.pods, ahead, heard_s=heard_s)
-        assert [shown(told, slo, NOW_S).resources[name] for name in LENT] == [None] * 4
+        node_state = NodeState(state.node, state.pods, ahead, heard_s=heard_s)
+        assert [shown(node_state, slo, NOW_S).resources[name] for name in LENT] == [None] * 4
 
 
 @given(states(), configs)

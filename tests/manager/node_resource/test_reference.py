@@ -95,11 +95,11 @@ def test_the_figures_are_koordinators(number: int) -> None:
     lent, middle = zones.calculate(state, settings, NOW_S), mid.calculate(state, settings, NOW_S)
     for figure in (*lent.figures, *middle.figures):
         assert total(figure.terms) == figure.amount
-    assert [each.amount for each in lent.figures] == at_most(case["answer"]["batch"], case["capacity"])
-    assert [each.amount for each in middle.figures] == case["answer"]["mid"]
+    assert [figure.amount for figure in lent.figures] == at_most(case["answer"]["batch"], case["capacity"])
+    assert [figure.amount for figure in middle.figures] == case["answer"]["mid"]
     by_zone = dict(zip(case["answer"]["zones"], _zone_amounts(case), strict=False))
     wanted = {name: at_most(found, by_zone[name]) for name, found in case["answer"]["zones"].items()}
-    assert {name: [each.amount for each in found] for name, found in lent.zones.items()} == wanted
+    assert {name: [figure.amount for figure in zone] for name, zone in lent.zones.items()} == wanted
 
 
 def at_most(answer: list[int], has: Sequence[int]) -> list[int]:

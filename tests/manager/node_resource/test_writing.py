@@ -182,8 +182,8 @@ def test_what_wavering_usage_explains_waits_and_a_real_change_does_not() -> None
         assert is_beyond(published, wanted, 0.1)
         facts = replace(given.node, allocatable={**given.node.allocatable, CPU: published})
         seen = NodeState(facts, given.pods, given.metric)
-        (found,) = [each for each in written(seen).comparisons if each.resource == CPU]
-        assert found.beyond == is_written, published
+        (comparison,) = [comparison for comparison in written(seen).comparisons if comparison.resource == CPU]
+        assert comparison.beyond == is_written, published
 
 
 def test_a_new_request_is_taken_back_at_once_where_requests_decide() -> None:
@@ -226,7 +226,7 @@ def test_a_figure_that_falls_to_zero_never_waits() -> None:
 
 
 def beyond(decision: WriteDecision, resource: str) -> bool:
-    (found,) = [each.beyond for each in decision.comparisons if each.resource == resource]
+    (found,) = [comparison.beyond for comparison in decision.comparisons if comparison.resource == resource]
     return found
 
 
@@ -255,7 +255,7 @@ def test_zones_are_written_whole_and_only_when_they_change_enough() -> None:
     assert patch is not None
     assert patch["metadata"]["resourceVersion"] == "7"
     zones = tuple(patch["zones"])
-    assert [each.name for each in zones[0].resources] == ["cpu", CPU, MEMORY, "memory"]
+    assert [resource.name for resource in zones[0].resources] == ["cpu", CPU, MEMORY, "memory"]
     done = replace(given, zones=zones)
     assert zone_changes(done, wanted, 0.1) is None
     assert zone_changes(done, {**wanted, "node-0": {CPU: 14900, MEMORY: 7}}, 0.1) is None
@@ -272,7 +272,7 @@ def test_a_zone_without_a_result_has_nothing_left_and_none_at_all_leaves_them_al
     assert zone_changes(done, {}, 0.1) is None
     emptied = zone_changes(done, {"node-0": {CPU: 1000}}, 0.1)
     assert emptied is not None
-    assert [each.available for each in emptied["zones"][1].resources if each.name == CPU] == ["0"]
+    assert [resource.available for resource in emptied["zones"][1].resources if resource.name == CPU] == ["0"]
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ def test_a_third_party_that_holds_less_than_nothing_brings_kubernetes_nothing() 
     shown = prepared(state(node(annotations=claimed("-1000")), report=base(), zones=topology()), config())
     assert shown.resources[CPU] == 26700
     assert sum(zone[CPU] or 0 for zone in shown.zones.values()) <= 26700
-    (note,) = (each for each in shown.notes if "thirdPartyAllocations" in each)
+    (note,) = (note for note in shown.notes if "thirdPartyAllocations" in note)
     assert note == f"thirdPartyAllocations: hadoop-yarn holds -1000 {CPU} (it counts as 0)"
 
 

@@ -44,8 +44,8 @@ def heard(
 
 def after(known: Known, learnt_from: list[Heard], now_s: float) -> dict[Key, InterferencePairStatus]:
     """What is stored once the manager has written."""
-    found = learn(known, learnt_from, now_s)
-    return {key: each for key, each in {**known, **found.put}.items() if key not in found.gone}
+    learnt = learn(known, learnt_from, now_s)
+    return {key: each for key, each in {**known, **learnt.put}.items() if key not in learnt.gone}
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_blame_that_makes_no_sense_is_passed_over(told: object) -> None:
 
 
 def test_a_blame_is_read_and_one_pod_cannot_tell_many() -> None:
-    assert [(str(each.victim), str(each.culprit)) for each in blamed([GOOD])] == [
+    assert [(str(blame.victim), str(blame.culprit)) for blame in blamed([GOOD])] == [
         ("shop/deployment/web", "batch/job/build")
     ]
     assert len(blamed([GOOD] * 100)) == 8

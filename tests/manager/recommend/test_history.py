@@ -48,20 +48,20 @@ def node_of(memory: int) -> Callable[[str], int]:
 
 
 def told(made: ContainerHistory) -> ContainerTarget:
-    found = made.recommended()
-    assert found is not None
-    return found
+    container_target = made.recommended()
+    assert container_target is not None
+    return container_target
 
 
 class TestTargets:
     def test_cpu_is_p95_and_memory_the_peak_each_with_15_percent_more(self) -> None:
         made = measured(30)
         made.add(400, 3 * GIB, T0 + 31 * HOUR_S)
-        found = told(made)
+        container_target = told(made)
         # The end of the bucket of 400m: 25 * (1.05^13 - 1) / 0.05 = 442.8, x 1.15.
-        assert found.target.cpu_milli == 510
-        assert 3 * GIB * 1.15 <= found.target.memory_bytes <= 3 * GIB * 1.15 * 1.05 + 6 * MIB
-        assert found.target.memory_bytes % MIB == 0
+        assert container_target.target.cpu_milli == 510
+        assert 3 * GIB * 1.15 <= container_target.target.memory_bytes <= 3 * GIB * 1.15 * 1.05 + 6 * MIB
+        assert container_target.target.memory_bytes % MIB == 0
 
     def test_one_sample_in_a_hundred_moves_the_upper_bound_and_not_the_target_of_cpu(self) -> None:
         calm, spiky = measured(48), measured(48)
@@ -91,18 +91,22 @@ class TestTargets:
         made = ContainerHistory.new()
         for hour, (cpu, memory) in enumerate(used):
             made.add(cpu, memory, T0 + hour * HOUR_S)
-        found = told(made)
+        container_target = told(made)
         for resource in (0, 1):
-            assert found.lower[resource] <= found.target[resource] <= found.upper[resource]
-        assert found.target.memory_bytes >= max(memory for _, memory in used) * 1.15
+            assert (
+                container_target.lower[resource]
+                <= container_target.target[resource]
+                <= container_target.upper[resource]
+            )
+        assert container_target.target.memory_bytes >= max(memory for _, memory in used) * 1.15
 
     def test_each_hour_is_judged_by_the_target_it_began_with(self) -> None:
         made = measured(30)
         measured(1, cpu=2000, from_h=30, made=made)
         measured(2, from_h=31, made=made)
-        found = told(made)
-        assert found.under_hours == 1
-        assert found.judged_hours == 8, "hours 24 to 31; the one under way is not"
+        container_target = told(made)
+        assert container_target.under_hours == 1
+        assert container_target.judged_hours == 8, "hours 24 to 31; the one under way is not"
 
     def test_old_peaks_of_memory_are_forgotten_after_two_weeks(self) -> None:
         made = measured(1, memory=30 * GIB)
@@ -139,7 +143,7 @@ class TestKills:
         pod = builders.pod("web-1", memory_limit="512Mi")
         pod["status"]["containerStatuses"] = [{"name": "main", "lastState": ended, "state": {"running": {}}}]
         facts = pod_facts(msgspec.json.encode(pod))
-        assert [each.container for each in facts.kills] == ["main"]
+        assert [kill.container for kill in facts.kills] == ["main"]
         histories = {"main": measured(30, memory=500 * MIB)}
         count_kills(histories, [facts], node_of(64 * GIB), AFTER)
         assert told(histories["main"]).target.memory_bytes >= int(512 * MIB * 1.2 * 1.15)
@@ -204,7 +208,7 @@ class TestStatus:
         return builders.facts(name, revision=revision)
 
     def problems(self, status: RecommendationStatus) -> list[str]:
-        return [each.type for each in status.conditions]
+        return [condition.type for condition in status.conditions]
 
     def test_two_templates_side_by_side_are_a_roll_out(self) -> None:
         assert is_settled([self.web("a"), self.web("b")])

@@ -30,9 +30,9 @@ def measured(
 
 
 def told(made: ContainerHistory) -> ContainerTarget:
-    found = made.recommended()
-    assert found is not None
-    return found
+    container_target = made.recommended()
+    assert container_target is not None
+    return container_target
 
 
 def killed(limit: int, at_s: float, name: str = "web-1") -> PodFacts:
@@ -83,9 +83,9 @@ class TestKills:
 class TestPauses:
     def test_a_workload_that_was_at_zero_for_weeks_is_not_judged_by_its_first_minute(self) -> None:
         before = measured(7 * DAY, cpu=4000, memory=8 * GIB)
-        known = told(before).target
+        amounts = told(before).target
         before.add(30, 50 * MIB, T0 + 60 * DAY * HOUR_S)
-        assert told(before).target == known
+        assert told(before).target == amounts
 
     def test_it_fades_by_hours_that_were_measured(self) -> None:
         made = measured(7 * DAY, cpu=4000, memory=8 * GIB)
@@ -95,10 +95,10 @@ class TestPauses:
 
     def test_a_clock_that_is_a_year_ahead_for_a_minute_costs_no_history(self) -> None:
         made = measured(7 * DAY, cpu=4000, memory=8 * GIB)
-        known = told(made).target
+        amounts = told(made).target
         made.add(30, MIB, T0 + 365 * DAY * HOUR_S)
         made.add(30, MIB, T0 + 7 * DAY * HOUR_S)
-        assert told(made).target == known
+        assert told(made).target == amounts
 
     def test_a_clock_that_wavers_at_the_full_hour_makes_no_history(self) -> None:
         made = ContainerHistory.new()
@@ -110,9 +110,9 @@ class TestPauses:
 
 class TestAmounts:
     def test_who_used_nothing_still_requests_something(self) -> None:
-        found = told(measured(30, cpu=0, memory=0))
-        assert found.target == Amounts(29, 6 * MIB), "25 milli-cores and 5 MiB, x 1.15"
-        assert found.lower <= found.target <= found.upper
+        container_target = told(measured(30, cpu=0, memory=0))
+        assert container_target.target == Amounts(29, 6 * MIB), "25 milli-cores and 5 MiB, x 1.15"
+        assert container_target.lower <= container_target.target <= container_target.upper
 
     def test_no_target_is_above_what_the_largest_node_can_give(self) -> None:
         histories = {"main": measured(30, cpu=31_000, memory=60 * GIB)}
@@ -128,9 +128,12 @@ class TestAmounts:
             measured(30).kept(), hours=1 << 62, hour=1 << 62, peak=1 << 62, judged=-4, under=1 << 62, oom_s=1e300
         )
         made = measured(2, from_h=30, made=ContainerHistory.restored(kept))
-        found = told(made)
-        assert (found.confidence, found.judged_hours >= found.under_hours >= 0) == (100, True)
-        assert found.hours < 1 << 31
+        container_target = told(made)
+        assert (container_target.confidence, container_target.judged_hours >= container_target.under_hours >= 0) == (
+            100,
+            True,
+        )
+        assert container_target.hours < 1 << 31
         kills(made, killed(8 * GIB, T0 + 32 * HOUR_S), now_s=T0 + 32 * HOUR_S)
         assert told(made).target.memory_bytes >= 8 * GIB * 1.2 * 1.15
 
@@ -197,12 +200,18 @@ class TestContainers:
             },
         }
         report = usage_report(convert(NodeMetric, metric), lambda key: pod)
-        assert [(each.container, each.used.cpu_milli) for each in report.usage] == [("main", 300), ("mesh", 200)]
+        assert [(container_usage.container, container_usage.used.cpu_milli) for container_usage in report.usage] == [
+            ("main", 300),
+            ("mesh", 200),
+        ]
 
     def test_a_sidecar_that_was_killed_counts_and_other_init_containers_are_not_containers(self) -> None:
         pod = self.with_sidecar()
-        assert [(each.name, each.is_sidecar) for each in pod.containers] == [("main", False), ("mesh", True)]
-        assert [each.container for each in pod.kills] == ["mesh"]
+        assert [(container.name, container.is_sidecar) for container in pod.containers] == [
+            ("main", False),
+            ("mesh", True),
+        ]
+        assert [kill.container for kill in pod.kills] == ["mesh"]
 
     @pytest.mark.parametrize("band", ["batch", "mid"])
     def test_what_a_pod_of_a_lower_band_requests_is_its_cpu_and_memory(self, band: str) -> None:
@@ -219,4 +228,4 @@ class TestContainers:
         raw["status"] = {"phase": "Failed", "containerStatuses": [{"name": "main", "state": ended}]}
         pod = pod_facts(msgspec.json.encode(raw))
         assert pod.has_failed
-        assert [each.container for each in pod.kills] == ["main"]
+        assert [kill.container for kill in pod.kills] == ["main"]

@@ -30,13 +30,15 @@ def report(usage: Any, *, extensions: Any = None, containers: tuple[str, ...] = 
 
 
 def test_a_pod_with_one_container_uses_what_that_does() -> None:
-    assert [each[1:] for each in report({"cpu": "250m", "memory": "64Mi"}).usage] == [("main", Amounts(250, 64 * MIB))]
+    assert [container_usage[1:] for container_usage in report({"cpu": "250m", "memory": "64Mi"}).usage] == [
+        ("main", Amounts(250, 64 * MIB))
+    ]
 
 
 def test_of_several_containers_only_what_is_told_of_each_counts() -> None:
     told = {"containers": {"main": {"cpu": "1", "memory": "1Mi"}, "gone": {"cpu": "1", "memory": "1Mi"}}}
     found = report({"cpu": "2", "memory": "2Mi"}, extensions=told, containers=("main", "proxy"))
-    assert [each.container for each in found.usage] == ["main"]
+    assert [container_usage.container for container_usage in found.usage] == ["main"]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from tests.minicluster.apiserver.test_serving import tls
 
 TOKENS: Final = {"root": UserInfo("root", groups=(MASTERS,)), "one": UserInfo("one")}
 PLACES: Final = ("x/a", "x/b", "y/a", "y/b")
-SECRETS: Final = next(each for each in builtin_resources() if each.plural == "secrets")
+SECRETS: Final = next(resource for resource in builtin_resources() if resource.plural == "secrets")
 
 ROOTS: Final = (
     "/api/v1/", "/api/v1/watch/", "//api/v1/", "/api//v1/", "/api/v1//", "/./api/v1/", "/livez/../api/v1/",
@@ -133,7 +133,7 @@ async def test_a_user_of_one_secret_sees_and_changes_no_other_however_it_asks(tm
     assert not shown
     assert {p: after.get(p) for p in PLACES[1:]} == {p: before[p] for p in PLACES[1:]}
     assert sum("[x/a]" in answer for *_, answer in answers) > 10, "what is allowed is served"
-    assert not [each for each in answers if " 500 " in each[2].partition("\r\n")[0]]
+    assert not [answer for answer in answers if " 500 " in answer[2].partition("\r\n")[0]]
 
 
 def encoded(value: object) -> bytes:
@@ -185,5 +185,5 @@ def test_whatever_is_about_a_name_selects_nothing_else(
     except StatusError:
         return
     fields = {"metadata.name": other, "metadata.namespace": "x", "type": "Opaque"}
-    found = Entry(f"x/{other}", 1, b"", Index({}, fields, ""))
-    assert other == info.name or not wanted.matches(found)
+    entry = Entry(f"x/{other}", 1, b"", Index({}, fields, ""))
+    assert other == info.name or not wanted.matches(entry)

@@ -19,7 +19,7 @@ YEAR = dt.timedelta(days=365)
 
 def subject(pem: bytes) -> tuple[str, list[str]]:
     name = x509.load_pem_x509_certificate(pem).subject
-    groups = [str(each.value) for each in name.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+    groups = [str(name_attribute.value) for name_attribute in name.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
     return str(name.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value), groups
 
 

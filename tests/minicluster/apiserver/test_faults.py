@@ -84,13 +84,13 @@ async def read_back(server: ServerProcess, name: str, up: asyncio.Event) -> str 
 
 
 async def test_nothing_acknowledged_is_lost_by_kills_amid_2000_writes_and_informers_agree(tmp_path: Path) -> None:
-    known, up = Acknowledged(), asyncio.Event()
+    acknowledged, up = Acknowledged(), asyncio.Event()
     with ServerProcess(tmp_path / "data") as server:
         up.set()
 
         async def reaper() -> None:
             for writes in KILLS_AFTER:
-                await eventually(partial(known.reached, writes))
+                await eventually(partial(acknowledged.reached, writes))
                 up.clear()
                 server.kill()
                 await asyncio.to_thread(server.start)
@@ -101,9 +101,11 @@ async def test_nothing_acknowledged_is_lost_by_kills_amid_2000_writes_and_inform
                 Informer[ConfigMap](kube, CONFIG_MAPS, namespace="default", watch_list=each) for each in (True, False)
             ]
             following = [asyncio.create_task(informer.run()) for informer in informers]
-            await asyncio.gather(reaper(), *(write_on(server, writer, known, up) for writer in range(WRITERS)))
+            await asyncio.gather(reaper(), *(write_on(server, writer, acknowledged, up) for writer in range(WRITERS)))
             client = await Client.connect(server)
-            assert await client.values() == {name: value for name, value in known.values.items() if value is not None}
+            assert await client.values() == {
+                name: value for name, value in acknowledged.values.items() if value is not None
+            }
             _, listed = await client.get(MAPS)
             exact = {f"default/{i['metadata']['name']}": i["metadata"]["resourceVersion"] for i in listed["items"]}
             for informer in informers:
@@ -111,12 +113,12 @@ async def test_nothing_acknowledged_is_lost_by_kills_amid_2000_writes_and_inform
             for task in following:
                 task.cancel()
             await asyncio.gather(*following, return_exceptions=True)
-        assert known.unsure <= len(KILLS_AFTER) * WRITERS
+        assert acknowledged.unsure <= len(KILLS_AFTER) * WRITERS
 
 
 async def agrees(informer: Informer[ConfigMap], exact: dict[str, str]) -> None:
     def are_same() -> bool:
-        held = {key: found.metadata.resource_version for key in exact if (found := informer.get(key))}
+        held = {key: config_map.metadata.resource_version for key in exact if (config_map := informer.get(key))}
         return held == exact and len(informer) == len(exact)
 
     await eventually(are_same)

@@ -91,7 +91,10 @@ def gadgets(kubeconfig: Path) -> None:
 
 
 def _established(definition: Any) -> bool:
-    return any(each.type == "Established" and each.status == "True" for each in definition.status.conditions or ())
+    return any(
+        condition.type == "Established" and condition.status == "True"
+        for condition in definition.status.conditions or ()
+    )
 
 
 class TestTheOfficialClient:

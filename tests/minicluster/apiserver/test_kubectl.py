@@ -242,7 +242,7 @@ spec:
 
 def recommended(shop: Shop, targets: dict[str, dict[str, str]]) -> str:
     """The patch for the stored Deployment, where that is recommended for its containers."""
-    statuses = [{"containerName": name, "resources": each} for name, each in targets.items()]
+    statuses = [{"containerName": name, "resources": target} for name, target in targets.items()]
     told = {
         "apiVersion": "analysis.koordinator.sh/v1alpha1",
         "kind": "Recommendation",
@@ -251,8 +251,8 @@ def recommended(shop: Shop, targets: dict[str, dict[str, str]]) -> str:
         "status": {"podStatus": {"containerStatuses": statuses}},
     }
     stored = shop.kubectl("get", "deployment", "two", "-o", "json")
-    found = parse(f"{json.dumps(told)}\n---\n{stored}", "two")
-    items = patch(found.of(kinds.RECOMMENDATIONS), advice(found)).items
+    manifests = parse(f"{json.dumps(told)}\n---\n{stored}", "two")
+    items = patch(manifests.of(kinds.RECOMMENDATIONS), advice(manifests)).items
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
 
 

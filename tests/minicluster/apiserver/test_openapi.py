@@ -54,7 +54,7 @@ def test_kubectl_finds_every_kind_by_the_path_of_its_collection(documents: dict[
         within = f"/{root}/namespaces/{{namespace}}" if resource.namespaced else f"/{root}"
         operations = documents[root]["paths"][f"{within}/{resource.plural}"]
         kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-        assert all(each["x-kubernetes-group-version-kind"] == kind for each in operations.values())
+        assert all(operation["x-kubernetes-group-version-kind"] == kind for operation in operations.values())
         schemas_ = documents[root]["components"]["schemas"].values()
         assert any(kind in each.get("x-kubernetes-group-version-kind", ()) for each in schemas_)
 

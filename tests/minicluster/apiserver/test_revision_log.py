@@ -46,7 +46,7 @@ def log(tmp_path: Path) -> Iterator[RevisionLog]:
 def test_a_row_is_live_until_replaced_or_deleted(log: RevisionLog) -> None:
     append(log, row(1, "pods/a"), row(2, "pods/b"), row(3, "pods/c"))
     append(log, row(4, "pods/b", 2), row(5, "pods/c", 3, deleted=True))
-    assert [each.rev for each in log.live()] == [1, 4]
+    assert [row.rev for row in log.live()] == [1, 4]
 
 
 def test_the_past_of_a_collection_is_read_with_what_each_row_replaced(log: RevisionLog) -> None:
@@ -60,10 +60,10 @@ def test_the_past_of_a_collection_is_read_with_what_each_row_replaced(log: Revis
 def test_a_collection_is_read_as_it_was(log: RevisionLog) -> None:
     append(log, row(1, "pods/a"), row(2, "pods/b"), row(3, "pods/a", 1), row(4, "pods/b", 2, deleted=True))
     append(log, row(5, "pods/b"), row(6, "podsets/a"))
-    at = {rev: [each.rev for each in log.at(rev, "pods/", "")] for rev in range(7)}
+    at = {rev: [row.rev for row in log.at(rev, "pods/", "")] for rev in range(7)}
     assert at == {0: [], 1: [1], 2: [1, 2], 3: [3, 2], 4: [3], 5: [3, 5], 6: [3, 5]}
-    assert [each.rev for each in log.at(5, "pods/", "pods/a")] == [5]
-    assert [each.rev for each in log.at(5, "pods/", "", 1)] == [3]
+    assert [row.rev for row in log.at(5, "pods/", "pods/a")] == [5]
+    assert [row.rev for row in log.at(5, "pods/", "", 1)] == [3]
 
 
 @pytest.mark.parametrize("size", [2, 64, 65, 200])
@@ -72,9 +72,9 @@ def test_a_group_with_a_revision_that_exists_is_refused_whole(log: RevisionLog, 
     others = [row(rev, f"pods/{rev}") for rev in range(2, size + 1)]
     with pytest.raises(sqlite3.IntegrityError):
         append(log, *others, row(1, "pods/c"))
-    assert [each.rev for each in log.live()] == [1]
+    assert [row.rev for row in log.live()] == [1]
     append(log, *others)
-    assert [each.rev for each in log.live()] == [*range(1, size + 1)]
+    assert [row.rev for row in log.live()] == [*range(1, size + 1)]
 
 
 @given(
@@ -102,7 +102,7 @@ def test_compaction_forgets_the_past_and_nothing_else(
                 then: dict[str, Row] = {}
                 for each in rows[:rev]:
                     then[each.key] = each
-                expected = sorted(each for each in then.values() if not each.deleted)
+                expected = sorted(row for row in then.values() if not row.deleted)
                 assert sorted(log.at(rev, "pods/", "")) == expected
             events = log.since(horizon, len(rows), "pods")
             assert [new for new, _ in events] == rows[horizon:]
@@ -110,7 +110,7 @@ def test_compaction_forgets_the_past_and_nothing_else(
             kept = log._db.execute("SELECT COUNT(*) FROM revision").fetchone()[0]
             assert kept <= len(log.at(horizon, "pods/", "")) + len(rows) - horizon
     with closing(RevisionLog(directory)) as log:
-        assert {each.key[5:]: each.rev for each in log.live()} == newest
+        assert {row.key[5:]: row.rev for row in log.live()} == newest
         assert log.revision() == len(rows)
     shutil.rmtree(directory)
 
@@ -131,7 +131,7 @@ def test_a_compaction_that_fails_forgets_nothing(log: RevisionLog) -> None:
         log.compact(2)
     assert log.compacted() == 0
     append(log, row(3, "pods/b"))
-    assert [each.rev for each in log.at(1, "pods/", "")] == [1]
+    assert [row.rev for row in log.at(1, "pods/", "")] == [1]
 
 
 def test_the_files_are_for_their_owner_alone(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def _reopened(directory: Path, database: bytes, wal: bytes) -> list[int]:
     (directory / "store.sqlite").write_bytes(database)
     (directory / "store.sqlite-wal").write_bytes(wal)
     with closing(RevisionLog(directory, "fast")) as log:
-        found = [each.rev for each in log.live()]
+        found = [row.rev for row in log.live()]
         assert log.revision() == (found[-1] if found else 0)
         return found
 

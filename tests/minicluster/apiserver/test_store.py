@@ -361,9 +361,9 @@ class StoreModel(RuleBasedStateMachine):
                 if event.type == "DELETED":
                     del then[event.key]
         expected = [(key, then[key]) for key in sorted(then) if key.startswith(prefix) and key > start_after]
-        found = self.do(collection.entries_at(rev, prefix, start_after, limit))
-        assert [(entry.key, entry.rev) for entry in found] == expected[: limit or None]
-        assert [entry.value for entry in found] == [f"{entry.key}@{entry.rev}".encode() for entry in found]
+        entries = self.do(collection.entries_at(rev, prefix, start_after, limit))
+        assert [(entry.key, entry.rev) for entry in entries] == expected[: limit or None]
+        assert [entry.value for entry in entries] == [f"{entry.key}@{entry.rev}".encode() for entry in entries]
         assert self.do(collection.count_at(rev, prefix, start_after)) == len(expected)
 
     @invariant()
@@ -394,8 +394,8 @@ async def test_nothing_is_visible_before_it_is_on_disk(tmp_path: Path) -> None:
         await put(pods, "a/1")
         gate = Gate(store)
         gate.close()
-        told: list[Change] = []
-        pods.listeners.append(told.append)
+        changes: list[Change] = []
+        pods.listeners.append(changes.append)
         _, watcher = await pods.watch(store.revision, everything)
         writes = [asyncio.create_task(put(pods, key)) for key in ("a/1", "a/2")]
         await eventually(lambda: gate.is_holding)
@@ -405,11 +405,11 @@ async def test_nothing_is_visible_before_it_is_on_disk(tmp_path: Path) -> None:
         assert (head.rev, entry.rev, store.revision) == (2, 1, 1)
         assert pods.get("a/2") is None
         assert [e.key for e in pods.entries()] == ["a/1"]
-        assert (await watcher.batch(0), told, [w.done() for w in writes]) == ([], [], [False, False])
+        assert (await watcher.batch(0), changes, [w.done() for w in writes]) == ([], [], [False, False])
         assert not await store.reached(2, 0.01)
         gate.open()
         assert await asyncio.gather(*writes) == [2, 3]
-        assert [e.rev for e in await watcher.batch(1)] == [e.rev for e in told] == [2, 3]
+        assert [e.rev for e in await watcher.batch(1)] == [e.rev for e in changes] == [2, 3]
 
 
 async def test_writes_that_came_meanwhile_share_one_commit(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from koord_minicluster.apiserver.patch import json_patch, managed_fields, merge_
 from koord_minicluster.apiserver.status import StatusError
 from tests.minicluster.apiserver.test_serving import CONFIG_MAPS, Client, served
 
-RESOURCES: Final = {each.collection: each for each in builtin_resources()}
+RESOURCES: Final = {resource.collection: resource for resource in builtin_resources()}
 MAPS, PODS = RESOURCES["configmaps"], RESOURCES["pods"]
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 NOW: Final = "2026-01-01T00:00:00Z"

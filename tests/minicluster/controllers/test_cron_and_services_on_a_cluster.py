@@ -63,7 +63,7 @@ async def test_a_cron_job_runs_each_time_once_though_its_controller_is_restarted
         await client.create(CRON_JOBS, given, namespace="shop")
 
         async def names() -> list[str]:
-            return [each.metadata.name for each in await client.list(JOBS, namespace="shop")]
+            return [job.metadata.name for job in await client.list(JOBS, namespace="shop")]
 
         async def are_two_pods() -> bool:
             return len(await client.list(PODS, namespace="shop")) == 2
@@ -82,7 +82,7 @@ async def test_a_cron_job_runs_each_time_once_though_its_controller_is_restarted
         assert before[0] in after
         status = (await client.get(CRON_JOBS, "tick", namespace="shop")).status
         assert status.last_schedule_time is not None
-        assert {each.name for each in status.active} == set(after)
+        assert {reference.name for reference in status.active} == set(after)
         made = await client.list(PODS, namespace="shop")
         live = [json.loads(await client.get_bytes(PODS, p.metadata.name, namespace="shop")) for p in made]
     first_s = int(before[0].rpartition("-")[2]) * 60
@@ -101,11 +101,11 @@ async def test_a_service_has_slices_while_it_is_there(tmp_path: Path) -> None:
 
         async def addresses() -> list[str]:
             slices = await client.list(ENDPOINT_SLICES, namespace="shop")
-            return sorted(a for each in slices for e in each.endpoints if e.conditions.ready for a in e.addresses)
+            return sorted(a for slice_ in slices for e in slice_.endpoints if e.conditions.ready for a in e.addresses)
 
         await eventually(_is(addresses, ["10.1.0.1", "10.1.0.2"]))
-        (found,) = await client.list(ENDPOINT_SLICES, namespace="shop")
-        assert [(port.name, port.port) for port in found.ports] == [("http", 8080)]
+        (endpoint_slice,) = await client.list(ENDPOINT_SLICES, namespace="shop")
+        assert [(port.name, port.port) for port in endpoint_slice.ports] == [("http", 8080)]
         await client.delete(PODS, "web-1", namespace="shop", grace_s=0)
         await eventually(_is(addresses, ["10.1.0.2"]))
         await client.delete(SERVICES, "web", namespace="shop")
@@ -133,7 +133,9 @@ async def test_kubectl_describes_the_endpoints_of_a_service(tmp_path: Path) -> N
         await _with_service(client)
 
         async def has_slices() -> bool:
-            return any(each.endpoints for each in await client.list(ENDPOINT_SLICES, namespace="shop"))
+            return any(
+                endpoint_slice.endpoints for endpoint_slice in await client.list(ENDPOINT_SLICES, namespace="shop")
+            )
 
         await eventually(has_slices)
         command = [str(find_binary("kubectl")), "--kubeconfig", str(tmp_path / "kubeconfig"), "-n", "shop"]

@@ -34,7 +34,7 @@ def pod(number: int, port: int = 8080, ready: bool = True, **meta: Any) -> Pod:
 
 def carried_out(actions: list[Action], slices: list[EndpointSlice]) -> list[EndpointSlice]:
     """The slices after the actions, as an API server would have them."""
-    known: dict[str, Any] = {each.metadata.name: ENDPOINT_SLICES.manifest(each) for each in slices}
+    known: dict[str, Any] = {slice_.metadata.name: ENDPOINT_SLICES.manifest(slice_) for slice_ in slices}
     for action in actions:
         if isinstance(action, Create):
             name = f"web-{len(known)}"
@@ -53,49 +53,52 @@ def settled(given: Service, pods: list[Pod], slices: list[EndpointSlice] | None 
 
 
 def test_a_slice_has_addresses_ports_and_owner_of_the_service() -> None:
-    (found,) = settled(service(HTTP), [pod(1)])
-    assert found.address_type == "IPv4"
-    assert [(port.name, port.port, port.protocol) for port in found.ports] == [("http", 8080, "TCP")]
-    (endpoint,) = found.endpoints
+    (endpoint_slice,) = settled(service(HTTP), [pod(1)])
+    assert endpoint_slice.address_type == "IPv4"
+    assert [(port.name, port.port, port.protocol) for port in endpoint_slice.ports] == [("http", 8080, "TCP")]
+    (endpoint,) = endpoint_slice.endpoints
     assert (endpoint.addresses, endpoint.node_name, endpoint.zone) == (("10.1.0.2",), "n1", "east")
     assert endpoint.target_ref is not None
     assert (endpoint.target_ref.kind, endpoint.target_ref.name) == ("Pod", "web-001")
-    labels = found.metadata.labels
+    labels = endpoint_slice.metadata.labels
     assert labels["kubernetes.io/service-name"] == "web"
     assert labels["team"] == "a"
-    assert found.metadata.controller is not None
-    assert (found.metadata.controller.kind, found.metadata.controller.uid) == ("Service", "s")
+    assert endpoint_slice.metadata.controller is not None
+    assert (endpoint_slice.metadata.controller.kind, endpoint_slice.metadata.controller.uid) == ("Service", "s")
 
 
 def test_conditions_tell_ready_serving_and_terminating_apart() -> None:
     gone: dict[str, Any] = {"deletionTimestamp": "2026-11-15T04:00:00Z"}
     pods = [pod(1), pod(2, ready=False), pod(3, **gone), pod(4, ready=False, **gone)]
-    (found,) = settled(service(HTTP), pods)
-    told = [(each.conditions.ready, each.conditions.serving, each.conditions.terminating) for each in found.endpoints]
+    (endpoint_slice,) = settled(service(HTTP), pods)
+    told = [
+        (endpoint.conditions.ready, endpoint.conditions.serving, endpoint.conditions.terminating)
+        for endpoint in endpoint_slice.endpoints
+    ]
     assert told == [(True, True, False), (False, False, False), (False, True, True), (False, False, True)]
     (published,) = settled(service(HTTP, publishNotReadyAddresses=True), pods)
-    assert [each.conditions.ready for each in published.endpoints] == [True] * 4
+    assert [endpoint.conditions.ready for endpoint in published.endpoints] == [True] * 4
 
 
 def test_a_named_port_has_the_number_that_each_pod_gives_it() -> None:
     slices = settled(service(HTTP, {"name": "raw", "port": 9, "targetPort": 99}), [pod(1), pod(2, port=8081), pod(3)])
-    found = {tuple(port.port for port in each.ports): len(each.endpoints) for each in slices}
+    found = {tuple(port.port for port in slice_.ports): len(slice_.endpoints) for slice_ in slices}
     assert found == {(8080, 99): 2, (8081, 99): 1}
 
 
 def test_a_headless_service_says_so_and_needs_no_ports() -> None:
-    (found,) = settled(service(clusterIP="None"), [pod(1)])
-    assert "service.kubernetes.io/headless" in found.metadata.labels
-    assert found.ports == ()
-    assert len(found.endpoints) == 1
+    (endpoint_slice,) = settled(service(clusterIP="None"), [pod(1)])
+    assert "service.kubernetes.io/headless" in endpoint_slice.metadata.labels
+    assert endpoint_slice.ports == ()
+    assert len(endpoint_slice.endpoints) == 1
 
 
 def test_pods_of_others_without_address_or_at_their_end_are_no_endpoints() -> None:
     other = pod(1, labels={"app": "db"})
     ended = convert(PODS.type, {**PODS.manifest(pod(2)), "status": {"phase": "Succeeded", "podIP": "10.1.0.9"}})
     pending = convert(PODS.type, {**PODS.manifest(pod(3)), "status": {}})
-    (found,) = settled(service(HTTP), [other, ended, pending])
-    assert found.endpoints == ()
+    (endpoint_slice,) = settled(service(HTTP), [other, ended, pending])
+    assert endpoint_slice.endpoints == ()
 
 
 def test_services_without_selector_or_with_an_external_name_are_left_alone() -> None:
@@ -110,12 +113,12 @@ def test_services_without_selector_or_with_an_external_name_are_left_alone() -> 
 def test_slices_hold_a_hundred_and_a_change_of_one_pod_writes_one_slice() -> None:
     pods = [pod(i) for i in range(2 * MOST + 5)]
     slices = settled(service(HTTP), pods)
-    assert sorted(len(each.endpoints) for each in slices) == [5, MOST, MOST]
+    assert sorted(len(slice_.endpoints) for slice_ in slices) == [5, MOST, MOST]
     without = [each for each in pods if each.metadata.name != "web-042"]
     actions = decide(service(HTTP), without, {"n1": "east"}, slices)
     assert [type(action) for action in actions] == [Patch]
     after = settled(service(HTTP), [*without, pod(900)], carried_out(actions, slices))
-    assert sum(len(each.endpoints) for each in after) == len(pods)
+    assert sum(len(endpoint_slice.endpoints) for endpoint_slice in after) == len(pods)
     assert len(after) == 3, "room in a slice is filled first"
 
 

@@ -25,10 +25,10 @@ async def test_every_namespace_knows_whom_to_trust(plane: Plane) -> None:
 
         async def published() -> bool:
             try:
-                found = await client.get(CONFIG_MAPS, "kube-root-ca.crt", namespace=namespace)
+                config_map = await client.get(CONFIG_MAPS, "kube-root-ca.crt", namespace=namespace)
             except NotFound:
                 return False
-            return dict(found.data) == {"ca.crt": trusted}
+            return dict(config_map.data) == {"ca.crt": trusted}
 
         await eventually(published)
         await client.patch(CONFIG_MAPS, "kube-root-ca.crt", {"data": {"more": "x"}}, namespace=namespace, type="merge")
@@ -46,7 +46,7 @@ async def test_gathered_roles_have_the_rules_of_those_they_select(plane: Plane) 
 
         async def gathered(wanted: bool) -> bool:
             view = await client.get(CLUSTER_ROLES, "view")
-            return any("example.com" in each.api_groups for each in view.rules) is wanted
+            return any("example.com" in rule.api_groups for rule in view.rules) is wanted
 
         async def there() -> bool:
             return await gathered(True)

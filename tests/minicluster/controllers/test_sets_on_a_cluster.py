@@ -160,7 +160,7 @@ async def test_a_class_of_volume_attributes_goes_when_its_last_user_has(plane: P
         await client.delete(CLASSES, namespace)
 
         async def gone() -> bool:
-            return namespace not in {each.metadata.name for each in await client.list(CLASSES)}
+            return namespace not in {class_.metadata.name for class_ in await client.list(CLASSES)}
 
         await always(lambda: client.get(CLASSES, namespace), 0.3)
         await client.delete(PERSISTENT_VOLUME_CLAIMS, "data", namespace=namespace)

@@ -103,9 +103,9 @@ def test_another_of_the_same_name_is_not_taken_for_deleted(informer: SlowInforme
     new = owned("a", 12)
     new = msgspec.structs.replace(new, metadata=msgspec.structs.replace(new.metadata, uid="uid-new"))
     informer.hear(new, at=12)
-    found = view.get("default/a")
-    assert found is not None
-    assert found.metadata.deletion_timestamp is None
+    pod = view.get("default/a")
+    assert pod is not None
+    assert pod.metadata.deletion_timestamp is None
 
 
 def test_what_we_made_and_deleted_at_once_is_leaving(informer: SlowInformer, view: View[Pod]) -> None:

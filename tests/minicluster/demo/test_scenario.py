@@ -70,7 +70,9 @@ def test_the_gang_wants_all_the_gpus_that_the_job_before_it_has() -> None:
         asked = int(container(job)["resources"]["requests"]["koordinator.sh/gpu"]) * job["spec"]["completions"]
         assert asked == training
     devices = [manifest for kind, manifest in Scenario().foundation() if kind is DEVICES]
-    assert {each["metadata"]["name"] for each in devices} == {name for name, pool in pools.items() if pool != "general"}
+    assert {device["metadata"]["name"] for device in devices} == {
+        name for name, pool in pools.items() if pool != "general"
+    }
 
 
 def test_pods_of_a_real_node_have_commands_and_all_others_stay_away_from_it() -> None:
@@ -86,9 +88,9 @@ def test_pods_of_a_real_node_have_commands_and_all_others_stay_away_from_it() ->
 
 def test_both_tenants_are_guaranteed_a_part_and_may_borrow() -> None:
     quotas = [manifest for kind, manifest in Scenario().foundation() if kind is ELASTIC_QUOTAS]
-    assert {each["metadata"]["namespace"] for each in quotas} == {"research", "analytics"}
-    for each in quotas:
-        least, most = (int(each["spec"][what]["kubernetes.io/batch-cpu"]) for what in ("min", "max"))
+    assert {quota["metadata"]["namespace"] for quota in quotas} == {"research", "analytics"}
+    for quota in quotas:
+        least, most = (int(quota["spec"][what]["kubernetes.io/batch-cpu"]) for what in ("min", "max"))
         assert 0 < least < most
 
 
@@ -110,9 +112,9 @@ def test_what_was_submitted_is_not_submitted_again() -> None:
     names: list[str] = []
     for second in range(200):
         active = sum(name.startswith("encode-") for name in names)
-        for each in due(float(second), submitted, active, {}):
-            submitted[each.shape] = submitted.get(each.shape, 0) + 1
-            names.append(each.name)
+        for submission in due(float(second), submitted, active, {}):
+            submitted[submission.shape] = submitted.get(submission.shape, 0) + 1
+            names.append(submission.name)
     assert len(names) == len(set(names))
     assert submitted == {ENCODE: RESEARCH_JOBS, TUNE: 2, TRAIN: 2, REPORT: 2}
 

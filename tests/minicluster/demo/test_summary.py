@@ -37,7 +37,7 @@ def test_a_machine_that_slept_does_not_count_for_hours() -> None:
 
 def test_the_time_until_services_run_and_nodes_have_told_so_is_left_out() -> None:
     looks = [look(0, ready=0), look(4, ready=9), look(8), look(12), look(18), look(20)]
-    assert [each.time_s for each in steady(looks)] == [18, 20]
+    assert [cluster_sample.time_s for cluster_sample in steady(looks)] == [18, 20]
     assert steady([look(0, ready=0), look(2, ready=5)]) == []
     assert steady([look(0), look(8)]) == []
 
@@ -94,8 +94,8 @@ def test_without_co_location_the_same_seed_gives_the_same_course(alone: tuple[li
 
 def test_without_co_location_nothing_is_lent_and_no_node_is_overfilled(alone: tuple[list[Any], int]) -> None:
     looks, _ = alone
-    assert all(each.lent == 0 and each.total <= each.capacity for each in looks)
-    assert all(each.used["batch"] > 0 for each in looks[2:])
+    assert all(look.lent == 0 and look.total <= look.capacity for look in looks)
+    assert all(look.used["batch"] > 0 for look in looks[2:])
 
 
 def test_the_load_of_the_hot_node_follows_the_speed_of_the_load() -> None:
@@ -106,7 +106,7 @@ def test_the_load_of_the_hot_node_follows_the_speed_of_the_load() -> None:
     slow = read_replay(rows.splitlines(), "load", course=Course(0.0, 1.0), otherwise=SeededLoad())
     fast = read_replay(rows.splitlines(), "load", course=Course(0.0, 360.0), otherwise=SeededLoad())
     for hour in (1, 9, 15, 17, 25, 33):
-        at = {each.tracks[f"node:{name}"].cpu[0] for each in (slow, fast)}
+        at = {replayed_load.tracks[f"node:{name}"].cpu[0] for replayed_load in (slow, fast)}
         assert len(at) == 1
         assert slow._time(hour * 3600.0) == pytest.approx(fast._time(hour * 10.0))
 

@@ -33,7 +33,7 @@ def test_best_effort_gets_what_services_leave_below_the_mark() -> None:
 def test_services_are_never_held_back_by_the_mark() -> None:
     node = NodeShape("n", Usage(10_000, 16 * GI))
     used = settle(node, shapes(), [Usage(8000, GI), Usage(7000, GI)], Usage(500, GI), limit_of(HELD, 10_000))
-    assert [each.cpu_milli for each in used.pods] == [8000, 0]
+    assert [pod.cpu_milli for pod in used.pods] == [8000, 0]
 
 
 def test_without_a_strategy_nobody_is_held_back() -> None:

@@ -39,7 +39,7 @@ def running(name: str = "web", **state: Any) -> Pod:
 
 @asynccontextmanager
 async def kubelet(*pods: Pod) -> AsyncIterator[Any]:
-    store = Pods(indexes={"node": lambda each: (each.spec.node_name,)})
+    store = Pods(indexes={"node": lambda pod: (pod.spec.node_name,)})
     for each in pods:
         store.put(each)
     clock = ManualClock(NOW_S)

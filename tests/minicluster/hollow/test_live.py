@@ -51,8 +51,8 @@ async def fleet(plane: Plane, **more: Any) -> AsyncIterator[Client]:
         running = tasks.create_task(run_fleet(client, options, on_ready=lambda endpoints: ready.set()))
         alone = SchedulerOptions(alone=True)
         scheduling = tasks.create_task(run_scheduler(client, SHIPPED, options=alone, on_ready=schedules.set))
-        for each in (ready, schedules):
-            await asyncio.wait_for(each.wait(), 60)
+        for event in (ready, schedules):
+            await asyncio.wait_for(event.wait(), 60)
         try:
             yield client
         finally:

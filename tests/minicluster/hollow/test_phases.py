@@ -46,7 +46,7 @@ def test_init_containers_run_one_after_the_other_and_sidecars_stay() -> None:
 
     def states(after_s: float) -> list[str]:
         life = life_at(app, START_S, START_S + after_s, AT_ONCE)
-        return [type(each.state).__name__ for each in (*life.init, *life.containers)]
+        return [type(container_life.state).__name__ for container_life in (*life.init, *life.containers)]
 
     assert states(5) == ["Running", "Waiting", "Waiting", "Waiting"]
     assert states(15) == ["Ended", "Running", "Running", "Waiting"]

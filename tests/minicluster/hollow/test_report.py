@@ -23,7 +23,7 @@ def history(pods: list[Pod], cpu: list[int], step_s: float = 15.0) -> History:
     for number, used in enumerate(cpu):
         time_s = NOW_S - step_s * (len(cpu) - 1 - number)
         usage = NodeUsage(Usage(100, MI), tuple(Usage(used, used * MI) for _ in pods))
-        made.add(sample_of([(each, shape_of(each, 0.0)) for each in pods], usage, time_s))
+        made.add(sample_of([(pod, shape_of(pod, 0.0)) for pod in pods], usage, time_s))
     return made
 
 

@@ -12,8 +12,8 @@ def test_leases_are_renewed_as_often_as_kubelets_do_until_that_is_too_much(nodes
 
 def test_nodes_that_register_together_are_spread_over_the_period() -> None:
     shares = [Beats.after_registration(1000.0, 20.0, share) for share in (0.0, 0.5, 1.0)]
-    assert [each.lease_s for each in shares] == [1000, 1010, 1020]
-    assert [each.status_s for each in shares] == [1000, 1000 + STATUS_S / 2, 1000 + STATUS_S]
+    assert [share.lease_s for share in shares] == [1000, 1010, 1020]
+    assert [share.status_s for share in shares] == [1000, 1000 + STATUS_S / 2, 1000 + STATUS_S]
 
 
 def test_a_status_that_was_refused_is_tried_again_with_the_next_lease() -> None:

@@ -58,7 +58,9 @@ async def until_pod(client: Client, name: str, holds: Callable[[Pod], bool]) -> 
 
 
 def is_running(pod: Pod) -> bool:
-    return pod.status.phase is PodPhase.RUNNING and all(each.ready for each in pod.status.container_statuses)
+    return pod.status.phase is PodPhase.RUNNING and all(
+        container_status.ready for container_status in pod.status.container_statuses
+    )
 
 
 async def log_of(client: Client, name: str) -> str:
@@ -97,8 +99,8 @@ def pids_in(uid: str, container_id: str, root: str = ROOT) -> list[int]:
 async def events_of(client: Client, name: str) -> dict[str, str]:
     """The notes of the pod's events by their reasons."""
     uid = (await client.get(PODS, name, namespace="default")).metadata.uid
-    found = await client.list(EVENTS, namespace="default")
-    return {each.reason: each.note for each in found if each.regarding.uid == uid}
+    events = await client.list(EVENTS, namespace="default")
+    return {event.reason: event.note for event in events if event.regarding.uid == uid}
 
 
 async def event_of(client: Client, name: str, reason: str) -> str:

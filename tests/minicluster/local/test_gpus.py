@@ -93,7 +93,7 @@ async def test_a_pod_opens_its_own_device_and_nobody_elses(server: Path, tmp_pat
                 body["metadata"]["annotations"] = annotations
                 await client.create(PODS, body)
             for name in ("owner", "stranger"):
-                await until_pod(client, name, lambda each: each.status.phase is PodPhase.SUCCEEDED)
+                await until_pod(client, name, lambda pod: pod.status.phase is PodPhase.SUCCEEDED)
             assert (tmp_path / "owner").read_text() == "yes\nMIG-a\n"
             assert (tmp_path / "stranger").read_text() == "no\n\n"
             seen[0] = replace(seen[0], gpus=(replace(gpu, instances=()),))
@@ -102,8 +102,11 @@ async def test_a_pod_opens_its_own_device_and_nobody_elses(server: Path, tmp_pat
             await client.create(PODS, late)
 
             def waits(found: Pod) -> bool:
-                waiting = [each.state.waiting for each in found.status.container_statuses]
-                return any(each is not None and "not on this machine" in each.message for each in waiting)
+                waiting = [container_status.state.waiting for container_status in found.status.container_statuses]
+                return any(
+                    container_waiting is not None and "not on this machine" in container_waiting.message
+                    for container_waiting in waiting
+                )
 
             await until_pod(client, "late", waits)
             for name in ("owner", "stranger", "late"):

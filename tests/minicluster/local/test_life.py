@@ -33,11 +33,11 @@ class Story:
 
     def __init__(self, pod: RunnablePod) -> None:
         self.pod, self.life, self.now_s = pod, Life.of(pod), S
-        self.by_name = {each.name: each for each in (*pod.spec.init_containers, *pod.spec.containers)}
+        self.by_name = {container.name: container for container in (*pod.spec.init_containers, *pod.spec.containers)}
 
     def starts(self) -> list[str]:
         """Starts what is due, and names it."""
-        names = [each.name for each in todo(self.pod, self.life, self.now_s).start]
+        names = [container.name for container in todo(self.pod, self.life, self.now_s).start]
         for name in names:
             own = started(self.life.containers[name], self.by_name[name], f"containerd://{name}", self.now_s)
             self.life = self.life.put(name, own)
@@ -141,11 +141,11 @@ def test_who_waits_to_be_started_again_says_so() -> None:
     for _ in range(2):
         story.starts()
         story.ends("main", 1)
-    told = shown(story.pod, story.by_name["main"], story.life, story.now_s)
-    assert isinstance(told.state, Waiting)
-    assert told.state.reason == "CrashLoopBackOff"
-    assert "10s" in told.state.message
-    assert isinstance(told.last, Ended)
+    container_life = shown(story.pod, story.by_name["main"], story.life, story.now_s)
+    assert isinstance(container_life.state, Waiting)
+    assert container_life.state.reason == "CrashLoopBackOff"
+    assert "10s" in container_life.state.message
+    assert isinstance(container_life.last, Ended)
     story.now_s += 10
     story.starts()
     assert story.own().restarts == 2

@@ -158,7 +158,7 @@ def test_what_services_leave_is_lent_used_and_held_back(machine: Machine) -> Non
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     events = json.loads(audit.stdout)
-    assert any(each["reason"] == "cpu_suppress" and "65% of 1000m" in each["message"] for each in events)
+    assert any(event["reason"] == "cpu_suppress" and "65% of 1000m" in event["message"] for event in events)
     _replace_the_agent_under_load(machine, best_effort)
     assert machine.stop() == 0
     assert not list(Path("/sys/fs/cgroup").glob(f"*/{root}")), "the node's cgroups are gone"
@@ -202,7 +202,7 @@ class _Watching:
 
     def _work(self) -> None:
         while not self._done.wait(0.01):
-            self.seen.add(tuple(each.read_text().strip() for each in self._files))
+            self.seen.add(tuple(file.read_text().strip() for file in self._files))
 
     def __enter__(self) -> _Watching:
         self._thread.start()
@@ -229,7 +229,7 @@ def test_a_pod_with_cpus_of_its_own_runs_on_those_that_its_annotation_names(mach
     pod = Path("/sys/fs/cgroup/cpuset", machine.root, "kubepods", f"pod{meta['uid']}")
     machine.until(lambda: (pod / "cpuset.cpus").read_text().strip() == status["cpuset"])
     (process, *_) = machine.until(
-        lambda: [each for path in pod.glob("*/cgroup.procs") for each in path.read_text().split()]
+        lambda: [part for path in pod.glob("*/cgroup.procs") for part in path.read_text().split()]
     )
 
     def allowed() -> str:

@@ -92,8 +92,8 @@ async def test_who_fails_is_started_again_and_then_waits(client: Client) -> None
         client,
         "crash",
         lambda pod: any(
-            each.state.waiting is not None and each.state.waiting.reason == "CrashLoopBackOff"
-            for each in pod.status.container_statuses
+            container_status.state.waiting is not None and container_status.state.waiting.reason == "CrashLoopBackOff"
+            for container_status in pod.status.container_statuses
         ),
     )
     assert found.status.phase is PodPhase.RUNNING
@@ -103,7 +103,9 @@ async def test_who_fails_is_started_again_and_then_waits(client: Client) -> None
 async def test_a_command_that_is_not_there_is_told(client: Client) -> None:
     await client.create(PODS, pod("missing", "", container={"command": ["/no/such/program"]}))
     found = await until_pod(
-        client, "missing", lambda pod: any(each.state.waiting for each in pod.status.container_statuses)
+        client,
+        "missing",
+        lambda pod: any(container_status.state.waiting for container_status in pod.status.container_statuses),
     )
     waiting = found.status.container_statuses[0].state.waiting
     assert waiting is not None
@@ -160,7 +162,7 @@ async def test_out_of_memory_is_told_as_such(client: Client) -> None:
 async def test_a_pod_that_is_active_for_too_long_is_ended_and_says_so(client: Client) -> None:
     own = pod("late", "trap 'echo ending; exit 0' TERM; while true; do sleep 0.1; done", activeDeadlineSeconds=1)
     await client.create(PODS, own)
-    found = await until_pod(client, "late", lambda each: each.is_finished)
+    found = await until_pod(client, "late", lambda pod: pod.is_finished)
     assert (found.status.phase, found.status.reason) == (PodPhase.FAILED, "DeadlineExceeded")
     assert await log_of(client, "late") == "ending\n"
     assert "deadline" in await event_of(client, "late", "DeadlineExceeded")

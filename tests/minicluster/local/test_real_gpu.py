@@ -109,7 +109,7 @@ class Cluster:
 
     def gpus(self) -> list[DeviceInfo]:
         found = self.get(DEVICES, NODE)
-        return [each for each in found.spec.devices if each.type == "gpu"] if found else []
+        return [device for device in found.spec.devices if device.type == "gpu"] if found else []
 
     def seen_by(self, name: str, gpus: int, **annotations: str) -> dict[str, Any]:
         """What a pod with this share of a GPU sees of the machine's."""
@@ -198,8 +198,8 @@ def test_the_report_says_how_much_of_a_gpu_a_pod_uses(cluster: Cluster) -> None:
     def used() -> dict[str, Any] | None:
         metric = cluster.get(NODE_METRICS, NODE)
         pods = metric.status.pods_metric if metric and metric.status else ()
-        for each in pods:
-            for device in each.pod_usage.devices if each.name == "busy" else ():
+        for pod in pods:
+            for device in pod.pod_usage.devices if pod.name == "busy" else ():
                 if int(device.resources.get("koordinator.sh/gpu-core", "0")) > 0:
                     return dict(device.resources)
         return None

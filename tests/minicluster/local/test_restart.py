@@ -64,7 +64,7 @@ async def test_a_killed_node_is_started_again_and_its_pods_go_on(server: Path, t
                     await client.create(PODS, own)
                 for name in ("web", "counts", "lost"):
                     await until_pod(client, name, is_running)
-                await until_pod(client, "done", lambda each: each.is_finished)
+                await until_pod(client, "done", lambda pod: pod.is_finished)
                 (before, *_) = await pids_of(client, "web")
                 (lost, *_) = await pids_of(client, "lost")
                 assert inherited(before) == ["0", "1", "2"]
@@ -73,11 +73,11 @@ async def test_a_killed_node_is_started_again_and_its_pods_go_on(server: Path, t
                 os.kill(killed, signal.SIGKILL)
                 os.kill(lost, signal.SIGKILL)
                 await eventually(lambda: child.pid != killed and child.state == "ready")
-                assert _code(await until_pod(client, "lost", lambda each: each.is_finished)) == 137
+                assert _code(await until_pod(client, "lost", lambda pod: pod.is_finished)) == 137
                 assert await pids_of(client, "web") == [before]
                 assert _restarts(await client.get(PODS, "web", namespace="default")) == 0
                 end.touch()
-                code = _code(await until_pod(client, "counts", lambda each: each.is_finished))
+                code = _code(await until_pod(client, "counts", lambda pod: pod.is_finished))
                 assert code == (3 if tells_codes() else 137)
                 assert (await log_of(client, "web"), await log_of(client, "done")) == ("hello\n", "bye\n")
                 await client.delete(PODS, "web", namespace="default", grace_s=1)

@@ -52,7 +52,7 @@ async def test_pods_go_on_when_others_come_and_go_beside_an_idle_best_effort_cla
     before = await pids_of(client, "web")
     write(BEST_EFFORT / "cpu.idle", "1")
     await client.create(PODS, pod("job", "exit 0", container=NOTHING))
-    await until_pod(client, "job", lambda each: each.status.phase is PodPhase.SUCCEEDED)
+    await until_pod(client, "job", lambda pod: pod.status.phase is PodPhase.SUCCEEDED)
     for name in ("scaled-1", "scaled-2"):
         await client.create(PODS, pod(name, "sleep 300", restart="Always", container=NOTHING))
     await until_pod(client, "scaled-2", is_running)
@@ -149,7 +149,7 @@ async def test_a_weight_that_is_refused_ends_nothing(client: Client, monkeypatch
     await until_pod(client, "web", is_running)
     await eventually(lambda: bool(refused))
     await client.create(PODS, pod("more", "exit 0"))
-    await until_pod(client, "more", lambda each: each.is_finished)
+    await until_pod(client, "more", lambda pod: pod.is_finished)
 
 
 @contextmanager
@@ -186,9 +186,9 @@ async def test_a_limit_above_what_the_node_has_is_the_nodes(client: Client) -> N
 
 
 def is_waiting(reason: str) -> Callable[[Pod], bool]:
-    return lambda each: any(
+    return lambda pod: any(
         status.state.waiting is not None and status.state.waiting.reason == reason
-        for status in each.status.container_statuses
+        for status in pod.status.container_statuses
     )
 
 
@@ -224,7 +224,7 @@ async def test_a_secret_reaches_the_container_as_it_is_whether_text_or_not(clien
     await client.create(SECRETS, secret)
     env = {"env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "raw", "key": "KEY"}}}]}
     await client.create(PODS, pod("raw", "printf %s $KEY | od -An -tx1", container=env))
-    await until_pod(client, "raw", lambda each: each.is_finished)
+    await until_pod(client, "raw", lambda pod: pod.is_finished)
     assert (await log_of(client, "raw")).split() == ["fe", "ff", "68", "69"]
 
 
@@ -241,7 +241,7 @@ async def test_a_secret_reaches_the_container_as_it_is_whether_text_or_not(clien
 async def test_a_probe_that_cannot_be_made_has_failed_and_no_more(client: Client, probe: dict[str, Any]) -> None:
     odd = {**probe, "periodSeconds": 1, "failureThreshold": 1}
     await client.create(PODS, pod("probed", "sleep 300", restart="Always", container={"readinessProbe": odd}))
-    await until_pod(client, "probed", lambda each: each.status.phase is PodPhase.RUNNING)
+    await until_pod(client, "probed", lambda pod: pod.status.phase is PodPhase.RUNNING)
     before = await container_id_of(client, "probed")
 
     async def goes_on() -> bool:

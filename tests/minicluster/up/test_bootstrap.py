@@ -38,7 +38,8 @@ async def test_a_lost_connection_is_no_reason_to_give_up(tmp_path: Path, monkeyp
         await bootstrap(client)
         assert len(lost) == 2
         assert {each.plural for each in kinds.CUSTOM} <= {
-            each.metadata.name.partition(".")[0] for each in await client.list(kinds.CUSTOM_RESOURCE_DEFINITIONS)
+            definition.metadata.name.partition(".")[0]
+            for definition in await client.list(kinds.CUSTOM_RESOURCE_DEFINITIONS)
         }
 
 

@@ -96,7 +96,7 @@ def test_the_descheduler_reports_unless_told_to_act(
     mode: Literal["off", "report", "on"], told: tuple[str, ...] | None
 ) -> None:
     plan = components(UpOptions(descheduler=mode, descheduler_config=Path("/c")), Path("/d"), 6443)
-    found = next((each.args for each in plan if each.name == "descheduler"), None)
+    found = next((component.args for component in plan if component.name == "descheduler"), None)
     assert (None if found is None else found[found.index("--alone") + 1 :]) == told
 
 

@@ -265,7 +265,7 @@ def test_co_location_is_on_and_batch_pods_run_on_what_is_lent(tmp_path: Path) ->
         kubectl(data, "apply", "-f", str(tmp_path / "pod.yaml"))
         kubectl(data, "wait", "--for=condition=Ready", "pod/job", "--timeout=60s")
         name = kubectl(data, "get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
-        told = subprocess.run(
+        process = subprocess.run(
             [
                 sys.executable,
                 "-m",
@@ -281,7 +281,7 @@ def test_co_location_is_on_and_batch_pods_run_on_what_is_lent(tmp_path: Path) ->
             text=True,
             check=True,
         )
-        (found,) = [each for each in json.loads(told.stdout)["resources"] if each["resource"].endswith("batch-cpu")]
+        (found,) = [each for each in json.loads(process.stdout)["resources"] if each["resource"].endswith("batch-cpu")]
         assert found["published"] > 4000
         assert found["lines"]
         # Who switches it off finds it off.

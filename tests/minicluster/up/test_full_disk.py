@@ -103,7 +103,9 @@ def test_a_cluster_on_a_full_disk_serves_again_when_there_is_room(tmp_path: Path
 
         def is_back() -> bool:
             components = [cluster.component(name) for name in pids]
-            return all(each["state"] == "ready" and each["pid"] not in pids.values() for each in components)
+            return all(
+                component["state"] == "ready" and component["pid"] not in pids.values() for component in components
+            )
 
         until(is_back)
         assert cluster.stop() == 0

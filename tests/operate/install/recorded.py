@@ -113,7 +113,7 @@ class Recorder:
                 parts = [[verb] for verb in writes] + ([reads] if reads else [])
                 for verbs in parts:
                     (rule,) = rules_of([replace(right, resources=(resource,), verbs=tuple(verbs))])
-                    if not any(allows(rule, each) for each in self.requests):
+                    if not any(allows(rule, request) for request in self.requests):
                         found.add(f"{verbs[0] if verbs != reads else 'read'} {resource}")
         return found
 
@@ -132,8 +132,8 @@ def allows(rule: Json, request: Request) -> bool:
 async def client_with(admin: Client, objects: Iterable[Json], account: str) -> Client:
     """A client of a service account that these objects make, with the rights that they give it and no others."""
     cluster = Cluster(admin)
-    for each in objects:
-        await cluster.apply(each)
+    for object_ in objects:
+        await cluster.apply(object_)
     return await as_account(admin, account)
 
 

@@ -130,7 +130,7 @@ def test_values_that_mean_nothing_are_refused_by_the_schema(folder: Path, values
 def test_every_setting_is_a_value() -> None:
     """But for the version and the namespace, which Helm knows."""
     renamed = {"gates": "featureGates"}
-    settings = {renamed.get(each.encode_name, each.encode_name) for each in fields(Settings)}
+    settings = {renamed.get(field_info.encode_name, field_info.encode_name) for field_info in fields(Settings)}
     assert settings - {"version", "namespace"} == set(chart_values()) - {"createNamespaces"}
 
 

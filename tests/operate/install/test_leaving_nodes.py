@@ -95,7 +95,7 @@ class Kubelet:
     def _start(self, arguments: list[str]) -> subprocess.Popen[bytes]:
         own = {"--host-root": "/", "--state-dir": str(self.folder / "state")}
         own["--metrics-address"] = f"127.0.0.1:{free_port()}"
-        given = [own.get(before, each) for before, each in zip(("", *arguments), arguments, strict=False)]
+        given = [own.get(before, argument) for before, argument in zip(("", *arguments), arguments, strict=False)]
         where = ["--cgroup-root", self.cgroups.root]
         if "restore" not in given:
             where += ["--kubeconfig", str(self.account), "--kubelet-address", self.pods_at, "--node-name", self.node]
@@ -212,6 +212,6 @@ async def test_uninstall_puts_real_cgroups_back_whatever_became_of_agents_and_no
         await client.delete(NODES, "dead")
         said = await again
         assert said.returncode == 0, said.stderr
-        assert [each.metadata.name for each in await client.list(DAEMON_SETS, namespace=SPACE)] == []
+        assert [daemon_set.metadata.name for daemon_set in await client.list(DAEMON_SETS, namespace=SPACE)] == []
         for each in (tended, killed):
             assert each.kubelet.recorded() == []

@@ -196,10 +196,10 @@ async def apply(cluster: Cluster, manifest: dict[str, Any]) -> dict[str, Any]:
 async def install_koordinator(cluster: Cluster, version: str) -> list[Key]:
     """All of it but its processes; what a user has of it is returned."""
     definitions = koordinator.definitions(version)
-    for each in definitions:
-        await apply(cluster, each)
-    for each in definitions:
-        await defined(cluster, key_of(each))
+    for definition in definitions:
+        await apply(cluster, definition)
+    for definition in definitions:
+        await defined(cluster, key_of(definition))
     own = [*koordinator.components(version), *koordinator.users(version)]
     for each in own:
         await apply(cluster, each)
@@ -212,7 +212,7 @@ async def defined(cluster: Cluster, key: Key) -> None:
     async def is_established() -> bool:
         definition: Any = await cluster.get(key)
         conditions = definition.get("status", {}).get("conditions") or []
-        return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+        return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)
 
     await eventually(is_established, what=f"{key} is established")
 
@@ -338,7 +338,7 @@ def test_each_component_changes_hands_and_back_and_all_of_koordinator_is_as_befo
     assert "Nothing stands in the way" in out
     assert len(done(server, "migrate", "manager", "--dry-run").splitlines()) == 6
     assert said_by_users(server, keys) == before
-    theirs = {f"koord-{each}" for each in LEASES} | {"koordlet"}
+    theirs = {f"koord-{lease}" for lease in LEASES} | {"koordlet"}
     for each in ("scheduler", "manager", "descheduler", "agent"):
         done(server, "migrate", each, "--wait", "0")
         if lease := LEASES.get(each):
@@ -355,7 +355,7 @@ def test_each_component_changes_hands_and_back_and_all_of_koordinator_is_as_befo
     assert "usageThresholds" in ours
     code, out, _ = server.koord("migrate", "-o", "json")
     assert [(each["component"], each["koordinator"]["paused"]) for each in json.loads(out)["components"]] == [
-        (each.name, True) for each in COMPONENTS
+        (component.name, True) for component in COMPONENTS
     ]
     assert {each["acts"] for each in json.loads(out)["components"]} == {"koord", "nobody"}
 
@@ -371,7 +371,7 @@ def test_each_component_changes_hands_and_back_and_all_of_koordinator_is_as_befo
     assert "it was there before koord (written by helm" in out
     assert server.get(kinds.SECRETS, "koordinator-webhook-certs", HERE) is None
     assert said_by_users(server, keys) == before
-    assert {holder(server, each) for each in LEASES.values()} == {f"{each}-7d_0b1c" for each in LEASES.values()}
+    assert {holder(server, lease) for lease in LEASES.values()} == {f"{lease}-7d_0b1c" for lease in LEASES.values()}
 
 
 def test_a_holder_that_lives_keeps_its_lease_and_a_configuration_that_koord_does_not_take_is_named(

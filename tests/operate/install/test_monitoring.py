@@ -62,7 +62,7 @@ def test_without_the_operators_kinds_nothing_is_installed_and_with_them_all_is(s
 def test_every_component_is_scraped_and_every_alert_is_in_a_rule() -> None:
     made: list[Any] = objects(SETTINGS)
     monitors = {each["metadata"]["name"] for each in made if each["kind"] == "ServiceMonitor"}
-    assert monitors == {*(each.full_name for each in COMPONENTS), "koord-yarn-operator"}
+    assert monitors == {*(component.full_name for component in COMPONENTS), "koord-yarn-operator"}
     rules = [
         rule["alert"]
         for each in made

@@ -82,7 +82,7 @@ async def webhooks_keep_their_conditions(cluster: Cluster) -> None:
     assert not await registration.ensure(wanted, endpoint, bundle)
     kept = await cluster.client.get(kinds.MUTATING_WEBHOOK_CONFIGURATIONS, names.WEBHOOK_MUTATING_CONFIGURATION)
     expected = {hook.name: len(hook.conditions) for hook in wanted if hook.mutating}
-    assert {each.name: len(each.match_conditions) for each in kept.webhooks} == expected
+    assert {webhook.name: len(webhook.match_conditions) for webhook in kept.webhooks} == expected
     assert any(expected.values())
     registered: list[tuple[Kind[Any], str]] = [
         (kinds.MUTATING_WEBHOOK_CONFIGURATIONS, names.WEBHOOK_MUTATING_CONFIGURATION),
@@ -101,5 +101,5 @@ async def kinds_check_what_they_are_given(cluster: Cluster) -> None:
     await cluster.client.create(kinds.RESERVATIONS, reservation("good"))
     with pytest.raises(Invalid):
         await cluster.client.create(kinds.RESERVATIONS, reservation("bad", owners="nobody"))
-    found = await cluster.client.list(kinds.RESERVATIONS)
-    assert [each.metadata.name for each in found] == ["good"]
+    reservations = await cluster.client.list(kinds.RESERVATIONS)
+    assert [reservation.metadata.name for reservation in reservations] == ["good"]

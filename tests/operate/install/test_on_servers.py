@@ -213,8 +213,8 @@ def test_a_quota_that_a_manager_which_still_runs_refuses_to_delete_stays_and_the
 
 
 async def maps(cluster: Cluster) -> set[str]:
-    found = await cluster.client.list(kinds.CONFIG_MAPS, namespace=names.NAMESPACE_KOORDINATOR)
-    return {each.metadata.name for each in found}
+    config_maps = await cluster.client.list(kinds.CONFIG_MAPS, namespace=names.NAMESPACE_KOORDINATOR)
+    return {config_map.metadata.name for config_map in config_maps}
 
 
 async def a_node_that_koord_wrote_on(cluster: Cluster) -> None:
@@ -308,9 +308,9 @@ def test_the_restricted_profile_admits_all_pods_but_the_agents(real: Path, capsy
     server.create(kinds.NAMESPACES, {"metadata": {"name": "strict", "labels": label}})
     workloads: list[Any] = [each for each in desired(SETTINGS) if each["kind"] in ("Deployment", "DaemonSet")]
     assert len(workloads) == 4
-    for each in workloads:
-        name = each["metadata"]["name"]
-        pod = {"metadata": {"name": name, "namespace": "strict"}, "spec": each["spec"]["template"]["spec"]}
+    for workload in workloads:
+        name = workload["metadata"]["name"]
+        pod = {"metadata": {"name": name, "namespace": "strict"}, "spec": workload["spec"]["template"]["spec"]}
         if name == "koord-agent":
             with pytest.raises(Forbidden, match="restricted"):
                 server.create(kinds.PODS, pod, dry_run=True)

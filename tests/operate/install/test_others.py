@@ -60,7 +60,7 @@ def test_a_system_is_known_by_the_names_that_it_brings_along(found: dict[str, An
 
 
 def of(*workloads: dict[str, Any]) -> list[Neighbour]:
-    return [known for each in workloads if (known := neighbour(each)) is not None]
+    return [known for workload in workloads if (known := neighbour(workload)) is not None]
 
 
 def test_volcanos_agent_is_refused_by_its_object_with_the_reason_and_both_ways_out() -> None:
@@ -84,7 +84,7 @@ def test_what_writes_nothing_on_nodes_and_what_is_installed_already_are_not_held
 
 
 def test_neighbours_and_koordinators_control_plane_refuse_nothing() -> None:
-    others = [Neighbour(each, "x") for each in SYSTEMS if each.relation != "clashes"]
+    others = [Neighbour(system, "x") for system in SYSTEMS if system.relation != "clashes"]
     assert len(others) == 6
     assert refusals(others, ALL, None) == []
 
@@ -102,14 +102,14 @@ def test_koords_own_pods_keep_no_node_from_being_drained() -> None:
     """Cluster Autoscaler keeps a node for a pod with local storage, unless the pod says otherwise."""
     deployments: list[Any] = [each for each in desired(ALL) if each["kind"] == "Deployment"]
     assert len(deployments) == 3
-    for each in deployments:
-        noted = each["spec"]["template"]["metadata"]["annotations"]
+    for deployment in deployments:
+        noted = deployment["spec"]["template"]["metadata"]["annotations"]
         assert noted == {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
 
 
 def test_every_system_says_what_it_means_and_what_to_do() -> None:
-    for each in SYSTEMS:
-        assert each.why, each.what
-        assert each.how, each.what
-    names = [name for each in SYSTEMS for name in each.known_by]
+    for system in SYSTEMS:
+        assert system.why, system.what
+        assert system.how, system.what
+    names = [name for system in SYSTEMS for name in system.known_by]
     assert len(names) == len(set(names))

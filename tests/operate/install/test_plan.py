@@ -39,8 +39,8 @@ def planned(live: dict[Key, Json], *, adopt: bool = False) -> Plan:
 
 def test_on_an_empty_cluster_everything_is_created_and_namespaces_come_first() -> None:
     steps = plan(WANTED, {}).steps
-    assert {each.action for each in steps} == {"create"}
-    kinds = [each.key.kind for each in steps]
+    assert {step.action for step in steps} == {"create"}
+    kinds = [step.key.kind for step in steps]
     assert kinds.index("Namespace") < kinds.index("ServiceAccount") < kinds.index("Deployment")
     assert kinds.index("ClusterRole") < kinds.index("Deployment")
 
@@ -52,7 +52,7 @@ def test_where_all_is_installed_nothing_is_to_do() -> None:
 def test_what_somebody_changed_is_put_right_and_nothing_else_is_touched() -> None:
     live = cluster()
     named("Deployment", "koord-scheduler", live)["spec"]["replicas"] = 0
-    assert [(each.action, each.key.name) for each in planned(live).changes] == [("patch", "koord-scheduler")]
+    assert [(change.action, change.key.name) for change in planned(live).changes] == [("patch", "koord-scheduler")]
 
 
 def test_what_others_add_to_an_object_is_theirs() -> None:
@@ -64,12 +64,12 @@ def test_what_others_add_to_an_object_is_theirs() -> None:
 def test_a_field_that_a_new_version_leaves_out_is_taken_away() -> None:
     """Live has all that is wanted; only the record tells that more was applied."""
     applied = {**DONE.applied, key_of(WANTED[-1]): "another"}
-    assert [each.key for each in plan(WANTED, cluster(), applied).changes] == [key_of(WANTED[-1])]
+    assert [change.key for change in plan(WANTED, cluster(), applied).changes] == [key_of(WANTED[-1])]
 
 
 def test_an_agent_sees_of_the_host_what_its_gates_need() -> None:
     def mounted(gates: str) -> set[str]:
-        return {each.name for each in mounts(replace(SETTINGS, gates={"agent": gates}))}
+        return {mount.name for mount in mounts(replace(SETTINGS, gates={"agent": gates}))}
 
     assert mounted("PodResourcesProxy=true") - mounted("") == {"pod-resources"}
 
@@ -77,8 +77,8 @@ def test_an_agent_sees_of_the_host_what_its_gates_need() -> None:
 def test_a_component_that_is_dropped_goes_with_its_rights_and_kinds_stay() -> None:
     fewer = desired(replace(SETTINGS, components=("manager", "agent")))
     gone = plan(fewer, cluster(), DONE.applied).of("delete")
-    assert {each.key.name for each in gone} == {"koord-scheduler", "koord-descheduler"}
-    assert "CustomResourceDefinition" not in {each.key.kind for each in gone}
+    assert {step.key.name for step in gone} == {"koord-scheduler", "koord-descheduler"}
+    assert "CustomResourceDefinition" not in {step.key.kind for step in gone}
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_webhook_configuration_that_a_manager_registered_is_koords() -> None:
 def test_the_namespace_of_an_installation_is_loosened_when_the_agent_comes_later() -> None:
     control_plane = replace(SETTINGS, components=("manager", "scheduler"))
     live = {key_of(each): each for each in desired(control_plane)}
-    (step,) = [each for each in plan(WANTED, live).steps if each.key.kind == "Namespace"]
+    (step,) = [step for step in plan(WANTED, live).steps if step.key.kind == "Namespace"]
     assert step.action == "patch"
 
 
@@ -215,7 +215,7 @@ def test_all_that_is_wrong_with_settings_is_told_at_once() -> None:
     )
     with pytest.raises(Invalid) as told:
         desired(wrong)
-    paths = [each.path for each in told.value.faults]
+    paths = [fault.path for fault in told.value.faults]
     assert paths == [
         "image",
         "namespace",

@@ -25,13 +25,13 @@ WELL = ClusterFacts(
     config=SloConfig(colocation=ColocationConfig(enable=True)),
 )
 VOLCANO, OTHER_MANAGER, AUTOSCALER = (
-    Neighbour(next(each for each in SYSTEMS if each.what == what), "DaemonSet a/b")
+    Neighbour(next(system for system in SYSTEMS if system.what == what), "DaemonSet a/b")
     for what in ("Volcano's node agent", "Koordinator's manager", "Cluster Autoscaler")
 )
 
 
 def of(seen: ClusterFacts, feature: str) -> Finding:
-    return next(each for each in findings(seen) if each.feature == feature)
+    return next(finding for finding in findings(seen) if finding.feature == feature)
 
 
 def test_an_installation_that_is_well_is_ready_though_much_is_off() -> None:
@@ -78,10 +78,10 @@ def test_an_installation_that_is_well_is_ready_though_much_is_off() -> None:
     ],
 )
 def test_what_is_wrong_is_said_with_its_cause(seen: ClusterFacts, feature: str, state: str, says: str) -> None:
-    found = of(seen, feature)
-    assert found.state == state
-    assert says in found.why
-    assert found.how
+    finding = of(seen, feature)
+    assert finding.state == state
+    assert says in finding.why
+    assert finding.how
     assert is_ready(findings(seen)) is (state in ("off", "partly"))
 
 
@@ -89,15 +89,15 @@ def test_what_an_older_api_server_does_without_is_said_with_the_version_that_has
     seen = replace(WELL, server=(1, 31), server_text="v1.31.14", settings=msgspec_replace(SETTINGS, old_kubelets=True))
     assert of(seen, "API server").state == "works"
     for feature in SERVER_FEATURES:
-        found = of(seen, feature.name)
-        assert (found.state, f"it needs Kubernetes {said(feature.since)}" in found.why) == ("off", True)
+        finding = of(seen, feature.name)
+        assert (finding.state, f"it needs Kubernetes {said(feature.since)}" in finding.why) == ("off", True)
     assert is_ready(findings(seen))
-    assert not any(each.area == "versions" for each in findings(WELL))
+    assert not any(finding.area == "versions" for finding in findings(WELL))
 
 
 def test_a_newer_api_server_than_was_tried_is_named_and_not_refused() -> None:
-    found = of(replace(WELL, server=(1, 99), server_text="v1.99.0"), "API server")
-    assert (found.state, found.why) == ("works", "v1.99.0; the newest that koord is tried with is 1.35")
+    finding = of(replace(WELL, server=(1, 99), server_text="v1.99.0"), "API server")
+    assert (finding.state, finding.why) == ("works", "v1.99.0; the newest that koord is tried with is 1.35")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_newer_api_server_than_was_tried_is_named_and_not_refused() -> None:
 )
 def test_kubelets_of_other_versions_are_named(kubelet: str, feature: str | None, state: str | None) -> None:
     seen = replace(WELL, nodes=[NodeFacts("n1", "6.1", True, kubelet=kubelet)])
-    found = {each.feature: each.state for each in findings(seen) if each.area == "versions"}
+    found = {finding.feature: finding.state for finding in findings(seen) if finding.area == "versions"}
     assert found.get(feature or "") == state
     assert bool(found) is (feature is not None)
 
@@ -160,9 +160,9 @@ def test_an_agent_of_others_is_no_fault_where_koord_only_schedules() -> None:
 
 
 def test_a_gate_that_is_off_is_named_with_the_command_that_opens_it() -> None:
-    found = of(WELL, "evict best effort for memory")
-    assert found.state == "off"
-    assert found.how == "koord upgrade --feature-gates agent:BEMemoryEvict=true"
+    finding = of(WELL, "evict best effort for memory")
+    assert finding.state == "off"
+    assert finding.how == "koord upgrade --feature-gates agent:BEMemoryEvict=true"
 
 
 @pytest.mark.parametrize(

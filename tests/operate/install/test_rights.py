@@ -116,7 +116,7 @@ async def test_a_managers_rights_are_enough_and_little_more(
 
 async def _is_told(admin: Client) -> bool:
     """Of a configuration that cannot be read."""
-    return any(each.regarding.name == names.CONFIGMAP_SLO_CONTROLLER for each in await admin.list(kinds.EVENTS))
+    return any(event.regarding.name == names.CONFIGMAP_SLO_CONTROLLER for event in await admin.list(kinds.EVENTS))
 
 
 async def _is_complete(admin: Client) -> bool:
@@ -159,4 +159,4 @@ async def _reports(admin: Client) -> bool:
 
 
 async def _hears_of(admin: Client, name: str) -> bool:
-    return any(each.regarding.name == name for each in await admin.list(kinds.EVENTS))
+    return any(event.regarding.name == name for event in await admin.list(kinds.EVENTS))

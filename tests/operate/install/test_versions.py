@@ -46,7 +46,7 @@ def test_kubelets_beyond_what_kubernetes_supports_are_named() -> None:
 
 
 def test_every_feature_is_one_that_some_supported_version_lacks() -> None:
-    for each in SERVER_FEATURES:
-        assert OLDEST_SERVER < each.since <= NEWEST_SERVER
-        assert each.instead
-    assert FINE_KUBELET_RIGHTS in [each.since for each in SERVER_FEATURES]
+    for server_feature in SERVER_FEATURES:
+        assert OLDEST_SERVER < server_feature.since <= NEWEST_SERVER
+        assert server_feature.instead
+    assert FINE_KUBELET_RIGHTS in [server_feature.since for server_feature in SERVER_FEATURES]

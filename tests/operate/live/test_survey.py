@@ -39,7 +39,11 @@ async def found(client: Client) -> Status:
 
 
 def failing(status: Status) -> dict[str, str]:
-    return {each.name: " ".join(problem.what for problem in each.problems) for each in status.findings if not each.ok}
+    return {
+        finding.name: " ".join(problem.what for problem in finding.problems)
+        for finding in status.findings
+        if not finding.ok
+    }
 
 
 async def register(client: Client, policy: Literal["Fail", "Ignore"]) -> None:
@@ -111,7 +115,7 @@ async def test_missing_priority_classes_are_named_with_the_command_that_makes_th
     await client.delete(PRIORITY_CLASSES, "koord-mid")
     status = await found(client)
     assert failing(status)["priority classes"] == "PriorityClasses are missing: koord-mid"
-    assert "kubectl create priorityclass koord-mid --value=7000" in [each.how for each in status.problems]
+    assert "kubectl create priorityclass koord-mid --value=7000" in [problem.how for problem in status.problems]
 
 
 async def test_a_namespace_that_does_not_go_is_named_with_what_holds_it_and_break_glass(

@@ -12,16 +12,21 @@ OF_A_LATER_VERSION = message(99, b"of a later version")
 def container(name: str, devices: dict[str, list[str]] | None = None, cpus: tuple[int, ...] = ()) -> bytes:
     told = [text(1, name), *([message(3, b"".join(map(varint, cpus)))] if cpus else [])]
     for resource, ids in (devices or {}).items():
-        told.append(message(2, text(1, resource) + b"".join(text(2, each) for each in ids)))
+        told.append(message(2, text(1, resource) + b"".join(text(2, id_) for id_ in ids)))
     return b"".join(told) + OF_A_LATER_VERSION
 
 
 def pod(namespace: str, name: str, *containers: bytes) -> bytes:
-    return text(1, name) + text(2, namespace) + b"".join(message(3, each) for each in containers) + OF_A_LATER_VERSION
+    return (
+        text(1, name)
+        + text(2, namespace)
+        + b"".join(message(3, container) for container in containers)
+        + OF_A_LATER_VERSION
+    )
 
 
 def answer(*pods: bytes) -> bytes:
-    return b"".join(message(1, each) for each in pods) + OF_A_LATER_VERSION
+    return b"".join(message(1, pod) for pod in pods) + OF_A_LATER_VERSION
 
 
 def read(data: bytes) -> dict[str, Any]:

@@ -93,12 +93,12 @@ def test_a_node_helps_by_what_it_gains(old: Node | None, new: Node | None, wante
 
 def waiting(by: str) -> Queue:
     """A queue of the default profile with one pod, which a plugin has turned away."""
-    found = profiles_of(parse({})).queue()
-    found.put(Entity("p", ()), 0.0)
-    attempt = found.pop(0.0)
+    queue = profiles_of(parse({})).queue()
+    queue.put(Entity("p", ()), 0.0)
+    attempt = queue.pop(0.0)
     assert attempt is not None
-    found.rejected(attempt, [by], 0.0)
-    return found
+    queue.rejected(attempt, [by], 0.0)
+    return queue
 
 
 CLAIM = convert(PersistentVolumeClaim, {"metadata": {"name": "c", "namespace": "default"}})
@@ -133,10 +133,10 @@ HELPS: dict[str, set[str]] = {
 def test_a_pod_waits_for_what_could_change_the_mind_of_who_turned_it_away(plugin: str) -> None:
     woke = set()
     for name, event in EVENTS.items():
-        found = waiting(plugin)
+        queue = waiting(plugin)
         assert event is not None
-        found.happened(event, 100.0)
-        if found.where("p") is not Where.UNSCHEDULABLE:
+        queue.happened(event, 100.0)
+        if queue.where("p") is not Where.UNSCHEDULABLE:
             woke.add(name)
     assert woke == HELPS[plugin]
 
@@ -156,7 +156,7 @@ def test_no_pod_that_could_be_placed_is_left_among_the_unschedulable(seed: int) 
     story = Story(generate._scene(Dice(seed), FEW_NODES, stock=False), Dice(seed ^ 0x5EED), heard_of_only=True)
     queue = profiles_of(SchedulerConfiguration(profiles=(story.profile,))).queue(story.engine.cluster)
     now_s = 0.0
-    asks = [Ask(each) for each in story.asked]
+    asks = [Ask(pod) for pod in story.asked]
     for ask in asks:
         queue.put(Entity.of(ask), now_s)
     for i in range(60):
@@ -179,9 +179,9 @@ def try_all(engine: Engine, queue: Queue, now_s: float) -> None:
     placeable = []
     while (attempt := queue.pop(now_s)) is not None:
         (ask,) = attempt.entity.pods
-        found = engine.class_of(ask)
-        if found.best() is None:
-            queue.rejected(attempt, found.why_not(), now_s)
+        pod_class = engine.class_of(ask)
+        if pod_class.best() is None:
+            queue.rejected(attempt, pod_class.why_not(), now_s)
         else:
             queue.done(attempt)
             placeable.append(attempt.entity)

@@ -213,7 +213,7 @@ def test_a_pod_that_cannot_be_understood_is_told_of_and_stops_nobody(spec: dict[
     fed = Fed()
     fed.put(node("n1", cpu="2"), pod("bad", **spec), pod("good"))  # type: ignore[arg-type]
     decisions = [fed.step(), fed.step()]
-    names = {type(each).__name__: each.ask.key for each in decisions if each is not None}
+    names = {type(decision).__name__: decision.ask.key for decision in decisions if decision is not None}
     assert names["Bind"] == "shop/good"
     assert "shop/bad" in names.values()
     assert fed.placed == {"shop/good": "n1"}

@@ -41,9 +41,9 @@ class Columns(Plugin):
 
     def _put_many(self, reports: Sequence[NodeMetric]) -> None:
         self.at_once = max(self.at_once, len(reports))
-        for each in reports:
-            assert each.status.node_metric is not None
-            self.cpu[each.metadata.name] = str(each.status.node_metric.node_usage.resources["cpu"])
+        for report in reports:
+            assert report.status.node_metric is not None
+            self.cpu[report.metadata.name] = str(report.status.node_metric.node_usage.resources["cpu"])
 
 
 class TakesMoves(Plugin):
@@ -70,8 +70,8 @@ def test_many_at_once_come_to_the_same_as_one_by_one(seed: int) -> None:
     for core in (one, many):
         for i in range(20):
             core.put(NODES, node(f"n{i}", cpu="64"))
-    for each in reports:
-        one.put(NODE_METRICS, each)
+    for report in reports:
+        one.put(NODE_METRICS, report)
     many.put_many(NODE_METRICS, reports)
     assert (first.cpu, first.at_once, second.at_once) == (second.cpu, 1, 20)
     for name, column in one.cluster.table.columns.items():
@@ -93,7 +93,7 @@ def test_a_plugin_that_takes_a_kind_which_nobody_brings_is_refused() -> None:
 
 
 def test_every_kind_stands_in_the_table_once_and_pods_come_last() -> None:
-    kinds = [each.kind for each in INPUTS]
+    kinds = [source.kind for source in INPUTS]
     assert len(kinds) == len(set(kinds))
     assert kinds[-1] is PODS
-    assert {each.kind for each in INPUTS if each.optional} == {*OPTIONAL, *NAMED}
+    assert {source.kind for source in INPUTS if source.optional} == {*OPTIONAL, *NAMED}

@@ -25,7 +25,7 @@ def decided(world: World, number: int = 3, **more: Any) -> Bind:
 def test_once_one_is_bound_the_others_keep_their_places_until_they_are() -> None:
     world = World(3)
     bind = decided(world)
-    first, second, third = (each.ask for each in bind.members)
+    first, second, third = (member.ask for member in bind.members)
     assert world.core.failed(bind, second) == "again", "another one may be bound"
     world.core.bound(bind, first)
     world.hear_bound(first.key, "n0")
@@ -48,7 +48,7 @@ def test_once_one_is_bound_the_others_keep_their_places_until_they_are() -> None
 def test_where_none_can_be_bound_all_give_their_places_back_together() -> None:
     world = World(3)
     bind = decided(world)
-    asks = [each.ask for each in bind.members]
+    asks = [member.ask for member in bind.members]
     assert [world.core.failed(bind, ask) for ask in asks] == ["again", "again", "failed"]
     assert not world.core.cluster.pods
     assert not any(world.core.again(bind, ask) for ask in asks)
@@ -60,7 +60,7 @@ def test_where_none_can_be_bound_all_give_their_places_back_together() -> None:
 def test_one_that_is_being_tried_again_keeps_the_hope_of_the_others() -> None:
     world = World(2)
     bind = decided(world, 2)
-    first, second = (each.ask for each in bind.members)
+    first, second = (member.ask for member in bind.members)
     world.core.failed(bind, first)
     assert world.core.again(bind, first)
     assert world.core.failed(bind, second) == "again"
@@ -71,7 +71,7 @@ def test_one_that_is_being_tried_again_keeps_the_hope_of_the_others() -> None:
 def test_members_of_a_gang_that_is_not_strict_go_their_own_way() -> None:
     world = World(2)
     bind = decided(world, 2, mode="NonStrict")
-    first, second = (each.ask for each in bind.members)
+    first, second = (member.ask for member in bind.members)
     assert world.core.failed(bind, first) == "failed"
     assert first.key not in world.core.cluster.pods
     world.core.bound(bind, second)
@@ -97,7 +97,7 @@ def test_a_place_whose_node_is_gone_is_not_kept() -> None:
 def test_a_member_that_is_deleted_meanwhile_is_waited_for_by_nobody(when: str) -> None:
     world = World(2)
     bind = decided(world, 2)
-    first, second = (each.ask for each in bind.members)
+    first, second = (member.ask for member in bind.members)
     if when == "resting":
         world.core.failed(bind, second)
     world.delete(second.pod)
@@ -120,7 +120,7 @@ def test_whoever_joins_a_job_while_it_is_bound_is_decided_about_afterwards() -> 
 def test_a_scheduler_that_ends_keeps_no_place() -> None:
     world = World(2)
     bind = decided(world, 2)
-    first, second = (each.ask for each in bind.members)
+    first, second = (member.ask for member in bind.members)
     world.core.bound(bind, first)
     assert world.core.failed(bind, second, last=True) == "failed"
     assert second.key not in world.core.assumed

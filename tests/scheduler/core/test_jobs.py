@@ -111,7 +111,7 @@ def test_a_job_waits_for_its_members_and_is_decided_as_one() -> None:
     put(core, members[2:])
     bind = core.decide()
     assert isinstance(bind, Bind)
-    assert [each.ask.key for each in bind.members] == [ask.key for ask in members]
+    assert [member.ask.key for member in bind.members] == [ask.key for ask in members]
     assert core.decide() is None
     for ask in members:
         core.bound(bind, ask)
@@ -142,9 +142,9 @@ def test_a_job_that_needs_fewer_goes_ahead_and_the_rest_is_tried_again() -> None
     bind = core.decide()
     assert isinstance(bind, Bind)
     assert (len(bind.members), len(bind.unplaced)) == (2, 1)
-    for each in bind.members:
-        core.bound(bind, each.ask)
-        core.put(PODS, changed(each.ask.pod, node_name=each.node), each.ask.pod)
+    for member in bind.members:
+        core.bound(bind, member.ask)
+        core.put(PODS, changed(member.ask.pod, node_name=member.node), member.ask.pod)
     left = core.queue.entity("job/j")
     assert left is not None
     assert [ask.key for ask in left.pods] == [bind.unplaced[0].ask.key]
@@ -159,7 +159,7 @@ def test_members_go_where_the_jobs_planner_wants_them() -> None:
     put(core, job(3))
     bind = core.decide()
     assert isinstance(bind, Bind)
-    assert [each.node for each in bind.members] == ["n3", "n2", "n1"]
+    assert [member.node for member in bind.members] == ["n3", "n2", "n1"]
 
 
 def test_a_member_whose_binding_fails_comes_back_without_the_bound_ones() -> None:
@@ -204,7 +204,7 @@ def test_those_who_wait_together_are_bound_together() -> None:
     assert len(placed(core.cluster)) == 1
     core.put(PODS, second.pod)
     decisions = [core.decide(), core.decide()]
-    assert {each.ask.key for each in decisions if isinstance(each, Bind)} == {first.key, second.key}
+    assert {decision.ask.key for decision in decisions if isinstance(decision, Bind)} == {first.key, second.key}
     assert core.waiting() == 0
 
 
@@ -237,7 +237,7 @@ def test_a_node_that_goes_while_others_are_waited_for_is_not_bound_to() -> None:
     core.put(NODES, node("n2", cpu="4"))
     core.put(PODS, second.pod)
     decisions = [core.decide(), core.decide()]
-    assert {type(each).__name__: each.ask.key for each in decisions if each is not None} == {
+    assert {type(decision).__name__: decision.ask.key for decision in decisions if decision is not None} == {
         "Bind": second.key,
         "LetGo": first.key,
     }

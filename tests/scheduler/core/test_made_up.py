@@ -62,7 +62,9 @@ def test_columns_for_names_that_somebody_makes_up_are_few_and_a_node_that_has_on
     assert most <= before + FEW + 4
     fed.put(offering(what, 7))
     decisions = [fed.step(), fed.step()]
-    assert [(each.ask.key, each.node) for each in decisions if isinstance(each, Bind)] == [(f"shop/{what}-7", "late")]
+    assert [(decision.ask.key, decision.node) for decision in decisions if isinstance(decision, Bind)] == [
+        (f"shop/{what}-7", "late")
+    ]
 
 
 def test_forgetting_what_nobody_has_changes_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,16 +135,16 @@ def test_devices_of_nodes_that_are_gone_are_forgotten(first: str) -> None:
     )
     devices = fed.feed.cluster.notes(Devices)
     gpu = {"type": "gpu", "id": "GPU-1", "minor": 0, "health": True, "resources": {"koordinator.sh/gpu-core": "100"}}
-    told = convert(Device, {"metadata": {"name": "n1"}, "spec": {"devices": [gpu]}})
+    device = convert(Device, {"metadata": {"name": "n1"}, "spec": {"devices": [gpu]}})
     for _ in range(2):
         fed.put(node("n1"))
-        fed.core.put(DEVICES, told)
+        fed.core.put(DEVICES, device)
         assert list(devices.machines) == ["n1"]
         if first == "Node":
             fed.delete(node("n1"))
-            fed.core.removed(DEVICES, told)
+            fed.core.removed(DEVICES, device)
         else:
-            fed.core.removed(DEVICES, told)
+            fed.core.removed(DEVICES, device)
             assert list(devices.machines) == ["n1"], "what pods have there stays known"
             fed.delete(node("n1"))
         assert not devices.machines

@@ -103,7 +103,7 @@ def test_only_an_event_that_can_help_wakes_a_rejected_one() -> None:
 
 
 def test_a_plugin_may_look_closer_at_an_event() -> None:
-    waiting = queue(Picky=Waker(int(Reason.LABELS), lambda each, event: each.key == event.subject))
+    waiting = queue(Picky=Waker(int(Reason.LABELS), lambda entity, event: entity.key == event.subject))
     for key in "ab":
         waiting.put(entity(key), 0.0)
         waiting.rejected(popped(waiting, 0.0), ["Picky"], 0.0)
@@ -310,7 +310,7 @@ STEPS = st.one_of(
     st.tuples(st.just("remove"), KEYS, st.just(0)),
     st.tuples(st.just("pop"), KEYS, st.just(0)),
     st.tuples(st.sampled_from(["done", "rejected", "failed", "pending"]), KEYS, st.integers(0, 2)),
-    st.tuples(st.just("event"), KEYS, st.sampled_from([int(each) for each in Reason])),
+    st.tuples(st.just("event"), KEYS, st.sampled_from([int(reason) for reason in Reason])),
     st.tuples(st.just("activate"), KEYS, st.just(0)),
     st.tuples(st.just("wait"), KEYS, st.integers(0, 40)),
 )
@@ -350,14 +350,14 @@ class _Driven:
 
     def _pop(self) -> None:
         self.queue.tick(self.now_s)
-        active = [each for each in self.queue if each.where is Where.ACTIVE]
+        active = [attempt for attempt in self.queue if attempt.where is Where.ACTIVE]
         attempt = self.queue.pop(self.now_s)
         if attempt is None:
             assert not active
             return
         if active:
             # Nobody who was ready has a higher priority, or the same and came back earlier.
-            first = min((-each.entity.priority, each.queued_at_s, each.arrival) for each in active)
+            first = min((-attempt.entity.priority, attempt.queued_at_s, attempt.arrival) for attempt in active)
             assert (-attempt.entity.priority, attempt.queued_at_s, attempt.arrival) == first
         else:
             assert not attempt.errors, "one that met an error rests its full time"
@@ -376,13 +376,15 @@ class _Driven:
                 self.queue.rejected(attempt, by, self.now_s, pending=what == "pending")
 
     def check(self) -> None:
-        standing = {each.entity.key: each for each in self.queue}
-        assert {key: each.entity.priority for key, each in standing.items()} == self.there, "nothing lost, nothing new"
-        flying = [each for each in self.flying if standing.get(each.entity.key) is each]
+        standing = {attempt.entity.key: attempt for attempt in self.queue}
+        assert {key: attempt.entity.priority for key, attempt in standing.items()} == self.there, (
+            "nothing lost, nothing new"
+        )
+        flying = [attempt for attempt in self.flying if standing.get(attempt.entity.key) is attempt]
         assert len(self.queue) == len(self.there) - len(flying)
-        assert len({each.entity.key for each in flying}) == len(flying), "no pod is in flight twice"
-        for each in standing.values():
-            assert (each.where is Where.IN_FLIGHT) == (each in flying)
+        assert len({attempt.entity.key for attempt in flying}) == len(flying), "no pod is in flight twice"
+        for attempt in standing.values():
+            assert (attempt.where is Where.IN_FLIGHT) == (attempt in flying)
 
 
 @settings(max_examples=200, deadline=None)
@@ -418,9 +420,9 @@ def test_the_time_of_the_next_change_is_never_later_than_the_change(steps: list[
     for step in steps:
         driven.step(*step)
     driven.queue.tick(driven.now_s)
-    active = [each for each in driven.queue if each.where is Where.ACTIVE]
+    active = [attempt for attempt in driven.queue if attempt.where is Where.ACTIVE]
     due_s = driven.queue.next_change_s()
     before_s = driven.now_s + 600.0 if due_s is None else due_s - 0.01
     if before_s > driven.now_s:
         driven.queue.tick(before_s)
-    assert [each for each in driven.queue if each.where is Where.ACTIVE] == active
+    assert [attempt for attempt in driven.queue if attempt.where is Where.ACTIVE] == active

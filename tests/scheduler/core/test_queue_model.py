@@ -251,7 +251,7 @@ class Both:
             self.plain.rejected(waiting, by, what == "pending", self.now_s)
 
     def check(self) -> None:
-        assert {each.entity.key: each.where for each in self.queue} == {
+        assert {attempt.entity.key: attempt.where for attempt in self.queue} == {
             key: each.where for key, each in self.plain.all.items()
         }
 

@@ -68,13 +68,13 @@ def test_others_go_on_and_each_failure_is_told() -> None:
     found.at(Moment(MADE_S + 2, 2.0))
     (expired,) = [each for each in found.take_writes() if isinstance(each, Patch) and each.kind is RESERVATIONS]
     assert expired.body["status"]["phase"] == "Failed"
-    assert {(each.doing, str(each.error)) for each in failures} == {
+    assert {(failure.doing, str(failure.error)) for failure in failures} == {
         ("heed it", "not reservation:r"),
         ("heed it", "not web"),
         ("write what Fails has to say", "nothing to write"),
         ("say which refused pods may go", "nobody"),
     }
-    assert {each.meta.key for each in failures if each.meta is not None} >= {"shop/web"}
+    assert {failure.meta.key for failure in failures if failure.meta is not None} >= {"shop/web"}
 
 
 def test_without_a_shield_nothing_is_hidden() -> None:

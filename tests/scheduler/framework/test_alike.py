@@ -111,9 +111,12 @@ def decided(
     monkeypatch.setattr(job_placing, "FEW_ALIKE", few)
     engine = cluster(which, nodes)
     asks = job(parts)
-    found = [*engine.place_all(asks, at_least=min(least, len(asks))), *engine.place_all(job([(3, 1, 1, False)], "q"))]
+    placements = [
+        *engine.place_all(asks, at_least=min(least, len(asks))),
+        *engine.place_all(job([(3, 1, 1, False)], "q")),
+    ]
     columns = engine.cluster.table.columns
-    return found, dict(engine.cluster.pods), {name: column.tobytes() for name, column in columns.items()}
+    return placements, dict(engine.cluster.pods), {name: column.tobytes() for name, column in columns.items()}
 
 
 @settings(max_examples=40)
@@ -162,7 +165,7 @@ def test_a_thousand_alike_members_look_at_five_thousand_nodes_once() -> None:
     began = time.thread_time()
     placed = engine.place_all(asks)
     took_s = time.thread_time() - began
-    assert all(each.node for each in placed)
+    assert all(placement.node for placement in placed)
     # Each node by each plugin for the class, once.
     assert engine.bodies_run - before <= 10 * 5000
     assert took_s < 0.1

@@ -157,10 +157,10 @@ def test_one_row_many_rows_and_many_classes_are_judged_by_the_plain_formula(scen
         assert rows_of(judge.feasible(Many(columns, index)), len(rows)) == [line[i] for line in masks]
         assert rows_of(judge.score(Many(columns, index)), len(rows)) == [line[i] for line in scores]
     forms = [judge.shortcuts.fast for judge in judges if judge.shortcuts.fast is not None]
-    numbers = [each.numbers for each in forms]
+    numbers = [form.numbers for form in forms]
     feasible, score = forms[-1].of_row(columns)
-    assert [[feasible(row, each) for each in numbers] for row in rows] == masks
-    assert [[score(row, each) for each in numbers] for row in rows] == scores
+    assert [[feasible(row, number) for number in numbers] for row in rows] == masks
+    assert [[score(row, number) for number in numbers] for row in rows] == scores
     together, cells = forms[0].together(numbers), Many(columns, index[:, np.newaxis])
     assert rows_of(together.feasible(cells), len(rows), len(judges)) == masks
     assert rows_of(together.score(cells), len(rows), len(judges)) == scores

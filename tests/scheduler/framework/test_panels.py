@@ -61,8 +61,8 @@ class Scene:
         rng, cluster = self.rng, self.engine.cluster
         dice = rng.random()
         if dice < 0.75:
-            found = self.engine.place(self.pod())
-            self.placed.append((found.pod, found.node))
+            placement = self.engine.place(self.pod())
+            self.placed.append((placement.pod, placement.node))
         elif dice < 0.9 and cluster.pods:
             cluster.remove_pod(rng.choice(sorted(cluster.pods)))
         elif dice < 0.94:
@@ -296,14 +296,14 @@ def test_judges_of_amounts_say_together_what_each_says_of_one_row(
     for plugin in (fit, NodeResourcesBalancedAllocation()):
         pods = [ask(f"p{i}", cpu=f"{milli}m", memory=str(milli << i * 9)) for i, milli in enumerate(requests)]
         judges = [judge for pod in pods if (judge := plugin.compile(pod, cluster)) is not None]
-        forms = [each.shortcuts.fast for each in judges if each.shortcuts.fast is not None]
-        numbers = [each.numbers for each in forms]
+        forms = [judge.shortcuts.fast for judge in judges if judge.shortcuts.fast is not None]
+        numbers = [form.numbers for form in forms]
         joint, many = forms[0].together(numbers), Many(columns, np.array(rows)[:, np.newaxis])
-        alone = [[each.score(One(columns, row)) for each in judges] for row in rows]
+        alone = [[judge.score(One(columns, row)) for judge in judges] for row in rows]
         assert np.broadcast_to(joint.score(many), (len(rows), len(judges))).tolist() == alone
         feasible, score = forms[-1].of_row(columns)
-        assert [[score(row, each) for each in numbers] for row in rows] == alone
+        assert [[score(row, number) for number in numbers] for row in rows] == alone
         if plugin is fit:
-            alone = [[each.feasible(One(columns, row)) for each in judges] for row in rows]
+            alone = [[judge.feasible(One(columns, row)) for judge in judges] for row in rows]
             assert np.broadcast_to(joint.feasible(many), (len(rows), len(judges))).tolist() == alone
-            assert [[feasible(row, each) for each in numbers] for row in rows] == alone
+            assert [[feasible(row, number) for number in numbers] for row in rows] == alone

@@ -46,7 +46,7 @@ def asked(question: Question) -> Asked | None:
     device = question["device"]
     scene.devices.put_device(convert(Device, {**device, "metadata": {**device.get("metadata", {}), "name": "n"}}))
     for i, of_type in enumerate(question.get("pods", ())):
-        said = {type_: [_device(each) for each in devices] for type_, devices in of_type.items()}
+        said = {type_: [_device(device) for device in devices] for type_, devices in of_type.items()}
         requests = asking(**{type_: len(devices) for type_, devices in of_type.items()})
         scene.put(pod(f"there-{i}", on="n", requests=requests, annotations={ALLOCATED: json.dumps(said)}))
     requests = {name: str(amount) for name, amount in question["request"].items()}
@@ -100,7 +100,9 @@ def _devices(here: Asked, question: Question, answer: Answer) -> Iterator[str]:
         yield f"{_minors(found)}, not {answer['reasons']}"
         return
     theirs = {
-        type_: sorted((each["minor"], sorted(each["resources"].items()), each.get("vfs", [])) for each in devices)
+        type_: sorted(
+            (device["minor"], sorted(device["resources"].items()), device.get("vfs", [])) for device in devices
+        )
         for type_, devices in answer["allocated"].items()
     }
     if _told(found) != theirs:

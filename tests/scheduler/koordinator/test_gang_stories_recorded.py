@@ -64,7 +64,7 @@ class Story:
             )
             said |= dict(zip(SETTINGS, (*values[:-1], list(values[-1])), strict=True))
         together = [each for each in self.gangs.all.values() if each.group == gang.group]
-        members = [key for each in together for key in each.members]
+        members = [key for gang in together for key in gang.members]
         said["waiting"] = sorted(self.placed & set(gang.members))
         if said["waiting"]:
             said["goes"] = self._passes(key for key in members if key in self.placed)

@@ -59,6 +59,6 @@ def test_gangs_go_where_koordinator_would_gather_them() -> None:
 def test_the_recording_is_of_many_networks() -> None:
     cases = read("network").cases
     numbers = [len(case.answers[0].get("placed", ())) for case in cases]
-    assert min(numbers.count(0), sum(1 for each in numbers if each > 1)) >= 25
+    assert min(numbers.count(0), sum(1 for number in numbers if number > 1)) >= 25
     assert sum(1 for case in cases if "must" in case.question) >= 50
     assert sum(1 for case in cases if "multiple" in case.question) >= 40

@@ -19,19 +19,19 @@ from tests.scheduler.koordinator.recording import Answer, Question, read, unexpl
 def reviewed(question: Question) -> tuple[list[str], dict[str, Any]]:
     """What is wrong with a request, and the quota with what was filled in."""
     stored = [convert(ElasticQuota, each) for each in question["stored"]]
-    known, quota = QuotaTopology.of(stored), question["quota"]
+    quota_topology, quota = QuotaTopology.of(stored), question["quota"]
     pods = _pods(question)
     old = next((each for each in stored if each.metadata.name == quota["metadata"]["name"]), None)
     if question["op"] == "delete":
         assert old is not None
-        return [str(fault) for fault in deletion_faults(old, known, pods)], quota
+        return [str(fault) for fault in deletion_faults(old, quota_topology, pods)], quota
     if question["op"] == "create":
         old = None
         try:
-            quota = completed(quota, known)
+            quota = completed(quota, quota_topology)
         except Refused as refusal:
             return [str(refusal)], quota
-    found = faults(convert(ElasticQuota, quota), old, known, pods, QuotaRules(), {})
+    found = faults(convert(ElasticQuota, quota), old, quota_topology, pods, QuotaRules(), {})
     return [str(fault) for fault in found], quota
 
 

@@ -72,7 +72,7 @@ def revoked(question: Question) -> list[str]:
     share = question["runtime"]
     used = {key: sum(pod["request"].get(key, 0) for pod in pods) for key in share}
     holders = [Holder(pod["name"], pod["request"], pod.get("fixed", False)) for pod in pods]
-    return sorted(each.key for each in to_revoke(holders, used, share))
+    return sorted(holder.key for holder in to_revoke(holders, used, share))
 
 
 def differences_of_revocations(question: Question, answer: Answer) -> list[str]:
@@ -87,8 +87,8 @@ def test_pods_that_go_are_those_that_koordinator_would_revoke() -> None:
 def test_the_recording_is_of_many_trees() -> None:
     trees = [case.question for case in read("quota").cases]
     assert len(trees) >= 150
-    assert sum(1 for each in trees if each.get("guarantee")) >= 20
-    assert sum(1 for each in trees if any(quota["is_parent"] for quota in each["quotas"])) >= 60
+    assert sum(1 for tree in trees if tree.get("guarantee")) >= 20
+    assert sum(1 for tree in trees if any(quota["is_parent"] for quota in tree["quotas"])) >= 60
     numbers = [len(case.answers[0]["revoked"]) for case in read("revocations").cases]
-    assert sum(1 for each in numbers if each > 1) >= 30
-    assert sum(1 for each in trees if not all(quota["lent"] for quota in each["quotas"])) >= 60
+    assert sum(1 for number in numbers if number > 1) >= 30
+    assert sum(1 for tree in trees if not all(quota["lent"] for quota in tree["quotas"])) >= 60

@@ -50,5 +50,5 @@ def test_scores_are_those_of_koordinator() -> None:
 
 def test_the_recording_is_of_many_scores() -> None:
     answers = [case.answers[0] for case in read("scores").cases]
-    assert len({each["fit_plus"] for each in answers}) >= 40
-    assert len({each["scarce"] for each in answers}) >= 4
+    assert len({answer["fit_plus"] for answer in answers}) >= 40
+    assert len({answer["scarce"] for answer in answers}) >= 4

@@ -32,9 +32,9 @@ async def until_answered(client: Client, *names: str) -> Schedulers:
 async def test_a_scheduler_answers_to_its_profiles_while_it_runs(tmp_path: Path) -> None:
     async with serving(tmp_path) as client:
         async with scheduling(client, options=SchedulerOptions()):
-            found = await until_answered(client, "koord-scheduler")
-            assert found.nobody("koord-scheduler") == ""
-            assert found.nobody("default-scheduler") == "no scheduler answers to the name default-scheduler"
+            schedulers = await until_answered(client, "koord-scheduler")
+            assert schedulers.nobody("koord-scheduler") == ""
+            assert schedulers.nobody("default-scheduler") == "no scheduler answers to the name default-scheduler"
         left = await announced(client, time.time())
         assert "it was stopped" in left.nobody("koord-scheduler")
 
@@ -56,8 +56,8 @@ class Hurried(SystemClock):
 async def test_schedulers_that_decide_side_by_side_without_an_election_are_seen(tmp_path: Path) -> None:
     def announcing(who: str) -> asyncio.Task[None]:
         names = ["koord-scheduler"]
-        told = Announcing(client, "koordinator-system", who, lambda: names, Hurried())
-        return asyncio.create_task(told.run())
+        announcing = Announcing(client, "koordinator-system", who, lambda: names, Hurried())
+        return asyncio.create_task(announcing.run())
 
     async def until_seen(*who: str, at_least: int) -> None:
         """Schedulers that write in a fixed order see only the one before them, so a look names two of several."""

@@ -25,9 +25,9 @@ async def reasons(*decisions: Nowhere) -> dict[str, str]:
     """By pod, the reason in its condition."""
     bench = Bench()
     async with writing(bench):
-        for each in decisions:
-            bench.telling.nowhere(each)
-    asks = {ask.meta.uid: ask.meta.name for each in decisions for ask in each.asks}
+        for decision in decisions:
+            bench.telling.nowhere(decision)
+    asks = {ask.meta.uid: ask.meta.name for decision in decisions for ask in decision.asks}
     return {
         asks[patch["metadata"]["uid"]]: patch["status"]["conditions"][0]["reason"] for patch in bench.client.patches
     }

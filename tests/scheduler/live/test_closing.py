@@ -65,7 +65,7 @@ async def until_waiting(client: Client, name: str, words: str) -> None:
     async def waits() -> bool:
         pod = await client.get(kinds.PODS, name, namespace="default")
         assert not pod.spec.node_name
-        return any(words in each.message for each in pod.status.conditions)
+        return any(words in condition.message for condition in pod.status.conditions)
 
     await eventually(waits)
 
@@ -132,7 +132,7 @@ async def test_a_default_in_the_way_is_mended_with_one_warning(
 ) -> None:
     await protect(client)
     async with scheduling(client, limited(80)):
-        warned = [each.message for each in caplog.records if "usageThresholds.cpu" in each.getMessage()]
+        warned = [record.message for record in caplog.records if "usageThresholds.cpu" in record.getMessage()]
         assert len(warned) == 1
         assert "it counts as 64" in warned[0]
 

@@ -53,4 +53,4 @@ async def test_devices_are_written_on_pods_and_a_restarted_scheduler_counts_them
 
 
 async def _told(client: Client, kind: str, words: str) -> bool:
-    return any(words in each.note for each in await client.list(EVENTS) if each.regarding.kind == kind)
+    return any(words in event.note for event in await client.list(EVENTS) if event.regarding.kind == kind)

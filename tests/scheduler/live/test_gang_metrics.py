@@ -20,14 +20,14 @@ from tests.scheduler.gangs import World, member
 
 def test_gangs_that_wait_are_counted_and_decisions_timed_by_size() -> None:
     metrics = Metrics()
-    told = SchedulerMetrics(metrics)
+    scheduler_metrics = SchedulerMetrics(metrics)
     world = World(1)
     world.put(*(member(f"p{i}", least=2) for i in range(2)))
     world.decide()
-    told.look(world.core, 0.0)
-    told.decided_job(2, 0.01, placed=False)
-    told.decided_job(150, 0.01, placed=True)
-    told.decided_job(5000, 0.01, placed=True)
+    scheduler_metrics.look(world.core, 0.0)
+    scheduler_metrics.decided_job(2, 0.01, placed=False)
+    scheduler_metrics.decided_job(150, 0.01, placed=True)
+    scheduler_metrics.decided_job(5000, 0.01, placed=True)
     text = metrics.render().decode()
     assert "scheduler_waiting_gang_group_number 1.0" in text
     family = "scheduler_gang_schedule_cycle_duration_seconds_count"
@@ -41,10 +41,10 @@ def test_gangs_that_wait_are_counted_and_decisions_timed_by_size() -> None:
 
 def test_the_search_for_victims_is_timed_by_job_and_old_jobs_are_forgotten() -> None:
     metrics = Metrics()
-    told = SchedulerMetrics(metrics)
+    scheduler_metrics = SchedulerMetrics(metrics)
     args = CoschedulingArgs(enable_preemption=True)
     profile = replace(SHIPPED.profiles[0], plugin_config=(PluginConfig("Coscheduling", args),))
-    observer = Onlooker(SystemClock(), told.spent, for_job=told.looked_for_victims)
+    observer = Onlooker(SystemClock(), scheduler_metrics.spent, for_job=scheduler_metrics.looked_for_victims)
     world = World()
     world.core = Core(profiles_of(replace(SHIPPED, profiles=(profile,))), alone=True, observer=observer)
     world.core.put(NODES, node("n0", cpu="2"))
@@ -57,7 +57,7 @@ def test_the_search_for_victims_is_timed_by_job_and_old_jobs_are_forgotten() -> 
     assert f'{family}{{jobName="shop/train",result="preempt success"}} 1.0' in text
     assert f'{family}{{jobName="shop/big",result="the job does not fit, whichever less important pods go."}}' in text
     for i in range(600):
-        told.looked_for_victims(f"shop/{i}", "preempt success", 0.1)
+        scheduler_metrics.looked_for_victims(f"shop/{i}", "preempt success", 0.1)
     text = metrics.render().decode()
     assert "shop/train" not in text
     assert text.count(f"{family}{{") == 500
@@ -65,7 +65,7 @@ def test_the_search_for_victims_is_timed_by_job_and_old_jobs_are_forgotten() -> 
 
 def test_the_writing_of_quotas_is_timed() -> None:
     metrics = Metrics()
-    told = SchedulerMetrics(metrics)
-    told.written("ElasticQuota", 0.25)
-    told.written("PodGroup", 0.25)
+    scheduler_metrics = SchedulerMetrics(metrics)
+    scheduler_metrics.written("ElasticQuota", 0.25)
+    scheduler_metrics.written("PodGroup", 0.25)
     assert "scheduler_update_elastic_quota_status_duration_seconds_count 1.0" in metrics.render().decode()

@@ -54,8 +54,8 @@ async def cluster(folder: Path, nodes: int, **more: Any) -> AsyncIterator[Client
 
 async def condition(client: Client, name: str) -> tuple[str, str]:
     pod = await client.get(PODS, name, namespace="default")
-    found = pod.status.condition("PodScheduled")
-    return ("", "") if found is None else (found.reason, found.message)
+    pod_condition = pod.status.condition("PodScheduled")
+    return ("", "") if pod_condition is None else (pod_condition.reason, pod_condition.message)
 
 
 async def bound(client: Client) -> dict[str, str]:
@@ -266,7 +266,7 @@ async def test_a_pod_group_says_how_its_gang_fares(tmp_path: Path) -> None:
 
         async def told() -> bool:
             events = await client.list(EVENTS, namespace="default")
-            notes = [each.note for each in events if each.regarding.kind == "PodGroup"]
+            notes = [event.note for event in events if event.regarding.kind == "PodGroup"]
             return any(note.startswith("gang default/train needs 2 pods at once, 1 fit") for note in notes)
 
         await eventually(told)

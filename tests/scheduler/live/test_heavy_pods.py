@@ -38,7 +38,7 @@ def shunning(number: int) -> dict[str, Any]:
 
 def preferring(number: int) -> dict[str, Any]:
     terms = [{"topologyKey": HOST, "labelSelector": selector(i)} for i in range(number)]
-    return {"affinity": {"podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": each} for each in terms]}}}
+    return {"affinity": {"podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": term} for term in terms]}}}
 
 
 def wordy(number: int) -> dict[str, Any]:

@@ -172,7 +172,7 @@ async def test_cpus_and_devices_are_kept_apart_whatever_happens_in_between(
         # Half of the CPUs are not reported; one GPU with a pod is ill, and one is missing.
         held = {name: cores_of(await client.get(PODS, name, namespace="default")) for name in ("a", "b")}
         ill, gone = (next(iter(each)) for each in held.values())
-        told = [{**each, "health": each["minor"] != ill} for each in GPUS if each["minor"] != gone]
+        told = [{**gpu, "health": gpu["minor"] != ill} for gpu in GPUS if gpu["minor"] != gone]
         await tell(client, "1x1x6x2", told)
         await client.create(PODS, service("c"))
         await kept_apart(client, runner, "a", "b", "c")

@@ -90,13 +90,13 @@ async def test_cpus_gpus_and_reserved_room_are_given_once_though_a_scheduler_is_
         await client.create(RESERVATIONS, reserving(f"r{i}"))
 
     async def bound(number: int) -> bool:
-        return sum(bool(each.spec.node_name) for each in await client.list(PODS, namespace="default")) >= number
+        return sum(bool(pod.spec.node_name) for pod in await client.list(PODS, namespace="default")) >= number
 
     async def all_say(holds: Callable[[Reservation], bool]) -> bool:
         return all(map(holds, await client.list(RESERVATIONS)))
 
     async with scheduling(client):
-        await eventually(lambda: all_say(lambda each: each.status.phase == "Available"))
+        await eventually(lambda: all_say(lambda reservation: reservation.status.phase == "Available"))
     owners = [asking(f"owner-{i}", "web", "2", "50") for i in range(OWNERS)]
     others = [asking(f"other-{i}", "other", "2", "50") for i in range(OTHERS)]
     *most, last = [each for pair in zip(owners, others, strict=True) for each in pair]
@@ -105,12 +105,12 @@ async def test_cpus_gpus_and_reserved_room_are_given_once_though_a_scheduler_is_
     await client.create(PODS, last)
     async with scheduling(client):
         await eventually(lambda: bound(OWNERS + OTHERS))
-        await eventually(lambda: all_say(lambda each: len(each.status.current_owners) == 2))
+        await eventually(lambda: all_say(lambda reservation: len(reservation.status.current_owners) == 2))
     await _nothing_is_given_twice(client)
 
 
 async def _nothing_is_given_twice(client: Client) -> None:
-    reservations = {each.metadata.name: each for each in await client.list(RESERVATIONS)}
+    reservations = {reservation.metadata.name: reservation for reservation in await client.list(RESERVATIONS)}
     assert len(reservations) == MACHINES
     cpus: dict[str, list[int]] = {}
     gpus: dict[str, Counter[int]] = {}
@@ -134,7 +134,7 @@ async def _nothing_is_given_twice(client: Client) -> None:
         inside.setdefault(held.metadata.name, []).extend(cpus_of(meta))
     for each in (*cpus.values(), *inside.values()):
         assert len(each) == len(set(each)), "a CPU is given to one"
-    assert {name: sorted(each) for name, each in cpus.items()} == {f"n{i}": list(range(8)) for i in range(MACHINES)}
+    assert {name: sorted(cpu) for name, cpu in cpus.items()} == {f"n{i}": list(range(8)) for i in range(MACHINES)}
     assert gpus == {f"n{i}": {0: 100, 1: 100} for i in range(MACHINES)}
     assert {name: sorted(each) for name, each in inside.items()} == {
         name: sorted(cpus_of(held.metadata)) for name, held in reservations.items()

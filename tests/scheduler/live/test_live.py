@@ -55,8 +55,10 @@ async def events_of(client: Client, name: str, reason: str) -> list[tuple[str, i
 
 
 async def condition_of(client: Client, name: str) -> tuple[str, str, str]:
-    found = (await client.get(PODS, name, namespace="default")).status.condition("PodScheduled")
-    return ("", "", "") if found is None else (found.status, found.reason, found.message)
+    pod_condition = (await client.get(PODS, name, namespace="default")).status.condition("PodScheduled")
+    return (
+        ("", "", "") if pod_condition is None else (pod_condition.status, pod_condition.reason, pod_condition.message)
+    )
 
 
 async def test_pods_are_bound_and_told_so(client: Client) -> None:
@@ -285,8 +287,8 @@ async def test_pods_of_all_namespaces_are_seen(client: Client) -> None:
         await client.create(PODS, pod_manifest("one", namespace="bank"))
 
         async def bound() -> bool:
-            found: Pod = await client.get(PODS, "one", namespace="bank")
-            return bool(found.spec.node_name)
+            pod: Pod = await client.get(PODS, "one", namespace="bank")
+            return bool(pod.spec.node_name)
 
         await eventually(bound)
         await client.delete(PODS, "one", namespace="bank", grace_s=0)

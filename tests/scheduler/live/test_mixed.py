@@ -121,12 +121,12 @@ class Story:
         assert self._runner is not None
         core = self._runner.core
         assert core is not None
-        if core.assumed or core.waiting() or any(each.where not in QUIET for each in core.queue):
+        if core.assumed or core.waiting() or any(attempt.where not in QUIET for attempt in core.queue):
             return False
         pods = await self.client.list(PODS)
         bound = {pod.metadata.key for pod in pods if pod.spec.node_name and not pod.is_finished}
         waiting = {pod.metadata.key for pod in pods if not pod.spec.node_name and not pod.is_finished}
-        queued = {ask.key for each in core.queue for ask in each.entity.pods}
+        queued = {ask.key for attempt in core.queue for ask in attempt.entity.pods}
         nodes = core.cluster.table.row_of
         there = {pod.metadata.key for pod in pods if pod.spec.node_name in nodes and pod.metadata.key in bound}
         return there <= core.cluster.pods.keys() and waiting <= queued

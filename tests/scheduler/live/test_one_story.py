@@ -45,8 +45,8 @@ class Story:
             {"metadata": {"name": f"p{i:03}"}, "value": 1000 - i, "preemptionPolicy": "Never"}
             for i in range(ROUNDS * PODS_A_ROUND)
         ]
-        for each in self.classes:
-            await self.client.create(PRIORITY_CLASSES, each)
+        for class_ in self.classes:
+            await self.client.create(PRIORITY_CLASSES, class_)
         for i in range(5):
             labels = {ZONE: f"z{i % 2}", "disk": self.chance.choice(("ssd", "hdd"))}
             name = f"n{i}"
@@ -87,7 +87,7 @@ class Story:
         items: list[dict[str, Any]] = [
             {"apiVersion": "v1", "kind": kind, **m} for kind, all_ in things for m in all_.values()
         ]
-        items += [{"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **each} for each in self.classes]
+        items += [{"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **class_} for class_ in self.classes]
         return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
 
     async def told(self) -> tuple[dict[str, str], dict[str, str]]:
@@ -128,8 +128,8 @@ async def test_live_planned_and_driven_stories_end_alike(
             before, _ = await story.told()
             placed = {**before, **{key.partition("/")[2]: node for key, node in tiny.placed.items()}}
             messages = {key.partition("/")[2]: text for key, text in tiny.messages.items()}
-            assert {key.partition("/")[2]: each.node for key, each in planned.pods.items() if each.node} == placed
-            events = {each.object.partition("/")[2]: each.message for each in planned.events}
+            assert {key.partition("/")[2]: pod.node for key, pod in planned.pods.items() if pod.node} == placed
+            events = {event.object.partition("/")[2]: event.message for event in planned.events}
             assert {name: events[name] for name in messages} == messages
 
             async def at_rest(placed: dict[str, str] = placed, messages: dict[str, str] = messages) -> bool:

@@ -18,20 +18,20 @@ def shown(metrics: Metrics, family: str) -> list[str]:
 def test_only_quotas_that_changed_are_told_again_and_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measured, "AT_ONCE", 4)
     metrics, teams = Metrics(process=False), Teams(100)
-    told = SchedulerMetrics(metrics)
+    scheduler_metrics = SchedulerMetrics(metrics)
     all_ = [quota(f"team{i}", "1", "10") for i in range(10)]
     teams.put(*all_)
     seen: list[int] = []
     for _ in range(4):
         teams.core.take_writes()
-        told.look(teams.core, teams.now_s)
+        scheduler_metrics.look(teams.core, teams.now_s)
         teams.wait(2)
         seen.append(sum('field="min"' in line for line in shown(metrics, "scheduler_elastic_quota_status{")))
     assert seen == [4, 8, 10, 10]
     teams.put(team_pod("p", "team3", "2", on="n0"))
     teams.delete(all_[5])
     teams.core.take_writes()
-    told.look(teams.core, teams.now_s)
+    scheduler_metrics.look(teams.core, teams.now_s)
     lines = shown(metrics, "scheduler_elastic_quota_status{")
     (used,) = [line for line in lines if 'name="team3"' in line and 'field="used"' in line]
     assert used.endswith(" 2000.0")
@@ -40,13 +40,13 @@ def test_only_quotas_that_changed_are_told_again_and_a_few_at_a_time(monkeypatch
 
 def test_the_accounting_of_quotas_is_timed_by_operation() -> None:
     metrics, teams = Metrics(process=False), Teams(100)
-    told = SchedulerMetrics(metrics)
+    scheduler_metrics = SchedulerMetrics(metrics)
     teams.core.cluster.ticks = SystemClock().monotonic
     a, pod = quota("a", "1", "10"), team_pod("p", "a")
     teams.put(a, pod)
     assert teams.settle() == {"p"}
     teams.delete(pod, a)
-    told.look(teams.core, teams.now_s)
+    scheduler_metrics.look(teams.core, teams.now_s)
     counts = {
         line.split('operation="')[1].split('"')[0]: float(line.rsplit(" ", 1)[1])
         for line in shown(metrics, "scheduler_elastic_quota_process_latency_count")

@@ -53,8 +53,8 @@ async def test_teams_share_a_cluster_across_a_restart(tmp_path: Path) -> None:
 
             async def waits() -> bool:
                 pod = await client.get(PODS, "a4", namespace="default")
-                found = pod.status.condition("PodScheduled")
-                return found is not None and found.message.startswith(
+                pod_condition = pod.status.condition("PodScheduled")
+                return pod_condition is not None and pod_condition.message.startswith(
                     "0/1 nodes are available: Insufficient quotas: quota a may use cpu 6 and uses 8; "
                 )
 
@@ -63,12 +63,16 @@ async def test_teams_share_a_cluster_across_a_restart(tmp_path: Path) -> None:
             always = {names.QUOTA_ROOT, names.QUOTA_DEFAULT, names.QUOTA_SYSTEM}
 
             async def built_in() -> bool:
-                found = await client.list(ELASTIC_QUOTAS, namespace=names.NAMESPACE_KOORDINATOR)
-                return {each.metadata.name for each in found} == always
+                quotas = await client.list(ELASTIC_QUOTAS, namespace=names.NAMESPACE_KOORDINATOR)
+                return {quota.metadata.name for quota in quotas} == always
 
             async def malformed() -> bool:
                 lost = await client.get(ELASTIC_QUOTAS, "lost", namespace="default")
-                usable = [(each.status, each.message) for each in lost.status.conditions if each.type == "Usable"]
+                usable = [
+                    (condition.status, condition.message)
+                    for condition in lost.status.conditions
+                    if condition.type == "Usable"
+                ]
                 return usable == [("False", "its parent nobody does not exist")]
 
             await eventually(built_in)

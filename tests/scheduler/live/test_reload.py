@@ -31,7 +31,7 @@ async def test_only_what_is_new_is_told_and_what_is_faulty_once(caplog: pytest.L
             if len(found) == 2:
                 break
     assert found == [TWO, ONE]
-    assert len([each for each in caplog.records if "stays unchanged" in each.message]) == 2
+    assert len([record for record in caplog.records if "stays unchanged" in record.message]) == 2
     assert len(clock.sleeps) == 8
 
 

@@ -45,8 +45,8 @@ async def test_a_reservation_lives_on_when_its_scheduler_is_killed_in_between(tm
             return (await status(client, name)).phase == phase
 
         async def is_told(name: str, reason: str) -> bool:
-            found = [each for each in await client.list(EVENTS) if each.regarding.name == name]
-            return any(each.reason == reason for each in found)
+            events = [event for event in await client.list(EVENTS) if event.regarding.name == name]
+            return any(event.reason == reason for event in events)
 
         async with scheduling(client):
             await client.create(RESERVATIONS, reserving("shared", "3", allocateOnce=False))
@@ -54,8 +54,8 @@ async def test_a_reservation_lives_on_when_its_scheduler_is_killed_in_between(tm
             await client.create(RESERVATIONS, reserving("giant", "30"))
             await eventually(lambda: is_told("giant", "FailedScheduling"))
             await eventually(lambda: is_told("shared", "Scheduled"))
-            found = await status(client, "giant")
-            assert (found.phase, found.conditions[0].reason) == ("Pending", "Unschedulable")
+            reservation_status = await status(client, "giant")
+            assert (reservation_status.phase, reservation_status.conditions[0].reason) == ("Pending", "Unschedulable")
         # No scheduler runs, and pods come in the meantime: one that may use the room, and one that may not.
         await client.create(PODS, pod_manifest("other", cpu="2"))
         await client.create(PODS, owner("web-0", "2"))
@@ -63,10 +63,10 @@ async def test_a_reservation_lives_on_when_its_scheduler_is_killed_in_between(tm
             await until_bound(client, "web-0")
 
             async def counts() -> bool:
-                found = await status(client, "shared")
-                return dict(found.allocated) == {"cpu": "2"} and [each.name for each in found.current_owners] == [
-                    "web-0"
-                ]
+                reservation_status = await status(client, "shared")
+                return dict(reservation_status.allocated) == {"cpu": "2"} and [
+                    owner.name for owner in reservation_status.current_owners
+                ] == ["web-0"]
 
             await eventually(counts)
             await eventually(lambda: is_told("other", "FailedScheduling"))
@@ -129,9 +129,9 @@ async def test_one_owner_gets_in_and_nothing_is_given_twice_whoever_is_killed_in
         await eventually(lambda: says(client, "shared", "Available"))
     first = await inside(client)
     assert list(first.values()) == ["once"]
-    found = await status(client, "once")
-    assert [each.name for each in found.current_owners] == list(first)
-    assert dict(found.allocated) == {"cpu": "3"}
+    reservation_status = await status(client, "once")
+    assert [owner.name for owner in reservation_status.current_owners] == list(first)
+    assert dict(reservation_status.allocated) == {"cpu": "3"}
     # 3 of 6 CPUs are used, and 2 are held: others get 1.
     await client.create(PODS, pod_manifest("other", cpu="1500m"))
     await client.create(PODS, owner("web-2", "1"))
@@ -141,7 +141,7 @@ async def test_one_owner_gets_in_and_nothing_is_given_twice_whoever_is_killed_in
 
         async def counts() -> bool:
             now = await status(client, "shared")
-            return dict(now.allocated) == {"cpu": "1"} and [each.name for each in now.current_owners] == ["web-2"]
+            return dict(now.allocated) == {"cpu": "1"} and [owner.name for owner in now.current_owners] == ["web-2"]
 
         await eventually(counts)
     assert await inside(client) == {**first, "web-2": "shared"}
@@ -152,7 +152,7 @@ async def test_one_owner_gets_in_and_nothing_is_given_twice_whoever_is_killed_in
         await until_bound(client, "other")
     pods = await client.list(PODS, namespace="default")
     waiting = {"web-0", "web-1"} - set(first)
-    assert {each.metadata.name for each in pods if not each.spec.node_name} == waiting
+    assert {pod.metadata.name for pod in pods if not pod.spec.node_name} == waiting
     assert (await status(client, "once")).phase == "Succeeded"
 
 
@@ -165,9 +165,9 @@ async def inside(client: Client) -> dict[str, str]:
     key = "scheduling.koordinator.sh/reservation-allocated"
     pods = await client.list(PODS, namespace="default")
     return {
-        each.metadata.name: json.loads(each.metadata.annotations[key])["name"]
-        for each in pods
-        if each.spec.node_name and key in each.metadata.annotations
+        pod.metadata.name: json.loads(pod.metadata.annotations[key])["name"]
+        for pod in pods
+        if pod.spec.node_name and key in pod.metadata.annotations
     }
 
 
@@ -205,8 +205,8 @@ async def test_one_that_grows_has_what_it_was_given_though_its_scheduler_is_kill
         return (await status(client, "r")).allocatable["cpu"] == "6"
 
     async def is_deferred() -> bool:
-        told = [each.reason for each in await client.list(EVENTS) if each.regarding.name == "r"]
-        conditions = {each.type: each.message for each in (await status(client, "r")).conditions}
+        told = [event.reason for event in await client.list(EVENTS) if event.regarding.name == "r"]
+        conditions = {condition.type: condition.message for condition in (await status(client, "r")).conditions}
         return "ResizePending" in told and "Insufficient cpu" in conditions.get("ResizePending", "")
 
     async with scheduling(client):

@@ -109,7 +109,7 @@ def test_a_flood_with_giants_and_cascades_comes_to_rest(order: str, owners: bool
     ]
     pods += [pod(f"giant{number}", cpu="100", priority=1000) for number in range(5)]
     if order != "random":
-        pods.sort(key=lambda each: each.spec.priority or 0, reverse=order == "falling")
+        pods.sort(key=lambda pod: pod.spec.priority or 0, reverse=order == "falling")
     for each in pods:
         played.fed.put(each)
         if order != "falling":
@@ -213,9 +213,9 @@ async def test_on_a_server_a_flood_comes_to_rest_and_nothing_more_is_written(cli
 
         await always(is_quiet, 2.0)
         giant = await client.get(PODS, "giant", namespace="default")
-        told = giant.status.condition("PodScheduled")
-        assert told is not None
-        assert "0/4 nodes are available: 4 Insufficient cpu." in told.message
+        pod_condition = giant.status.condition("PodScheduled")
+        assert pod_condition is not None
+        assert "0/4 nodes are available: 4 Insufficient cpu." in pod_condition.message
 
 
 async def versions(client: Client) -> dict[str, str]:

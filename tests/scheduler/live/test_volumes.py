@@ -50,8 +50,8 @@ async def says(client: Client, words: str) -> None:
     """Waits until the pod's condition says so."""
 
     async def told() -> bool:
-        found = (await client.get(PODS, "db", namespace="default")).status.condition("PodScheduled")
-        return found is not None and words in found.message
+        pod_condition = (await client.get(PODS, "db", namespace="default")).status.condition("PodScheduled")
+        return pod_condition is not None and words in pod_condition.message
 
     await eventually(told)
 

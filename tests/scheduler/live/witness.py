@@ -90,7 +90,7 @@ async def knows_what_is_so(client: Client, runner: Runner) -> bool:
     fresh.put(*await client.list(NODES), *await client.list(PODS))
     feed = runner.core.feed
     same = picture(feed.cluster) == picture(fresh.feed.cluster) and not feed.assumed
-    return same and {each.entity.key for each in feed.queue} == fresh.waiting
+    return same and {attempt.entity.key for attempt in feed.queue} == fresh.waiting
 
 
 @asynccontextmanager

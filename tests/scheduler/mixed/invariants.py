@@ -155,7 +155,7 @@ class Cluster:
         ]
 
     def reserved_on(self, node: str) -> list[Reserved]:
-        return [each for each in self.reservations if each.node == node]
+        return [reservation for reservation in self.reservations if reservation.node == node]
 
 
 @dataclass
@@ -182,7 +182,7 @@ class Checker:
     def _judge(self, objects: Objects, *, at_rest: bool) -> list[str]:
         cluster = Cluster(objects)
         new = {_meta(pod)["uid"] for pod in cluster.bound} - self._bound
-        new |= {_meta(each.manifest)["uid"] for each in cluster.reservations} - self._bound
+        new |= {_meta(reservation.manifest)["uid"] for reservation in cluster.reservations} - self._bound
         self._remember(cluster)
         rules = {**RULES, **({"reservation owners are told": owners_are_told} if at_rest else {})}
         faults = [
@@ -197,7 +197,7 @@ class Checker:
 
     def _remember(self, cluster: Cluster) -> None:
         self._bound = {_meta(pod)["uid"] for pod in cluster.bound}
-        self._bound |= {_meta(each.manifest)["uid"] for each in cluster.reservations}
+        self._bound |= {_meta(reservation.manifest)["uid"] for reservation in cluster.reservations}
         there = {_meta(pod)["uid"] for pod in cluster.objects.get("Pod", ())}
         if self._nodes - cluster.nodes.keys():
             self._disturbed.update(self._unbound.values())
@@ -264,11 +264,11 @@ def cpus_go_to_whoever_asked(cluster: Cluster, new: set[str]) -> Iterator[str]:
         if len(cpus) != requests_of(pod["spec"])["cpu"]:
             yield f"{key_of(pod)} asks for {requests_of(pod['spec'])['cpu']} CPUs of its own and has {sorted(cpus)}"
         details = _said(topology, CPU_TOPOLOGY)["detail"]
-        if not cpus <= {each["id"] for each in details}:
+        if not cpus <= {detail["id"] for detail in details}:
             yield f"{key_of(pod)} has CPUs that {node_of(pod)} has not: {sorted(cpus)}"
         if _said(pod, RESOURCE_SPEC).get("requiredCPUBindPolicy") == "FullPCPUs":
-            cores = {(each["socket"], each["node"], each["core"]) for each in details if each["id"] in cpus}
-            whole = {each["id"] for each in details if (each["socket"], each["node"], each["core"]) in cores}
+            cores = {(detail["socket"], detail["node"], detail["core"]) for detail in details if detail["id"] in cpus}
+            whole = {detail["id"] for detail in details if (detail["socket"], detail["node"], detail["core"]) in cores}
             if whole != cpus:
                 yield f"{key_of(pod)} asks for whole cores and has {sorted(cpus)}"
 

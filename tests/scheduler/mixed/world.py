@@ -152,7 +152,7 @@ class World:
                 return found
             if isinstance(decision, Bind | Wait):
                 bind = decision if isinstance(decision, Bind) else decision.bind
-                found += [f"{each.ask.key} to {each.node}" for each in bind.members]
+                found += [f"{member.ask.key} to {member.node}" for member in bind.members]
         raise AssertionError("a fresh scheduler does not come to rest")
 
     def _carry_out(self, decision: Decision) -> None:

@@ -48,10 +48,10 @@ def bind(engine: Engine, pod: Pod, *, assigned_s: float | None = None) -> None:
 
 def verdicts(engine: Engine, pod: Pod) -> dict[str, tuple[str, ...]]:
     """By node, why it will not do; nothing where it will."""
-    found = engine.class_of(Ask(pod))
+    pod_class = engine.class_of(Ask(pod))
     names = engine.cluster.table.names
-    feasible = {names[row] for row in found.feasible_rows()}
-    reasons = {names[row]: tuple(words) for row, (_, words) in found.rejections().items()}
+    feasible = {names[row] for row in pod_class.feasible_rows()}
+    reasons = {names[row]: tuple(words) for row, (_, words) in pod_class.rejections().items()}
     assert feasible.isdisjoint(reasons)
     assert feasible | reasons.keys() == engine.cluster.table.row_of.keys()
     return {name: reasons.get(name, ()) for name in engine.cluster.table.row_of}
@@ -59,10 +59,10 @@ def verdicts(engine: Engine, pod: Pod) -> dict[str, tuple[str, ...]]:
 
 def scores(engine: Engine, pod: Pod) -> dict[str, int]:
     """By feasible node, what the plugin scores it."""
-    found = engine.class_of(Ask(pod))
+    pod_class = engine.class_of(Ask(pod))
     (plugin,) = engine.profile.plugins
     names = engine.cluster.table.names
-    return {names[row]: found.scores(int(row)).get(plugin.name, 0) for row in found.feasible_rows()}
+    return {names[row]: pod_class.scores(int(row)).get(plugin.name, 0) for row in pod_class.feasible_rows()}
 
 
 def assert_same(engine: Engine, pod: Pod, plain: Plain, args: PluginArgs | None = None) -> None:

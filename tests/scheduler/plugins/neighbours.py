@@ -49,32 +49,32 @@ def differences(
     engine: Engine, plugin: Plugin, pod: Pod, plain: Plain, args: PluginArgs | None = None
 ) -> Iterator[str]:
     """Where a plugin, alone in its profile, differs from the rules: refused nodes with reasons, and scores."""
-    found = engine.class_of(Ask(pod))
+    pod_class = engine.class_of(Ask(pod))
     names, row_of = engine.cluster.table.names, engine.cluster.table.row_of
     verdicts = {
         node.metadata.name: cycle.filter(plugin.name, pod, node.metadata.name, plain, args) for node in plain.nodes
     }
-    ours = {names[row]: tuple(reasons) for row, (_, reasons) in found.rejections().items()}
+    ours = {names[row]: tuple(reasons) for row, (_, reasons) in pod_class.rejections().items()}
     theirs = {name: verdict.reasons for name, verdict in verdicts.items() if not verdict}
     if ours != theirs:
         yield f"{pod.metadata.key}: refuses {ours}, not {theirs}"
         return
     for name, verdict in verdicts.items():
-        for part in found.parts:
+        for part in pod_class.parts:
             for facet in part.judge.facets:
                 if isinstance(facet, Gate) and not verdict:
                     resolvable = not facet.unresolvable(int(facet.groups[row_of[name]]))
                     if resolvable != (verdict.code == "unsched"):
                         yield f"{pod.metadata.key}: {name} is {verdict.code}"
-    feasible = {names[row] for row in found.feasible_rows()}
+    feasible = {names[row] for row in pod_class.feasible_rows()}
     if feasible != {name for name, verdict in verdicts.items() if verdict}:
         yield f"{pod.metadata.key}: feasible are {feasible}"
         return
-    scores = {name: found.scores(row_of[name]).get(plugin.name, 0) for name in feasible}
+    scores = {name: pod_class.scores(row_of[name]).get(plugin.name, 0) for name in feasible}
     wanted = cycle.score(plugin.name, pod, feasible, plain, args) if feasible else {}
     if scores != (wanted or dict.fromkeys(feasible, 0)):
         yield f"{pod.metadata.key}: scores {scores}, not {wanted}"
-    best = found.best()
+    best = pod_class.best()
     if (best is None) != (not scores) or (best is not None and scores[names[best]] != max(scores.values())):
         yield f"{pod.metadata.key}: takes {best if best is None else names[best]}, scores {scores}"
 
@@ -180,5 +180,9 @@ class Story:
             self.cluster.owners.remove_service(service.metadata.namespace, service.metadata.name)
         if self.plain.replica_sets and self._random.random() < 0.5:
             workload = self._random.choice(self.plain.replica_sets)
-            self._put(replica_sets=tuple(each for each in self.plain.replica_sets if each is not workload))
+            self._put(
+                replica_sets=tuple(
+                    replica_set for replica_set in self.plain.replica_sets if replica_set is not workload
+                )
+            )
             self.cluster.owners.remove_workload(workload)

@@ -34,7 +34,7 @@ def test_a_gang_is_placed_in_one_decision_once_its_minimum_is_there() -> None:
     world.put(pods[2])
     [bind] = world.decide()
     assert isinstance(bind, Bind)
-    assert {each.ask.meta.name for each in bind.members} == {"train-0", "train-1", "train-2"}
+    assert {member.ask.meta.name for member in bind.members} == {"train-0", "train-1", "train-2"}
 
 
 def test_a_gang_that_does_not_fit_says_how_many_do_and_holds_nothing() -> None:
@@ -51,7 +51,7 @@ def test_members_beyond_the_minimum_are_placed_if_they_fit_and_later_otherwise()
     world.put(*gang(4, least=2))
     [bind] = world.decide()
     assert isinstance(bind, Bind)
-    assert [each.ask.meta.name for each in bind.unplaced] == ["train-3"]
+    assert [unplaced.ask.meta.name for unplaced in bind.unplaced] == ["train-3"]
     assert "1 Insufficient cpu" in bind.unplaced[0].message
     world.bind(bind)
     world.core.put(NODES, node("more", cpu="1"))
@@ -278,7 +278,7 @@ def test_people_who_look_into_a_scheduler_see_how_far_each_member_has_come() -> 
     assert isinstance(bind, Bind)
     world.core.bound(bind, bind.members[0].ask)
     world.hear_bound("shop/train-0", "n0")
-    [plugin] = [each for each in world.core.profiles.plugins() if each.name == "Coscheduling"]
+    [plugin] = [plugin for plugin in world.core.profiles.plugins() if plugin.name == "Coscheduling"]
     assert plugin.controller is not None
     services = plugin.controller.services
     told = services["gang/:namespace/:name"]("shop/train")

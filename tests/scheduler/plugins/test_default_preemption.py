@@ -130,9 +130,9 @@ CHOICES = {
 def test_a_node_is_chosen_by(rule: str) -> None:
     pods, expected = CHOICES[rule]
     for name in ("x", "y", "z"):
-        found = full(*pods, budgets=(budget("kept", 0),)).remedy(important(name, cpu=4))
-        assert found.node == expected
-        assert set(found.victims) == {each.metadata.key for each in pods if each.spec.node_name == expected}
+        remedy = full(*pods, budgets=(budget("kept", 0),)).remedy(important(name, cpu=4))
+        assert remedy.node == expected
+        assert set(remedy.victims) == {pod.metadata.key for pod in pods if pod.spec.node_name == expected}
 
 
 def test_pods_of_a_budget_are_let_stay_first_however_unimportant() -> None:
@@ -258,27 +258,27 @@ def assert_as_the_rules_say(crowd: Crowd) -> int:
     engine, plain, helped = engine_with(crowd), crowd.cluster(), 0
     before = {name: column.tobytes() for name, column in engine.cluster.table.columns.items()}
     pods = crowd.pods()
-    promised = [(each, node) for each in pods if (node := crowd.nominated.get(each.metadata.key))]
+    promised = [(pod, node) for pod in pods if (node := crowd.nominated.get(pod.metadata.key))]
     for waiting in pods:
         ask = Ask(waiting)
-        others = [(each, node) for each, node in promised if each.metadata.key != ask.key]
+        others = [(pod, node) for pod, node in promised if pod.metadata.key != ask.key]
         if any(verdict(waiting, node.metadata.name, plain, PROFILE, others) for node in plain.nodes):
             continue
         assert engine.place(ask).node is None
-        found = engine.remedy(ask)
+        remedy = engine.remedy(ask)
         if waiting.spec.preemption_policy == "Never":
-            assert found.node is None
+            assert remedy.node is None
             continue
         expected = preempt(waiting, plain, PROFILE, crowd.disruption_budgets(), others)
         # A port or a term of a promised pod may be the first reason where amounts are told.
         if not crowd.nominated:
-            assert found.message == expected.message
+            assert remedy.message == expected.message
         if expected.best:
-            assert found.node in expected.best
-            assert found.victims == expected.candidates[found.node].keys
+            assert remedy.node in expected.best
+            assert remedy.victims == expected.candidates[remedy.node].keys
             helped += 1
         else:
-            assert found.node is None
+            assert remedy.node is None
         assert {name: engine.cluster.table.columns[name].tobytes() for name in before} == before
     return helped
 
@@ -343,8 +343,8 @@ def test_victims_are_those_of_the_rules_where_anything_decides(seed: int) -> Non
         waiting = replace(waiting, spec=replace(waiting.spec, priority=9_500))
         if any(verdict(waiting, node.metadata.name, plain, scene.profile, ()) for node in plain.nodes):
             continue
-        found, expected = engine.remedy(Ask(waiting)), preempt(waiting, plain, scene.profile)
-        assert found.message == expected.message
+        remedy, expected = engine.remedy(Ask(waiting)), preempt(waiting, plain, scene.profile)
+        assert remedy.message == expected.message
         if expected.best:
-            assert found.node in expected.best
-            assert found.victims == expected.candidates[str(found.node)].keys
+            assert remedy.node in expected.best
+            assert remedy.victims == expected.candidates[str(remedy.node)].keys

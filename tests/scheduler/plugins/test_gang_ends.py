@@ -137,4 +137,4 @@ def test_reservations_whose_template_names_a_gang_go_with_it() -> None:
     world.put(member("p", least=3))
     (bind,) = world.decide()
     assert isinstance(bind, Bind)
-    assert sorted(each.ask.key for each in bind.members) == ["shop/p", "shop/reservation:r0", "shop/reservation:r1"]
+    assert sorted(member.ask.key for member in bind.members) == ["shop/p", "shop/reservation:r0", "shop/reservation:r1"]

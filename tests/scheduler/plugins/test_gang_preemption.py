@@ -180,5 +180,5 @@ def test_without_arrivals_all_comes_to_rest_and_nobody_goes_in_vain(
             for pod in world.pods.values()
             if pod.metadata.annotations.get("gang.scheduling.koordinator.sh/name") == name
         ]
-        all_ = [i for i, each in enumerate(pods) if f"g{each[3]}" == name and f"low{i}" in {*went, *bound}]
+        all_ = [i for i, pod in enumerate(pods) if f"g{pod[3]}" == name and f"low{i}" in {*went, *bound}]
         assert len(kept) in (0, len(all_)) or len(kept) >= 2, "half a gang is of no use"

@@ -68,7 +68,7 @@ def test_every_score_equals_the_plain_reading_after_any_events(seed: int) -> Non
     rng, scene = random.Random(seed), random_scene(seed)
     plain = scene.cluster()
     engine = engine_for(plain, ImageLocality())
-    nodes = {each.metadata.name: each for each in plain.nodes}
+    nodes = {node.metadata.name: node for node in plain.nodes}
     for step in range(6):
         source = nodes[rng.choice(sorted(nodes))]
         match rng.randrange(3):

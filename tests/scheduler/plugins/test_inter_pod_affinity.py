@@ -61,8 +61,8 @@ def refusals(engine: Engine, wanted: Ask) -> dict[str, str]:
 
 
 def scores(engine: Engine, wanted: Ask) -> dict[str, int]:
-    found, names = engine.class_of(wanted), engine.cluster.table.names
-    return {names[row]: found.scores(int(row))[InterPodAffinity.name] for row in found.feasible_rows()}
+    pod_class, names = engine.class_of(wanted), engine.cluster.table.names
+    return {names[row]: pod_class.scores(int(row))[InterPodAffinity.name] for row in pod_class.feasible_rows()}
 
 
 def test_a_pod_goes_only_where_the_wanted_one_is_near() -> None:
@@ -77,9 +77,9 @@ def test_nodes_that_are_all_alike_and_fill_the_table_are_ruled_out_too() -> None
     for i in range(cluster.table.capacity):
         cluster.put_node(node(f"n{i}"))
     assert len(cluster.table) == cluster.table.capacity
-    found = alone(cluster, InterPodAffinity()).class_of(ask("web", near(term("db", "rack")) | away(term("db"))))
-    assert found.best() is None
-    assert len(found.feasible_rows()) == 0
+    pod_class = alone(cluster, InterPodAffinity()).class_of(ask("web", near(term("db", "rack")) | away(term("db"))))
+    assert pod_class.best() is None
+    assert len(pod_class.feasible_rows()) == 0
 
 
 def test_one_pod_must_match_all_terms() -> None:
@@ -128,7 +128,7 @@ def test_reasons_come_in_order() -> None:
 def test_one_pod_of_a_kind_per_host() -> None:
     engine = zones()
     placements = [engine.place(ask("web", away(term("web", HOST)), name=f"web-{i}")) for i in range(5)]
-    assert {each.node for each in placements[:4]} == {"a1", "a2", "b1", "far"}
+    assert {placement.node for placement in placements[:4]} == {"a1", "a2", "b1", "far"}
     # The rest of the kind are shunned by the others as much as they shun them: the first rule gives the reason.
     assert placements[4].rejections == {SHUNNED: 4}
 

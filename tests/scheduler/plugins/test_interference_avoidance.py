@@ -57,9 +57,9 @@ class World:
         self.cluster.place(recorded(self.cluster, Ask(pod(name, owner))), self.cluster.table.row_of[on])
 
     def scores(self, owner: str) -> dict[str, int]:
-        found = self.engine.class_of(Ask(pod("new", owner)))
+        pod_class = self.engine.class_of(Ask(pod("new", owner)))
         rows = self.cluster.table.row_of
-        return {name: found.scores(row).get("InterferenceAvoidance", 0) for name, row in rows.items()}
+        return {name: pod_class.scores(row).get("InterferenceAvoidance", 0) for name, row in rows.items()}
 
 
 def test_a_pair_counts_both_ways_and_for_no_other_workload() -> None:

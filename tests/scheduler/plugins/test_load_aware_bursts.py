@@ -58,11 +58,11 @@ class Machine:
 
 def greedy(machines: list[Machine], uses: list[int]) -> float:
     """The hottest node where each pod goes to the node that is the least loaded with it, everything being known."""
-    used = {each.name: each.idle_milli for each in machines}
+    used = {machine.name: machine.idle_milli for machine in machines}
     for use in uses:
-        best = min(machines, key=lambda each: (used[each.name] + use) / each.cpu_milli)
+        best = min(machines, key=lambda machine: (used[machine.name] + use) / machine.cpu_milli)
         used[best.name] += use
-    return max(used[each.name] / each.cpu_milli for each in machines)
+    return max(used[machine.name] / machine.cpu_milli for machine in machines)
 
 
 STEP = 0.01
@@ -82,12 +82,12 @@ def test_the_hottest_node_is_within_one_pods_estimate_of_the_best_greedy_balance
     plugin = LoadAwareScheduling(ARGS)
     cluster = Cluster(seed & 0xFF)
     cluster.now_s = NOW_S
-    for each in machines:
-        cluster.put_node(node(each.name, cpu=each.cpu_milli // 1000))
+    for machine in machines:
+        cluster.put_node(node(machine.name, cpu=machine.cpu_milli // 1000))
     engine = Engine(cluster, Profile("s", (plugin,), {plugin.name: 1}))
-    for each in machines:
-        plugin.put_node_metric(each.report(NOW_S, 1))
-    room = sum(each.cpu_milli for each in machines) * 0.35
+    for machine in machines:
+        plugin.put_node_metric(machine.report(NOW_S, 1))
+    room = sum(machine.cpu_milli for machine in machines) * 0.35
     largest = rng.choice([20, 600, 2000, 4000])
     uses: list[int] = []
     while sum(uses) < room and len(uses) < 150:
@@ -95,7 +95,7 @@ def test_the_hottest_node_is_within_one_pods_estimate_of_the_best_greedy_balance
     expected = greedy(machines, uses)
     pause_s, delay_s, warm_up_s = rng.choice([0, 0.05, 1]), rng.choice([0, 5, 70]), rng.choice([1, 20, 60])
     report_chance = rng.choice([0, 0.1, 0.5])
-    by_name = {each.name: each for each in machines}
+    by_name = {machine.name: machine for machine in machines}
     for i, use in enumerate(uses):
         name = f"p{i}"
         home = engine.place(Ask(pod(name, requests={"cpu": f"{use}m"}, limits={"memory": 1}))).node
@@ -105,8 +105,8 @@ def test_the_hottest_node_is_within_one_pods_estimate_of_the_best_greedy_balance
         if rng.random() < report_chance:
             time_s = max(NOW_S, cluster.now_s - rng.random() * delay_s)
             plugin.put_node_metric(rng.choice(machines).report(float(int(time_s)), warm_up_s))
-    hottest = max(each.load() for each in machines)
-    assert hottest <= expected + max(STEP, max(uses) / min(each.cpu_milli for each in machines))
+    hottest = max(machine.load() for machine in machines)
+    assert hottest <= expected + max(STEP, max(uses) / min(machine.cpu_milli for machine in machines))
 
 
 def test_within_one_step_of_the_score_small_pods_may_all_go_to_one_node() -> None:
@@ -116,16 +116,16 @@ def test_within_one_step_of_the_score_small_pods_may_all_go_to_one_node() -> Non
     cluster = Cluster()
     cluster.now_s = NOW_S
     machines = [Machine("a", 64000, 0), Machine("b", 64000, 0)]
-    for each in machines:
-        cluster.put_node(node(each.name, cpu=64))
+    for machine in machines:
+        cluster.put_node(node(machine.name, cpu=64))
     engine = Engine(cluster, Profile("s", (plugin,), {plugin.name: 1}))
-    for each in machines:
-        plugin.put_node_metric(each.report(NOW_S, 1))
+    for machine in machines:
+        plugin.put_node_metric(machine.report(NOW_S, 1))
     homes = []
     for i in range(60):
         wanted = Ask(pod(f"p{i}", requests={"cpu": "10m"}, limits={"memory": 1}))
-        found = engine.class_of(wanted)
-        assert [found.scores(int(row)) for row in found.feasible_rows()] == [{plugin.name: 99}] * 2
+        pod_class = engine.class_of(wanted)
+        assert [pod_class.scores(int(row)) for row in pod_class.feasible_rows()] == [{plugin.name: 99}] * 2
         homes.append(engine.place(wanted).node)
-    used = [10 * homes.count(each.name) for each in machines]
+    used = [10 * homes.count(machine.name) for machine in machines]
     assert max(used) / 64000 <= greedy(machines, [10] * 60) + STEP

@@ -390,7 +390,7 @@ def test_after_any_events_it_is_as_if_begun_anew(seed: int) -> None:
                 name = rng.choice(sorted(nodes))
                 del nodes[name]
                 engine.cluster.remove_node(name)
-                pods = {key: each for key, each in pods.items() if each.spec.node_name != name}
+                pods = {key: pod for key, pod in pods.items() if pod.spec.node_name != name}
                 if rng.random() < 0.5 and name in metrics:
                     del metrics[name]
                     plugin.remove_node_metric(name)
@@ -469,7 +469,7 @@ def test_many_reports_at_once_are_the_same_as_one_by_one(seed: int) -> None:
         one_by_one.put(report)
     assert together.put_many is not None
     together.put_many(reports)
-    columns = [{name: column.tobytes() for name, column in each.cluster.table.columns.items()} for each in engines]
+    columns = [{name: column.tobytes() for name, column in engine.cluster.table.columns.items()} for engine in engines]
     assert columns[0] == columns[1]
     moved = [engine.cluster.table.changes(since) for engine, since in zip(engines, versions, strict=True)]
     rows = [() if each is None else sorted(each.rows) for each in moved]

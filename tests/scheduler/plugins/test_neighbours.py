@@ -105,8 +105,8 @@ def test_undone_placements_leave_no_trace_in_counts_and_verdicts(seed: int) -> N
 def tallies(cluster: Cluster) -> dict[Any, Any]:
     kept = cluster.counts
     rows = range(cluster.table.capacity)
-    found: dict[Any, Any] = {name: [each.at(row) for row in rows] for name, each in kept._selections.items()}
-    held = {name: [each.at(row) for row in rows] for name, each in kept._tallies.items() if each.total}
+    found: dict[Any, Any] = {name: [selection.at(row) for row in rows] for name, selection in kept._selections.items()}
+    held = {name: [tally.at(row) for row in rows] for name, tally in kept._tallies.items() if tally.total}
     return found | held
 
 

@@ -216,8 +216,8 @@ def test_without_the_object_such_gangs_wait_and_others_go() -> None:
     cluster = world(layers=False)
     cluster.put(*gang(2), member("plain", "other", least=1))
     decisions = cluster.decide()
-    assert {type(each).__name__ for each in decisions} == {"Nowhere", "Bind"}
-    [nowhere] = [each for each in decisions if isinstance(each, Nowhere)]
+    assert {type(decision).__name__ for decision in decisions} == {"Nowhere", "Bind"}
+    [nowhere] = [decision for decision in decisions if isinstance(decision, Nowhere)]
     assert "there is no ClusterNetworkTopology default" in nowhere.message
 
 
@@ -226,7 +226,7 @@ def test_the_object_is_told_its_tree_once() -> None:
 
     def told() -> list[Patch]:
         writes = (each for each in cluster.core.take_writes() if isinstance(each, Patch))
-        return [each for each in writes if each.kind is CLUSTER_NETWORK_TOPOLOGIES]
+        return [write for write in writes if write.kind is CLUSTER_NETWORK_TOPOLOGIES]
 
     [write] = told()
     assert len(write.body["status"]["detailStatus"]) == 7
@@ -251,7 +251,7 @@ def scored(cluster: World, pod: Pod) -> dict[str, int]:
     """What nearness adds to the score of each node."""
     engine = next(iter(cluster.core.engines.values()))
     table = engine.cluster.table
-    plugin = next(each for each in engine.profile.plugins if each.name == "Coscheduling")
+    plugin = next(plugin for plugin in engine.profile.plugins if plugin.name == "Coscheduling")
     assert plugin.compile is not None
     judge = plugin.compile(Ask(pod), engine.cluster)
     assert judge is not None
@@ -294,7 +294,7 @@ def test_a_gang_that_the_network_takes_and_its_quota_does_not_goes_when_that_has
     team = {f"{QUOTA}name": "a"}
     runs = team_pod("runs", "a", on="n7")
     cluster.core.put(ELASTIC_QUOTAS, quota("a", "2", "2"))
-    cluster.put(runs, *(replace(each, metadata=replace(each.metadata, labels=team)) for each in gang(2)))
+    cluster.put(runs, *(replace(pod, metadata=replace(pod.metadata, labels=team)) for pod in gang(2)))
     [found] = cluster.decide()
     assert isinstance(found, Nowhere)
     assert "Insufficient quotas" in found.message

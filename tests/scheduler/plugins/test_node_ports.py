@@ -66,7 +66,10 @@ def test_a_port_is_free_again_when_its_last_user_has_gone() -> None:
 
 def test_ports_of_a_job_that_is_undone_are_free() -> None:
     engine = one_node()
-    assert [each.node for each in engine.place_all([Ask(with_port("a", 80)), Ask(with_port("b", 80))])] == [None, None]
+    assert [placement.node for placement in engine.place_all([Ask(with_port("a", 80)), Ask(with_port("b", 80))])] == [
+        None,
+        None,
+    ]
     assert engine.place(Ask(with_port("c", 80))).node == "n"
 
 
@@ -76,7 +79,7 @@ def test_every_verdict_equals_the_plain_reading_after_any_events(seed: int) -> N
     rng, scene = random.Random(seed), random_scene(seed)
     plain = scene.cluster()
     engine = engine_for(plain, NodePorts())
-    pods = {each.metadata.key: each for each in plain.pods}
+    pods = {pod.metadata.key: pod for pod in plain.pods}
     for step in range(8):
         if rng.random() < 0.6:
             wanted = with_port(f"new-{step}", rng.choice([80, 8080]), ip=rng.choice(["", "10.0.0.1"]))

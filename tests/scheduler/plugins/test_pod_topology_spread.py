@@ -64,9 +64,9 @@ def feasible(engine: Engine, ask: Ask) -> set[str]:
 
 
 def scores(engine: Engine, ask: Ask) -> dict[str, int]:
-    found = engine.class_of(ask)
+    pod_class = engine.class_of(ask)
     names = engine.cluster.table.names
-    return {names[row]: found.scores(int(row))["PodTopologySpread"] for row in found.feasible_rows()}
+    return {names[row]: pod_class.scores(int(row))["PodTopologySpread"] for row in pod_class.feasible_rows()}
 
 
 def test_a_zone_that_is_ahead_takes_no_more() -> None:
@@ -85,15 +85,15 @@ def test_a_pod_that_its_own_selector_does_not_choose_adds_nothing() -> None:
 
 def test_reasons_tell_missing_labels_from_skew() -> None:
     engine = spreading(zoned("a", "b", None), "n0")
-    found = engine.class_of(web(constraint()))
-    reasons = {engine.cluster.table.names[row]: why for row, (_, why) in found.rejections().items()}
+    pod_class = engine.class_of(web(constraint()))
+    reasons = {engine.cluster.table.names[row]: why for row, (_, why) in pod_class.rejections().items()}
     assert reasons == {"n0": [SKEWED], "n2": [NO_LABEL]}
 
 
 def test_nodes_without_all_labels_are_no_domains() -> None:
     engine = spreading(zoned("a", "b"), "n0")
-    found = engine.class_of(web(constraint(), constraint("rack")))
-    reasons = {engine.cluster.table.names[row]: why for row, (_, why) in found.rejections().items()}
+    pod_class = engine.class_of(web(constraint(), constraint("rack")))
+    reasons = {engine.cluster.table.names[row]: why for row, (_, why) in pod_class.rejections().items()}
     # No node has a rack, so none is eligible: pods in zones are not counted, and only the missing label refuses.
     assert reasons == {"n0": [NO_LABEL], "n1": [NO_LABEL]}
 

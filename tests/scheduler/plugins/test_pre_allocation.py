@@ -46,7 +46,7 @@ class TestOne:
         assert world.inside("shop/p0") == "r"
         assert world.requested() == 32_000
         status = world.reservations["r"].status
-        assert [each.name for each in status.current_owners] == ["p0"]
+        assert [owner.name for owner in status.current_owners] == ["p0"]
         assert world.restarted().requested() == 32_000
 
     def test_each_of_two_that_look_alike_takes_over_pods_of_its_own_owners(self) -> None:

@@ -54,7 +54,7 @@ class TestBecomingAvailable:
         status = world.reservations["r"].status
         assert (status.phase, status.node_name) == (ReservationPhase.AVAILABLE, "n1")
         assert dict(status.allocatable) == {"cpu": "8", "memory": "2Gi"}
-        assert [(each.type, each.status, each.reason) for each in status.conditions] == [
+        assert [(condition.type, condition.status, condition.reason) for condition in status.conditions] == [
             ("Scheduled", "True", "Scheduled"),
             ("Ready", "True", "Available"),
         ]
@@ -173,7 +173,7 @@ class TestUsing:
         world.settle()
         status = world.reservations["r"].status
         assert status.phase is ReservationPhase.SUCCEEDED
-        assert [each.name for each in status.current_owners] == ["p"]
+        assert [owner.name for owner in status.current_owners] == ["p"]
         assert dict(status.allocated) == {"cpu": "3"}
         assert world.requested() == 3000
 
@@ -528,7 +528,7 @@ class TestLifeCycle:
         status = world.reservations["r"].status
         assert status.phase == phase
         if phase == "Failed":
-            assert [(each.type, each.status, each.reason) for each in status.conditions] == [
+            assert [(condition.type, condition.status, condition.reason) for condition in status.conditions] == [
                 ("Ready", "False", "Expired")
             ]
             assert world.requested() == 0

@@ -60,7 +60,7 @@ def test_owners_stay_and_the_rest_of_the_room_is_free_for_others(end: str) -> No
     assert world.requested() == (7_000 if end == "shrunk" else 6_000)
     if end == "expired":
         status = world.reservations["r"].status
-        assert (status.phase, [each.name for each in status.current_owners]) == (ReservationPhase.FAILED, ["owner"])
+        assert (status.phase, [owner.name for owner in status.current_owners]) == (ReservationPhase.FAILED, ["owner"])
     assert world.restarted().requested() == world.requested()
 
 
@@ -111,7 +111,7 @@ def test_one_whose_owner_cannot_be_bound_is_there_for_the_next() -> None:
     assert world.settle() == {"second": "n0"}
     assert world.inside("shop/second") == "r"
     status = world.reservations["r"].status
-    assert (status.phase, [each.name for each in status.current_owners]) == (ReservationPhase.SUCCEEDED, ["second"])
+    assert (status.phase, [owner.name for owner in status.current_owners]) == (ReservationPhase.SUCCEEDED, ["second"])
 
 
 def test_one_owner_alone_gets_in_whenever_the_scheduler_is_killed() -> None:
@@ -143,7 +143,7 @@ def test_one_owner_alone_gets_in_whenever_the_scheduler_is_killed() -> None:
         status = world.reservations["r"].status
         assert len(inside) == 1, killed_after
         assert world.inside(inside[0]) == "r"
-        assert [f"{each.namespace}/{each.name}" for each in status.current_owners] == inside
+        assert [f"{owner.namespace}/{owner.name}" for owner in status.current_owners] == inside
         assert (status.phase, status.allocated) == (ReservationPhase.SUCCEEDED, {"cpu": "4"})
         assert world.requested() == 8_000
 
@@ -209,7 +209,7 @@ def test_the_pod_that_takes_anothers_place_goes_into_the_room_that_was_held_for_
     assert json.loads(new.metadata.annotations[STATUS])["cpuset"] == json.loads(got[STATUS])["cpuset"]
     assert json.loads(new.metadata.annotations[ALLOCATED]) == json.loads(got[ALLOCATED])
     status = world.reservations[made.metadata.name].status
-    assert (status.phase, [each.name for each in status.current_owners]) == (ReservationPhase.SUCCEEDED, ["new"])
+    assert (status.phase, [owner.name for owner in status.current_owners]) == (ReservationPhase.SUCCEEDED, ["new"])
     # A second one finds nothing that is held for it.
     world.put(of_controller("newer"))
     world.settle()

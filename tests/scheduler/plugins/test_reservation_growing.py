@@ -35,9 +35,9 @@ def share(percent: int) -> dict[str, str]:
 
 def machine(labels: dict[str, str] | None = None) -> World:
     """One node with two NUMA nodes of 4 CPUs and two GPUs each; cores are pairs of CPUs."""
-    found = World(node("n0", cpu="8", memory="96Gi", labels=labels, extended=share(100 * GPUS)))
-    tell_of_machine(found)
-    return found
+    world = World(node("n0", cpu="8", memory="96Gi", labels=labels, extended=share(100 * GPUS)))
+    tell_of_machine(world)
+    return world
 
 
 def tell_of_machine(found: World, **of_devices: dict[str, str]) -> None:
@@ -76,7 +76,11 @@ def size(found: World) -> dict[str, str]:
 
 
 def pending(found: World) -> str:
-    said = [each.message for each in found.reservations["r"].status.conditions if each.type == "ResizePending"]
+    said = [
+        condition.message
+        for condition in found.reservations["r"].status.conditions
+        if condition.type == "ResizePending"
+    ]
     return said[0] if said else ""
 
 
@@ -85,10 +89,10 @@ def bound(name: str, cpu: str, **more: Any) -> Any:
 
 
 def held_cpus(cpu: str, labels: dict[str, str] | None = None) -> World:
-    found = machine(labels)
-    found.put(reservation(cpu=cpu, labels=LSR, **MANY))
-    found.settle()
-    return found
+    world = machine(labels)
+    world.put(reservation(cpu=cpu, labels=LSR, **MANY))
+    world.settle()
+    return world
 
 
 def taken(found: World) -> list[Patch]:
@@ -97,168 +101,168 @@ def taken(found: World) -> list[Patch]:
 
 
 def test_it_gets_more_cpus_and_keeps_those_that_it_has() -> None:
-    found = held_cpus("2")
-    found.put(bound("mine", "2"), bound("other", "2", app="other"))
-    found.settle()
-    assert (cpus(found), cpus(found, "shop/other"), cpus(found, "shop/mine")) == ("0-1", "4-5", "0-1")
-    resize(found, {"cpu": "6"})
-    found.settle()
-    assert (cpus(found), size(found), pending(found)) == ("0-3,6-7", {"cpu": "6"}, "")
-    found.put(bound("late", "2", app="other"), bound("more", "4"))
-    found.wait(30)
-    found.settle()
-    assert (cpus(found, "shop/late"), cpus(found, "shop/more")) == ("", "2-3,6-7")
-    assert restarted(found).requested() == found.requested() == 8000
+    world = held_cpus("2")
+    world.put(bound("mine", "2"), bound("other", "2", app="other"))
+    world.settle()
+    assert (cpus(world), cpus(world, "shop/other"), cpus(world, "shop/mine")) == ("0-1", "4-5", "0-1")
+    resize(world, {"cpu": "6"})
+    world.settle()
+    assert (cpus(world), size(world), pending(world)) == ("0-3,6-7", {"cpu": "6"}, "")
+    world.put(bound("late", "2", app="other"), bound("more", "4"))
+    world.wait(30)
+    world.settle()
+    assert (cpus(world, "shop/late"), cpus(world, "shop/more")) == ("", "2-3,6-7")
+    assert restarted(world).requested() == world.requested() == 8000
 
 
 def test_one_that_cannot_grow_says_why_loses_nothing_and_grows_when_there_is_room() -> None:
-    found = held_cpus("2")
-    found.put(bound("other", "4", app="other"))
-    found.settle()
-    before, at = cpus(found), found.requested()
-    resize(found, {"cpu": "6"})
-    told = found.core.take_writes()
+    world = held_cpus("2")
+    world.put(bound("other", "4", app="other"))
+    world.settle()
+    before, at = cpus(world), world.requested()
+    resize(world, {"cpu": "6"})
+    told = world.core.take_writes()
     events = [(each.reason, each.type) for each in told if isinstance(each, Tell)]
     assert events == [("ResizePending", "Warning")]
     for each in told:
         if isinstance(each, Patch):
-            found.patch(each)
-    found.settle()
-    assert pending(found) == "cannot be resized to cpu 6: Insufficient cpu"
-    assert (cpus(found), size(found), found.requested()) == (before, {"cpu": "2"}, at)
-    assert not found.core.take_writes(), "it has said so"
-    found.delete("shop/other")
-    found.settle()
-    assert (size(found), pending(found), len(cpus(found)) > len(before)) == ({"cpu": "6"}, "", True)
+            world.patch(each)
+    world.settle()
+    assert pending(world) == "cannot be resized to cpu 6: Insufficient cpu"
+    assert (cpus(world), size(world), world.requested()) == (before, {"cpu": "2"}, at)
+    assert not world.core.take_writes(), "it has said so"
+    world.delete("shop/other")
+    world.settle()
+    assert (size(world), pending(world), len(cpus(world)) > len(before)) == ({"cpu": "6"}, "", True)
 
 
 def test_cpus_may_be_missing_where_amounts_suffice() -> None:
-    found = held_cpus("2")
-    found.put(bound("taker", "4", app="other"))
-    found.settle()
+    world = held_cpus("2")
+    world.put(bound("taker", "4", app="other"))
+    world.settle()
     # It has 4 CPUs of its own, and asks for fewer since then.
-    there = found.pods["shop/taker"]
+    there = world.pods["shop/taker"]
     (container,) = there.spec.containers
     less = replace(container, resources=replace(container.resources, requests={"cpu": "2"}))
-    found.put(replace(there, spec=replace(there.spec, containers=(less,))))
-    resize(found, {"cpu": "5"})
-    found.settle()
-    assert pending(found) == "cannot be resized to cpu 5: not enough cpus available to satisfy request"
-    assert (cpus(found), size(found)) == ("0-1", {"cpu": "2"})
+    world.put(replace(there, spec=replace(there.spec, containers=(less,))))
+    resize(world, {"cpu": "5"})
+    world.settle()
+    assert pending(world) == "cannot be resized to cpu 5: not enough cpus available to satisfy request"
+    assert (cpus(world), size(world)) == ("0-1", {"cpu": "2"})
 
 
 def test_what_it_was_given_is_nobody_elses_before_the_object_says_so() -> None:
-    found = held_cpus("2")
-    resize(found, {"cpu": "6"})
-    told = taken(found)
-    assert [each.subresource for each in told] == [""], "first what it holds, then what it reserves"
-    found.put(bound("quick", "4", app="other"), bound("small", "2", app="other"))
+    world = held_cpus("2")
+    resize(world, {"cpu": "6"})
+    patches = taken(world)
+    assert [patch.subresource for patch in patches] == [""], "first what it holds, then what it reserves"
+    world.put(bound("quick", "4", app="other"), bound("small", "2", app="other"))
     placed = []
-    while (decided := found.decide()) is not None:
+    while (decided := world.decide()) is not None:
         placed += [decided.ask.meta.name] if isinstance(decided, Bind) else []
-    assert (placed, found.requested()) == (["small"], 8000)
-    found.patch(told[0])
-    assert found.requested() == 8000, "the amounts count though the status does not say so yet"
-    found.settle()
-    assert (size(found), found.requested()) == ({"cpu": "6"}, 8000)
+    assert (placed, world.requested()) == (["small"], 8000)
+    world.patch(patches[0])
+    assert world.requested() == 8000, "the amounts count though the status does not say so yet"
+    world.settle()
+    assert (size(world), world.requested()) == ({"cpu": "6"}, 8000)
 
 
 @pytest.mark.parametrize("killed", ["before any write", "between the two writes"])
 def test_a_scheduler_killed_while_one_grows_ends_with_the_same(killed: str) -> None:
-    found = held_cpus("2")
-    found.put(bound("mine", "2"))
-    found.settle()
-    resize(found, {"cpu": "6"})
-    (first,) = taken(found)
+    world = held_cpus("2")
+    world.put(bound("mine", "2"))
+    world.settle()
+    resize(world, {"cpu": "6"})
+    (first,) = taken(world)
     if killed == "between the two writes":
-        found.patch(first)
-        taken(found)
-    again = restarted(found)
+        world.patch(first)
+        taken(world)
+    again = restarted(world)
     again.settle()
     assert (size(again), again.requested(), pending(again)) == ({"cpu": "6"}, 6000, "")
     assert cpus(again) == json.loads(first.body["metadata"]["annotations"][STATUS])["cpuset"]
 
 
 def test_a_scheduler_killed_between_the_writes_gives_back_what_there_is_no_room_for_any_more() -> None:
-    found = held_cpus("2")
-    resize(found, {"cpu": "6"})
-    (first,) = taken(found)
-    found.patch(first)
-    taken(found)
+    world = held_cpus("2")
+    resize(world, {"cpu": "6"})
+    (first,) = taken(world)
+    world.patch(first)
+    taken(world)
     # In the meantime a user binds a pod there by hand.
-    found.put(pod("by-hand", cpu="5", app="other", on="n0"))
-    again = restarted(found)
+    world.put(pod("by-hand", cpu="5", app="other", on="n0"))
+    again = restarted(world)
     again.settle()
     assert (size(again), cpus(again)) == ({"cpu": "2"}, "0-1")
     assert pending(again) == "cannot be resized to cpu 6: Insufficient cpu"
 
 
 def test_one_that_is_asked_to_shrink_again_before_it_has_grown_gives_back() -> None:
-    found = held_cpus("2")
-    resize(found, {"cpu": "6"})
-    (first,) = taken(found)
-    resize(found, {"cpu": "4"})
-    assert found.requested() == 2000
-    found.settle()
-    assert (size(found), cpus(found)) == ({"cpu": "4"}, "0-3"), (
+    world = held_cpus("2")
+    resize(world, {"cpu": "6"})
+    (first,) = taken(world)
+    resize(world, {"cpu": "4"})
+    assert world.requested() == 2000
+    world.settle()
+    assert (size(world), cpus(world)) == ({"cpu": "4"}, "0-3"), (
         "on the NUMA node that it is on, though the other is emptier"
     )
-    found.patch(first)
-    found.settle()
-    assert (size(found), found.requested(), cpus(found)) == ({"cpu": "4"}, 4000, "0-1,4-5")
+    world.patch(first)
+    world.settle()
+    assert (size(world), world.requested(), cpus(world)) == ({"cpu": "4"}, 4000, "0-1,4-5")
 
 
 def test_one_that_ends_while_it_grows_holds_nothing() -> None:
-    found = held_cpus("2")
-    resize(found, {"cpu": "6"})
-    taken(found)
-    found.wait(2 * 86400)
-    found.settle()
-    assert found.requested() == 0
+    world = held_cpus("2")
+    resize(world, {"cpu": "6"})
+    taken(world)
+    world.wait(2 * 86400)
+    world.settle()
+    assert world.requested() == 0
 
 
 def test_it_grows_on_its_own_numa_node_or_not_at_all() -> None:
-    found = held_cpus("2", SINGLE)
-    mine = json.loads(found.reservations["r"].metadata.annotations[STATUS])["numaNodeResources"][0]["node"]
-    resize(found, {"cpu": "4"})
-    found.settle()
-    zones = json.loads(found.reservations["r"].metadata.annotations[STATUS])["numaNodeResources"]
+    world = held_cpus("2", SINGLE)
+    mine = json.loads(world.reservations["r"].metadata.annotations[STATUS])["numaNodeResources"][0]["node"]
+    resize(world, {"cpu": "4"})
+    world.settle()
+    zones = json.loads(world.reservations["r"].metadata.annotations[STATUS])["numaNodeResources"]
     assert zones == [{"node": mine, "resources": {"cpu": "4"}}]
-    assert cpus(found) == "0-3"
-    resize(found, {"cpu": "6"})
-    found.settle()
-    assert "Unsatisfied NUMA cpu" in pending(found)
-    assert (cpus(found), size(found)) == ("0-3", {"cpu": "4"})
+    assert cpus(world) == "0-3"
+    resize(world, {"cpu": "6"})
+    world.settle()
+    assert "Unsatisfied NUMA cpu" in pending(world)
+    assert (cpus(world), size(world)) == ("0-3", {"cpu": "4"})
 
 
 def test_a_fraction_of_a_cpu_is_refused_where_cpus_are_its_own() -> None:
-    found = held_cpus("2")
-    resize(found, {"cpu": "2500m"})
-    found.settle()
-    assert pending(found) == "cannot be resized to cpu 2500m: the requested CPUs must be integer"
-    assert (cpus(found), size(found)) == ("0-1", {"cpu": "2"})
+    world = held_cpus("2")
+    resize(world, {"cpu": "2500m"})
+    world.settle()
+    assert pending(world) == "cannot be resized to cpu 2500m: the requested CPUs must be integer"
+    assert (cpus(world), size(world)) == ("0-1", {"cpu": "2"})
 
 
 @pytest.mark.parametrize("wrong", ["-4", "1e30", "many"])
 def test_a_size_that_nobody_understands_is_told_and_changes_nothing(wrong: str) -> None:
-    found = held_cpus("2")
-    resize(found, {"cpu": wrong})
-    found.settle()
-    assert pending(found).startswith("cannot be resized: Reservation r: annotation ")
-    assert "resources" in pending(found)
-    assert (cpus(found), size(found), found.requested()) == ("0-1", {"cpu": "2"}, 2000)
+    world = held_cpus("2")
+    resize(world, {"cpu": wrong})
+    world.settle()
+    assert pending(world).startswith("cannot be resized: Reservation r: annotation ")
+    assert "resources" in pending(world)
+    assert (cpus(world), size(world), world.requested()) == ("0-1", {"cpu": "2"}, 2000)
 
 
 def test_amounts_that_its_owners_have_of_the_node_already_are_not_asked_for_again() -> None:
-    found = World(8)
-    found.put(reservation(cpu="2", **MANY))
-    found.settle()
-    found.put(pod("mine", cpu="4"), pod("other", cpu="4", app="other"))
-    found.settle()
-    assert found.requested() == 8000
-    resize(found, {"cpu": "4"})
-    found.settle()
-    assert (size(found), pending(found), found.requested()) == ({"cpu": "4"}, "", 8000)
+    world = World(8)
+    world.put(reservation(cpu="2", **MANY))
+    world.settle()
+    world.put(pod("mine", cpu="4"), pod("other", cpu="4", app="other"))
+    world.settle()
+    assert world.requested() == 8000
+    resize(world, {"cpu": "4"})
+    world.settle()
+    assert (size(world), pending(world), world.requested()) == ({"cpu": "4"}, "", 8000)
 
 
 @pytest.mark.parametrize(
@@ -275,33 +279,33 @@ def test_amounts_that_its_owners_have_of_the_node_already_are_not_asked_for_agai
     ],
 )
 def test_devices_grow_around_those_that_it_has(held: int, wanted: int, others: list[int], expected: list[int]) -> None:
-    found = machine()
-    found.put(reservation(cpu="1", more=share(held), **MANY))
-    found.settle()
+    world = machine()
+    world.put(reservation(cpu="1", more=share(held), **MANY))
+    world.settle()
     for i, percent in enumerate(others):
-        found.put(pod(f"other{i}", app="other", more=share(percent)))
-    found.settle()
-    resize(found, share(wanted))
-    found.settle()
-    assert (minors(found), pending(found)) == (expected, "")
-    assert size(found)[f"{K}/gpu-core"] == str(wanted)
-    found.put(pod("owner", more=share(wanted)))
-    found.settle()
-    said = json.loads(found.pods["shop/owner"].metadata.annotations[ALLOCATED])["gpu"]
+        world.put(pod(f"other{i}", app="other", more=share(percent)))
+    world.settle()
+    resize(world, share(wanted))
+    world.settle()
+    assert (minors(world), pending(world)) == (expected, "")
+    assert size(world)[f"{K}/gpu-core"] == str(wanted)
+    world.put(pod("owner", more=share(wanted)))
+    world.settle()
+    said = json.loads(world.pods["shop/owner"].metadata.annotations[ALLOCATED])["gpu"]
     assert [each["minor"] for each in said] == expected
 
 
 def test_a_part_of_a_gpu_does_not_grow_over_what_others_have_of_it() -> None:
-    found = machine()
-    found.put(reservation(cpu="1", more=share(50), **MANY))
-    found.settle()
-    (mine,) = minors(found)
+    world = machine()
+    world.put(reservation(cpu="1", more=share(50), **MANY))
+    world.settle()
+    (mine,) = minors(world)
     other = {"gpu": [{"minor": mine, "resources": share(50)}]}
-    found.put(pod("other", app="other", more=share(50), on="n0", annotations={ALLOCATED: json.dumps(other)}))
-    resize(found, share(100))
-    found.settle()
-    assert "devices" in pending(found)
-    assert (minors(found), size(found)[f"{K}/gpu-core"]) == ([mine], "50")
+    world.put(pod("other", app="other", more=share(50), on="n0", annotations={ALLOCATED: json.dumps(other)}))
+    resize(world, share(100))
+    world.settle()
+    assert "devices" in pending(world)
+    assert (minors(world), size(world)[f"{K}/gpu-core"]) == ([mine], "50")
 
 
 def test_gpus_that_must_be_linked_grow_into_a_linked_set_or_not_at_all() -> None:
@@ -309,23 +313,23 @@ def test_gpus_that_must_be_linked_grow_into_a_linked_set_or_not_at_all() -> None
         "1": [{"minors": [i], "gpuLinkType": "NVLink", "allocationScore": 1} for i in range(GPUS)],
         "2": [{"minors": pair, "gpuLinkType": "NVLink", "allocationScore": 1} for pair in ([0, 1], [2, 3])],
     }
-    found = machine()
-    tell_of_machine(found, labels=HONOUR, annotations={PARTITIONS: json.dumps(links)})
-    found.put(reservation(cpu="1", more=share(100), **MANY))
-    found.settle()
-    (mine,) = minors(found)
-    resize(found, share(200))
-    found.settle()
-    assert minors(found) == sorted([mine, mine ^ 1])
-    resize(found, share(100))
-    found.settle()
-    (mine,) = minors(found)
+    world = machine()
+    tell_of_machine(world, labels=HONOUR, annotations={PARTITIONS: json.dumps(links)})
+    world.put(reservation(cpu="1", more=share(100), **MANY))
+    world.settle()
+    (mine,) = minors(world)
+    resize(world, share(200))
+    world.settle()
+    assert minors(world) == sorted([mine, mine ^ 1])
+    resize(world, share(100))
+    world.settle()
+    (mine,) = minors(world)
     other = {"gpu": [{"minor": mine ^ 1, "resources": share(100)}]}
-    found.put(pod("other", app="other", more=share(100), on="n0", annotations={ALLOCATED: json.dumps(other)}))
-    resize(found, share(200))
-    found.settle()
-    assert pending(found)
-    assert minors(found) == [mine]
+    world.put(pod("other", app="other", more=share(100), on="n0", annotations={ALLOCATED: json.dumps(other)}))
+    resize(world, share(200))
+    world.settle()
+    assert pending(world)
+    assert minors(world) == [mine]
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -346,10 +350,10 @@ def test_it_grows_where_what_it_lacks_exists_and_only_there(
     taken: list[tuple[int, int]],
 ) -> None:
     """On small machines: whether it grows is told by a look at every CPU and every GPU."""
-    found = machine(SINGLE if single else None)
-    found.put(reservation(cpu=str(held), more=share(gpus[0]), labels=LSR, **MANY))
-    found.settle()
-    mine, own_gpus = mask(cpus(found)), minors(found)
+    world = machine(SINGLE if single else None)
+    world.put(reservation(cpu=str(held), more=share(gpus[0]), labels=LSR, **MANY))
+    world.settle()
+    mine, own_gpus = mask(cpus(world)), minors(world)
     used = dict.fromkeys(range(GPUS), 0)
     for minor in own_gpus:
         used[minor] = min(gpus[0], 100)
@@ -357,14 +361,14 @@ def test_it_grows_where_what_it_lacks_exists_and_only_there(
     for cpu in there:
         # They hold CPUs and ask for next to nothing: what is left is told by CPUs alone.
         status = {STATUS: json.dumps({"cpuset": str(cpu)})}
-        found.put(pod(f"cpu-{cpu}", cpu="1m", app="other", on="n0", labels=LSR, annotations=status))
+        world.put(pod(f"cpu-{cpu}", cpu="1m", app="other", on="n0", labels=LSR, annotations=status))
     for i, (minor, percent) in enumerate(taken):
         if used[minor] + percent <= 100:
             used[minor] += percent
             allocated = {ALLOCATED: json.dumps({"gpu": [{"minor": minor, "resources": share(percent)}]})}
-            found.put(pod(f"gpu-{i}", cpu="0", more=share(percent), app="other", on="n0", annotations=allocated))
-    resize(found, {"cpu": str(wanted)} | share(gpus[1]))
-    found.settle()
+            world.put(pod(f"gpu-{i}", cpu="0", more=share(percent), app="other", on="n0", annotations=allocated))
+    resize(world, {"cpu": str(wanted)} | share(gpus[1]))
+    world.settle()
     free = [cpu for cpu in range(8) if not mine >> cpu & 1 and cpu not in there]
     zones = {0 if minor < 2 else 1 for minor in own_gpus} | {0 if cpu < 4 else 1 for cpu in range(8) if mine >> cpu & 1}
     whole = [minor for minor in range(GPUS) if minor not in own_gpus and not used[minor]]
@@ -376,9 +380,9 @@ def test_it_grows_where_what_it_lacks_exists_and_only_there(
         free = [cpu for cpu in free if cpu // 4 in zones]
         has_gpus = has_gpus and len([minor for minor in whole if minor // 2 in zones]) >= gpus[1] // 100 - len(own_gpus)
     can = has_gpus and len(free) >= wanted - held
-    has_grown = size(found)["cpu"] == str(wanted) and size(found)[f"{K}/gpu-core"] == str(gpus[1])
-    assert has_grown == can, pending(found)
-    assert not mine & ~mask(cpus(found))
-    assert set(own_gpus) <= set(minors(found))
-    assert not mask(cpus(found)) & sum(1 << cpu for cpu in there)
-    assert bool(pending(found)) == (not can)
+    has_grown = size(world)["cpu"] == str(wanted) and size(world)[f"{K}/gpu-core"] == str(gpus[1])
+    assert has_grown == can, pending(world)
+    assert not mine & ~mask(cpus(world))
+    assert set(own_gpus) <= set(minors(world))
+    assert not mask(cpus(world)) & sum(1 << cpu for cpu in there)
+    assert bool(pending(world)) == (not can)

@@ -48,7 +48,7 @@ def world(index: dict[str, Any] | None = INDEX) -> World:
 
 
 def plugin(found: World) -> Reservation:
-    return next(each for each in found.core.profiles.plugins() if isinstance(each, Reservation))
+    return next(plugin for plugin in found.core.profiles.plugins() if isinstance(plugin, Reservation))
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_figures_tell_how_often_the_index_was_of_use() -> None:
         found.put(pod(f"p{i}", affinity=json.dumps({"reservationSelector": selector})))
     found.settle()
     told = [
-        (each.name.rpartition("selector_")[2], dict(each.labels), each.value)
-        for each in plugin(found).controller.measures()
+        (measure.name.rpartition("selector_")[2], dict(measure.labels), measure.value)
+        for measure in plugin(found).controller.measures()
     ]
     asked = [each for each in told if each[0].startswith("index")]
     assert ("index_query_total", {"result": "hit"}, 2) in asked

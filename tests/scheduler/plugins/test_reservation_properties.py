@@ -194,7 +194,7 @@ def _nothing_is_promised_twice(history: History) -> None:
 
 
 def _only_owners_are_inside(history: History) -> None:
-    by_uid = {each.metadata.uid: each for each in history.world.reservations.values()}
+    by_uid = {reservation.metadata.uid: reservation for reservation in history.world.reservations.values()}
     for each in history.world.pods.values():
         held = by_uid.get(history.came_out_of(each))
         if each.spec.node_name and held is not None:

@@ -11,7 +11,7 @@ TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
 
 
 def plugin(world: World) -> Reservation:
-    found = next(each for each in world.core.profiles.plugins() if isinstance(each, Reservation))
+    found = next(plugin for plugin in world.core.profiles.plugins() if isinstance(plugin, Reservation))
     assert isinstance(found, Reservation)
     return found
 
@@ -101,7 +101,7 @@ def test_the_service_lists_what_a_node_holds_and_for_whom() -> None:
 def test_figures_follow_each_reservation_until_it_is_gone() -> None:
     world = World(8)
     world.put(reservation("a", cpu="4", on="n0", allocateOnce=False), pod("p", cpu="1", on="n0", inside="a"))
-    found = {tuple(each.labels.values()): each.value for each in plugin(world).controller.measures()}
+    found = {tuple(measure.labels.values()): measure.value for measure in plugin(world).controller.measures()}
     assert found["a", "Available"] == 1
     assert found["a", "Pending"] == 0
     assert found["allocatable", "a", "cpu", "core"] == 4
@@ -109,6 +109,6 @@ def test_figures_follow_each_reservation_until_it_is_gone() -> None:
     assert found["utilization", "a", "cpu", "ratio"] == 0.25
     assert list(plugin(world).controller.measures()) == []
     world.delete("a")
-    gone = {tuple(each.labels.values()): each.value for each in plugin(world).controller.measures()}
+    gone = {tuple(measure.labels.values()): measure.value for measure in plugin(world).controller.measures()}
     assert set(gone.values()) == {None}
     assert ("allocatable", "a", "cpu", "core") in gone

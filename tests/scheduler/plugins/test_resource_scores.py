@@ -40,10 +40,10 @@ def score(plugin: Plugin, has: dict[str, Any], wanted: Pod, used: dict[str, str]
     """Of a node `n`, with a pod on it that uses something."""
     cluster = Cluster()
     cluster.put_node(node("n", **has))
-    found = Engine(cluster, Profile("s", (plugin,), {plugin.name: 1}))
+    engine = Engine(cluster, Profile("s", (plugin,), {plugin.name: 1}))
     if used:
         put_pod(cluster, pod("there", on="n", requests=used))
-    return judged(found, wanted).scores.get(plugin.name, {}).get("n", 0)
+    return judged(engine, wanted).scores.get(plugin.name, {}).get("n", 0)
 
 
 CARDS: dict[str, Any] = {"cpu": "64", "memory": "256Gi", "extended": {GPU: "8"}}
@@ -112,23 +112,23 @@ def test_a_node_that_gets_or_loses_a_resource_scores_anew() -> None:
     cluster = Cluster()
     plugin = scarce(GPU)
     cluster.put_node(node("n", cpu="8", memory="32Gi"))
-    found, wanted = Engine(cluster, Profile("s", (plugin,), {plugin.name: 1})), pod("p", requests={"cpu": "1"})
+    engine, wanted = Engine(cluster, Profile("s", (plugin,), {plugin.name: 1})), pod("p", requests={"cpu": "1"})
     told = []
     steps: list[dict[str, str]] = [{}, {GPU: "8"}, {GPU: "0"}, {GPU: "8", "example.com/fpga": "1"}]
     for has in steps:
         cluster.put_node(node("n", cpu="8", memory="32Gi", extended=has))
-        told.append(judged(found, wanted).scores[plugin.name]["n"])
+        told.append(judged(engine, wanted).scores[plugin.name]["n"])
     assert told == [100, 50, 100, 66]
 
 
 def test_the_example_of_a_profile_packs_gpus_and_spares_gpu_nodes() -> None:
     config = load(EXAMPLE.read_text(), str(EXAMPLE))
     profiles = profiles_of(parse(config))
-    assert not any("FitPlus" in each or "Scarce" in each for each in profiles.warnings)
+    assert not any("FitPlus" in warning or "Scarce" in warning for warning in profiles.warnings)
     cluster = Cluster()
-    found = Engine(cluster, profiles.profiles["default-scheduler"])
+    engine = Engine(cluster, profiles.profiles["default-scheduler"])
     for name, cards in (("plain", 0), ("used", 8), ("empty", 8)):
         cluster.put_node(node(name, cpu="64", memory="256Gi", extended={GPU: str(cards)} if cards else {}))
     put_pod(cluster, pod("there", on="used", requests={"cpu": "1", GPU: "4"}))
-    assert found.place(Ask(pod("train", requests={"cpu": "1", GPU: "2"}))).node == "used"
-    assert found.place(Ask(pod("web", requests={"cpu": "1"}))).node == "plain"
+    assert engine.place(Ask(pod("train", requests={"cpu": "1", GPU: "2"}))).node == "used"
+    assert engine.place(Ask(pod("web", requests={"cpu": "1"}))).node == "plain"

@@ -80,8 +80,8 @@ def test_members_of_a_job_go_where_their_own_hints_say() -> None:
     found = three()
     asks = [hinted(preferred("c") if i % 2 else {}, f"p{i}") for i in range(12)]
     placed = found.place_all(asks)
-    assert [each.node for each in placed][1::2] == ["c"] * 6
-    assert "c" not in [each.node for each in placed][::2]
+    assert [placement.node for placement in placed][1::2] == ["c"] * 6
+    assert "c" not in [placement.node for placement in placed][::2]
 
 
 def test_a_promised_node_comes_before_preferred_ones() -> None:
@@ -111,7 +111,9 @@ def test_a_hint_that_names_no_node_that_would_do_says_so_and_what_would_help(key
     scheduler = three()
     asking = hinted({"nodeNames": ["gone", *(f"x{i}" for i in range(9))]}, key=key)
     assert scheduler.place(asking).node is None
-    found = explain(scheduler, asking)
-    (why,) = found.why_not
+    explanation = explain(scheduler, asking)
+    (why,) = explanation.why_not
     assert "the scheduling-hint allows gone, x0, x1, x2, x3 and 5 more alone; there is no node gone, x0" in why.detail
-    assert [step.text for change in found.changes for step in change.steps] == ["nodeNames of scheduling-hint left out"]
+    assert [step.text for change in explanation.changes for step in change.steps] == [
+        "nodeNames of scheduling-hint left out"
+    ]

@@ -72,7 +72,7 @@ def limit(name: str, count: int) -> Any:
 
 
 def using(name: str, *claims: str, on: str = "") -> Pod:
-    volumes = [{"name": f"v{i}", "persistentVolumeClaim": {"claimName": each}} for i, each in enumerate(claims)]
+    volumes = [{"name": f"v{i}", "persistentVolumeClaim": {"claimName": claim}} for i, claim in enumerate(claims)]
     return pod(name, on=on, volumes=volumes)
 
 
@@ -125,7 +125,10 @@ def test_a_volume_is_promised_to_one_claim_only() -> None:
 
 def test_a_promise_ends_with_the_job_that_is_undone() -> None:
     engine = engine_with(VolumeBinding(), storage_class("local"), volume("disk"), claim("c"), claim("d"))
-    assert [each.node for each in engine.place_all([Ask(using("p", "c")), Ask(using("q", "d"))])] == [None, None]
+    assert [placement.node for placement in engine.place_all([Ask(using("p", "c")), Ask(using("q", "d"))])] == [
+        None,
+        None,
+    ]
     assert engine.place(Ask(using("q", "d"))).node is not None
 
 
@@ -206,12 +209,12 @@ def test_every_verdict_equals_the_plain_reading_after_any_events(plugin: type[Pl
     rng, scene = random.Random(seed), with_storage(seed)
     plain = scene.cluster()
     engine = engine_for(plain, plugin())
-    pods = {each.metadata.key: each for each in plain.pods if each.metadata.key in engine.cluster.pods}
+    pods = {pod.metadata.key: pod for pod in plain.pods if pod.metadata.key in engine.cluster.pods}
     kept: dict[str, dict[str, Any]] = {
-        "claims": {each.metadata.key: each for each in plain.claims},
-        "volumes": {each.metadata.name: each for each in plain.volumes},
-        "storage_classes": {each.metadata.name: each for each in plain.storage_classes},
-        "csi_nodes": {each.metadata.name: each for each in plain.csi_nodes},
+        "claims": {claim.metadata.key: claim for claim in plain.claims},
+        "volumes": {volume.metadata.name: volume for volume in plain.volumes},
+        "storage_classes": {storage_class.metadata.name: storage_class for storage_class in plain.storage_classes},
+        "csi_nodes": {csi_node.metadata.name: csi_node for csi_node in plain.csi_nodes},
     }
     for _ in range(6):
         match rng.randrange(3):

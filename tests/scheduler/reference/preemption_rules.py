@@ -174,13 +174,13 @@ def _best(candidates: Mapping[str, Victims]) -> list[str]:
     rules = (
         lambda found: found.violations,
         lambda found: found.priorities[0],
-        lambda found: sum(each + 2**31 for each in found.priorities),
+        lambda found: sum(priority + 2**31 for priority in found.priorities),
         lambda found: len(found.keys),
         lambda found: (
             -min(
                 start
-                for start, each in zip(found.starts_s, found.priorities, strict=True)
-                if each == max(found.priorities)
+                for start, priority in zip(found.starts_s, found.priorities, strict=True)
+                if priority == max(found.priorities)
             )
         ),
     )

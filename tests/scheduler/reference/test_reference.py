@@ -533,8 +533,8 @@ def test_a_bound_volume_draws_its_pod_to_it() -> None:
 
 def test_a_claim_that_waits_needs_a_volume_or_a_class_that_makes_one() -> None:
     base = zones(0, 0)
-    found = Cluster(base.nodes, claims=(claim(),), volumes=(volume("pv", "z1"),), storage_classes=(storage_class(),))
-    assert cycle.feasible_nodes(pod("p", **MOUNTS), found) == ["n1"]
+    cluster = Cluster(base.nodes, claims=(claim(),), volumes=(volume("pv", "z1"),), storage_classes=(storage_class(),))
+    assert cycle.feasible_nodes(pod("p", **MOUNTS), cluster) == ["n1"]
     in_z0 = [{"matchLabelExpressions": [{"key": ZONE, "values": ["z0"]}]}]
     makes = storage_class("csi.example.com", allowedTopologies=in_z0)
     made = Cluster(base.nodes, claims=(claim(),), storage_classes=(makes,))

@@ -191,11 +191,11 @@ def _unbound_reasons(waiting: list[PersistentVolumeClaim], node: Node, cluster: 
     taken: set[str] = set()
     by_size = sorted((c for c in waiting if c not in to_make), key=_size)
     for claim in by_size:
-        found = _matching_volume(claim, node, taken, cluster)
-        if found is None:
+        volume = _matching_volume(claim, node, taken, cluster)
+        if volume is None:
             to_make.append(claim)
         else:
-            taken.add(found.metadata.name)
+            taken.add(volume.metadata.name)
     for claim in to_make:
         class_ = cluster.storage_class(class_of(claim))
         assert class_ is not None  # only claims of a class that waits get here
@@ -239,7 +239,11 @@ def _matching_volume(
         if volume.status.phase == "Available" and suits and modes and reachable(volume, node):
             candidates.append(volume)
     # Of equals the first by name: kube-scheduler takes any.
-    return min(candidates, key=lambda each: (amounts(each.spec.capacity)["storage"], each.metadata.name), default=None)
+    return min(
+        candidates,
+        key=lambda candidate: (amounts(candidate.spec.capacity)["storage"], candidate.metadata.name),
+        default=None,
+    )
 
 
 def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:

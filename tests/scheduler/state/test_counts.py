@@ -107,7 +107,7 @@ def test_selectors_of_every_kind_find_their_pods() -> None:
     put(state, "p", 0, labels={"app": "web", "rev": "2"})
     put(state, "q", 1, labels={"app": "db", "tier": "x", "rev": "1"})
     put(state, "r", 2)
-    totals = {text: numbers(each) for text, each in selections.items()}
+    totals = {text: numbers(selection) for text, selection in selections.items()}
     assert totals == {
         "app=web": [1, 0, 0],
         "app in (web,db)": [1, 1, 0],
@@ -196,8 +196,8 @@ def test_whoever_asks_and_whenever_the_numbers_are_those_of_the_pods(
         for (text, live_only), selection in kept.items():
             wanted = parse_labels(text)
             for row, pods in state.pods_on.items():
-                those = [each for each in pods.values() if wanted.matches(each.labels)]
-                assert selection.at(row) == sum(1 for each in those if not (live_only and each.terminating))
+                those = [pod for pod in pods.values() if wanted.matches(pod.labels)]
+                assert selection.at(row) == sum(1 for record in those if not (live_only and record.terminating))
         label = {dice.choice("abcde"): "1"}
         held = state.counts.held(state.counts.face("default", label))
         holders = [each for each, _ in state.pods.values() for term in each.held if term.term.matcher.matches(label)]

@@ -29,7 +29,7 @@ def test_a_promise_counts_for_the_same_and_lower_priorities() -> None:
     nominations.put(nomination("x", 0, 10))
     nominations.put(nomination("y", 0, 50))
     assert [nominations.floor(priority) for priority in (0, 10, 11, 50, 51)] == [10, 10, 50, 50, None]
-    assert [each.key for each in nominations.at(0, 50)] == ["default/y"]
+    assert [record.key for record in nominations.at(0, 50)] == ["default/y"]
     assert nominations.held(10)["requested", "cpu"] == {0: 2000}
     assert nominations.held(50)["requested", "cpu"] == {0: 1000}
 

@@ -23,8 +23,8 @@ def workload(type_: Any, selector: dict[str, Any], name: str = "web") -> Any:
 
 def selector(cluster: Cluster, kind: str = "", name: str = "web", version: str = "apps/v1") -> str | None:
     owner = OwnerReference(api_version=version, kind=kind, name=name, controller=True) if kind else None
-    found = cluster.owners.selector("default", LABELS, owner)
-    return found.text if found else None
+    owner_selector = cluster.owners.selector("default", LABELS, owner)
+    return owner_selector.text if owner_selector else None
 
 
 def test_all_services_that_choose_a_pod_are_asked_together() -> None:

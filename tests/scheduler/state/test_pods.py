@@ -55,7 +55,7 @@ def test_volumes_that_only_differ_in_names_do_not_tell_templates_apart() -> None
 def test_volumes_that_decide_stay() -> None:
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "disk"}}
     found = ask("a", volumes=[with_token("a"), claim])
-    assert [each.name for each in found.spec.volumes] == ["data"]
+    assert [volume.name for volume in found.spec.volumes] == ["data"]
     assert found.claims == ("disk",)
 
 

@@ -44,7 +44,7 @@ def test_the_whole_takes_its_parts_back() -> None:
     before = state(found.cluster)
     with found.cluster.transaction() as outer:
         found.place(ask("a"))
-        assert all(each.node for each in found.place_all([ask("b"), ask("c")]))
+        assert all(placement.node for placement in found.place_all([ask("b"), ask("c")]))
         outer.undo()
     assert state(found.cluster) == before
 
@@ -61,7 +61,7 @@ def test_a_job_that_does_not_fit_can_be_tried_inside_a_transaction() -> None:
         with found.cluster.transaction() as attempt:
             for i in range(victims):
                 found.cluster.remove_pod(f"shop/there-{i}")
-            fits.append(all(each.node for each in found.place_all(job)))
+            fits.append(all(placement.node for placement in found.place_all(job)))
             attempt.undo()
         assert state(found.cluster) == before
     assert fits == [False, True]

@@ -119,8 +119,8 @@ def test_an_update_that_fails_at_any_point_leaves_the_state_as_it_was(seed: int)
             world.step()
         except Fails:
             assert world.state() == before
-        for each in world.faulty:
-            each.due = False
+        for faulty in world.faulty:
+            faulty.due = False
         for name in world.cluster.table.row_of:
             world.engine.class_of(Ask(pod(f"asks-{name}", requests={"memory": "1Gi"}))).best()
     for key in list(world.cluster.pods):

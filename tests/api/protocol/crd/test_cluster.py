@@ -62,11 +62,11 @@ def test_the_api_server_finds_nothing_wrong_with_the_schemas(cluster: ControlPla
         if item["metadata"]["name"] in ours
     }
     assert set(conditions) == ours
-    for name, found in conditions.items():
-        assert found["Established"] == "True", name
-        assert found["NamesAccepted"] == "True", name
-        assert found.get("NonStructuralSchema", "False") == "False", name
-        assert found.get("KubernetesAPIApprovalPolicyConformant", "True") == "True", name
+    for name, condition in conditions.items():
+        assert condition["Established"] == "True", name
+        assert condition["NamesAccepted"] == "True", name
+        assert condition.get("NonStructuralSchema", "False") == "False", name
+        assert condition.get("KubernetesAPIApprovalPolicyConformant", "True") == "True", name
 
 
 @each_definition

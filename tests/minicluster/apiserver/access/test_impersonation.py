@@ -55,15 +55,15 @@ def test_extra_keys_are_lower_case_and_unescaped() -> None:
 
 
 def test_each_part_of_an_identity_needs_the_verb_by_itself() -> None:
-    known = Authorizer()
-    known.put(
+    authorizer = Authorizer()
+    authorizer.put(
         "ClusterRole",
         role("r", rule("impersonate", "core", "users", "ann"), rule("impersonate", "core", "groups", "dev")),
     )
-    known.put("ClusterRoleBinding", binding("b", "ClusterRole/r", "User/bot"))
+    authorizer.put("ClusterRoleBinding", binding("b", "ClusterRole/r", "User/bot"))
     bot = UserInfo("bot")
     as_ann = ("Impersonate-User", "ann")
-    assert asked(bot, as_ann, ("Impersonate-Group", "dev"), authorizer=known).name == "ann"
+    assert asked(bot, as_ann, ("Impersonate-Group", "dev"), authorizer=authorizer).name == "ann"
     for more, named in (
         ([("Impersonate-User", "bob")], 'users "bob"'),
         ([as_ann, ("Impersonate-Group", "system:masters")], 'groups "system:masters"'),
@@ -72,7 +72,7 @@ def test_each_part_of_an_identity_needs_the_verb_by_itself() -> None:
         ([("Impersonate-User", "system:serviceaccount:a:b")], 'serviceaccounts "b"'),
     ):
         with pytest.raises(StatusError) as refused:
-            asked(bot, *more, authorizer=known)
+            asked(bot, *more, authorizer=authorizer)
         assert refused.value.code == 403
         assert refused.value.message.startswith(f'{named} is forbidden: User "bot" cannot impersonate resource')
 

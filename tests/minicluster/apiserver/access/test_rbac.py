@@ -158,8 +158,8 @@ def slowly_allowed(roles: list[Any], alive: dict[tuple[str, str], Any], user: Us
         applies = ("User", user.name) in named or any(("Group", group) in named for group in user.groups)
         if namespace not in ("", wanted.namespace) or not applies:
             continue
-        rules = next(each["rules"] for each in roles if each["metadata"]["name"] == made["roleRef"]["name"])
-        if any(each.allows(wanted) for each in parse_rules(rules)):
+        rules = next(role["rules"] for role in roles if role["metadata"]["name"] == made["roleRef"]["name"])
+        if any(rbac_rule.allows(wanted) for rbac_rule in parse_rules(rules)):
             return True
     return False
 

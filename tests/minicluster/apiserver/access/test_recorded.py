@@ -29,7 +29,7 @@ def test_the_usual_roles_are_those_that_a_real_server_makes(plane: ControlPlane)
         for key in ("uid", "resourceVersion", "creationTimestamp"):
             theirs["metadata"].pop(key)
         assert {key: value for key, value in theirs.items() if value is not None} == obj
-    values = {each["metadata"]["name"]: each["value"] for each in classes}
+    values = {class_["metadata"]["name"]: class_["value"] for class_ in classes}
     assert {each["metadata"]["name"]: each["value"] for each in priority_classes()} == values
 
 

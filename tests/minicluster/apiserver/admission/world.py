@@ -50,7 +50,7 @@ class World:
         await held.delete(name, before.rev, lambda _rev: before.value)
 
     def resource(self, plural: str, group: str = "") -> Resource:
-        return next(each for each in self.registry if (each.group, each.plural) == (group, plural))
+        return next(resource for resource in self.registry if (resource.group, resource.plural) == (group, plural))
 
     def write(self, operation: str, plural: str, obj: Obj | None, **more: Any) -> Attributes:
         """The attributes of a write; `old`, `user`, `group`, `namespace`, `dry_run`, `subresource` as wanted."""

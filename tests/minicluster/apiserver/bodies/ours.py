@@ -27,9 +27,9 @@ def registry() -> Registry:
 def resource_at(path: str) -> Resource:
     parts = path.strip("/").split("/")
     group, version = ("", parts[1]) if parts[0] == "api" else (parts[1], parts[2])
-    found = registry().find(group, version, parts[-1])
-    assert found is not None, path
-    return found
+    resource = registry().find(group, version, parts[-1])
+    assert resource is not None, path
+    return resource
 
 
 def widgets(schema: Schema) -> Resource:

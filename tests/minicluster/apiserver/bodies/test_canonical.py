@@ -55,7 +55,7 @@ def _places(schema: Schema, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[
 ODD: tuple[Any, ...] = (
     None, "", [], {}, 0, 1, -1, 2**31, 2**63, 1.0, 1.5, True, False, "1", "1000m", "x", [None], [""], [{}], {"a": None},
 )  # fmt: skip
-KINDS = {f"{each.group}/{each.kind}": each.schema for each in builtin_resources()}
+KINDS = {f"{resource.group}/{resource.kind}": resource.schema for resource in builtin_resources()}
 
 
 @pytest.mark.parametrize("schema", KINDS.values(), ids=KINDS.keys())

@@ -14,7 +14,7 @@ def pod(*containers: Obj, meta: Obj | None = None, **spec: Any) -> Obj:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": meta or {},
-        "spec": {"containers": [{**C, **each} for each in containers or ({},)], **spec},
+        "spec": {"containers": [{**C, **container} for container in containers or ({},)], **spec},
     }
 
 

@@ -104,7 +104,7 @@ RESOURCES = st.fixed_dictionaries({}, optional={"requests": AMOUNTS, "limits": A
 @given(st.lists(RESOURCES, min_size=1, max_size=3), st.lists(RESOURCES, max_size=2))
 def test_the_qos_class_is_the_one_that_the_typed_words_compute(containers: list[Obj], inits: list[Obj]) -> None:
     spec = {
-        "containers": [{"name": f"c{i}", "resources": each} for i, each in enumerate(containers)],
+        "containers": [{"name": f"c{i}", "resources": container} for i, container in enumerate(containers)],
         "initContainers": [{"name": f"i{i}", "resources": each} for i, each in enumerate(inits)],
     }
     pod = decode(Pod, json.dumps({"metadata": {"name": "p"}, "spec": spec}))

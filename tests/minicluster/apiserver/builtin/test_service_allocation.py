@@ -14,8 +14,8 @@ def _service(uid: str, **spec: Any) -> dict[str, Any]:
 def test_two_writes_at_once_get_different_addresses() -> None:
     allocator = ServiceAllocator()
     services = [_service(f"u{i}") for i in range(300)]
-    assert all(not allocator.begin(each, None, False) for each in services)
-    assert len({each["spec"]["clusterIP"] for each in services}) == 300
+    assert all(not allocator.begin(service, None, False) for service in services)
+    assert len({service["spec"]["clusterIP"] for service in services}) == 300
 
 
 def test_what_a_refused_write_asked_for_is_free_again() -> None:
@@ -31,5 +31,5 @@ def test_what_a_refused_write_asked_for_is_free_again() -> None:
 def test_node_ports_are_given_once() -> None:
     allocator = ServiceAllocator()
     services = [_service(f"u{i}", type="NodePort") for i in range(200)]
-    assert all(not allocator.begin(each, None, False) for each in services)
-    assert len({each["spec"]["ports"][0]["nodePort"] for each in services}) == 200
+    assert all(not allocator.begin(service, None, False) for service in services)
+    assert len({service["spec"]["ports"][0]["nodePort"] for service in services}) == 200

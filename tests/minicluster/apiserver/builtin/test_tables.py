@@ -21,12 +21,14 @@ def test_a_row_has_the_columns_and_cells_of_the_real_server(title: str) -> None:
     theirs = ROWS[title]
     resource, obj = resource_of(theirs["object"]), theirs["object"]
     shown = tables.columns(resource)
-    assert [[each.name, each.type, each.format, each.priority] for each in shown] == theirs["columns"]
+    assert [[column.name, column.type, column.format, column.priority] for column in shown] == theirs["columns"]
     # The server read its clock at some time between the request and its answer.
     ours = [tables.table(resource, [obj], now_s)["rows"][0] for now_s in theirs["between_s"]]
     assert theirs["cells"] in [row["cells"] for row in ours]
     conditions = ours[0].get("conditions")
-    assert [each["reason"] for each in conditions or ()] == [each["reason"] for each in theirs["conditions"] or ()]
+    assert [condition["reason"] for condition in conditions or ()] == [
+        each["reason"] for each in theirs["conditions"] or ()
+    ]
     assert ours[0]["object"]["kind"] == theirs["row_kind"]
 
 

@@ -27,9 +27,9 @@ class Cluster:
 
     def __init__(self, server: ApiServer) -> None:
         self.server = server
-        found = server.registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-        assert found is not None
-        self.definitions: Resource = found
+        resource = server.registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+        assert resource is not None
+        self.definitions: Resource = resource
 
     async def define(self, definition: Obj) -> None:
         await self.server.objects.create(self.definitions, "", copy.deepcopy(definition), context())
@@ -43,7 +43,7 @@ class Cluster:
 
     def condition(self, type_: str, name: str = "foos.x.io") -> str:
         conditions = ((self.definition(name) or {}).get("status") or {}).get("conditions") or ()
-        return next((each["status"] for each in conditions if each["type"] == type_), "")
+        return next((condition["status"] for condition in conditions if condition["type"] == type_), "")
 
     async def create(self, name: str, **metadata: object) -> None:
         resource = self.served()

@@ -14,7 +14,11 @@ KNOWN_DIFFERENCES: dict[tuple[str, int, str], str] = {
 
 def unexplained(sequence: str, step: int, found: list[str]) -> list[str]:
     """The differences that no known one explains."""
-    return [line for line in found if not any(_explains(known, sequence, step, line) for known in KNOWN_DIFFERENCES)]
+    return [
+        line
+        for line in found
+        if not any(_explains(known_difference, sequence, step, line) for known_difference in KNOWN_DIFFERENCES)
+    ]
 
 
 def _explains(known: tuple[str, int, str], sequence: str, step: int, line: str) -> bool:

@@ -149,7 +149,7 @@ def test_every_field_has_an_owner_and_appliers_have_what_they_said(writes: list[
         assert present <= {step for fields in owned for step in fields}
         if applying and data:
             entries = live["metadata"]["managedFields"]
-            mine = next(each for each in entries if each["manager"] == manager and each["operation"] == "Apply")
+            mine = next(entry for entry in entries if entry["manager"] == manager and entry["operation"] == "Apply")
             assert mine["fieldsV1"]["f:data"] == {f"f:{key}": {} for key in data}
 
 

@@ -71,8 +71,8 @@ async def served(handle: Handler, idle_s: float = 30.0) -> AsyncIterator[tuple[C
     finally:
         writer.close()
         server.close()
-        for each in list(connections):
-            each.abort()
+        for connection in list(connections):
+            connection.abort()
         await asyncio.sleep(0)
 
 
@@ -304,8 +304,8 @@ async def test_a_stopping_server_answers_what_was_asked_and_parts() -> None:
     async with served(held) as (client, connections):
         client.send(post(b""))
         await begun.wait()
-        for each in list(connections):
-            each.stop()
+        for connection in list(connections):
+            connection.stop()
         release.set()
         _, headers, body = await client.answer()
         assert (body, headers["connection"]) == (b"done", "close")

@@ -98,7 +98,7 @@ class Scene:
         self.cluster = Cluster(seed)
         self.plugin = DeviceShare(check(DeviceShareArgs, args, "args"))
         used = (*plugins, self.plugin)
-        self.engine = Engine(self.cluster, Profile("s", used, {each.name: 1 for each in used}))
+        self.engine = Engine(self.cluster, Profile("s", used, {plugin.name: 1 for plugin in used}))
         self.devices = self.cluster.notes(Devices)
         self._number = 0
 
@@ -166,5 +166,5 @@ class Got:
 
     def of(self, minor: int, type_: str = "gpu") -> dict[str, int]:
         assert self.granted is not None
-        (found,) = (grant for grant in self.granted.of(type_) if grant.minor == minor)
-        return {name.partition("/")[2]: amount for name, amount in found.amounts}
+        (grant,) = (grant for grant in self.granted.of(type_) if grant.minor == minor)
+        return {name.partition("/")[2]: amount for name, amount in grant.amounts}

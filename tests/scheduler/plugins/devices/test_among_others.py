@@ -66,12 +66,12 @@ class Policy(Plugin):
 def test_hints_are_the_sets_of_numa_nodes_that_have_the_devices() -> None:
     scene = Scene().node(devices=FOUR)
     scene.busy(0)
-    found = scene.engine.class_of(asking("p", gpu=200)).parts[0].judge
-    assert isinstance(found, DeviceJudge)
-    assert found.exact is not None
-    room = found.exact.room(asking("p", gpu=200), 0)
+    judge = scene.engine.class_of(asking("p", gpu=200)).parts[0].judge
+    assert isinstance(judge, DeviceJudge)
+    assert judge.exact is not None
+    room = judge.exact.room(asking("p", gpu=200), 0)
     assert isinstance(room, Room)
-    offered = hints(room, found.wanted, found.exact.score_in(room))
+    offered = hints(room, judge.wanted, judge.exact.score_in(room))
     # From both nodes together the pod gets 2 and 3, which are on node 1: the same as from node 1 alone.
     assert offered == {"gpu": (Hint(0b10, True, 500), Hint(0b11, False, 500))}
 
@@ -281,10 +281,10 @@ def test_an_explanation_says_that_no_virtual_function_is_free_and_what_would_hel
     scene = Scene().node(devices=[rdma(0, vfGroups=[group])], more={f"{K}/rdma": "100"})
     wanted = {HINT: '{"rdma": {"vfSelector": {}}}'}
     assert scene.place(rdma=1, annotations=wanted).minors("rdma") == [0]
-    found = explain(scene.engine, Ask(pod("p", requests={f"{K}/rdma": 1}, annotations=wanted)))
-    (against,) = found.why_not
+    explanation = explain(scene.engine, Ask(pod("p", requests={f"{K}/rdma": 1}, annotations=wanted)))
+    (against,) = explanation.why_not
     assert against.detail == "no virtual function is free that the vfSelector of device-allocate-hint matches"
-    texts = [step.text for way in found.changes for step in way.steps]
+    texts = [step.text for way in explanation.changes for step in way.steps]
     assert any("vfSelector of device-allocate-hint left out" in text for text in texts), texts
 
 

@@ -109,8 +109,8 @@ def test_devices_with_the_same_minor_are_reported_and_not_used_and_the_others_ar
 
 def test_an_amount_that_is_none_is_reported_and_its_device_is_not_used() -> None:
     wrong = [gpu(0, memory="much"), gpu(1)]
-    (told,) = faults(device("n", wrong))
-    assert told.path == "spec.devices[0].resources"
+    (fault,) = faults(device("n", wrong))
+    assert fault.path == "spec.devices[0].resources"
     assert Scene().node(devices=wrong).place(gpu=100).minors() == [1]
 
 
@@ -132,8 +132,8 @@ def test_a_virtual_function_that_two_cards_claim_is_given_to_nobody() -> None:
         f"spec.devices[{i}].vfGroups[0].vfs[0].busID: f0 is a virtual function of several devices: it is not used"
         for i in (0, 1)
     ]
-    found = machine_of(device("n", cards))
-    assert [[vf.bus_id for vf in unit.vf_groups[0].vfs] for unit in found.units["rdma"]] == [["f1"], ["f2"]]
+    machine = machine_of(device("n", cards))
+    assert [[vf.bus_id for vf in unit.vf_groups[0].vfs] for unit in machine.units["rdma"]] == [["f1"], ["f2"]]
 
 
 @pytest.mark.parametrize(

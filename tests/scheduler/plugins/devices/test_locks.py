@@ -53,8 +53,8 @@ class Machines:
         return self.engine.plan(ask, self.cluster.pods[ask.key][1]).steps
 
     def why(self, requests: dict[str, Any]) -> str:
-        found = self.engine.place(Ask(pod("asks", requests=requests)), explain=True)
-        return " ".join(found.why_not["DeviceShare"])
+        placement = self.engine.place(Ask(pod("asks", requests=requests)), explain=True)
+        return " ".join(placement.why_not["DeviceShare"])
 
 
 @pytest.mark.parametrize("vendor", LOCK)
@@ -79,7 +79,7 @@ def test_others_take_no_lock() -> None:
 def test_members_of_a_job_on_one_node_wait_for_their_turn() -> None:
     machines = Machines()
     first, second = (machines.place(name)[0] for name in ("first", "second"))
-    (turn, take), (other_turn, _) = (machines.steps(each) for each in (first, second))
+    (turn, take), (other_turn, _) = (machines.steps(ask) for ask in (first, second))
     assert (turn.until.missing(), other_turn.until.missing()) == ("", "")
     take.writes()
     assert "locked for default/first" in other_turn.until.missing()

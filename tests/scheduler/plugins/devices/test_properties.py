@@ -122,7 +122,7 @@ class History:
 
     def said(self, got: Got, requests: dict[str, int]) -> Pod:
         """The pod as the API server has it once it is bound."""
-        name, asked = got.placement.pod.partition("/")[2], {resource(key): each for key, each in requests.items()}
+        name, asked = got.placement.pod.partition("/")[2], {resource(key): request for key, request in requests.items()}
         return pod(name, on="n", requests=asked, annotations=got.patch.get("metadata", {}).get("annotations", {}))
 
 
@@ -274,7 +274,7 @@ def test_the_quick_forms_of_a_verdict_agree_with_the_plain_one(used: list[int], 
                 scene.busy(minor, on=name, percent=percent)
     columns, rows = scene.cluster.table.columns, np.arange(4)
     asks = [pod(f"p{n}", requests={f"{K}/gpu": n}) for n in (10, 40, 70, 100, 200, 300)]
-    quick = [scene.plugin.compile(Ask(each), scene.cluster) for each in asks]
+    quick = [scene.plugin.compile(Ask(ask), scene.cluster) for ask in asks]
     together: dict[object, list[tuple[FastForms, list[bool]]]] = {}
     for judge in quick:
         assert isinstance(judge, ShareJudge)

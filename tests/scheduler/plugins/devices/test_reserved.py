@@ -56,7 +56,7 @@ def test_a_restarted_scheduler_holds_the_same_devices_for_the_same_pods() -> Non
     again = found.restarted()
     again.core.put(DEVICES, device("n0", [gpu(0), gpu(1)]))
     row = again.core.cluster.table.row_of["n0"]
-    before, after = (each.core.cluster.notes(Devices).usage(row) for each in (found, again))
+    before, after = (world.core.cluster.notes(Devices).usage(row) for world in (found, again))
     assert before is not None
     assert after is not None
     assert (before.amounts, before.holders) == (after.amounts, after.holders)

@@ -78,8 +78,8 @@ class Machines:
         return found
 
     def why(self, requests: dict[str, Any]) -> str:
-        found = self.engine.place(Ask(pod("asks", requests=requests)), explain=True)
-        return " ".join(found.why_not.get("DeviceShare", {})) or found.refusal
+        placement = self.engine.place(Ask(pod("asks", requests=requests)), explain=True)
+        return " ".join(placement.why_not.get("DeviceShare", {})) or placement.refusal
 
 
 def test_a_part_is_a_template_of_the_nodes_model_and_says_so() -> None:
@@ -165,7 +165,7 @@ def test_the_arguments_say_where_templates_are_and_what_needs_one() -> None:
 def test_what_cannot_be_read_of_the_config_map_is_told_and_the_rest_counts(
     text: str, fault: str, known: list[str]
 ) -> None:
-    told = [str(each) for each in faults(config(text))]
+    told = [str(fault) for fault in faults(config(text))]
     assert len(told) == 1
     assert told[0].startswith(fault)
     assert list(read(config(text))) == known

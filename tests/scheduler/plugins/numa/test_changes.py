@@ -15,9 +15,11 @@ def told(labels: dict[str, str], ask: Any) -> tuple[str, set[str]]:
     """The first reason with its detail, and all changes, on a node with two NUMA nodes of 6 cores."""
     world = World()
     world.put(big("n1", labels=labels), report("n1"))
-    found = explain(world.engine, ask)
-    assert found.chosen is None
-    return f"{found.why_not[0].reason}: {found.why_not[0].detail}", {each.steps[0].text for each in found.changes}
+    explanation = explain(world.engine, ask)
+    assert explanation.chosen is None
+    return f"{explanation.why_not[0].reason}: {explanation.why_not[0].detail}", {
+        change.steps[0].text for change in explanation.changes
+    }
 
 
 @pytest.mark.parametrize(
@@ -97,9 +99,9 @@ def test_cpus_of_their_own_are_whole_ones(asked: str, taken: str, labels: dict[s
     if taken:
         world.place(pod("there", taken))
     wanting = pod("p", asked) if labels else bound("p", asked)
-    found = explain(world.engine, wanting)
-    assert found.chosen is None
-    changes = [each.steps[0].text for each in found.changes if len(each.steps) == 1]
+    explanation = explain(world.engine, wanting)
+    assert explanation.chosen is None
+    changes = [change.steps[0].text for change in explanation.changes if len(change.steps) == 1]
     assert [text for text in changes if "request" in text] == ([change] if change else [])
 
 
@@ -108,9 +110,9 @@ def test_a_pod_whose_cpus_would_do_is_proposed_to_go() -> None:
     world.put(big("n1", "60"), report("n1"))
     for name, cpus in (("large", "12"), ("small", "4"), ("tiny", "2")):
         world.place(bound(name, cpus))
-    found = explain(world.engine, bound("p", "10", spec=FULL))
-    assert found.why_not[0].detail == "at most 6 free CPUs in whole cores, 10 needed"
-    gone = [step.text for each in found.changes for step in each.steps if step.on == "others"]
+    explanation = explain(world.engine, bound("p", "10", spec=FULL))
+    assert explanation.why_not[0].detail == "at most 6 free CPUs in whole cores, 10 needed"
+    gone = [step.text for change in explanation.changes for step in change.steps if step.on == "others"]
     assert [text.partition("/")[2] for text in gone] == ["small gone, which would free 4 CPUs"]
 
 
@@ -119,10 +121,10 @@ def test_a_numa_node_that_a_pod_cannot_have_for_itself_is_told_and_may_be_shared
     world.put(big("n1"), report("n1"))
     world.place(bound("spans", "14"))
     wants = bound("p", "2", numa={"numaTopologyPolicy": "SingleNUMANode"})
-    found = explain(world.engine, wants)
-    assert found.feasible == 0
-    assert found.why_not[0].detail == "it wants a NUMA node for itself, and pods span NUMA nodes 0 and 1"
-    (change,) = found.changes
+    explanation = explain(world.engine, wants)
+    assert explanation.feasible == 0
+    assert explanation.why_not[0].detail == "it wants a NUMA node for itself, and pods span NUMA nodes 0 and 1"
+    (change,) = explanation.changes
     assert "singleNUMANodeExclusive: Preferred" in change.steps[0].text
 
 

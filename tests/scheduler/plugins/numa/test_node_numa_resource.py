@@ -152,7 +152,7 @@ def test_cpus_that_are_not_for_pods_are_never_given() -> None:
 def test_reserved_cpus_are_missing_in_the_amount_of_their_numa_node() -> None:
     one = World()
     one.put(big("n1", labels={POLICY_LABEL: "SingleNUMANode"}), report("n1", reserved="0-2"))
-    assert [each.node for each in one.place(pod("p", "10")).numa_node_resources] == [1]
+    assert [zone.node for zone in one.place(pod("p", "10")).numa_node_resources] == [1]
     assert one.place(pod("q", "9")).numa_node_resources[0].node == 0
 
 
@@ -188,7 +188,7 @@ def with_left(policy: str, first: str, second: str) -> World:
 
 
 def nodes_of(one: World, ask: Any) -> list[int]:
-    return [each.node for each in one.place(ask).numa_node_resources]
+    return [zone.node for zone in one.place(ask).numa_node_resources]
 
 
 def test_worked_example_of_policies() -> None:
@@ -208,7 +208,7 @@ def test_worked_example_of_a_split() -> None:
 def test_a_pod_bound_over_two_numa_nodes_has_cpus_of_both() -> None:
     status = world({POLICY_LABEL: "Restricted"}).place(bound("p", "14", spec=REQUIRED_FULL))
     assert status.cpuset == "0-5,12-19"
-    assert [dict(each.resources) for each in status.numa_node_resources] == [
+    assert [dict(zone.resources) for zone in status.numa_node_resources] == [
         {"cpu": "6", "memory": "512Mi"},
         {"cpu": "8", "memory": "512Mi"},
     ]
@@ -288,7 +288,7 @@ def test_a_numa_node_without_promises_is_bound_as_a_whole_though_it_reports_less
     one = World()
     less = report("n1")
     zones = tuple(
-        replace(zone, resources=tuple(replace(each, allocatable="11750m") for each in zone.resources[:1]))
+        replace(zone, resources=tuple(replace(resource, allocatable="11750m") for resource in zone.resources[:1]))
         for zone in less.zones
     )
     one.put(big("n1", "23"), replace(less, zones=zones))

@@ -44,14 +44,14 @@ _steps = st.lists(
 
 def fresh(nodes: dict[str, tuple[Any, Any]], pods: dict[str, Any]) -> World:
     """A scheduler that starts with everything there."""
-    found = World()
+    world = World()
     for node, topology in nodes.values():
-        found.put(node, topology)
+        world.put(node, topology)
     for each in pods.values():
         ask = Ask(each)
-        record = replace(ask.record(0.0), notes=found.cluster.noted(each))
-        found.cluster.place(record, found.cluster.table.row_of[each.spec.node_name])
-    return found
+        record = replace(ask.record(0.0), notes=world.cluster.noted(each))
+        world.cluster.place(record, world.cluster.table.row_of[each.spec.node_name])
+    return world
 
 
 @settings(max_examples=20)
@@ -109,8 +109,8 @@ def _promises_are_kept(world: World) -> None:
 
 def _same(one: World, other: World) -> None:
     for name in one.cluster.table.row_of:
-        rows = [each.cluster.table.row_of[name] for each in (one, other)]
-        states = [each.cluster.notes(Allocations).on[row] for each, row in zip((one, other), rows, strict=True)]
+        rows = [world.cluster.table.row_of[name] for world in (one, other)]
+        states = [world.cluster.notes(Allocations).on[row] for world, row in zip((one, other), rows, strict=True)]
         assert states[0] == states[1]
         assert _cells(one, rows[0]) == _cells(other, rows[1])
 
@@ -127,8 +127,8 @@ def _sums(world: World, pods: dict[str, Any]) -> None:
             if isinstance(column, tuple) and column[0] == TAKEN:
                 assert cells.item(row) == sum(
                     _said(world, held, row, column[1], column[2])
-                    for each in pods.values()
-                    if each.spec.node_name == name and (held := held_by(each)) is not None
+                    for pod in pods.values()
+                    if pod.spec.node_name == name and (held := held_by(pod)) is not None
                 )
 
 
@@ -189,10 +189,10 @@ def test_rows_are_judged_alike_one_by_one_and_together(kinds: list[str]) -> None
         world.engine.place(asks[kind](f"p{i}"))
     for kind, make in asks.items():
         ask = make(f"last-{kind}")
-        known, new = world.engine.class_of(ask), world.engine.judged_alone(ask)
+        pod_class, new = world.engine.class_of(ask), world.engine.judged_alone(ask)
         rows = sorted(world.cluster.nodes)
-        assert [known.is_feasible(row) for row in rows] == [new.is_feasible(row) for row in rows]
-        assert [known.scores(row) for row in rows] == [new.scores(row) for row in rows]
+        assert [pod_class.is_feasible(row) for row in rows] == [new.is_feasible(row) for row in rows]
+        assert [pod_class.scores(row) for row in rows] == [new.scores(row) for row in rows]
         judge = world.numa.compile(ask, world.cluster)
         assert isinstance(judge, NUMAJudge)
         columns = world.cluster.table.columns
@@ -212,7 +212,7 @@ def test_rows_are_judged_alike_one_by_one_and_together(kinds: list[str]) -> None
 
 def test_a_hole_in_the_numbers_of_cpus_is_no_obstacle() -> None:
     """CPUs 2 and 5 are offline: their siblings are no whole cores."""
-    kept = tuple(each for each in details("1x2x2x2") if each.id not in (2, 5))
+    kept = tuple(cpu_info for cpu_info in details("1x2x2x2") if cpu_info.id not in (2, 5))
     text = CPU_TOPOLOGY.render(CPUTopology(kept))
     world = World()
     world.put(big("n1", "6"), report("n1", "1x2x2x2", annotations={CPU_TOPOLOGY.key: text}))

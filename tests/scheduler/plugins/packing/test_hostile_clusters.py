@@ -25,8 +25,8 @@ def renew(made: Engine) -> None:
 
 def points(made: Engine, gpu: int, cpu: str = "2") -> dict[str, int]:
     """What nodes are worth to a pod, as its class has kept it."""
-    found, names = made.class_of(Ask(a_pod("next", gpu=gpu, cpu=cpu))), made.cluster.table.names
-    return {names[row]: found.points().item(row) for row in found.feasible_rows().tolist()}
+    pod_class, names = made.class_of(Ask(a_pod("next", gpu=gpu, cpu=cpu))), made.cluster.table.names
+    return {names[row]: pod_class.points().item(row) for row in pod_class.feasible_rows().tolist()}
 
 
 def test_a_cluster_that_starts_empty_packs_as_soon_as_it_has_nodes_and_pods() -> None:

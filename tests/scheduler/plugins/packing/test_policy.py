@@ -159,8 +159,8 @@ def test_with_few_pods_known_it_says_by_what_it_scores() -> None:
         (40, f"FGD for now; ShadowPrices begins when 300 GPU pods are known, 30 are{why}"),
         (400, "ShadowPrices, from the shapes of 300 GPU pods"),
     ):
-        told = explain(engine("n1", "n2", known=known), Ask(a_pod("p", gpu=50)))
-        assert told.remarks == (f"GPU packing: {words}",)
+        explanation = explain(engine("n1", "n2", known=known), Ask(a_pod("p", gpu=50)))
+        assert explanation.remarks == (f"GPU packing: {words}",)
 
 
 def test_a_running_scheduler_tells_what_it_packs_by() -> None:
@@ -217,8 +217,8 @@ def test_scores_that_were_kept_equal_scores_from_scratch(policy: Any, sizes: int
     compared = 0
     for gpu, cpu in shapes:
         ask = Ask(a_pod("next", gpu=gpu, cpu=cpu))
-        found = made.class_of(ask)
-        kept = {row: found.points().item(row) for row in found.feasible_rows().tolist()}
+        pod_class = made.class_of(ask)
+        kept = {row: pod_class.points().item(row) for row in pod_class.feasible_rows().tolist()}
         rows, shape = rows_of(cluster, policy), cluster.notes(Demand).of(ask.pod)
         assert shape is not None
         alive = np.flatnonzero(cluster.table.alive)

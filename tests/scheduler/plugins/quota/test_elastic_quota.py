@@ -76,7 +76,7 @@ def test_a_pod_that_ends_lets_the_next_one_in_and_no_more() -> None:
     ended = sorted(first)[0]
     teams.put(team_pod(ended, "a", on="n0", phase="Succeeded"))
     decisions = teams.decide()
-    assert sum(isinstance(each, Bind) for each in decisions) == 1
+    assert sum(isinstance(decision, Bind) for decision in decisions) == 1
     assert len(decisions) <= 3
 
 
@@ -407,10 +407,10 @@ def test_figures_have_the_originals_names_and_go_with_their_quota() -> None:
     teams = Teams(100)
     a = quota("a", "5", "10")
     teams.put(a, team_pod("p", "a", "2", on="n0"))
-    controller = next(each for each in teams.core.profiles.plugins() if each.name == "ElasticQuota").controller
+    controller = next(plugin for plugin in teams.core.profiles.plugins() if plugin.name == "ElasticQuota").controller
     assert controller is not None
     teams.core.take_writes()
-    told = {each.labels["field"]: each for each in controller.measures() if each.labels.get("name") == "a"}
+    told = {measure.labels["field"]: measure for measure in controller.measures() if measure.labels.get("name") == "a"}
     assert {field: told[field].value for field in ("used", "request", "runtime", "min", "max")} == {
         "used": 2000.0, "request": 2000.0, "runtime": 2000.0, "min": 5000.0, "max": 10000.0,
     }  # fmt: skip
@@ -419,4 +419,4 @@ def test_figures_have_the_originals_names_and_go_with_their_quota() -> None:
     teams.delete(a)
     teams.wait(10)
     teams.core.take_writes()
-    assert {each.value for each in controller.measures() if each.labels.get("name") == "a"} == {None}
+    assert {measure.value for measure in controller.measures() if measure.labels.get("name") == "a"} == {None}

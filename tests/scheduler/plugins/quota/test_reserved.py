@@ -104,8 +104,8 @@ def test_a_reservation_grows_no_further_than_its_quota_lets_it() -> None:
     def size_after(cpu: str) -> dict[str, str]:
         said = {f"{reservations.PREFIX}reservation-resize-allocatable": f'{{"resources": {{"cpu": "{cpu}"}}}}'}
         holding(teams, allocateOnce=False, annotations=said)
-        found = [each for each in teams.core.take_writes() if isinstance(each, Patch) and each.kind is RESERVATIONS]
-        return {key: str(value) for each in found for key, value in each.body["status"].items()}
+        patches = [each for each in teams.core.take_writes() if isinstance(each, Patch) and each.kind is RESERVATIONS]
+        return {key: str(value) for patch in patches for key, value in patch.body["status"].items()}
 
     assert "quota a may use cpu 6 and uses 0" in size_after("7")["conditions"]
     assert size_after("6")["allocatable"] == "{'cpu': '6'}"

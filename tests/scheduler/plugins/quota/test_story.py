@@ -78,14 +78,14 @@ class Story:
             if decision is None:
                 return
             if isinstance(decision, Bind):
-                for each in decision.members:
-                    found = teams.quotas.quota_of(each.ask)
+                for member in decision.members:
+                    found = teams.quotas.quota_of(member.ask)
                     assert found is not None
                     for key, bound in teams.quotas.limit(found).items():
                         assert teams.quotas.used(found).get(key, 0) <= bound
-                    teams.core.bound(decision, each.ask)
-                    pod = teams.known[PODS, each.ask.key]
-                    teams.put(replace(pod, spec=replace(pod.spec, node_name=each.node)))
+                    teams.core.bound(decision, member.ask)
+                    pod = teams.known[PODS, member.ask.key]
+                    teams.put(replace(pod, spec=replace(pod.spec, node_name=member.node)))
             elif isinstance(decision, Nowhere) and decision.remedy.victims:
                 for key in decision.remedy.victims:
                     assert not is_fixed(teams.known[PODS, key])

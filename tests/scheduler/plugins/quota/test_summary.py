@@ -8,7 +8,7 @@ from tests.scheduler.quotas import Teams, quota, team_pod
 
 
 def answered(teams: Teams, service: str, name: str = "") -> Any:
-    (plugin,) = (each for each in teams.core.profiles.plugins() if each.name == "ElasticQuota")
+    (plugin,) = (plugin for plugin in teams.core.profiles.plugins() if plugin.name == "ElasticQuota")
     assert plugin.controller is not None
     return plugin.controller.services[service](name)
 

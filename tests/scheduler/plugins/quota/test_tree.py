@@ -133,12 +133,12 @@ def _amounts(dice: random.Random) -> dict[str, int]:
 def _check(tree: Built, total: dict[str, int], said: dict[str, Said], *, scales: bool, keeps: bool) -> None:
     expected = recount(total, said, scales=scales, keeps=keeps)
     for name, quota in tree.quotas.items():
-        told = expected[name]
+        quota_figures = expected[name]
         got = tree.tree.runtime(quota)
-        assert got == told.runtime, name
-        assert _without_zeros(quota.child_request) == _without_zeros(told.request), name
-        assert _without_zeros(quota.used) == _without_zeros(told.used), name
-        assert _without_zeros(quota.limit_request) == _without_zeros(told.limit_request), name
+        assert got == quota_figures.runtime, name
+        assert _without_zeros(quota.child_request) == _without_zeros(quota_figures.request), name
+        assert _without_zeros(quota.used) == _without_zeros(quota_figures.used), name
+        assert _without_zeros(quota.limit_request) == _without_zeros(quota_figures.limit_request), name
     if scales and not keeps:
         _check_promises(tree, total, said)
 
@@ -180,7 +180,7 @@ def test_a_tree_after_any_history_equals_one_from_scratch(seed: int) -> None:
             said[name] = Said(dice.choice(["", *said]), _bounds(dice), _amounts(dice), _amounts(dice))
             tree.put(name, said[name])
         elif what < 0.15:
-            gone = [each.name for each in tree.quotas[name].below()]
+            gone = [quota.name for quota in tree.quotas[name].below()]
             tree.tree.detach(tree.quotas[name])
             for each in gone:
                 del said[each], tree.quotas[each]
@@ -205,7 +205,7 @@ def test_a_tree_after_any_history_equals_one_from_scratch(seed: int) -> None:
 def test_what_hangs_below_a_quota_that_leaves_forms_no_tree() -> None:
     tree = built({CPU: 10_000}, {"a": cores("", 0, 9, 1), "b": cores("a", 0, 9, 2), "c": cores("b", 0, 9, 4, used=4)})
     tree.tree.detach(tree.quotas["a"])
-    assert all(each.parent is None and not each.children for each in tree.quotas.values())
+    assert all(quota.parent is None and not quota.children for quota in tree.quotas.values())
     assert tree.tree.root.child_request == {CPU: 0}
     tree.tree.attach(tree.quotas["c"], tree.tree.root)
     assert tree.tree.runtime(tree.quotas["c"]) == {CPU: 4000}

@@ -27,7 +27,7 @@ SLICES, CLASSES, ENDPOINTS = KINDS["endpointslices"], KINDS["volumeattributescla
 
 def _bad(plural: str, *parts: dict[str, Any]) -> Sequence:
     kind = KINDS[plural]
-    return sequence(f"{plural}-bad", [post(f"{kind.path}?dryRun=All", kind.made(**each)) for each in parts])
+    return sequence(f"{plural}-bad", [post(f"{kind.path}?dryRun=All", kind.made(**part)) for part in parts])
 
 
 def _spec(**spec: Any) -> dict[str, Any]:

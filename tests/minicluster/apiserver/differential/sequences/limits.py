@@ -19,7 +19,8 @@ def _range(name: str, *limits: dict[str, Any]) -> Step:
 def _pod(name: str, *resources: dict[str, Any] | None, **spec: Any) -> Step:
     """A pod with as many containers."""
     containers = [
-        {"name": f"c{i}", "image": "i"} | ({"resources": each} if each else {}) for i, each in enumerate(resources)
+        {"name": f"c{i}", "image": "i"} | ({"resources": resource} if resource else {})
+        for i, resource in enumerate(resources)
     ]
     return post(
         PODS,

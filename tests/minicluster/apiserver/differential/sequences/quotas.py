@@ -39,7 +39,8 @@ def _quota(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any
 def _pod(name: str, *resources: dict[str, Any] | None, **spec: Any) -> Step:
     """A pod with as many containers."""
     containers = [
-        {"name": f"c{i}", "image": "i"} | ({"resources": each} if each else {}) for i, each in enumerate(resources)
+        {"name": f"c{i}", "image": "i"} | ({"resources": resource} if resource else {})
+        for i, resource in enumerate(resources)
     ]
     return post(
         PODS,

@@ -47,7 +47,7 @@ def _map(values: Json, most: int | None = 10, /, **more: Any) -> Json:
 
 
 def _ruled(schema: Json, *rules: str | Json) -> Json:
-    return {**schema, "x-kubernetes-validations": [{"rule": each} if isinstance(each, str) else each for each in rules]}
+    return {**schema, "x-kubernetes-validations": [{"rule": rule} if isinstance(rule, str) else rule for rule in rules]}
 
 
 def _define(*specs: Json) -> list[Step]:
@@ -67,11 +67,11 @@ def _values(name: str, schema: Json, spec: Json, *expressions: str) -> Sequence:
     """The values of expressions over an object, told in messages of rules that never hold, and their errors."""
     rules = [
         {
-            "rule": f"dyn({each}) == dyn('~')",
-            "messageExpression": f"'is %s'.format([{each}])",
-            "message": f"not shown: {each}",
+            "rule": f"dyn({expression}) == dyn('~')",
+            "messageExpression": f"'is %s'.format([{expression}])",
+            "message": f"not shown: {expression}",
         }
-        for each in expressions
+        for expression in expressions
     ]
     return sequence(
         f"rule-values-{name}",
@@ -102,9 +102,9 @@ def _hooked(*expressions: str) -> Step:
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
             "clientConfig": {"url": "https://127.0.0.1:1/x"},
-            "matchConditions": [{"name": "m", "expression": each}],
+            "matchConditions": [{"name": "m", "expression": expression}],
         }
-        for i, each in enumerate(expressions)
+        for i, expression in enumerate(expressions)
     ]
     body = {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -124,7 +124,7 @@ def _conditional(name: str, probe: Json, code: int, *conditions: str, then: list
         "clientConfig": {"url": "{{webhook}}/deny", "caBundle": "{{webhook-ca}}"},
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "{{ns}}"}},
         "rules": [{"apiGroups": [""], "apiVersions": ["*"], "resources": ["configmaps"], "operations": ["*"]}],
-        "matchConditions": [{"name": f"c{i}", "expression": each} for i, each in enumerate(conditions)],
+        "matchConditions": [{"name": f"c{i}", "expression": condition} for i, condition in enumerate(conditions)],
     }
     body = {
         "apiVersion": "admissionregistration.k8s.io/v1",
