@@ -128,6 +128,10 @@ def test_a_recording_stops_at_its_size(data: Path, tmp_path: Path, capsys: pytes
         (("--max-size", "0"), "--max-size 0: must be above 0, as in 1Gi"),
         (("--since", "1h"), "--since goes with --prometheus"),
         (("--prometheus", "http://127.0.0.1:9", "--for", "1h"), "--for records a running cluster"),
+        (
+            ("--prometheus", "http://127.0.0.1:9", "--kubeconfig", "none"),
+            "Prometheus http://127.0.0.1:9 cannot be reached",
+        ),
         (("--prometheus", "localhost"), "must be a URL, as in http://prometheus.monitoring:9090"),
     ],
 )

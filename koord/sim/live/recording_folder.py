@@ -57,7 +57,11 @@ class RecordingFolder:
     def append(
         self, lines: Mapping[Content, list[tuple[Cell, ...]]], until_s: Mapping[str, float], times_s: tuple[float, ...]
     ) -> None:
-        """Writes lines, then the state that counts them."""
+        """Writes lines, then the state that counts them. Before the first sample nothing is written: a recording that
+        never begins leaves no folder."""
+        if not times_s and self.state.first_s is None:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
         sizes = dict(self.state.sizes)
         for content, part in lines.items():
             name = file_name(content)
@@ -116,7 +120,6 @@ def _continued(folder: Path, source: str) -> RecordingState:
             raise BadInput(f"{folder}: is a file; name a folder for the recording")
         if folder.exists() and any(folder.iterdir()):
             raise BadInput(f"{folder}: has other files and no {STATE}: name a folder that is empty or does not exist")
-        folder.mkdir(parents=True, exist_ok=True)
         return RecordingState(VERSION, source)
     try:
         state = msgspec.json.decode(file.read_bytes(), type=RecordingState)

@@ -72,6 +72,12 @@ def test_a_recording_that_was_killed_before_its_first_state_begins_again(tmp_pat
     assert use(tmp_path) == [500]
 
 
+def test_a_recording_without_a_sample_leaves_no_folder(tmp_path: Path) -> None:
+    recording = opened(tmp_path / "new")
+    recording.append({}, {}, ())
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_full_folder_says_so(tmp_path: Path) -> None:
     recording = opened(tmp_path, 150)
     assert not recording.is_full
