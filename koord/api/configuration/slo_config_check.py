@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from koord.api.configuration.lending_policies import MID_MODES, policies_of
+from koord.api.configuration.lending_policies import ADAPTIVE, MID_MODES, policies_of
 from koord.api.configuration.overlay import overlay
 from koord.api.configuration.slo_config import SECTIONS, SectionKind, picks, read_json
 from koord.api.configuration.slo_config_types import SYSTEM as SYSTEM_KEY
@@ -58,7 +58,8 @@ class Refusal:
 class Verdict:
     refusals: tuple[Refusal, ...] = ()
     warnings: tuple[Fault, ...] = ()
-    "Unknown fields: most often a misspelling. The map is accepted all the same, as older readers skip them too."
+    """Fields without effect, and unknown ones: most often a misspelling. The map is accepted all the same, as older
+    readers skip them too."""
 
     @property
     def faults(self) -> tuple[Fault, ...]:
@@ -89,6 +90,7 @@ def judge(
         refusals += _refused("ConfigParamInvalid", section.key, faults)
         if value is None:
             continue
+        warnings += [fault.under(section.key) for fault in _without_effect(value)]
         items = section_items(value)
         refusals += _refused("ConfigParamInvalid", section.key, _settings_faults(value, data))
         field = "nodeConfigs" if hasattr(value, "node_configs") else "nodeStrategies"
@@ -220,6 +222,31 @@ def _colocation_faults(strategy: ColocationStrategy) -> Iterator[Fault]:
     for name, value, valid in policies:
         if value is not None and value not in valid:
             yield Fault(name, f"must be {' or '.join(word for word in valid if word)}, not {value!r}")
+
+
+def _without_effect(section: Struct) -> Iterator[Fault]:
+    """Settings that the policy chosen beside them does not read."""
+    if not isinstance(section, ColocationConfig):
+        return
+    yield from _unread(section, section)
+    for i, item in enumerate(section.items):
+        yield from _under(f"nodeConfigs[{i}]", _unread(item, _strategy(section, item)))
+
+
+def _strategy(cluster: ColocationStrategy, item: ColocationStrategy) -> ColocationStrategy:
+    return ColocationStrategy(
+        cpu_calculate_policy=item.cpu_calculate_policy or cluster.cpu_calculate_policy,
+        memory_calculate_policy=item.memory_calculate_policy or cluster.memory_calculate_policy,
+    )
+
+
+def _unread(own: ColocationStrategy, chosen: ColocationStrategy) -> Iterator[Fault]:
+    if chosen.cpu_calculate_policy != ADAPTIVE and own.cpu_safety_mark_percent is not None:
+        yield Fault("cpuSafetyMarkPercent", "has no effect without cpuCalculatePolicy adaptive")
+    if chosen.cpu_calculate_policy == ADAPTIVE and own.cpu_reclaim_threshold_percent is not None:
+        yield Fault("cpuReclaimThresholdPercent", "has no effect with cpuCalculatePolicy adaptive")
+    if chosen.memory_calculate_policy == ADAPTIVE and own.memory_reclaim_threshold_percent is not None:
+        yield Fault("memoryReclaimThresholdPercent", "has no effect with memoryCalculatePolicy adaptive")
 
 
 _BOUNDS: Final = (

@@ -317,3 +317,27 @@ def test_all_faults_of_all_keys_come_at_once() -> None:
         "cpu-burst-config.nodeStrategies[0].nodeSelector",
         "system-config",
     }
+
+
+def test_settings_that_the_policy_does_not_read_are_warned_of() -> None:
+    section = {
+        "cpuCalculatePolicy": "adaptive",
+        "cpuReclaimThresholdPercent": 60,
+        "memoryReclaimThresholdPercent": 65,
+        "nodeConfigs": [
+            {"nodeSelector": {"matchLabels": {"a": "b"}}, "cpuCalculatePolicy": "usage", "cpuSafetyMarkPercent": 80}
+        ],
+    }
+    verdict = judge({"colocation-config": json.dumps(section)})
+    assert not verdict.refusals
+    assert [str(warning) for warning in verdict.warnings] == [
+        "colocation-config.cpuReclaimThresholdPercent: has no effect with cpuCalculatePolicy adaptive",
+        "colocation-config.nodeConfigs[0].cpuSafetyMarkPercent: has no effect without cpuCalculatePolicy adaptive",
+    ]
+
+
+def test_a_safety_mark_is_a_percentage_above_nothing() -> None:
+    for mark in (0, 101, "85"):
+        section = {"cpuCalculatePolicy": "adaptive", "cpuSafetyMarkPercent": mark}
+        (refusal,) = judge({"colocation-config": json.dumps(section)}).refusals
+        assert "cpuSafetyMarkPercent" in str(refusal.fault)
