@@ -3,13 +3,14 @@
 Each run has a process of its own on one core. The scale case is a day of 5,000 nodes with 150,000 pods by minutes,
 without the descheduler and with a round of it every ten minutes. Growth is measured at 1, 2 and 4 times the nodes for
 the same time, and at 1, 2 and 4 times the time for the same nodes. As many pods arrive per node and day in each of
-them.
+them. Last comes how much batch work the default policy does (`sim_mix`).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from koord_bench import sim_mix
 from koord_bench.children import figures_of
 from koord_bench.harness import Figures, Progress, Report, Result, Size, silent
 
@@ -37,6 +38,7 @@ def run(quick: bool = False, progress: Progress = silent) -> list[Result]:
         if descheduler:
             case.add("pods moved", figures["moved"], "pods")
     _growth(report, size)
+    sim_mix.add_cases(report, quick=quick)
     return report.rows
 
 
