@@ -11,6 +11,7 @@ from koord.cli.sim_policies import policies
 from koord.cli.sim_record import record
 from koord.cli.sim_run import run
 from koord.cli.sim_sweep import sweep
+from koord.cli.sim_what_if import what_if
 
 
 @click.group(cls=Group, epilog="Example: koord sim run --report out.html")
@@ -22,5 +23,5 @@ def sim() -> None:
     """
 
 
-for command in (run, compare, sweep, policies, record, calibrate):
+for command in (run, compare, sweep, what_if, policies, record, calibrate):
     sim.add_command(command)

@@ -17,6 +17,7 @@ jobs       which runs answer a question
 overrides  what `--set` changes in a scenario
 statistics means over seeds, with intervals
 compare    policies beside each other, over seeds
+what_if    what other settings would have changed on the same history
 sweep      many settings of a scenario
 pareto     which of them are worth considering
 report     figures, tables and pages

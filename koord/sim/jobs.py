@@ -57,6 +57,21 @@ def everywhere(scenario: Scenario, policy: str) -> Scenario:
     return replace(scenario, policy=policy, pools=pools)
 
 
+def load_of(scenario: Scenario) -> Scenario:
+    """What decides about the cluster and its load: the same for all policies, settings and models of response times."""
+    plain = Scenario(name="cluster", duration=scenario.duration)
+    return replace(
+        scenario,
+        name=plain.name,
+        policy=plain.policy,
+        mark_percent=plain.mark_percent,
+        colocation=plain.colocation,
+        thresholds=plain.thresholds,
+        pools=plain.pools,
+        latency=plain.latency,
+    )
+
+
 def with_defaults(scenario: Scenario) -> Scenario:
     """The scenario with Koordinator's own settings. The safety mark stays: it is what runs are measured by."""
     pools = {name: replace(pool, colocation=None, thresholds=None) for name, pool in scenario.pools.items()}

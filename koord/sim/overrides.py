@@ -26,8 +26,8 @@ SECTIONS: Final[Mapping[str, type[msgspec.Struct]]] = {
 }
 """Parts of a scenario whose fields are found without their prefix."""
 CONFIGURATION: Final = "or of colocation-config or resource-threshold-config in slo-controller-config"
-WITHOUT_EFFECT: Final = frozenset({"enable"})
-"""Fields of the sections that a policy stands for: `none` lends nothing."""
+WITHOUT_EFFECT: Final = frozenset({"enable", "cpuCalculatePolicy", "memoryCalculatePolicy"})
+"""Fields of the sections that the policy of a scenario stands for."""
 
 
 def pair(text: str) -> tuple[str, str]:
@@ -84,7 +84,7 @@ def _path(key: str, pool: str) -> tuple[str, ...] | Fault:
     if head in SECTIONS:
         return Fault(key, "is a section: name one of its fields, as in cpuReclaimThresholdPercent")
     if head in WITHOUT_EFFECT:
-        return Fault(key, "is what policies decide: policy none lends nothing")
+        return Fault(key, "has no effect here: policy=NAME says how to lend, and policy=none lends nothing")
     fault = unknown_field(key, own.keys() | top)
     if "did you mean" in fault.message:
         return fault

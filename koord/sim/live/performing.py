@@ -18,7 +18,7 @@ from koord.api.machinery.faults import BadInput
 from koord.api.text.manifest import Manifests, read
 from koord.sim.checkpoint import CheckpointError
 from koord.sim.cluster import Cluster
-from koord.sim.jobs import Job, policies_of
+from koord.sim.jobs import Job, load_of, policies_of
 from koord.sim.live.constants import latency_of
 from koord.sim.live.traces import cluster_of
 from koord.sim.outcome import Outcome
@@ -58,7 +58,7 @@ def _run(job: Job, advance: Callable[[float], None], stop: Callable[[], bool], f
     scenario = job.scenario
     return run(
         scenario,
-        _cluster(msgspec.json.encode(_without_policies(scenario)), job.traces, job.seed),
+        _cluster(msgspec.json.encode(load_of(scenario)), job.traces, job.seed),
         policies_of(scenario),
         seed=job.seed,
         manifests=_manifests(scenario, job.folder),
@@ -73,21 +73,6 @@ def _run(job: Job, advance: Callable[[float], None], stop: Callable[[], bool], f
 @lru_cache(maxsize=1)
 def _cluster(scenario: bytes, traces: str, seed: int) -> Cluster:
     return cluster_of(msgspec.json.decode(scenario, type=Scenario), Path(traces), seed)
-
-
-def _without_policies(scenario: Scenario) -> Scenario:
-    """What decides about the cluster: runs with other policies and settings have the same one."""
-    plain = Scenario(name="cluster", duration=scenario.duration)
-    return msgspec.structs.replace(
-        scenario,
-        name=plain.name,
-        policy=plain.policy,
-        mark_percent=plain.mark_percent,
-        colocation=plain.colocation,
-        thresholds=plain.thresholds,
-        pools=plain.pools,
-        latency=plain.latency,
-    )
 
 
 def _manifests(scenario: Scenario, folder: str) -> Manifests | None:

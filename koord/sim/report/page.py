@@ -84,33 +84,33 @@ def _plots(side: SideBySide, chosen: Run) -> list[str]:
     plots = [
         stack(f"CPU used with {chosen.name}, in percent", areas, 100.0),
         lines(f"Batch with {chosen.name}", "cores", lent),
-        lines("Batch work so far", "core-hours", _by_run(side, _work_so_far)),
-        lines("Nodes above the mark by hour", "percent", _by_run(side, _violated), MINUTES_OF_HOUR),
-        lines("Batch pods that wait", "pods", _by_run(side, lambda outcome: outcome.series.pending.astype(np.float64))),
+        lines("Batch work so far", "core-hours", by_run(side, work_so_far)),
+        lines("Nodes above the mark by hour", "percent", by_run(side, violated), MINUTES_OF_HOUR),
+        lines("Batch pods that wait", "pods", by_run(side, lambda outcome: outcome.series.pending.astype(np.float64))),
     ]
     if np.isfinite(series.p99).any():
-        response = _by_run(side, lambda outcome: outcome.series.p99)
+        response = by_run(side, lambda outcome: outcome.series.p99)
         plots.append(lines("p99 response time of services", "multiples of idle", response))
     return plots
 
 
-def _by_run(side: SideBySide, values: Callable[[Outcome], Floats]) -> list[Curve]:
+def by_run(side: SideBySide, values: Callable[[Outcome], Floats]) -> list[Curve]:
     return [
         Curve(run.name, colour, run.outcome.series.at_s, values(run.outcome))
         for run, colour in zip(side.runs, COLOURS, strict=False)
     ]
 
 
-def _work_so_far(outcome: Outcome) -> Floats:
+def work_so_far(outcome: Outcome) -> Floats:
     series = outcome.series
     gained = series.batch_used_milli * MINUTE_S - series.wasted_milli_s
     work: Floats = np.cumsum(gained) / CORE_HOUR_MILLI_S
     return work
 
 
-def _violated(outcome: Outcome) -> Floats:
-    violated: Floats = 100.0 * outcome.series.violated / max(1, len(outcome.nodes.names))
-    return violated
+def violated(outcome: Outcome) -> Floats:
+    share: Floats = 100.0 * outcome.series.violated / max(1, len(outcome.nodes.names))
+    return share
 
 
 def _quotas(run: Run) -> str:

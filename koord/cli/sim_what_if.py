@@ -1,0 +1,140 @@
+"""`koord sim what-if`: other settings on recorded history, beside those in force."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from koord.cli import structured
+from koord.cli.options import output_option
+from koord.cli.sim_options import (
+    INTERRUPTED,
+    common_options,
+    interruptible,
+    job_of,
+    perform_jobs,
+    refuse_report,
+    write_report,
+)
+from koord.cli.tables import table
+
+if TYPE_CHECKING:
+    from koord.sim.jobs import Job
+    from koord.sim.what_if import WhatIf
+
+SCENARIO: Final = "scenario.yaml"
+MOST_EVICTED: Final = 20
+
+
+@click.command(
+    "what-if",
+    epilog="""\b
+Example: koord sim what-if history --policy usage --set cpuReclaimThresholdPercent=70
+         koord sim what-if history --policy usage --set policy=adaptive
+
+\b
+A recording comes from koord sim record. Both runs see the same load and the same chance.""",
+)
+@click.argument("recording", required=False, metavar="[RECORDING]", type=click.Path(exists=True, path_type=Path))
+@click.option("--policy", default="", metavar="NAME", help="The policy in force. Default: that of the scenario.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Chance. Default: that of the scenario.")
+@common_options
+@output_option("table", "json", "yaml")
+def what_if(
+    recording: Path | None,
+    policy: str,
+    seed: int | None,
+    settings: tuple[str, ...],
+    pool: str,
+    traces: Path | None,
+    processes: int | None,
+    report: Path | None,
+    output: str,
+) -> int:
+    """Show what other settings would have changed: the gain, the risk, and which pods would have been evicted when.
+
+    RECORDING is a folder of koord sim record, or the file of a scenario. Without it: a small one that ships with koord.
+    """
+    from koord.sim.what_if import as_json
+
+    refuse_report(report)
+    if not settings:
+        raise click.UsageError("--set KEY=VALUE is missing: what should change?")
+    file, folder = recorded(recording)
+    before = job_of(file, policy=policy, seed=seed, traces=traces or folder)
+    after = changed(before, settings, pool)
+    found = outcomes_of(before, after, processes)
+    change = ", ".join(settings)
+    if output == "table":
+        click.echo(described(found))
+    else:
+        structured.say(as_json(found), output)
+    if found.is_same:
+        click.echo(
+            f"note: nothing changed: policy {before.name} does not use {change}, or never came to its limits;"
+            " --policy names the policy in force",
+            err=True,
+        )
+
+    def page() -> str:
+        from koord.sim.report.what_if_page import page
+
+        return page(found, change)
+
+    write_report(report, page)
+    if not found.is_whole:
+        click.echo("note: interrupted: figures cover the time until then", err=True)
+        return INTERRUPTED
+    return 0
+
+
+def recorded(recording: Path | None) -> tuple[Path | None, Path | None]:
+    """The file of the scenario, and the folder of its traces."""
+    if recording is None or recording.is_file():
+        return recording, None
+    if not (recording / SCENARIO).is_file():
+        raise click.UsageError(f"{recording}: has no {SCENARIO}; koord sim record makes a folder with one")
+    return recording / SCENARIO, recording
+
+
+def changed(before: Job, settings: Sequence[str], pool: str) -> Job:
+    """The same run with other settings."""
+    from msgspec.structs import replace
+
+    from koord.sim.jobs import label, load_of, policies_of
+    from koord.sim.overrides import overridden, pairs
+
+    scenario = overridden(before.scenario, pairs(tuple(settings)), pool)
+    policies_of(scenario)
+    if load_of(scenario) != load_of(before.scenario):
+        raise click.UsageError(
+            "--set: the load must stay the same: only policy, markPercent, and fields of colocation-config and"
+            " resource-threshold-config may change"
+        )
+    return replace(before, name=f"{label(scenario)}, changed", scenario=scenario)
+
+
+def outcomes_of(before: Job, after: Job, processes: int | None = None) -> WhatIf:
+    from koord.sim.what_if import WhatIf
+
+    with interruptible() as stopped:
+        outcomes = perform_jobs((before, after), stopped, processes=processes)
+    if len(outcomes) < 2:
+        raise KeyboardInterrupt
+    return WhatIf(outcomes[0], outcomes[1])
+
+
+def described(found: WhatIf) -> str:
+    from koord.sim.what_if import evictions, headline
+    from koord.sim.what_if import table as figures
+
+    parts = [table(figures(found), right=frozenset((1, 2, 3))), "", headline(found)]
+    if found.added:
+        rows = evictions(found.added)
+        parts += ["", "would be evicted:", table(rows[: MOST_EVICTED + 1], right=frozenset((4,)))]
+        if len(rows) > MOST_EVICTED + 1:
+            parts.append(f"and {len(rows) - MOST_EVICTED - 1} more (all of them with -o json)")
+    return "\n".join(parts)

@@ -1,0 +1,31 @@
+"""The report of a change of settings: gain and risk, the course of both runs, and the pods that would be evicted."""
+
+from __future__ import annotations
+
+from html import escape
+
+from koord.operate import plots as svg
+from koord.sim.report.curves import lines
+from koord.sim.report.page import MINUTES_OF_HOUR, by_run, rows, violated, work_so_far
+from koord.sim.what_if import WhatIf, evictions, headline, table
+
+
+def page(found: WhatIf, change: str) -> str:
+    """`change`: the settings that differ, in words."""
+    plots = [
+        lines("Batch work so far", "core-hours", by_run(found.side, work_so_far)),
+        lines("Nodes above the mark by hour", "percent", by_run(found.side, violated), MINUTES_OF_HOUR),
+    ]
+    body = [
+        f"<h1>koord sim: what if {escape(change)}</h1>",
+        *(f'<p class="big">{escape(line)}</p>' for line in headline(found).splitlines()),
+        f'<div class="plots">{"".join(plots)}</div>' if len(found.after.series.at_s) > 1 else "",
+        "<h2>Figures</h2>",
+        rows(table(found)),
+    ]
+    if found.added:
+        body += ["<h2>Pods that would be evicted</h2>", rows(evictions(found.added))]
+    if found.spared:
+        body += ["<h2>Pods that would be spared</h2>", rows(evictions(found.spared))]
+    footer = f"{found.before.scenario}, seed {found.before.seed}: the same load and the same chance in both runs"
+    return svg.page("koord sim what-if", [*body, f"<footer>{escape(footer)}.</footer>"])
