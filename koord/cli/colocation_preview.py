@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -20,9 +21,15 @@ MOST_NODES: Final = 20
 MOST_PODS: Final = 10
 GIB: Final = 1 << 30
 DESCHEDULING: Final = "descheduling"
+ON_HISTORY: Final = {"lending": ("none", "usage"), "adaptive": ("usage", "adaptive")}
+"""Features that can be tried on a recording: the policies of the simulator before and after."""
 
 
-@click.command(epilog="Example: koord colocation preview lending -l pool=web --percent 10")
+@click.command(
+    epilog="""\b
+Example: koord colocation preview lending -l pool=web --percent 10
+         koord colocation preview adaptive --recording history"""
+)
 @click.argument("feature", required=False, metavar="[FEATURE]")
 @pool_option
 @click.option(
@@ -32,6 +39,12 @@ DESCHEDULING: Final = "descheduling"
     show_default=True,
     help="Only the share of nodes that a roll-out would begin with.",
 )
+@click.option(
+    "--recording",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Try lending or adaptive on what koord sim record has recorded: gain, risk, and evictions over time.",
+)
 @kube_options
 @output_option("table", "json", "yaml")
 @click.pass_context
@@ -40,6 +53,7 @@ def preview(
     feature: str | None,
     selector: str,
     percent: int,
+    recording: Path | None,
     kubeconfig: str | None,
     context: str | None,
     output: str,
@@ -50,6 +64,12 @@ def preview(
     Without FEATURE: each of lending, suppress, cpu-burst, adaptive and memory-qos by itself. With descheduling: which
     pods the descheduler would move with its default configuration; koord deschedule --live accepts another one.
     """
+    if recording is not None:
+        if selector or percent != 100 or kubeconfig or context:
+            raise click.UsageError(
+                "--recording needs no cluster: -l, --percent, --kubeconfig and --context do not go with it"
+            )
+        return _on_history(ctx, feature, recording, output)
     if feature == DESCHEDULING:
         return _moves(ctx, selector, percent, kubeconfig, context, output)
     from koord.api.text.selector import parse_labels
@@ -70,6 +90,18 @@ def preview(
         structured.say(previews, output)
     click.echo("note: this was a preview: nothing was changed", err=True)
     return 0
+
+
+def _on_history(ctx: click.Context, feature: str | None, recording: Path, output: str) -> int:
+    """By the code of `koord sim what-if`."""
+    from koord.cli.sim_what_if import what_if
+
+    if feature not in ON_HISTORY:
+        raise click.UsageError(f"--recording goes with {' or '.join(ON_HISTORY)}, not with {feature or 'all features'}")
+    before, after = ON_HISTORY[feature]
+    click.echo(f"note: policy {after} instead of {before}; koord sim what-if tries other settings", err=True)
+    code = ctx.invoke(what_if, recording=recording, policy=before, settings=(f"policy={after}",), output=output)
+    return code if isinstance(code, int) else 0
 
 
 def _moves(

@@ -74,7 +74,7 @@ def what_if(
         structured.say(as_json(found), output)
     if found.is_same:
         click.echo(
-            f"note: nothing changed: policy {before.name} does not use {change}, or never came to its limits;"
+            f"note: nothing changed: {change} has no effect on this history with policy {before.name};"
             " --policy names the policy in force",
             err=True,
         )

@@ -126,6 +126,18 @@ IN_A_SHELL: Final[Mapping[str, tuple[Said, ...]]] = {
         "GPU time refused (%)",
         "GPU packing: least GPU left for now; ShadowPrices begins when 300 GPU pods are known",
     ),
+    "what-would-co-location-bring.md": (
+        re.compile(r"^ +adaptive +none +usage +oracle$", re.MULTILINE),
+        "report: out.html",
+        "gain: ",
+        "risk: ",
+    ),
+    "compare-policies.md": (
+        "POLICY",
+        re.compile(r"^ +usage +adaptive$", re.MULTILINE),
+        re.compile(r"against usage +\+[\d,.]+ ±[\d,.]+, better"),
+        "report: sweep.html",
+    ),
     "right-size-requests.md": (
         "following all of it saves 27.5 cores of CPU and saves 49.4 GiB of memory",
         "cpu: 1250m",
