@@ -79,7 +79,7 @@ def as_json(compared: Sequence[Compared], seeds: Sequence[int], scenario: str) -
 
 def table(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
     """A row for each metric, a column for each target; below it the difference to the first one, if it is certain."""
-    rows: list[tuple[str, ...]] = [("", *(target.name for target in compared))]
+    rows: list[tuple[str, ...]] = [("target", *(target.name for target in compared))]
     for metric in METRICS:
         if not any(metric.key in target.means for target in compared):
             continue

@@ -55,7 +55,7 @@ class WhatIf:
 
 def table(found: WhatIf) -> list[tuple[str, ...]]:
     """A row for each figure: before, after and the difference."""
-    rows: list[tuple[str, ...]] = [("", BEFORE, AFTER, "difference")]
+    rows: list[tuple[str, ...]] = [("figure", BEFORE, AFTER, "difference")]
     for name, figure, written in LINES:
         values = [figure(found.side, outcome) for outcome in (found.before, found.after)]
         cells = [NOTHING if value is None or not math.isfinite(value) else written(value) for value in values]

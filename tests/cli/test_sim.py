@@ -40,7 +40,7 @@ def test_run_shows_the_policy_beside_the_others(tiny: str, tmp_path: Path, capsy
     assert koord(["sim", "run", tiny, "--processes", "1", "--report", str(report)]) == 0
     printed = capsys.readouterr()
     head, *rows = printed.out.splitlines()
-    assert head.split() == ["adaptive", "none", "usage", "oracle"]
+    assert head.split() == ["policy", "adaptive", "none", "usage", "oracle"]
     assert any(row.startswith("batch work, core-hours") for row in rows)
     assert printed.err == f"report: {report}\n"
     assert "<svg" in report.read_text()
@@ -63,7 +63,7 @@ def test_compare_has_intervals_and_scenarios_beside_policies(tiny: str, capsys: 
     args = ["sim", "compare", "usage", tiny, "--scenario", tiny, "--seeds", "2", "--processes", "1"]
     assert koord(args) == 0
     rows = capsys.readouterr().out.splitlines()
-    assert rows[0].split() == ["usage", tiny]
+    assert rows[0].split() == ["target", "usage", tiny]
     assert "±" in rows[1]
     assert rows[2].startswith("  against usage")
 
@@ -131,3 +131,55 @@ def test_bad_input_is_refused_with_what_would_be_valid(
     named = {"TINY": tiny, "EMPTY": str(empty)}
     assert message in refused(capsys, *(named.get(arg, arg) for arg in args))
     assert (tmp_path / "tiny.yaml").read_text() == TINY
+
+
+def test_what_if_says_gain_and_risk_on_a_recording(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "out.html"
+    args = ["sim", "what-if", tiny, "--policy", "usage", "--processes", "1"]
+    assert koord([*args, "--set", "cpuReclaimThresholdPercent=80", "--report", str(report)]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[0].split() == ["figure", "as", "it", "is", "with", "the", "change", "difference"]
+    assert "gain: " in printed.out
+    assert "what if cpuReclaimThresholdPercent=80" in report.read_text()
+    assert koord([*args, "--set", "cpuReclaimThresholdPercent=80", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["gainCoreHours"] >= 0
+    assert found["evictedMore"] == []
+
+
+def test_what_if_says_that_a_setting_has_no_effect(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
+    args = ["--policy", "none", "--set", "cpuReclaimThresholdPercent=80", "--processes", "1"]
+    assert koord(["sim", "what-if", tiny, *args]) == 0
+    assert "cpuReclaimThresholdPercent=80 has no effect on this history with policy none" in capsys.readouterr().err
+
+
+def test_a_feature_is_previewed_on_a_recording_by_the_same_code(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "history"
+    folder.mkdir()
+    (folder / "scenario.yaml").write_text(TINY)
+    assert koord(["colocation", "preview", "adaptive", "--recording", str(folder), "-o", "json"]) == 0
+    previewed = capsys.readouterr().out
+    assert koord(["sim", "what-if", str(folder), "--policy", "usage", "--set", "policy=adaptive", "-o", "json"]) == 0
+    assert capsys.readouterr().out == previewed
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["sim", "what-if", "TINY"], "--set KEY=VALUE is missing"),
+        (["sim", "what-if", "TINY", "--set", "duration=1h"], "the load must stay the same"),
+        (["sim", "what-if", "FOLDER", "--set", "markPercent=80"], "has no scenario.yaml"),
+        (["colocation", "preview", "suppress", "--recording", "FOLDER"], "goes with lending or adaptive"),
+        (["colocation", "preview", "adaptive", "-l", "a=b", "--recording", "FOLDER"], "needs no cluster"),
+    ],
+)
+def test_a_what_if_that_answers_nothing_is_refused(
+    args: list[str], message: str, tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = {"TINY": tiny, "FOLDER": str(tmp_path)}
+    assert koord([named.get(arg, arg) for arg in args]) == 2
+    assert message in capsys.readouterr().err

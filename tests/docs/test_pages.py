@@ -127,14 +127,14 @@ IN_A_SHELL: Final[Mapping[str, tuple[Said, ...]]] = {
         "GPU packing: least GPU left for now; ShadowPrices begins when 300 GPU pods are known",
     ),
     "what-would-co-location-bring.md": (
-        re.compile(r"^ +adaptive +none +usage +oracle$", re.MULTILINE),
+        re.compile(r"^policy +adaptive +none +usage +oracle$", re.MULTILINE),
         "report: out.html",
         "gain: ",
         "risk: ",
     ),
     "compare-policies.md": (
         "POLICY",
-        re.compile(r"^ +usage +adaptive$", re.MULTILINE),
+        re.compile(r"^target +usage +adaptive$", re.MULTILINE),
         re.compile(r"against usage +\+[\d,.]+ ±[\d,.]+, better"),
         "report: sweep.html",
     ),

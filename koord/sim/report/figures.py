@@ -139,7 +139,7 @@ LINES: Final[tuple[Line, ...]] = (
 
 def table(side: SideBySide) -> list[tuple[str, ...]]:
     """A row for each figure, a column for each run. Figures that no run has are left out."""
-    rows = [("", *(run.name for run in side.runs))]
+    rows = [("policy", *(run.name for run in side.runs))]
     for name, figure, written in LINES:
         values = [figure(side, run.outcome) for run in side.runs]
         cells = [NOTHING if value is None or not math.isfinite(value) else written(value) for value in values]
