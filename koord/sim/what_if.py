@@ -14,7 +14,7 @@ from koord.sim.outcome import FORMAT, EvictedPod, Outcome
 from koord.sim.report.curves import clock
 from koord.sim.report.figures import LINES, NOTHING, Run, SideBySide, amount, core_hours, share
 
-BEFORE: Final = "as it is"
+BEFORE: Final = "unchanged"
 AFTER: Final = "with the change"
 
 
