@@ -66,13 +66,13 @@ def what_if(
     file, folder = recorded(recording)
     before = job_of(file, policy=policy, seed=seed, traces=traces or folder)
     after = changed(before, settings, pool)
-    found = outcomes_of(before, after, processes)
+    runs = outcomes_of(before, after, processes)
     change = ", ".join(settings)
     if output == "table":
-        click.echo(described(found))
+        click.echo(described(runs))
     else:
-        structured.say(as_json(found), output)
-    if found.is_same:
+        structured.say(as_json(runs), output)
+    if runs.is_same:
         click.echo(
             f"note: nothing changed: {change} has no effect on this history with policy {before.name};"
             " --policy names the policy in force",
@@ -82,10 +82,10 @@ def what_if(
     def page() -> str:
         from koord.sim.report.what_if_page import page
 
-        return page(found, change)
+        return page(runs, change)
 
     write_report(report, page)
-    if not found.is_whole:
+    if not runs.is_whole:
         click.echo("note: interrupted: figures cover the time until then", err=True)
         return INTERRUPTED
     return 0
@@ -127,13 +127,13 @@ def outcomes_of(before: Job, after: Job, processes: int | None = None) -> WhatIf
     return WhatIf(outcomes[0], outcomes[1])
 
 
-def described(found: WhatIf) -> str:
+def described(runs: WhatIf) -> str:
     from koord.sim.what_if import evictions, headline
     from koord.sim.what_if import table as figures
 
-    parts = [table(figures(found), right=frozenset((1, 2, 3))), "", headline(found)]
-    if found.added:
-        rows = evictions(found.added)
+    parts = [table(figures(runs), right=frozenset((1, 2, 3))), "", headline(runs)]
+    if runs.added:
+        rows = evictions(runs.added)
         parts += ["", "would be evicted:", table(rows[: MOST_EVICTED + 1], right=frozenset((4,)))]
         if len(rows) > MOST_EVICTED + 1:
             parts.append(f"and {len(rows) - MOST_EVICTED - 1} more (all of them with -o json)")

@@ -53,11 +53,11 @@ class WhatIf:
         return tuple(pod for pod in self.after.evicted if pod.pod not in evicted)
 
 
-def table(found: WhatIf) -> list[tuple[str, ...]]:
+def table(runs: WhatIf) -> list[tuple[str, ...]]:
     """A row for each figure: before, after and the difference."""
     rows: list[tuple[str, ...]] = [("figure", BEFORE, AFTER, "difference")]
     for name, figure, written in LINES:
-        values = [figure(found.side, outcome) for outcome in (found.before, found.after)]
+        values = [figure(runs.side, outcome) for outcome in (runs.before, runs.after)]
         cells = [NOTHING if value is None or not math.isfinite(value) else written(value) for value in values]
         if set(cells) == {NOTHING}:
             continue
@@ -78,10 +78,10 @@ def evictions(pods: Sequence[EvictedPod]) -> list[tuple[str, ...]]:
     return rows
 
 
-def headline(found: WhatIf) -> str:
+def headline(runs: WhatIf) -> str:
     """Gain and risk in words."""
-    before, after = found.before.totals, found.after.totals
-    gain = found.gain_core_hours
+    before, after = runs.before.totals, runs.after.totals
+    gain = runs.gain_core_hours
     relative = ""
     if before.work_milli_s > 0:
         relative = f" ({100 * (after.work_milli_s / before.work_milli_s - 1):+.1f}%)"
@@ -89,12 +89,12 @@ def headline(found: WhatIf) -> str:
     return (
         f"gain: {amount(abs(gain))} core-hours {more} batch work{relative}\n"
         f"risk: {share(after.violated_percent)} of minutes of nodes above the mark instead of"
-        f" {share(before.violated_percent)}; {len(found.added)} pods evicted that would not be otherwise,"
-        f" {len(found.spared)} spared"
+        f" {share(before.violated_percent)}; {len(runs.added)} pods evicted that would not be otherwise,"
+        f" {len(runs.spared)} spared"
     )
 
 
-def as_json(found: WhatIf) -> dict[str, Any]:
+def as_json(runs: WhatIf) -> dict[str, Any]:
     def pods(evicted: Sequence[EvictedPod]) -> list[dict[str, Any]]:
         return [
             {
@@ -109,9 +109,9 @@ def as_json(found: WhatIf) -> dict[str, Any]:
 
     return {
         "format": FORMAT,
-        "gainCoreHours": found.gain_core_hours,
-        "evictedMore": pods(found.added),
-        "spared": pods(found.spared),
-        "before": found.before.as_json(),
-        "after": found.after.as_json(),
+        "gainCoreHours": runs.gain_core_hours,
+        "evictedMore": pods(runs.added),
+        "spared": pods(runs.spared),
+        "before": runs.before.as_json(),
+        "after": runs.after.as_json(),
     }

@@ -95,8 +95,8 @@ def test_a_checkpoint_continues_to_the_same_result(
 
 def test_policies_are_listed_with_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert koord(["sim", "policies", "-o", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert {"none", "usage", "adaptive", "oracle"} <= {policy["name"] for policy in found}
+    answer = json.loads(capsys.readouterr().out)
+    assert {"none", "usage", "adaptive", "oracle"} <= {policy["name"] for policy in answer}
 
 
 @pytest.mark.parametrize(
@@ -144,9 +144,9 @@ def test_what_if_says_gain_and_risk_on_a_recording(
     assert "gain: " in printed.out
     assert "what if cpuReclaimThresholdPercent=80" in report.read_text()
     assert koord([*args, "--set", "cpuReclaimThresholdPercent=80", "-o", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["gainCoreHours"] >= 0
-    assert found["evictedMore"] == []
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["gainCoreHours"] >= 0
+    assert answer["evictedMore"] == []
 
 
 def test_what_if_says_that_a_setting_has_no_effect(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Targets beside each other: differences are taken seed by seed, and called better only where that is certain."""
+"""Targets beside hours other: differences are taken seed by seed, and called better only where that is certain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.sim.outcomes import outcome
 
 
 def runs(*work: float, violated: float = 0.5, batch_share: float = 0.5) -> Sequence[Totals]:
-    return [outcome(work_core_hours=each, violated_percent=violated, batch_share=batch_share).totals for each in work]
+    return [outcome(work_core_hours=hours, violated_percent=violated, batch_share=batch_share).totals for hours in work]
 
 
 def cells(rows: list[tuple[str, ...]], name: str) -> tuple[str, ...]:
@@ -35,9 +35,9 @@ def test_a_difference_within_its_interval_is_neither_better_nor_worse() -> None:
 
 
 def test_one_seed_has_no_intervals() -> None:
-    found = compare({"a": runs(100), "b": runs(200)})
-    assert table(found)[2] == ("  against a", "", "+100.0")
-    assert json.loads(json.dumps(as_json(found, [0], "small")))["targets"][0]["means"]["workCoreHours"] == {
+    compared = compare({"a": runs(100), "b": runs(200)})
+    assert table(compared)[2] == ("  against a", "", "+100.0")
+    assert json.loads(json.dumps(as_json(compared, [0], "small")))["targets"][0]["means"]["workCoreHours"] == {
         "mean": 100.0,
         "low": None,
         "high": None,

@@ -10,22 +10,22 @@ from koord.sim.report.page import MINUTES_OF_HOUR, by_run, rows, violated, work_
 from koord.sim.what_if import WhatIf, evictions, headline, table
 
 
-def page(found: WhatIf, change: str) -> str:
+def page(runs: WhatIf, change: str) -> str:
     """`change`: the settings that differ, in words."""
     plots = [
-        lines("Batch work so far", "core-hours", by_run(found.side, work_so_far)),
-        lines("Nodes above the mark by hour", "percent", by_run(found.side, violated), MINUTES_OF_HOUR),
+        lines("Batch work so far", "core-hours", by_run(runs.side, work_so_far)),
+        lines("Nodes above the mark by hour", "percent", by_run(runs.side, violated), MINUTES_OF_HOUR),
     ]
     body = [
         f"<h1>koord sim: what if {escape(change)}</h1>",
-        *(f'<p class="big">{escape(line)}</p>' for line in headline(found).splitlines()),
-        f'<div class="plots">{"".join(plots)}</div>' if len(found.after.series.at_s) > 1 else "",
+        *(f'<p class="big">{escape(line)}</p>' for line in headline(runs).splitlines()),
+        f'<div class="plots">{"".join(plots)}</div>' if len(runs.after.series.at_s) > 1 else "",
         "<h2>Figures</h2>",
-        rows(table(found)),
+        rows(table(runs)),
     ]
-    if found.added:
-        body += ["<h2>Pods that would be evicted</h2>", rows(evictions(found.added))]
-    if found.spared:
-        body += ["<h2>Pods that would be spared</h2>", rows(evictions(found.spared))]
-    footer = f"{found.before.scenario}, seed {found.before.seed}: the same load and the same chance in both runs"
+    if runs.added:
+        body += ["<h2>Pods that would be evicted</h2>", rows(evictions(runs.added))]
+    if runs.spared:
+        body += ["<h2>Pods that would be spared</h2>", rows(evictions(runs.spared))]
+    footer = f"{runs.before.scenario}, seed {runs.before.seed}: the same load and the same chance in both runs"
     return svg.page("koord sim what-if", [*body, f"<footer>{escape(footer)}.</footer>"])

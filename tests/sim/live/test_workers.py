@@ -38,8 +38,8 @@ def alone(jobs: tuple[Job, ...]) -> dict[int, dict[str, Any]]:
 def test_workers_come_to_the_same_as_this_process() -> None:
     jobs = seeded(JOB, 3)
     reached: list[list[float]] = []
-    found = work(workers.perform_all(jobs, lambda at_s: reached.append(list(at_s)), lambda: False, processes=2))
-    assert found == alone(jobs)
+    outcomes = work(workers.perform_all(jobs, lambda at_s: reached.append(list(at_s)), lambda: False, processes=2))
+    assert outcomes == alone(jobs)
     assert reached[-1] == [600.0] * 3
 
 
@@ -50,9 +50,9 @@ def test_runs_that_are_stopped_give_what_they_have() -> None:
         nonlocal far
         far = far or max(at_s) > 0
 
-    found = dict(workers.perform_all([LONG, LONG], show, lambda: far, processes=2))
-    assert found
-    assert not any(outcome.ended for outcome in found.values())
+    outcomes = dict(workers.perform_all([LONG, LONG], show, lambda: far, processes=2))
+    assert outcomes
+    assert not any(outcome.ended for outcome in outcomes.values())
 
 
 def test_input_that_is_wrong_is_said_in_words_by_a_worker() -> None:
@@ -69,8 +69,8 @@ def test_a_dask_cluster_of_two_workers_comes_to_the_same() -> None:
     jobs = seeded(JOB, 3)
     with local(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster:
         address = cluster.scheduler_address
-        found = work(dask_workers.perform_all(jobs, lambda at_s: None, lambda: False, address=address))
-        assert found == alone(jobs)
+        outcomes = work(dask_workers.perform_all(jobs, lambda at_s: None, lambda: False, address=address))
+        assert outcomes == alone(jobs)
         bad = Job("x", Scenario(name="x", duration="10m", services=ServiceSource(trace="nope")), 0, ".")
         with pytest.raises(BadInput, match="nope: is not a trace"):
             list(dask_workers.perform_all([bad], lambda at_s: None, lambda: False, address=address))

@@ -52,13 +52,13 @@ def test_the_headline_is_the_answer_in_words() -> None:
 
 
 def test_json_has_the_table_and_the_whole_outcomes() -> None:
-    found = json.loads(json.dumps(as_json(SIDE)))
-    assert found["boundCoreHours"] == pytest.approx(1060)
-    assert [run["name"] for run in found["runs"]] == ["adaptive", "none", "oracle"]
-    assert found["runs"][0]["ofOraclePercent"] == pytest.approx(96.15, abs=0.01)
-    assert found["runs"][0]["totals"]["violatedPercent"] == 0.5
-    assert found["runs"][1]["totals"]["gotPercent"] is None
-    assert len(found["runs"][0]["series"]["lentMilli"]) == 2880
+    answer = json.loads(json.dumps(as_json(SIDE)))
+    assert answer["boundCoreHours"] == pytest.approx(1060)
+    assert [run["name"] for run in answer["runs"]] == ["adaptive", "none", "oracle"]
+    assert answer["runs"][0]["ofOraclePercent"] == pytest.approx(96.15, abs=0.01)
+    assert answer["runs"][0]["totals"]["violatedPercent"] == 0.5
+    assert answer["runs"][1]["totals"]["gotPercent"] is None
+    assert len(answer["runs"][0]["series"]["lentMilli"]) == 2880
 
 
 @pytest.mark.parametrize(
