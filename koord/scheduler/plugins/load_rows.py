@@ -170,6 +170,7 @@ class LoadRows(Index):
 
     def put_many(self, metrics: Sequence[NodeMetric]) -> None:
         """Many nodes have reported: the same as one by one."""
+        self.advance()
         read, row_of = self._reader.read, self.cluster.table.row_of
         before = {metric.metadata.name: self._is_measured(metric.metadata.name) for metric in metrics}
         self._reports |= {metric.metadata.name: read(metric) for metric in metrics}
@@ -181,6 +182,8 @@ class LoadRows(Index):
 
     def put(self, metric: NodeMetric) -> None:
         """A node has reported."""
+        # Here, and not first in a trial: its undoing would take the time back, and each trial would read all rows again.
+        self.advance()
         before = self._is_measured(metric.metadata.name)
         self._reports[metric.metadata.name] = self._reader.read(metric)
         self._reported(metric.metadata.name, before)

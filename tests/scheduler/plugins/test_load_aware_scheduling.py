@@ -22,6 +22,7 @@ from koord.api.text.timestamp import from_seconds
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
 from koord.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
+from koord.scheduler.plugins.load_rows import LoadRows
 from koord.scheduler.state.cluster import Cluster
 from tests.scheduler.build import NOW_S, condition, metric, node, pod, pod_usage
 from tests.scheduler.generate import random_scene
@@ -477,3 +478,21 @@ def test_many_reports_at_once_are_the_same_as_one_by_one(seed: int) -> None:
     for wanted in scene.pods():
         assert verdicts(engines[0], wanted) == verdicts(engines[1], wanted)
         assert scores(engines[0], wanted) == scores(engines[1], wanted)
+
+
+def test_trials_that_are_undone_do_not_read_all_rows_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the descheduler's are: each round tries its moves and undoes them."""
+    engine = one_node(LoadAwareScheduling(args()), metric("n", usage={"cpu": "8"}))
+    looks: list[int] = []
+    worked_out = LoadRows._worked_out
+
+    def counted(rows: LoadRows, row: int) -> list[int | float]:
+        looks.append(row)
+        return worked_out(rows, row)
+
+    monkeypatch.setattr(LoadRows, "_worked_out", counted)
+    for _ in range(2):
+        with engine.cluster.transaction() as trial:
+            engine.class_of(Ask(asks(1000)))
+            trial.undo()
+    assert not looks
