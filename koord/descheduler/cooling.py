@@ -14,9 +14,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.annotations.load import LAST_EVICTIONS, OF_OWNER
 from koord.api.protocol.priority import BANDS, priority_class
 from koord.api.text.timestamp import TimestampError, from_seconds, parse_timestamp
-
-HOT = frozenset({"LowNodeLoad"})
-"""Plugins that move pods because their node is used too much."""
+from koord.descheduler.registry import cools
 
 
 def note_of_move(node: Node, pod: Pod, by: str, now_s: float) -> dict[str, str] | None:
@@ -26,7 +24,7 @@ def note_of_move(node: Node, pod: Pod, by: str, now_s: float) -> dict[str, str] 
     added = {}
     if owner is not None:
         added[f"{OF_OWNER}{owner.uid}"] = from_seconds(now_s)
-    if by in HOT and band in BANDS:
+    if cools(by) and band in BANDS:
         added[str(band)] = from_seconds(now_s)
     if not added:
         return None

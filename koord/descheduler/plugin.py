@@ -94,6 +94,8 @@ class Plugin:
 
     name: str = ""
     point: Point = "balance"
+    cools: bool = False
+    "Whether it moves pods because their node is used too much. The node then takes no pods of their band for a while."
 
     propose: Callable[[Turn, Any], Any] | None = None
     keeps: Callable[[Pod], str | None] | None = None

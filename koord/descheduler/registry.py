@@ -28,6 +28,12 @@ PLUGINS: Final[Mapping[str, str]] = {
 """Name to module, which has a class of that name."""
 
 
+def cools(name: str) -> bool:
+    """Whether a plugin moves pods because their node is used too much. False for names that are not in the list."""
+    module = PLUGINS.get(name)
+    return module is not None and bool(getattr(import_module(module), name).cools)
+
+
 def make(name: str, args: PluginArgs) -> Plugin:
     """A plugin with its completed arguments."""
     plugin = getattr(import_module(PLUGINS[name]), name)(args)

@@ -1,7 +1,7 @@
 """Drives the scheduler's core like a cluster where every binding succeeds at once.
 
-It decides nothing. The clock stands still, so other writes of plugins than those to reservations stay with the core:
-plugins limit how often they report, and a report at the end of a run has everything.
+It decides nothing. The clock stands still, so writes that no later decision depends on stay with the core: plugins
+limit how often they report, and a report at the end of a run has everything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Bind, Broken, Decision
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.writes import BindingPlan, Delete, Patch
-from koord.scheduler.plugins.reservation.plugin import Reservation
 from koord.scheduler.plugins.reservation.rooms import Rooms
 
 
@@ -80,8 +79,8 @@ class Driver:
             self.core.put(PODS, patched(old, patch.body), old)
 
     def _write(self) -> None:
-        """Applies what the scheduler writes to reservations: later decisions depend on it."""
-        for write in self.core.take_writes(Reservation.name):
+        """Applies what later decisions depend on."""
+        for write in self.core.take_writes(decisive=True):
             if isinstance(write, Patch):
                 self._patch(write)
             elif isinstance(write, Delete):

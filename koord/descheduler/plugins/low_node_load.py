@@ -103,6 +103,7 @@ class _Pass:
 
 class LowNodeLoad(Plugin):
     name = "LowNodeLoad"
+    cools = True
 
     def __init__(self, args: LowNodeLoadArgs) -> None:
         self.args = args

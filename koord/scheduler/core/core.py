@@ -96,7 +96,7 @@ class Core:
         self._cycle = Cycle(self.feed, observer, hints=hints, scores=scores, most_tries=most_tries)
         self._flights: dict[int, _Flight] = {}
         controllers = [(plugin.name, plugin.controller) for plugin in profiles.plugins()]
-        self._writing = [(name, controller.writes) for name, controller in controllers if controller is not None]
+        self._writing = [(name, controller) for name, controller in controllers if controller is not None]
         self.at(now)
 
     @property
@@ -132,17 +132,17 @@ class Core:
             self._flights[id(decision.attempt)] = _Flight(decision, {member.ask.key for member in decision.members})
         return decision
 
-    def take_writes(self, plugin: str = "") -> list[Write | Tell]:
+    def take_writes(self, *, decisive: bool = False) -> list[Write | Tell]:
         """What plugins want written since the last call, besides bindings: the status of other kinds, and events on
-        them. `plugin`: only plugins of this name."""
+        them. `decisive`: only those that later decisions depend on."""
         writes: list[Write | Tell] = []
         self.cluster.again_s = math.inf
-        for name, write in self._writing:
-            if plugin in ("", name):
+        for name, controller in self._writing:
+            if controller.decides or not decisive:
                 with self.cluster.shield.about(f"write what {name} has to say"):
-                    writes.extend(write())
+                    writes.extend(controller.writes())
         outbox = self.cluster.outbox
-        return writes if plugin else [*(outbox.popleft() for _ in range(len(outbox))), *writes]
+        return writes if decisive else [*(outbox.popleft() for _ in range(len(outbox))), *writes]
 
     def writes_in_s(self) -> float:
         """Seconds until plugins must be asked again for writes, even if nothing happens. 0 if a plugin may now admit a

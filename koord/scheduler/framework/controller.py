@@ -29,3 +29,6 @@ class Controller:
     services: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
     """Answers for people who inspect a running scheduler: by a path below the plugin's name (`node/:nodeName`), a
     function from that name to JSON."""
+    decides: bool = False
+    """Whether later decisions depend on what it writes, as they do on a reservation's status. Where no time passes,
+    only its writes are carried out: others report what has happened, at limited rates."""

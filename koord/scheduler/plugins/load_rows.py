@@ -182,7 +182,7 @@ class LoadRows(Index):
 
     def put(self, metric: NodeMetric) -> None:
         """A node has reported."""
-        # Here, and not first in a trial: its undoing would take the time back, and each trial would read all rows again.
+        # If a trial did it first, its undoing would take the time back, and each trial would read all rows again.
         self.advance()
         before = self._is_measured(metric.metadata.name)
         self._reports[metric.metadata.name] = self._reader.read(metric)

@@ -79,7 +79,7 @@ class Reservation(Plugin):
             self.rooms.index = SelectorIndex(self._args.reservation_selector_index)
         self.stand_ins = ReservePods(self.rooms, self.keeper, lambda ask: self._pre_allocation(ask, cluster))
         self.controller = Controller(
-            partial(self._writes, cluster), self._measures, services=service.services_of(self.rooms)
+            partial(self._writes, cluster), self._measures, service.services_of(self.rooms), decides=True
         )
 
     def takes(self) -> Iterable[Taking]:

@@ -21,7 +21,7 @@ def written(teams: Teams, seconds: float) -> dict[str, dict[str, str]]:
     """The annotations of each quota that are written in some time in which nothing happens."""
     until_s, found = teams.now_s + seconds, dict[str, dict[str, str]]()
     for _ in range(1000):
-        for write in teams.core.take_writes("ElasticQuota"):
+        for write in teams.core.take_writes():
             if isinstance(write, Patch):
                 found.setdefault(write.name, {}).update(write.body["metadata"].get("annotations", {}))
         rest_s = max(1e-3, min(LONGEST_REST_S, teams.core.writes_in_s()))
@@ -63,7 +63,7 @@ def test_a_round_in_which_no_share_changed_computes_no_status(monkeypatch: pytes
 
 
 def test_quotas_that_are_always_there_are_made_with_the_max_of_the_configuration() -> None:
-    made = {write.name: write.body for write in Teams(1).core.take_writes("ElasticQuota") if isinstance(write, Create)}
+    made = {write.name: write.body for write in Teams(1).core.take_writes() if isinstance(write, Create)}
     most = str((2**63 - 1) // 5)
     assert made["koordinator-default-quota"]["spec"] == {"max": {"cpu": most, "memory": most}}
     assert "spec" not in made["koordinator-root-quota"]
@@ -71,7 +71,7 @@ def test_quotas_that_are_always_there_are_made_with_the_max_of_the_configuration
 
 def test_a_quota_that_is_always_there_gets_its_object_again_though_nothing_happens() -> None:
     def created(teams: Teams) -> set[str]:
-        return {each.name for each in teams.core.take_writes("ElasticQuota") if isinstance(each, Create)}
+        return {each.name for each in teams.core.take_writes() if isinstance(each, Create)}
 
     built_in = {f"koordinator-{each}-quota" for each in ("root", "system", "default")}
     teams = Teams(1)
