@@ -95,7 +95,7 @@ def _described(model: LatencyModel) -> str:
     """Errors first, then what each neighbour does."""
     machine = model.machine
     where = f"{machine.cpu}, {machine.cpus} CPUs, kernel {machine.kernel}, cgroup {machine.cgroups}, {machine.date}"
-    errors = [("", "POINTS", "MEDIAN ERROR", "WORST"), _error_row("p50", model.p50_error)]
+    errors = [("QUANTILE", "POINTS", "MEDIAN ERROR", "WORST"), _error_row("p50", model.p50_error)]
     errors.append(_error_row("p99", model.p99_error))
     rows = [("NEIGHBOUR", "AGENT", "STRETCH", "P50 DELAY", "P99 DELAY")]
     for name in model.full:

@@ -120,6 +120,7 @@ ON_A_CLUSTER: Final[Mapping[str, tuple[Said, ...]]] = {
 }
 """Pages whose first command starts a cluster, and what their commands print."""
 IN_A_SHELL: Final[Mapping[str, tuple[Said, ...]]] = {
+    "latency-model.md": ("measured on: ", "services that fell behind: "),
     "beside-other-systems.md": ('"cluster-autoscaler.kubernetes.io/pod-scale-up-delay":"87600h"',),
     "pack-gpus.md": (
         "GPU allocated (%) when as much GPU was asked for as there is",
