@@ -92,9 +92,10 @@ def policy(
         return 1
     colocation.run(lambda client: policies.switch(client, pool, choice), kubeconfig, context)
     if output == "table":
-        click.echo(
-            f"{scope} lends {_what(choice)} by {choice.name}; the manager publishes the amounts when it next looks"
-        )
+        verb = "is" if len(choice.resources) == 1 else "are"
+        click.echo(f"{_what(choice)} {verb} lent by {choice.name} for {scope}; the manager publishes the new amounts")
+        if not outlook.nodes:
+            click.echo("note: there is no matching node now", err=True)
     else:
         _say(colocation.run(lambda client: policies.look(client, scope), kubeconfig, context), output)
     return 0
