@@ -12,7 +12,7 @@ stated deviation). Both are drawn by node, from the seed and the number of the m
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -88,3 +88,9 @@ def minute(
         samples=samples,
         batch_samples=batch,
     )
+
+
+def with_batch(minute: Minute, used: Floats) -> Minute:
+    """The minute with what batch pods used in fact: those that ended in it used less than they were given."""
+    part = np.divide(used, minute.batch_milli, out=np.ones_like(used), where=minute.batch_milli > 0)
+    return replace(minute, batch_milli=used, batch_samples=minute.batch_samples * part)

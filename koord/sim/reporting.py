@@ -6,6 +6,7 @@ minutes is left out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
@@ -40,7 +41,7 @@ def sight_of(stage: Stage) -> Sight:
     nodes = {node.metadata.name: node for node in placing.nodes}
     pods_on = {name: list(there.values()) for name, there in placing.pods_on.items()}
     places = Places(placing.core.cluster, placing.core.feed.engine_of)
-    return Sight(now_s, nodes, pods_on, _reports(stage, pods_on), _workloads(stage, pods_on), places, has_all_pods=True)
+    return Sight(now_s, nodes, pods_on, _reports(stage), _workloads(stage, pods_on), places, has_all_pods=True)
 
 
 def _workloads(stage: Stage, pods_on: Mapping[str, list[Pod]]) -> Workloads:
@@ -73,8 +74,9 @@ def _workloads(stage: Stage, pods_on: Mapping[str, list[Pod]]) -> Workloads:
     return workloads_of(objects, running)
 
 
-def _reports(stage: Stage, pods_on: Mapping[str, list[Pod]]) -> dict[str, NodeMetric]:
-    """What agents report: means of some minutes, in which the noise of single minutes is gone."""
+def _reports(stage: Stage) -> dict[str, NodeMetric]:
+    """What agents report: means of some minutes, in which the noise of single minutes is gone. The report of a node
+    that is silent has the time of its last one."""
     used_milli, used_bytes = stage.sums.by_service(stage.now_s)
     service_milli, service_bytes = _rounded(used_milli, _MILLI_STEP), _rounded(used_bytes, _BYTES_STEP)
     table = stage.world.table
@@ -82,27 +84,26 @@ def _reports(stage: Stage, pods_on: Mapping[str, list[Pod]]) -> dict[str, NodeMe
     task_bytes = stage.source.tasks.request_memory_bytes[table.column("source").astype(np.int64)].tolist()
     service_of, task_of = stage.scheduler.service_of, stage.scheduler.task_of
 
-    def use_of(pod: Pod) -> PodMetricInfo:
-        meta = pod.metadata
-        service = service_of.get(key := meta.key)
+    def use_of(key: str, pod: Pod) -> PodMetricInfo:
+        service = service_of.get(key)
         if service is not None:
-            return PodMetricInfo(meta.name, meta.namespace, _usage(service_milli[service], service_bytes[service]))
+            used = _usage(service_milli[service], service_bytes[service])
+            return PodMetricInfo(pod.metadata.name, pods.SERVICES_NAMESPACE, used)
         number = task_of[key]
-        return PodMetricInfo(meta.name, meta.namespace, _usage(task_milli[number], task_bytes[number]))
+        return PodMetricInfo(pod.metadata.name, pods.BATCH_NAMESPACE, _usage(task_milli[number], task_bytes[number]))
 
-    stamp = pods.stamp(stage.now_s)
     reports = {}
-    system = stage.system.tolist()
-    silent = np.isnan(stage.world.published.reported_s)
-    for row, node in enumerate(stage.scheduler.placing.nodes):
-        if silent[row] or not stage.world.up[row]:
-            continue
-        name = node.metadata.name
-        info = NodeMetricInfo(system_usage=_usage(int(system[row]), 0))
-        status = NodeMetricStatus(
-            update_time=stamp, node_metric=info, pods_metric=tuple([use_of(pod) for pod in pods_on.get(name, ())])
-        )
-        reports[name] = NodeMetric(ObjectMeta(name=name), status=status)
+    reported_s = stage.world.published.reported_s.tolist()
+    stamps = {at_s: pods.stamp(at_s) for at_s in set(reported_s) if not math.isnan(at_s)}
+    rows = zip(stage.scheduler.placing.pods_on.items(), reported_s, stage.system.tolist(), strict=True)
+    for (name, there), at_s, system in rows:
+        if at_s in stamps:
+            status = NodeMetricStatus(
+                update_time=stamps[at_s],
+                node_metric=NodeMetricInfo(system_usage=_usage(int(system), 0)),
+                pods_metric=tuple([use_of(key, pod) for key, pod in there.items()]),
+            )
+            reports[name] = NodeMetric(ObjectMeta(name=name), status=status)
     return reports
 
 

@@ -30,7 +30,7 @@ from koord.sim.stage import (
     tasks_on,
     wait_again,
 )
-from koord.sim.tasks import ENDED_S, Status, advance_s, source_of, wants
+from koord.sim.tasks import ENDED_S, Status, advance_s, source_of, used_milli, wants
 from koord.sim.world import (
     making_of,
     put_service,
@@ -174,17 +174,18 @@ def _use(stage: Stage) -> None:
     running = running[world.up[table.node[running]]]
     rows, nodes = table.source[running], table.node[running]
     wish = wants(stage.source, rows, table.progress_s[running])
-    wanted: Floats = np.bincount(nodes, weights=wish.milli, minlength=count).astype(np.float64)
-    minute = physics.minute(samples, before, capacity, wanted, partial(ceilings, stage.lenders))
-    share = minute.share[nodes]
-    table.progress_s[running] += advance_s(wish, share)
+    rate, wanted = by_node(nodes, wish.rate_milli, count), by_node(nodes, wish.milli, count)
+    minute = physics.minute(samples, before, capacity, rate, partial(ceilings, stage.lenders))
+    used = used_milli(wish, minute.share[nodes])
+    minute = physics.with_batch(minute, by_node(nodes, used, count))
+    table.progress_s[running] += advance_s(wish, used)
     table.used_milli[: table.count] = 0.0
-    table.used_milli[running] = wish.milli * share
+    table.used_milli[running] = used
     pods = BatchPodMinutes(
         number=running,
         node=nodes,
         request_milli=stage.source.tasks.request_cpu_milli[rows].astype(np.float64),
-        used_milli=wish.milli * share,
+        used_milli=used,
         wanted_milli=wish.milli,
         age_s=end_s - table.starts_s[running],
         unsaved_milli_s=stage.source.work_at(rows, table.progress_s[running])
@@ -201,6 +202,10 @@ def _use(stage: Stage) -> None:
     _end(stage, running[pods.ended])
     _learn(stage, minutes, minute.ceiling_milli)
     record(stage, minutes, minute)
+
+
+def by_node(node: Ints, values: Floats, nodes: int) -> Floats:
+    return np.bincount(node, weights=values, minlength=nodes).astype(np.float64)
 
 
 def _minutes(stage: Stage, minute: physics.Minute, wanted: Floats, pods: BatchPodMinutes, end_s: float) -> NodeMinutes:

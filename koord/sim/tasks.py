@@ -194,6 +194,8 @@ class Wants:
 
     milli: Floats
     "Mean use over the minute."
+    rate_milli: Floats
+    "Mean use for as long as they run: more than `milli` for those that end within the minute."
     first_milli: Floats
     first_s: Floats
     "How long they use that, before they come to the next step or end."
@@ -210,12 +212,20 @@ def wants(source: TaskSource, rows: Ints, progress_s: Floats) -> Wants:
     next_s = np.clip(np.minimum(TICK_S - first_s, length_s - (step + 1) * tasks.step_s), 0.0, None)
     following = np.minimum(value + 1, tasks.offset[rows + 1] - 1)
     first, then = tasks.use_milli[value].astype(np.float64), tasks.use_milli[following].astype(np.float64)
-    return Wants((first * first_s + then * next_s) / TICK_S, first, first_s, then, next_s)
+    work, lasts_s = first * first_s + then * next_s, first_s + next_s
+    rate = np.divide(work, lasts_s, out=np.zeros_like(work), where=lasts_s > 0)
+    return Wants(work / TICK_S, rate, first, first_s, then, next_s)
 
 
-def advance_s(wants: Wants, share: Floats) -> Floats:
-    """How far tasks come that get this share of the work that they want. A task that wants nothing is not slowed."""
-    work = share * wants.milli * TICK_S
+def used_milli(wants: Wants, share: Floats) -> Floats:
+    """Mean use over the minute of tasks that get this share of their rate. One that is about to end uses its rate for
+    longer if it is held back, and no more than its work."""
+    return np.minimum(share * wants.rate_milli, wants.milli)
+
+
+def advance_s(wants: Wants, used: Floats) -> Floats:
+    """How far tasks come by their use in the minute. A task that wants nothing is not slowed."""
+    work = used * TICK_S
     in_first = wants.first_milli * wants.first_s
     is_first = work <= in_first
     rate = np.where(is_first, wants.first_milli, wants.next_milli)
@@ -223,5 +233,5 @@ def advance_s(wants: Wants, share: Floats) -> Floats:
     spent_s = np.divide(rest, rate, out=np.where(is_first, wants.first_s, wants.next_s), where=rate > 0)
     slowed = np.where(is_first, spent_s, wants.first_s + spent_s)
     whole_s = wants.first_s + wants.next_s
-    advance: Floats = np.where(share >= 1, whole_s, np.minimum(slowed, whole_s))
+    advance: Floats = np.where(used >= wants.milli, whole_s, np.minimum(slowed, whole_s))
     return advance
