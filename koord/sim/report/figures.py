@@ -171,7 +171,11 @@ def as_json(side: SideBySide) -> dict[str, Any]:
 def headline(side: SideBySide, chosen: Run) -> str:
     """The answer in a sentence or two: what a policy brings, and what it costs."""
     totals = chosen.outcome.totals
+    if not totals.minutes:
+        return f"{chosen.name} was stopped within the warm-up, which no figure counts."
     alone = next((run for run in side.runs if run.name == "none" and run is not chosen), None)
+    if alone is not None and not alone.outcome.totals.minutes:
+        alone = None
     without = f" instead of {used_percent(alone.outcome):.0f}%" if alone is not None else ""
     oracle = side.of_oracle(chosen.outcome)
     measured = f", {oracle:.0f}% of what an oracle would do" if oracle is not None else ""

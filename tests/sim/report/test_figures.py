@@ -76,3 +76,8 @@ def test_amounts_have_three_digits(value: float, text: str) -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(59.6, "60 s"), (600, "10 min"), (10_800, "3.0 h")])
 def test_waits_have_the_unit_that_a_person_would_choose(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_a_run_that_was_stopped_within_the_warm_up_claims_nothing() -> None:
+    part = Run("adaptive", stopped(OURS, 0))
+    assert headline(SideBySide((part,)), part) == "adaptive was stopped within the warm-up, which no figure counts."
