@@ -81,7 +81,12 @@ class Koordinator:
         is_known = minutes.reported & (memory.report.minutes > 0)
         lent_cpu = _lent(LENT[0], memory.capacity, cpu, self.cpu, memory.strategy)
         lent_memory = _lent(LENT[1], memory.capacity_bytes, memory_bytes, self.memory, memory.strategy)
-        return Lent(np.where(is_known, lent_cpu, np.nan), np.where(is_known, lent_memory, np.nan))
+        return Lent(
+            np.where(is_known, lent_cpu, np.nan),
+            np.where(is_known, lent_memory, np.nan),
+            measured_milli=_measured(cpu, self.cpu),
+            measured_bytes=_measured(memory_bytes, self.memory),
+        )
 
     def evictions(
         self, memory: KoordinatorMemory, minutes: NodeMinutes, ceiling_milli: Floats
@@ -108,6 +113,20 @@ def _lent(
         left = np.minimum(left, np.trunc(capacity * (limit_percent / 100)))
     lent_amount: Floats = np.maximum(np.minimum(left, capacity), 0.0)
     return lent_amount
+
+
+def _measured(reported: Floats, counted: Counted) -> Floats:
+    """What of the figure goes up and down with usage. By maxUsageRequest the system's alone: which services use more
+    than they request is not in the columns."""
+    system: Floats = reported[:, 0]
+    used: Floats = reported[:, 1]
+    match counted:
+        case "request":
+            return np.zeros_like(system)
+        case "maxUsageRequest":
+            return system
+        case "usage":
+            return system + used
 
 
 USAGE: Final = Koordinator("usage", "Koordinator's default: what services do not use, less a fixed margin")

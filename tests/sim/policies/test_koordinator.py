@@ -23,6 +23,7 @@ from koord.api.protocol.crd.node_slo import ResourceThresholdStrategy
 from koord.api.protocol.priority import PriorityClass, QoSClass
 from koord.api.stats.histogram import Buckets, DecayingHistogram
 from koord.api.text.cpuset import CPUSet
+from koord.manager.figures import parts
 from koord.manager.lending import batch, mid
 from koord.manager.node_state import Amounts, MetricRow, NodeFacts, NodeState, PodRow, PodUsage
 from koord.sim.minutes import NodeMinutes
@@ -123,6 +124,11 @@ def test_batch_is_what_the_manager_lends(
     known = policy.begin(NODES, Settings(85, chosen.colocation, ON))
     lent = policy.lent(policy.after_minute(known, columns), columns, FUTURE)
     assert [lent.cpu_milli[0], lent.memory_bytes[0]] == expected
+    if policy is not MAX_USAGE_REQUEST:
+        assert lent.measured_milli is not None
+        assert lent.measured_bytes is not None
+        measured = [parts(figure).measured for figure in batch.calculate(state(running, system), chosen, NOW_S).figures]
+        assert [lent.measured_milli[0], lent.measured_bytes[0]] == measured
 
 
 def test_usage_is_the_mean_of_the_five_minutes_that_a_report_covers() -> None:
