@@ -51,8 +51,11 @@ def take(free: Free, number: int, wish: BindRule, preferred: int = 0) -> int | N
     """The CPUs for a pod, those of `preferred` first; None where there are not enough."""
     chosen = 0
     for cpus in _in_order(free, wish, free.cpus & preferred):
-        mine = replace(free, cpus=cpus & ~chosen)
-        taken = _take(mine, min(number - chosen.bit_count(), mine.cpus.bit_count()), wish)
+        left = cpus & ~chosen
+        most = min(number - chosen.bit_count(), left.bit_count())
+        if most <= 0:
+            continue
+        taken = _take(replace(free, cpus=left), most, wish)
         if taken is None:
             return None
         chosen |= taken
@@ -71,6 +74,8 @@ def _in_order(free: Free, wish: BindRule, preferred: int) -> tuple[int, ...]:
         return preferred, free.cpus
     if wish.policy == "FullPCPUs":
         whole = topology.whole(free.cpus)
+        if not preferred:
+            return (whole,)
         return topology.whole(preferred), whole & topology.same_cores(preferred), whole
     apart = topology.one_per_core(free.cpus)
     return apart & preferred, apart
